@@ -1,0 +1,10 @@
+//! HTTP: from a request to the engine and back. The only part of the server that does I/O.
+
+mod answer;
+mod handle;
+mod object;
+mod path;
+mod query;
+mod watch;
+
+pub(crate) use handle::handle;

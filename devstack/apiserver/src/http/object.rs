@@ -1,0 +1,213 @@
+//! The verbs on objects, from a parsed request to the engine.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::handle::Sent;
+use super::path::Target;
+use super::query::Query;
+use crate::engine::{Change, Cluster, DeleteOptions, Deleted, Part, scale};
+use crate::object::{Key, meta};
+use crate::patch;
+use crate::shared::Shared;
+use crate::status::{self, Status};
+use crate::table::{Resource, Trait};
+use crate::views::form::Form;
+
+/// A request for a resource that is served.
+pub(super) struct Call {
+    pub(super) verb: &'static str,
+    pub(super) resource: Arc<Resource>,
+    pub(super) namespace: Option<String>,
+    pub(super) name: Option<String>,
+    pub(super) subresource: Option<String>,
+    pub(super) query: Query,
+    pub(super) form: Form,
+    pub(super) now: Timestamp,
+}
+
+/// An answer that is not a refusal.
+pub(super) struct Done {
+    pub(super) code: StatusCode,
+    pub(super) body: Value,
+}
+
+fn ok(body: Value) -> Done {
+    Done { code: StatusCode::OK, body }
+}
+
+impl Call {
+    pub(super) fn new(
+        shared: &Shared,
+        verb: &'static str,
+        target: &Target,
+        query: Query,
+        accept: &str,
+    ) -> Result<Self, Status> {
+        let found =
+            shared.with(|c| c.catalog.find(&target.group, &target.version, &target.plural).cloned());
+        let resource = found.ok_or_else(Status::no_such_path)?;
+        let namespaced = resource.has(Trait::Namespaced);
+        let whole_cluster = target.namespace.is_none() && target.name.is_none();
+        if target.namespace.is_some() != namespaced && !(namespaced && whole_cluster) {
+            return Err(Status::no_such_path());
+        }
+        if verb == "create" && namespaced && target.namespace.is_none()
+            || verb == "deletecollection" && resource.kind == "Namespace"
+        {
+            return Err(Status::method_not_allowed());
+        }
+        let form = Form::of(accept, query.text("includeObject"))?;
+        Ok(Self {
+            verb,
+            resource,
+            namespace: target.namespace.clone(),
+            name: target.name.clone(),
+            subresource: target.subresource.clone(),
+            query,
+            form,
+            now: Timestamp::now(),
+        })
+    }
+
+    fn key(&self) -> Key {
+        Key::new(self.namespace.as_deref().unwrap_or_default(), self.name.as_deref().unwrap_or_default())
+    }
+
+    fn show(&self, object: &Value) -> Value {
+        self.form.object(&self.resource, object, self.now).into_owned()
+    }
+}
+
+/// Does what the request asks for.
+pub(super) fn perform(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>) -> Result<Done, Status> {
+    match call.subresource.as_deref() {
+        None => on_object(cluster, call, sent),
+        Some("status") if call.resource.has(Trait::StatusSubresource) => match call.verb {
+            "get" => get(cluster, call),
+            "update" | "patch" => write(cluster, call, sent, Part::Status),
+            _ => Err(Status::method_not_allowed()),
+        },
+        Some("scale") if call.resource.has(Trait::Scale) => on_scale(cluster, call, sent),
+        Some("binding") if call.resource.kind == "Pod" && call.verb == "create" => {
+            let body = cluster.bind(&call.resource, &call.key(), &sent.json()?, call.now)?;
+            Ok(Done { code: StatusCode::CREATED, body })
+        }
+        Some("finalize") if call.resource.kind == "Namespace" && call.verb == "update" => {
+            cluster.finalize_namespace(&call.key(), &sent.json()?, call.now).map(|object| ok(call.show(&object)))
+        }
+        Some(_) => Err(Status::no_such_path()),
+    }
+}
+
+fn on_object(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>) -> Result<Done, Status> {
+    match call.verb {
+        "get" => get(cluster, call),
+        "list" => {
+            let selector = call.query.selector(&call.resource)?;
+            let listing =
+                cluster.list(&call.resource, call.namespace.as_deref(), &selector, &call.query.list()?)?;
+            Ok(ok(call.form.list(&call.resource, &listing, call.now)))
+        }
+        "create" if call.name.is_none() => create(cluster, call, sent.json()?),
+        "update" | "patch" => write(cluster, call, sent, Part::Main),
+        "delete" => delete(cluster, call, sent),
+        "deletecollection" => delete_collection(cluster, call, sent),
+        _ => Err(Status::method_not_allowed()),
+    }
+}
+
+fn get(cluster: &Cluster, call: &Call) -> Result<Done, Status> {
+    cluster.get(&call.resource, &call.key()).map(|object| ok(call.show(object)))
+}
+
+fn create(cluster: &mut Cluster, call: &Call, body: Value) -> Result<Done, Status> {
+    let dry_run = call.query.dry_run()?;
+    let object = cluster.create(&call.resource, call.namespace.as_deref(), body, dry_run, call.now)?;
+    Ok(Done { code: StatusCode::CREATED, body: call.show(&object) })
+}
+
+fn write(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>, part: Part) -> Result<Done, Status> {
+    let key = call.key();
+    let dry_run = call.query.dry_run()?;
+    let change = if call.verb == "patch" {
+        let form = patch::Form::of(sent.content_type, &call.resource)?;
+        Change::Patch(form, sent.bytes.to_vec())
+    } else {
+        let mut body = sent.json()?;
+        let absent = cluster.get(&call.resource, &key).is_err();
+        if absent && part == Part::Main && call.resource.has(Trait::CreateOnPut) && meta(&body, "uid").is_empty() {
+            if meta(&body, "name").is_empty() {
+                body["metadata"]["name"] = key.name.into();
+            }
+            return create(cluster, call, body);
+        }
+        Change::Replace(body)
+    };
+    let object = cluster.update(&call.resource, &key, part, change, dry_run, call.now)?;
+    Ok(ok(call.show(&object)))
+}
+
+fn on_scale(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>) -> Result<Done, Status> {
+    let key = call.key();
+    let object = cluster.get(&call.resource, &key)?;
+    let present = scale::of(object);
+    let wanted = match call.verb {
+        "get" => return Ok(ok(present)),
+        "update" => sent.json()?,
+        "patch" => {
+            let form = patch::Form::of(sent.content_type, &call.resource)?;
+            patch::apply(form, &call.resource, &present, sent.bytes)?
+        }
+        _ => return Err(Status::method_not_allowed()),
+    };
+    let next = scale::applied(object, &wanted).map_err(Status::bad_request)?;
+    let dry_run = call.query.dry_run()?;
+    let change = Change::Replace(next);
+    let object = cluster.update(&call.resource, &key, Part::Main, change, dry_run, call.now)?;
+    Ok(ok(scale::of(&object)))
+}
+
+/// The options of a deletion: from the body, or else from the query.
+fn delete_options(call: &Call, sent: &Sent<'_>) -> Result<DeleteOptions, Status> {
+    let body = if sent.bytes.is_empty() { json!({}) } else { sent.json()? };
+    let mut options: DeleteOptions = serde_json::from_value(body)
+        .map_err(|error| Status::bad_request(format!("the body is no DeleteOptions: {error}")))?;
+    if options.grace_period_seconds.is_none()
+        && let Some(seconds) = call.query.number("gracePeriodSeconds")?
+    {
+        options.grace_period_seconds = i64::try_from(seconds).ok();
+    }
+    let policy = call.query.text("propagationPolicy");
+    if options.propagation_policy.is_none() && !policy.is_empty() {
+        let policy = serde_json::from_value(json!(policy));
+        options.propagation_policy =
+            Some(policy.map_err(|error| Status::bad_request(format!("propagationPolicy: {error}")))?);
+    }
+    if call.query.dry_run()? {
+        options.dry_run.push("All".into());
+    }
+    Ok(options)
+}
+
+fn delete(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>) -> Result<Done, Status> {
+    let options = delete_options(call, sent)?;
+    Ok(ok(match cluster.delete(&call.resource, &call.key(), &options, call.now)? {
+        Deleted::Gone(object) if !call.resource.has(Trait::EchoesDeleted) => {
+            status::deleted(&call.resource, meta(&object, "name"), meta(&object, "uid"))
+        }
+        Deleted::Gone(object) | Deleted::Waits(object) => call.show(&object),
+    }))
+}
+
+fn delete_collection(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>) -> Result<Done, Status> {
+    let options = delete_options(call, sent)?;
+    let selector = call.query.selector(&call.resource)?;
+    let listing =
+        cluster.list(&call.resource, call.namespace.as_deref(), &selector, &call.query.list()?)?;
+    cluster.delete_all(&call.resource, &listing.objects, &options, call.now)?;
+    Ok(ok(call.form.list(&call.resource, &listing, call.now)))
+}

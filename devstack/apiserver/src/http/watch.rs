@@ -1,0 +1,220 @@
+//! A watch on the wire: the events of a [`Watcher`] as lines of JSON, bookmarks, and an end in time.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::response::Response;
+use futures_util::stream;
+use http::header::CONTENT_TYPE;
+use http::HeaderValue;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+
+use super::object::Call;
+use crate::engine::{ListQuery, parse_version};
+use crate::object::Object;
+use crate::selector::Selector;
+use crate::shared::{Shared, Watches};
+use crate::status::Status;
+use crate::table::Resource;
+use crate::views::form::Form;
+use crate::watch::{Happened, Watcher};
+
+/// Where a watch begins: with the objects that are there, or after a revision.
+struct Beginning {
+    watcher: Watcher,
+    present: Vec<Object>,
+    /// Whether a bookmark says where the present objects end.
+    marks_present: bool,
+}
+
+/// Begins a watch.
+pub(super) fn begin(shared: &Arc<Shared>, call: &Call) -> Result<Response, Status> {
+    let bookmarks = call.query.flag("allowWatchBookmarks")?;
+    let timeout = call.query.timeout()?;
+    let beginning = shared.with(|cluster| beginning(cluster, call, bookmarks))?;
+    let mut lines = String::new();
+    for object in &beginning.present {
+        line(&mut lines, Happened::Added.name(), &call.form.object(&call.resource, object, call.now));
+    }
+    let seen = beginning.watcher.seen();
+    if beginning.marks_present {
+        line(&mut lines, "BOOKMARK", &bookmark(&call.resource, seen, true));
+    }
+    let start = Instant::now();
+    let mut bookmark_ticks = interval_at(start + shared.bookmark_interval, shared.bookmark_interval);
+    bookmark_ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let watches = shared.watches.subscribe();
+    let cut = watches.borrow().cut;
+    let streaming = Streaming {
+        cut,
+        written: shared.written.subscribe(),
+        watches,
+        shared: Arc::clone(shared),
+        resource: Arc::clone(&call.resource),
+        form: call.form,
+        watcher: beginning.watcher,
+        bookmarks: bookmarks.then_some(bookmark_ticks),
+        end: start + timeout,
+        ready: if lines.is_empty() { VecDeque::new() } else { VecDeque::from([lines]) },
+        over: false,
+    };
+    let body = Body::from_stream(stream::unfold(streaming, Streaming::step));
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+fn beginning(
+    cluster: &crate::engine::Cluster,
+    call: &Call,
+    bookmarks: bool,
+) -> Result<Beginning, Status> {
+    let selector = selector(call)?;
+    let version = parse_version(call.query.text("resourceVersion"))?;
+    let initial = call.query.text("sendInitialEvents");
+    let matching = call.query.text("resourceVersionMatch");
+    if !initial.is_empty() && matching != "NotOlderThan" {
+        return Err(forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
+    }
+    if initial.is_empty() && !matching.is_empty() {
+        return Err(forbidden("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
+    }
+    let initial = call.query.flag("sendInitialEvents")?;
+    if initial && !bookmarks {
+        return Err(forbidden("sendInitialEvents requires allowWatchBookmarks"));
+    }
+    let namespace = call.namespace.clone();
+    let stored_as = Arc::clone(&call.resource.stored_as);
+    if let Some(version) = version.filter(|version| *version > 0 && !initial) {
+        let watcher = Watcher::new(stored_as, namespace, selector, version);
+        return Ok(Beginning { watcher, present: Vec::new(), marks_present: false });
+    }
+    let listing = cluster.list(&call.resource, namespace.as_deref(), &selector, &ListQuery::default())?;
+    let skipped = call.query.text("sendInitialEvents") == "false";
+    Ok(Beginning {
+        watcher: Watcher::new(stored_as, namespace, selector, listing.revision),
+        present: if skipped { Vec::new() } else { listing.objects },
+        marks_present: initial,
+    })
+}
+
+/// The selectors of the query, and the name where the path has one.
+fn selector(call: &Call) -> Result<Selector, Status> {
+    let Some(name) = &call.name else { return call.query.selector(&call.resource) };
+    let fields = format!("metadata.name={name},{}", call.query.text("fieldSelector"));
+    Selector::parse(&call.resource, call.query.text("labelSelector"), &fields)
+}
+
+fn forbidden(why: &str) -> Status {
+    Status::of_code(422, format!("ListOptions.meta.k8s.io \"\" is invalid: {why}"))
+}
+
+fn line(lines: &mut String, kind: &str, object: &Value) {
+    // Writing to a string does not fail.
+    let _ = writeln!(lines, "{{\"type\":\"{kind}\",\"object\":{object}}}");
+}
+
+fn bookmark(resource: &Resource, revision: u64, ends_initial_events: bool) -> Value {
+    let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+    if ends_initial_events {
+        metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+    }
+    json!({"kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata})
+}
+
+/// A watch that is under way.
+struct Streaming {
+    shared: Arc<Shared>,
+    resource: Arc<Resource>,
+    form: Form,
+    watcher: Watcher,
+    written: watch::Receiver<u64>,
+    watches: watch::Receiver<Watches>,
+    cut: u64,
+    bookmarks: Option<Interval>,
+    end: Instant,
+    /// Lines that wait to be sent.
+    ready: VecDeque<String>,
+    /// Nothing follows the lines that are ready.
+    over: bool,
+}
+
+impl Streaming {
+    /// The next chunk of lines; an error cuts the answer off.
+    async fn step(mut self) -> Option<(std::io::Result<Bytes>, Self)> {
+        loop {
+            let watches = *self.watches.borrow_and_update();
+            if watches.cut != self.cut {
+                self.over = true;
+                self.ready.clear();
+                self.cut = watches.cut;
+                return Some((Err(std::io::Error::other("the watch was cut")), self));
+            }
+            if let Some(lines) = self.ready.pop_front() {
+                return Some((Ok(Bytes::from(lines)), self));
+            }
+            if self.over {
+                return None;
+            }
+            self.written.mark_unchanged();
+            if !watches.paused && self.read() {
+                continue;
+            }
+            self.wait(watches.paused).await;
+        }
+    }
+
+    /// Reads what happened. True if there is something to send.
+    fn read(&mut self) -> bool {
+        let watcher = &mut self.watcher;
+        let mut lines = String::new();
+        match self.shared.with(|cluster| watcher.next(&cluster.store)) {
+            Ok(happened) => {
+                let now = Timestamp::now();
+                for (kind, object) in happened {
+                    line(&mut lines, kind.name(), &self.form.object(&self.resource, &object, now));
+                }
+            }
+            Err(status) => {
+                line(&mut lines, "ERROR", &status.json());
+                self.over = true;
+            }
+        }
+        let something = !lines.is_empty();
+        if something {
+            self.ready.push_back(lines);
+        }
+        something
+    }
+
+    /// Waits for a reason to look again.
+    async fn wait(&mut self, paused: bool) {
+        let tick = async {
+            match &mut self.bookmarks {
+                Some(ticks) if !paused => ticks.tick().await,
+                _ => std::future::pending().await,
+            }
+        };
+        let mut bookmark_due = false;
+        tokio::select! {
+            // The server owns both senders for as long as the watch holds it.
+            _ = self.written.changed(), if !paused => {}
+            _ = self.watches.changed() => {}
+            () = tokio::time::sleep_until(self.end) => {
+                self.over = true;
+                bookmark_due = self.bookmarks.is_some() && !paused;
+            }
+            _ = tick => bookmark_due = true,
+        }
+        if bookmark_due {
+            let mut lines = String::new();
+            line(&mut lines, "BOOKMARK", &bookmark(&self.resource, self.watcher.seen(), false));
+            self.ready.push_back(lines);
+        }
+    }
+}

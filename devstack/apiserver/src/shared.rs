@@ -1,0 +1,62 @@
+//! What all connections share: the cluster behind a lock, and the bells that wake watchers.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use crate::audit::Audit;
+use crate::connections::Connections;
+use crate::engine::Cluster;
+use crate::faults::Plan;
+
+/// What is done to all watches at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Watches {
+    /// Nothing is delivered.
+    pub(crate) paused: bool,
+    /// Counts the times at which all were cut.
+    pub(crate) cut: u64,
+}
+
+/// The state of one server.
+pub(crate) struct Shared {
+    cluster: Mutex<Cluster>,
+    /// The revision of the last write.
+    pub(crate) written: watch::Sender<u64>,
+    pub(crate) watches: watch::Sender<Watches>,
+    pub(crate) plan: Plan,
+    pub(crate) audit: Audit,
+    pub(crate) connections: Connections,
+    pub(crate) bookmark_interval: Duration,
+}
+
+impl Shared {
+    pub(crate) fn new(event_log: usize, bookmark_interval: Duration) -> Self {
+        let cluster = Cluster::new(event_log, Timestamp::now());
+        Self {
+            written: watch::Sender::new(cluster.store.revision()),
+            cluster: Mutex::new(cluster),
+            watches: watch::Sender::default(),
+            plan: Plan::default(),
+            audit: Audit::default(),
+            connections: Connections::default(),
+            bookmark_interval,
+        }
+    }
+
+    /// Works on the cluster under its lock, then wakes the watchers if something was written.
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Cluster) -> T) -> T {
+        let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = work(&mut cluster);
+        let revision = cluster.store.revision();
+        drop(cluster);
+        self.written.send_if_modified(|written| {
+            let rung = *written < revision;
+            *written = revision.max(*written);
+            rung
+        });
+        result
+    }
+}

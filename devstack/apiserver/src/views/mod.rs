@@ -1,0 +1,5 @@
+//! How a stored object looks to those who ask for it.
+
+pub(crate) mod form;
+mod printer;
+pub(crate) mod version;

@@ -1,0 +1,12 @@
+// etcd's server; the module publishes it as a library.
+package main
+
+import (
+	"os"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+func main() {
+	etcdmain.Main(os.Args)
+}

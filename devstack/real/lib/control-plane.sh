@@ -1,0 +1,126 @@
+# shellcheck shell=bash
+# How each part of a Kubernetes control plane is found, started and known to be ready.
+# Needs build.sh, process.sh, certificates.sh, STATE and the ports that `up` chooses.
+
+PKI=$STATE/pki
+
+find_programs() {
+  local built
+  ETCD=$(asset etcd) || ETCD=$(go_build etcd)
+  if ! APISERVER=$(asset kube-apiserver) || ! CONTROLLER_MANAGER=$(asset kube-controller-manager) ||
+    ! SCHEDULER=$(asset kube-scheduler); then
+    built=$(go_build kubernetes . kube-apiserver kube-controller-manager kube-scheduler)
+    built=${built%/*}
+    APISERVER=$(asset kube-apiserver) || APISERVER=$built/kube-apiserver
+    CONTROLLER_MANAGER=$(asset kube-controller-manager) || CONTROLLER_MANAGER=$built/kube-controller-manager
+    SCHEDULER=$(asset kube-scheduler) || SCHEDULER=$built/kube-scheduler
+  fi
+}
+
+asset() { [ -n "${KUBEBUILDER_ASSETS:-}" ] && [ -x "$KUBEBUILDER_ASSETS/$1" ] && printf '%s\n' "$KUBEBUILDER_ASSETS/$1"; }
+
+api_url() { printf 'https://127.0.0.1:%s\n' "$API_PORT"; }
+
+make_identities() {
+  [ ! -e "$STATE/admin.kubeconfig" ] || return 0
+  mkdir -p "$PKI"
+  make_authority
+  certify apiserver /CN=kube-apiserver \
+    'subjectAltName=IP:127.0.0.1,IP:10.96.0.1,DNS:localhost,DNS:kubernetes.default.svc
+extendedKeyUsage=serverAuth'
+  certify admin /O=system:masters/CN=admin extendedKeyUsage=clientAuth
+  certify controller-manager /CN=system:kube-controller-manager extendedKeyUsage=clientAuth
+  certify scheduler /CN=system:kube-scheduler extendedKeyUsage=clientAuth
+  make_signing_pair service-account
+  write_kubeconfig controller-manager
+  write_kubeconfig scheduler
+  write_kubeconfig admin # last: it says that all of this is complete
+}
+
+write_kubeconfig() {
+  cat >"$STATE/$1.kubeconfig" <<YAML
+apiVersion: v1
+kind: Config
+current-context: staffetta
+contexts:
+- name: staffetta
+  context: {cluster: staffetta, user: $1}
+clusters:
+- name: staffetta
+  cluster:
+    server: $(api_url)
+    certificate-authority-data: $(base64 -w0 "$PKI/ca.crt")
+users:
+- name: $1
+  user:
+    client-certificate-data: $(base64 -w0 "$PKI/$1.crt")
+    client-key-data: $(base64 -w0 "$PKI/$1.key")
+YAML
+}
+
+start_etcd() {
+  local client=http://127.0.0.1:$ETCD_PORT peer=http://127.0.0.1:$ETCD_PEER_PORT flags=()
+  # Nobody needs this data after a crash of the machine, and every write would wait for the disk.
+  if offers "$ETCD" --unsafe-no-fsync; then flags+=(--unsafe-no-fsync); fi
+  launch etcd "$ETCD" --name=default --data-dir="$STATE/etcd" --quota-backend-bytes=4294967296 \
+    --listen-client-urls="$client" --advertise-client-urls="$client" --listen-peer-urls="$peer" \
+    --initial-advertise-peer-urls="$peer" --initial-cluster="default=$peer" "${flags[@]}"
+  wait_until etcd healthy call "$client/health"
+}
+
+start_apiserver() {
+  launch apiserver "$APISERVER" --etcd-servers="http://127.0.0.1:$ETCD_PORT" \
+    --bind-address=127.0.0.1 --advertise-address=127.0.0.1 --secure-port="$API_PORT" \
+    --tls-cert-file="$PKI/apiserver.crt" --tls-private-key-file="$PKI/apiserver.key" --client-ca-file="$PKI/ca.crt" \
+    --requestheader-client-ca-file="$PKI/ca.crt" --requestheader-allowed-names=front-proxy-client \
+    --requestheader-username-headers=X-Remote-User --authorization-mode=RBAC --allow-privileged=true \
+    --service-cluster-ip-range=10.96.0.0/16 --endpoint-reconciler-type=none \
+    --service-account-issuer=https://kubernetes.default.svc \
+    --service-account-key-file="$PKI/service-account.pub" \
+    --service-account-signing-key-file="$PKI/service-account.key" "$@"
+  wait_until apiserver ready call_as_admin "$(api_url)/readyz"
+  # Servers have been seen that are ready and yet fail each write.
+  wait_until apiserver 'able to create an object' create_object
+}
+
+create_object() {
+  local collection
+  collection=$(api_url)/api/v1/namespaces/default/configmaps
+  call_as_admin -X DELETE "$collection/ready" || true # of an earlier try whose answer was lost
+  call_as_admin -H 'Content-Type: application/json' "$collection" \
+    -d '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"ready"}}' &&
+    call_as_admin -X DELETE "$collection/ready"
+}
+
+start_controller_manager() {
+  local flags
+  component_flags "$CONTROLLER_MANAGER" controller-manager "$CONTROLLER_MANAGER_PORT"
+  launch controller-manager "$CONTROLLER_MANAGER" "${flags[@]}" --use-service-account-credentials=true \
+    --root-ca-file="$PKI/ca.crt" --service-account-private-key-file="$PKI/service-account.key" \
+    --cluster-signing-cert-file="$PKI/ca.crt" --cluster-signing-key-file="$PKI/ca.key"
+  wait_until controller-manager 'making service accounts' \
+    call_as_admin "$(api_url)/api/v1/namespaces/default/serviceaccounts/default"
+}
+
+start_scheduler() {
+  local flags
+  component_flags "$SCHEDULER" scheduler "$SCHEDULER_PORT"
+  launch scheduler "$SCHEDULER" "${flags[@]}"
+  wait_until scheduler healthy call --insecure "https://127.0.0.1:$SCHEDULER_PORT/healthz"
+}
+
+# component_flags PROGRAM NAME PORT fills `flags` with what all clients of the API server have in common.
+component_flags() {
+  local kubeconfig=$STATE/$2.kubeconfig
+  flags=(--kubeconfig="$kubeconfig" --authentication-kubeconfig="$kubeconfig"
+    --authorization-kubeconfig="$kubeconfig" --bind-address=127.0.0.1 --secure-port="$3"
+    --cert-dir="$PKI/$2" --leader-elect=false)
+  # Before 1.24 there is a second listener, and not on loopback.
+  if offers "$1" --port; then flags+=(--port=0); fi
+}
+
+offers() { grep -q -- "^ *$2[ =]" <<<"$("$1" --help 2>&1)"; }
+
+call() { curl --silent --fail --max-time 5 --noproxy '*' "$@"; }
+
+call_as_admin() { call --cacert "$PKI/ca.crt" --cert "$PKI/admin.crt" --key "$PKI/admin.key" "$@"; }

@@ -1,0 +1,59 @@
+//! The contract of a staffetta driver: the traits, the things they make, and in-memory drivers.
+//!
+//! A driver does in the other world what a handler asks for. Handlers hold a driver as `Arc<dyn Trait>` and never know
+//! which one it is; a driver knows no handler and never waits: it does one thing, and answers what came of it, or with a
+//! [`DriverError`] that says whether to ask again.
+//!
+//! | trait | what it answers |
+//! |---|---|
+//! | [`PodProjectDriver`] | to which project a pod belongs |
+//! | [`PodSubnetsDriver`] | in which subnets a pod gets its addresses |
+//! | [`PodSecurityGroupsDriver`] | which security groups guard a pod |
+//! | [`PodVifDriver`] | makes, activates, finds and releases VIFs |
+//! | [`VifPoolDriver`] | the same, in front of a [`PodVifDriver`] |
+//! | [`ServiceProjectDriver`], [`ServiceSubnetsDriver`], [`ServiceSecurityGroupsDriver`] | the same questions of a service |
+//! | [`LoadBalancerDriver`] | makes, changes, finds and releases load balancers |
+//! | [`ServicePublicIpDriver`] | acquires, associates and releases public addresses |
+
+mod error;
+mod id;
+mod load_balancer;
+mod load_balancer_driver;
+pub mod memory;
+mod network;
+mod noop;
+mod owner;
+mod pod_project;
+mod pod_security_groups;
+mod pod_subnets;
+mod pod_vif;
+mod service_project;
+mod service_public_ip;
+mod service_security_groups;
+mod service_subnets;
+mod vif;
+mod vif_pool;
+
+pub use error::{DriverError, Reason};
+pub use id::{
+    ClusterId, ListenerId, LoadBalancerId, MemberId, NetworkId, PoolId, PortId, ProjectId, PublicIpId,
+    SecurityGroupId, SubnetId, Uid, VifId,
+};
+pub use load_balancer::{
+    Listener, ListenerSpec, LoadBalancer, LoadBalancerSpec, Member, MemberSpec, NotAProtocol, Pool, Protocol,
+    Provisioning,
+};
+pub use load_balancer_driver::LoadBalancerDriver;
+pub use network::{Network, Route, Subnet};
+pub use noop::NoopPool;
+pub use owner::{Marked, Owner};
+pub use pod_project::PodProjectDriver;
+pub use pod_security_groups::PodSecurityGroupsDriver;
+pub use pod_subnets::PodSubnetsDriver;
+pub use pod_vif::{Activation, PodVifDriver, VifRequest};
+pub use service_project::ServiceProjectDriver;
+pub use service_public_ip::{Allocation, PublicIp, PublicIpRequest, ServicePublicIpDriver};
+pub use service_security_groups::ServiceSecurityGroupsDriver;
+pub use service_subnets::ServiceSubnetsDriver;
+pub use vif::{MacAddress, PortProfile, SubnetAddresses, Vif, VifClass};
+pub use vif_pool::VifPoolDriver;

@@ -1,0 +1,291 @@
+//! The load balancer driver of the simulated world.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::{Faults, Ledger, MemoryServices};
+use crate::error::DriverError;
+use crate::id::{ClusterId, LoadBalancerId, PoolId, Uid};
+use crate::load_balancer::{Listener, ListenerSpec, LoadBalancer, LoadBalancerSpec, Member, MemberSpec};
+use crate::load_balancer_driver::LoadBalancerDriver;
+use crate::owner::{Marked, Owner};
+
+/// The load balancer driver `memory`: one cluster's access to [`MemoryServices`].
+///
+/// A load balancer takes no change for a while after each change, as Octavia's do while they are PENDING.
+pub struct MemoryLoadBalancerDriver {
+    services: Arc<MemoryServices>,
+    cluster: ClusterId,
+    faults: Faults<LoadBalancerMethod>,
+    ledger: Ledger<LoadBalancerCall>,
+}
+
+/// A method of a load balancer driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LoadBalancerMethod {
+    /// [`LoadBalancerDriver::load_balancers`].
+    List,
+    /// [`LoadBalancerDriver::ensure_load_balancer`].
+    Ensure,
+    /// [`LoadBalancerDriver::release_load_balancer`].
+    Release,
+    /// [`LoadBalancerDriver::ensure_listener`].
+    EnsureListener,
+    /// [`LoadBalancerDriver::release_listener`].
+    ReleaseListener,
+    /// [`LoadBalancerDriver::set_members`].
+    SetMembers,
+}
+
+/// A call of a load balancer driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadBalancerCall {
+    /// The load balancers of this owner, or of all, were listed.
+    List(Option<Uid>),
+    /// The load balancer of this owner was to be there.
+    Ensure(Uid),
+    /// The load balancer of this owner was released.
+    Release(Uid, LoadBalancerId),
+    /// A listener was to be there.
+    EnsureListener(LoadBalancerId, ListenerSpec),
+    /// A listener was released.
+    ReleaseListener(LoadBalancerId, ListenerSpec),
+    /// A pool was to have so many members.
+    SetMembers(PoolId, usize),
+}
+
+impl MemoryLoadBalancerDriver {
+    /// Makes load balancers in `services` with the mark of `cluster`.
+    pub fn new(services: Arc<MemoryServices>, cluster: ClusterId) -> Self {
+        Self { services, cluster, faults: Faults::default(), ledger: Ledger::default() }
+    }
+
+    /// The simulated world.
+    pub fn services(&self) -> &Arc<MemoryServices> {
+        &self.services
+    }
+
+    /// What goes wrong with the next calls.
+    pub fn faults(&self) -> &Faults<LoadBalancerMethod> {
+        &self.faults
+    }
+
+    /// The calls so far, those that failed too.
+    pub fn calls(&self) -> Vec<LoadBalancerCall> {
+        self.ledger.calls()
+    }
+}
+
+#[async_trait]
+impl LoadBalancerDriver for MemoryLoadBalancerDriver {
+    async fn load_balancers(&self, owner: Option<&Owner>) -> Result<Vec<Marked<LoadBalancer>>, DriverError> {
+        self.ledger.record(LoadBalancerCall::List(owner.map(|owner| owner.uid.clone())));
+        let work = || {
+            let (state, now) = (self.services.state(), Instant::now());
+            let marked = state.load_balancers.all().filter(|balancer| balancer.is_of(&self.cluster, owner));
+            Ok(marked.map(|found| Marked { owner: found.owner.clone(), thing: found.at(now) }).collect())
+        };
+        self.faults.call(LoadBalancerMethod::List, work).await
+    }
+
+    async fn ensure_load_balancer(
+        &self,
+        owner: &Owner,
+        spec: &LoadBalancerSpec,
+    ) -> Result<LoadBalancer, DriverError> {
+        self.ledger.record(LoadBalancerCall::Ensure(owner.uid.clone()));
+        let work =
+            || self.services.state().load_balancers.ensure(&self.cluster, owner, spec, Instant::now());
+        self.faults.call(LoadBalancerMethod::Ensure, work).await
+    }
+
+    async fn release_load_balancer(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError> {
+        self.ledger.record(LoadBalancerCall::Release(owner.uid.clone(), id.clone()));
+        let work = || {
+            let mut state = self.services.state();
+            if state.load_balancers.removable(&self.cluster, owner, id, Instant::now())? {
+                state.remove_load_balancer(id);
+            }
+            Ok(())
+        };
+        self.faults.call(LoadBalancerMethod::Release, work).await
+    }
+
+    async fn ensure_listener(
+        &self,
+        load_balancer: &LoadBalancer,
+        at: ListenerSpec,
+    ) -> Result<Listener, DriverError> {
+        let id = &load_balancer.id;
+        self.ledger.record(LoadBalancerCall::EnsureListener(id.clone(), at));
+        let work = || self.services.state().load_balancers.ensure_listener(id, at, Instant::now());
+        self.faults.call(LoadBalancerMethod::EnsureListener, work).await
+    }
+
+    async fn release_listener(&self, load_balancer: &LoadBalancer, listener: &Listener) -> Result<(), DriverError> {
+        let id = &load_balancer.id;
+        self.ledger.record(LoadBalancerCall::ReleaseListener(id.clone(), listener.at));
+        let work = || self.services.state().load_balancers.remove_listener(id, listener, Instant::now());
+        self.faults.call(LoadBalancerMethod::ReleaseListener, work).await
+    }
+
+    async fn set_members(
+        &self,
+        load_balancer: &LoadBalancer,
+        pool: &PoolId,
+        members: &[MemberSpec],
+    ) -> Result<Vec<Member>, DriverError> {
+        self.ledger.record(LoadBalancerCall::SetMembers(pool.clone(), members.len()));
+        let id = &load_balancer.id;
+        let work = || self.services.state().load_balancers.set_members(id, pool, members, Instant::now());
+        self.faults.call(LoadBalancerMethod::SetMembers, work).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::error::Reason;
+    use crate::load_balancer::{Protocol, Provisioning};
+    use crate::memory::MemoryOptions;
+
+    const HTTP: ListenerSpec = ListenerSpec { protocol: Protocol::Tcp, port: 80 };
+    const DELAY: Duration = Duration::from_millis(200);
+
+    fn driver(options: MemoryOptions) -> MemoryLoadBalancerDriver {
+        MemoryLoadBalancerDriver::new(Arc::new(MemoryServices::new(options)), "c1".into())
+    }
+
+    fn owner(name: &str) -> Owner {
+        Owner { namespace: "default".into(), name: name.into(), uid: format!("uid-{name}").into() }
+    }
+
+    fn spec(vip: &str) -> LoadBalancerSpec {
+        LoadBalancerSpec {
+            name: "default/web".into(),
+            project: "p".into(),
+            subnet: "services".into(),
+            vip: vip.parse().unwrap(),
+            security_groups: Vec::new(),
+            adopt: None,
+        }
+    }
+
+    fn member(ip: &str, name: &str) -> MemberSpec {
+        MemberSpec { ip: ip.parse().unwrap(), port: 8080, name: name.into(), subnet: "services".into() }
+    }
+
+    async fn settled() {
+        tokio::time::advance(DELAY).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_load_balancer_takes_no_change_until_the_last_one_is_done() {
+        let driver = driver(MemoryOptions::default());
+        let made = driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
+        assert_eq!(made.status, Provisioning::Pending);
+        let busy = driver.ensure_listener(&made, HTTP).await.unwrap_err();
+        assert_eq!((busy.reason(), busy.retry_after()), (Reason::Conflict, Some(DELAY)));
+        assert!(driver.release_load_balancer(&owner("web"), &made.id).await.unwrap_err().transient());
+        settled().await;
+        driver.ensure_listener(&made, HTTP).await.unwrap();
+        assert!(driver.ensure_listener(&made, HTTP).await.is_err());
+        settled().await;
+        let listener = driver.ensure_listener(&made, HTTP).await.unwrap();
+        assert!(driver.release_listener(&made, &listener).await.is_ok(), "a call that changed nothing costs no time");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_owner_gets_the_same_load_balancer_and_nobody_else_may_release_it() {
+        let driver = driver(MemoryOptions::default());
+        let made = driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
+        settled().await;
+        let again = driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
+        assert_eq!((again.id, again.status), (made.id.clone(), Provisioning::Active));
+
+        let stranger = MemoryLoadBalancerDriver::new(Arc::clone(driver.services()), "c2".into());
+        stranger.release_load_balancer(&owner("web"), &made.id).await.unwrap();
+        driver.release_load_balancer(&owner("other"), &made.id).await.unwrap();
+        assert_eq!(driver.load_balancers(Some(&owner("web"))).await.unwrap().len(), 1);
+        assert_eq!(stranger.load_balancers(None).await.unwrap(), []);
+
+        driver.release_load_balancer(&owner("web"), &made.id).await.unwrap();
+        driver.release_load_balancer(&owner("web"), &made.id).await.unwrap();
+        assert_eq!(driver.load_balancers(None).await.unwrap(), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn quota_subnet_and_addresses_in_use_are_respected() {
+        let options = MemoryOptions {
+            load_balancer_quota: Some(1),
+            service_subnet: Some("10.0.0.0/24".parse().unwrap()),
+            ..MemoryOptions::default()
+        };
+        let driver = driver(options);
+        let outside = driver.ensure_load_balancer(&owner("a"), &spec("10.0.1.1")).await.unwrap_err();
+        assert_eq!(outside.reason(), Reason::Refused);
+        driver.ensure_load_balancer(&owner("a"), &spec("10.0.0.1")).await.unwrap();
+        let over = driver.ensure_load_balancer(&owner("b"), &spec("10.0.0.2")).await.unwrap_err();
+        assert_eq!(over.reason(), Reason::Quota);
+        driver.services().set_load_balancer_quota(None);
+        let taken = driver.ensure_load_balancer(&owner("b"), &spec("10.0.0.1")).await.unwrap_err();
+        assert_eq!(taken.reason(), Reason::Conflict);
+        driver.ensure_load_balancer(&owner("b"), &spec("10.0.0.2")).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_broken_load_balancer_takes_no_change_and_can_be_released() {
+        let driver = driver(MemoryOptions::default());
+        let made = driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
+        driver.services().break_load_balancer(&made.id);
+        assert_eq!(driver.ensure_listener(&made, HTTP).await.unwrap_err().reason(), Reason::Refused);
+        assert_eq!(driver.load_balancers(None).await.unwrap()[0].thing.status, Provisioning::Error);
+        driver.release_load_balancer(&owner("web"), &made.id).await.unwrap();
+        assert_eq!(driver.ensure_listener(&made, HTTP).await.unwrap_err().reason(), Reason::NotFound);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn members_are_set_as_a_whole_and_those_that_stay_keep_their_ids() {
+        let driver = driver(MemoryOptions::default());
+        let made = driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
+        settled().await;
+        let pool = driver.ensure_listener(&made, HTTP).await.unwrap().pool.unwrap().id;
+        settled().await;
+        let first = driver.set_members(&made, &pool, &[member("10.1.0.1", "a"), member("10.1.0.2", "b")]).await.unwrap();
+        settled().await;
+        let second = driver.set_members(&made, &pool, &[member("10.1.0.2", "c"), member("10.1.0.3", "d")]).await.unwrap();
+        assert_eq!(second[0], Member { id: first[1].id.clone(), spec: member("10.1.0.2", "c") });
+        assert!(first.iter().all(|member| member.id != second[1].id));
+        let tree = driver.load_balancers(Some(&owner("web"))).await.unwrap().remove(0).thing;
+        assert_eq!(tree.listener(HTTP).unwrap().pool.as_ref().unwrap().members, second);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_predecessor_made_is_adopted_and_not_made_again() {
+        let driver = driver(MemoryOptions::default());
+        let made = driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
+        driver.services().remove_load_balancer(&made.id);
+        driver.services().insert_load_balancer(made.clone());
+        driver.release_load_balancer(&owner("web"), &made.id).await.unwrap();
+        assert_eq!(driver.services().load_balancers().len(), 1, "what bears no mark is left alone");
+        let adopting = LoadBalancerSpec { adopt: Some(made.id.clone()), ..spec("10.0.0.1") };
+        let adopted = driver.ensure_load_balancer(&owner("web"), &adopting).await.unwrap();
+        assert_eq!(adopted.id, made.id);
+        assert_eq!(driver.load_balancers(Some(&owner("web"))).await.unwrap().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn new_security_groups_reach_a_load_balancer_that_is_there() {
+        let driver = driver(MemoryOptions::default());
+        driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
+        let guarded = LoadBalancerSpec { security_groups: vec!["g".into()], ..spec("10.0.0.1") };
+        assert!(driver.ensure_load_balancer(&owner("web"), &guarded).await.unwrap_err().transient());
+        settled().await;
+        let changed = driver.ensure_load_balancer(&owner("web"), &guarded).await.unwrap();
+        assert_eq!((changed.security_groups, changed.status), (vec!["g".into()], Provisioning::Pending));
+    }
+}

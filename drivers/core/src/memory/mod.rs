@@ -1,0 +1,32 @@
+//! Drivers of a world that exists in this process only, good enough to run the whole system on.
+//!
+//! The world is a [`MemoryNetwork`]: ports start DOWN and become ACTIVE later, subnets run out of addresses, a quota
+//! bounds the ports, and [`Faults`] make calls fail, hang or lose their answers. It ends with the process.
+
+mod addresses;
+mod faults;
+mod ledger;
+mod load_balancer;
+mod load_balancers;
+mod network;
+mod options;
+mod pod;
+mod port;
+mod public_ip;
+mod public_ips;
+mod service;
+mod services;
+mod vif;
+
+pub use addresses::AddressPool;
+pub use faults::{Fault, Faults};
+pub use ledger::Ledger;
+pub use load_balancer::{LoadBalancerCall, LoadBalancerMethod, MemoryLoadBalancerDriver};
+pub use network::MemoryNetwork;
+pub use options::MemoryOptions;
+pub use pod::{MemoryPodProject, MemoryPodSecurityGroups, MemoryPodSubnets};
+pub use port::Port;
+pub use public_ip::{MemoryPublicIpDriver, PublicIpCall, PublicIpMethod};
+pub use service::{MemoryServiceProject, MemoryServiceSecurityGroups, MemoryServiceSubnets};
+pub use services::MemoryServices;
+pub use vif::{MemoryVifDriver, VifCall, VifMethod};

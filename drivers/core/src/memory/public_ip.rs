@@ -1,0 +1,173 @@
+//! The public address driver of the simulated world.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::{Faults, Ledger, MemoryServices};
+use crate::error::DriverError;
+use crate::id::{ClusterId, PortId, PublicIpId, Uid};
+use crate::owner::{Marked, Owner};
+use crate::service_public_ip::{PublicIp, PublicIpRequest, ServicePublicIpDriver};
+
+/// The public address driver `memory`: one cluster's access to [`MemoryServices`], with a small pool that can run empty.
+pub struct MemoryPublicIpDriver {
+    services: Arc<MemoryServices>,
+    cluster: ClusterId,
+    faults: Faults<PublicIpMethod>,
+    ledger: Ledger<PublicIpCall>,
+}
+
+/// A method of a public address driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PublicIpMethod {
+    /// [`ServicePublicIpDriver::public_ips`].
+    List,
+    /// [`ServicePublicIpDriver::acquire`].
+    Acquire,
+    /// [`ServicePublicIpDriver::associate`].
+    Associate,
+    /// [`ServicePublicIpDriver::disassociate`].
+    Disassociate,
+    /// [`ServicePublicIpDriver::release`].
+    Release,
+}
+
+/// A call of a public address driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PublicIpCall {
+    /// The addresses of this owner, or of all, were listed.
+    List(Option<Uid>),
+    /// This owner was to have an address.
+    Acquire(Uid),
+    /// The address was to lead to this port.
+    Associate(PublicIpId, PortId),
+    /// The address was to lead to this port no more.
+    Disassociate(PublicIpId, PortId),
+    /// The address of this owner was released.
+    Release(Uid, PublicIpId),
+}
+
+impl MemoryPublicIpDriver {
+    /// Takes addresses out of the pool of `services` and marks them with `cluster`.
+    pub fn new(services: Arc<MemoryServices>, cluster: ClusterId) -> Self {
+        Self { services, cluster, faults: Faults::default(), ledger: Ledger::default() }
+    }
+
+    /// What goes wrong with the next calls.
+    pub fn faults(&self) -> &Faults<PublicIpMethod> {
+        &self.faults
+    }
+
+    /// The calls so far, those that failed too.
+    pub fn calls(&self) -> Vec<PublicIpCall> {
+        self.ledger.calls()
+    }
+}
+
+#[async_trait]
+impl ServicePublicIpDriver for MemoryPublicIpDriver {
+    async fn public_ips(&self, owner: Option<&Owner>) -> Result<Vec<Marked<PublicIp>>, DriverError> {
+        self.ledger.record(PublicIpCall::List(owner.map(|owner| owner.uid.clone())));
+        let work = || {
+            let state = self.services.state();
+            let marked = state.public_ips.all().filter(|held| held.is_of(&self.cluster, owner));
+            Ok(marked.map(|held| Marked { owner: held.owner.clone(), thing: held.public_ip.clone() }).collect())
+        };
+        self.faults.call(PublicIpMethod::List, work).await
+    }
+
+    async fn acquire(&self, owner: &Owner, request: &PublicIpRequest) -> Result<PublicIp, DriverError> {
+        self.ledger.record(PublicIpCall::Acquire(owner.uid.clone()));
+        let work = || self.services.state().public_ips.acquire(&self.cluster, owner, request, Instant::now());
+        self.faults.call(PublicIpMethod::Acquire, work).await
+    }
+
+    async fn associate(&self, public_ip: &PublicIp, port: &PortId) -> Result<(), DriverError> {
+        self.ledger.record(PublicIpCall::Associate(public_ip.id.clone(), port.clone()));
+        let work = || self.services.state().public_ips.associate(&public_ip.id, port);
+        self.faults.call(PublicIpMethod::Associate, work).await
+    }
+
+    async fn disassociate(&self, public_ip: &PublicIp, port: &PortId) -> Result<(), DriverError> {
+        self.ledger.record(PublicIpCall::Disassociate(public_ip.id.clone(), port.clone()));
+        let work = || {
+            self.services.state().public_ips.disassociate(&public_ip.id, port);
+            Ok(())
+        };
+        self.faults.call(PublicIpMethod::Disassociate, work).await
+    }
+
+    async fn release(&self, owner: &Owner, public_ip: &PublicIp) -> Result<(), DriverError> {
+        self.ledger.record(PublicIpCall::Release(owner.uid.clone(), public_ip.id.clone()));
+        let work = || {
+            self.services.state().public_ips.release(&self.cluster, owner, &public_ip.id, Instant::now());
+            Ok(())
+        };
+        self.faults.call(PublicIpMethod::Release, work).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::error::Reason;
+    use crate::memory::MemoryOptions;
+    use crate::service_public_ip::Allocation;
+
+    fn driver() -> MemoryPublicIpDriver {
+        let options = MemoryOptions { public_ips: "203.0.113.0/30".parse().unwrap(), ..MemoryOptions::default() };
+        MemoryPublicIpDriver::new(Arc::new(MemoryServices::new(options)), "c1".into())
+    }
+
+    fn owner(name: &str) -> Owner {
+        Owner { namespace: "default".into(), name: name.into(), uid: format!("uid-{name}").into() }
+    }
+
+    fn any() -> PublicIpRequest {
+        PublicIpRequest { project: "p".into(), named: None, port: "port".into(), adopt: None }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pool_runs_empty_and_a_released_address_rests_before_it_is_used_again() {
+        let driver = driver();
+        let first = driver.acquire(&owner("a"), &any()).await.unwrap();
+        assert_eq!(driver.acquire(&owner("a"), &any()).await.unwrap(), first, "one owner has one address");
+        assert_eq!(driver.acquire(&owner("b"), &any()).await.unwrap_err().reason(), Reason::NoAddress);
+
+        driver.release(&owner("b"), &first).await.unwrap();
+        assert_eq!(driver.public_ips(Some(&owner("a"))).await.unwrap().len(), 1, "it is another's");
+        driver.release(&owner("a"), &first).await.unwrap();
+        let resting = driver.acquire(&owner("b"), &any()).await.unwrap_err();
+        assert_eq!(resting.retry_after(), Some(Duration::from_secs(30)));
+        tokio::time::advance(Duration::from_secs(30)).await;
+        assert_eq!(driver.acquire(&owner("b"), &any()).await.unwrap().ip, first.ip);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_the_user_named_must_exist_and_be_free_and_is_never_freed() {
+        let driver = driver();
+        let named = |port: &str| PublicIpRequest { named: Some([192, 0, 2, 1].into()), port: port.into(), ..any() };
+        let missing = driver.acquire(&owner("a"), &named("p1")).await.unwrap_err();
+        assert_eq!(missing.reason(), Reason::NotFound);
+        driver.services.insert_public_ip([192, 0, 2, 1].into());
+        let found = driver.acquire(&owner("a"), &named("p1")).await.unwrap();
+        assert_eq!(found.allocation, Allocation::User);
+        driver.associate(&found, &"p1".into()).await.unwrap();
+        assert_eq!(driver.acquire(&owner("a"), &named("p1")).await.unwrap().port, Some("p1".into()));
+        let busy = driver.acquire(&owner("b"), &named("p2")).await.unwrap_err();
+        assert_eq!(busy.reason(), Reason::Conflict);
+        assert!(driver.associate(&found, &"p2".into()).await.is_err());
+
+        driver.disassociate(&found, &"p2".into()).await.unwrap();
+        assert!(driver.services.public_ips()[0].1.port.is_some(), "it leads elsewhere");
+        driver.disassociate(&found, &"p1".into()).await.unwrap();
+        driver.release(&owner("a"), &found).await.unwrap();
+        assert_eq!(driver.services.public_ips().len(), 1);
+        assert_eq!(driver.services.public_ips()[0].1.port, None);
+        assert_eq!(driver.public_ips(None).await.unwrap(), [], "it bears no mark");
+    }
+}

@@ -1,0 +1,91 @@
+//! The simulated load balancers and public addresses.
+
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::MemoryOptions;
+use super::load_balancers::LoadBalancers;
+use super::public_ips::PublicIps;
+use crate::id::{LoadBalancerId, PublicIpId};
+use crate::load_balancer::LoadBalancer;
+use crate::owner::Owner;
+use crate::service_public_ip::PublicIp;
+
+use tokio::time::Instant;
+
+/// The simulated load balancers and public addresses. Several drivers, of several clusters even, may share one.
+#[derive(Debug)]
+pub struct MemoryServices {
+    options: MemoryOptions,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) load_balancers: LoadBalancers,
+    pub(super) public_ips: PublicIps,
+}
+
+impl MemoryServices {
+    /// A world without load balancers, in which all public addresses are free.
+    pub fn new(options: MemoryOptions) -> Self {
+        let state = State { load_balancers: LoadBalancers::new(&options), public_ips: PublicIps::new(&options) };
+        Self { options, state: Mutex::new(state) }
+    }
+
+    /// The options with which the world began.
+    pub fn options(&self) -> &MemoryOptions {
+        &self.options
+    }
+
+    /// The load balancers that exist, whoever made them, with their owners.
+    pub fn load_balancers(&self) -> Vec<(Option<Owner>, LoadBalancer)> {
+        let state = self.state();
+        let now = Instant::now();
+        state.load_balancers.all().map(|balancer| (balancer.owner.clone(), balancer.at(now))).collect()
+    }
+
+    /// Allows only so many load balancers from now on, or any number.
+    pub fn set_load_balancer_quota(&self, quota: Option<u32>) {
+        self.state().load_balancers.quota = quota;
+    }
+
+    /// Makes a load balancer fail: it is in the state ERROR from now on.
+    pub fn break_load_balancer(&self, id: &LoadBalancerId) {
+        self.state().load_balancers.fail(id);
+    }
+
+    /// Takes a load balancer away behind everybody's back.
+    pub fn remove_load_balancer(&self, id: &LoadBalancerId) {
+        self.state().remove_load_balancer(id);
+    }
+
+    /// Puts a load balancer there that bears no mark, as somebody else made it.
+    pub fn insert_load_balancer(&self, load_balancer: LoadBalancer) {
+        self.state().load_balancers.insert_unmarked(load_balancer, Instant::now());
+    }
+
+    /// The public addresses that are in use or belong to a user, with their owners.
+    pub fn public_ips(&self) -> Vec<(Option<Owner>, PublicIp)> {
+        let state = self.state();
+        state.public_ips.all().map(|held| (held.owner.clone(), held.public_ip.clone())).collect()
+    }
+
+    /// A user makes a public address, to name it in `spec.loadBalancerIP`.
+    pub fn insert_public_ip(&self, ip: IpAddr) -> PublicIpId {
+        self.state().public_ips.insert_users(ip)
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// A port that is gone has no public address.
+    pub(super) fn remove_load_balancer(&mut self, id: &LoadBalancerId) {
+        if let Some(removed) = self.load_balancers.remove(id) {
+            self.public_ips.forget_port(&removed.port);
+        }
+    }
+}

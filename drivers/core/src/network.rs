@@ -1,0 +1,78 @@
+//! Networks and subnets of the other world.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::id::{NetworkId, SubnetId};
+use crate::vif::SubnetAddresses;
+
+/// A network, as the machine that binds a VIF must know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// The id.
+    pub id: NetworkId,
+    /// The name, for people.
+    pub label: Option<String>,
+    /// The bridge by which the network is reached on a node.
+    pub bridge: Option<String>,
+    /// The largest packet in bytes; none where the network does not say.
+    pub mtu: Option<u32>,
+    /// Whether the node must make the bridge itself.
+    pub should_provide_bridge: bool,
+    /// Whether the node must make the VLAN interface itself.
+    pub should_provide_vlan: bool,
+}
+
+impl Network {
+    /// A network of which only the id is known.
+    pub fn new(id: NetworkId) -> Self {
+        Self {
+            id,
+            label: None,
+            bridge: None,
+            mtu: None,
+            should_provide_bridge: false,
+            should_provide_vlan: false,
+        }
+    }
+}
+
+/// A subnet with the network to which it belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subnet {
+    /// The id.
+    pub id: SubnetId,
+    /// The network.
+    pub network: Network,
+    /// The addresses.
+    pub cidr: IpNet,
+    /// The address of the router.
+    pub gateway: Option<IpAddr>,
+    /// The name servers.
+    pub dns: Vec<IpAddr>,
+    /// Routes beside the default one.
+    pub routes: Vec<Route>,
+}
+
+impl Subnet {
+    /// What a VIF with these addresses carries of the subnet.
+    pub fn with_ips(&self, ips: Vec<IpAddr>) -> SubnetAddresses {
+        SubnetAddresses {
+            cidr: self.cidr,
+            gateway: self.gateway,
+            dns: self.dns.clone(),
+            routes: self.routes.clone(),
+            ips,
+        }
+    }
+}
+
+/// A route of a subnet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Where it leads.
+    pub cidr: IpNet,
+    /// The next hop.
+    pub gateway: IpAddr,
+}

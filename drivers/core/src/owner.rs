@@ -1,0 +1,44 @@
+//! Ownership marks: for whom a thing of the other world was made.
+
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::id::Uid;
+
+/// The Kubernetes object for which a thing was made. Two owners are the same when their UIDs are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+    /// The UID.
+    pub uid: Uid,
+}
+
+impl Owner {
+    /// The owner that `meta` is about.
+    pub fn of(meta: &ObjectMeta) -> Self {
+        Self {
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default().into(),
+        }
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{} ({})", self.namespace, self.name, self.uid)
+    }
+}
+
+/// A thing that carries this cluster's mark, with its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marked<T> {
+    /// For whom it was made; none for a thing that is kept ready for whoever comes.
+    pub owner: Option<Owner>,
+    /// The thing.
+    pub thing: T,
+}

@@ -1,0 +1,34 @@
+//! Which security groups guard a pod.
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::error::DriverError;
+use crate::id::{ProjectId, SecurityGroupId};
+
+/// Says which security groups guard a pod when its VIF is made. An empty answer means the other side's own default.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use staffetta_driver::{DriverError, PodSecurityGroupsDriver, ProjectId, SecurityGroupId};
+///
+/// /// The same groups for all.
+/// struct Fixed(Vec<SecurityGroupId>);
+///
+/// #[async_trait]
+/// impl PodSecurityGroupsDriver for Fixed {
+///     async fn security_groups(&self, _: &Pod, _: &ProjectId) -> Result<Vec<SecurityGroupId>, DriverError> {
+///         Ok(self.0.clone())
+///     }
+/// }
+/// ```
+#[async_trait]
+pub trait PodSecurityGroupsDriver: Send + Sync {
+    /// The security groups of `pod`, which belongs to `project`.
+    async fn security_groups(
+        &self,
+        pod: &Pod,
+        project: &ProjectId,
+    ) -> Result<Vec<SecurityGroupId>, DriverError>;
+}

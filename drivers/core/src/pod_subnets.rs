@@ -1,0 +1,34 @@
+//! In which subnets a pod gets its addresses.
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::error::DriverError;
+use crate::id::ProjectId;
+use crate::network::Subnet;
+
+/// Says in which subnets a pod gets its addresses.
+///
+/// All subnets of one answer belong to one network; the pod gets one address in each. An empty answer is an error of the
+/// configuration, and the handler says so.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use staffetta_driver::{DriverError, PodSubnetsDriver, ProjectId, Subnet};
+///
+/// /// One subnet for all.
+/// struct Flat(Subnet);
+///
+/// #[async_trait]
+/// impl PodSubnetsDriver for Flat {
+///     async fn subnets(&self, _: &Pod, _: &ProjectId) -> Result<Vec<Subnet>, DriverError> {
+///         Ok(vec![self.0.clone()])
+///     }
+/// }
+/// ```
+#[async_trait]
+pub trait PodSubnetsDriver: Send + Sync {
+    /// The subnets of `pod`, which belongs to `project`.
+    async fn subnets(&self, pod: &Pod, project: &ProjectId) -> Result<Vec<Subnet>, DriverError>;
+}

@@ -1,0 +1,33 @@
+//! To which project a service's load balancer belongs.
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Service;
+
+use crate::error::DriverError;
+use crate::id::ProjectId;
+
+/// Says to which project of the other world the load balancer of a service belongs.
+///
+/// The same service gets the same answer for as long as it lives: a load balancer cannot move.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use k8s_openapi::api::core::v1::Service;
+/// use staffetta_driver::{DriverError, ProjectId, Reason, ServiceProjectDriver};
+///
+/// /// A project for each namespace, with the namespace's own name.
+/// struct ByNamespace;
+///
+/// #[async_trait]
+/// impl ServiceProjectDriver for ByNamespace {
+///     async fn project(&self, service: &Service) -> Result<ProjectId, DriverError> {
+///         let missing = || DriverError::new(Reason::NotFound, "read the service's namespace");
+///         service.metadata.namespace.as_deref().map(ProjectId::from).ok_or_else(missing)
+///     }
+/// }
+/// ```
+#[async_trait]
+pub trait ServiceProjectDriver: Send + Sync {
+    /// The project of `service`.
+    async fn project(&self, service: &Service) -> Result<ProjectId, DriverError>;
+}

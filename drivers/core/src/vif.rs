@@ -1,0 +1,201 @@
+//! The VIF: what a pod's interface is outside, with all that a node needs to bind it.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use serde_json::{Map, Value};
+
+use crate::id::VifId;
+use crate::network::{Network, Route};
+
+/// A virtual interface. Its fields are those of the library os_vif, from which the machine that binds it reads them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Vif {
+    /// The id of the port.
+    pub id: VifId,
+    /// The hardware address.
+    pub address: MacAddress,
+    /// Whether packets pass already.
+    pub active: bool,
+    /// The os_vif plug-in that binds it: `ovs`, `linux_bridge`, `noop` for nested ones.
+    pub plugin: String,
+    /// How it is bound.
+    pub class: VifClass,
+    /// The network.
+    pub network: Network,
+    /// The subnets of that network in which it has addresses: one an address family.
+    pub subnets: Vec<SubnetAddresses>,
+    /// Whether the port's rules are enforced outside the pod.
+    pub has_traffic_filtering: bool,
+    /// Whether the interface outlives its unbinding.
+    pub preserve_on_delete: bool,
+    /// What the switch must know of the port.
+    pub port_profile: Option<PortProfile>,
+}
+
+/// How a VIF is bound: the classes of os_vif and of Kuryr.
+#[derive(Clone, Debug, PartialEq)]
+pub enum VifClass {
+    /// `VIFOpenVSwitch`: a port of an Open vSwitch bridge.
+    OpenVSwitch {
+        /// The interface on the node.
+        vif_name: String,
+        /// The bridge.
+        bridge_name: String,
+    },
+    /// `VIFBridge`: a port of a Linux bridge.
+    Bridge {
+        /// The interface on the node.
+        vif_name: String,
+        /// The bridge.
+        bridge_name: String,
+    },
+    /// `VIFVHostUser`: a socket that a user-space switch serves.
+    VHostUser {
+        /// The interface on the node.
+        vif_name: String,
+        /// The path of the socket.
+        path: String,
+        /// Which end makes the socket: `client` or `server`.
+        mode: String,
+    },
+    /// `VIFVlanNested`: a VLAN of the node's own trunk port.
+    VlanNested {
+        /// The interface on the node.
+        vif_name: String,
+        /// The VLAN, 1 to 4094.
+        vlan_id: u16,
+    },
+    /// `VIFMacvlanNested`: a macvlan interface on the node's own port.
+    MacvlanNested {
+        /// The interface on the node.
+        vif_name: String,
+    },
+    /// `VIFDPDKNested`: a PCI device of the node that DPDK drives.
+    DpdkNested {
+        /// The interface on the node.
+        vif_name: String,
+        /// The address of the device on the PCI bus.
+        pci_address: String,
+        /// The driver of the device.
+        dev_driver: String,
+    },
+    /// A class that this program does not know; it survives being read and written.
+    Other {
+        /// The class.
+        name: String,
+        /// Its version.
+        version: String,
+        /// The fields that not every VIF has.
+        fields: Map<String, Value>,
+    },
+}
+
+/// What the switch must know of a port.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PortProfile {
+    /// `VIFPortProfileOpenVSwitch`.
+    OpenVSwitch {
+        /// The id by which Open vSwitch and Neutron agree on the port.
+        interface_id: String,
+    },
+    /// A profile that this program does not know; it survives being read and written.
+    Other {
+        /// The class.
+        name: String,
+        /// Its version.
+        version: String,
+        /// The fields.
+        fields: Map<String, Value>,
+    },
+}
+
+/// A subnet as one VIF sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubnetAddresses {
+    /// The addresses of the subnet.
+    pub cidr: IpNet,
+    /// The address of the router.
+    pub gateway: Option<IpAddr>,
+    /// The name servers.
+    pub dns: Vec<IpAddr>,
+    /// Routes beside the default one.
+    pub routes: Vec<Route>,
+    /// The addresses of the VIF.
+    pub ips: Vec<IpAddr>,
+}
+
+impl Vif {
+    /// The addresses of the VIF in all its subnets.
+    pub fn ips(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.subnets.iter().flat_map(|subnet| subnet.ips.iter().copied())
+    }
+}
+
+/// A hardware address (EUI-48).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MacAddress(pub [u8; 6]);
+
+impl fmt::Display for MacAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl fmt::Debug for MacAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text is not a hardware address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a hardware address such as fa:16:3e:00:00:01")]
+pub struct NotAMacAddress(String);
+
+impl FromStr for MacAddress {
+    type Err = NotAMacAddress;
+
+    fn from_str(text: &str) -> Result<Self, NotAMacAddress> {
+        let wrong = || NotAMacAddress(text.to_owned());
+        let mut address = [0; 6];
+        let mut octets = text.split(':');
+        for octet in &mut address {
+            let digits = octets.next().filter(|digits| digits.len() == 2).ok_or_else(wrong)?;
+            // `from_str_radix` takes a sign, which no octet has.
+            if digits.starts_with('+') {
+                return Err(wrong());
+            }
+            *octet = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
+        }
+        octets.next().is_none().then_some(Self(address)).ok_or_else(wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hardware_address_is_read_as_it_is_written() {
+        let address: MacAddress = "fa:16:3e:00:0A:ff".parse().unwrap();
+        assert_eq!(address.to_string(), "fa:16:3e:00:0a:ff");
+    }
+
+    #[test]
+    fn what_is_no_hardware_address_is_refused() {
+        for text in [
+            "",
+            "fa:16:3e:00:00",
+            "fa:16:3e:00:00:01:02",
+            "fa:16:3e:00:00:1",
+            "fa:16:3e:00:00:+1",
+            "zz:16:3e:00:00:01",
+        ] {
+            assert_eq!(text.parse::<MacAddress>(), Err(NotAMacAddress(text.into())));
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What stands between the handler and the VIF driver.
+
+use async_trait::async_trait;
+
+use crate::error::DriverError;
+use crate::owner::{Marked, Owner};
+use crate::pod_vif::{Activation, VifRequest};
+use crate::vif::Vif;
+
+/// Stands in front of a [`PodVifDriver`](crate::PodVifDriver), and may keep VIFs ready before they are asked for.
+///
+/// It gives the same guarantees, with one addition: a VIF that is kept for whoever comes is marked with the cluster and
+/// without an owner. [`NoopPool`](crate::NoopPool) keeps none.
+///
+/// ```
+/// use std::sync::Arc;
+/// use staffetta_driver::{NoopPool, PodVifDriver, VifPoolDriver};
+///
+/// fn without_a_pool(vifs: Arc<dyn PodVifDriver>) -> Arc<dyn VifPoolDriver> {
+///     Arc::new(NoopPool::new(vifs))
+/// }
+/// ```
+#[async_trait]
+pub trait VifPoolDriver: Send + Sync {
+    /// See [`PodVifDriver::request_vif`](crate::PodVifDriver::request_vif).
+    async fn request_vif(&self, request: &VifRequest) -> Result<Vif, DriverError>;
+
+    /// See [`PodVifDriver::release_vif`](crate::PodVifDriver::release_vif).
+    async fn release_vif(&self, owner: &Owner, vif: &Vif) -> Result<(), DriverError>;
+
+    /// See [`PodVifDriver::activate_vif`](crate::PodVifDriver::activate_vif).
+    async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError>;
+
+    /// See [`PodVifDriver::vifs`](crate::PodVifDriver::vifs).
+    async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Marked<Vif>>, DriverError>;
+}

@@ -1,0 +1,72 @@
+//! A VIF driver of one's own: a switch of the vendor Acme, whose ports work at once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use staffetta_driver::{
+    Activation, DriverError, MacAddress, Marked, Owner, PodVifDriver, Reason, Vif, VifClass, VifRequest,
+};
+use staffetta_handler::Registry;
+
+/// Makes the driver known as `acme`: `[kubernetes] pod_vif_driver = "acme"`.
+pub fn register(registry: &mut Registry) {
+    registry.driver::<dyn PodVifDriver>("acme", "Ports of the Acme switch.", |_| Ok(Arc::new(Acme::default())));
+}
+
+/// The switch, with the ports that were made since the process started.
+#[derive(Default)]
+struct Acme {
+    ports: Mutex<HashMap<Owner, Vif>>,
+}
+
+impl Acme {
+    fn ports(&self) -> MutexGuard<'_, HashMap<Owner, Vif>> {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl PodVifDriver for Acme {
+    async fn request_vif(&self, request: &VifRequest) -> Result<Vif, DriverError> {
+        let mut ports = self.ports();
+        let subnet = &request.subnets[0];
+        // The first address is the router's.
+        let free = subnet.cidr.hosts().skip(1).find(|ip| ports.values().all(|port| port.ips().all(|used| used != *ip)));
+        let ip = free.ok_or_else(|| DriverError::new(Reason::NoAddress, "request a port of the Acme switch"))?;
+        let mac = request.owner.uid.as_str().bytes().fold(0_u32, |sum, byte| sum.rotate_left(5) ^ u32::from(byte));
+        let [a, b, c, d] = mac.to_be_bytes();
+        let vif = Vif {
+            id: format!("acme-{}", request.owner.uid).into(),
+            address: MacAddress([0x02, 0xac, a, b, c, d]),
+            active: true,
+            plugin: "noop".into(),
+            class: VifClass::MacvlanNested { vif_name: "acme0".into() },
+            network: subnet.network.clone(),
+            subnets: vec![subnet.with_ips(vec![ip])],
+            has_traffic_filtering: false,
+            preserve_on_delete: false,
+            port_profile: None,
+        };
+        ports.insert(request.owner.clone(), vif.clone());
+        Ok(vif)
+    }
+
+    async fn release_vif(&self, owner: &Owner, vif: &Vif) -> Result<(), DriverError> {
+        let mut ports = self.ports();
+        if ports.get(owner).is_some_and(|port| port.id == vif.id) {
+            ports.remove(owner);
+        }
+        Ok(())
+    }
+
+    async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
+        Ok(Activation::Active(vif.clone()))
+    }
+
+    async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Marked<Vif>>, DriverError> {
+        let ports = self.ports();
+        let wanted = ports.iter().filter(|(of, _)| owner.is_none_or(|owner| owner == *of));
+        Ok(wanted.map(|(owner, vif)| Marked { owner: Some(owner.clone()), thing: vif.clone() }).collect())
+    }
+}

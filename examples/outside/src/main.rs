@@ -1,0 +1,27 @@
+//! A controller with a handler of one's own: it greets each pod.
+
+use k8s_openapi::api::core::v1::Pod;
+use staffetta_handler::{MetadataPatch, Registration, ResourceEventHandler, WriteError, Writer};
+use std::{process::ExitCode, sync::Arc};
+
+mod driver;
+
+struct Greeter(Writer<Pod>);
+
+impl ResourceEventHandler<Pod> for Greeter {
+    type Error = WriteError;
+
+    async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), WriteError> {
+        let greeting = MetadataPatch::default().annotate("example.com/greeting", "hello");
+        self.0.metadata(pod, &greeting).await.map(drop)
+    }
+}
+
+fn main() -> ExitCode {
+    let mut registry = staffetta::assembly::registry();
+    registry.handler("greeter", "Greets each pod.", |setup| {
+        Ok(Registration::new(Greeter(Writer::new(setup.client()))).on::<Pod>().erase())
+    });
+    driver::register(&mut registry);
+    staffetta::run(registry)
+}

@@ -1,0 +1,88 @@
+//! The error contract: an error itself says whether repeating may help.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::time::Duration;
+
+/// What a handler's error tells the chain.
+///
+/// A handler's error is an enum of its own, one variant for each step that can fail, each with its source:
+///
+/// ```
+/// use std::time::Duration;
+/// use staffetta_handler::Failure;
+///
+/// #[derive(Debug, thiserror::Error)]
+/// enum PlugError {
+///     #[error("ask the switch for a port")]
+///     Ask(#[source] std::io::Error),
+///     #[error("the switch has no port left")]
+///     Full,
+/// }
+///
+/// impl Failure for PlugError {
+///     fn transient(&self) -> bool {
+///         true
+///     }
+///     fn retry_after(&self) -> Option<Duration> {
+///         matches!(self, Self::Full).then_some(Duration::from_secs(30))
+///     }
+/// }
+/// ```
+pub trait Failure: Error + Send + Sync + 'static {
+    /// Whether the same invocation may succeed when it is repeated. [`Retry`](crate::Retry) asks this and nothing else.
+    fn transient(&self) -> bool;
+
+    /// How long to wait before the next attempt, where the error knows; it takes the place of the back-off.
+    fn retry_after(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// A handler's error once its type is erased.
+pub type HandlerError = Box<dyn Failure>;
+
+impl<F: Failure> From<F> for HandlerError {
+    fn from(failure: F) -> Self {
+        Box::new(failure)
+    }
+}
+
+impl Failure for Infallible {
+    fn transient(&self) -> bool {
+        match *self {}
+    }
+}
+
+impl Failure for kube::Error {
+    /// Answers that a later attempt may change: 408, 409, 429 and the 5xx of a server or a proxy in trouble, a token that
+    /// has to be read again (401), and every failure of the connection.
+    fn transient(&self) -> bool {
+        match self {
+            Self::Api(status) => matches!(status.code, 401 | 408 | 409 | 429 | 500 | 502 | 503 | 504),
+            Self::HyperError(_) | Self::Service(_) | Self::ReadEvents(_) => true,
+            _ => false,
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        let Self::Api(status) = self else { return None };
+        let seconds = status.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
+    }
+}
+
+/// The chain of causes in one line: `write the annotation: patch pod: connection refused`.
+pub fn causes(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !line.ends_with(&cause_text) {
+            line.push_str(": ");
+            line.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    line
+}

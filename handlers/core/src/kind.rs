@@ -1,0 +1,73 @@
+//! A kind of object as a value, so that a watch needs no type parameter.
+
+use std::any::TypeId;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use kube::runtime::watcher::{self, watcher};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+
+use crate::event::Object;
+
+/// What a watch says of objects whose type is erased.
+pub type WatchResult = Result<watcher::Event<Arc<dyn Object>>, watcher::Error>;
+
+/// A kind of object: its name and how it is watched.
+#[derive(Clone)]
+pub struct Kind {
+    /// The Rust type.
+    pub type_id: TypeId,
+    /// The kind, as in the field `kind`: `Pod`.
+    pub name: Cow<'static, str>,
+    /// The group and version, as in the field `apiVersion`: `v1`.
+    pub api_version: Cow<'static, str>,
+    open: fn(Client, watcher::Config) -> BoxStream<'static, WatchResult>,
+}
+
+impl Kind {
+    /// The kind of `K`.
+    pub fn of<K>() -> Self
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + std::fmt::Debug + Send + Sync + 'static,
+    {
+        Self {
+            type_id: TypeId::of::<K>(),
+            name: K::kind(&()),
+            api_version: K::api_version(&()),
+            open: |client, config| {
+                watcher(Api::<K>::all(client), config).map(|event| event.map(erase)).boxed()
+            },
+        }
+    }
+
+    /// Watches all objects of this kind. Each is decoded once, and loses its `managedFields` at once.
+    pub fn watch(&self, client: Client, config: watcher::Config) -> BoxStream<'static, WatchResult> {
+        (self.open)(client, config)
+    }
+}
+
+fn erase<K>(event: watcher::Event<K>) -> watcher::Event<Arc<dyn Object>>
+where
+    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+{
+    let share = |mut object: K| -> Arc<dyn Object> {
+        object.meta_mut().managed_fields = None;
+        Arc::new(object)
+    };
+    match event {
+        watcher::Event::Apply(object) => watcher::Event::Apply(share(object)),
+        watcher::Event::Delete(object) => watcher::Event::Delete(share(object)),
+        watcher::Event::InitApply(object) => watcher::Event::InitApply(share(object)),
+        watcher::Event::Init => watcher::Event::Init,
+        watcher::Event::InitDone => watcher::Event::InitDone,
+    }
+}
+
+impl std::fmt::Debug for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.api_version, self.name)
+    }
+}

@@ -1,0 +1,64 @@
+//! The contract of a staffetta handler: events, the wrappers they pass through, and the registry.
+//!
+//! An outside author needs [`ResourceEventHandler`] (what happens to an object), [`Failure`] (an error that says whether
+//! repeating may help), [`Registration`] and [`Registry`] (how the program finds the handler), and [`testing`] (feeds
+//! events to it without a cluster).
+//!
+//! The chain, from the outside in; each wrapper is usable alone:
+//!
+//! | wrapper | what it adds |
+//! |---|---|
+//! | [`Dispatcher`] | each message to those who registered for it |
+//! | [`Async`] | a queue for each ordering key, so that nobody waits for somebody else |
+//! | [`LogExceptions`] | the end of every failure |
+//! | [`Retry`] | another attempt, when the error says that it may help |
+//! | [`Limit`] | a bound on what runs at a time |
+//! | [`Timeout`] | a bound on how long it runs |
+
+mod backoff;
+mod dispatcher;
+mod event;
+mod failure;
+mod handler;
+mod index;
+mod kind;
+mod lane;
+mod limit;
+mod log_exceptions;
+mod message;
+mod patch;
+mod queues;
+mod registration;
+mod registry;
+mod report;
+mod resource;
+mod retry;
+mod setup;
+mod sweep;
+pub mod testing;
+mod timeout;
+mod turn;
+mod write;
+
+pub use backoff::{Backoff, BackoffPolicy};
+pub use dispatcher::{Dispatcher, Predicate};
+pub use event::{AnyEvent, Event, Identity, Object, Tombstone};
+pub use failure::{Failure, HandlerError, causes};
+pub use handler::EventHandler;
+pub use index::Index;
+pub use kind::{Kind, WatchResult};
+pub use limit::Limit;
+pub use log_exceptions::{LogExceptions, Panicked};
+pub use message::{Change, Message, OrderingKey, Subject};
+pub use patch::MetadataPatch;
+pub use queues::{Async, QueuePolicy};
+pub use registration::{ErasedHandler, KindIndex, Registration, Superseded};
+pub use registry::{DriverEntry, HandlerEntry, Interface, Registry, Section};
+pub use report::{LogReport, Report, ResyncPolicy};
+pub use resource::{ResourceEventHandler, deliver};
+pub use retry::{Retry, RetryPolicy};
+pub use setup::{Check, CheckFn, Setup, SetupError};
+pub use sweep::{ErasedSweep, Sweep};
+pub use timeout::{TimedOut, Timeout};
+pub use turn::Turn;
+pub use write::{WriteError, Writer, Written};

@@ -1,0 +1,131 @@
+//! A change of one object's metadata as one strategic merge patch.
+
+use std::collections::BTreeMap;
+
+use kube::Resource;
+use serde_json::{Map, Value, json};
+
+/// What a handler wants to change in the metadata of one object: a strategic merge patch that carries the object's UID, so
+/// that it can never reach another object of the same name.
+///
+/// Finalizers and annotations of others are not part of the patch and therefore never touched.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MetadataPatch {
+    annotations: BTreeMap<String, Option<String>>,
+    add_finalizer: Option<String>,
+    remove_finalizer: Option<String>,
+    claim: bool,
+}
+
+impl MetadataPatch {
+    /// Sets an annotation.
+    #[must_use]
+    pub fn annotate(mut self, key: &str, value: impl Into<String>) -> Self {
+        self.annotations.insert(key.to_owned(), Some(value.into()));
+        self
+    }
+
+    /// Removes an annotation.
+    #[must_use]
+    pub fn remove_annotation(mut self, key: &str) -> Self {
+        self.annotations.insert(key.to_owned(), None);
+        self
+    }
+
+    /// Adds a finalizer.
+    #[must_use]
+    pub fn add_finalizer(mut self, finalizer: &str) -> Self {
+        self.add_finalizer = Some(finalizer.to_owned());
+        self
+    }
+
+    /// Removes a finalizer.
+    #[must_use]
+    pub fn remove_finalizer(mut self, finalizer: &str) -> Self {
+        self.remove_finalizer = Some(finalizer.to_owned());
+        self
+    }
+
+    /// Makes the write a claim: it carries the resourceVersion too and is refused when the object changed meanwhile.
+    #[must_use]
+    pub fn claim(mut self) -> Self {
+        self.claim = true;
+        self
+    }
+
+    /// Whether `object` is already as the patch would make it.
+    pub fn changes_nothing_of(&self, object: &impl Resource) -> bool {
+        let meta = object.meta();
+        let annotation =
+            |key: &String| meta.annotations.as_ref().and_then(|annotations| annotations.get(key));
+        let has = |finalizer: &String| meta.finalizers.iter().flatten().any(|present| present == finalizer);
+        self.annotations.iter().all(|(key, value)| annotation(key) == value.as_ref())
+            && self.add_finalizer.as_ref().is_none_or(has)
+            && !self.remove_finalizer.as_ref().is_some_and(has)
+    }
+
+    /// The patch as it is sent for `object`.
+    pub fn body(&self, object: &impl Resource) -> Value {
+        let mut metadata = Map::new();
+        metadata.insert("uid".into(), json!(object.meta().uid));
+        if self.claim {
+            metadata.insert("resourceVersion".into(), json!(object.meta().resource_version));
+        }
+        if !self.annotations.is_empty() {
+            metadata.insert("annotations".into(), json!(self.annotations));
+        }
+        if let Some(finalizer) = &self.add_finalizer {
+            metadata.insert("finalizers".into(), json!([finalizer]));
+        }
+        if let Some(finalizer) = &self.remove_finalizer {
+            metadata.insert("$deleteFromPrimitiveList/finalizers".into(), json!([finalizer]));
+        }
+        json!({ "metadata": metadata })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+
+    use super::*;
+
+    fn pod(metadata: &Value) -> Pod {
+        serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+    }
+
+    #[test]
+    fn a_claim_carries_uid_and_resource_version_and_nothing_of_others() {
+        let pod = pod(
+            &json!({ "uid": "u1", "resourceVersion": "7", "finalizers": ["a/b"], "annotations": { "x": "y" } }),
+        );
+        let patch = MetadataPatch::default().annotate("k", "v").add_finalizer("staffetta.dev/vif").claim();
+        let expected = json!({ "metadata": { "uid": "u1", "resourceVersion": "7", "annotations": { "k": "v" },
+            "finalizers": ["staffetta.dev/vif"] } });
+        assert_eq!(patch.body(&pod), expected);
+    }
+
+    #[test]
+    fn removal_names_the_finalizer_and_never_the_list() {
+        let pod = pod(&json!({ "uid": "u1", "finalizers": ["a/b", "staffetta.dev/vif"] }));
+        let patch = MetadataPatch::default().remove_annotation("k").remove_finalizer("staffetta.dev/vif");
+        let expected = json!({ "metadata": { "uid": "u1", "annotations": { "k": null },
+            "$deleteFromPrimitiveList/finalizers": ["staffetta.dev/vif"] } });
+        assert_eq!(patch.body(&pod), expected);
+    }
+
+    #[test]
+    fn a_patch_that_would_change_nothing_is_recognised() {
+        let pod = pod(&json!({ "uid": "u1", "finalizers": ["f"], "annotations": { "k": "v" } }));
+        assert!(MetadataPatch::default().annotate("k", "v").add_finalizer("f").changes_nothing_of(&pod));
+        assert!(
+            MetadataPatch::default()
+                .remove_annotation("other")
+                .remove_finalizer("g")
+                .changes_nothing_of(&pod)
+        );
+        assert!(!MetadataPatch::default().annotate("k", "w").changes_nothing_of(&pod));
+        assert!(!MetadataPatch::default().remove_finalizer("f").changes_nothing_of(&pod));
+        assert!(!MetadataPatch::default().remove_annotation("k").changes_nothing_of(&pod));
+    }
+}

@@ -1,0 +1,303 @@
+//! One ordered queue for each ordering key.
+
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::error;
+
+use crate::failure::{HandlerError, causes};
+use crate::handler::EventHandler;
+use crate::lane::Lane;
+use crate::message::{Message, OrderingKey};
+use crate::registration::Superseded;
+use crate::turn::{Carry, Turn, Waiting};
+
+/// How the queues treat what waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuePolicy {
+    /// Whether a waiting `Modified` may be replaced by a newer one of the same object.
+    pub coalesce: bool,
+    /// Without coalescing: how many messages of a key may wait before the queue coalesces all the same, and counts it.
+    pub depth: usize,
+    /// Which newer message ends the retries of an older one.
+    pub superseded: Superseded,
+}
+
+impl Default for QueuePolicy {
+    fn default() -> Self {
+        Self { coalesce: true, depth: 100, superseded: Superseded::default() }
+    }
+}
+
+/// Hands messages of one ordering key to its handler one at a time, in order of arrival; those of different keys run
+/// concurrently.
+///
+/// Taking a message in never waits, so whoever feeds it is never held up. A queue exists while something of its key
+/// waits, runs, or failed for good and is to be pushed again; none exists for an idle key. It must be used within a tokio
+/// runtime. The inner handler ends its own failures ([`LogExceptions`](crate::LogExceptions)).
+pub struct Async<E: Message, H> {
+    queues: Arc<Queues<E, H>>,
+}
+
+struct Queues<E: Message, H> {
+    inner: H,
+    key: Box<dyn Fn(&E) -> OrderingKey + Send + Sync>,
+    policy: QueuePolicy,
+    lanes: DashMap<OrderingKey, Lane<E>, BuildHasherDefault<Digest>>,
+    /// Whether lanes get runners; see [`Async::open`].
+    open: AtomicBool,
+    /// Lanes with a runner that has something to do.
+    busy: AtomicUsize,
+    /// Rings when `busy` falls while somebody waits for that.
+    fallen: Notify,
+    awaited: AtomicBool,
+    /// Messages that a full queue replaced although coalescing is off.
+    overflowed: AtomicU64,
+    shutdown: CancellationToken,
+}
+
+impl<E: Message, H: EventHandler<E>> Async<E, H> {
+    /// Queues that are open at once.
+    pub fn new(
+        inner: H,
+        policy: QueuePolicy,
+        key: impl Fn(&E) -> OrderingKey + Send + Sync + 'static,
+    ) -> Self {
+        let queues = Queues {
+            inner,
+            key: Box::new(key),
+            policy,
+            lanes: DashMap::default(),
+            open: AtomicBool::new(true),
+            busy: AtomicUsize::new(0),
+            fallen: Notify::new(),
+            awaited: AtomicBool::new(false),
+            overflowed: AtomicU64::new(0),
+            shutdown: CancellationToken::new(),
+        };
+        Self { queues: Arc::new(queues) }
+    }
+
+    /// The same queues, closed: messages are taken in and wait until [`open`](Self::open).
+    #[must_use]
+    pub fn closed(self) -> Self {
+        self.queues.open.store(false, Ordering::SeqCst);
+        self
+    }
+
+    /// Starts to hand out what waits.
+    pub fn open(&self) {
+        let queues = &self.queues;
+        queues.open.store(true, Ordering::SeqCst);
+        for mut lane in queues.lanes.iter_mut() {
+            if !lane.started
+                && let Some((event, carry)) = lane.next()
+            {
+                lane.started = true;
+                queues.start(*lane.key(), event, carry);
+            }
+        }
+    }
+
+    /// Takes a message in.
+    pub fn push(&self, event: E) {
+        let queues = &self.queues;
+        let key = (queues.key)(&event);
+        match queues.lanes.entry(key) {
+            Entry::Occupied(mut lane) => {
+                let replaced = lane.get_mut().push(event, &queues.policy);
+                if replaced > 0 && !queues.policy.coalesce {
+                    queues.overflowed.fetch_add(replaced as u64, Ordering::Relaxed);
+                }
+            }
+            Entry::Vacant(vacant) => {
+                if queues.open.load(Ordering::SeqCst) {
+                    vacant.insert(Lane::new(true));
+                    queues.start(key, event, Carry::default());
+                } else {
+                    vacant.insert(Lane::new(false)).push(event, &queues.policy);
+                }
+            }
+        }
+    }
+
+    /// How many ordering keys have something to do now. One that waits for nothing but time is not counted.
+    pub fn busy(&self) -> usize {
+        self.queues.busy.load(Ordering::Relaxed)
+    }
+
+    /// How many queues exist: one for each ordering key that is busy, or waits to be pushed again.
+    pub fn queues(&self) -> usize {
+        self.queues.lanes.len()
+    }
+
+    /// How many messages a full queue replaced although coalescing is off.
+    pub fn overflowed(&self) -> u64 {
+        self.queues.overflowed.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes the map of queues takes, its spare room included, the messages that wait in them not.
+    pub fn held_bytes(&self) -> usize {
+        self.queues.lanes.capacity() * (size_of::<(OrderingKey, Lane<E>)>() + 1)
+    }
+
+    /// Ends as soon as at most `most` ordering keys have something to do.
+    pub async fn fallen_to(&self, most: usize) {
+        loop {
+            let fallen = self.queues.fallen.notified();
+            self.queues.awaited.store(true, Ordering::SeqCst);
+            if self.queues.busy.load(Ordering::SeqCst) <= most {
+                return;
+            }
+            fallen.await;
+        }
+    }
+
+    /// Ends all retries and waits at most `grace` for what runs and waits. Answers whether all of it was done.
+    pub async fn drain(&self, grace: Duration) -> bool {
+        self.queues.shutdown.cancel();
+        tokio::time::timeout(grace, self.fallen_to(0)).await.is_ok()
+    }
+}
+
+impl<E: Message, H: EventHandler<E>> EventHandler<E> for Async<E, H> {
+    /// Takes a copy of the message in; never waits, never fails.
+    async fn handle(&self, event: &E, _: &Turn<'_>) -> Result<(), HandlerError> {
+        self.push(event.clone());
+        Ok(())
+    }
+}
+
+impl<E: Message, H> Clone for Async<E, H> {
+    fn clone(&self) -> Self {
+        Self { queues: Arc::clone(&self.queues) }
+    }
+}
+
+impl<E: Message, H: EventHandler<E>> Queues<E, H> {
+    fn start(self: &Arc<Self>, key: OrderingKey, event: E, carry: Carry) {
+        self.busy.fetch_add(1, Ordering::SeqCst);
+        tokio::spawn(Arc::clone(self).run(key, event, carry));
+    }
+
+    /// Handles the messages of one key until none is left; then the lane is gone.
+    async fn run(self: Arc<Self>, key: OrderingKey, event: E, carry: Carry) {
+        let mut next = Some((event, carry));
+        while let Some((event, carry)) = next {
+            let hand = InHand { queues: &self, key, event: &event };
+            let turn = Turn::new(&hand, &self.shutdown, carry);
+            if let Err(error) = self.inner.handle(&event, &turn).await {
+                error!(error = causes(&*error), "a failure left the chain");
+            }
+            let (verdict, carry) = turn.end();
+            next = match self.lanes.entry(key) {
+                Entry::Vacant(_) => None,
+                Entry::Occupied(mut lane) => {
+                    lane.get_mut().end(event, verdict, carry, &self.policy);
+                    let next = lane.get_mut().next();
+                    if next.is_none() && lane.get().due().is_none() {
+                        lane.remove();
+                        break;
+                    }
+                    next
+                }
+            };
+            if next.is_none() {
+                next = self.rest(key).await;
+            }
+        }
+        self.fall();
+    }
+
+    /// Waits until a parked message's time comes or a new one arrives; `None`, with the lane gone, at shutdown.
+    async fn rest(&self, key: OrderingKey) -> Option<(E, Carry)> {
+        self.fall();
+        let next = loop {
+            let (due, bell) = match self.lanes.entry(key) {
+                Entry::Vacant(_) => break None,
+                Entry::Occupied(mut entry) => {
+                    let lane = entry.get_mut();
+                    let next = lane.next().or_else(|| lane.next_due(Instant::now()));
+                    match (next, lane.due()) {
+                        (Some(next), _) => break Some(next),
+                        (None, Some(due)) if !self.shutdown.is_cancelled() => (due, lane.bell()),
+                        (None, _) => {
+                            entry.remove();
+                            break None;
+                        }
+                    }
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep_until(due) => {}
+                () = bell.notified() => {}
+                () = self.shutdown.cancelled() => {}
+            }
+        };
+        self.busy.fetch_add(1, Ordering::SeqCst);
+        next
+    }
+
+    fn fall(&self) {
+        let left = self.busy.fetch_sub(1, Ordering::SeqCst) - 1;
+        if self.awaited.swap(false, Ordering::SeqCst) {
+            self.fallen.notify_waiters();
+        }
+        if left == 0 && self.lanes.capacity() > ROOM {
+            self.lanes.shrink_to_fit();
+        }
+    }
+}
+
+/// How many entries the map of lanes may have room for while nothing is to be done.
+const ROOM: usize = 256;
+
+/// What [`Turn`] may ask of the queue of the message in hand.
+struct InHand<'a, E: Message, H> {
+    queues: &'a Queues<E, H>,
+    key: OrderingKey,
+    event: &'a E,
+}
+
+impl<E: Message, H: EventHandler<E>> Waiting for InHand<'_, E, H> {
+    fn bell(&self) -> Option<Arc<Notify>> {
+        let mut lane =
+            self.queues.lanes.get_mut(&self.key).expect("a lane exists while a message of it is in hand");
+        lane.bell_for(self.event, &self.queues.policy)
+    }
+
+    fn resting(&self, rests: bool) {
+        if rests {
+            self.queues.fall();
+        } else {
+            self.queues.busy.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Hands on the digest that an [`OrderingKey`] already is.
+#[derive(Default)]
+struct Digest(u64);
+
+impl Hasher for Digest {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, digest: u64) {
+        self.0 = digest;
+    }
+}

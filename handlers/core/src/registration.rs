@@ -1,0 +1,175 @@
+//! A handler with all that the pipeline must know of it.
+
+use std::any::TypeId;
+use std::sync::Arc;
+
+use kube::Resource;
+use serde::de::DeserializeOwned;
+
+use crate::event::AnyEvent;
+use crate::failure::HandlerError;
+use crate::handler::EventHandler;
+use crate::index::Index;
+use crate::kind::Kind;
+use crate::message::{Message, OrderingKey};
+use crate::resource::{Erased, ResourceEventHandler, Typed};
+use crate::sweep::{ErasedSweep, Sweep, SweepOf};
+use crate::turn::Turn;
+
+/// Which newer message makes the retries of an older one pointless.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Superseded {
+    /// A newer one of the same object.
+    #[default]
+    BySameObject,
+    /// Any newer one of the same ordering key, because the handler looks at the key as a whole.
+    ByAnyOfItsKey,
+}
+
+/// A handler, the kinds that it wants, and what else it needs.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use k8s_openapi::api::core::v1::Pod;
+/// # use staffetta_handler::{Registration, ResourceEventHandler};
+/// # struct Plug;
+/// # impl ResourceEventHandler<Pod> for Plug { type Error = std::convert::Infallible; }
+/// let registration = Registration::new(Plug).on::<Pod>();
+/// assert_eq!(registration.kinds().next().map(|kind| &*kind.name), Some("Pod"));
+/// ```
+pub struct Registration<H = ()> {
+    handler: Arc<H>,
+    routes: Vec<Route>,
+    indexes: Vec<KindIndex>,
+    superseded: Superseded,
+    sweep: Option<Box<dyn ErasedSweep>>,
+}
+
+struct Route {
+    kind: Kind,
+    handler: Box<dyn Erased>,
+}
+
+/// An index and the kind by which it is fed.
+pub struct KindIndex {
+    /// The kind.
+    pub kind: Kind,
+    /// Takes in what happened to an object of that kind.
+    pub apply: Box<dyn Fn(&AnyEvent) + Send + Sync>,
+}
+
+impl<H: Send + Sync + 'static> Registration<H> {
+    /// A handler that wants nothing yet.
+    pub fn new(handler: H) -> Self {
+        Self {
+            handler: Arc::new(handler),
+            routes: Vec::new(),
+            indexes: Vec::new(),
+            superseded: Superseded::default(),
+            sweep: None,
+        }
+    }
+
+    /// The handler gets the events of kind `K`.
+    #[must_use]
+    pub fn on<K>(mut self) -> Self
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + std::fmt::Debug + Send + Sync + 'static,
+        H: ResourceEventHandler<K>,
+    {
+        let handler = Box::new(Typed::<K, H>::new(Arc::clone(&self.handler)));
+        self.routes.push(Route { kind: Kind::of::<K>(), handler });
+        self
+    }
+
+    /// Feeds `index` with kind `K`; the handler gets no event before the index is complete.
+    #[must_use]
+    pub fn index<K>(mut self, index: Arc<impl Index<K>>) -> Self
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + std::fmt::Debug + Send + Sync + 'static,
+    {
+        let apply = Box::new(move |event: &AnyEvent| {
+            if let Some(event) = event.downcast::<K>() {
+                index.apply(&event);
+            }
+        });
+        self.indexes.push(KindIndex { kind: Kind::of::<K>(), apply });
+        self
+    }
+
+    /// Says which newer message makes the retries of an older one pointless.
+    #[must_use]
+    pub fn superseded(mut self, superseded: Superseded) -> Self {
+        self.superseded = superseded;
+        self
+    }
+
+    /// The handler marks what it makes outside, and wants to hear of what no object owns any more.
+    #[must_use]
+    pub fn sweep(mut self) -> Self
+    where
+        H: Sweep,
+    {
+        self.sweep = Some(Box::new(SweepOf(Arc::clone(&self.handler))));
+        self
+    }
+
+    /// The kinds of which the handler gets the events.
+    pub fn kinds(&self) -> impl Iterator<Item = &Kind> {
+        self.routes.iter().map(|route| &route.kind)
+    }
+
+    /// The registration without the type of its handler, as the pipeline takes it.
+    pub fn erase(self) -> Registration {
+        let Self { routes, indexes, superseded, sweep, .. } = self;
+        Registration { handler: Arc::new(()), routes, indexes, superseded, sweep }
+    }
+}
+
+impl Registration {
+    /// Takes the registration apart.
+    pub fn into_parts(self) -> (ErasedHandler, Vec<KindIndex>, Option<Box<dyn ErasedSweep>>) {
+        (ErasedHandler { routes: self.routes, superseded: self.superseded }, self.indexes, self.sweep)
+    }
+}
+
+/// The innermost link of every chain: a handler of one or more kinds, its types erased.
+pub struct ErasedHandler {
+    routes: Vec<Route>,
+    superseded: Superseded,
+}
+
+impl ErasedHandler {
+    /// The kinds of which the handler gets the events.
+    pub fn kinds(&self) -> impl Iterator<Item = &Kind> {
+        self.routes.iter().map(|route| &route.kind)
+    }
+
+    /// Which newer message makes the retries of an older one pointless.
+    pub fn superseded(&self) -> Superseded {
+        self.superseded
+    }
+
+    /// Whether the event concerns the handler.
+    pub fn wants(&self, event: &AnyEvent) -> bool {
+        self.route(event.route()).is_some_and(|handler| handler.wants(event))
+    }
+
+    /// The ordering key of an event.
+    pub fn key(&self, event: &AnyEvent) -> OrderingKey {
+        self.route(event.route()).map_or_else(|| OrderingKey::of(event.uid()), |handler| handler.key(event))
+    }
+
+    fn route(&self, type_id: TypeId) -> Option<&dyn Erased> {
+        self.routes.iter().find(|route| route.kind.type_id == type_id).map(|route| &*route.handler)
+    }
+}
+
+impl EventHandler<AnyEvent> for ErasedHandler {
+    async fn handle(&self, event: &AnyEvent, _: &Turn<'_>) -> Result<(), HandlerError> {
+        match self.route(event.route()) {
+            Some(handler) => handler.deliver(event).await,
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What an author writes: a handler of one kind of object, with a method for each thing that can happen to it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use kube::Resource;
+
+use crate::event::{AnyEvent, Event, Tombstone};
+use crate::failure::{Failure, HandlerError};
+use crate::message::{Message, OrderingKey};
+
+/// A handler of the events of one kind. All methods are optional.
+///
+/// | what happened | what is called |
+/// |---|---|
+/// | `Added` | [`on_added`](Self::on_added), then [`on_present`](Self::on_present) |
+/// | `Modified` | [`on_modified`](Self::on_modified), then [`on_present`](Self::on_present) |
+/// | either, with a `deletionTimestamp` | [`on_finalize`](Self::on_finalize) only |
+/// | `Deleted` | [`on_deleted`](Self::on_deleted) |
+///
+/// A handler is called again with the same event when it was interrupted or failed, and with every object as `Added`
+/// after a restart: it must be idempotent.
+///
+/// ```
+/// use std::sync::Arc;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use staffetta_handler::ResourceEventHandler;
+///
+/// struct Count(std::sync::atomic::AtomicUsize);
+///
+/// impl ResourceEventHandler<Pod> for Count {
+///     type Error = std::convert::Infallible;
+///
+///     async fn on_added(&self, _: &Arc<Pod>) -> Result<(), Self::Error> {
+///         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+///         Ok(())
+///     }
+/// }
+/// ```
+pub trait ResourceEventHandler<K>: Send + Sync + 'static
+where
+    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+{
+    /// What can go wrong.
+    type Error: Failure;
+
+    /// Whether this event concerns the handler. It is asked before the event is queued.
+    fn wants(&self, event: &Event<K>) -> bool {
+        let _ = event;
+        true
+    }
+
+    /// What decides which events are handled one after the other. By default each object has a queue of its own.
+    fn key(&self, event: &Event<K>) -> OrderingKey {
+        OrderingKey::of(event.uid())
+    }
+
+    /// The object is new to this process.
+    fn on_added(&self, object: &Arc<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        let _ = object;
+        async { Ok(()) }
+    }
+
+    /// The object changed.
+    fn on_modified(&self, object: &Arc<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        let _ = object;
+        async { Ok(()) }
+    }
+
+    /// The object is there: new or changed.
+    fn on_present(&self, object: &Arc<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        let _ = object;
+        async { Ok(()) }
+    }
+
+    /// The object's deletion was asked for, and it waits for its finalizers or its grace time.
+    fn on_finalize(&self, object: &Arc<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        let _ = object;
+        async { Ok(()) }
+    }
+
+    /// The object is gone.
+    fn on_deleted(&self, tombstone: &Tombstone<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        let _ = tombstone;
+        async { Ok(()) }
+    }
+}
+
+/// Calls the methods of `handler` that `event` asks for, in the order of the table above.
+pub async fn deliver<K, H>(handler: &H, event: &Event<K>) -> Result<(), H::Error>
+where
+    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+    H: ResourceEventHandler<K>,
+{
+    match event {
+        Event::Added(object) | Event::Modified(object) if event.finalizing() => {
+            handler.on_finalize(object).await
+        }
+        Event::Added(object) => {
+            handler.on_added(object).await?;
+            handler.on_present(object).await
+        }
+        Event::Modified(object) => {
+            handler.on_modified(object).await?;
+            handler.on_present(object).await
+        }
+        Event::Deleted(tombstone) => handler.on_deleted(tombstone).await,
+    }
+}
+
+/// A [`ResourceEventHandler`] whose types are erased.
+pub(crate) trait Erased: Send + Sync {
+    fn wants(&self, event: &AnyEvent) -> bool;
+    fn key(&self, event: &AnyEvent) -> OrderingKey;
+    fn deliver<'a>(&'a self, event: &'a AnyEvent) -> Delivery<'a>;
+}
+
+pub(crate) type Delivery<'a> = Pin<Box<dyn Future<Output = Result<(), HandlerError>> + Send + 'a>>;
+
+/// A handler together with the kind for which it is registered.
+pub(crate) struct Typed<K, H> {
+    handler: Arc<H>,
+    kind: std::marker::PhantomData<fn(K)>,
+}
+
+impl<K, H> Typed<K, H> {
+    pub(crate) fn new(handler: Arc<H>) -> Self {
+        Self { handler, kind: std::marker::PhantomData }
+    }
+}
+
+impl<K, H> Erased for Typed<K, H>
+where
+    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+    H: ResourceEventHandler<K>,
+{
+    fn wants(&self, event: &AnyEvent) -> bool {
+        event.downcast().is_some_and(|event| self.handler.wants(&event))
+    }
+
+    fn key(&self, event: &AnyEvent) -> OrderingKey {
+        event.downcast().map_or_else(|| OrderingKey::of(event.uid()), |event| self.handler.key(&event))
+    }
+
+    fn deliver<'a>(&'a self, event: &'a AnyEvent) -> Delivery<'a> {
+        Box::pin(async move {
+            match event.downcast() {
+                Some(event) => deliver(&*self.handler, &event).await.map_err(HandlerError::from),
+                None => Ok(()),
+            }
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! Repeats what failed for a passing reason.
+
+use std::time::Duration;
+
+use tracing::debug;
+
+use crate::backoff::BackoffPolicy;
+use crate::failure::{HandlerError, causes};
+use crate::handler::EventHandler;
+use crate::message::Message;
+use crate::turn::Turn;
+
+/// How long and how often [`Retry`] repeats.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RetryPolicy {
+    /// The wait before the second attempt; it doubles from there, with jitter.
+    pub interval: Duration,
+    /// The longest wait between two attempts.
+    pub max_interval: Duration,
+    /// No attempt starts later than this after the first one.
+    pub timeout: Duration,
+}
+
+impl Default for RetryPolicy {
+    /// 1 s, doubling to 60 s, for 500 s: the figures to which Kuryr came.
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(1),
+            max_interval: Duration::from_secs(60),
+            timeout: Duration::from_secs(500),
+        }
+    }
+}
+
+/// Repeats an invocation while it fails with an error that says it is transient.
+///
+/// It gives way to a newer message of the same object, which goes on with the back-off where it stands. When time is up
+/// it hands on the last error of the handler itself.
+pub struct Retry<H> {
+    inner: H,
+    policy: BackoffPolicy,
+}
+
+impl<H> Retry<H> {
+    /// Repeats `inner` by `policy`.
+    pub fn new(inner: H, policy: RetryPolicy) -> Self {
+        let RetryPolicy { interval, max_interval, timeout } = policy;
+        Self { inner, policy: BackoffPolicy { initial: interval, max: max_interval, limit: Some(timeout) } }
+    }
+}
+
+impl<E: Message, H: EventHandler<E>> EventHandler<E> for Retry<H> {
+    async fn handle(&self, event: &E, turn: &Turn<'_>) -> Result<(), HandlerError> {
+        let Err(mut error) = self.inner.handle(event, turn).await else { return Ok(()) };
+        let mut backoff = turn.take_backoff().unwrap_or_else(|| self.policy.start());
+        loop {
+            if !error.transient() {
+                return Err(error);
+            }
+            let Some(wait) = backoff.next_wait(error.retry_after()) else { return Err(error) };
+            let subject = event.subject();
+            debug!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
+                attempt = backoff.attempts(), wait_ms = wait.as_millis(), error = causes(&*error), "will try again");
+            let resting = turn.rest();
+            tokio::select! {
+                () = turn.superseded() => {
+                    turn.give_way(backoff);
+                    return Ok(());
+                }
+                () = turn.shutdown() => {
+                    debug!(uid = subject.uid, "gave up at shutdown");
+                    return Ok(());
+                }
+                () = tokio::time::sleep(wait) => {}
+            }
+            drop(resting);
+            match self.inner.handle(event, turn).await {
+                Ok(()) => return Ok(()),
+                Err(next) => error = next,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::testing::{Fault, TestMessage, Turns};
+
+    fn failing(times: u32, fault: Fault) -> (impl EventHandler<TestMessage>, std::sync::Arc<AtomicU32>) {
+        let attempts = std::sync::Arc::new(AtomicU32::new(0));
+        let seen = std::sync::Arc::clone(&attempts);
+        let handler = Turns(move |_: &TestMessage| {
+            let attempt = seen.fetch_add(1, Ordering::Relaxed);
+            if attempt < times { Err(fault.clone().into()) } else { Ok(()) }
+        });
+        (handler, attempts)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_transient_failure_is_repeated_until_it_succeeds() {
+        let (handler, attempts) = failing(3, Fault::transient("busy"));
+        let retry = handler.retry(RetryPolicy::default());
+        retry.handle(&TestMessage::added("a"), &Turn::alone()).await.expect("the fourth attempt succeeds");
+        assert_eq!(attempts.load(Ordering::Relaxed), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn any_other_failure_is_handed_on_at_once() {
+        let (handler, attempts) = failing(3, Fault::permanent("refused"));
+        let error =
+            handler.retry(RetryPolicy::default()).handle(&TestMessage::added("a"), &Turn::alone()).await;
+        assert_eq!(error.expect_err("it fails").to_string(), "refused");
+        assert_eq!(attempts.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn when_time_is_up_the_handlers_own_last_error_is_handed_on() {
+        let (handler, attempts) = failing(u32::MAX, Fault::transient("busy"));
+        let started = tokio::time::Instant::now();
+        let error =
+            handler.retry(RetryPolicy::default()).handle(&TestMessage::added("a"), &Turn::alone()).await;
+        assert_eq!(error.expect_err("it fails").to_string(), "busy");
+        assert_eq!(started.elapsed().as_secs(), 500);
+        assert!((9..=20).contains(&attempts.load(Ordering::Relaxed)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hint_of_the_error_is_obeyed() {
+        let (handler, _) = failing(1, Fault::transient("busy").after(Duration::from_secs(7)));
+        let started = tokio::time::Instant::now();
+        let retry = handler.retry(RetryPolicy::default());
+        retry.handle(&TestMessage::added("a"), &Turn::alone()).await.expect("the second attempt succeeds");
+        assert_eq!(started.elapsed(), Duration::from_secs(7));
+    }
+}

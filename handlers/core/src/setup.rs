@@ -1,0 +1,190 @@
+//! What a handler or a driver is given when it is made.
+
+use std::any::{Any, TypeId};
+use std::collections::{HashMap, HashSet};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::failure::HandlerError;
+use crate::registration::Registration;
+use crate::registry::{Interface, Registry};
+
+/// What a handler or a driver is given when it is made: the client, its configuration, its drivers.
+pub struct Setup {
+    registry: Arc<Registry>,
+    client: Client,
+    configuration: Value,
+    served: HashSet<String>,
+    drivers: Mutex<HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>>,
+    checks: Mutex<Vec<Check>>,
+}
+
+/// Something that must be well before the program calls itself ready.
+pub struct Check {
+    /// The name, as `/readyz?verbose` shows it.
+    pub name: String,
+    /// Fails while it is not well.
+    pub run: CheckFn,
+}
+
+/// See [`Check::run`].
+pub type CheckFn =
+    Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), HandlerError>> + Send>> + Send + Sync>;
+
+/// Why a handler or a driver could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// A handler of that name does not exist.
+    #[error("there is no handler `{name}`; the handlers are {known}")]
+    UnknownHandler {
+        /// The name.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
+    /// A driver of that name does not exist.
+    #[error("there is no driver `{name}` for `{option}`; the drivers are {known}")]
+    UnknownDriver {
+        /// The option that names it.
+        option: String,
+        /// The name.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
+    /// Nobody registered that driver trait.
+    #[error("no driver trait {0} was registered")]
+    UnknownInterface(&'static str),
+    /// A section does not fit its struct.
+    #[error("the section `[{section}]` is not as it must be")]
+    Section {
+        /// The section.
+        section: String,
+        /// What is wrong.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The options fit one by one but not together, or the other world refused.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl Setup {
+    /// `configuration` holds a value for each section; `served` the API versions (`v1`, `apps/v1`) that the server has.
+    pub fn new(
+        registry: Arc<Registry>,
+        client: Client,
+        configuration: Value,
+        served: HashSet<String>,
+    ) -> Self {
+        Self { registry, client, configuration, served, drivers: Mutex::default(), checks: Mutex::default() }
+    }
+
+    /// The client of the Kubernetes API.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// The options of a section.
+    pub fn section<T: DeserializeOwned>(&self, name: &str) -> Result<T, SetupError> {
+        let value = self.configuration.get(name).cloned().unwrap_or_else(|| Value::Object(Map::new()));
+        serde_json::from_value(value)
+            .map_err(|source| SetupError::Section { section: name.to_owned(), source })
+    }
+
+    /// The driver that the configuration names for the trait `D`. It is made once, however many ask for it.
+    pub fn driver<D: ?Sized + Send + Sync + 'static>(&self) -> Result<Arc<D>, SetupError> {
+        let interface = self.interface::<D>()?;
+        let option = interface.option();
+        let named = self.configuration.get("kubernetes").and_then(|section| section.get(&option)?.as_str());
+        self.driver_named(named.unwrap_or(&interface.default))
+    }
+
+    /// The driver of that name for the trait `D`. It is made once, however many ask for it.
+    pub fn driver_named<D: ?Sized + Send + Sync + 'static>(&self, name: &str) -> Result<Arc<D>, SetupError> {
+        let interface = self.interface::<D>()?;
+        let entry = interface.drivers.get(name).ok_or_else(|| SetupError::UnknownDriver {
+            option: interface.option(),
+            name: name.to_owned(),
+            known: join(interface.drivers.keys()),
+        })?;
+        self.once((TypeId::of::<D>(), name.to_owned()), || {
+            let made = (entry.build)(self)?;
+            Ok(*made.downcast::<Arc<D>>().expect("the factory was registered for this trait"))
+        })
+    }
+
+    /// A value that several drivers share, such as a client or a simulated network: made at the first call.
+    pub fn shared<T: Send + Sync + 'static>(
+        &self,
+        make: impl FnOnce() -> Result<T, SetupError>,
+    ) -> Result<Arc<T>, SetupError> {
+        self.once((TypeId::of::<T>(), String::new()), || make().map(Arc::new))
+    }
+
+    /// Makes the handler of that name.
+    pub fn handler(&self, name: &str) -> Result<Registration, SetupError> {
+        let entry = self.registry.entry(name).ok_or_else(|| SetupError::UnknownHandler {
+            name: name.to_owned(),
+            known: join(self.registry.handlers().map(|(name, _)| name)),
+        })?;
+        (entry.build)(self)
+    }
+
+    /// The name of this cluster, which marks everything that is made outside.
+    pub fn cluster_id(&self) -> Result<String, SetupError> {
+        let section = self.configuration.get("kubernetes");
+        let cluster_id = section.and_then(|section| section.get("cluster_id")?.as_str());
+        cluster_id
+            .map(str::to_owned)
+            .ok_or_else(|| SetupError::Invalid("`kubernetes.cluster_id` is missing".into()))
+    }
+
+    /// Whether the server has the API version to which `K` belongs.
+    pub fn serves<K: Resource<DynamicType = ()>>(&self) -> bool {
+        self.served.contains(&*K::api_version(&()))
+    }
+
+    /// Adds something that must be well before the program calls itself ready.
+    pub fn check<F>(&self, name: &str, run: impl Fn() -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = Result<(), HandlerError>> + Send + 'static,
+    {
+        let check = Check { name: name.to_owned(), run: Box::new(move || Box::pin(run())) };
+        self.checks.lock().unwrap_or_else(PoisonError::into_inner).push(check);
+    }
+
+    /// The checks that were added.
+    pub fn into_checks(self) -> Vec<Check> {
+        self.checks.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn interface<D: ?Sized + 'static>(&self) -> Result<&Interface, SetupError> {
+        self.registry.interface_of::<D>().ok_or(SetupError::UnknownInterface(std::any::type_name::<D>()))
+    }
+
+    /// The value under `key`; `make` may itself ask for other values.
+    fn once<D: ?Sized + Send + Sync + 'static>(
+        &self,
+        key: (TypeId, String),
+        make: impl FnOnce() -> Result<Arc<D>, SetupError>,
+    ) -> Result<Arc<D>, SetupError> {
+        let lock = || self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = lock().get(&key) {
+            let made = Arc::clone(made).downcast::<Arc<D>>().expect("the key holds the type");
+            return Ok(Arc::clone(&made));
+        }
+        let made = make()?;
+        lock().insert(key, Arc::new(Arc::clone(&made)));
+        Ok(made)
+    }
+}
+
+fn join(names: impl Iterator<Item = impl AsRef<str>>) -> String {
+    names.map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
+}

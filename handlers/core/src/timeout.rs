@@ -1,0 +1,65 @@
+//! Bounds how long an invocation takes.
+
+use std::time::Duration;
+
+use crate::failure::{Failure, HandlerError};
+use crate::handler::EventHandler;
+use crate::message::Message;
+use crate::turn::Turn;
+
+/// Ends an invocation that takes too long with a [`TimedOut`], which is transient.
+pub struct Timeout<H> {
+    inner: H,
+    limit: Duration,
+}
+
+impl<H> Timeout<H> {
+    /// Gives each invocation of `inner` at most `limit`.
+    pub fn new(inner: H, limit: Duration) -> Self {
+        Self { inner, limit }
+    }
+}
+
+/// The handler, or the driver that it called, took too long and was interrupted.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer within {} s", limit.as_secs_f64())]
+pub struct TimedOut {
+    limit: Duration,
+}
+
+impl Failure for TimedOut {
+    fn transient(&self) -> bool {
+        true
+    }
+}
+
+impl<E: Message, H: EventHandler<E>> EventHandler<E> for Timeout<H> {
+    async fn handle(&self, event: &E, turn: &Turn<'_>) -> Result<(), HandlerError> {
+        match tokio::time::timeout(self.limit, self.inner.handle(event, turn)).await {
+            Ok(result) => result,
+            Err(_) => Err(TimedOut { limit: self.limit }.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestMessage;
+
+    struct Hang;
+
+    impl EventHandler<TestMessage> for Hang {
+        async fn handle(&self, _: &TestMessage, _: &Turn<'_>) -> Result<(), HandlerError> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handler_that_hangs_is_interrupted_and_may_be_tried_again() {
+        let timeout = Hang.timeout(Duration::from_secs(30));
+        let error = timeout.handle(&TestMessage::added("a"), &Turn::alone()).await.expect_err("it hangs");
+        assert_eq!(error.to_string(), "no answer within 30 s");
+        assert!(error.transient());
+    }
+}

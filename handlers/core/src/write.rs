@@ -1,0 +1,269 @@
+//! How a handler writes its results back: few writes, each guarded, and no event of ours mistaken for news.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use dashmap::DashMap;
+use kube::api::{Patch, PatchParams, Request};
+use kube::core::PartialObjectMeta;
+use kube::core::response::Status;
+use kube::{Client, Resource};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::patch::MetadataPatch;
+
+/// Writes annotations, finalizers and status of objects of kind `K`.
+///
+/// After a write it knows which events are older than that write ([`is_stale`](Self::is_stale)), so that a handler which
+/// reads from the event never acts on a state that it has itself replaced.
+pub struct Writer<K> {
+    client: Client,
+    echoes: DashMap<String, u64>,
+    kind: PhantomData<fn(K)>,
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The object is as it was wanted.
+    Done,
+    /// The object changed meanwhile. The event that tells so is the retry.
+    Conflict,
+    /// The object is gone, is another one by now, or its deletion has begun: release what was made for it.
+    Gone,
+}
+
+/// The API server refused a write, or could not be reached.
+#[derive(Debug, thiserror::Error)]
+#[error("write the {what} of {kind} {name}")]
+pub struct WriteError {
+    what: &'static str,
+    kind: String,
+    name: String,
+    #[source]
+    source: Box<kube::Error>,
+}
+
+impl WriteError {
+    /// Whether it is certain that nothing was written: the server itself refused.
+    pub fn refused(&self) -> bool {
+        matches!(&*self.source, kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 408)
+    }
+}
+
+impl Failure for WriteError {
+    fn transient(&self) -> bool {
+        self.source.transient()
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        self.source.retry_after()
+    }
+}
+
+impl<K> Writer<K>
+where
+    K: Resource<DynamicType = ()>,
+{
+    /// Writes through `client`.
+    pub fn new(client: Client) -> Self {
+        Self { client, echoes: DashMap::new(), kind: PhantomData }
+    }
+
+    /// Whether `object` is older than the last write of ours. The event that tells of that write is still to come.
+    pub fn is_stale(&self, object: &K) -> bool {
+        let meta = object.meta();
+        let (Some(uid), Some(version)) = (&meta.uid, version(meta.resource_version.as_deref())) else {
+            return false;
+        };
+        let written = self.echoes.get(uid).map(|written| *written);
+        match written {
+            Some(written) if version < written => true,
+            Some(_) => {
+                self.echoes.remove(uid);
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Forgets the writes to an object that is gone.
+    pub fn forget(&self, uid: &str) {
+        self.echoes.remove(uid);
+    }
+
+    /// Changes the metadata of `object`; sends nothing when nothing would change.
+    pub async fn metadata(&self, object: &K, patch: &MetadataPatch) -> Result<Written, WriteError> {
+        if patch.changes_nothing_of(object) {
+            return Ok(Written::Done);
+        }
+        let request = Self::request(object).patch(
+            object.meta().name.as_deref().unwrap_or_default(),
+            &PatchParams::default(),
+            &Patch::Strategic(patch.body(object)),
+        );
+        self.send(object, "metadata", request).await
+    }
+
+    /// Changes fields of the status of `object`; the caller compares first.
+    pub async fn status(&self, object: &K, status: Value) -> Result<Written, WriteError> {
+        let body = json!({ "metadata": { "uid": object.meta().uid }, "status": status });
+        let request = Self::request(object).patch_subresource(
+            "status",
+            object.meta().name.as_deref().unwrap_or_default(),
+            &PatchParams::default(),
+            &Patch::Strategic(body),
+        );
+        self.send(object, "status", request).await
+    }
+
+    fn request(object: &K) -> Request {
+        Request::new(K::url_path(&(), object.meta().namespace.as_deref()))
+    }
+
+    async fn send(
+        &self,
+        object: &K,
+        what: &'static str,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<Written, WriteError> {
+        let answer = match request {
+            Ok(request) => self.client.request::<PartialObjectMeta<K>>(request).await,
+            Err(error) => Err(kube::Error::BuildRequest(error)),
+        };
+        match answer {
+            Ok(answer) => {
+                self.expect_echo(object, answer.metadata.resource_version.as_deref());
+                Ok(Written::Done)
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 || names_only_our_object(&status) => {
+                Ok(Written::Gone)
+            }
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Written::Conflict),
+            Err(source) => Err(WriteError {
+                what,
+                kind: K::kind(&()).into_owned(),
+                name: match &object.meta().namespace {
+                    Some(namespace) => {
+                        format!("{namespace}/{}", object.meta().name.as_deref().unwrap_or_default())
+                    }
+                    None => object.meta().name.clone().unwrap_or_default(),
+                },
+                source: Box::new(source),
+            }),
+        }
+    }
+
+    fn expect_echo(&self, object: &K, written: Option<&str>) {
+        let meta = object.meta();
+        if let (Some(uid), Some(new)) = (&meta.uid, version(written))
+            && version(meta.resource_version.as_deref()).is_some_and(|old| old < new)
+        {
+            self.echoes.entry(uid.clone()).and_modify(|last| *last = new.max(*last)).or_insert(new);
+        }
+    }
+}
+
+/// 422 whose causes name only `metadata.finalizers` (the deletion has begun) or `metadata.uid` (another object by now).
+fn names_only_our_object(status: &Status) -> bool {
+    let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
+    status.code == 422
+        && !causes.is_empty()
+        && causes.iter().all(|cause| matches!(cause.field.as_str(), "metadata.finalizers" | "metadata.uid"))
+}
+
+/// Resource versions are compared as numbers (Kubernetes API concepts, "Resource versions").
+fn version(text: Option<&str>) -> Option<u64> {
+    text?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::client::Body;
+
+    use super::*;
+    use crate::testing::pod;
+
+    /// A writer whose server gives one answer, and what the server was asked.
+    async fn write(code: u16, answer: Value) -> (Writer<Pod>, Result<Written, WriteError>, Request<Body>) {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let writer = Writer::new(Client::new(service, "default"));
+        let patch = MetadataPatch::default().annotate("k", "v").claim();
+        let pod = pod("default", "web");
+        let (written, asked) = tokio::join!(writer.metadata(&pod, &patch), async {
+            let (asked, reply) = server.next_request().await.expect("one request");
+            let body = serde_json::to_vec(&answer).unwrap();
+            reply.send_response(Response::builder().status(code).body(Body::from(body)).unwrap());
+            asked
+        });
+        (writer, written, asked)
+    }
+
+    fn refusal(code: u16, fields: &[&str]) -> Value {
+        let causes: Vec<_> =
+            fields.iter().map(|field| json!({ "field": field, "reason": "r", "message": "m" })).collect();
+        json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "Invalid",
+            "message": "no", "details": { "causes": causes } })
+    }
+
+    #[tokio::test]
+    async fn an_event_older_than_our_write_is_stale_until_the_echo_has_come() {
+        let answer = json!({ "metadata": { "name": "web", "resourceVersion": "5" } });
+        let (writer, written, asked) = write(200, answer).await;
+        assert_eq!(written.unwrap(), Written::Done);
+        assert_eq!(asked.uri().path(), "/api/v1/namespaces/default/pods/web");
+        assert_eq!(asked.headers()["content-type"], "application/strategic-merge-patch+json");
+        let state = |version: &str| {
+            let mut pod = pod("default", "web");
+            pod.metadata.resource_version = Some(version.into());
+            pod
+        };
+        assert!(writer.is_stale(&state("1")) && writer.is_stale(&state("4")));
+        assert!(!writer.is_stale(&state("5")), "the echo");
+        assert!(!writer.is_stale(&state("4")), "nothing is awaited any more");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_concerns_the_object_itself_is_no_failure() {
+        for (code, fields, expected) in [
+            (409, &[][..], Written::Conflict),
+            (404, &[], Written::Gone),
+            (422, &["metadata.finalizers"], Written::Gone),
+            (422, &["metadata.uid"], Written::Gone),
+        ] {
+            let (_, written, _) = write(code, refusal(code, fields)).await;
+            assert_eq!(written.unwrap(), expected, "{code} {fields:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn any_other_refusal_is_a_failure_that_names_the_object_and_says_that_nothing_was_written() {
+        for (code, fields, transient) in [
+            (422, &["metadata.annotations"][..], false),
+            (422, &["metadata.uid", "metadata.annotations"], false),
+            (403, &[], false),
+            (429, &[], true),
+        ] {
+            let (_, written, _) = write(code, refusal(code, fields)).await;
+            let error = written.unwrap_err();
+            assert_eq!(error.to_string(), "write the metadata of Pod default/web");
+            assert_eq!((error.refused(), error.transient()), (true, transient), "{code} {fields:?}");
+        }
+        let (_, written, _) = write(500, refusal(500, &[])).await;
+        assert!(!written.unwrap_err().refused(), "it may have been written");
+    }
+
+    #[tokio::test]
+    async fn what_would_change_nothing_is_not_sent() {
+        let (service, server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        drop(server);
+        let writer = Writer::<Pod>::new(Client::new(service, "default"));
+        let mut pod = pod("default", "web");
+        pod.metadata.annotations = Some([("k".to_owned(), "v".to_owned())].into());
+        let patch = MetadataPatch::default().annotate("k", "v").claim();
+        assert_eq!(writer.metadata(&pod, &patch).await.unwrap(), Written::Done);
+    }
+}

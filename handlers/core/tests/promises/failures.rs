@@ -1,0 +1,124 @@
+//! Promises 5, 6 and 7: retries, the end of failures, and that nobody is forgotten.
+
+use std::time::Duration;
+
+use staffetta_handler::testing::{Fault, TestMessage};
+use staffetta_handler::{QueuePolicy, Superseded};
+
+use crate::support::{Answer, POLICY, Scribe, settle};
+
+fn failing_until(uid: &'static str, version: u64) -> Scribe {
+    Scribe::new(move |message| {
+        let fails = message.to_string().starts_with(uid) && message.version < version;
+        if fails { Answer::Fail(Fault::transient("busy")) } else { Answer::Succeed }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_gives_way_to_a_newer_message_which_then_counts_as_added() {
+    let scribe = failing_until("a", 1);
+    let chain = scribe.chain(POLICY);
+    chain.push(TestMessage::added("a"));
+    settle().await;
+    chain.push(TestMessage::modified("a", 1));
+    settle().await;
+    assert_eq!(
+        scribe.attempts(),
+        ["a added 0", "a added 1"],
+        "at once, and as Added: none was handled before"
+    );
+    assert_eq!(chain.queues(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_back_off_goes_on_where_it_stood() {
+    let scribe = failing_until("a", u64::MAX);
+    let chain = scribe.chain(POLICY);
+    chain.push(TestMessage::added("a"));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let before = scribe.attempts().len();
+    chain.push(TestMessage::modified("a", 1));
+    settle().await;
+    assert_eq!(scribe.attempts().len(), before + 1, "the newer one is tried at once");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(scribe.attempts().len(), before + 1, "and then waits as long as the older one would have");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_of_another_object_ends_no_retry_unless_the_key_counts_as_a_whole() {
+    for (superseded, attempts) in [(Superseded::BySameObject, 1), (Superseded::ByAnyOfItsKey, 2)] {
+        let scribe = failing_until("service", u64::MAX);
+        let policy = QueuePolicy { superseded, ..POLICY };
+        let chain = staffetta_handler::Async::new(scribe.link(), policy, |_: &TestMessage| {
+            staffetta_handler::OrderingKey::of("one key")
+        });
+        chain.push(TestMessage::added("service"));
+        settle().await;
+        chain.push(TestMessage::added("slice"));
+        settle().await;
+        assert_eq!(scribe.attempts().len(), attempts, "{superseded:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_but_success_or_time_ends_the_retries_of_a_deletion() {
+    let scribe = failing_until("a", u64::MAX);
+    let chain = scribe.chain(QueuePolicy { superseded: Superseded::ByAnyOfItsKey, ..POLICY });
+    chain.push(TestMessage::deleted("a"));
+    settle().await;
+    chain.push(TestMessage::modified("a", 9));
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    let attempts = scribe.attempts();
+    assert!(attempts.len() > 3 && attempts.iter().all(|attempt| attempt == "a deleted 0"), "{attempts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_failed_for_good_is_pushed_again_later_each_time() {
+    let scribe = Scribe::new(|_| Answer::Fail(Fault::permanent("refused")));
+    let chain = scribe.chain(POLICY);
+    let start = tokio::time::Instant::now();
+    chain.push(TestMessage::added("a"));
+    for (second, attempts) in [(1, 1), (59, 1), (61, 2), (179, 2), (181, 3), (419, 3), (421, 4)] {
+        tokio::time::sleep_until(start + Duration::from_secs(second)).await;
+        settle().await;
+        assert_eq!(scribe.attempts().len(), attempts, "after {second} s");
+    }
+    assert_eq!(chain.busy(), 0, "meanwhile nothing of it is busy");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_failed_for_good_is_handled_at_once_when_it_changes() {
+    let scribe = Scribe::new(|message| match message.version {
+        0 => Answer::Fail(Fault::permanent("refused")),
+        _ => Answer::Succeed,
+    });
+    let chain = scribe.chain(POLICY);
+    chain.push(TestMessage::added("a"));
+    settle().await;
+    chain.push(TestMessage::modified("a", 1));
+    settle().await;
+    assert_eq!(scribe.attempts(), ["a added 0", "a added 1"]);
+    assert_eq!(chain.queues(), 0, "and then it is forgotten that it failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_and_a_handler_that_hangs_are_failures_like_others() {
+    let mut calls = 0;
+    let scribe = Scribe::new(move |message| {
+        calls += 1;
+        match (message.to_string().as_str(), calls) {
+            ("panics added 0", 1) => Answer::Panic,
+            ("hangs added 0", 2) => Answer::Hang,
+            _ => Answer::Succeed,
+        }
+    });
+    let chain = scribe.chain(POLICY);
+    chain.push(TestMessage::added("panics"));
+    settle().await;
+    chain.push(TestMessage::added("hangs"));
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    let attempts = scribe.attempts();
+    let of = |uid: &str| attempts.iter().filter(|attempt| attempt.starts_with(uid)).count();
+    assert_eq!((of("panics"), of("hangs")), (2, 2), "both got another chance: {attempts:?}");
+    assert_eq!(chain.queues(), 0);
+}

@@ -1,0 +1,8 @@
+//! What the chain promises to whoever plugs a handler in, as a black box.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod failures;
+mod order;
+mod queues;
+mod support;

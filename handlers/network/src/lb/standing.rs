@@ -1,0 +1,90 @@
+//! What stands outside for one service.
+
+use staffetta_driver::{Allocation, LoadBalancer, Provisioning, PublicIp};
+
+/// What stands outside for one service, as far as is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Standing {
+    pub(super) load_balancer: Option<LoadBalancer>,
+    pub(super) public_ip: Option<PublicIp>,
+    /// A predecessor of this program made it: it bears no mark of ours yet.
+    pub(super) unmarked: bool,
+}
+
+impl Standing {
+    pub(super) fn is_empty(&self) -> bool {
+        self.load_balancer.is_none() && self.public_ip.is_none()
+    }
+
+    /// The public address, once it leads to the load balancer.
+    pub(super) fn reachable(&self) -> Option<&PublicIp> {
+        let port = &self.load_balancer.as_ref()?.port;
+        self.public_ip.as_ref().filter(|public_ip| public_ip.port.as_ref() == Some(port))
+    }
+
+    /// What the marks tell, completed by what bears none: the annotation alone knows of an address that the user made,
+    /// and of what a predecessor made.
+    pub(super) fn completed_by(mut self, annotated: Standing) -> Self {
+        let pooled = annotated.public_ip.as_ref().is_some_and(|ip| ip.allocation == Allocation::Pool);
+        if annotated.unmarked {
+            self.unmarked = self.load_balancer.is_none() || (pooled && self.public_ip.is_none());
+            self.load_balancer = self.load_balancer.or(annotated.load_balancer);
+        }
+        if self.public_ip.is_none() && (annotated.unmarked || !pooled) {
+            self.public_ip = annotated.public_ip;
+        }
+        self
+    }
+
+    /// Whether nothing but the passing of time makes the difference.
+    pub(super) fn is_as(&self, other: &Standing) -> bool {
+        let still = |standing: &Standing| {
+            let mut still = standing.clone();
+            if let Some(load_balancer) = &mut still.load_balancer
+                && load_balancer.status == Provisioning::Pending
+            {
+                load_balancer.status = Provisioning::Active;
+            }
+            still
+        };
+        still(self) == still(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lb::testing::{load_balancer, public_ip};
+
+    #[test]
+    fn what_bears_no_mark_is_known_from_the_annotation_alone() {
+        let users = Standing { public_ip: Some(public_ip(Allocation::User)), ..Standing::default() };
+        let pooled = Standing { public_ip: Some(public_ip(Allocation::Pool)), ..Standing::default() };
+        assert_eq!(Standing::default().completed_by(users.clone()).public_ip, users.public_ip);
+        assert_eq!(Standing::default().completed_by(pooled).public_ip, None, "the marks would tell of it");
+    }
+
+    #[test]
+    fn what_a_predecessor_made_stays_unmarked_until_marks_tell_of_all_of_it() {
+        let lb = Some(load_balancer("default/web", "10.0.0.1"));
+        let ip = Some(public_ip(Allocation::Pool));
+        let annotated = Standing { load_balancer: lb.clone(), public_ip: ip.clone(), unmarked: true };
+        let half = Standing { load_balancer: lb.clone(), ..Standing::default() };
+        assert_eq!(Standing::default().completed_by(annotated.clone()), annotated);
+        assert_eq!(half.completed_by(annotated.clone()), annotated);
+        let whole = Standing { load_balancer: lb, public_ip: ip, unmarked: false };
+        assert_eq!(whole.clone().completed_by(annotated), whole);
+    }
+
+    #[test]
+    fn an_address_counts_only_when_it_leads_to_the_load_balancer() {
+        let mut standing = Standing {
+            load_balancer: Some(load_balancer("default/web", "10.0.0.1")),
+            public_ip: Some(public_ip(Allocation::Pool)),
+            unmarked: false,
+        };
+        assert_eq!(standing.reachable(), standing.public_ip.as_ref());
+        standing.public_ip.as_mut().unwrap().port = Some("another".into());
+        assert_eq!(standing.reachable(), None);
+    }
+}

@@ -1,0 +1,16 @@
+//! Pods get VIFs and services get load balancers: the handlers vif, lbaasspec and lb.
+//!
+//! | handler | kind | what it writes |
+//! |---|---|---|
+//! | [`vif::Vif`] | Pod | the annotation `openstack.org/kuryr-vif` |
+//! | [`lbaasspec`] | Service | the annotation `openstack.org/kuryr-lbaas-spec` |
+//! | [`lb`] | Service, EndpointSlice | the annotation `openstack.org/kuryr-lbaas-state`, the status |
+//!
+//! The annotations are those of Kuryr, so that what binds interfaces on a node today goes on doing so.
+
+pub mod annotation;
+pub mod lb;
+pub mod lbaasspec;
+pub mod os_vif;
+pub mod versioned_object;
+pub mod vif;

@@ -1,0 +1,114 @@
+//! The annotation in which a pod's VIFs are written down, in the form of the library os_vif: Kuryr's CNI reads it.
+
+mod class;
+mod network;
+mod overlay;
+mod vif;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use staffetta_driver::Vif;
+
+use crate::annotation::{self, AnnotationError};
+use crate::versioned_object::{Versioned, VersionedObject, to_text};
+use vif::VifForm;
+
+/// The key of the annotation on a Pod.
+pub const KURYR_VIF: &str = "openstack.org/kuryr-vif";
+
+/// The namespace of the classes of os_vif; Kuryr's own VIF classes use it too.
+const NAMESPACE: &str = "os_vif";
+
+/// The VIFs of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodState {
+    /// The VIF of `eth0`.
+    pub default_vif: Vif,
+    /// The others, by the name of the interface in the pod.
+    pub additional_vifs: BTreeMap<String, Vif>,
+}
+
+impl PodState {
+    /// A pod with one VIF.
+    pub fn new(default_vif: Vif) -> Self {
+        Self { default_vif, additional_vifs: BTreeMap::new() }
+    }
+
+    /// Reads the annotation. The form of Kuryr's Queens release, a VIF without a state around it, is read too.
+    pub fn read(text: &str) -> Result<Self, AnnotationError> {
+        annotation::read::<AnyForm>(KURYR_VIF, text).map(|form| form.0)
+    }
+
+    /// The text of the annotation.
+    pub fn write(&self) -> String {
+        to_text(&self.form())
+    }
+
+    /// The text of the annotation that takes the place of `old`: what this program does not know of the VIFs in `old`
+    /// stays as it is.
+    pub fn write_over(&self, old: &str) -> String {
+        let (Ok(known), Ok(old)) = (Self::read(old), serde_json::from_str(old)) else { return self.write() };
+        to_text(&overlay::overlay(overlay::as_pod_state(old), &known.value(), self.value()))
+    }
+
+    /// All VIFs, the default one first.
+    pub fn vifs(&self) -> impl Iterator<Item = &Vif> {
+        std::iter::once(&self.default_vif).chain(self.additional_vifs.values())
+    }
+
+    /// All VIFs, the default one first.
+    pub fn vifs_mut(&mut self) -> impl Iterator<Item = &mut Vif> {
+        std::iter::once(&mut self.default_vif).chain(self.additional_vifs.values_mut())
+    }
+
+    fn value(&self) -> Value {
+        serde_json::to_value(self.form()).expect("keys are strings and no number is without a JSON form")
+    }
+
+    fn form(&self) -> Versioned<PodStateForm> {
+        let additional_vifs = &self.additional_vifs;
+        Versioned(PodStateForm {
+            default_vif: VifForm(self.default_vif.clone()),
+            additional_vifs: additional_vifs
+                .iter()
+                .map(|(name, vif)| (name.clone(), VifForm(vif.clone())))
+                .collect(),
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct PodStateForm {
+    #[serde(default)]
+    additional_vifs: BTreeMap<String, VifForm>,
+    default_vif: VifForm,
+}
+
+impl VersionedObject for PodStateForm {
+    const NAMESPACE: &'static str = NAMESPACE;
+    const NAME: &'static str = "PodState";
+    const VERSION: &'static str = "1.0";
+}
+
+/// A state, or a VIF without one.
+struct AnyForm(PodState);
+
+impl<'de> Deserialize<'de> for AnyForm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let state = if overlay::is_bare_vif(&value) {
+            serde_json::from_value::<VifForm>(value).map(|vif| PodState::new(vif.0))
+        } else {
+            serde_json::from_value::<Versioned<PodStateForm>>(value).map(|Versioned(form)| PodState {
+                default_vif: form.default_vif.0,
+                additional_vifs: form.additional_vifs.into_iter().map(|(name, vif)| (name, vif.0)).collect(),
+            })
+        };
+        state.map(AnyForm).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests;

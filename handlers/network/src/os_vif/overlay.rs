@@ -1,0 +1,109 @@
+//! What this program does not know of an annotation survives its being written anew.
+
+use serde_json::{Map, Value, json};
+
+const NAME: &str = "versioned_object.name";
+const VERSION: &str = "versioned_object.version";
+const CHANGES: &str = "versioned_object.changes";
+const DATA: &str = "versioned_object.data";
+
+/// Whether this is a VIF without a pod's state around it, as Kuryr's Queens release wrote it.
+pub(super) fn is_bare_vif(value: &Value) -> bool {
+    value.get(NAME).and_then(Value::as_str).is_some_and(|name| name.starts_with("VIF"))
+}
+
+/// The same with a state around it.
+pub(super) fn as_pod_state(value: Value) -> Value {
+    if is_bare_vif(&value) { json!({ NAME: "PodState", DATA: { "default_vif": value } }) } else { value }
+}
+
+/// `new`, with what of `old` is unknown to this program: what is not in `known`, which is `old` as this program would have
+/// written it. Nothing is taken over from an object of another class or another id.
+pub(super) fn overlay(old: Value, known: &Value, new: Value) -> Value {
+    match (old, known, new) {
+        (Value::Object(old), Value::Object(known), Value::Object(new)) if same_object(&old, &new) => {
+            Value::Object(merge(old, known, new))
+        }
+        (Value::Array(old), Value::Array(known), Value::Array(new))
+            if old.len() == known.len() && old.len() == new.len() =>
+        {
+            let elements = old.into_iter().zip(known).zip(new);
+            Value::Array(elements.map(|((old, known), new)| overlay(old, known, new)).collect())
+        }
+        (_, _, new) => new,
+    }
+}
+
+fn merge(
+    mut old: Map<String, Value>,
+    known: &Map<String, Value>,
+    new: Map<String, Value>,
+) -> Map<String, Value> {
+    let mut merged = Map::new();
+    for (key, value) in new {
+        let value = match (old.remove(&key), known.get(&key)) {
+            // The fields that stay are those of the version that stood there.
+            (Some(version), _) if key == VERSION => version,
+            (Some(old), Some(known)) => overlay(old, known, value),
+            _ => value,
+        };
+        merged.insert(key, value);
+    }
+    merged.extend(old.into_iter().filter(|(key, _)| key != CHANGES && !known.contains_key(key)));
+    merged
+}
+
+fn same_object(old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
+    let id = |object: &Map<String, Value>| object.get(DATA).and_then(|data| data.get("id")).cloned();
+    old.get(NAME) == new.get(NAME) && id(old) == id(new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(name: &str, version: &str, data: &Value) -> Value {
+        json!({ NAME: name, VERSION: version, DATA: data })
+    }
+
+    #[test]
+    fn unknown_fields_and_the_version_of_the_old_object_stay() {
+        let old = object("VIFBridge", "1.1", &json!({ "id": "a", "active": false, "vlan": 7 }));
+        let known = object("VIFBridge", "1.0", &json!({ "id": "a", "active": false }));
+        let new = object("VIFBridge", "1.0", &json!({ "id": "a", "active": true }));
+        let expected = object("VIFBridge", "1.1", &json!({ "id": "a", "active": true, "vlan": 7 }));
+        assert_eq!(overlay(old, &known, new), expected);
+    }
+
+    #[test]
+    fn a_known_field_that_is_gone_stays_gone() {
+        let old = object("Network", "1.1", &json!({ "id": "a", "mtu": 1450 }));
+        let new = object("Network", "1.1", &json!({ "id": "a" }));
+        assert_eq!(overlay(old.clone(), &old, new.clone()), new);
+    }
+
+    #[test]
+    fn the_list_of_changes_does_not_stay() {
+        let known = object("VIFBridge", "1.0", &json!({}));
+        let mut old = known.clone();
+        old[CHANGES] = json!(["active"]);
+        assert_eq!(overlay(old, &known, known.clone()), known);
+    }
+
+    #[test]
+    fn nothing_of_another_object_or_class_is_taken_over() {
+        let new = object("VIFBridge", "1.0", &json!({ "id": "a" }));
+        for (name, id) in [("VIFBridge", "b"), ("VIFOpenVSwitch", "a")] {
+            let old = object(name, "1.0", &json!({ "id": id, "vlan": 7 }));
+            let known = object(name, "1.0", &json!({ "id": id }));
+            assert_eq!(overlay(old, &known, new.clone()), new);
+        }
+    }
+
+    #[test]
+    fn lists_are_laid_over_element_by_element_when_they_are_equally_long() {
+        let laid = overlay(json!([{ "x": 1 }, 2]), &json!([{}, 2]), json!([{ "y": 3 }, 4]));
+        assert_eq!(laid, json!([{ "x": 1, "y": 3 }, 4]));
+        assert_eq!(overlay(json!([1, 2]), &json!([1, 2]), json!([3])), json!([3]));
+    }
+}

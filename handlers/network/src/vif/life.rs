@@ -1,0 +1,90 @@
+//! Where a pod stands in its life, as far as its VIF is concerned.
+
+use k8s_openapi::api::core::v1::Pod;
+
+/// Where a pod stands in its life, as far as its VIF is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    /// It lives in its node's own network.
+    HostNetwork,
+    /// It has no node yet.
+    Unscheduled,
+    /// It has a node and needs a VIF in order to start.
+    Starting,
+    /// It started: it has its network, from us or from somebody else.
+    Started,
+    /// Its deletion was asked for; its containers may still run.
+    Terminating,
+    /// Nothing of it runs any more, and nothing will. `deleting`: the object goes too.
+    Over {
+        /// Whether its deletion was asked for.
+        deleting: bool,
+    },
+}
+
+impl Life {
+    pub(super) fn of(pod: &Pod) -> Self {
+        let spec = pod.spec.as_ref();
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending");
+        let deleting = pod.metadata.deletion_timestamp.is_some();
+        // The server sets it together with the timestamp, and lowers it to 0 when the kubelet says that all ended.
+        let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
+        if spec.and_then(|spec| spec.host_network).unwrap_or(false) {
+            Self::HostNetwork
+        } else if matches!(phase, "Succeeded" | "Failed") || (deleting && grace == 0) {
+            Self::Over { deleting }
+        } else if deleting {
+            Self::Terminating
+        } else if spec.and_then(|spec| spec.node_name.as_deref()).unwrap_or_default().is_empty() {
+            Self::Unscheduled
+        } else if phase == "Pending" {
+            Self::Starting
+        } else {
+            Self::Started
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn life(metadata: &Value, spec: &Value, phase: Option<&str>) -> Life {
+        let status = phase.map(|phase| json!({ "phase": phase }));
+        let pod = json!({ "metadata": metadata, "spec": spec, "status": status });
+        Life::of(&serde_json::from_value(pod).unwrap())
+    }
+
+    #[test]
+    fn a_pod_without_spec_and_status_waits_for_its_node() {
+        assert_eq!(Life::of(&Pod::default()), Life::Unscheduled);
+    }
+
+    #[test]
+    fn a_pod_starts_on_its_node_and_has_started_when_it_is_pending_no_more() {
+        let spec = json!({ "containers": [], "nodeName": "n" });
+        assert_eq!(life(&json!({}), &json!({ "containers": [] }), Some("Pending")), Life::Unscheduled);
+        assert_eq!(life(&json!({}), &spec, None), Life::Starting);
+        assert_eq!(life(&json!({}), &spec, Some("Pending")), Life::Starting);
+        assert_eq!(life(&json!({}), &spec, Some("Running")), Life::Started);
+        assert_eq!(life(&json!({}), &spec, Some("Unknown")), Life::Started);
+    }
+
+    #[test]
+    fn a_terminating_pod_lives_until_its_grace_time_or_its_phase_is_over() {
+        let spec = json!({ "containers": [], "nodeName": "n" });
+        let asked = |grace: i64| json!({ "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace });
+        assert_eq!(life(&asked(30), &spec, Some("Running")), Life::Terminating);
+        assert_eq!(life(&asked(0), &spec, Some("Running")), Life::Over { deleting: true });
+        assert_eq!(life(&asked(30), &spec, Some("Succeeded")), Life::Over { deleting: true });
+        assert_eq!(life(&json!({}), &spec, Some("Failed")), Life::Over { deleting: false });
+    }
+
+    #[test]
+    fn a_pod_in_its_nodes_network_is_never_our_concern() {
+        let spec = json!({ "containers": [], "nodeName": "n", "hostNetwork": true });
+        assert_eq!(life(&json!({}), &spec, Some("Failed")), Life::HostNetwork);
+    }
+}

@@ -1,0 +1,248 @@
+//! The handler `vif`: every pod gets a VIF, and gives it back.
+//!
+//! One write takes a pod to its VIF: the annotation and the finalizer together, refused by the server if the pod changed
+//! meanwhile. One more tells that the VIF is active, one at the end removes the finalizer. What to do is decided by
+//! [`decide`], without a look at anything but the event and the claims; this file does it.
+
+mod claims;
+mod decide;
+mod error;
+mod life;
+mod sweep;
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use staffetta_driver::{
+    Activation, Owner, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, Vif, VifPoolDriver,
+    VifRequest,
+};
+use staffetta_handler::{
+    Event, Failure, MetadataPatch, Registration, ResourceEventHandler, Tombstone, WriteError, Writer, Written,
+};
+
+use self::claims::{Claim, Claims};
+use self::decide::{Action, after_deletion, annotation, decide};
+use self::life::Life;
+use crate::os_vif::{KURYR_VIF, PodState};
+
+pub use self::error::VifError;
+
+/// The finalizer by which a pod waits for the release of its VIF.
+pub const FINALIZER: &str = "staffetta.dev/vif";
+
+/// The drivers of the handler.
+#[derive(Clone)]
+pub struct VifDrivers {
+    /// To which project a pod belongs.
+    pub project: Arc<dyn PodProjectDriver>,
+    /// In which subnets it gets its addresses.
+    pub subnets: Arc<dyn PodSubnetsDriver>,
+    /// Which security groups guard it.
+    pub security_groups: Arc<dyn PodSecurityGroupsDriver>,
+    /// Who makes, activates, finds and releases VIFs.
+    pub pool: Arc<dyn VifPoolDriver>,
+}
+
+/// The handler `vif`.
+pub struct VifHandler {
+    drivers: VifDrivers,
+    writer: Writer<Pod>,
+    claims: Claims,
+}
+
+impl VifHandler {
+    /// Writes through `client`.
+    pub fn new(client: Client, drivers: VifDrivers) -> Self {
+        Self { drivers, writer: Writer::new(client), claims: Claims::default() }
+    }
+
+    /// The handler as it is registered: for pods, with a sweep.
+    pub fn registration(self) -> Registration<Self> {
+        Registration::new(self).on::<Pod>().sweep()
+    }
+
+    async fn act(&self, pod: &Pod) -> Result<(), VifError> {
+        let owner = Owner::of(&pod.metadata);
+        loop {
+            match decide(pod, self.claims.get(&owner.uid)).map_err(VifError::Annotation)? {
+                Action::Nothing => return Ok(()),
+                Action::Find => self.find(&owner).await?,
+                Action::Request => {
+                    let vif = self.request(pod, &owner).await?;
+                    return self.claim(pod, &owner, vif).await;
+                }
+                Action::Write(vif) => return self.claim(pod, &owner, vif).await,
+                Action::Settle { surplus, inactive } => {
+                    self.release(&owner, &surplus).await?;
+                    self.claims.forget(&owner.uid);
+                    return match inactive {
+                        Some(state) => self.activate(pod, state).await,
+                        None => Ok(()),
+                    };
+                }
+                Action::Release { vifs, patch } => {
+                    self.release(&owner, &vifs).await?;
+                    self.claims.set(&owner.uid, Claim::Released);
+                    return self.writer.metadata(pod, &patch).await.map(drop).map_err(VifError::Write);
+                }
+            }
+        }
+    }
+
+    /// Claims what the marks show.
+    async fn find(&self, owner: &Owner) -> Result<(), VifError> {
+        let vifs = self.marked(owner).await?;
+        self.claims.set(&owner.uid, Claim::Held(vifs));
+        Ok(())
+    }
+
+    async fn marked(&self, owner: &Owner) -> Result<Vec<Vif>, VifError> {
+        let marks = self.drivers.pool.vifs(Some(owner)).await.map_err(VifError::Marks)?;
+        Ok(marks.into_iter().map(|marked| marked.thing).collect())
+    }
+
+    async fn request(&self, pod: &Pod, owner: &Owner) -> Result<Vif, VifError> {
+        let VifDrivers { project, subnets, security_groups, pool } = &self.drivers;
+        let project = project.project(pod).await.map_err(VifError::Project)?;
+        let subnets = subnets.subnets(pod, &project).await.map_err(VifError::Subnets)?;
+        if subnets.is_empty() {
+            return Err(VifError::NoSubnet);
+        }
+        let security_groups =
+            security_groups.security_groups(pod, &project).await.map_err(VifError::SecurityGroups)?;
+        let node_name = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+        let host_ip = pod.status.as_ref().and_then(|status| status.host_ip.as_deref()?.parse().ok());
+        let request =
+            VifRequest { owner: owner.clone(), node_name, host_ip, project, subnets, security_groups };
+        // Entered before the call: whatever ends the call, the next attempt looks for what came of it.
+        self.claims.set(&owner.uid, Claim::Asked);
+        match pool.request_vif(&request).await {
+            Ok(vif) => {
+                self.claims.set(&owner.uid, Claim::Held(vec![vif.clone()]));
+                Ok(vif)
+            }
+            Err(error) => {
+                if !error.ambiguous() {
+                    self.claims.forget(&owner.uid);
+                }
+                Err(VifError::Request(error))
+            }
+        }
+    }
+
+    /// Writes the VIF down. It stays claimed until an event shows it, or the server refuses it for good.
+    async fn claim(&self, pod: &Pod, owner: &Owner, vif: Vif) -> Result<(), VifError> {
+        let text = PodState::new(vif).write();
+        let patch = MetadataPatch::default().annotate(KURYR_VIF, text).add_finalizer(FINALIZER).claim();
+        match self.writer.metadata(pod, &patch).await {
+            Ok(Written::Done | Written::Conflict) => Ok(()),
+            Ok(Written::Gone) => self.give_up(owner).await,
+            Err(error) => {
+                if refused_for_good(&error) {
+                    self.give_up(owner).await?;
+                }
+                Err(VifError::Write(error))
+            }
+        }
+    }
+
+    /// Releases what was made and cannot be written down.
+    async fn give_up(&self, owner: &Owner) -> Result<(), VifError> {
+        if let Some(Claim::Held(vifs)) = self.claims.get(&owner.uid) {
+            self.release(owner, &vifs).await?;
+        }
+        self.claims.forget(&owner.uid);
+        Ok(())
+    }
+
+    /// Writes down that all VIFs are active, once they are.
+    async fn activate(&self, pod: &Pod, mut state: PodState) -> Result<(), VifError> {
+        let mut waiting = None;
+        for vif in state.vifs_mut().filter(|vif| !vif.active) {
+            match self.drivers.pool.activate_vif(vif).await.map_err(VifError::Activate)? {
+                Activation::Active(active) => *vif = Vif { active: true, ..active },
+                Activation::NotYet { ask_again } => {
+                    waiting = Some(VifError::NotActive { vif: vif.id.clone(), ask_again });
+                }
+            }
+        }
+        if let Some(waiting) = waiting {
+            return Err(waiting);
+        }
+        let text = state.write_over(annotation(pod).unwrap_or_default());
+        let patch = MetadataPatch::default().annotate(KURYR_VIF, text);
+        self.writer.metadata(pod, &patch).await.map(drop).map_err(VifError::Write)
+    }
+
+    async fn release(&self, owner: &Owner, vifs: &[Vif]) -> Result<(), VifError> {
+        for vif in vifs {
+            let released = self.drivers.pool.release_vif(owner, vif).await;
+            released.map_err(|source| VifError::Release { vif: vif.id.clone(), source })?;
+        }
+        Ok(())
+    }
+
+    fn forget(&self, owner: &Owner) {
+        self.claims.forget(&owner.uid);
+        self.writer.forget(owner.uid.as_str());
+    }
+}
+
+/// Whether it is certain that nothing was written, and that nothing ever will be.
+fn refused_for_good(error: &WriteError) -> bool {
+    error.refused() && !error.transient()
+}
+
+impl ResourceEventHandler<Pod> for VifHandler {
+    type Error = VifError;
+
+    fn wants(&self, event: &Event<Pod>) -> bool {
+        match event {
+            Event::Added(pod) | Event::Modified(pod) => {
+                !matches!(Life::of(pod), Life::HostNetwork | Life::Unscheduled)
+            }
+            Event::Deleted(Tombstone::Last(pod)) => Life::of(pod) != Life::HostNetwork,
+            Event::Deleted(Tombstone::Missed(_)) => true,
+        }
+    }
+
+    async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), VifError> {
+        if self.writer.is_stale(pod) { Ok(()) } else { self.act(pod).await }
+    }
+
+    async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<(), VifError> {
+        if self.writer.is_stale(pod) { Ok(()) } else { self.act(pod).await }
+    }
+
+    async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<(), VifError> {
+        let owner = match tombstone {
+            Tombstone::Last(pod) => Owner::of(&pod.metadata),
+            Tombstone::Missed(identity) => Owner {
+                namespace: identity.namespace.clone().unwrap_or_default(),
+                name: identity.name.clone(),
+                uid: identity.uid.as_str().into(),
+            },
+        };
+        match tombstone {
+            Tombstone::Last(pod) => {
+                if after_deletion(pod, self.claims.get(&owner.uid)) == Action::Find {
+                    self.find(&owner).await?;
+                }
+                if let Action::Release { vifs, .. } = after_deletion(pod, self.claims.get(&owner.uid)) {
+                    self.release(&owner, &vifs).await?;
+                }
+            }
+            Tombstone::Missed(_) => {
+                let vifs = self.marked(&owner).await?;
+                self.release(&owner, &vifs).await?;
+            }
+        }
+        self.forget(&owner);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! The drivers named `memory`: a simulated world, for the first five minutes and for tests.
+
+use std::sync::Arc;
+
+use staffetta_driver::memory::{
+    MemoryLoadBalancerDriver, MemoryNetwork, MemoryOptions, MemoryPodProject, MemoryPodSecurityGroups,
+    MemoryPodSubnets, MemoryPublicIpDriver, MemoryServiceProject, MemoryServiceSecurityGroups, MemoryServiceSubnets,
+    MemoryServices, MemoryVifDriver,
+};
+use staffetta_driver::{
+    LoadBalancerDriver, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver,
+    ServiceProjectDriver, ServicePublicIpDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver,
+};
+use staffetta_handler::{Registry, Setup, SetupError};
+
+/// Adds the drivers named `memory`, on a world that the section `[memory]` describes.
+pub(super) fn drivers(registry: &mut Registry) {
+    registry.section::<MemoryOptions>("memory");
+    register(
+        registry,
+        |setup| setup.shared(|| Ok(MemoryNetwork::new(setup.section("memory")?))),
+        |setup| setup.shared(|| Ok(MemoryServices::new(setup.section("memory")?))),
+    );
+}
+
+/// Puts the drivers named `memory` on a world that the caller holds, to look into it or to change it meanwhile.
+pub fn world(registry: &mut Registry, network: &Arc<MemoryNetwork>, services: &Arc<MemoryServices>) {
+    let (network, services) = (Arc::clone(network), Arc::clone(services));
+    register(registry, move |_| Ok(Arc::clone(&network)), move |_| Ok(Arc::clone(&services)));
+}
+
+fn register(
+    registry: &mut Registry,
+    network: impl Fn(&Setup) -> Result<Arc<MemoryNetwork>, SetupError> + Clone + Send + Sync + 'static,
+    services: impl Fn(&Setup) -> Result<Arc<MemoryServices>, SetupError> + Clone + Send + Sync + 'static,
+) {
+    const ABOUT: &str = "Simulated, within the process.";
+    let world = network.clone();
+    registry.driver::<dyn PodProjectDriver>("memory", ABOUT, move |setup| {
+        Ok(Arc::new(MemoryPodProject(world(setup)?)))
+    });
+    let world = network.clone();
+    registry.driver::<dyn PodSubnetsDriver>("memory", ABOUT, move |setup| {
+        Ok(Arc::new(MemoryPodSubnets(world(setup)?)))
+    });
+    let world = network.clone();
+    registry.driver::<dyn PodSecurityGroupsDriver>("memory", ABOUT, move |setup| {
+        Ok(Arc::new(MemoryPodSecurityGroups(world(setup)?)))
+    });
+    registry.driver::<dyn PodVifDriver>("memory", ABOUT, move |setup| {
+        Ok(Arc::new(MemoryVifDriver::new(network(setup)?, setup.cluster_id()?.into())))
+    });
+    let world = services.clone();
+    registry.driver::<dyn ServiceProjectDriver>("memory", ABOUT, move |setup| {
+        Ok(Arc::new(MemoryServiceProject(world(setup)?)))
+    });
+    let world = services.clone();
+    registry.driver::<dyn ServiceSubnetsDriver>("memory", ABOUT, move |setup| {
+        Ok(Arc::new(MemoryServiceSubnets(world(setup)?)))
+    });
+    let world = services.clone();
+    registry.driver::<dyn ServiceSecurityGroupsDriver>("memory", ABOUT, move |setup| {
+        Ok(Arc::new(MemoryServiceSecurityGroups(world(setup)?)))
+    });
+    let world = services.clone();
+    registry.driver::<dyn LoadBalancerDriver>("memory", ABOUT, move |setup| {
+        Ok(Arc::new(MemoryLoadBalancerDriver::new(world(setup)?, setup.cluster_id()?.into())))
+    });
+    registry.driver::<dyn ServicePublicIpDriver>("memory", ABOUT, move |setup| {
+        Ok(Arc::new(MemoryPublicIpDriver::new(services(setup)?, setup.cluster_id()?.into())))
+    });
+}

@@ -1,0 +1,41 @@
+//! The right name for a wrong one.
+
+use strsim::{damerau_levenshtein, jaro_winkler};
+
+/// The name in `known` that was probably meant by `wrong`, if any is near enough: a slip or two of the keyboard, or the
+/// same beginning.
+pub(super) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let plain = |name: &str| name.to_lowercase().replace('-', "_");
+    let wrong = plain(wrong);
+    let distance = |name: &str| damerau_levenshtein(&wrong, &plain(name));
+    let near = |name: &&str| {
+        distance(name) <= 1 + wrong.chars().count() / 4 || jaro_winkler(&wrong, &plain(name)) >= 0.9
+    };
+    known.into_iter().filter(near).min_by_key(|name| distance(name))
+}
+
+/// `"a", "b", "c"`, as a message lists names.
+pub(super) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    names.into_iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPTIONS: [&str; 4] = ["queue_depth", "retry_interval", "retry_max_interval", "coalesce"];
+
+    #[test]
+    fn a_slip_of_the_keyboard_finds_the_name() {
+        assert_eq!(nearest("queue_dept", OPTIONS), Some("queue_depth"));
+        assert_eq!(nearest("Queue-Depth", OPTIONS), Some("queue_depth"));
+        assert_eq!(nearest("retry_intervall", OPTIONS), Some("retry_interval"));
+        assert_eq!(nearest("vfi", ["vif", "lb"]), Some("vif"));
+    }
+
+    #[test]
+    fn what_is_far_from_all_names_finds_none() {
+        assert_eq!(nearest("colour", OPTIONS), None);
+        assert_eq!(nearest("x", ["vif", "lb"]), None);
+    }
+}

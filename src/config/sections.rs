@@ -1,0 +1,166 @@
+//! The sections that the program itself needs. Their doc comments become the comments of the sample.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::span::Span;
+
+/// What the program does in the cluster, and which driver does it.
+///
+/// Each driver trait that the program has adds an option `<trait>_driver` here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Kubernetes {
+    /// The handlers that are switched on. An event is handed to them in this order.
+    #[schemars(extend("uniqueItems" = true))]
+    pub enabled_handlers: Vec<String>,
+    /// The name of this cluster. It stands on everything that is made outside of it, so that what was forgotten can be
+    /// found again: two clusters that share an OpenStack need two names, and the name must not change while anything
+    /// made under it exists.
+    #[schemars(length(min = 1, max = 32), extend("format" = "dns-label"))]
+    pub cluster_id: String,
+    /// The kubeconfig by which the API server is reached. Without it: the service account inside a pod, elsewhere
+    /// `$KUBECONFIG` or `~/.kube/config`.
+    #[schemars(length(min = 1), example = "/etc/staffetta/kubeconfig")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+impl Default for Kubernetes {
+    fn default() -> Self {
+        Self {
+            enabled_handlers: ["vif", "lb", "lbaasspec"].map(str::to_owned).to_vec(),
+            cluster_id: "kubernetes".to_owned(),
+            kubeconfig: None,
+        }
+    }
+}
+
+/// How events reach their handlers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Relay {
+    /// How many events each handler works on at a time.
+    pub max_concurrency: NonZeroUsize,
+    /// How long one attempt of a handler may take before it counts as failed. It bounds a driver that hangs.
+    #[schemars(extend("x-minimum" = "1ms"))]
+    pub handler_timeout: Span,
+    /// The wait before the first repetition of an attempt that failed but may succeed later. It doubles with each
+    /// repetition, and is varied a little so that many do not come at once.
+    #[schemars(extend("x-minimum" = "1ms"))]
+    pub retry_interval: Span,
+    /// The longest wait between two repetitions. Not less than `retry_interval`.
+    #[schemars(extend("x-minimum" = "1ms"))]
+    pub retry_max_interval: Span,
+    /// For how long an event is repeated before it counts as failed; `failed_resync` then takes it up.
+    pub retry_timeout: Span,
+    /// Whether a waiting change of an object may be replaced by a newer one. Switched off, handlers see every event, as
+    /// long as no more than `queue_depth` wait.
+    pub coalesce: bool,
+    /// How many events of one ordering key (an object, a Service) may wait with `coalesce = false`. Past that, changes
+    /// are replaced by newer ones.
+    pub queue_depth: NonZeroUsize,
+    /// After how long an event that failed for good is handled again. It doubles with each failure in a row.
+    #[schemars(extend("x-minimum" = "1s"))]
+    pub failed_resync: Span,
+    /// The longest time until a failed event is handled again. Not less than `failed_resync`.
+    #[schemars(extend("x-minimum" = "1s"))]
+    pub failed_resync_max: Span,
+    /// How many objects may wait before the next page of a first list is asked for. It bounds the memory of a start in
+    /// a large cluster.
+    pub first_list_backlog: NonZeroUsize,
+    /// The time between two sweeps, which look by ownership mark for what nobody needs any more.
+    #[schemars(extend("x-minimum" = "1s"))]
+    pub sweep_interval: Span,
+}
+
+impl Default for Relay {
+    fn default() -> Self {
+        let count = |number| NonZeroUsize::new(number).expect("the defaults are not zero");
+        Self {
+            max_concurrency: count(16),
+            handler_timeout: Span::from_secs(60),
+            retry_interval: Span::from_secs(1),
+            retry_max_interval: Span::from_secs(60),
+            retry_timeout: Span::from_secs(500),
+            coalesce: true,
+            queue_depth: count(100),
+            failed_resync: Span::from_secs(60),
+            failed_resync_max: Span::from_secs(15 * 60),
+            first_list_backlog: count(1000),
+            sweep_interval: Span::from_secs(10 * 60),
+        }
+    }
+}
+
+impl Relay {
+    /// Pairs of options of which the first must not exceed the second, and do.
+    pub(super) fn contradictions(&self) -> Vec<[(&'static str, Span); 2]> {
+        let pairs = [
+            [("retry_interval", self.retry_interval), ("retry_max_interval", self.retry_max_interval)],
+            [("failed_resync", self.failed_resync), ("failed_resync_max", self.failed_resync_max)],
+        ];
+        pairs.into_iter().filter(|[(_, low), (_, high)]| low > high).collect()
+    }
+}
+
+/// The server that answers how the program is: `/livez`, `/readyz`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Admin {
+    /// Where it listens: an IP address and a port. Port 0 lets the system choose one.
+    #[schemars(extend("format" = "socket-address"))]
+    pub listen: SocketAddr,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self { listen: (Ipv4Addr::LOCALHOST, 8082).into() }
+    }
+}
+
+/// What is logged, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// The form of a line.
+    pub format: LogFormat,
+    /// What is logged: `off`, `error`, `warn`, `info`, `debug` or `trace`, and after commas other levels for parts of
+    /// the program: `info,staffetta_network=debug`.
+    #[schemars(extend("format" = "log-filter"))]
+    pub level: String,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { format: LogFormat::Text, level: "info".to_owned() }
+    }
+}
+
+/// The form of a line in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line, for machines.
+    Json,
+}
+
+/// How the program ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Shutdown {
+    /// How long handlers may finish what they began after SIGTERM. Less than the `terminationGracePeriodSeconds` of
+    /// the pod; a second signal ends the program at once.
+    pub drain: Span,
+}
+
+impl Default for Shutdown {
+    fn default() -> Self {
+        Self { drain: Span::from_secs(20) }
+    }
+}

@@ -1,0 +1,40 @@
+//! `config show`: what holds, and who said so.
+
+use std::fmt::Write as _;
+
+use super::load::Configuration;
+use super::place::Place;
+use super::sample::inline;
+use super::schema::{FileSchema, OptionSchema};
+
+impl Configuration {
+    /// The effective configuration as TOML. A comment after each option names its origin: default, file or
+    /// environment. Secrets are not shown.
+    pub fn show(&self, schema: &FileSchema) -> String {
+        let mut shown = String::new();
+        for section in &schema.sections {
+            let gap = if shown.is_empty() { "" } else { "\n" };
+            writeln!(shown, "{gap}[{}]", section.name).expect("a string takes whatever is written");
+            for option in &section.options {
+                let line = self.line(&section.name, option);
+                writeln!(shown, "{line}").expect("a string takes whatever is written");
+            }
+        }
+        shown
+    }
+
+    fn line(&self, section: &str, option: &OptionSchema) -> String {
+        let place = self.origins.get(&(section.to_owned(), option.name.clone()));
+        let origin = match place {
+            None => "default".to_owned(),
+            Some(place @ Place::File { .. }) => format!("file {place}"),
+            Some(place @ Place::Environment { .. }) => place.to_string(),
+        };
+        let value = &self.value[section][&option.name];
+        match (value.is_null(), option.secret && place.is_some()) {
+            (true, _) => format!("# {} is not set", option.name),
+            (false, true) => format!("{} = \"(secret)\"  # {origin}", option.name),
+            (false, false) => format!("{} = {}  # {origin}", option.name, inline(value)),
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! staffetta carries Kubernetes events through a relay of handlers to the drivers of other worlds.
+//!
+//! This library is the assembly of the program. An outside author needs [`run`] and [`assembly::registry`]: add a handler
+//! or a driver to the registry, and run.
+//!
+//! From the outside in: [`cli`] parses, [`config`] reads the file, [`controller`] starts the [`watcher`] and feeds the
+//! [`pipeline`], which [`assembly`] has filled with handlers and drivers.
+
+pub mod assembly;
+pub mod cli;
+pub mod config;
+pub mod connect;
+pub mod controller;
+pub mod pipeline;
+pub mod watcher;
+
+mod admin;
+mod health;
+mod known;
+mod run;
+mod sweeper;
+mod telemetry;
+
+pub use cli::main as run;
+pub use run::RunError;

@@ -1,0 +1,226 @@
+//! The chain that ships: one function builds it, and nothing else does.
+
+use std::any::TypeId;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::config;
+use crate::watcher::Sink;
+use staffetta_handler::{
+    AnyEvent, Async, Dispatcher, ErasedHandler, ErasedSweep, EventHandler, HandlerError, Kind, Limit, LogExceptions,
+    LogReport, Message, QueuePolicy, Registration, ResyncPolicy, Retry, RetryPolicy, Timeout, Turn,
+};
+
+/// The chain of one handler, from the outside in.
+pub type Chain = Async<AnyEvent, LogExceptions<Retry<Limit<Timeout<Arc<ErasedHandler>>>>, AnyEvent>>;
+
+/// How the chains behave; the options of the section `[relay]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// How many invocations of one handler run at a time.
+    pub max_concurrency: usize,
+    /// How long one invocation may take.
+    pub handler_timeout: Duration,
+    /// How what fails for a passing reason is repeated.
+    pub retry: RetryPolicy,
+    /// Whether a waiting `Modified` may be replaced by a newer one of the same object.
+    pub coalesce: bool,
+    /// Without coalescing: how many events of a key may wait.
+    pub queue_depth: usize,
+    /// When an event that failed for good is pushed again.
+    pub resync: ResyncPolicy,
+    /// How many objects may have something to do before the next ones of a list are taken in.
+    pub first_list_backlog: usize,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            max_concurrency: 16,
+            handler_timeout: Duration::from_secs(60),
+            retry: RetryPolicy::default(),
+            coalesce: true,
+            queue_depth: 100,
+            resync: ResyncPolicy::default(),
+            first_list_backlog: 1000,
+        }
+    }
+}
+
+impl From<&config::Relay> for Policy {
+    fn from(options: &config::Relay) -> Self {
+        Self {
+            max_concurrency: options.max_concurrency.get(),
+            handler_timeout: options.handler_timeout.duration(),
+            retry: RetryPolicy {
+                interval: options.retry_interval.duration(),
+                max_interval: options.retry_max_interval.duration(),
+                timeout: options.retry_timeout.duration(),
+            },
+            coalesce: options.coalesce,
+            queue_depth: options.queue_depth.get(),
+            resync: ResyncPolicy {
+                initial: options.failed_resync.duration(),
+                max: options.failed_resync_max.duration(),
+            },
+            first_list_backlog: options.first_list_backlog.get(),
+        }
+    }
+}
+
+/// One enabled handler with its chain.
+pub struct Relay {
+    /// The handler's name.
+    pub name: String,
+    /// Its chain; closed until all that it waits for is there.
+    pub chain: Chain,
+    /// How its ownership marks are read, if it makes things outside.
+    pub sweep: Option<Box<dyn ErasedSweep>>,
+    awaits: Mutex<HashSet<Awaited>>,
+}
+
+/// What must have happened before a handler gets its first event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Awaited {
+    /// An index is complete: the kind was listed once.
+    Listed(TypeId),
+    /// The ownership marks were read.
+    Recovered,
+}
+
+/// All enabled handlers behind one dispatcher. Events go in with [`EventHandler::handle`].
+pub struct Pipeline {
+    dispatcher: Dispatcher<AnyEvent, Chain>,
+    indexes: HashMap<TypeId, Vec<Box<dyn Fn(&AnyEvent) + Send + Sync>>>,
+    kinds: Vec<Kind>,
+    relays: Vec<Relay>,
+    first_list_backlog: usize,
+}
+
+/// Builds the chain of each handler, in the order in which they are given:
+/// `Dispatcher -> for each: Async(LogExceptions(Retry(Limit(Timeout(handler)))))`.
+pub fn build(handlers: Vec<(String, Registration)>, policy: &Policy) -> Pipeline {
+    let mut pipeline = Pipeline {
+        dispatcher: Dispatcher::default(),
+        indexes: HashMap::new(),
+        kinds: Vec::new(),
+        relays: Vec::new(),
+        first_list_backlog: policy.first_list_backlog,
+    };
+    for (name, registration) in handlers {
+        pipeline.add(name, registration, policy);
+    }
+    pipeline
+}
+
+fn chain(name: &str, handler: &Arc<ErasedHandler>, policy: &Policy) -> Chain {
+    let queues =
+        QueuePolicy { coalesce: policy.coalesce, depth: policy.queue_depth, superseded: handler.superseded() };
+    let links = Arc::clone(handler)
+        .timeout(policy.handler_timeout)
+        .limit(policy.max_concurrency)
+        .retry(policy.retry)
+        .log_exceptions(Arc::new(LogReport::new(name).resync(policy.resync)));
+    let keys = Arc::clone(handler);
+    Async::new(links, queues, move |event| keys.key(event))
+}
+
+impl Pipeline {
+    fn add(&mut self, name: String, registration: Registration, policy: &Policy) {
+        let (handler, indexes, sweep) = registration.into_parts();
+        let handler = Arc::new(handler);
+        let mut awaits: HashSet<_> = indexes.iter().map(|index| Awaited::Listed(index.kind.type_id)).collect();
+        if sweep.is_some() {
+            awaits.insert(Awaited::Recovered);
+        }
+        let mut chain = chain(&name, &handler, policy);
+        if !awaits.is_empty() {
+            chain = chain.closed();
+        }
+        for kind in handler.kinds() {
+            self.watch(kind);
+            let wants = Arc::clone(&handler);
+            self.dispatcher.add(kind.type_id, move |event| wants.wants(event), chain.clone());
+        }
+        for index in indexes {
+            self.watch(&index.kind);
+            self.indexes.entry(index.kind.type_id).or_default().push(index.apply);
+        }
+        self.relays.push(Relay { name, chain, sweep, awaits: Mutex::new(awaits) });
+    }
+
+    fn watch(&mut self, kind: &Kind) {
+        if self.kinds.iter().all(|known| known.type_id != kind.type_id) {
+            self.kinds.push(kind.clone());
+        }
+    }
+
+    /// The kinds to watch: one watch each, however many handlers want it.
+    pub fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
+    /// The enabled handlers.
+    pub fn relays(&self) -> &[Relay] {
+        &self.relays
+    }
+
+    /// Ends when at most `most` objects have something to do, over all handlers that already get events.
+    pub async fn fallen_to(&self, most: usize) {
+        for relay in self.relays.iter().filter(|relay| relay.is_open()) {
+            relay.chain.fallen_to(most).await;
+        }
+    }
+
+    /// Ends all retries and gives what runs and waits at most `grace`. Answers whether all of it was done.
+    pub async fn drain(&self, grace: Duration) -> bool {
+        let deadline = tokio::time::Instant::now() + grace;
+        let mut done = true;
+        for relay in &self.relays {
+            done &= relay.chain.drain(deadline.saturating_duration_since(tokio::time::Instant::now())).await;
+        }
+        done
+    }
+}
+
+impl Relay {
+    /// The handler's ownership marks were read.
+    pub fn recovered(&self) {
+        self.happened(Awaited::Recovered);
+    }
+
+    /// Whether the handler gets events already.
+    pub fn is_open(&self) -> bool {
+        self.awaits.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    fn happened(&self, what: Awaited) {
+        let mut awaits = self.awaits.lock().unwrap_or_else(PoisonError::into_inner);
+        if awaits.remove(&what) && awaits.is_empty() {
+            self.chain.open();
+        }
+    }
+}
+
+impl EventHandler<AnyEvent> for Pipeline {
+    /// Feeds the indexes, then hands the event to the queues; never waits.
+    async fn handle(&self, event: &AnyEvent, turn: &Turn<'_>) -> Result<(), HandlerError> {
+        for apply in self.indexes.get(&event.route()).into_iter().flatten() {
+            apply(event);
+        }
+        self.dispatcher.handle(event, turn).await
+    }
+}
+
+impl Sink for Pipeline {
+    fn listed(&self, kind: TypeId) {
+        for relay in &self.relays {
+            relay.happened(Awaited::Listed(kind));
+        }
+    }
+
+    async fn room(&self) {
+        self.fallen_to(self.first_list_backlog).await;
+    }
+}

@@ -1,0 +1,65 @@
+//! `staffetta run`: from the configuration to the end of the process.
+
+use std::io;
+use std::path::Path;
+
+use staffetta_handler::Registry;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{info, warn};
+
+use crate::config::Configuration;
+use crate::connect::{self, ConnectError};
+use crate::controller::{Controller, ControllerError};
+use crate::telemetry;
+
+/// Why the program ended with a failure.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The operating system refused what the program needs.
+    #[error("the program cannot be started")]
+    Start(#[source] io::Error),
+    /// There is no way to the Kubernetes API.
+    #[error("there is no way to the Kubernetes API")]
+    Connect(#[from] ConnectError),
+    /// The controller cannot run, or did not end as it should.
+    #[error(transparent)]
+    Controller(#[from] ControllerError),
+}
+
+/// Runs until SIGTERM or SIGINT. The first one lets what runs end within the drain time, a second one ends at once.
+pub fn run(registry: Registry, configuration: &Configuration, kubeconfig: Option<&Path>) -> Result<(), RunError> {
+    telemetry::init(&configuration.log).map_err(|error| RunError::Start(io::Error::other(error)))?;
+    // An error means that somebody installed one before, which then is used.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Runtime::new().map_err(RunError::Start)?;
+    runtime.block_on(serve(registry, configuration, kubeconfig))
+}
+
+async fn serve(
+    registry: Registry,
+    configuration: &Configuration,
+    kubeconfig: Option<&Path>,
+) -> Result<(), RunError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Start)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Start)?;
+    let client = connect::client(kubeconfig.or(configuration.kubernetes.kubeconfig.as_deref())).await?;
+    let controller = Controller::start(registry, configuration, client).await?;
+    let stop = controller.token();
+    tokio::spawn(async move {
+        let mut signalled = false;
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if signalled {
+                warn!("a second signal: ending at once");
+                std::process::exit(1);
+            }
+            signalled = true;
+            info!("a signal: ending");
+            stop.cancel();
+        }
+    });
+    Ok(controller.ended().await?)
+}
