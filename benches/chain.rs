@@ -108,7 +108,11 @@ impl ResourceEventHandler<Tick> for NoOp {
 type Ticks = Arc<Vec<Arc<Tick>>>;
 
 fn ticks(order: impl Iterator<Item = (usize, u32)>, kinds: &[Arc<Tick>]) -> Ticks {
-    Arc::new(order.map(|(index, sequence)| Arc::clone(&kinds[index * EVENTS as usize + sequence as usize - 1])).collect())
+    Arc::new(
+        order
+            .map(|(index, sequence)| Arc::clone(&kinds[index * EVENTS as usize + sequence as usize - 1]))
+            .collect(),
+    )
 }
 
 fn event(tick: &Arc<Tick>) -> AnyEvent {
@@ -139,7 +143,10 @@ async fn through_the_chain(ticks: &Ticks, coalesce: bool) -> f64 {
     let seconds = started.elapsed().as_secs_f64();
     let handled = ledger.handled.load(Relaxed);
     assert_eq!(ledger.disorder.load(Relaxed), 0, "events of one object were handled out of order");
-    assert!(ledger.last.iter().all(|last| last.load(Relaxed) == EVENTS), "the last state of an object was lost");
+    assert!(
+        ledger.last.iter().all(|last| last.load(Relaxed) == EVENTS),
+        "the last state of an object was lost"
+    );
     assert!(coalesce || handled == TOTAL, "{handled} of {TOTAL} events were handled");
     seconds
 }
@@ -232,7 +239,8 @@ fn main() {
         .collect();
     let interleaved =
         ticks((1..=EVENTS).flat_map(|sequence| (0..OBJECTS).map(move |index| (index, sequence))), &kinds);
-    let grouped = ticks((0..OBJECTS).flat_map(|index| (1..=EVENTS).map(move |sequence| (index, sequence))), &kinds);
+    let grouped =
+        ticks((0..OBJECTS).flat_map(|index| (1..=EVENTS).map(move |sequence| (index, sequence))), &kinds);
     let mut rows = Vec::new();
     runtime.block_on(async {
         let rate = compare("interleaved", &interleaved, &mut rows).await;
@@ -241,7 +249,10 @@ fn main() {
         rows.push(Row::new("arrival to handler at half that rate, p50", "us", p50));
         rows.push(Row::new("arrival to handler at half that rate, p99", "us", p99));
         let idle = idle_bytes(&interleaved).await;
-        rows.push(Row::new("held for an idle object", "bytes", idle).goal("0 (the empty map keeps room for a few)", idle < 4.0));
+        rows.push(
+            Row::new("held for an idle object", "bytes", idle)
+                .goal("0 (the empty map keeps room for a few)", idle < 4.0),
+        );
     });
     tell("chain", &rows);
 }

@@ -17,7 +17,7 @@ use tracing::error;
 use crate::health::Health;
 
 /// Listens at `address` until `stop`. Answers the address, whose port the system chose where 0 was asked for.
-pub async fn serve(
+pub(crate) async fn serve(
     address: SocketAddr,
     health: Arc<Health>,
     stop: CancellationToken,

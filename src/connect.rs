@@ -20,7 +20,9 @@ pub enum ConnectError {
         source: Box<kube::config::KubeconfigError>,
     },
     /// None was named, and there is neither a service account nor a usable default one.
-    #[error("no kubeconfig was named (--kubeconfig), and neither a service account nor a default kubeconfig can be used")]
+    #[error(
+        "no kubeconfig was named (--kubeconfig), and neither a service account nor a default kubeconfig can be used"
+    )]
     Infer(#[source] Box<kube::config::InferConfigError>),
     /// The client cannot be made of it.
     #[error("the client of the Kubernetes API cannot be made")]

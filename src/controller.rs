@@ -144,7 +144,7 @@ impl Work {
         watcher.stop();
         tasks.shutdown().await;
         info!("no more events are taken in");
-        if pipeline.drain(self.configuration.shutdown.drain.duration()).await {
+        if pipeline.drain(self.configuration.shutdown.drain.into()).await {
             info!("all that ran has ended");
             Ok(())
         } else {
@@ -206,8 +206,9 @@ impl Work {
         let over = Arc::downgrade(watcher);
         self.health.watch_over(move || over.upgrade().map(|watcher| watcher.ended()).unwrap_or_default());
         self.health.waits("watches", "not all objects are listed yet");
-        let (pipeline, watcher, health) = (Arc::clone(pipeline), Arc::clone(watcher), Arc::clone(&self.health));
-        let interval = self.configuration.relay.sweep_interval.duration();
+        let (pipeline, watcher, health) =
+            (Arc::clone(pipeline), Arc::clone(watcher), Arc::clone(&self.health));
+        let interval = self.configuration.relay.sweep_interval.into();
         tasks.spawn(async move {
             watcher.until_listed().await;
             info!("all objects are listed");

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 /// What must be well before the program is ready, by name, with the reason why it is not.
-pub struct Health {
+pub(crate) struct Health {
     waiting: Mutex<BTreeMap<String, String>>,
     stuck: Mutex<Option<Stuck>>,
     ready: watch::Sender<bool>,
@@ -23,36 +23,36 @@ impl Default for Health {
 
 impl Health {
     /// `name` is not well, for this reason; the program is not ready until it is.
-    pub fn waits(&self, name: impl Into<String>, reason: impl Into<String>) {
+    pub(crate) fn waits(&self, name: impl Into<String>, reason: impl Into<String>) {
         lock(&self.waiting).insert(name.into(), reason.into());
         self.ready.send_replace(false);
     }
 
     /// `name` is well.
-    pub fn is_well(&self, name: &str) {
+    pub(crate) fn is_well(&self, name: &str) {
         let mut waiting = lock(&self.waiting);
         waiting.remove(name);
         self.ready.send_replace(waiting.is_empty());
     }
 
     /// Why the program is not ready: a name and a reason each. Empty when it is.
-    pub fn reasons(&self) -> Vec<(String, String)> {
+    pub(crate) fn reasons(&self) -> Vec<(String, String)> {
         lock(&self.waiting).iter().map(|(name, reason)| (name.clone(), reason.clone())).collect()
     }
 
     /// Ends when the program is ready.
-    pub async fn until_ready(&self) {
+    pub(crate) async fn until_ready(&self) {
         let mut ready = self.ready.subscribe();
         ready.wait_for(|ready| *ready).await.expect("the sender lives as long as this");
     }
 
     /// Liveness asks `stuck` for what should run and does not. An object that fails never has a say in it.
-    pub fn watch_over(&self, stuck: impl Fn() -> Vec<String> + Send + Sync + 'static) {
+    pub(crate) fn watch_over(&self, stuck: impl Fn() -> Vec<String> + Send + Sync + 'static) {
         *lock(&self.stuck) = Some(Box::new(stuck));
     }
 
     /// What should run and does not.
-    pub fn stuck(&self) -> Vec<String> {
+    pub(crate) fn stuck(&self) -> Vec<String> {
         lock(&self.stuck).as_ref().map(|stuck| stuck()).unwrap_or_default()
     }
 }

@@ -11,7 +11,7 @@ use staffetta_handler::{AnyEvent, Event, Identity, Kind, Object, Tombstone};
 ///
 /// kube's watch says "applied" and "deleted". From the identities kept here follow `Added` and `Modified`, and the
 /// `Deleted` of what went while nobody watched.
-pub struct Known {
+pub(crate) struct Known {
     type_id: TypeId,
     kind: Cow<'static, str>,
     namespaces: HashMap<Box<str>, HashMap<Box<str>, Entry>>,
@@ -27,18 +27,18 @@ struct Entry {
 
 impl Known {
     /// No object of `kind` is known yet.
-    pub fn new(kind: &Kind) -> Self {
+    pub(crate) fn new(kind: &Kind) -> Self {
         Self { type_id: kind.type_id, kind: kind.name.clone(), namespaces: HashMap::new(), list: 0 }
     }
 
     /// A list begins.
-    pub fn list_begins(&mut self) {
+    pub(crate) fn list_begins(&mut self) {
         self.list = self.list.wrapping_add(1);
     }
 
     /// An object is there. The first event, if any, is the deletion of another one that had its name; the second says
     /// what this one is. A state that was delivered before says nothing.
-    pub fn applied(&mut self, object: Arc<dyn Object>) -> [Option<AnyEvent>; 2] {
+    pub(crate) fn applied(&mut self, object: Arc<dyn Object>) -> [Option<AnyEvent>; 2] {
         let meta = object.meta();
         let uid = meta.uid.as_deref().unwrap_or_default();
         let version = meta.resource_version.as_deref().unwrap_or_default();
@@ -68,7 +68,7 @@ impl Known {
     }
 
     /// The server says that an object is gone.
-    pub fn deleted(&mut self, object: Arc<dyn Object>) -> AnyEvent {
+    pub(crate) fn deleted(&mut self, object: Arc<dyn Object>) -> AnyEvent {
         let meta = object.meta();
         let namespace = meta.namespace.as_deref().unwrap_or_default();
         let name = meta.name.as_deref().unwrap_or_default();
@@ -84,7 +84,7 @@ impl Known {
     }
 
     /// The list is complete: what it did not show is gone.
-    pub fn list_ends(&mut self) -> Vec<AnyEvent> {
+    pub(crate) fn list_ends(&mut self) -> Vec<AnyEvent> {
         let list = self.list;
         let mut vanished = Vec::new();
         for (namespace, names) in &mut self.namespaces {
@@ -96,7 +96,7 @@ impl Known {
     }
 
     /// The UIDs of the objects that exist.
-    pub fn uids(&self) -> HashSet<String> {
+    pub(crate) fn uids(&self) -> HashSet<String> {
         self.namespaces.values().flat_map(HashMap::values).map(|entry| entry.uid.to_string()).collect()
     }
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 use crate::config;
 use crate::watcher::Sink;
 use staffetta_handler::{
-    AnyEvent, Async, Dispatcher, ErasedHandler, ErasedSweep, EventHandler, HandlerError, Kind, Limit, LogExceptions,
-    LogReport, Message, QueuePolicy, Registration, ResyncPolicy, Retry, RetryPolicy, Timeout, Turn,
+    AnyEvent, Async, Dispatcher, ErasedHandler, ErasedSweep, EventHandler, HandlerError, Kind, Limit,
+    LogExceptions, LogReport, Message, QueuePolicy, Registration, ResyncPolicy, Retry, RetryPolicy, Timeout,
+    Turn,
 };
 
 /// The chain of one handler, from the outside in.
@@ -52,17 +53,17 @@ impl From<&config::Relay> for Policy {
     fn from(options: &config::Relay) -> Self {
         Self {
             max_concurrency: options.max_concurrency.get(),
-            handler_timeout: options.handler_timeout.duration(),
+            handler_timeout: options.handler_timeout.into(),
             retry: RetryPolicy {
-                interval: options.retry_interval.duration(),
-                max_interval: options.retry_max_interval.duration(),
-                timeout: options.retry_timeout.duration(),
+                interval: options.retry_interval.into(),
+                max_interval: options.retry_max_interval.into(),
+                timeout: options.retry_timeout.into(),
             },
             coalesce: options.coalesce,
             queue_depth: options.queue_depth.get(),
             resync: ResyncPolicy {
-                initial: options.failed_resync.duration(),
-                max: options.failed_resync_max.duration(),
+                initial: options.failed_resync.into(),
+                max: options.failed_resync_max.into(),
             },
             first_list_backlog: options.first_list_backlog.get(),
         }
@@ -115,8 +116,11 @@ pub fn build(handlers: Vec<(String, Registration)>, policy: &Policy) -> Pipeline
 }
 
 fn chain(name: &str, handler: &Arc<ErasedHandler>, policy: &Policy) -> Chain {
-    let queues =
-        QueuePolicy { coalesce: policy.coalesce, depth: policy.queue_depth, superseded: handler.superseded() };
+    let queues = QueuePolicy {
+        coalesce: policy.coalesce,
+        depth: policy.queue_depth,
+        superseded: handler.superseded(),
+    };
     let links = Arc::clone(handler)
         .timeout(policy.handler_timeout)
         .limit(policy.max_concurrency)
@@ -130,7 +134,8 @@ impl Pipeline {
     fn add(&mut self, name: String, registration: Registration, policy: &Policy) {
         let (handler, indexes, sweep) = registration.into_parts();
         let handler = Arc::new(handler);
-        let mut awaits: HashSet<_> = indexes.iter().map(|index| Awaited::Listed(index.kind.type_id)).collect();
+        let mut awaits: HashSet<_> =
+            indexes.iter().map(|index| Awaited::Listed(index.kind.type_id)).collect();
         if sweep.is_some() {
             awaits.insert(Awaited::Recovered);
         }

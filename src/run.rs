@@ -27,7 +27,11 @@ pub enum RunError {
 }
 
 /// Runs until SIGTERM or SIGINT. The first one lets what runs end within the drain time, a second one ends at once.
-pub fn run(registry: Registry, configuration: &Configuration, kubeconfig: Option<&Path>) -> Result<(), RunError> {
+pub(crate) fn run(
+    registry: Registry,
+    configuration: &Configuration,
+    kubeconfig: Option<&Path>,
+) -> Result<(), RunError> {
     telemetry::init(&configuration.log).map_err(|error| RunError::Start(io::Error::other(error)))?;
     // An error means that somebody installed one before, which then is used.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -14,13 +14,18 @@ const BACKOFF: BackoffPolicy =
     BackoffPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(30), limit: None };
 
 /// Reads the marks of a handler until that succeeds; only then it gets its first event.
-pub async fn recover(relay: &Relay) {
+pub(crate) async fn recover(relay: &Relay) {
     let Some(sweep) = &relay.sweep else { return };
     let mut backoff = BACKOFF.start();
     while let Err(error) = sweep.recover().await {
         let wait = backoff.next_wait(error.retry_after()).unwrap_or(BACKOFF.max);
-        warn!(handler = relay.name, attempt = backoff.attempts(), wait_ms = wait.as_millis(), error = causes(&*error),
-            "the ownership marks could not be read");
+        warn!(
+            handler = relay.name,
+            attempt = backoff.attempts(),
+            wait_ms = wait.as_millis(),
+            error = causes(&*error),
+            "the ownership marks could not be read"
+        );
         tokio::time::sleep(wait).await;
     }
     debug!(handler = relay.name, "the ownership marks were read");
@@ -28,7 +33,7 @@ pub async fn recover(relay: &Relay) {
 }
 
 /// Sweeps now and after each `interval`, for ever.
-pub async fn sweep(relay: &Relay, watcher: &Arc<Watcher<Pipeline>>, interval: Duration) {
+pub(crate) async fn sweep(relay: &Relay, watcher: &Arc<Watcher<Pipeline>>, interval: Duration) {
     let Some(sweep) = &relay.sweep else { return };
     loop {
         if let Err(error) = once(relay, &**sweep, watcher).await {

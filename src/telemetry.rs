@@ -9,7 +9,7 @@ use crate::config::{Log, LogFormat};
 /// # Errors
 ///
 /// When this process logs already.
-pub fn init(log: &Log) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+pub(crate) fn init(log: &Log) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let filter = EnvFilter::try_new(&log.level)?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match log.format {

@@ -56,7 +56,11 @@ pub fn tell(name: &str, rows: &[Row]) {
         let met = row.met.map_or("", |met| if met { " (met)" } else { " (MISSED)" });
         let goal = row.goal.as_deref().unwrap_or_default();
         let metric = format!("{} [{}]", row.metric, row.unit);
-        println!("{metric:<44} {:>14} {:>14} {ratio:>7}  {goal}{met}", grouped(row.ours), figure(row.baseline));
+        println!(
+            "{metric:<44} {:>14} {:>14} {ratio:>7}  {goal}{met}",
+            grouped(row.ours),
+            figure(row.baseline)
+        );
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/bench");
     fs::create_dir_all(&folder).expect("the target folder can be written");

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use staffetta_driver::memory::{
     MemoryLoadBalancerDriver, MemoryNetwork, MemoryOptions, MemoryPodProject, MemoryPodSecurityGroups,
-    MemoryPodSubnets, MemoryPublicIpDriver, MemoryServiceProject, MemoryServiceSecurityGroups, MemoryServiceSubnets,
-    MemoryServices, MemoryVifDriver,
+    MemoryPodSubnets, MemoryPublicIpDriver, MemoryServiceProject, MemoryServiceSecurityGroups,
+    MemoryServiceSubnets, MemoryServices, MemoryVifDriver,
 };
 use staffetta_driver::{
     LoadBalancerDriver, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver,

@@ -20,7 +20,8 @@ pub(super) fn answer(
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
     let schema = FileSchema::assemble(&registry).map_err(ConfigurationError::from)?;
-    let load = |file: ConfigFile| Configuration::load(&schema, choose_file(file.config).as_deref(), variables);
+    let load =
+        |file: ConfigFile| Configuration::load(&schema, choose_file(file.config).as_deref(), variables);
     match command {
         Command::Run { file, kubeconfig } => {
             let configuration = load(file)?;
@@ -80,6 +81,7 @@ mod tests {
     use staffetta_handler::SetupError;
 
     use super::*;
+    use crate::config;
 
     trait Lamp: Send + Sync {}
     struct Candle;
@@ -87,8 +89,15 @@ mod tests {
 
     fn registry() -> Registry {
         let mut registry = Registry::default();
+        registry.section::<config::Kubernetes>("kubernetes");
+        registry.section::<config::Relay>("relay");
+        registry.section::<config::Admin>("admin");
+        registry.section::<config::Log>("log");
+        registry.section::<config::Shutdown>("shutdown");
         for (name, about) in [("vif", "Plugs pods in."), ("night-light", "Switches lamps.")] {
-            registry.handler(name, about, |_| Err(SetupError::Invalid("a handler that is only named".to_owned())));
+            registry.handler(name, about, |_| {
+                Err(SetupError::Invalid("a handler that is only named".to_owned()))
+            });
         }
         registry.interface::<dyn Lamp>("lamp", "candle", "What lights the way.");
         registry.driver::<dyn Lamp>("candle", "Wax and a wick.", |_| Ok(Arc::new(Candle)));
@@ -117,12 +126,20 @@ mod tests {
     #[test]
     fn handlers_and_drivers_are_listed_with_what_the_configuration_chose() {
         let handlers = answered("staffetta handlers", &[]).unwrap();
-        let lines = ["HANDLER      ENABLED  ABOUT", "night-light  no       Switches lamps.", "vif          yes      Plugs pods in."];
+        let lines = [
+            "HANDLER      ENABLED  ABOUT",
+            "night-light  no       Switches lamps.",
+            "vif          yes      Plugs pods in.",
+        ];
         assert_eq!(handlers.lines().collect::<Vec<_>>(), lines);
 
-        let drivers = answered("staffetta drivers", &[("STAFFETTA_KUBERNETES__LAMP_DRIVER", "torch")]).unwrap();
-        let lines =
-            ["OPTION       DRIVER  CHOSEN  ABOUT", "lamp_driver  candle  no      Wax and a wick.", "lamp_driver  torch   yes     A stick."];
+        let drivers =
+            answered("staffetta drivers", &[("STAFFETTA_KUBERNETES__LAMP_DRIVER", "torch")]).unwrap();
+        let lines = [
+            "OPTION       DRIVER  CHOSEN  ABOUT",
+            "lamp_driver  candle  no      Wax and a wick.",
+            "lamp_driver  torch   yes     A stick.",
+        ];
         assert_eq!(drivers.lines().collect::<Vec<_>>(), lines);
     }
 
@@ -137,7 +154,8 @@ mod tests {
     #[test]
     fn a_wrong_configuration_is_bad_usage_whichever_command_reads_it() {
         for command in ["run", "config check", "config show", "handlers", "drivers"] {
-            let error = answered(&format!("staffetta {command}"), &[("STAFFETTA_LOG__LEVEL", "loud")]).unwrap_err();
+            let error =
+                answered(&format!("staffetta {command}"), &[("STAFFETTA_LOG__LEVEL", "loud")]).unwrap_err();
             assert_eq!(error.exit_code(), std::process::ExitCode::from(2), "{command}");
             assert!(error.message().contains("environment STAFFETTA_LOG__LEVEL: log.level"), "{command}");
         }

@@ -127,8 +127,10 @@ impl Checker<'_> {
                         self.value(form, value, &path);
                     } else {
                         let known = || entries.keys().map(String::as_str);
-                        let remedy = nearest(&key.name, known())
-                            .map_or_else(|| format!("known are {}", list(known())), |name| format!("did you mean {name:?}?"));
+                        let remedy = nearest(&key.name, known()).map_or_else(
+                            || format!("known are {}", list(known())),
+                            |name| format!("did you mean {name:?}?"),
+                        );
                         self.wrong(&key.place, &path, format!("there is no such entry; {remedy}"));
                     }
                 }
@@ -188,7 +190,8 @@ impl Checker<'_> {
             return;
         }
         let value = self.quote(&Shape::String(name.to_owned()));
-        let hint = nearest(name, known()).map(|name| format!(" (did you mean {name:?}?)")).unwrap_or_default();
+        let hint =
+            nearest(name, known()).map(|name| format!(" (did you mean {name:?}?)")).unwrap_or_default();
         let known = if choices.is_empty() { "none".to_owned() } else { list(known()) };
         self.wrong(place, path, format!("there is no {value}{hint}; known are {known}"));
     }

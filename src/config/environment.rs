@@ -21,7 +21,9 @@ pub(super) fn read(
 ) -> Table {
     let mut variables: Vec<_> = variables
         .into_iter()
-        .filter_map(|(name, text)| Some((name.into_string().ok().filter(|name| name.starts_with(PREFIX))?, text)))
+        .filter_map(|(name, text)| {
+            Some((name.into_string().ok().filter(|name| name.starts_with(PREFIX))?, text))
+        })
         .collect();
     variables.sort();
 
@@ -83,14 +85,13 @@ fn shape(form: &Form, text: &str, place: &Place) -> Result<Shape, String> {
 }
 
 fn add(sections: &mut Table, section: String, key: Key, node: Node) {
-    let entry = (key, node);
-    match sections.iter_mut().find(|(known, _)| known.name == section) {
-        Some((_, Node { shape: Shape::Table(options), .. })) => options.push(entry),
-        _ => {
-            let place = entry.0.place.clone();
-            let options = Node { place: place.clone(), shape: Shape::Table(vec![entry]) };
-            sections.push((Key { name: section, place }, options));
-        }
+    let known = sections.iter_mut().find(|(known, _)| known.name == section);
+    if let Some((_, Node { shape: Shape::Table(options), .. })) = known {
+        options.push((key, node));
+    } else {
+        let place = key.place.clone();
+        let options = Node { place: place.clone(), shape: Shape::Table(vec![(key, node)]) };
+        sections.push((Key { name: section, place }, options));
     }
 }
 

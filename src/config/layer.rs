@@ -19,7 +19,9 @@ impl Source for Layer {
 
 /// Lays each layer over those before it: an option of a later one takes the place of an earlier one's.
 pub(super) fn merge(layers: impl IntoIterator<Item = Json>) -> Result<Json, ConfigError> {
-    let add = |builder: config::ConfigBuilder<config::builder::DefaultState>, layer| builder.add_source(Layer(layer));
+    let add = |builder: config::ConfigBuilder<config::builder::DefaultState>, layer| {
+        builder.add_source(Layer(layer))
+    };
     layers.into_iter().fold(Config::builder(), add).build()?.try_deserialize()
 }
 
@@ -37,7 +39,9 @@ fn kind(value: &Json) -> ValueKind {
             integer.unwrap_or_else(|| ValueKind::Float(number.as_f64().unwrap_or(f64::NAN)))
         }
         Json::String(text) => ValueKind::String(text.clone()),
-        Json::Array(items) => ValueKind::Array(items.iter().map(|item| Value::new(None, kind(item))).collect()),
+        Json::Array(items) => {
+            ValueKind::Array(items.iter().map(|item| Value::new(None, kind(item))).collect())
+        }
         Json::Object(_) => ValueKind::Table(table(value)),
     }
 }

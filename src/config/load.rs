@@ -10,13 +10,13 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::check::check_file;
+use super::environment;
 use super::layer::merge;
 use super::mistake::Mistake;
 use super::node::{Shape, Table, document};
 use super::place::{Locator, Place};
 use super::schema::{FileSchema, SchemaError};
 use super::sections::{Admin, Kubernetes, Log, Relay, Shutdown};
-use super::environment;
 
 /// The file that is read when none is named, if it exists.
 pub const DEFAULT_FILE: &str = "/etc/staffetta/staffetta.toml";
@@ -88,8 +88,7 @@ impl Configuration {
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigurationError> {
         let mut mistakes = Vec::new();
-        let file = file.map(|path| read(path, &mut mistakes)).transpose()?.unwrap_or_default();
-        check_readable(schema, &file, &mut mistakes);
+        let file = file.map(|path| read(schema, path, &mut mistakes)).transpose()?.unwrap_or_default();
         let environment = environment::read(schema, variables, &mut mistakes);
         refuse(mistakes)?;
 
@@ -122,7 +121,8 @@ impl Configuration {
     }
 }
 
-fn read(path: &Path, mistakes: &mut Vec<Mistake>) -> Result<Table, ConfigurationError> {
+/// Reads and checks the file.
+fn read(schema: &FileSchema, path: &Path, mistakes: &mut Vec<Mistake>) -> Result<Table, ConfigurationError> {
     let unreadable = |source| ConfigurationError::Unreadable { path: path.to_owned(), source };
     let bytes = fs::read(path).map_err(unreadable)?;
     let name: Arc<Path> = path.into();
@@ -137,19 +137,39 @@ fn read(path: &Path, mistakes: &mut Vec<Mistake>) -> Result<Table, Configuration
             return Ok(Table::new());
         }
     };
-    Ok(document(text, name, mistakes))
+    let file = document(text, name, mistakes);
+    let guesses = Guesses::new(text, mistakes);
+    let mut found = Vec::new();
+    check_file(schema, &file, &mut found);
+    mistakes.extend(found.into_iter().filter(|mistake| !guesses.contain(mistake)));
+    Ok(file)
 }
 
-/// Checks what could be read: on a line whose syntax is wrong, the parser had to guess the value.
-fn check_readable(schema: &FileSchema, file: &Table, mistakes: &mut Vec<Mistake>) {
-    let line = |mistake: &Mistake| match &mistake.place {
-        Place::File { line, .. } => Some(*line),
+/// Where the parser had to guess: on a line whose syntax is wrong, and in a section whose header is.
+struct Guesses<'a> {
+    lines: Vec<&'a str>,
+    wrong: Vec<usize>,
+}
+
+impl<'a> Guesses<'a> {
+    fn new(text: &'a str, syntax: &[Mistake]) -> Self {
+        Self { lines: text.lines().collect(), wrong: syntax.iter().filter_map(line).collect() }
+    }
+
+    fn contain(&self, mistake: &Mistake) -> bool {
+        let Some(line) = line(mistake) else { return false };
+        let header =
+            |line: &usize| self.lines.get(line - 1).is_some_and(|text| text.trim_start().starts_with('['));
+        let guessed = |line: &usize| self.wrong.contains(line);
+        guessed(&line) || (1..line).rev().find(header).is_some_and(|header| guessed(&header))
+    }
+}
+
+fn line(mistake: &Mistake) -> Option<usize> {
+    match mistake.place {
+        Place::File { line, .. } => Some(line),
         Place::Environment { .. } => None,
-    };
-    let guessed: Vec<_> = mistakes.iter().map(line).collect();
-    let mut found = Vec::new();
-    check_file(schema, file, &mut found);
-    mistakes.extend(found.into_iter().filter(|mistake| !guessed.contains(&line(mistake))));
+    }
 }
 
 fn refuse(mut mistakes: Vec<Mistake>) -> Result<(), ConfigurationError> {

@@ -35,7 +35,10 @@ impl fmt::Display for Place {
 
 /// Turns the offsets of a parser into places.
 pub(super) enum Locator<'a> {
-    File { path: Arc<Path>, text: &'a str },
+    File {
+        path: Arc<Path>,
+        text: &'a str,
+    },
     /// Everything stands at one place.
     Fixed(Place),
 }

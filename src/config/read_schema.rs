@@ -11,7 +11,8 @@ use super::span::Span;
 const MAX_DEPTH: usize = 16;
 
 /// Words that explain and do not restrict.
-const ANNOTATIONS: [&str; 7] = ["$schema", "$defs", "title", "description", "default", "examples", "x-secret"];
+const ANNOTATIONS: [&str; 7] =
+    ["$schema", "$defs", "title", "description", "default", "examples", "x-secret"];
 
 /// Reads schemas; `$ref`s point into `definitions`.
 pub(super) struct Reader<'a> {
@@ -89,7 +90,10 @@ impl Reader<'_> {
                 let items = words.remove("items").ok_or("it is an array of anything")?;
                 Ok(Form::List {
                     items: Box::new(self.form_at(&items, depth + 1)?),
-                    length: Bounds { minimum: take_u64(words, "minItems"), maximum: take_u64(words, "maxItems") },
+                    length: Bounds {
+                        minimum: take_u64(words, "minItems"),
+                        maximum: take_u64(words, "maxItems"),
+                    },
                     unique: words.remove("uniqueItems").is_some_and(|unique| unique == true),
                 })
             }
@@ -140,8 +144,12 @@ fn choices_of(choices: &Value) -> Option<Form> {
 fn take_types(words: &mut Map<String, Value>) -> Vec<String> {
     let types = words.remove("type").unwrap_or_default();
     let types = types.as_array().cloned().unwrap_or_else(|| vec![types]);
-    let mut types: Vec<String> =
-        types.iter().filter_map(|name| name.as_str()).filter(|name| *name != "null").map(str::to_owned).collect();
+    let mut types: Vec<String> = types
+        .iter()
+        .filter_map(|name| name.as_str())
+        .filter(|name| *name != "null")
+        .map(str::to_owned)
+        .collect();
     types.sort();
     types
 }
@@ -190,7 +198,8 @@ fn take_span(words: &mut Map<String, Value>) -> Result<Form, String> {
     }
     let mut bound = |word| {
         let text = words.remove(word);
-        text.map(|text| serde_json::from_value::<Span>(text).map_err(|error| format!("its {word} {error}"))).transpose()
+        text.map(|text| serde_json::from_value::<Span>(text).map_err(|error| format!("its {word} {error}")))
+            .transpose()
     };
     Ok(Form::Span { minimum: bound("x-minimum")?, maximum: bound("x-maximum")? })
 }

@@ -23,7 +23,7 @@ impl FileSchema {
         comment(&mut sample, HEADER);
         for section in &self.sections {
             sample.push('\n');
-            comment(&mut sample, &unwrapped(&section.about));
+            comment(&mut sample, &section.about);
             writeln!(sample, "[{}]", section.name).expect("a string takes whatever is written");
             for option in &section.options {
                 sample.push('\n');
@@ -36,7 +36,7 @@ impl FileSchema {
 
 impl OptionSchema {
     fn sample(&self, sample: &mut String) {
-        comment(sample, &unwrapped(&self.about));
+        comment(sample, &self.about);
         for line in self.form.rules() {
             comment(sample, &line);
         }
@@ -57,13 +57,15 @@ impl Form {
     fn rules(&self) -> Vec<String> {
         let rule = match self {
             Self::Integer { minimum, maximum } => {
-                let bound = |bound: i128| i64::try_from(bound).ok().filter(|bound| ![i64::MIN, i64::MAX].contains(bound));
-                range(bound(*minimum), bound(*maximum), "")
+                // The ends of the 32-bit and 64-bit integers are the machine's, not the option's.
+                let maximum = Some(*maximum).filter(|maximum| *maximum < i32::MAX.into());
+                let own = |minimum: &i128| *minimum > 0 || (maximum.is_some() && *minimum > i32::MIN.into());
+                range(Some(*minimum).filter(own), maximum, "")
             }
             Self::Number { minimum, maximum } => range(*minimum, *maximum, ""),
             Self::Span { minimum, maximum } => range(*minimum, *maximum, ""),
             Self::Text { format, length } => {
-                let format = format.map(|format| format!("It is {}.", format.describe()));
+                let format = format.map(|format| format!("{}.", capitalised(format.describe())));
                 return format.into_iter().chain(counted(*length, "characters")).collect();
             }
             Self::Choice(choices) => return named("One of:", choices),
@@ -127,10 +129,9 @@ fn range<T: std::fmt::Display>(minimum: Option<T>, maximum: Option<T>, unit: &st
     }
 }
 
-/// A doc comment without the line breaks that its source happens to have.
-fn unwrapped(about: &str) -> String {
-    let paragraph = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    about.split("\n\n").map(paragraph).collect::<Vec<_>>().join("\n\n")
+fn capitalised(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }
 
 /// Writes each line as a comment, over several lines where it is too long.

@@ -5,10 +5,12 @@ use staffetta_handler::{Registry, Section};
 
 use super::form::{Bounds, Form};
 use super::read_schema::Reader;
-use super::sections::{Admin, Kubernetes, Log, Relay, Shutdown};
 
 /// The section that names handlers and drivers.
 const KUBERNETES: &str = "kubernetes";
+
+/// The sections without which there is no program.
+const ESSENTIAL: [&str; 5] = [KUBERNETES, "relay", "admin", "log", "shutdown"];
 
 /// What the configuration file may contain.
 #[derive(Debug)]
@@ -49,28 +51,28 @@ pub enum SchemaError {
     /// Two sections have the same name.
     #[error("two sections have the name `{0}`")]
     Ambiguous(String),
+    /// A section of the program itself was not registered. [`assembly::registry`](crate::assembly::registry) has all.
+    #[error("the section `{0}` was not registered")]
+    Missing(&'static str),
 }
 
 impl FileSchema {
-    /// Joins the program's own sections and those in `registry`, and gives `[kubernetes]` an option for each driver
-    /// trait.
+    /// Joins the sections in `registry`, and gives `[kubernetes]` the names of the handlers and an option for each
+    /// driver trait.
     pub fn assemble(registry: &Registry) -> Result<Self, SchemaError> {
-        let mut own = Registry::default();
-        own.section::<Kubernetes>(KUBERNETES);
-        own.section::<Relay>("relay");
-        own.section::<Admin>("admin");
-        own.section::<Log>("log");
-        own.section::<Shutdown>("shutdown");
-
         let mut sections: Vec<SectionSchema> = Vec::new();
-        for section in own.sections().chain(registry.sections()) {
+        for section in registry.sections() {
             if sections.iter().any(|known| known.name == section.name) {
                 return Err(SchemaError::Ambiguous(section.name.clone()));
             }
             sections.push(SectionSchema::read(section)?);
         }
+        let known = |name: &&str| sections.iter().any(|section| section.name == *name);
+        if let Some(missing) = ESSENTIAL.into_iter().find(|name| !known(name)) {
+            return Err(SchemaError::Missing(missing));
+        }
         let kubernetes = sections.iter_mut().find(|section| section.name == KUBERNETES);
-        kubernetes.expect("the program's own sections come first").add_names(registry);
+        kubernetes.expect("it is essential").add_names(registry);
         Ok(Self { sections })
     }
 
@@ -94,8 +96,7 @@ impl FileSchema {
 
 impl SectionSchema {
     fn read(section: &Section) -> Result<Self, SchemaError> {
-        let unsupported =
-            |path: &str, reason| SchemaError::Unsupported { path: path.to_owned(), reason };
+        let unsupported = |path: &str, reason| SchemaError::Unsupported { path: path.to_owned(), reason };
         let schema = section.schema.as_value();
         let reader = Reader { definitions: schema["$defs"].as_object() };
         // Read as a whole first, so that a rule over several options is not overlooked either.
@@ -130,11 +131,12 @@ impl SectionSchema {
     fn add_names(&mut self, registry: &Registry) {
         let handlers = Form::choice(registry.handlers().map(|(name, entry)| (name, entry.about.as_str())));
         let enabled = self.options.iter_mut().find(|option| option.name == "enabled_handlers");
-        let enabled = enabled.expect("the section has the option");
-        if let Value::Array(names) = &mut enabled.default {
-            names.retain(|name| registry.handlers().any(|(known, _)| *name == known));
+        if let Some(enabled) = enabled {
+            if let Value::Array(names) = &mut enabled.default {
+                names.retain(|name| registry.handlers().any(|(known, _)| *name == known));
+            }
+            enabled.form = Form::List { items: Box::new(handlers), length: Bounds::default(), unique: true };
         }
-        enabled.form = Form::List { items: Box::new(handlers), length: Bounds::default(), unique: true };
 
         self.options.extend(registry.interfaces().map(|interface| OptionSchema {
             name: interface.option(),
@@ -149,6 +151,9 @@ impl SectionSchema {
     }
 }
 
+/// The doc comment, without the line breaks that its source happens to have inside a paragraph.
 fn description(words: &Map<String, Value>) -> String {
-    words.get("description").and_then(Value::as_str).unwrap_or_default().to_owned()
+    let text = words.get("description").and_then(Value::as_str).unwrap_or_default();
+    let paragraph = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    text.split("\n\n").map(paragraph).collect::<Vec<_>>().join("\n\n")
 }

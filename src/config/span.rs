@@ -41,7 +41,6 @@ impl Span {
     pub const fn from_millis(milliseconds: u64) -> Self {
         Self(Duration::from_millis(milliseconds))
     }
-
 }
 
 impl From<Span> for Duration {

@@ -78,9 +78,7 @@ impl Form {
                 put_bounds(&mut put, *length, "minLength", "maxLength");
             }
             Self::Choice(choices) => {
-                let choice = |choice: &super::form::Choice| {
-                    json!({ "const": choice.name, "description": choice.about })
-                };
+                let choice = |choice: &super::form::Choice| json!({ "const": choice.name, "description": choice.about });
                 put("type", json!("string"));
                 put("oneOf", choices.iter().map(choice).collect());
             }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::object::{list, map_mut, meta, seconds};
-use crate::table::{Resource, Trait};
+use crate::table::{Resource, ScalePaths, Trait};
 
 /// Fills in what a definition leaves to the server.
 pub(crate) fn fill(definition: &mut Value) {
@@ -41,14 +41,17 @@ pub(crate) fn resources(definition: &Value) -> Vec<Resource> {
         .iter()
         .filter(|version| version["served"] == true)
         .map(|version| {
-            let mut traits = vec![Trait::Custom, Trait::Generation, Trait::VersionedPut];
+            let mut traits =
+                vec![Trait::Custom, Trait::Generation, Trait::VersionedPut, Trait::FreeFinalizers];
             if spec["scope"] == "Namespaced" {
                 traits.push(Trait::Namespaced);
             }
             if version["subresources"]["status"].is_object() {
                 traits.extend([Trait::StatusSubresource, Trait::StatusKeepsMetadata]);
             }
-            if version["subresources"]["scale"].is_object() {
+            let scale = &version["subresources"]["scale"];
+            let path = |field: &str| text(&scale[field]).trim_start_matches('.').to_owned();
+            if scale.is_object() {
                 traits.push(Trait::Scale);
             }
             Resource {
@@ -62,6 +65,11 @@ pub(crate) fn resources(definition: &Value) -> Vec<Resource> {
                 categories: texts(&names["categories"]),
                 traits,
                 stored_as: meta(definition, "name").into(),
+                scale: ScalePaths {
+                    wanted: path("specReplicasPath"),
+                    present: path("statusReplicasPath"),
+                    selector: path("labelSelectorPath"),
+                },
                 columns: list(&version["additionalPrinterColumns"]).to_vec(),
             }
         })

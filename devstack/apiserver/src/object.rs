@@ -53,6 +53,7 @@ pub(crate) fn key(object: &Value) -> Key {
 }
 
 /// The revision at which the object was written.
+#[cfg(test)]
 pub(crate) fn revision(object: &Value) -> u64 {
     meta(object, "resourceVersion").parse().unwrap_or_default()
 }

@@ -100,9 +100,9 @@ fn containers(spec: &Value, at: &str, causes: &mut Vec<Cause>) {
 fn service(object: &Value, causes: &mut Vec<Cause>) {
     let spec = &object["spec"];
     let kind = spec["type"].as_str().unwrap_or_default();
-    let kinds = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"];
+    let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
     if !kinds.contains(&kind) {
-        causes.push(Cause::invalid("spec.type", &spec["type"], "supported values: \"ClusterIP\", \"ExternalName\", \"LoadBalancer\", \"NodePort\""));
+        causes.push(Cause::unsupported("spec.type", &spec["type"], &kinds));
     }
     if kind == "ExternalName" && is_empty(&spec["externalName"]) {
         causes.push(Cause::required("spec.externalName", ""));

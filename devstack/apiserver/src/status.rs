@@ -6,7 +6,7 @@ use crate::table::Resource;
 
 /// A refusal. Its [`code`](Status::code) is the HTTP status of the answer, its [`json`](Status::json) the body.
 #[derive(Clone, Debug)]
-pub struct Status {
+pub(crate) struct Status {
     code: u16,
     reason: &'static str,
     message: String,
@@ -34,6 +34,16 @@ impl Cause {
     /// The field may not be set, or not now.
     pub(crate) fn forbidden(field: &str, why: &str) -> Self {
         Self { reason: "FieldValueForbidden", field: field.into(), message: format!("Forbidden: {why}") }
+    }
+
+    /// The field holds a value that is none of those it may hold.
+    pub(crate) fn unsupported(field: &str, value: &Value, supported: &[&str]) -> Self {
+        let supported: Vec<_> = supported.iter().map(|value| format!("{value:?}")).collect();
+        Self {
+            reason: "FieldValueNotSupported",
+            field: field.into(),
+            message: format!("Unsupported value: {value}: supported values: {}", supported.join(", ")),
+        }
     }
 
     /// The field must be set.
@@ -74,6 +84,16 @@ impl Status {
             _ => "Unknown",
         };
         Self { code, reason, message: message.into(), details: Map::new() }
+    }
+
+    /// 500 of the kind that a real server gives no reason for.
+    pub(crate) fn unexplained(message: impl Into<String>) -> Self {
+        Self { reason: "", ..Self::of_code(500, message) }
+    }
+
+    /// 422: a patch whose result is no object of the resource.
+    pub(crate) fn unreadable_patch(resource: &Resource, name: &str, why: &str) -> Self {
+        Self::invalid(resource, name, &[Cause::invalid("patch", &"".into(), why)])
     }
 
     /// 400: the request cannot be understood.
@@ -118,13 +138,14 @@ impl Status {
         Self::conflict(resource, name, why)
     }
 
-    /// 422: fields are wrong. `causes` is not empty.
+    /// 422: fields of an object are wrong. `causes` is not empty.
     pub(crate) fn invalid(resource: &Resource, name: &str, causes: &[Cause]) -> Self {
-        let qualified = if resource.group.is_empty() {
-            resource.kind.clone()
-        } else {
-            format!("{}.{}", resource.kind, resource.group)
-        };
+        Self::invalid_kind(&resource.group, &resource.kind, name, causes)
+    }
+
+    /// 422 for what is not an object of the table: the options of a list or a deletion, a Scale.
+    pub(crate) fn invalid_kind(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
+        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let mut sentences: Vec<_> = causes.iter().map(|c| format!("{}: {}", c.field, c.message)).collect();
         let all = if sentences.len() == 1 {
             sentences.remove(0)
@@ -136,8 +157,13 @@ impl Status {
             .map(|c| json!({"reason": c.reason, "message": c.message, "field": c.field}))
             .collect();
         Self::of_code(422, format!("{qualified} \"{name}\" is invalid: {all}"))
-            .about(name, &resource.group, &resource.kind)
+            .about(name, group, kind)
             .detail("causes", Value::from(causes))
+    }
+
+    /// 422: the options of a list or a watch contradict each other.
+    pub(crate) fn invalid_options(cause: Cause) -> Self {
+        Self::invalid_kind("meta.k8s.io", "ListOptions", "", &[cause])
     }
 
     /// 410: the version asked for has left the event log.
@@ -172,8 +198,7 @@ impl Status {
     }
 
     /// The HTTP status.
-    #[must_use]
-    pub fn code(&self) -> u16 {
+    pub(crate) fn code(&self) -> u16 {
         self.code
     }
 
@@ -183,12 +208,14 @@ impl Status {
     }
 
     /// The body of the answer.
-    #[must_use]
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let mut body = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        if !self.reason.is_empty() {
+            body["reason"] = self.reason.into();
+        }
         if !self.details.is_empty() {
             body["details"] = Value::Object(self.details.clone());
         }

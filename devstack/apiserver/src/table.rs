@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use Trait::{
-    CreateOnPut, EchoesDeleted, Generation, Graceful, Namespaced, Scale, StatusKeepsMetadata, StatusSubresource,
-    VersionedPut,
+    CreateOnPut, EchoesDeleted, FreeFinalizers, Generation, Graceful, Namespaced, Scale, StatusKeepsLabels,
+    StatusSubresource, VersionedPut,
 };
 
 /// What sets a resource apart from the plainest one.
@@ -16,6 +16,10 @@ pub(crate) enum Trait {
     StatusSubresource,
     /// A write through `/status` leaves the metadata alone.
     StatusKeepsMetadata,
+    /// A write through `/status` leaves the labels alone.
+    StatusKeepsLabels,
+    /// Finalizers need not be qualified names.
+    FreeFinalizers,
     /// `/scale` is served.
     Scale,
     /// `metadata.generation` counts the changes of what is wanted.
@@ -32,6 +36,21 @@ pub(crate) enum Trait {
     Custom,
 }
 
+/// The fields behind `/scale`, as dotted paths.
+#[derive(Clone, Debug)]
+pub(crate) struct ScalePaths {
+    pub(crate) wanted: String,
+    pub(crate) present: String,
+    /// A label selector, or its text; empty where there is none.
+    pub(crate) selector: String,
+}
+
+impl Default for ScalePaths {
+    fn default() -> Self {
+        Self { wanted: "spec.replicas".into(), present: "status.replicas".into(), selector: "spec.selector".into() }
+    }
+}
+
 /// A resource as it is served: a row of the table, or what a `CustomResourceDefinition` adds to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Resource {
@@ -46,6 +65,8 @@ pub(crate) struct Resource {
     pub(crate) traits: Vec<Trait>,
     /// Where the objects are kept; the two kinds of events share one place.
     pub(crate) stored_as: Arc<str>,
+    /// Where `/scale` finds its numbers.
+    pub(crate) scale: ScalePaths,
     /// Columns of a Table besides the name: those a `CustomResourceDefinition` declares.
     pub(crate) columns: Vec<serde_json::Value>,
 }
@@ -96,7 +117,7 @@ const fn row(
     Row { group, version: "v1", plural, kind, short_names, categories, traits }
 }
 
-const WORKLOAD: &[Trait] = &[Namespaced, StatusSubresource, StatusKeepsMetadata, Scale, Generation];
+const WORKLOAD: &[Trait] = &[Namespaced, StatusSubresource, Scale, Generation];
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
@@ -108,17 +129,17 @@ const ROWS: &[Row] = &[
     row("", "configmaps", "ConfigMap", &["cm"], &[], &[Namespaced]),
     row("", "secrets", "Secret", &[], &[], &[Namespaced]),
     row("", "serviceaccounts", "ServiceAccount", &["sa"], &[], &[Namespaced, EchoesDeleted]),
-    row("", "events", "Event", &["ev"], &[], &[Namespaced, CreateOnPut]),
-    row("events.k8s.io", "events", "Event", &["ev"], &[], &[Namespaced, CreateOnPut]),
-    row("apps", "deployments", "Deployment", &["deploy"], &["all"], WORKLOAD),
+    row("", "events", "Event", &["ev"], &[], &[Namespaced, CreateOnPut, FreeFinalizers]),
+    row("events.k8s.io", "events", "Event", &["ev"], &[], &[Namespaced, CreateOnPut, FreeFinalizers]),
+    row("apps", "deployments", "Deployment", &["deploy"], &["all"], &[Namespaced, StatusSubresource, StatusKeepsLabels, Scale, Generation]),
     row("apps", "replicasets", "ReplicaSet", &["rs"], &["all"], WORKLOAD),
     row("apps", "statefulsets", "StatefulSet", &["sts"], &["all"], WORKLOAD),
-    row("apps", "daemonsets", "DaemonSet", &["ds"], &["all"], &[Namespaced, StatusSubresource, StatusKeepsMetadata, Generation]),
+    row("apps", "daemonsets", "DaemonSet", &["ds"], &["all"], &[Namespaced, StatusSubresource, Generation]),
     row("discovery.k8s.io", "endpointslices", "EndpointSlice", &[], &[], &[Namespaced, Generation]),
-    row("coordination.k8s.io", "leases", "Lease", &[], &[], &[Namespaced, CreateOnPut, VersionedPut]),
+    row("coordination.k8s.io", "leases", "Lease", &[], &[], &[Namespaced, CreateOnPut, VersionedPut, FreeFinalizers]),
     row("networking.k8s.io", "networkpolicies", "NetworkPolicy", &["netpol"], &[], &[Namespaced, Generation]),
     row("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", &["crd", "crds"], &["api-extensions"],
-        &[StatusSubresource, StatusKeepsMetadata, Generation, VersionedPut]),
+        &[StatusSubresource, Generation, VersionedPut, FreeFinalizers]),
     row("rbac.authorization.k8s.io", "roles", "Role", &[], &[], &[Namespaced, CreateOnPut]),
     row("rbac.authorization.k8s.io", "rolebindings", "RoleBinding", &[], &[], &[Namespaced, CreateOnPut]),
     row("rbac.authorization.k8s.io", "clusterroles", "ClusterRole", &[], &[], &[CreateOnPut]),
@@ -143,6 +164,7 @@ impl From<&Row> for Resource {
             categories: row.categories.iter().map(ToString::to_string).collect(),
             traits: row.traits.to_vec(),
             stored_as: stored_as.into(),
+            scale: ScalePaths::default(),
             columns: Vec::new(),
         }
     }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::object::{is_empty, list, terminating};
 use crate::status::Cause;
-use crate::table::Resource;
+use crate::table::{Resource, Trait};
 
 /// All annotations of an object together, names and values.
 const ANNOTATION_BYTES: usize = 256 * 1024;
@@ -27,12 +27,15 @@ pub(crate) fn metadata(resource: &Resource, object: &Value) -> Vec<Cause> {
             causes.push(Cause::invalid("metadata.labels", value, "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"));
         }
     }
-    for finalizer in list(&metadata["finalizers"]) {
+    for (index, finalizer) in list(&metadata["finalizers"]).iter().enumerate() {
+        if resource.has(Trait::FreeFinalizers) {
+            break;
+        }
         let text = finalizer.as_str().unwrap_or_default();
         let standard = ["orphan", "foregroundDeletion", "kubernetes"].contains(&text);
         if !standard && !(is_qualified_name(text) && text.contains('/')) {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
-            causes.push(Cause::invalid("metadata.finalizers", finalizer, why));
+            causes.push(Cause::invalid(&format!("metadata.finalizers[{index}]"), finalizer, why));
         }
     }
     owners(&metadata["ownerReferences"], &mut causes);
@@ -196,7 +199,7 @@ mod tests {
             (json!({"name": "-a"}), "metadata.name"),
             (json!({"name": "a", "labels": {"a": "b c"}}), "metadata.labels"),
             (json!({"name": "a", "labels": {"/": "b"}}), "metadata.labels"),
-            (json!({"name": "a", "finalizers": ["plain"]}), "metadata.finalizers"),
+            (json!({"name": "a", "finalizers": ["plain"]}), "metadata.finalizers[0]"),
             (json!({"name": "a", "annotations": {"a": "x".repeat(ANNOTATION_BYTES)}}), "metadata.annotations"),
             (
                 json!({"name": "a", "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "a"}]}),

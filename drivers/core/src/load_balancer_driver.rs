@@ -69,7 +69,8 @@ pub trait LoadBalancerDriver: Send + Sync {
     async fn load_balancers(&self, owner: Option<&Owner>) -> Result<Vec<Marked<LoadBalancer>>, DriverError>;
 
     /// Finds the load balancer that is marked for `owner`, or makes one and marks it. One that is there gets the security
-    /// groups of `spec`. The answer comes at once: the load balancer may still be [`Pending`](crate::Provisioning::Pending).
+    /// groups of `spec`. The answer is the whole tree and comes at once: the load balancer may still be
+    /// [`Pending`](crate::Provisioning::Pending).
     async fn ensure_load_balancer(
         &self,
         owner: &Owner,

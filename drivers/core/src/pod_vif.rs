@@ -30,6 +30,10 @@ pub struct VifRequest {
 
 /// Whether packets pass.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an answer is used up at once, and a box would be in every driver's way"
+)]
 pub enum Activation {
     /// They do.
     Active(Vif),

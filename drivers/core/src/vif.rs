@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::id::VifId;
 use crate::network::{Network, Route};
 
-/// A virtual interface. Its fields are those of the library os_vif, from which the machine that binds it reads them.
+/// A virtual interface. Its fields are those of the library `os_vif`, from which the machine that binds it reads them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vif {
     /// The id of the port.
@@ -19,7 +19,7 @@ pub struct Vif {
     pub address: MacAddress,
     /// Whether packets pass already.
     pub active: bool,
-    /// The os_vif plug-in that binds it: `ovs`, `linux_bridge`, `noop` for nested ones.
+    /// The `os_vif` plug-in that binds it: `ovs`, `linux_bridge`, `noop` for nested ones.
     pub plugin: String,
     /// How it is bound.
     pub class: VifClass,
@@ -35,7 +35,7 @@ pub struct Vif {
     pub port_profile: Option<PortProfile>,
 }
 
-/// How a VIF is bound: the classes of os_vif and of Kuryr.
+/// How a VIF is bound: the classes of `os_vif` and of Kuryr.
 #[derive(Clone, Debug, PartialEq)]
 pub enum VifClass {
     /// `VIFOpenVSwitch`: a port of an Open vSwitch bridge.
@@ -140,8 +140,11 @@ pub struct MacAddress(pub [u8; 6]);
 
 impl fmt::Display for MacAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+        for (position, octet) in self.0.iter().enumerate() {
+            let separator = if position == 0 { "" } else { ":" };
+            write!(f, "{separator}{octet:02x}")?;
+        }
+        Ok(())
     }
 }
 

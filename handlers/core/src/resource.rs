@@ -152,3 +152,71 @@ where
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+
+    use k8s_openapi::api::core::v1::Pod;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+    use crate::registration::Registration;
+    use crate::testing::{Feed, pod};
+
+    struct Log(Arc<Mutex<Vec<&'static str>>>);
+
+    impl Log {
+        async fn note(&self, what: &'static str) -> Result<(), Infallible> {
+            self.0.lock().unwrap().push(what);
+            Ok(())
+        }
+    }
+
+    impl ResourceEventHandler<Pod> for Log {
+        type Error = Infallible;
+
+        fn wants(&self, event: &Event<Pod>) -> bool {
+            event.object().is_none_or(|pod| pod.metadata.name.as_deref() != Some("unwanted"))
+        }
+
+        async fn on_added(&self, _: &Arc<Pod>) -> Result<(), Infallible> {
+            self.note("added").await
+        }
+
+        async fn on_modified(&self, _: &Arc<Pod>) -> Result<(), Infallible> {
+            self.note("modified").await
+        }
+
+        async fn on_present(&self, _: &Arc<Pod>) -> Result<(), Infallible> {
+            self.note("present").await
+        }
+
+        async fn on_finalize(&self, _: &Arc<Pod>) -> Result<(), Infallible> {
+            self.note("finalize").await
+        }
+
+        async fn on_deleted(&self, _: &Tombstone<Pod>) -> Result<(), Infallible> {
+            self.note("deleted").await
+        }
+    }
+
+    #[tokio::test]
+    async fn each_event_calls_the_methods_of_its_row() {
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let feed = Feed::new(Registration::new(Log(Arc::clone(&log))).on::<Pod>());
+        let mut terminating = pod("default", "web");
+        terminating.metadata.deletion_timestamp = Some(Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
+        feed.added(pod("default", "web")).await.unwrap();
+        feed.modified(pod("default", "web")).await.unwrap();
+        feed.added(terminating.clone()).await.unwrap();
+        feed.modified(terminating.clone()).await.unwrap();
+        feed.deleted(terminating.clone()).await.unwrap();
+        feed.missed(&terminating).await.unwrap();
+        feed.added(pod("default", "unwanted")).await.unwrap();
+        let expected =
+            ["added", "present", "modified", "present", "finalize", "finalize", "deleted", "deleted"];
+        assert_eq!(*log.lock().unwrap(), expected);
+    }
+}

@@ -2,7 +2,7 @@
 //!
 //! | handler | kind | what it writes |
 //! |---|---|---|
-//! | [`vif::Vif`] | Pod | the annotation `openstack.org/kuryr-vif` |
+//! | [`vif::VifHandler`] | Pod | the annotation `openstack.org/kuryr-vif` |
 //! | [`lbaasspec`] | Service | the annotation `openstack.org/kuryr-lbaas-spec` |
 //! | [`lb`] | Service, EndpointSlice | the annotation `openstack.org/kuryr-lbaas-state`, the status |
 //!
@@ -12,5 +12,7 @@ pub mod annotation;
 pub mod lb;
 pub mod lbaasspec;
 pub mod os_vif;
+#[cfg(test)]
+mod service_api;
 pub mod versioned_object;
 pub mod vif;

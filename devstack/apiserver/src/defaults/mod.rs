@@ -7,7 +7,7 @@ mod workload;
 
 use serde_json::{Map, Value, json};
 
-pub(crate) use service::allocate_addresses;
+pub(crate) use service::{allocate_addresses, carry_addresses};
 
 use crate::object::{map_mut, meta, meta_mut};
 
@@ -20,9 +20,26 @@ pub(crate) fn fill(kind: &str, object: &mut Value) {
         "NetworkPolicy" => policy::fill(entry(object, "spec")),
         "Namespace" => namespace(object),
         "Endpoints" => endpoints(object),
-        "EndpointSlice" => ports(object.get_mut("ports")),
+        "EndpointSlice" => {
+            ports(object.get_mut("ports"));
+            for endpoint in maps(object.get_mut("endpoints")) {
+                default(endpoint, "conditions", json!({}));
+            }
+        }
         "Secret" => secret(object),
         "CustomResourceDefinition" => crate::custom::fill(object),
+        _ => {}
+    }
+}
+
+/// What admission adds to a new object.
+pub(crate) fn admit(kind: &str, object: &mut Value) {
+    match kind {
+        "Pod" => pod::admit(entry(object, "spec")),
+        "DaemonSet" => {
+            let annotations = map_mut(meta_mut(object).entry("annotations").or_insert(Value::Null));
+            default(annotations, "deprecated.daemonset.template.generation", "1");
+        }
         _ => {}
     }
 }
@@ -33,7 +50,8 @@ pub(crate) fn initial_status(kind: &str, object: &Value) -> Option<Value> {
         "Pod" => Some(json!({"phase": "Pending", "qosClass": pod::quality(&object["spec"])})),
         "Namespace" => Some(json!({"phase": "Active"})),
         "Service" => Some(json!({"loadBalancer": {}})),
-        "ReplicaSet" | "StatefulSet" => Some(json!({"replicas": 0})),
+        "ReplicaSet" => Some(json!({"replicas": 0})),
+        "StatefulSet" => Some(json!({"availableReplicas": 0, "replicas": 0})),
         "DaemonSet" => Some(json!({
             "currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0,
         })),

@@ -11,13 +11,31 @@ pub(super) fn fill_spec(spec: &mut Map<String, Value>) {
     default(spec, "dnsPolicy", "ClusterFirst");
     default(spec, "schedulerName", "default-scheduler");
     default(spec, "securityContext", json!({}));
-    default(spec, "enableServiceLinks", true);
     let host_network = spec.get("hostNetwork").is_some_and(|host| host == true);
     for kind in ["initContainers", "containers"] {
         for container in maps(spec.get_mut(kind)) {
             fill_container(container, host_network);
         }
     }
+}
+
+/// What admission adds to a new pod: its account, its priority, and patience with a node that is not ready.
+pub(super) fn admit(spec: &mut Map<String, Value>) {
+    default(spec, "enableServiceLinks", true);
+    default(spec, "serviceAccountName", "default");
+    let account = spec["serviceAccountName"].clone();
+    default(spec, "serviceAccount", account);
+    default(spec, "priority", 0);
+    default(spec, "preemptionPolicy", "PreemptLowerPriority");
+    let mut tolerations = list(spec.get("tolerations").unwrap_or(&Value::Null)).to_vec();
+    for taint in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        if !tolerations.iter().any(|toleration| toleration["key"] == taint || toleration["key"].is_null()) {
+            tolerations.push(json!({
+                "key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300,
+            }));
+        }
+    }
+    spec.insert("tolerations".into(), tolerations.into());
 }
 
 fn fill_container(container: &mut Map<String, Value>, host_network: bool) {
@@ -32,7 +50,7 @@ fn fill_container(container: &mut Map<String, Value>, host_network: bool) {
         && let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut)
     {
         default(resources, "requests", json!({}));
-        for request in maps_of(resources.get_mut("requests")) {
+        if let Some(request) = resources.get_mut("requests").and_then(Value::as_object_mut) {
             for (name, limit) in &limits {
                 default(request, name, limit.clone());
             }
@@ -44,10 +62,6 @@ fn fill_container(container: &mut Map<String, Value>, host_network: bool) {
             default(port, "hostPort", number);
         }
     }
-}
-
-fn maps_of(value: Option<&mut Value>) -> Option<&mut Map<String, Value>> {
-    value.and_then(Value::as_object_mut)
 }
 
 /// The quality of service that follows from what the containers ask for.

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use serde_json::{Map, Value, json};
 
 use super::{default, entry, maps};
-use crate::object::{Object, list};
+use crate::object::{Object, carry, is_empty, list};
 
 /// The first address of 10.96.0.0/16 that is given out; what lies before is left to well-known services.
 const FIRST_ADDRESS: u32 = u32::from_be_bytes([10, 96, 0, 16]);
@@ -70,6 +70,31 @@ pub(crate) fn allocate_addresses(service: &mut Value, others: &[Object]) -> Opti
         node_ports(spec, others)?;
     }
     Some(())
+}
+
+/// What an update takes over from the service as it was: one that is sent without its addresses keeps them, and one
+/// that changes its type loses what only the former type had, unless that was changed too.
+pub(crate) fn carry_addresses(old: &Value, new: &mut Value) {
+    let (Some(before), Some(spec)) = (old["spec"].as_object(), new["spec"].as_object_mut()) else { return };
+    if kind(spec) != "ExternalName" && spec.get("clusterIP").is_none_or(is_empty) {
+        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+            carry(before, spec, field);
+        }
+    }
+    let has_nodes = |kind: &str| ["NodePort", "LoadBalancer"].contains(&kind);
+    if kind(before) == "LoadBalancer" && kind(spec) != "LoadBalancer" {
+        spec.remove("allocateLoadBalancerNodePorts");
+    }
+    if has_nodes(kind(before)) && !has_nodes(kind(spec)) {
+        spec.remove("externalTrafficPolicy");
+        let ports = before.get("ports").unwrap_or(&Value::Null);
+        let had = |number: &Value| list(ports).iter().any(|port| port["nodePort"] == *number);
+        for port in maps(spec.get_mut("ports")) {
+            if port.get("nodePort").is_some_and(had) {
+                port.remove("nodePort");
+            }
+        }
+    }
 }
 
 fn node_ports(spec: &mut Map<String, Value>, others: &[Object]) -> Option<()> {

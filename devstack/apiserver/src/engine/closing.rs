@@ -34,6 +34,8 @@ pub(super) fn may_end(place: &str, object: &Value) -> bool {
 pub(super) fn announce(place: &str, object: &mut Value) {
     if place == NAMESPACES {
         map_mut(object).insert("status".into(), json!({"phase": "Terminating"}));
+    }
+    if place == NAMESPACES || place == DEFINITIONS {
         meta_mut(object).remove("deletionGracePeriodSeconds");
     }
 }

@@ -62,7 +62,7 @@ impl Cluster {
         let mut object = stored(resource, body).map_err(Status::bad_request)?;
         validate::shape(&object).map_err(Status::bad_request)?;
         if !meta(&object, "resourceVersion").is_empty() {
-            return Err(Status::of_code(500, "resourceVersion should not be set on objects to be created"));
+            return Err(Status::unexplained("resourceVersion should not be set on objects to be created"));
         }
         place_in_namespace(resource, namespace, &mut object)?;
         let metadata = meta_mut(&mut object);
@@ -82,6 +82,7 @@ impl Cluster {
         }
         if !resource.has(Trait::Custom) {
             defaults::fill(&resource.kind, &mut object);
+            defaults::admit(&resource.kind, &mut object);
         }
         first_status(resource, &mut object, now);
         let name = meta(&object, "name");
@@ -141,16 +142,17 @@ pub(super) fn place_in_namespace(
     namespace: Option<&str>,
     object: &mut Value,
 ) -> Result<(), Status> {
-    let given = meta(object, "namespace").to_owned();
-    let wanted = namespace.filter(|_| resource.has(Trait::Namespaced)).unwrap_or_default();
-    if !given.is_empty() && given != wanted {
-        return Err(Status::bad_request(format!(
-            "the namespace of the provided object does not match the namespace sent on the request ({given:?}, {wanted:?})"
-        )));
+    if !resource.has(Trait::Namespaced) {
+        meta_mut(object).remove("namespace");
+        return Ok(());
     }
-    if !wanted.is_empty() {
-        meta_mut(object).insert("namespace".into(), wanted.into());
+    let wanted = namespace.unwrap_or_default();
+    if !["", wanted].contains(&meta(object, "namespace")) {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
     }
+    meta_mut(object).insert("namespace".into(), wanted.into());
     Ok(())
 }
 

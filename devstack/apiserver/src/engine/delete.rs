@@ -63,13 +63,14 @@ impl DeleteOptions {
         let name = meta(object, "name");
         let (uid, version) = (meta(object, "uid"), meta(object, "resourceVersion"));
         if let Some(wanted) = wanted.uid.as_deref().filter(|wanted| *wanted != uid) {
-            let why =
-                format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
+            let why = format!(
+                "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+            );
             return Err(Status::conflict(resource, name, &why));
         }
         if let Some(wanted) = wanted.resource_version.as_deref().filter(|wanted| *wanted != version) {
             let why = format!(
-                "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {version}"
+                "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"
             );
             return Err(Status::conflict(resource, name, &why));
         }
@@ -129,7 +130,7 @@ impl Cluster {
         }
         let held = !finalizers(&marked).is_empty() || !closing::may_end(&resource.stored_as, &marked);
         if held && grace.is_none() {
-            mark_at_once(&mut marked, now);
+            mark_at_once(&mut marked, &resource.stored_as, now);
             closing::announce(&resource.stored_as, &mut marked);
         }
         if options.dry_run.iter().any(|stage| stage == "All") {
@@ -148,11 +149,13 @@ impl Cluster {
 }
 
 /// An object that something holds and that knows no grace says so in its metadata.
-fn mark_at_once(object: &mut Value, now: Timestamp) {
+fn mark_at_once(object: &mut Value, place: &str, now: Timestamp) {
     if terminating(object) {
         return;
     }
-    pod::next_generation(object);
+    if closing::may_end(place, object) {
+        pod::next_generation(object);
+    }
     let metadata = meta_mut(object);
     metadata.insert("deletionTimestamp".into(), seconds(now).into());
     metadata.insert("deletionGracePeriodSeconds".into(), json!(0));

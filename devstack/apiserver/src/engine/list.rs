@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Cluster;
 use crate::object::{Key, Object, key};
 use crate::selector::Selector;
-use crate::status::Status;
+use crate::status::{Cause, Status};
 use crate::table::Resource;
 
 /// What a list asks for, as it stands in the query.
@@ -83,16 +83,20 @@ impl Cluster {
         let asked = parse_version(&query.resource_version)?;
         match (query.resource_version_match.as_str(), asked) {
             ("", None) => Ok(now),
-            ("Exact" | "NotOlderThan", None) => {
+            (_, None) => {
                 Err(forbidden_match("resourceVersionMatch is forbidden unless resourceVersion is provided"))
             }
             ("Exact", Some(0)) => {
                 Err(forbidden_match("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""))
             }
-            (_, Some(asked)) if asked > now => Err(Status::version_too_large(asked, now)),
+            ("" | "Exact" | "NotOlderThan", Some(asked)) if asked > now => Err(Status::version_too_large(asked, now)),
             ("Exact", Some(asked)) => Ok(asked),
             ("" | "NotOlderThan", Some(_)) => Ok(now),
-            (other, _) => Err(forbidden_match(&format!("{other:?} is not a resourceVersionMatch"))),
+            (other, _) => {
+                let cause =
+                    Cause::unsupported("resourceVersionMatch", &other.into(), &["Exact", "NotOlderThan", ""]);
+                Err(Status::invalid_options(cause))
+            }
         }
     }
 }
@@ -112,7 +116,7 @@ pub(crate) fn too_old(asked: u64, oldest: u64) -> Status {
 }
 
 fn forbidden_match(why: &str) -> Status {
-    Status::of_code(422, format!("ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: {why}"))
+    Status::invalid_options(Cause::forbidden("resourceVersionMatch", why))
 }
 
 fn write(token: &Token) -> String {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-pub(crate) use delete::{DeleteOptions, Deleted};
+pub(crate) use delete::{DeleteOptions, Deleted, Propagation};
 pub(crate) use list::{ListQuery, Listing, parse_version, too_old};
 pub(crate) use update::{Change, Part};
 

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::Cluster;
-use crate::object::{Key, list, map_mut, meta_mut, seconds};
+use crate::object::{Key, list, map_mut, meta, meta_mut, seconds};
 use crate::status::Status;
 use crate::table::Resource;
 
@@ -66,6 +66,9 @@ impl Cluster {
         binding: &Value,
         now: Timestamp,
     ) -> Result<Value, Status> {
+        if meta(binding, "name") != at.name {
+            return Err(Status::bad_request("name in URL does not match name in Binding object"));
+        }
         let node = binding["target"]["name"].as_str().unwrap_or_default();
         if node.is_empty() {
             return Err(Status::bad_request("target.name: the name of a node is required"));

@@ -2,10 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::object::is_empty;
+use crate::object::{is_empty, list, map_mut, meta};
+use crate::status::{Cause, Status};
+use crate::table::ScalePaths;
 
 /// The Scale of an object.
-pub(crate) fn of(object: &Value) -> Value {
+pub(crate) fn of(paths: &ScalePaths, object: &Value) -> Value {
     let metadata = &object["metadata"];
     let mut shown = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -13,38 +15,51 @@ pub(crate) fn of(object: &Value) -> Value {
             shown[field] = metadata[field].clone();
         }
     }
-    json!({
+    let mut scale = json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": shown,
-        "spec": {"replicas": object["spec"]["replicas"].as_i64().unwrap_or_default()},
-        "status": {
-            "replicas": object["status"]["replicas"].as_i64().unwrap_or_default(),
-            "selector": selector(&object["spec"]["selector"]),
-        },
-    })
+        "spec": {"replicas": at(object, &paths.wanted).as_i64().unwrap_or_default()},
+        "status": {"replicas": at(object, &paths.present).as_i64().unwrap_or_default()},
+    });
+    if !paths.selector.is_empty() {
+        scale["status"]["selector"] = selector(at(object, &paths.selector)).into();
+    }
+    scale
 }
 
 /// The object with the replicas, and under the version, that a Scale asks for.
-pub(crate) fn applied(object: &Value, scale: &Value) -> Result<Value, String> {
+pub(crate) fn applied(paths: &ScalePaths, object: &Value, scale: &Value) -> Result<Value, Status> {
     let replicas = &scale["spec"]["replicas"];
-    let wanted = if replicas.is_null() { 0 } else { replicas.as_i64().ok_or("spec.replicas: must be a number")? };
+    let wanted = if replicas.is_null() { Some(0) } else { replicas.as_i64() };
+    let wanted = wanted.ok_or_else(|| Status::bad_request("spec.replicas: must be a number"))?;
     if wanted < 0 {
-        return Err("spec.replicas: must be greater than or equal to 0".into());
+        let cause = Cause::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
+        return Err(Status::invalid_kind("autoscaling", "Scale", meta(object, "name"), &[cause]));
     }
     let mut object = object.clone();
-    object["spec"]["replicas"] = wanted.into();
+    let mut place = &mut object;
+    for step in paths.wanted.split('.') {
+        place = map_mut(place).entry(step).or_insert(Value::Null);
+    }
+    *place = wanted.into();
     object["metadata"]["resourceVersion"] = scale["metadata"]["resourceVersion"].clone();
     Ok(object)
 }
 
+fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
+    path.split('.').fold(object, |value, step| &value[step])
+}
+
 /// A label selector in the form of a query.
 fn selector(selector: &Value) -> String {
+    if let Some(text) = selector.as_str() {
+        return text.into();
+    }
     let labels = selector["matchLabels"].as_object().into_iter().flatten();
     let mut parts: Vec<_> =
         labels.map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default())).collect();
-    for expression in crate::object::list(&selector["matchExpressions"]) {
+    for expression in list(&selector["matchExpressions"]) {
         let key = expression["key"].as_str().unwrap_or_default();
-        let values: Vec<_> =
-            crate::object::list(&expression["values"]).iter().filter_map(Value::as_str).collect();
+        let values: Vec<_> = list(&expression["values"]).iter().filter_map(Value::as_str).collect();
         parts.push(match expression["operator"].as_str().unwrap_or_default() {
             "Exists" => key.to_owned(),
             "DoesNotExist" => format!("!{key}"),
@@ -61,14 +76,25 @@ mod tests {
 
     #[test]
     fn a_scale_shows_and_changes_the_replicas_alone() {
+        let paths = ScalePaths::default();
         let object = json!({"metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {"replicas": 2,
             "selector": {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "e", "operator": "Exists"}]}}});
-        let mut scale = of(&object);
+        let mut scale = of(&paths, &object);
         assert_eq!(scale["status"]["selector"], "app=web,e");
         scale["spec"]["replicas"] = json!(5);
-        let next = applied(&object, &scale).unwrap();
+        let next = applied(&paths, &object, &scale).unwrap();
         assert_eq!(next["spec"]["replicas"], 5);
         assert_eq!(next["metadata"]["labels"], json!({"x": "y"}));
-        assert!(applied(&object, &json!({"spec": {"replicas": -1}})).is_err());
+        assert!(applied(&paths, &object, &json!({"spec": {"replicas": -1}})).is_err());
+    }
+
+    #[test]
+    fn a_custom_resource_says_where_its_replicas_are() {
+        let paths = ScalePaths { wanted: "spec.size".into(), present: "status.size".into(), selector: String::new() };
+        let object = json!({"metadata": {"name": "a"}, "spec": {"size": 3}, "status": {"size": 1}});
+        let scale = of(&paths, &object);
+        assert_eq!((&scale["spec"]["replicas"], &scale["status"]), (&json!(3), &json!({"replicas": 1})));
+        let next = applied(&paths, &object, &json!({"spec": {"replicas": 4}})).unwrap();
+        assert_eq!(next["spec"], json!({"size": 4}));
     }
 }

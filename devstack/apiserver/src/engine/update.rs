@@ -52,15 +52,20 @@ impl Cluster {
             Change::Replace(body) => body,
             Change::Patch(form, patch) => patch::apply(form, resource, &shown(resource, &old), &patch)?,
         };
-        let mut new = stored(resource, wanted).map_err(Status::bad_request)?;
-        validate::shape(&new).map_err(Status::bad_request)?;
+        let unreadable = |why: String| {
+            if replaces { Status::bad_request(why) } else { Status::unreadable_patch(resource, &at.name, &why) }
+        };
+        let mut new = stored(resource, wanted).map_err(unreadable)?;
+        validate::shape(&new).map_err(unreadable)?;
         place_in_namespace(resource, Some(&at.namespace), &mut new)?;
         guard(resource, at, &old, &mut new, replaces)?;
         keep_what_is_not_ours(resource, part, &old, &mut new);
         if !resource.has(Trait::Custom) {
             defaults::fill(&resource.kind, &mut new);
         }
-        keep_addresses(&old, &mut new);
+        if &*resource.stored_as == "services" {
+            defaults::carry_addresses(&old, &mut new);
+        }
         self.allocate(resource, &mut new)?;
         judge(resource, at, &old, &new)?;
         count_generation(resource, &old, &mut new);
@@ -88,7 +93,7 @@ impl Cluster {
 fn guard(resource: &Resource, at: &Key, old: &Value, new: &mut Value, replaces: bool) -> Result<(), Status> {
     let version = meta(new, "resourceVersion");
     let (name, uid) = (meta(new, "name"), meta(new, "uid"));
-    if replaces && !name.is_empty() && name != at.name {
+    if !name.is_empty() && name != at.name {
         return Err(Status::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
             at.name
@@ -141,21 +146,11 @@ fn keep_what_is_not_ours(resource: &Resource, part: Part, old: &Value, new: &mut
         if let Some(metadata) = metadata.filter(|_| !resource.has(Trait::StatusKeepsMetadata)) {
             fields.insert("metadata".into(), metadata);
         }
+        if resource.has(Trait::StatusKeepsLabels) {
+            carry(before, meta_mut(new), "labels");
+        }
     } else if resource.has(Trait::StatusSubresource) {
         carry(whole, map_mut(new), "status");
-    }
-}
-
-/// A service that is replaced without its addresses keeps them.
-fn keep_addresses(old: &Value, new: &mut Value) {
-    if new["kind"] != "Service" || new["spec"]["type"] == "ExternalName" {
-        return;
-    }
-    let (Some(before), Some(spec)) = (old["spec"].as_object(), new["spec"].as_object_mut()) else { return };
-    if spec.get("clusterIP").is_none_or(is_empty) && before.get("clusterIP").is_some() {
-        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-            carry(before, spec, field);
-        }
     }
 }
 

@@ -157,8 +157,8 @@ impl Sent<'_> {
 fn verb(method: &Method, target: &Target, uri: &http::Uri) -> Result<&'static str, Status> {
     let watches = Query::of(uri)?.flag("watch")?;
     match (method.as_str(), target.name.is_some()) {
-        ("GET", _) if watches && target.subresource.is_none() => Ok("watch"),
         ("GET", true) => Ok("get"),
+        ("GET", false) if watches => Ok("watch"),
         ("GET", false) => Ok("list"),
         ("POST", _) => Ok("create"),
         ("PUT", true) => Ok("update"),

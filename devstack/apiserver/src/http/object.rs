@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use jiff::Timestamp;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::handle::Sent;
 use super::path::Target;
 use super::query::Query;
-use crate::engine::{Change, Cluster, DeleteOptions, Deleted, Part, scale};
+use crate::engine::{Change, Cluster, DeleteOptions, Deleted, Part, Propagation, scale};
 use crate::object::{Key, meta};
 use crate::patch;
 use crate::shared::Shared;
-use crate::status::{self, Status};
+use crate::status::{self, Cause, Status};
 use crate::table::{Resource, Trait};
 use crate::views::form::Form;
 
@@ -154,7 +155,7 @@ fn write(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>, part: Part) -> Res
 fn on_scale(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>) -> Result<Done, Status> {
     let key = call.key();
     let object = cluster.get(&call.resource, &key)?;
-    let present = scale::of(object);
+    let present = scale::of(&call.resource.scale, object);
     let wanted = match call.verb {
         "get" => return Ok(ok(present)),
         "update" => sent.json()?,
@@ -164,16 +165,19 @@ fn on_scale(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>) -> Result<Done,
         }
         _ => return Err(Status::method_not_allowed()),
     };
-    let next = scale::applied(object, &wanted).map_err(Status::bad_request)?;
+    let next = scale::applied(&call.resource.scale, object, &wanted)?;
     let dry_run = call.query.dry_run()?;
     let change = Change::Replace(next);
     let object = cluster.update(&call.resource, &key, Part::Main, change, dry_run, call.now)?;
-    Ok(ok(scale::of(&object)))
+    Ok(ok(scale::of(&call.resource.scale, &object)))
 }
 
 /// The options of a deletion: from the body, or else from the query.
 fn delete_options(call: &Call, sent: &Sent<'_>) -> Result<DeleteOptions, Status> {
     let body = if sent.bytes.is_empty() { json!({}) } else { sent.json()? };
+    if !body["propagationPolicy"].is_null() {
+        propagation(&body["propagationPolicy"])?;
+    }
     let mut options: DeleteOptions = serde_json::from_value(body)
         .map_err(|error| Status::bad_request(format!("the body is no DeleteOptions: {error}")))?;
     if options.grace_period_seconds.is_none()
@@ -183,14 +187,20 @@ fn delete_options(call: &Call, sent: &Sent<'_>) -> Result<DeleteOptions, Status>
     }
     let policy = call.query.text("propagationPolicy");
     if options.propagation_policy.is_none() && !policy.is_empty() {
-        let policy = serde_json::from_value(json!(policy));
-        options.propagation_policy =
-            Some(policy.map_err(|error| Status::bad_request(format!("propagationPolicy: {error}")))?);
+        options.propagation_policy = Some(propagation(&policy.into())?);
     }
     if call.query.dry_run()? {
         options.dry_run.push("All".into());
     }
     Ok(options)
+}
+
+fn propagation(policy: &Value) -> Result<Propagation, Status> {
+    Propagation::deserialize(policy).map_err(|_| {
+        let cause =
+            Cause::unsupported("propagationPolicy", policy, &["Foreground", "Background", "Orphan", "nil"]);
+        Status::invalid_kind("meta.k8s.io", "DeleteOptions", "", &[cause])
+    })
 }
 
 fn delete(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>) -> Result<Done, Status> {

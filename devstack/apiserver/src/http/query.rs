@@ -58,7 +58,9 @@ impl Query {
     }
 
     pub(super) fn list(&self) -> Result<ListQuery, Status> {
-        let limit = self.number("limit")?.unwrap_or_default();
+        // A negative limit is none.
+        let limit = if self.text("limit").starts_with('-') { None } else { self.number("limit")? };
+        let limit = limit.unwrap_or_default();
         Ok(ListQuery {
             resource_version: self.text("resourceVersion").into(),
             resource_version_match: self.text("resourceVersionMatch").into(),

@@ -17,9 +17,8 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use super::object::Call;
 use crate::engine::{ListQuery, parse_version};
 use crate::object::Object;
-use crate::selector::Selector;
 use crate::shared::{Shared, Watches};
-use crate::status::Status;
+use crate::status::{Cause, Status};
 use crate::table::Resource;
 use crate::views::form::Form;
 use crate::watch::{Happened, Watcher};
@@ -74,8 +73,11 @@ fn beginning(
     call: &Call,
     bookmarks: bool,
 ) -> Result<Beginning, Status> {
-    let selector = selector(call)?;
-    let version = parse_version(call.query.text("resourceVersion"))?;
+    let selector = call.query.selector(&call.resource)?;
+    let version = call.query.text("resourceVersion");
+    let version = parse_version(version).map_err(|_| {
+        Status::unexplained(format!("resourceVersion: Invalid value: {version:?}: it is not a number"))
+    })?;
     let initial = call.query.text("sendInitialEvents");
     let matching = call.query.text("resourceVersionMatch");
     if !initial.is_empty() && matching != "NotOlderThan" {
@@ -85,9 +87,6 @@ fn beginning(
         return Err(forbidden("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
     }
     let initial = call.query.flag("sendInitialEvents")?;
-    if initial && !bookmarks {
-        return Err(forbidden("sendInitialEvents requires allowWatchBookmarks"));
-    }
     let namespace = call.namespace.clone();
     let stored_as = Arc::clone(&call.resource.stored_as);
     if let Some(version) = version.filter(|version| *version > 0 && !initial) {
@@ -99,19 +98,12 @@ fn beginning(
     Ok(Beginning {
         watcher: Watcher::new(stored_as, namespace, selector, listing.revision),
         present: if skipped { Vec::new() } else { listing.objects },
-        marks_present: initial,
+        marks_present: bookmarks && !skipped,
     })
 }
 
-/// The selectors of the query, and the name where the path has one.
-fn selector(call: &Call) -> Result<Selector, Status> {
-    let Some(name) = &call.name else { return call.query.selector(&call.resource) };
-    let fields = format!("metadata.name={name},{}", call.query.text("fieldSelector"));
-    Selector::parse(&call.resource, call.query.text("labelSelector"), &fields)
-}
-
 fn forbidden(why: &str) -> Status {
-    Status::of_code(422, format!("ListOptions.meta.k8s.io \"\" is invalid: {why}"))
+    Status::invalid_options(Cause::forbidden("resourceVersionMatch", why))
 }
 
 fn line(lines: &mut String, kind: &str, object: &Value) {
@@ -205,10 +197,7 @@ impl Streaming {
             // The server owns both senders for as long as the watch holds it.
             _ = self.written.changed(), if !paused => {}
             _ = self.watches.changed() => {}
-            () = tokio::time::sleep_until(self.end) => {
-                self.over = true;
-                bookmark_due = self.bookmarks.is_some() && !paused;
-            }
+            () = tokio::time::sleep_until(self.end) => self.over = true,
             _ = tick => bookmark_due = true,
         }
         if bookmark_due {

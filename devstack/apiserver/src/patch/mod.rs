@@ -75,7 +75,7 @@ pub(crate) fn apply(
                 return Ok(patched);
             }
             strategic::merge(&resource.kind, object, &patch)
-                .map_err(|error| Status::bad_request(error.to_string()))
+                .map_err(|error| Status::unexplained(error.to_string()))
         }
     }
 }

@@ -92,7 +92,10 @@ mod tests {
     #[tokio::test]
     async fn a_failed_call_does_nothing_and_a_lost_answer_everything() {
         let (faults, done) = (Faults::default(), Cell::new(0));
-        let work = || Ok(done.set(done.get() + 1));
+        let work = || {
+            done.set(done.get() + 1);
+            Ok(())
+        };
         faults.inject("ask", 1, Fault::Fail(outage()));
         faults.inject("ask", 1, Fault::DoneThenFail(outage()));
         assert!(!faults.call("ask", work).await.unwrap_err().ambiguous());

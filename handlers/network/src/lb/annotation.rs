@@ -255,7 +255,33 @@ mod tests {
 
     #[test]
     fn what_is_written_is_kuryrs_text_with_sorted_keys() {
-        insta::assert_snapshot!(write(&standing()));
+        let envelope = |name: &str, version: &str, data: serde_json::Value| {
+            serde_json::json!({ "versioned_object.name": name, "versioned_object.namespace": "kuryr_kubernetes",
+                "versioned_object.version": version, "versioned_object.data": data })
+        };
+        let tree = LoadBalancer {
+            listeners: vec![listener(Protocol::Tcp, 80, &["10.1.0.1"])],
+            ..load_balancer("default/web", "10.0.0.1")
+        };
+        let standing = Standing { load_balancer: Some(tree), ..standing() };
+        let mut expected = envelope("LBaaSState", "1.0", serde_json::json!({
+            "loadbalancer": envelope("LBaaSLoadBalancer", "1.2", serde_json::json!({
+                "id": "lb", "project_id": "memory", "name": "default/web", "ip": "10.0.0.1", "subnet_id": "services",
+                "port_id": "port", "provider": "memory", "security_groups": ["default"] })),
+            "listeners": [envelope("LBaaSListener", "1.0", serde_json::json!({
+                "id": "listener-TCP:80", "project_id": "memory", "name": "default/web:TCP:80", "loadbalancer_id": "lb",
+                "protocol": "TCP", "port": 80 }))],
+            "pools": [envelope("LBaaSPool", "1.1", serde_json::json!({
+                "id": "pool-TCP:80", "project_id": "memory", "name": "default/web:TCP:80", "loadbalancer_id": "lb",
+                "listener_id": "listener-TCP:80", "protocol": "TCP" }))],
+            "members": [envelope("LBaaSMember", "1.0", serde_json::json!({
+                "id": "member-TCP:80-10.1.0.1", "project_id": "memory", "name": "default/10.1.0.1:8080",
+                "pool_id": "pool-TCP:80", "subnet_id": "services", "ip": "10.1.0.1", "port": 8080 }))],
+            "service_pub_ip_info": envelope("LBaaSPubIp", "1.0", serde_json::json!({
+                "ip_id": "public", "ip_addr": "203.0.113.7", "alloc_method": "pool" })),
+        }));
+        expected.sort_all_objects();
+        assert_eq!(write(&standing), expected.to_string());
     }
 
     #[test]

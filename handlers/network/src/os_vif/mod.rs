@@ -1,4 +1,4 @@
-//! The annotation in which a pod's VIFs are written down, in the form of the library os_vif: Kuryr's CNI reads it.
+//! The annotation in which a pod's VIFs are written down, in the form of the library `os_vif`: Kuryr's CNI reads it.
 
 mod class;
 mod network;
@@ -18,7 +18,7 @@ use vif::VifForm;
 /// The key of the annotation on a Pod.
 pub const KURYR_VIF: &str = "openstack.org/kuryr-vif";
 
-/// The namespace of the classes of os_vif; Kuryr's own VIF classes use it too.
+/// The namespace of the classes of `os_vif`; Kuryr's own VIF classes use it too.
 const NAMESPACE: &str = "os_vif";
 
 /// The VIFs of a pod.

@@ -1,4 +1,4 @@
-//! Networks and subnets, as os_vif writes them.
+//! Networks and subnets, as `os_vif` writes them.
 
 use std::net::IpAddr;
 

@@ -93,7 +93,7 @@ impl<'de> Deserialize<'de> for ProfileForm {
     }
 }
 
-/// A class of os_vif whose name begins so, in a version whose first number is known.
+/// A class of `os_vif` whose name begins so, in a version whose first number is known.
 fn understood<T>(envelope: &Envelope<T>, prefix: &str) -> Result<(), String> {
     let fits = envelope.namespace == NAMESPACE
         && envelope.name.starts_with(prefix)

@@ -2,7 +2,7 @@
 //!
 //! One write takes a pod to its VIF: the annotation and the finalizer together, refused by the server if the pod changed
 //! meanwhile. One more tells that the VIF is active, one at the end removes the finalizer. What to do is decided by
-//! [`decide`], without a look at anything but the event and the claims; this file does it.
+//! the module `decide`, without a look at anything but the event and the claims; this file does it.
 
 mod claims;
 mod decide;

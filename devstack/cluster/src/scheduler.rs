@@ -1,0 +1,129 @@
+//! A pod without a node gets one: of those that are ready and that it asks for, the one with the fewest pods.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt;
+
+use crate::call::Call;
+use crate::pods::{is_active, is_finished, node};
+use crate::shell::Plan;
+
+/// The scheduler whose pods these are.
+const NAME: &str = "default-scheduler";
+
+/// Which pods go where.
+pub(crate) fn plan(pods: &[Arc<Pod>], nodes: &[Arc<Node>]) -> Plan {
+    let mut load: BTreeMap<&str, usize> = BTreeMap::new();
+    for node in pods.iter().filter(|pod| !is_finished(pod)).filter_map(|pod| node(pod)) {
+        *load.entry(node).or_default() += 1;
+    }
+    let mut named: Vec<_> = nodes.iter().map(|node| (node.name_any(), node)).collect();
+    named.retain(|(_, node)| takes_pods(node));
+    let mut plan = Plan::default();
+    for pod in pods.iter().filter(|pod| waits(pod)) {
+        let loaded = |name: &str| load.get(name).copied().unwrap_or(0);
+        let fit = named.iter().filter(|(name, node)| loaded(name) < room(node) && is_asked_for(node, pod));
+        if let Some((name, _)) = fit.min_by_key(|(name, _)| loaded(name)) {
+            *load.entry(name).or_default() += 1;
+            plan.calls.push(Call::bind(pod, name));
+        }
+    }
+    plan
+}
+
+fn waits(pod: &Pod) -> bool {
+    let spec = pod.spec.as_ref();
+    let scheduler = spec.and_then(|spec| spec.scheduler_name.as_deref()).unwrap_or(NAME);
+    let gated = spec.and_then(|spec| spec.scheduling_gates.as_ref()).is_some_and(|gates| !gates.is_empty());
+    is_active(pod) && node(pod).is_none() && scheduler == NAME && !gated
+}
+
+fn takes_pods(node: &Node) -> bool {
+    let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false);
+    node.metadata.deletion_timestamp.is_none() && !cordoned && is_ready(node)
+}
+
+/// Whether the node's kubelet lives.
+pub(crate) fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// How many pods the node takes; any number if it does not say.
+fn room(node: &Node) -> usize {
+    let pods =
+        node.status.as_ref().and_then(|status| status.allocatable.as_ref()?.get("pods")?.0.parse().ok());
+    pods.unwrap_or(usize::MAX)
+}
+
+fn is_asked_for(node: &Node, pod: &Pod) -> bool {
+    let wanted = pod.spec.iter().flat_map(|spec| spec.node_selector.iter().flatten());
+    wanted.into_iter().all(|(key, value)| node.labels().get(key) == Some(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::call::Verb;
+    use crate::testing::shared;
+
+    fn node_named(name: &str, ready: &str) -> Arc<Node> {
+        shared(json!({
+            "metadata": { "name": name, "labels": { "disk": name } },
+            "status": { "allocatable": { "pods": "3" }, "conditions": [{ "type": "Ready", "status": ready }] },
+        }))
+    }
+
+    fn pod_named(name: &str, spec: Value) -> Arc<Pod> {
+        let mut pod =
+            json!({ "metadata": { "namespace": "shop", "name": name }, "spec": { "containers": [] } });
+        pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        shared(pod)
+    }
+
+    fn places(plan: &Plan) -> Vec<(&str, &str)> {
+        let place = |call| match call {
+            &Call { ref name, verb: Verb::Bind(ref body), .. } => {
+                (name.as_str(), body["target"]["name"].as_str().unwrap())
+            }
+            other => panic!("{other:?}"),
+        };
+        plan.calls.iter().map(place).collect()
+    }
+
+    #[test]
+    fn pods_go_round_among_the_ready_nodes() {
+        let pods = ["a", "b", "c"].map(|name| pod_named(name, json!({})));
+        let nodes = [node_named("n1", "True"), node_named("n2", "True"), node_named("n3", "Unknown")];
+        assert_eq!(places(&plan(&pods, &nodes)), [("a", "n1"), ("b", "n2"), ("c", "n1")]);
+    }
+
+    #[test]
+    fn a_node_that_is_full_or_cordoned_or_not_asked_for_gets_no_pod() {
+        let full: Vec<_> = ["x", "y", "z"].map(|name| pod_named(name, json!({ "nodeName": "n1" }))).into();
+        let waiting = pod_named("a", json!({}));
+        let choosy = pod_named("b", json!({ "nodeSelector": { "disk": "n1" } }));
+        let pods = [full, vec![waiting, choosy]].concat();
+        assert_eq!(
+            places(&plan(&pods, &[node_named("n1", "True"), node_named("n2", "True")])),
+            [("a", "n2")]
+        );
+        let mut cordoned = node_named("n2", "True");
+        Arc::make_mut(&mut cordoned).spec = serde_json::from_value(json!({ "unschedulable": true })).unwrap();
+        assert_eq!(places(&plan(&pods, &[cordoned])), []);
+    }
+
+    #[test]
+    fn pods_of_another_scheduler_gated_ones_and_placed_ones_are_left_alone() {
+        let pods = [
+            pod_named("a", json!({ "schedulerName": "mine" })),
+            pod_named("b", json!({ "schedulingGates": [{ "name": "quota" }] })),
+            pod_named("c", json!({ "nodeName": "n1" })),
+        ];
+        assert_eq!(places(&plan(&pods, &[node_named("n1", "True")])), []);
+    }
+}

@@ -1,0 +1,92 @@
+//! What this process knows of a service's things outside that the annotation does not show.
+
+use std::collections::HashMap;
+
+use dashmap::DashMap;
+use staffetta_driver::{LoadBalancer, Marked, PublicIp, Uid};
+
+use super::standing::Standing;
+
+/// Where one service stands between the drivers and the annotation.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Claim {
+    /// A driver was asked, and what came of it is not known: the marks tell.
+    Asked,
+    /// The marks told this when they were read for all; they do not tell of what bears none.
+    Marked(Standing),
+    /// This stands, and the annotation does not show it yet.
+    Known(Standing),
+}
+
+/// The claims of all services. A service whose annotation shows what stands has none.
+#[derive(Default)]
+pub(super) struct Claims(DashMap<Uid, Claim>);
+
+impl Claims {
+    pub(super) fn get(&self, uid: &Uid) -> Option<Claim> {
+        self.0.get(uid).map(|claim| claim.clone())
+    }
+
+    pub(super) fn is_there(&self, uid: &str) -> bool {
+        self.0.contains_key(&Uid::from(uid))
+    }
+
+    pub(super) fn set(&self, uid: &Uid, claim: Claim) {
+        self.0.insert(uid.clone(), claim);
+    }
+
+    pub(super) fn forget(&self, uid: &Uid) {
+        self.0.remove(uid);
+    }
+
+    /// Replaces all claims by what the marks say.
+    pub(super) fn recover(&self, balancers: Vec<Marked<LoadBalancer>>, public_ips: Vec<Marked<PublicIp>>) {
+        let mut marked: HashMap<Uid, Claim> = HashMap::new();
+        for Marked { owner, thing } in balancers {
+            let Some(owner) = owner else { continue };
+            let standing = Standing { load_balancer: Some(thing), ..Standing::default() };
+            // A second one of the same owner is one too many: to be looked at when it is that service's turn.
+            marked.entry(owner.uid).and_modify(|claim| *claim = Claim::Asked).or_insert(Claim::Marked(standing));
+        }
+        for Marked { owner, thing } in public_ips {
+            let Some(owner) = owner else { continue };
+            match marked.entry(owner.uid).or_insert(Claim::Marked(Standing::default())) {
+                Claim::Marked(standing) if standing.public_ip.is_none() => standing.public_ip = Some(thing),
+                claim => *claim = Claim::Asked,
+            }
+        }
+        self.0.clear();
+        for (uid, claim) in marked {
+            self.0.insert(uid, claim);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use staffetta_driver::{Allocation, Owner};
+
+    use super::*;
+    use crate::lb::testing::{load_balancer, public_ip};
+
+    fn marked<T>(uid: &str, thing: T) -> Marked<T> {
+        let owner = Owner { namespace: "default".into(), name: "web".into(), uid: uid.into() };
+        Marked { owner: Some(owner), thing }
+    }
+
+    #[test]
+    fn marks_of_one_owner_make_one_claim_and_surplus_ones_are_to_be_looked_at() {
+        let claims = Claims::default();
+        claims.set(&"old".into(), Claim::Asked);
+        let lb = || load_balancer("default/web", "10.0.0.1");
+        let ip = || public_ip(Allocation::Pool);
+        let balancers = vec![marked("whole", lb()), marked("twice", lb()), marked("twice", lb())];
+        claims.recover(balancers, vec![marked("whole", ip()), marked("address", ip()), marked("twice", ip())]);
+        let whole = Standing { load_balancer: Some(lb()), public_ip: Some(ip()), unmarked: false };
+        let address = Standing { public_ip: Some(ip()), ..Standing::default() };
+        assert_eq!(claims.get(&"whole".into()), Some(Claim::Marked(whole)));
+        assert_eq!(claims.get(&"address".into()), Some(Claim::Marked(address)));
+        assert_eq!(claims.get(&"twice".into()), Some(Claim::Asked));
+        assert_eq!(claims.get(&"old".into()), None);
+    }
+}

@@ -1,0 +1,62 @@
+//! What can go wrong between a service and its load balancer.
+
+use std::time::Duration;
+
+use staffetta_driver::DriverError;
+use staffetta_handler::{Failure, WriteError};
+
+use crate::annotation::AnnotationError;
+
+/// The step that failed between a service and its load balancer.
+#[derive(Debug, thiserror::Error)]
+pub enum LbError {
+    /// The annotation with the spec says nothing that can be understood.
+    #[error("read what load balancer the service wants")]
+    Spec(#[source] AnnotationError),
+    /// The annotation with the state says nothing that can be understood.
+    #[error("read what load balancer the service has")]
+    State(#[source] AnnotationError),
+    /// The ownership marks could not be read.
+    #[error("look for what was made for the service already")]
+    Marks(#[source] DriverError),
+    /// The annotations that older controllers left on `Endpoints` could not be read.
+    #[error("look for what older controllers left on the endpoints")]
+    Legacy(#[source] Box<kube::Error>),
+    /// The load balancer was not made or changed.
+    #[error("bring the load balancer to what the service wants")]
+    LoadBalancer(#[source] DriverError),
+    /// The public address was not made or changed; the load balancer stands.
+    #[error("bring the public address to what the service wants")]
+    PublicIp(#[source] DriverError),
+    /// The driver does not keep its word: what it answers never becomes what was asked for.
+    #[error("the driver was asked {rounds} times and what it answers still is not what was asked for; the last step was {step}")]
+    Unsettled {
+        /// How often it was asked.
+        rounds: u32,
+        /// What would have been the next step.
+        step: String,
+    },
+    /// The service could not be written.
+    #[error("write the load balancer down")]
+    Write(#[source] WriteError),
+}
+
+impl Failure for LbError {
+    fn transient(&self) -> bool {
+        match self {
+            Self::Spec(_) | Self::State(_) | Self::Unsettled { .. } => false,
+            Self::Legacy(error) => error.transient(),
+            Self::Marks(error) | Self::LoadBalancer(error) | Self::PublicIp(error) => error.transient(),
+            Self::Write(error) => error.transient(),
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Spec(_) | Self::State(_) | Self::Unsettled { .. } => None,
+            Self::Legacy(error) => error.retry_after(),
+            Self::Marks(error) | Self::LoadBalancer(error) | Self::PublicIp(error) => error.retry_after(),
+            Self::Write(error) => error.retry_after(),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The handler `lb`: every service has the load balancer that its spec describes, and gives it back.
+//!
+//! A service, its slices and its `Endpoints` share one queue, and whatever of them changed, the service is looked at as a
+//! whole: what it wants (its spec and its endpoints), what stands (the annotation, or what this process knows beyond it),
+//! and the [steps](plan) from one to the other. The annotation and the finalizer are written together, once, when all is
+//! done.
+
+mod annotation;
+mod claims;
+mod endpoints;
+mod error;
+mod index;
+mod plan;
+mod publish;
+mod release;
+mod settle;
+mod standing;
+mod sweep;
+mod wanted;
+
+use std::sync::Arc;
+
+use dashmap::DashMap;
+use k8s_openapi::api::core::v1::{Endpoints, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::{Client, ResourceExt};
+use staffetta_driver::{Owner, Uid};
+use staffetta_handler::{
+    Event, Failure, Message, OrderingKey, Registration, ResourceEventHandler, Superseded, Tombstone, Writer,
+};
+
+use self::claims::{Claim, Claims};
+use self::index::{EndpointIndex, ServiceIndex, ServiceKey};
+use self::settle::Settling;
+use self::standing::Standing;
+use self::wanted::Wanted;
+use crate::lbaasspec::{LbaasServiceSpec, SPEC_ANNOTATION};
+
+pub use self::annotation::STATE_ANNOTATION;
+pub use self::error::LbError;
+pub use self::settle::LbDrivers;
+
+/// The finalizer by which a service waits for the release of its load balancer.
+pub const FINALIZER: &str = "staffetta.dev/lb";
+
+/// The handler `lb`.
+pub struct LbHandler {
+    client: Client,
+    drivers: LbDrivers,
+    writer: Writer<Service>,
+    services: Arc<ServiceIndex>,
+    endpoints: Arc<EndpointIndex>,
+    claims: Claims,
+    /// The states that older controllers left on `Endpoints`.
+    legacy: DashMap<ServiceKey, String>,
+}
+
+impl LbHandler {
+    /// Writes through `client`.
+    pub fn new(client: Client, drivers: LbDrivers) -> Self {
+        Self {
+            writer: Writer::new(client.clone()),
+            client,
+            drivers,
+            services: Arc::default(),
+            endpoints: Arc::default(),
+            claims: Claims::default(),
+            legacy: DashMap::new(),
+        }
+    }
+
+    /// The handler as it is registered: for services and their slices, or `Endpoints` where the server `has_slices` not,
+    /// with its indexes and a sweep.
+    pub fn registration(self, has_slices: bool) -> Registration<Self> {
+        let (services, endpoints) = (Arc::clone(&self.services), Arc::clone(&self.endpoints));
+        let registration = Registration::new(self)
+            .on::<Service>()
+            .index::<Service>(services)
+            .superseded(Superseded::ByAnyOfItsKey)
+            .sweep();
+        if has_slices {
+            registration.on::<EndpointSlice>().index::<EndpointSlice>(endpoints)
+        } else {
+            registration.on::<Endpoints>().index::<Endpoints>(endpoints)
+        }
+    }
+
+    /// Brings the load balancer of a service to what is wanted by now, whatever it was that changed.
+    async fn sync(&self, key: &ServiceKey) -> Result<(), LbError> {
+        // Of a service that is gone or goes, an event of its own tells.
+        let present = self.services.get(key).filter(|service| service.metadata.deletion_timestamp.is_none());
+        let Some(service) = present.filter(|service| !self.writer.is_stale(service)) else { return Ok(()) };
+        let owner = Owner::of(&service.metadata);
+        let spec = LbaasServiceSpec::of(&service).map_err(LbError::Spec)?;
+        let Some(spec) = spec else {
+            return if self.is_ours(&service) { self.withdraw(&service, &owner).await } else { Ok(()) };
+        };
+        let annotated = self.annotated(&service, key)?;
+        let wanted = Some(Wanted::of(&owner, &spec, &self.endpoints.of(key)));
+        let mut settling = self.settling(&owner, wanted, annotated, has_finalizer(&service)).await?;
+        let settled = settling.settle().await;
+        match &settled {
+            Ok(()) => self.publish(&service, key, &settling, true).await,
+            // What failed for good is written down as far as it came; so is what lacks nothing but its public address.
+            Err(error) if !error.transient() || matches!(error, LbError::PublicIp(_)) => {
+                let published = self.publish(&service, key, &settling, false).await;
+                settled.and(published)
+            }
+            Err(_) => settled,
+        }
+    }
+
+    /// What stands on the service, or, from an older controller, on its endpoints.
+    fn annotated(&self, service: &Service, key: &ServiceKey) -> Result<Standing, LbError> {
+        let legacy = self.legacy.get(key).map(|text| text.clone());
+        let Some(text) = service.annotations().get(STATE_ANNOTATION).cloned().or(legacy) else {
+            return Ok(Standing::default());
+        };
+        let read = annotation::read(&text).map_err(LbError::State)?;
+        // Whoever wrote it without our finalizer is not this program.
+        Ok(Standing { unmarked: !has_finalizer(service) && !read.is_empty(), ..read })
+    }
+
+    /// What stands: as this process knows, else as the annotation shows. The marks are read where neither can know.
+    async fn settling<'a>(
+        &'a self,
+        owner: &'a Owner,
+        wanted: Option<Wanted>,
+        annotated: Standing,
+        finalizer: bool,
+    ) -> Result<Settling<'a>, LbError> {
+        let standing = annotated.clone();
+        let mut settling =
+            Settling { drivers: &self.drivers, claims: &self.claims, owner, wanted, annotated, standing };
+        match self.claims.get(&owner.uid) {
+            Some(Claim::Known(standing)) => settling.standing = standing,
+            Some(Claim::Marked(marked)) => settling.standing = marked.completed_by(settling.annotated.clone()),
+            Some(Claim::Asked) => settling.standing = settling.look().await?,
+            // The finalizer says that there is something, and the annotation was removed.
+            None if finalizer && settling.standing.is_empty() => settling.standing = settling.look().await?,
+            None => {}
+        }
+        Ok(settling)
+    }
+
+    fn is_ours(&self, service: &Service) -> bool {
+        has_finalizer(service) || self.claims.is_there(service.metadata.uid.as_deref().unwrap_or_default())
+    }
+
+    fn forget(&self, uid: &Uid) {
+        self.claims.forget(uid);
+        self.writer.forget(uid.as_str());
+    }
+
+    /// Whether the endpoints of this service concern anybody.
+    fn is_balanced(&self, key: &ServiceKey) -> bool {
+        self.services.get(key).is_some_and(|service| service.annotations().contains_key(SPEC_ANNOTATION))
+    }
+}
+
+fn has_finalizer(service: &Service) -> bool {
+    service.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
+}
+
+impl ResourceEventHandler<Service> for LbHandler {
+    type Error = LbError;
+
+    fn wants(&self, event: &Event<Service>) -> bool {
+        match event.object() {
+            Some(service) => {
+                let annotated = |key| service.annotations().contains_key(key);
+                annotated(SPEC_ANNOTATION) || annotated(STATE_ANNOTATION) || self.is_ours(service)
+            }
+            None => true,
+        }
+    }
+
+    fn key(&self, event: &Event<Service>) -> OrderingKey {
+        let subject = event.subject();
+        ServiceKey::new(subject.namespace, subject.name).ordering()
+    }
+
+    async fn on_present(&self, service: &Arc<Service>) -> Result<(), LbError> {
+        self.sync(&ServiceKey::of(&service.metadata)).await
+    }
+
+    async fn on_finalize(&self, service: &Arc<Service>) -> Result<(), LbError> {
+        if self.writer.is_stale(service) { Ok(()) } else { self.finalize(service).await }
+    }
+
+    async fn on_deleted(&self, tombstone: &Tombstone<Service>) -> Result<(), LbError> {
+        self.bury(tombstone).await
+    }
+}
+
+impl ResourceEventHandler<EndpointSlice> for LbHandler {
+    type Error = LbError;
+
+    fn wants(&self, event: &Event<EndpointSlice>) -> bool {
+        let service = self.endpoints.service_of(event.uid());
+        service.is_some_and(|service| matches!(event, Event::Deleted(_)) || self.is_balanced(&service))
+    }
+
+    fn key(&self, event: &Event<EndpointSlice>) -> OrderingKey {
+        match self.endpoints.service_of(event.uid()) {
+            Some(service) => service.ordering(),
+            None => OrderingKey::of(event.uid()),
+        }
+    }
+
+    async fn on_present(&self, slice: &Arc<EndpointSlice>) -> Result<(), LbError> {
+        self.endpoints_changed(slice.metadata.uid.as_deref().unwrap_or_default()).await
+    }
+
+    async fn on_finalize(&self, slice: &Arc<EndpointSlice>) -> Result<(), LbError> {
+        self.endpoints_changed(slice.metadata.uid.as_deref().unwrap_or_default()).await
+    }
+
+    async fn on_deleted(&self, tombstone: &Tombstone<EndpointSlice>) -> Result<(), LbError> {
+        self.endpoints_gone(tombstone.subject().uid).await
+    }
+}
+
+impl ResourceEventHandler<Endpoints> for LbHandler {
+    type Error = LbError;
+
+    fn wants(&self, event: &Event<Endpoints>) -> bool {
+        let service = self.endpoints.service_of(event.uid());
+        service.is_some_and(|service| matches!(event, Event::Deleted(_)) || self.is_balanced(&service))
+    }
+
+    fn key(&self, event: &Event<Endpoints>) -> OrderingKey {
+        let subject = event.subject();
+        ServiceKey::new(subject.namespace, subject.name).ordering()
+    }
+
+    async fn on_present(&self, endpoints: &Arc<Endpoints>) -> Result<(), LbError> {
+        self.endpoints_changed(endpoints.metadata.uid.as_deref().unwrap_or_default()).await
+    }
+
+    async fn on_finalize(&self, endpoints: &Arc<Endpoints>) -> Result<(), LbError> {
+        self.endpoints_changed(endpoints.metadata.uid.as_deref().unwrap_or_default()).await
+    }
+
+    async fn on_deleted(&self, tombstone: &Tombstone<Endpoints>) -> Result<(), LbError> {
+        self.endpoints_gone(tombstone.subject().uid).await
+    }
+}
+
+impl LbHandler {
+    async fn endpoints_changed(&self, uid: &str) -> Result<(), LbError> {
+        match self.endpoints.service_of(uid) {
+            Some(service) => self.sync(&service).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn endpoints_gone(&self, uid: &str) -> Result<(), LbError> {
+        self.endpoints_changed(uid).await?;
+        self.endpoints.forget(uid);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+use super::*;
+
+async fn standing() -> World {
+    let world = world();
+    world.slice("s1", &["10.1.0.1", "10.1.0.2"]).await.unwrap();
+    world.event().await.unwrap();
+    world.event().await.unwrap();
+    world
+}
+
+#[tokio::test]
+async fn members_change_by_one_call_and_those_that_stay_stay() {
+    let world = standing().await;
+    let before = world.shown().unwrap().load_balancer.unwrap().listeners[0].clone();
+    world.slice("s1", &["10.1.0.2", "10.1.0.3"]).await.unwrap();
+    assert_eq!(world.calls()[3..], ["set members"]);
+    assert_eq!(world.members(HTTP), ["10.1.0.2:8080", "10.1.0.3:8080"]);
+    let after = world.shown().unwrap().load_balancer.unwrap().listeners[0].clone();
+    assert_eq!(after.pool.unwrap().members[0].id, before.pool.unwrap().members[1].id);
+}
+
+#[tokio::test]
+async fn the_members_of_all_slices_stand_side_by_side() {
+    let world = standing().await;
+    world.slice("s2", &["10.1.0.3"]).await.unwrap();
+    assert_eq!(world.members(HTTP), ["10.1.0.1:8080", "10.1.0.2:8080", "10.1.0.3:8080"]);
+    world.event().await.unwrap();
+    world.feed(Event::Deleted(Tombstone::Last(slice("s1", &["10.1.0.1", "10.1.0.2"])))).await.unwrap();
+    assert_eq!(world.members(HTTP), ["10.1.0.3:8080"]);
+}
+
+#[tokio::test]
+async fn a_slice_that_went_unseen_takes_its_members_with_it() {
+    let world = standing().await;
+    let identity = Identity::of::<EndpointSlice>(Some("default".into()), "s1".into(), "s1".into());
+    let missed = || Event::<EndpointSlice>::Deleted(Tombstone::Missed(Arc::new(identity.clone())));
+    world.balancers.faults().inject(
+        LoadBalancerMethod::SetMembers,
+        1,
+        staffetta_driver::memory::Fault::Fail(staffetta_driver::DriverError::new(
+            staffetta_driver::Reason::Unavailable,
+            "set the members of a pool",
+        )),
+    );
+    assert!(world.feed(missed()).await.is_err());
+    world.feed(missed()).await.unwrap();
+    assert_eq!(world.members(HTTP), [""; 0], "the service of the slice is known until that is done");
+}
+
+#[tokio::test]
+async fn a_service_its_slices_and_its_endpoints_share_one_queue() {
+    let world = standing().await;
+    let service = Event::Modified(world.api.service()).erase();
+    let present = Event::Modified(slice("s1", &[])).erase();
+    let identity = Identity::of::<EndpointSlice>(Some("default".into()), "s1".into(), "s1".into());
+    let missed = Event::<EndpointSlice>::Deleted(Tombstone::Missed(Arc::new(identity))).erase();
+    let keys = [&service, &present, &missed].map(|event| world.handler.key(event));
+    assert_eq!(keys[0], keys[1]);
+    assert_eq!(keys[0], keys[2]);
+    assert_eq!(world.handler.superseded(), Superseded::ByAnyOfItsKey);
+}
+
+#[tokio::test]
+async fn where_the_server_has_no_slices_endpoints_tell_the_same() {
+    let mut world = world();
+    (world.handler, world.indexes, world.sweep) = parts(&world.api, &world.balancers, &world.addresses, false);
+    let endpoints = |ip: &str| -> Arc<Endpoints> {
+        let endpoints = json!({ "metadata": { "namespace": "default", "name": "web", "uid": "e" },
+            "subsets": [{ "addresses": [{ "ip": ip }], "ports": [{ "name": "http", "port": 8080 }] }] });
+        Arc::new(serde_json::from_value(endpoints).unwrap())
+    };
+    world.feed(Event::Added(endpoints("10.1.0.1"))).await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!(world.members(HTTP), ["10.1.0.1:8080"]);
+    world.event().await.unwrap();
+    world.feed(Event::Modified(endpoints("10.1.0.2"))).await.unwrap();
+    assert_eq!(world.members(HTTP), ["10.1.0.2:8080"]);
+    world.event().await.unwrap();
+    let keys = [
+        world.handler.key(&Event::Modified(endpoints("10.1.0.2")).erase()),
+        world.handler.key(&Event::Modified(world.api.service()).erase()),
+    ];
+    assert_eq!(keys[0], keys[1]);
+    world.feed(Event::Deleted(Tombstone::Last(endpoints("10.1.0.2")))).await.unwrap();
+    assert_eq!(world.members(HTTP), [""; 0]);
+    let slices = Event::Modified(slice("s1", &["10.1.0.1"])).erase();
+    assert!(!world.handler.wants(&slices));
+}

@@ -1,0 +1,235 @@
+use staffetta_driver::memory::{Fault, PublicIpMethod};
+use staffetta_driver::{
+    DriverError, Listener, LoadBalancerDriver, LoadBalancerId, LoadBalancerSpec, Marked, Member, MemberSpec, PoolId,
+    Reason,
+};
+
+use super::*;
+
+fn error(reason: Reason) -> DriverError {
+    DriverError::new(reason, "ask")
+}
+
+/// The methods by which a load balancer is built up.
+const METHODS: [LoadBalancerMethod; 3] =
+    [LoadBalancerMethod::Ensure, LoadBalancerMethod::EnsureListener, LoadBalancerMethod::SetMembers];
+
+async fn prepared() -> World {
+    let world = world();
+    world.slice("s1", &["10.1.0.1"]).await.unwrap();
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_load_balancer_takes_no_change_the_handler_says_when_to_ask_again_and_goes_on_there() {
+    let world = World::new(MemoryOptions { load_balancer_delay_ms: 200, ..MemoryOptions::default() });
+    world.want(&spec());
+    world.slice("s1", &["10.1.0.1"]).await.unwrap();
+    let mut attempts = 0;
+    while let Err(error) = world.event().await {
+        assert!(error.transient());
+        assert_eq!(error.retry_after(), Some(Duration::from_millis(200)));
+        assert!(world.api.patches().is_empty(), "nothing is written before all is done");
+        tokio::time::advance(Duration::from_millis(200)).await;
+        attempts += 1;
+    }
+    assert_eq!(attempts, 2);
+    assert_eq!(world.calls(), ["ensure", "ensure listener", "ensure listener", "set members", "set members"]);
+    assert_eq!((world.members(HTTP).len(), world.api.patches().len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_failed_step_is_repeated_and_those_before_it_are_not() {
+    for method in METHODS {
+        let world = prepared().await;
+        world.balancers.faults().inject(method, 1, Fault::Fail(error(Reason::Unavailable)));
+        assert!(world.event().await.unwrap_err().transient());
+        world.event().await.unwrap();
+        assert_eq!(world.calls().len(), 4, "{method:?}");
+        assert!(!world.calls().contains(&"list"));
+        assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+    }
+}
+
+#[tokio::test]
+async fn after_a_lost_answer_the_marks_are_read_before_anything_else() {
+    for method in METHODS {
+        let world = prepared().await;
+        world.balancers.faults().inject(method, 1, Fault::DoneThenFail(error(Reason::Unavailable)));
+        world.event().await.unwrap_err();
+        let calls = world.calls().len();
+        world.event().await.unwrap();
+        assert_eq!(world.calls()[calls], "list", "{method:?}");
+        assert_eq!(world.calls().len(), 4, "nothing is asked twice: {:?}", world.calls());
+        assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_hangs_is_interrupted_and_what_it_did_is_found_by_its_mark() {
+    for fault in [Fault::Hang, Fault::DoneThenHang] {
+        let world = prepared().await;
+        world.balancers.faults().inject(LoadBalancerMethod::Ensure, 1, fault);
+        let interrupted = tokio::time::timeout(Duration::from_secs(60), world.event()).await;
+        assert!(interrupted.is_err());
+        world.event().await.unwrap();
+        assert_eq!(world.calls()[1], "list");
+        assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+    }
+}
+
+#[tokio::test]
+async fn a_load_balancer_that_somebody_removed_is_made_anew() {
+    let world = prepared().await;
+    world.event().await.unwrap();
+    world.event().await.unwrap();
+    world.services.remove_load_balancer(&world.tree().id);
+    world.slice("s1", &["10.1.0.2"]).await.unwrap();
+    assert_eq!(world.members(HTTP), ["10.1.0.2:8080"]);
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+}
+
+#[tokio::test]
+async fn a_broken_load_balancer_is_replaced() {
+    let world = prepared().await;
+    world.event().await.unwrap();
+    world.event().await.unwrap();
+    let broken = world.tree().id;
+    world.services.break_load_balancer(&broken);
+    world.slice("s1", &["10.1.0.2"]).await.unwrap();
+    assert_ne!(world.tree().id, broken);
+    assert_eq!(world.members(HTTP), ["10.1.0.2:8080"]);
+}
+
+#[tokio::test]
+async fn a_step_that_is_refused_for_good_ends_it_and_what_stands_is_written_down() {
+    let world = prepared().await;
+    world.balancers.faults().inject(LoadBalancerMethod::SetMembers, 1, Fault::Fail(error(Reason::Refused)));
+    assert!(!world.event().await.unwrap_err().transient());
+    assert_eq!(world.calls(), ["ensure", "ensure listener", "set members", "list"]);
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+    assert!(world.finalizers().contains(&FINALIZER.to_owned()));
+    world.event().await.unwrap();
+    assert_eq!(world.members(HTTP), ["10.1.0.1:8080"], "the next event is another chance");
+}
+
+#[tokio::test]
+async fn when_nothing_was_made_nothing_is_written() {
+    let world = prepared().await;
+    world.balancers.faults().inject(LoadBalancerMethod::Ensure, 1, Fault::Fail(error(Reason::Refused)));
+    assert!(!world.event().await.unwrap_err().transient());
+    assert!(world.api.patches().is_empty());
+}
+
+#[tokio::test]
+async fn a_port_whose_protocol_nobody_serves_does_not_keep_the_others_from_working() {
+    let world = prepared().await;
+    let sctp = Versioned(LbaasPortSpec { name: Some("sctp".into()), port: 80, protocol: Protocol::Sctp });
+    world.want(&LbaasServiceSpec { ports: vec![port("http", 80), sctp], ..spec() });
+    let second = [Fault::Fail(error(Reason::Conflict)), Fault::Fail(error(Reason::Unsupported))];
+    world.balancers.faults().inject(LoadBalancerMethod::EnsureListener, 1, second[0].clone());
+    world.event().await.unwrap_err();
+    world.balancers.faults().inject(LoadBalancerMethod::EnsureListener, 1, second[1].clone());
+    world.event().await.unwrap();
+    assert_eq!(world.tree().listeners.len(), 1);
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+    let calls = world.calls();
+    assert_eq!(calls.iter().filter(|call| **call == "ensure listener").count(), 3, "{calls:?}");
+}
+
+#[tokio::test]
+async fn a_quota_that_is_raised_mends_the_failure() {
+    let options = MemoryOptions { load_balancer_quota: Some(0), load_balancer_delay_ms: 0, ..MemoryOptions::default() };
+    let world = World::new(options);
+    world.want(&spec());
+    assert!(world.event().await.unwrap_err().transient());
+    world.services.set_load_balancer_quota(None);
+    world.event().await.unwrap();
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+}
+
+#[tokio::test]
+async fn when_the_write_fails_only_the_write_is_repeated() {
+    for answer in [Answer::Refuse(503, vec![]), Answer::Lost] {
+        let world = prepared().await;
+        world.api.answer(answer);
+        assert!(world.event().await.unwrap_err().transient());
+        let calls = world.calls().len();
+        world.event().await.unwrap();
+        assert_eq!(world.calls().len(), calls);
+        assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+    }
+}
+
+#[tokio::test]
+async fn an_annotation_that_the_server_refuses_for_good_is_an_error_and_the_load_balancer_stands() {
+    let world = prepared().await;
+    world.api.answer(Answer::Refuse(422, vec!["metadata.annotations"]));
+    assert!(!world.event().await.unwrap_err().transient());
+    assert_eq!(world.members(HTTP).len(), 1);
+    world.deleted().await.unwrap();
+    assert!(world.is_empty());
+}
+
+#[tokio::test]
+async fn a_lost_answer_about_a_public_address_takes_no_second_one() {
+    for method in [PublicIpMethod::Acquire, PublicIpMethod::Associate] {
+        let world = prepared().await;
+        world.want(&public());
+        world.addresses.faults().inject(method, 1, Fault::DoneThenFail(error(Reason::Unavailable)));
+        world.event().await.unwrap_err();
+        world.event().await.unwrap();
+        world.event().await.unwrap();
+        assert_eq!(world.services.public_ips().len(), 1);
+        let acquired = |call: &PublicIpCall| matches!(call, PublicIpCall::Acquire(_));
+        assert_eq!(world.addresses.calls().into_iter().filter(acquired).count(), 1);
+        assert_eq!(world.ingress().len(), 1);
+    }
+}
+
+/// A driver that answers another address than the one that it was asked for.
+struct Liar(Arc<MemoryLoadBalancerDriver>);
+
+#[async_trait::async_trait]
+impl LoadBalancerDriver for Liar {
+    async fn load_balancers(&self, owner: Option<&Owner>) -> Result<Vec<Marked<LoadBalancer>>, DriverError> {
+        self.0.load_balancers(owner).await
+    }
+    async fn ensure_load_balancer(
+        &self,
+        owner: &Owner,
+        spec: &LoadBalancerSpec,
+    ) -> Result<LoadBalancer, DriverError> {
+        let made = self.0.ensure_load_balancer(owner, spec).await?;
+        Ok(LoadBalancer { vip: [10, 9, 9, 9].into(), ..made })
+    }
+    async fn release_load_balancer(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError> {
+        self.0.release_load_balancer(owner, id).await
+    }
+    async fn ensure_listener(&self, tree: &LoadBalancer, at: ListenerSpec) -> Result<Listener, DriverError> {
+        self.0.ensure_listener(tree, at).await
+    }
+    async fn release_listener(&self, tree: &LoadBalancer, listener: &Listener) -> Result<(), DriverError> {
+        self.0.release_listener(tree, listener).await
+    }
+    async fn set_members(
+        &self,
+        tree: &LoadBalancer,
+        pool: &PoolId,
+        members: &[MemberSpec],
+    ) -> Result<Vec<Member>, DriverError> {
+        self.0.set_members(tree, pool, members).await
+    }
+}
+
+#[tokio::test]
+async fn a_driver_that_never_gives_what_was_asked_for_is_told_on_and_not_asked_for_ever() {
+    let mut world = prepared().await;
+    let load_balancer = Arc::new(Liar(Arc::clone(&world.balancers)));
+    let drivers = LbDrivers { load_balancer, public_ip: Arc::clone(&world.addresses) as Arc<_> };
+    let registration = LbHandler::new(world.api.client(), drivers).registration(true);
+    let (handler, indexes, _) = registration.erase().into_parts();
+    (world.handler, world.indexes) = (handler, indexes);
+    let error = world.event().await.unwrap_err();
+    assert!(!error.transient() && error.to_string().contains("still is not what was asked for"), "{error}");
+}

@@ -1,0 +1,165 @@
+use staffetta_driver::memory::Fault;
+use staffetta_driver::{Allocation, DriverError, Reason};
+
+use super::*;
+
+/// What became of the public address, less the details.
+fn calls(world: &World) -> Vec<&'static str> {
+    let name = |call| match call {
+        PublicIpCall::List(_) => "list",
+        PublicIpCall::Acquire(_) => "acquire",
+        PublicIpCall::Associate(..) => "associate",
+        PublicIpCall::Disassociate(..) => "disassociate",
+        PublicIpCall::Release(..) => "release",
+    };
+    world.addresses.calls().into_iter().map(name).collect()
+}
+
+async fn standing(spec: &LbaasServiceSpec) -> World {
+    let world = world();
+    world.want(spec);
+    world.event().await.unwrap();
+    world.event().await.unwrap();
+    world
+}
+
+#[tokio::test]
+async fn a_service_of_type_load_balancer_shows_its_public_address_after_two_writes() {
+    let world = standing(&public()).await;
+    let held = world.services.public_ips().remove(0).1;
+    assert_eq!(held.port, Some(world.tree().port));
+    assert_eq!(world.shown().unwrap().public_ip, Some(held.clone()));
+    assert_eq!(world.ingress(), [held.ip]);
+    let written: Vec<_> = world.api.patches().into_iter().map(|(what, _)| what).collect();
+    assert_eq!(written, ["metadata", "status"]);
+    assert_eq!(calls(&world), ["acquire", "associate"]);
+}
+
+#[tokio::test]
+async fn a_status_that_the_server_completed_is_not_rewritten() {
+    let world = standing(&public()).await;
+    world.api.change(|service| service["status"]["loadBalancer"]["ingress"][0]["ipMode"] = json!("VIP"));
+    world.event().await.unwrap();
+    assert_eq!(world.api.patches().len(), 2);
+}
+
+#[tokio::test]
+async fn a_service_that_is_a_load_balancer_no_more_gives_its_address_back_and_shows_it_no_more() {
+    let world = standing(&public()).await;
+    world.want(&spec());
+    world.event().await.unwrap();
+    assert_eq!(calls(&world)[2..], ["disassociate", "release"]);
+    assert!(world.services.public_ips().is_empty());
+    assert_eq!(world.ingress(), [] as [IpAddr; 0]);
+    assert_eq!(world.shown().unwrap().public_ip, None);
+    assert_eq!(world.services.load_balancers().len(), 1);
+}
+
+#[tokio::test]
+async fn the_address_leaves_the_status_even_when_that_write_fails_at_first() {
+    let world = standing(&public()).await;
+    world.want(&spec());
+    world.api.answer(Answer::Refuse(503, vec![]));
+    assert!(world.event().await.unwrap_err().transient());
+    world.event().await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!(world.ingress(), [] as [IpAddr; 0]);
+}
+
+#[tokio::test]
+async fn a_status_that_could_not_be_written_is_written_later() {
+    let world = world();
+    world.want(&public());
+    world.event().await.unwrap();
+    world.api.change(|service| service["status"]["loadBalancer"] = json!({}));
+    world.event().await.unwrap();
+    assert_eq!(world.ingress().len(), 1);
+}
+
+#[tokio::test]
+async fn what_others_show_in_the_status_stays() {
+    let world = world();
+    world.api.change(|service| service["status"]["loadBalancer"]["ingress"] = json!([{ "ip": "198.51.100.1" }]));
+    world.event().await.unwrap();
+    world.event().await.unwrap();
+    world.want_nothing();
+    world.event().await.unwrap();
+    assert_eq!(world.ingress(), [IpAddr::from([198, 51, 100, 1])]);
+}
+
+#[tokio::test]
+async fn an_address_that_the_user_named_is_used_and_given_up_and_never_freed() {
+    let world = world();
+    let ip = IpAddr::from([192, 0, 2, 1]);
+    let named = LbaasServiceSpec { lb_ip: Some(ip), ..public() };
+    world.want(&named);
+    let missing = world.event().await.unwrap_err();
+    assert!(!missing.transient(), "there is no such address");
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+
+    world.services.insert_public_ip(ip);
+    world.event().await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!(world.ingress(), [ip]);
+    assert_eq!(world.shown().unwrap().public_ip.unwrap().allocation, Allocation::User);
+
+    world.want(&public());
+    world.event().await.unwrap();
+    world.event().await.unwrap();
+    assert_ne!(world.ingress(), [ip]);
+    let users = world.services.public_ips().into_iter().find(|(_, held)| held.ip == ip).unwrap().1;
+    assert_eq!(users.port, None);
+
+    world.want(&named);
+    world.event().await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!((world.ingress(), world.services.public_ips().len()), (vec![ip], 1), "the pooled one went back");
+    world.delete();
+    world.event().await.unwrap();
+    let left = world.services.public_ips();
+    assert_eq!((left.len(), left[0].1.port.clone()), (1, None));
+}
+
+#[tokio::test]
+async fn a_new_cluster_ip_keeps_the_public_address_which_leads_nowhere_meanwhile() {
+    let world = standing(&public()).await;
+    let ip = world.ingress();
+    world.want(&LbaasServiceSpec { ip: [10, 0, 0, 2].into(), ..public() });
+    world.event().await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!(calls(&world)[2..], ["disassociate", "associate"]);
+    assert_eq!(world.ingress(), ip);
+    assert_eq!(world.services.public_ips()[0].1.port, Some(world.tree().port));
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_an_empty_pool_the_load_balancer_stands_and_the_address_follows_when_there_is_one() {
+    let public_ips = "203.0.113.0/32".parse().unwrap();
+    let options = MemoryOptions { load_balancer_delay_ms: 0, public_ips, ..MemoryOptions::default() };
+    let world = World::new(options);
+    world.want(&public());
+    world.slice("s1", &["10.1.0.1"]).await.unwrap();
+    let error = world.event().await.unwrap_err();
+    assert!(error.transient());
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+    assert!(world.finalizers().contains(&FINALIZER.to_owned()));
+    assert_eq!(world.ingress(), [] as [IpAddr; 0]);
+
+    world.event().await.unwrap_err();
+    assert_eq!(world.api.patches().len(), 1, "what is written already is not written again");
+    world.want(&spec());
+    world.event().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deletion_midway_gives_back_the_address_that_nobody_wrote_down() {
+    let world = world();
+    world.want(&public());
+    let broken = Fault::Fail(DriverError::new(Reason::Unavailable, "associate"));
+    world.addresses.faults().inject(staffetta_driver::memory::PublicIpMethod::Associate, 1, broken);
+    world.event().await.unwrap_err();
+    assert_eq!((world.services.public_ips().len(), world.shown().unwrap().public_ip), (1, None));
+    world.delete();
+    world.event().await.unwrap();
+    assert!(world.is_empty());
+}

@@ -1,0 +1,143 @@
+use staffetta_driver::memory::{Fault, PublicIpMethod};
+use staffetta_driver::{DriverError, LoadBalancerDriver, LoadBalancerSpec};
+
+use super::*;
+
+async fn prepared() -> World {
+    let world = world();
+    world.want(&public());
+    world.slice("s1", &["10.1.0.1"]).await.unwrap();
+    world
+}
+
+/// Delivers what a new process sees: the slice and the service, both new.
+async fn replay(world: &World) {
+    world.feed(Event::Added(slice("s1", &["10.1.0.1"]))).await.unwrap();
+    world.feed(Event::Added(world.api.service())).await.unwrap();
+    world.event().await.unwrap();
+}
+
+async fn has_converged(world: &World) {
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+    assert_eq!(world.services.public_ips().len(), 1);
+    assert_eq!(world.ingress(), [world.services.public_ips()[0].1.ip]);
+    assert_eq!(world.members(HTTP), ["10.1.0.1:8080"]);
+    let made = |call: &LoadBalancerCall| matches!(call, LoadBalancerCall::Ensure(_));
+    let ensured = world.balancers.calls().into_iter().filter(made).count();
+    assert_eq!(ensured, 1, "made once");
+    world.delete();
+    world.event().await.unwrap();
+    assert!(world.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_after_any_call_the_result_is_the_same_and_nothing_is_made_twice() {
+    for kill in [
+        LoadBalancerMethod::Ensure,
+        LoadBalancerMethod::EnsureListener,
+        LoadBalancerMethod::SetMembers,
+    ] {
+        let mut world = prepared().await;
+        world.balancers.faults().inject(kill, 1, Fault::DoneThenHang);
+        assert!(tokio::time::timeout(Duration::from_secs(1), world.event()).await.is_err());
+        world.restart().await;
+        replay(&world).await;
+        has_converged(&world).await;
+    }
+    for kill in [PublicIpMethod::Acquire, PublicIpMethod::Associate] {
+        let mut world = prepared().await;
+        world.addresses.faults().inject(kill, 1, Fault::DoneThenHang);
+        assert!(tokio::time::timeout(Duration::from_secs(1), world.event()).await.is_err());
+        world.restart().await;
+        replay(&world).await;
+        has_converged(&world).await;
+    }
+}
+
+#[tokio::test]
+async fn killed_between_the_two_writes_the_second_one_follows() {
+    let mut world = prepared().await;
+    world.event().await.unwrap();
+    world.api.change(|service| service["status"]["loadBalancer"] = json!({}));
+    world.restart().await;
+    replay(&world).await;
+    has_converged(&world).await;
+}
+
+#[tokio::test]
+async fn a_restart_reads_the_marks_once_and_asks_and_writes_nothing_else() {
+    let mut world = prepared().await;
+    world.event().await.unwrap();
+    let (calls, patches) = (world.calls().len(), world.api.patches().len());
+    world.restart().await;
+    replay(&world).await;
+    assert_eq!(world.calls()[calls..], ["list"]);
+    assert_eq!(world.api.patches().len(), patches);
+}
+
+#[tokio::test]
+async fn what_changed_while_nobody_watched_is_made_up_for() {
+    let mut world = prepared().await;
+    world.event().await.unwrap();
+    world.services.remove_load_balancer(&world.tree().id);
+    world.api.annotate(STATE_ANNOTATION, &annotation::write(&Standing::default()));
+    world.restart().await;
+    world.feed(Event::Added(slice("s1", &["10.1.0.7"]))).await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!(world.members(HTTP), ["10.1.0.7:8080"]);
+}
+
+#[tokio::test]
+async fn a_state_that_somebody_removed_is_written_anew_from_the_marks() {
+    let world = prepared().await;
+    world.event().await.unwrap();
+    let before = world.tree().id;
+    world.api.change(|service| drop(service["metadata"]["annotations"].as_object_mut().unwrap().remove(STATE_ANNOTATION)));
+    world.event().await.unwrap();
+    assert_eq!(world.tree().id, before);
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+}
+
+#[tokio::test]
+async fn of_two_load_balancers_of_one_service_one_is_released() {
+    let mut world = prepared().await;
+    world.want(&spec());
+    world.event().await.unwrap();
+    let mut second = world.tree();
+    (second.id, second.vip) = ("0".into(), [10, 0, 0, 9].into());
+    world.services.insert_load_balancer(second.clone());
+    let owner = Owner::of(&world.api.service().metadata);
+    let adopting = LoadBalancerSpec {
+        name: second.name,
+        project: second.project,
+        subnet: second.subnet,
+        vip: second.vip,
+        security_groups: second.security_groups,
+        adopt: Some(second.id),
+    };
+    world.balancers.ensure_load_balancer(&owner, &adopting).await.unwrap();
+    assert_eq!(world.balancers.load_balancers(Some(&owner)).await.unwrap().len(), 2);
+    world.restart().await;
+    world.feed(Event::Added(slice("s1", &["10.1.0.1"]))).await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!(world.tree().vip, IpAddr::from([10, 0, 0, 1]));
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+}
+
+#[tokio::test]
+async fn every_owner_of_anything_is_told_once() {
+    let world = prepared().await;
+    world.event().await.unwrap();
+    let owners = world.sweep.owners().await.unwrap();
+    let identity = Identity::of::<Service>(Some("default".into()), "web".into(), "uid-web".into());
+    assert_eq!(owners, [identity]);
+}
+
+#[tokio::test]
+async fn a_recovery_that_cannot_read_the_marks_fails() {
+    let world = prepared().await;
+    let outage = DriverError::new(staffetta_driver::Reason::Unavailable, "list");
+    world.balancers.faults().inject(LoadBalancerMethod::List, 2, Fault::Fail(outage));
+    assert!(world.sweep.recover().await.unwrap_err().transient());
+    assert!(world.sweep.owners().await.is_err());
+}

@@ -1,0 +1,171 @@
+//! What is to stand outside for one service.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use staffetta_driver::{ListenerSpec, LoadBalancerSpec, MemberSpec, Owner};
+
+use super::endpoints::{EndpointPort, EndpointSet};
+use crate::lbaasspec::{LbaasPortSpec, LbaasServiceSpec, Reach};
+
+/// What is to stand outside for one service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) load_balancer: LoadBalancerSpec,
+    /// The members of each listener's pool, sorted, no address and port twice.
+    pub(super) listeners: BTreeMap<ListenerSpec, Vec<MemberSpec>>,
+    pub(super) public_ip: Option<PublicAddress>,
+}
+
+/// Which public address is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PublicAddress {
+    Any,
+    Named(IpAddr),
+}
+
+impl Wanted {
+    /// The load balancer that `spec` describes, with a listener and a pool for each port. The members of a pool are the
+    /// ready addresses whose port has the name and the protocol of the service's port, and whose family is that of the
+    /// cluster IP. Without endpoints, the load balancer stands with empty pools.
+    pub(super) fn of(owner: &Owner, spec: &LbaasServiceSpec, endpoints: &[Arc<Vec<EndpointSet>>]) -> Self {
+        let listeners = spec.ports.iter().map(|port| (port.0.listener(), members(spec, &port.0, endpoints)));
+        Self {
+            load_balancer: LoadBalancerSpec {
+                name: format!("{}/{}", owner.namespace, owner.name),
+                project: spec.project_id.clone(),
+                subnet: spec.subnet_id.clone(),
+                vip: spec.ip,
+                security_groups: spec.security_groups_ids.clone(),
+                adopt: None,
+            },
+            listeners: listeners.collect(),
+            public_ip: (spec.reach == Reach::LoadBalancer)
+                .then(|| spec.lb_ip.map_or(PublicAddress::Any, PublicAddress::Named)),
+        }
+    }
+}
+
+fn members(
+    spec: &LbaasServiceSpec,
+    wanted: &LbaasPortSpec,
+    endpoints: &[Arc<Vec<EndpointSet>>],
+) -> Vec<MemberSpec> {
+    let named = |port: &&EndpointPort| {
+        port.name == wanted.name.as_deref().unwrap_or_default() && port.protocol == wanted.protocol
+    };
+    let mut members = BTreeMap::new();
+    for set in endpoints.iter().flat_map(|sets| sets.iter()) {
+        for port in set.ports.iter().filter(named) {
+            for address in set.addresses.iter().filter(|address| address.ip.is_ipv4() == spec.ip.is_ipv4()) {
+                let name = format!("{}:{}", address.target, port.port);
+                let member =
+                    MemberSpec { ip: address.ip, port: port.port, name, subnet: spec.subnet_id.clone() };
+                // Slices may overlap for a moment; of two names for one member, the lesser wins, whoever comes first.
+                let least = members.entry((address.ip, port.port)).or_insert_with(|| member.clone());
+                if member < *least {
+                    *least = member;
+                }
+            }
+        }
+    }
+    members.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use staffetta_driver::Protocol;
+
+    use super::*;
+    use crate::lb::endpoints::ReadyAddress;
+    use crate::versioned_object::Versioned;
+
+    fn owner() -> Owner {
+        Owner { namespace: "default".into(), name: "web".into(), uid: "u".into() }
+    }
+
+    fn spec(ip: &str, ports: &[(Option<&str>, Protocol, u16)]) -> LbaasServiceSpec {
+        let port = |(name, protocol, port): &(Option<&str>, Protocol, u16)| {
+            Versioned(LbaasPortSpec { name: name.map(str::to_owned), port: *port, protocol: *protocol })
+        };
+        LbaasServiceSpec {
+            ip: ip.parse().unwrap(),
+            lb_ip: None,
+            ports: ports.iter().map(port).collect(),
+            project_id: "p".into(),
+            security_groups_ids: Vec::new(),
+            subnet_id: "s".into(),
+            reach: Reach::ClusterIP,
+        }
+    }
+
+    fn endpoints(name: &str, protocol: Protocol, port: u16, ips: &[&str]) -> Arc<Vec<EndpointSet>> {
+        let address = |ip: &&str| ReadyAddress { ip: ip.parse().unwrap(), target: format!("default/pod-{ip}") };
+        Arc::new(vec![EndpointSet {
+            ports: vec![EndpointPort { name: name.into(), protocol, port }],
+            addresses: ips.iter().map(address).collect(),
+        }])
+    }
+
+    fn members(spec: &LbaasServiceSpec, endpoints: &[Arc<Vec<EndpointSet>>]) -> Vec<String> {
+        let wanted = Wanted::of(&owner(), spec, endpoints);
+        let pools = wanted.listeners.iter();
+        let names = pools.flat_map(|(at, members)| {
+            members.iter().map(move |member| format!("{at} {}:{} {}", member.ip, member.port, member.name))
+        });
+        names.collect()
+    }
+
+    #[test]
+    fn ports_are_matched_by_name_so_that_renamed_ones_follow() {
+        let backends = [endpoints("http", Protocol::Tcp, 8080, &["10.1.0.1"])];
+        let matched = ["TCP:80 10.1.0.1:8080 default/pod-10.1.0.1:8080"];
+        assert_eq!(members(&spec("10.0.0.1", &[(Some("http"), Protocol::Tcp, 80)]), &backends), matched);
+        let renamed = spec("10.0.0.1", &[(Some("web"), Protocol::Tcp, 80)]);
+        assert_eq!(members(&renamed, &backends), [""; 0]);
+        assert_eq!(members(&renamed, &[endpoints("web", Protocol::Tcp, 8080, &["10.1.0.1"])]), matched);
+        assert_eq!(members(&spec("10.0.0.1", &[(Some("http"), Protocol::Udp, 80)]), &backends), [""; 0]);
+    }
+
+    #[test]
+    fn a_port_without_a_name_matches_the_endpoints_without_a_name() {
+        let backends = [endpoints("", Protocol::Tcp, 8080, &["10.1.0.1"])];
+        assert_eq!(members(&spec("10.0.0.1", &[(None, Protocol::Tcp, 80)]), &backends).len(), 1);
+    }
+
+    #[test]
+    fn members_have_the_family_of_the_cluster_ip() {
+        let backends = [
+            endpoints("http", Protocol::Tcp, 8080, &["10.1.0.1"]),
+            endpoints("http", Protocol::Tcp, 8080, &["fd00::7"]),
+        ];
+        let port = [(Some("http"), Protocol::Tcp, 80)];
+        assert_eq!(members(&spec("10.0.0.1", &port), &backends), ["TCP:80 10.1.0.1:8080 default/pod-10.1.0.1:8080"]);
+        assert_eq!(members(&spec("fd00::1", &port), &backends), ["TCP:80 fd00::7:8080 default/pod-fd00::7:8080"]);
+    }
+
+    #[test]
+    fn the_order_of_slices_and_what_they_say_twice_make_no_difference() {
+        let one = endpoints("http", Protocol::Tcp, 8080, &["10.1.0.2", "10.1.0.1"]);
+        let other = endpoints("http", Protocol::Tcp, 8080, &["10.1.0.2", "10.1.0.3"]);
+        let spec = spec("10.0.0.1", &[(Some("http"), Protocol::Tcp, 80), (Some("other"), Protocol::Tcp, 81)]);
+        let forth = Wanted::of(&owner(), &spec, &[Arc::clone(&one), Arc::clone(&other)]);
+        assert_eq!(forth, Wanted::of(&owner(), &spec, &[other, one]));
+        let sizes: Vec<_> = forth.listeners.values().map(Vec::len).collect();
+        assert_eq!(sizes, [3, 0], "a port without endpoints has an empty pool");
+    }
+
+    #[test]
+    fn only_a_load_balancer_has_a_public_address() {
+        let reaches = |reach, lb_ip| {
+            let spec = LbaasServiceSpec { reach, lb_ip, ..spec("10.0.0.1", &[]) };
+            Wanted::of(&owner(), &spec, &[]).public_ip
+        };
+        let named = [192, 0, 2, 1].into();
+        assert_eq!(reaches(Reach::ClusterIP, None), None);
+        assert_eq!(reaches(Reach::NodePort, Some(named)), None);
+        assert_eq!(reaches(Reach::LoadBalancer, None), Some(PublicAddress::Any));
+        assert_eq!(reaches(Reach::LoadBalancer, Some(named)), Some(PublicAddress::Named(named)));
+    }
+}

@@ -1,0 +1,155 @@
+use staffetta_driver::memory::{Fault, VifMethod};
+use staffetta_driver::{DriverError, Reason};
+
+use super::*;
+
+fn outage() -> DriverError {
+    DriverError::new(Reason::Unavailable, "make a port")
+}
+
+fn full() -> World {
+    let cidr: ipnet::IpNet = "10.0.0.0/29".parse().unwrap();
+    let options =
+        MemoryOptions { pod_subnets: vec![cidr], addresses_per_subnet: Some(0), ..MemoryOptions::default() };
+    World::new(scheduled(), options)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_subnet_is_a_transient_failure_until_it_is_mended() {
+    let world = full();
+    let error = world.event().await.unwrap_err();
+    assert!(error.transient());
+    assert!(staffetta_handler::causes(&error).contains("10.0.0.0/29"));
+    world.network.set_address_limit("10.0.0.0/29".parse().unwrap(), None);
+    world.event().await.unwrap();
+    assert_eq!(world.ports().len(), 1);
+    // A failure that left nothing behind is no reason to read the marks.
+    assert_eq!(world.lists(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_names_no_subnet_is_a_mistake_of_the_configuration() {
+    let world = World::new(scheduled(), MemoryOptions { pod_subnets: vec![], ..MemoryOptions::default() });
+    let error = world.event().await.unwrap_err();
+    assert!(matches!(error, VifError::NoSubnet) && !error.transient());
+    assert_eq!(world.vifs.calls(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vif_whose_making_was_never_confirmed_is_found_by_its_mark() {
+    let world = world();
+    world.vifs.faults().inject(VifMethod::Request, 1, Fault::DoneThenFail(outage()));
+    assert!(world.event().await.unwrap_err().transient());
+    world.event().await.unwrap();
+    assert_eq!((world.requests(), world.ports().len()), (1, 1));
+    assert_eq!(world.shown().unwrap().default_vif.id, world.ports()[0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_cut_short_leaves_a_question_that_the_mark_answers() {
+    for (fault, requests) in [(Fault::DoneThenHang, 1), (Fault::Hang, 2)] {
+        let world = world();
+        world.vifs.faults().inject(VifMethod::Request, 1, fault);
+        let cut = tokio::time::timeout(Duration::from_secs(60), world.event()).await;
+        assert!(cut.is_err());
+        world.event().await.unwrap();
+        assert_eq!((world.requests(), world.ports().len(), world.lists()), (requests, 1, 1));
+        assert_eq!(world.shown().unwrap().default_vif.id, world.ports()[0]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn marks_that_cannot_be_read_keep_the_question_open() {
+    let world = world();
+    world.vifs.faults().inject(VifMethod::Request, 1, Fault::DoneThenFail(outage()));
+    world.vifs.faults().inject(VifMethod::List, 1, Fault::Fail(outage()));
+    world.event().await.unwrap_err();
+    assert!(matches!(world.event().await.unwrap_err(), VifError::Marks(_)));
+    world.event().await.unwrap();
+    assert_eq!((world.requests(), world.ports().len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_changed_meanwhile_is_written_by_the_newer_event_with_the_same_vif() {
+    let world = world();
+    let old = Arc::new(world.api.pod());
+    world.api.change(|pod| pod["metadata"]["labels"] = json!({ "app": "web" }));
+    world.feed(Event::Added(old)).await.unwrap();
+    assert!(world.shown().is_none());
+    world.event().await.unwrap();
+    assert_eq!((world.requests(), world.ports().len(), world.api.patches().len()), (1, 1, 2));
+    assert_eq!(world.shown().unwrap().default_vif.id, world.ports()[0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_gone_when_it_is_written_gives_its_vif_back() {
+    for (code, fields) in [(404, vec![]), (422, vec!["metadata.finalizers"]), (422, vec!["metadata.uid"])] {
+        let world = world();
+        world.api.answer(Answer::Refuse(code, fields));
+        world.event().await.unwrap();
+        assert!(world.ports().is_empty());
+        assert_eq!(world.handler.claims.get(&UID.into()), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_refused_for_good_gives_the_vif_back_and_says_why() {
+    for (code, fields) in [(403, vec![]), (413, vec![]), (422, vec!["metadata.annotations"])] {
+        let world = world();
+        world.api.answer(Answer::Refuse(code, fields));
+        let error = world.event().await.unwrap_err();
+        assert!(matches!(error, VifError::Write(_)) && !error.transient());
+        assert!(staffetta_handler::causes(&error).contains("default/web"));
+        assert!(world.ports().is_empty());
+        // When it is tried again, it is tried from the beginning.
+        world.event().await.unwrap();
+        assert_eq!((world.ports().len(), world.requests()), (1, 2));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vif_that_could_be_neither_written_nor_released_is_not_forgotten() {
+    let world = world();
+    world.api.answer(Answer::Refuse(403, vec![]));
+    world.vifs.faults().inject(VifMethod::Release, 1, Fault::Fail(outage()));
+    assert!(matches!(world.event().await.unwrap_err(), VifError::Release { .. }));
+    world.event().await.unwrap();
+    assert_eq!((world.requests(), world.ports().len()), (1, 1));
+    assert_eq!(world.shown().unwrap().default_vif.id, world.ports()[0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_may_be_repeated_is_repeated_with_the_same_vif() {
+    for answer in [Answer::Refuse(503, vec![]), Answer::Refuse(401, vec![]), Answer::Broken] {
+        let world = world();
+        world.api.answer(answer);
+        assert!(world.event().await.unwrap_err().transient());
+        world.event().await.unwrap();
+        assert_eq!((world.requests(), world.releases(), world.ports().len()), (1, 0, 1));
+        assert_eq!(world.shown().unwrap().default_vif.id, world.ports()[0]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_whose_answer_got_lost_is_recognised_by_its_event() {
+    let world = world();
+    let event = Event::Added(Arc::new(world.api.pod()));
+    world.api.answer(Answer::Lost);
+    assert!(world.feed(event.clone()).await.unwrap_err().transient());
+    world.feed(event).await.unwrap();
+    tokio::time::advance(world.activation_delay()).await;
+    world.event().await.unwrap();
+    assert!(world.shown().unwrap().default_vif.active);
+    assert_eq!((world.requests(), world.releases(), world.ports().len()), (1, 0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_port_that_vanished_is_a_failure_that_names_it() {
+    let world = world();
+    world.event().await.unwrap();
+    let id = world.ports().pop().unwrap();
+    world.network.remove_port(&id);
+    let error = world.event().await.unwrap_err();
+    assert!(!error.transient());
+    assert!(staffetta_handler::causes(&error).contains(id.as_str()));
+}

@@ -1,0 +1,86 @@
+use staffetta_handler::Sweep;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_vif_that_was_made_before_the_restart_is_adopted_and_not_made_again() {
+    let mut world = world();
+    world.api.answer(Answer::Broken);
+    world.event().await.unwrap_err();
+    world.restart();
+    world.handler.recover().await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!((world.requests(), world.ports().len()), (1, 1));
+    assert_eq!(world.shown().unwrap().default_vif.id, world.ports()[0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_marks_are_read_once_and_not_once_a_pod() {
+    let mut world = world();
+    world.settle().await;
+    world.restart();
+    world.handler.recover().await.unwrap();
+    let calls = world.vifs.calls().len();
+    world.event().await.unwrap();
+    assert_eq!((world.vifs.calls().len(), world.lists(), world.api.patches().len()), (calls, 1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_marked_for_a_pod_that_does_not_show_it_is_released() {
+    let mut world = world();
+    world.settle().await;
+    let kept = world.ports();
+    let mut surplus = world.network.ports().pop().unwrap();
+    surplus.vif.id = "surplus".into();
+    world.network.insert_port(surplus);
+    world.restart();
+    world.handler.recover().await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!(world.ports(), kept);
+    assert_eq!(world.handler.claims.get(&UID.into()), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_vifs_made_for_one_pod_one_is_adopted_and_the_other_goes() {
+    let mut world = world();
+    world.api.answer(Answer::Broken);
+    world.event().await.unwrap_err();
+    let mut second = world.network.ports().pop().unwrap();
+    second.vif.id = "second".into();
+    world.network.insert_port(second);
+    world.restart();
+    world.handler.recover().await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!(world.ports().len(), 2);
+    tokio::time::advance(world.activation_delay()).await;
+    world.event().await.unwrap();
+    assert_eq!(world.ports(), [world.shown().unwrap().default_vif.id]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_annotation_that_somebody_removed_is_written_again_with_the_same_vif() {
+    let world = world();
+    world.settle().await;
+    world.phase("Running");
+    world.api.change(|pod| pod["metadata"]["annotations"] = json!({}));
+    world.event().await.unwrap();
+    assert_eq!((world.requests(), world.ports().len()), (1, 1));
+    let vif = world.shown().unwrap().default_vif;
+    assert!(vif.active && vif.id == world.ports()[0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_owner_is_named_once() {
+    let world = world();
+    world.event().await.unwrap();
+    let port = world.network.ports().pop().unwrap();
+    for (id, owner) in [("second", port.owner.clone()), ("ready", None)] {
+        let mut port = port.clone();
+        port.vif.id = id.into();
+        port.owner = owner;
+        world.network.insert_port(port);
+    }
+    let owners = world.handler.owners().await.unwrap();
+    let expected = Identity::of::<Pod>(Some("default".into()), "web".into(), UID.into());
+    assert_eq!(owners, [expected]);
+}

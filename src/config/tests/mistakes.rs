@@ -1,0 +1,163 @@
+//! What is said about a file and an environment in which something is wrong.
+
+use std::path::Path;
+
+use super::*;
+
+#[test]
+fn all_mistakes_of_a_file_are_found_at_once() {
+    let file = r#"
+queue_depth = 5
+[kubernetes]
+enabled_handlers = ["vif", "nihgt", "vif"]
+cluster_id = "My Cluster"
+lamp_driver = "touch"
+[relay]
+queue_dept = 7
+max_concurrency = 0
+handler_timeout = "soon"
+retry_interval = "-1s"
+retry_max_interval = "0s"
+coalesce = "yes"
+[rely]
+[lamp]
+brightness = 91
+rooms = [1]
+coalesce = true
+[admin]
+listen = "localhost:80"
+[log]
+format = "yaml"
+level = "inof"
+"#;
+    let expected = [
+        r#"s.toml:2:1: queue_depth: there is no such section; "queue_depth" is an option of [relay]"#,
+        r#"s.toml:4:28: kubernetes.enabled_handlers[1]: there is no "nihgt" (did you mean "night"?); known are "lb", "night", "vif""#,
+        r#"s.toml:4:37: kubernetes.enabled_handlers[2]: "vif" stands there twice"#,
+        r#"s.toml:5:14: kubernetes.cluster_id: "My Cluster" is not made of lower-case letters, digits and inner hyphens"#,
+        r#"s.toml:6:15: kubernetes.lamp_driver: there is no "touch" (did you mean "torch"?); known are "candle", "torch""#,
+        r#"s.toml:8:1: relay.queue_dept: there is no such option; did you mean "queue_depth"?"#,
+        "s.toml:9:19: relay.max_concurrency: must be at least 1, not 0",
+        r#"s.toml:10:19: relay.handler_timeout: "soon" is not a length of time; write seconds, or units as in "500ms", "30s" or "2m30s""#,
+        r#"s.toml:11:18: relay.retry_interval: "-1s" is negative"#,
+        "s.toml:12:22: relay.retry_max_interval: must be at least 1ms, not 0s",
+        "s.toml:13:12: relay.coalesce: must be true or false, not a string",
+        "s.toml:14:2: rely: there is no such section; did you mean [relay]?",
+        "s.toml:16:14: lamp.brightness: must be at most 90, not 91",
+        "s.toml:17:10: lamp.rooms[0]: must be a string, not an integer",
+        "s.toml:18:1: lamp.coalesce: there is no such option; it is an option of [relay]",
+        r#"s.toml:20:10: admin.listen: "localhost:80" is not an IP address and a port, such as "127.0.0.1:8082" or "[::]:8082""#,
+        r#"s.toml:22:10: log.format: there is no "yaml"; known are "text", "json""#,
+        r#"s.toml:23:9: log.level: "inof" names a level that does not exist; did you mean "info"?"#,
+    ];
+    assert_eq!(mistakes(file, &[]), expected);
+}
+
+#[test]
+fn all_mistakes_of_syntax_are_found_at_once_and_lead_to_no_others() {
+    let found = mistakes(
+        "[relay]\nqueue_depth = \ncoalesce = true true\n[log]\nlevel = 'loud'\n[admin\nlisten = 1\n",
+        &[],
+    );
+    assert_eq!(found.len(), 4, "{found:#?}");
+    assert!(found[0].starts_with("s.toml:2:") && found[0].contains("this is not TOML"), "{found:#?}");
+    assert!(found[1].starts_with("s.toml:3:") && found[1].contains("this is not TOML"), "{found:#?}");
+    assert!(found[2].starts_with("s.toml:5:9: log.level"), "{found:#?}");
+    assert!(found[3].starts_with("s.toml:6:") && found[3].contains("this is not TOML"), "{found:#?}");
+}
+
+#[test]
+fn a_name_that_stands_twice_is_refused_where_it_stands_again() {
+    let found = mistakes("[relay]\nqueue_depth = 1\nqueue_depth = 2\n", &[]);
+    assert_eq!(found, ["s.toml:3:1: this is not TOML: duplicate key"]);
+}
+
+#[test]
+fn a_file_that_is_not_text_is_refused_where_it_stops_being_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.toml");
+    std::fs::write(&path, b"[relay]\nx = \xff").unwrap();
+    let error = Configuration::load(&schema(), Some(&path), []).unwrap_err().to_string();
+    assert!(error.contains("s.toml:2:5: this is not UTF-8"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = Configuration::load(&schema(), Some(Path::new("/nowhere/s.toml")), []).unwrap_err();
+    assert!(error.to_string().starts_with("cannot read the configuration /nowhere/s.toml: "), "{error}");
+}
+
+#[test]
+fn mistakes_in_the_environment_name_the_variable() {
+    let variables = [
+        ("STAFFETTA_RELAY__QUEUE_DEPTH", "many"),
+        ("STAFFETTA_RELAY__QUEUE_DEPHT", "7"),
+        ("STAFFETTA_RELLAY__QUEUE_DEPTH", "7"),
+        ("STAFFETTA_RELAY_COALESCE", "false"),
+        ("STAFFETTA_KUBERNETES__ENABLED_HANDLERS", "vif,viff"),
+    ];
+    let expected = [
+        r#"environment STAFFETTA_KUBERNETES__ENABLED_HANDLERS: kubernetes.enabled_handlers[1]: there is no "viff" (did you mean "vif"?); known are "lb", "night", "vif""#,
+        "environment STAFFETTA_RELAY_COALESCE: sets nothing; write STAFFETTA_RELAY__COALESCE, with two underscores after the section",
+        r#"environment STAFFETTA_RELAY__QUEUE_DEPHT: relay.queue_depht: there is no such option; did you mean "queue_depth"?"#,
+        "environment STAFFETTA_RELAY__QUEUE_DEPTH: relay.queue_depth: must be an integer, not a string",
+        "environment STAFFETTA_RELLAY__QUEUE_DEPTH: rellay: there is no such section; did you mean STAFFETTA_RELAY__...?",
+    ];
+    assert_eq!(mistakes("", &variables), expected);
+}
+
+#[test]
+fn variables_that_are_no_options_are_left_alone() {
+    let variables = [
+        ("STAFFETTA_REQUIRE", "all"),
+        ("STAFFETTA_CONFIG", "x.toml"),
+        ("STAFFETTA_REAL_KUBERNETES", "1"),
+        ("STAFFETTA_PORT_8082_TCP_ADDR", "10.0.0.1"),
+        ("RELAY__QUEUE_DEPTH", "x"),
+    ];
+    assert_eq!(mistakes("", &variables), [""; 0]);
+}
+
+#[test]
+fn options_that_contradict_each_other_are_refused_where_they_were_set() {
+    let found = mistakes("[relay]\nretry_interval = '2m'\n", &[("STAFFETTA_RELAY__FAILED_RESYNC_MAX", "30")]);
+    let expected = [
+        "s.toml:2:18: relay.retry_interval: 2m is more than relay.retry_max_interval, which is 1m",
+        "environment STAFFETTA_RELAY__FAILED_RESYNC_MAX: relay.failed_resync: 1m is more than relay.failed_resync_max, which is 30s",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_secret_is_neither_quoted_nor_shown() {
+    let found = mistakes("[lamp]\npassword = 'hunter2'\n", &[]);
+    assert_eq!(found, ["s.toml:2:12: lamp.password: must have at least 8 characters, not 7"]);
+    let found = mistakes("", &[("STAFFETTA_LAMP__PASSWORD", "hunter2")]);
+    assert!(!found.is_empty() && !found[0].contains("hunter2"), "{found:#?}");
+
+    let configuration = load("[lamp]\npassword = 'open sesame'\n", &[]).unwrap();
+    assert_eq!(configuration.value["lamp"]["password"], "open sesame");
+    let shown = configuration.show(&schema());
+    assert!(shown.contains("password = \"(secret)\"") && !shown.contains("sesame"), "{shown}");
+}
+
+#[test]
+fn a_registry_whose_sections_make_no_schema_is_refused() {
+    #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(default, deny_unknown_fields)]
+    struct Strange {
+        #[schemars(extend("pattern" = "^a"))]
+        word: String,
+    }
+    let mut strange = registry();
+    strange.section::<Strange>("strange");
+    let error = FileSchema::assemble(&strange).unwrap_err().to_string();
+    assert!(error.contains("strange") && error.contains("\"pattern\""), "{error}");
+
+    let mut twice = registry();
+    twice.section::<LampOptions>("relay");
+    assert!(matches!(FileSchema::assemble(&twice), Err(SchemaError::Ambiguous(name)) if name == "relay"));
+
+    let nothing = Registry::default();
+    assert!(matches!(FileSchema::assemble(&nothing), Err(SchemaError::Missing("kubernetes"))));
+}

@@ -1,0 +1,85 @@
+//! The configuration as a whole: from a file and an environment to mistakes or values.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use staffetta_handler::{Registry, SetupError};
+
+use super::*;
+
+mod mistakes;
+mod sample;
+mod values;
+
+trait Lamp: Send + Sync {}
+struct Candle;
+impl Lamp for Candle {}
+
+/// How the lamp burns.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct LampOptions {
+    /// How bright it is, in candelas.
+    #[schemars(range(max = 90))]
+    brightness: u8,
+    /// The word that lights it.
+    #[schemars(length(min = 8), example = "open sesame", extend("x-secret" = true))]
+    password: Option<String>,
+    /// Where it hangs.
+    rooms: Vec<String>,
+}
+
+impl Default for LampOptions {
+    fn default() -> Self {
+        Self { brightness: 60, password: None, rooms: vec!["kitchen".to_owned()] }
+    }
+}
+
+fn registry() -> Registry {
+    let mut registry = Registry::default();
+    registry.section::<Kubernetes>("kubernetes");
+    registry.section::<Relay>("relay");
+    registry.section::<Admin>("admin");
+    registry.section::<Log>("log");
+    registry.section::<Shutdown>("shutdown");
+    for (name, about) in [("vif", "Plugs pods in."), ("lb", "Balances."), ("night", "Switches lamps.")] {
+        registry
+            .handler(name, about, |_| Err(SetupError::Invalid("a handler that is only named".to_owned())));
+    }
+    registry.interface::<dyn Lamp>("lamp", "candle", "What lights the way.");
+    registry.driver::<dyn Lamp>("candle", "Wax and a wick.", |_| Ok(Arc::new(Candle)));
+    registry.driver::<dyn Lamp>("torch", "A stick.", |_| Ok(Arc::new(Candle)));
+    registry.section::<LampOptions>("lamp");
+    registry
+}
+
+fn schema() -> FileSchema {
+    FileSchema::assemble(&registry()).unwrap()
+}
+
+fn load(text: &str, variables: &[(&str, &str)]) -> Result<Configuration, ConfigurationError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.toml");
+    std::fs::write(&path, text).unwrap();
+    let variables = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    Configuration::load(&schema(), Some(&path), variables)
+}
+
+/// The mistakes, a line each, with the bare name of the file.
+fn mistakes(text: &str, variables: &[(&str, &str)]) -> Vec<String> {
+    let mistakes = match load(text, variables) {
+        Err(ConfigurationError::Mistakes(Mistakes(mistakes))) => mistakes,
+        Err(other) => panic!("{other}"),
+        Ok(_) => Vec::new(),
+    };
+    let bare = |mut mistake: Mistake| {
+        if let Place::File { path, .. } = &mut mistake.place {
+            *path = PathBuf::from("s.toml").into();
+        }
+        mistake.to_string()
+    };
+    mistakes.into_iter().map(bare).collect()
+}

@@ -1,0 +1,37 @@
+//! The command line, as a user meets it: each transcript in `tests/cmd` is what the program answers.
+
+use std::process::Command;
+
+fn staffetta(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_staffetta"))
+        .args(arguments)
+        .output()
+        .expect("cargo built the program");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("the program writes UTF-8")
+}
+
+#[test]
+fn every_transcript_is_what_the_program_answers() {
+    trycmd::TestCases::new().case("tests/cmd/*.trycmd");
+}
+
+#[test]
+fn the_sample_in_etc_is_what_the_program_writes() {
+    let checked_in =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/etc/staffetta.toml")).unwrap();
+    assert!(
+        checked_in == staffetta(&["config", "sample"]),
+        "etc/staffetta.toml is out of date; write it anew: cargo run -- config sample > etc/staffetta.toml"
+    );
+}
+
+#[test]
+fn the_schema_describes_each_section_of_the_sample() {
+    let schema: serde_json::Value = serde_json::from_str(&staffetta(&["config", "schema"])).unwrap();
+    let sample: toml::Table = staffetta(&["config", "sample"]).parse().unwrap();
+    assert!(!sample.is_empty());
+    for section in sample.keys() {
+        assert_eq!(schema["properties"][section]["additionalProperties"], false, "{section}");
+    }
+}

@@ -1,0 +1,64 @@
+//! A handler and a driver of an outside author: built as they would build them, run against the embedded server.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "support/process.rs"]
+mod process;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, PostParams};
+use kube::{Client, Config};
+use process::{Process, eventually};
+use serde_json::json;
+use staffetta_apiserver::{ApiServer, Options};
+
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/outside");
+
+/// Builds the outside controller, into the folder that this test was built into, where most of it lies ready.
+fn build() -> PathBuf {
+    let target = Path::new(env!("CARGO_BIN_EXE_staffetta")).ancestors().nth(2).unwrap();
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--locked", "--manifest-path"])
+        .arg(Path::new(SOURCE).join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(target)
+        .status()
+        .unwrap();
+    assert!(status.success(), "the outside crate builds");
+    target.join("debug/outside")
+}
+
+#[tokio::test]
+async fn an_outside_handler_and_an_outside_driver_work_beside_ours() {
+    let program = tokio::task::spawn_blocking(build).await.unwrap();
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let configuration =
+        "[kubernetes]\nenabled_handlers = [\"vif\", \"greeter\"]\npod_vif_driver = \"acme\"\n";
+    let mut process = Process::start(&program, folder.path(), configuration, &server.kubeconfig()).await;
+    process.ready().await;
+
+    let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
+    let pods = Api::<Pod>::namespaced(client, "default");
+    let pod = json!({ "metadata": { "name": "web" },
+        "spec": { "nodeName": "n1", "containers": [{ "name": "c", "image": "i" }] } });
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    eventually("the pod is greeted and has a port of the outside driver", async || {
+        let annotations = pods.get("web").await.unwrap().metadata.annotations.unwrap_or_default();
+        let greeted = annotations.get("example.com/greeting").is_some_and(|greeting| greeting == "hello");
+        greeted && annotations.get("openstack.org/kuryr-vif").is_some_and(|vif| vif.contains("acme-"))
+    })
+    .await;
+    assert!(process.terminate().await.success());
+}
+
+#[test]
+fn the_readme_shows_the_handler_as_it_is_and_it_is_short() {
+    let source = std::fs::read_to_string(Path::new(SOURCE).join("src/main.rs")).unwrap();
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    assert!(readme.contains(&source), "README.md shows another text than examples/outside/src/main.rs");
+    assert!(source.lines().count() < 30);
+}

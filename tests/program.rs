@@ -1,0 +1,97 @@
+//! The program as a process: ready, alive, stopped; and what it says when it cannot run.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "support/process.rs"]
+mod process;
+
+use std::path::Path;
+use std::process::Command;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, PostParams};
+use kube::{Client, Config};
+use process::{Process, eventually};
+use serde_json::json;
+use staffetta_apiserver::{ApiServer, Options};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_staffetta");
+
+#[tokio::test]
+async fn it_becomes_ready_annotates_a_pod_and_ends_cleanly_on_sigterm() {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = Process::start(Path::new(PROGRAM), folder.path(), "", &server.kubeconfig()).await;
+    process.ready().await;
+    assert_eq!(process.get("/livez").await, (200, "ok\n".into()));
+
+    let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
+    let pods = Api::<Pod>::namespaced(client, "default");
+    let pod = json!({ "metadata": { "name": "web" },
+        "spec": { "nodeName": "n1", "containers": [{ "name": "c", "image": "i" }] } });
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    eventually("the pod has a VIF", async || {
+        let pod = pods.get("web").await.unwrap();
+        pod.metadata
+            .annotations
+            .is_some_and(|annotations| annotations.contains_key("openstack.org/kuryr-vif"))
+    })
+    .await;
+
+    assert!(process.terminate().await.success());
+    process.says("all that ran has ended").await;
+}
+
+#[tokio::test]
+async fn without_a_server_it_says_why_it_is_not_ready_lives_and_goes_on_when_there_is_one() {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    server.faults().begin_outage();
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = Process::start(Path::new(PROGRAM), folder.path(), "", &server.kubeconfig()).await;
+    process.says("the API server does not answer").await;
+    let (code, reasons) = process.get("/readyz").await;
+    assert_eq!(code, 503);
+    assert!(reasons.starts_with("not ready\napi server: "), "{reasons}");
+    assert_eq!(process.get("/livez").await.0, 200);
+    server.faults().end_outage();
+    process.ready().await;
+    assert!(process.terminate().await.success());
+}
+
+#[test]
+fn a_kubeconfig_that_cannot_be_used_is_named_and_ends_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content) in [("missing", None), ("malformed", Some("clusters: 7\n"))] {
+        let path = folder.path().join(name);
+        if let Some(content) = content {
+            std::fs::write(&path, content).unwrap();
+        }
+        let output = Command::new(PROGRAM).args(["run", "--kubeconfig"]).arg(&path).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("the kubeconfig {} cannot be used", path.display())), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_is_named_and_ends_the_program() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, server.kubeconfig()).unwrap();
+    let output = tokio::process::Command::new(PROGRAM)
+        .env("STAFFETTA_ADMIN__LISTEN", &address)
+        .args(["run", "--kubeconfig"])
+        .arg(&kubeconfig)
+        .output()
+        .await
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains(&format!("the admin server cannot listen at {address} (`admin.listen`)")),
+        "{said}"
+    );
+}

@@ -1,0 +1,99 @@
+//! A controller in a process of its own.
+
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::TcpStream;
+use tokio::process::{Child, ChildStderr, Command};
+
+/// How long a step of a real process may take before the test fails. It is no measure of speed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running controller. It is killed when it is dropped.
+pub(crate) struct Process {
+    child: Child,
+    log: Lines<BufReader<ChildStderr>>,
+    admin: String,
+}
+
+impl Process {
+    /// Starts `program run` with this configuration and kubeconfig; ends when its admin server listens.
+    pub(crate) async fn start(program: &Path, folder: &Path, configuration: &str, kubeconfig: &str) -> Self {
+        let (config, kube) = (folder.join("staffetta.toml"), folder.join("kubeconfig"));
+        let configuration =
+            format!("{configuration}\n[admin]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n");
+        std::fs::write(&config, configuration).unwrap();
+        std::fs::write(&kube, kubeconfig).unwrap();
+        let mut child = Command::new(program)
+            .arg("run")
+            .arg("--config")
+            .arg(&config)
+            .arg("--kubeconfig")
+            .arg(&kube)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+        let admin = loop {
+            let line = next_line(&mut log).await.expect("the controller says where its admin server listens");
+            let line: serde_json::Value =
+                serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+            if let Some(admin) = line["admin"].as_str() {
+                break admin.to_owned();
+            }
+        };
+        Self { child, log, admin }
+    }
+
+    /// The answer of the admin server: its status code and body.
+    pub(crate) async fn get(&self, path: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.admin).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.admin);
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    /// Ends when the controller is ready.
+    pub(crate) async fn ready(&self) {
+        eventually("the controller is ready", async || self.get("/readyz").await.0 == 200).await;
+    }
+
+    /// The next line of the log that contains `text`.
+    pub(crate) async fn says(&mut self, text: &str) -> String {
+        loop {
+            let line =
+                next_line(&mut self.log).await.unwrap_or_else(|| panic!("the log ended without `{text}`"));
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    pub(crate) async fn terminate(&mut self) -> ExitStatus {
+        let id = self.child.id().expect("it still runs").to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().await.unwrap().success());
+        tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("it ends in time").unwrap()
+    }
+}
+
+async fn next_line(log: &mut Lines<BufReader<ChildStderr>>) -> Option<String> {
+    tokio::time::timeout(PATIENCE, log.next_line()).await.expect("a line comes in time").unwrap()
+}
+
+/// Asks again until `condition` holds.
+pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !condition().await {
+        assert!(tokio::time::Instant::now() < deadline, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,225 @@
+//! Promise 9: what the watcher says, and that it goes on.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::any::TypeId;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Client, Config};
+use serde_json::json;
+use staffetta::watcher::{Sink, Watcher};
+use staffetta_apiserver::{ApiServer, Fault, Options, Requests};
+use staffetta_handler::{AnyEvent, EventHandler, HandlerError, Kind, Turn};
+use tokio::sync::{Semaphore, mpsc};
+
+/// Sends on what it gets, in words. A list waits while `room` has no permit.
+struct Recorder {
+    events: mpsc::UnboundedSender<String>,
+    room: Semaphore,
+    managed_fields: AtomicBool,
+}
+
+impl EventHandler<AnyEvent> for Recorder {
+    async fn handle(&self, event: &AnyEvent, _: &Turn<'_>) -> Result<(), HandlerError> {
+        let managed = event.object().is_some_and(|object| object.meta().managed_fields.is_some());
+        self.managed_fields.fetch_or(managed, Ordering::Relaxed);
+        let words = format!("{event:?}");
+        let words = words.split(" (").next().unwrap_or_default().to_owned();
+        // The test has ended when nobody listens.
+        let _ = self.events.send(words);
+        Ok(())
+    }
+}
+
+impl Sink for Recorder {
+    fn listed(&self, _: TypeId) {
+        let _ = self.events.send("listed".into());
+    }
+
+    async fn room(&self) {
+        self.room.acquire().await.unwrap().forget();
+    }
+}
+
+struct World {
+    server: ApiServer,
+    client: Client,
+    sink: Arc<Recorder>,
+    events: mpsc::UnboundedReceiver<String>,
+}
+
+async fn world(room: usize) -> World {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
+    let (sender, events) = mpsc::unbounded_channel();
+    let sink =
+        Recorder { events: sender, room: Semaphore::new(room), managed_fields: AtomicBool::new(false) };
+    World { server, client, sink: Arc::new(sink), events }
+}
+
+impl World {
+    fn maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    async fn create(&self, name: &str) {
+        let map = ConfigMap {
+            metadata: kube::core::ObjectMeta { name: Some(name.into()), ..Default::default() },
+            ..Default::default()
+        };
+        self.maps().create(&PostParams::default(), &map).await.unwrap();
+    }
+
+    async fn change(&self, name: &str, value: &str) {
+        let patch = Patch::Merge(json!({ "data": { "k": value } }));
+        self.maps().patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    async fn delete(&self, name: &str) {
+        self.maps().delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    async fn said(&mut self, expected: &[&str]) {
+        for expected in expected {
+            let said = tokio::time::timeout(Duration::from_secs(20), self.events.recv()).await;
+            assert_eq!(said.expect("the watcher says something in time").as_deref(), Some(*expected));
+        }
+    }
+
+    fn asked(&self, verb: &str) -> usize {
+        let requests = self.server.requests();
+        requests.iter().filter(|request| request.verb == verb && request.resource == "configmaps").count()
+    }
+}
+
+const ROOM: usize = 10_000;
+
+#[tokio::test]
+async fn added_modified_and_deleted_are_told_apart() {
+    let mut world = world(ROOM).await;
+    world.create("before").await;
+    let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink));
+    watcher.add(&Kind::of::<ConfigMap>());
+    world.said(&["Added ConfigMap default/before", "listed"]).await;
+    world.create("after").await;
+    world.change("before", "1").await;
+    world.delete("before").await;
+    world.said(&["Added ConfigMap default/after", "Modified ConfigMap default/before"]).await;
+    world.said(&["Deleted ConfigMap default/before"]).await;
+    assert!(!world.sink.managed_fields.load(Ordering::Relaxed), "managedFields are dropped after decoding");
+}
+
+#[tokio::test]
+async fn what_went_in_a_gap_is_deleted_and_what_did_not_change_says_nothing() {
+    let mut world = world(ROOM).await;
+    for name in ["goes", "stays", "changes", "returns"] {
+        world.create(name).await;
+    }
+    let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink));
+    watcher.add(&Kind::of::<ConfigMap>());
+    world.said(&["Added ConfigMap default/changes", "Added ConfigMap default/goes"]).await;
+    world.said(&["Added ConfigMap default/returns", "Added ConfigMap default/stays", "listed"]).await;
+
+    let faults = world.server.faults();
+    faults.pause_watches();
+    world.delete("goes").await;
+    world.delete("returns").await;
+    world.create("returns").await;
+    world.change("changes", "1").await;
+    faults.trim_event_log();
+    faults.resume_watches();
+    faults.cut_watches();
+
+    world.said(&["Modified ConfigMap default/changes"]).await;
+    world.said(&["Deleted ConfigMap default/returns", "Added ConfigMap default/returns"]).await;
+    world.said(&["Deleted ConfigMap default/goes", "listed"]).await;
+    world.create("later").await;
+    world.said(&["Added ConfigMap default/later"]).await;
+}
+
+#[tokio::test]
+async fn a_cut_watch_goes_on_where_it_was_without_a_new_list() {
+    let mut world = world(ROOM).await;
+    let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink));
+    watcher.add(&Kind::of::<ConfigMap>());
+    world.said(&["listed"]).await;
+    world.create("first").await;
+    world.said(&["Added ConfigMap default/first"]).await;
+    world.server.faults().cut_watches();
+    world.create("second").await;
+    world.said(&["Added ConfigMap default/second"]).await;
+    assert_eq!(world.asked("list"), 1);
+}
+
+#[tokio::test]
+async fn a_kind_is_watched_once_and_watches_come_and_go_while_it_runs() {
+    let mut world = world(ROOM).await;
+    let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink));
+    let kind = Kind::of::<ConfigMap>();
+    watcher.add(&kind);
+    watcher.add(&kind);
+    watcher.add(&Kind::of::<Pod>());
+    watcher.until_listed().await;
+    world.said(&["listed", "listed"]).await;
+    assert_eq!((world.asked("list"), watcher.unlisted().len(), watcher.ended().len()), (1, 0, 0));
+    assert_eq!(watcher.uids(kind.type_id).map(|uids| uids.len()), Some(0));
+
+    watcher.remove(&kind);
+    assert_eq!(watcher.uids(kind.type_id), None);
+    world.create("unseen").await;
+    watcher.add(&kind);
+    world.said(&["Added ConfigMap default/unseen", "listed"]).await;
+}
+
+#[tokio::test]
+async fn the_next_page_of_a_list_waits_for_room_and_a_watch_never_does() {
+    let mut world = world(2).await;
+    for name in ["a", "b", "c", "d", "e"] {
+        world.create(name).await;
+    }
+    let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink)).page_size(2);
+    watcher.add(&Kind::of::<ConfigMap>());
+    let added = ["a", "b", "c", "d", "e"].map(|name| format!("Added ConfigMap default/{name}"));
+    world.said(&[&added[0], &added[1], &added[2]]).await;
+    assert_eq!(world.asked("list"), 2, "the third page is not asked for while there is no room");
+    world.sink.room.add_permits(3);
+    world.said(&[&added[3], &added[4], "listed"]).await;
+    assert_eq!((world.asked("list"), world.sink.room.available_permits()), (3, 0));
+    world.change("a", "1").await;
+    world.said(&["Modified ConfigMap default/a"]).await;
+}
+
+#[tokio::test]
+async fn an_error_of_the_server_is_outlived() {
+    let mut world = world(ROOM).await;
+    world.create("a").await;
+    world.server.faults().inject(Requests::any().verb("list"), 1, Fault::status(500));
+    world.server.faults().inject(Requests::any().verb("watch"), 1, Fault::Cut);
+    let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink));
+    watcher.add(&Kind::of::<ConfigMap>());
+    world.said(&["Added ConfigMap default/a", "listed"]).await;
+    world.create("b").await;
+    world.said(&["Added ConfigMap default/b"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_waited_out_and_not_hammered() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&asked);
+    let dead = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        async { Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nobody is there")) }
+    });
+    let (events, _kept) = mpsc::unbounded_channel();
+    let sink = Recorder { events, room: Semaphore::new(ROOM), managed_fields: AtomicBool::new(false) };
+    let watcher = Watcher::new(Client::new(dead, "default"), Arc::new(sink));
+    watcher.add(&Kind::of::<ConfigMap>());
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let asked = asked.load(Ordering::Relaxed);
+    assert!((15..=40).contains(&asked), "{asked} requests in ten minutes");
+    assert!(watcher.ended().is_empty());
+}
