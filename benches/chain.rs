@@ -3,6 +3,13 @@
 //! Beside it, in the same run and fed from a worker thread like it, a bare `tokio::spawn` of the no-op for each event.
 //! The handler counts its events and checks their order.
 
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "these figures are for people, and far from the limits of their types"
+)]
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};

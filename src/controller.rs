@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use kube::Client;
 use staffetta_handler::{BackoffPolicy, Check, Failure, Registry, Setup, SetupError, causes};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use crate::config::Configuration;
@@ -22,12 +23,12 @@ use crate::{admin, connect, sweeper};
 const BACKOFF: BackoffPolicy =
     BackoffPolicy { initial: Duration::from_millis(500), max: Duration::from_secs(30), limit: None };
 
-/// The running controller.
+/// The running controller. It takes no more events in once this is dropped.
 pub struct Controller {
     admin: SocketAddr,
     health: Arc<Health>,
     stop: CancellationToken,
-    task: JoinHandle<Result<(), ControllerError>>,
+    task: AbortOnDropHandle<Result<(), ControllerError>>,
 }
 
 /// Why the controller cannot run.
@@ -85,7 +86,7 @@ impl Controller {
             admin_task.abort();
             result
         });
-        Ok(Self { admin, health, stop, task })
+        Ok(Self { admin, health, stop, task: AbortOnDropHandle::new(task) })
     }
 
     /// Where the admin server listens.

@@ -49,12 +49,10 @@ impl Known {
             self.namespaces.insert(namespace.into(), HashMap::new());
         }
         let names = self.namespaces.get_mut(namespace).expect("it was inserted above");
-        let before = match names.get_mut(name) {
-            Some(known) => Some(std::mem::replace(known, entry)),
-            None => {
-                names.insert(name.into(), entry);
-                None
-            }
+        let before = if let Some(known) = names.get_mut(name) {
+            Some(std::mem::replace(known, entry))
+        } else {
+            names.insert(name.into(), entry)
         };
         match before {
             None => [None, Some(Event::Added(object).into())],

@@ -8,9 +8,9 @@ use std::time::Duration;
 use crate::config;
 use crate::watcher::Sink;
 use staffetta_handler::{
-    AnyEvent, Async, Dispatcher, ErasedHandler, ErasedSweep, EventHandler, HandlerError, Kind, Limit,
-    LogExceptions, LogReport, Message, QueuePolicy, Registration, ResyncPolicy, Retry, RetryPolicy, Timeout,
-    Turn,
+    AnyEvent, Async, Dispatcher, ErasedHandler, ErasedSweep, EventHandler, HandlerError, Kind, KindIndex,
+    Limit, LogExceptions, LogReport, Message, QueuePolicy, Registration, ResyncPolicy, Retry, RetryPolicy,
+    Timeout, Turn,
 };
 
 /// The chain of one handler, from the outside in.
@@ -93,7 +93,7 @@ enum Awaited {
 /// All enabled handlers behind one dispatcher. Events go in with [`EventHandler::handle`].
 pub struct Pipeline {
     dispatcher: Dispatcher<AnyEvent, Chain>,
-    indexes: HashMap<TypeId, Vec<Box<dyn Fn(&AnyEvent) + Send + Sync>>>,
+    indexes: HashMap<TypeId, Vec<KindIndex>>,
     kinds: Vec<Kind>,
     relays: Vec<Relay>,
     first_list_backlog: usize,
@@ -150,7 +150,7 @@ impl Pipeline {
         }
         for index in indexes {
             self.watch(&index.kind);
-            self.indexes.entry(index.kind.type_id).or_default().push(index.apply);
+            self.indexes.entry(index.kind.type_id).or_default().push(index);
         }
         self.relays.push(Relay { name, chain, sweep, awaits: Mutex::new(awaits) });
     }
@@ -211,8 +211,8 @@ impl Relay {
 impl EventHandler<AnyEvent> for Pipeline {
     /// Feeds the indexes, then hands the event to the queues; never waits.
     async fn handle(&self, event: &AnyEvent, turn: &Turn<'_>) -> Result<(), HandlerError> {
-        for apply in self.indexes.get(&event.route()).into_iter().flatten() {
-            apply(event);
+        for index in self.indexes.get(&event.route()).into_iter().flatten() {
+            (index.apply)(event);
         }
         self.dispatcher.handle(event, turn).await
     }

@@ -53,6 +53,7 @@ async fn an_outside_handler_and_an_outside_driver_work_beside_ours() {
     })
     .await;
     assert!(process.terminate().await.success());
+    process.says("all that ran has ended").await;
 }
 
 #[test]

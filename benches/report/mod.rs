@@ -1,5 +1,7 @@
 //! How a benchmark tells its result: a table for people, `target/bench/NAME.json` for machines.
 
+#![allow(clippy::print_stdout, reason = "the table is what a benchmark is for")]
+
 use std::fs;
 use std::path::Path;
 
@@ -7,31 +9,31 @@ use serde::Serialize;
 
 /// One line of a result.
 #[derive(Serialize)]
-pub struct Row {
-    pub metric: String,
-    pub unit: &'static str,
-    pub ours: f64,
-    pub baseline: Option<f64>,
-    pub ratio: Option<f64>,
-    pub goal: Option<String>,
-    pub met: Option<bool>,
+pub(crate) struct Row {
+    pub(crate) metric: String,
+    pub(crate) unit: &'static str,
+    pub(crate) ours: f64,
+    pub(crate) baseline: Option<f64>,
+    pub(crate) ratio: Option<f64>,
+    pub(crate) goal: Option<String>,
+    pub(crate) met: Option<bool>,
 }
 
 impl Row {
     /// A figure that stands alone.
-    pub fn new(metric: impl Into<String>, unit: &'static str, ours: f64) -> Self {
+    pub(crate) fn new(metric: impl Into<String>, unit: &'static str, ours: f64) -> Self {
         Self { metric: metric.into(), unit, ours, baseline: None, ratio: None, goal: None, met: None }
     }
 
     /// Beside what it is measured against, taken in the same run.
-    pub fn against(mut self, baseline: f64) -> Self {
+    pub(crate) fn against(mut self, baseline: f64) -> Self {
         self.baseline = Some(baseline);
         self.ratio = Some(self.ours / baseline);
         self
     }
 
     /// What it is to reach, in words, and whether it did.
-    pub fn goal(mut self, goal: impl Into<String>, met: bool) -> Self {
+    pub(crate) fn goal(mut self, goal: impl Into<String>, met: bool) -> Self {
         self.goal = Some(match self.goal.take() {
             Some(first) => format!("{first}, {}", goal.into()),
             None => goal.into(),
@@ -42,16 +44,16 @@ impl Row {
 }
 
 /// The median of a few figures.
-pub fn median(mut figures: Vec<f64>) -> f64 {
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
 }
 
 /// Prints the table and writes the file.
-pub fn tell(name: &str, rows: &[Row]) {
+pub(crate) fn tell(name: &str, rows: &[Row]) {
     println!("{:<44} {:>14} {:>14} {:>7}  goal", name, "ours", "baseline", "ratio");
     for row in rows {
-        let figure = |value: Option<f64>| value.map_or_else(String::new, |value| grouped(value));
+        let figure = |value: Option<f64>| value.map_or_else(String::new, grouped);
         let ratio = row.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
         let met = row.met.map_or("", |met| if met { " (met)" } else { " (MISSED)" });
         let goal = row.goal.as_deref().unwrap_or_default();

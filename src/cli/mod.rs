@@ -20,7 +20,7 @@ use arguments::Arguments;
 /// The `main` of a program that has the handlers, drivers and sections in `registry`.
 pub fn main(registry: Registry) -> ExitCode {
     let command = Arguments::parse().command;
-    let mut output = io::stdout().lock();
+    let mut output = io::stdout();
     let answered = answer::answer(command, registry, std::env::vars_os(), &mut output);
     match answered.and_then(|()| Ok(output.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -134,7 +134,7 @@ mod tests {
         Kubelet::new([("n1".to_owned(), IpAddr::from([192, 0, 2, 1]))].into(), pod_start, STOP)
     }
 
-    fn pod_with(metadata: Value, spec: Value) -> Arc<Pod> {
+    fn pod_with(metadata: &Value, spec: &Value) -> Arc<Pod> {
         let mut pod = json!({
             "metadata": { "namespace": "shop", "name": "web", "uid": "u" },
             "spec": { "nodeName": "n1", "containers": [{ "name": "web", "image": "web:1" }] },
@@ -146,7 +146,7 @@ mod tests {
 
     fn annotated(active: bool) -> Arc<Pod> {
         let annotation = vif(active, &["10.1.0.5", "fd00::5"]);
-        pod_with(json!({ "annotations": { "openstack.org/kuryr-vif": annotation } }), json!({}))
+        pod_with(&json!({ "annotations": { "openstack.org/kuryr-vif": annotation } }), &json!({}))
     }
 
     fn status_of(plan: &Plan) -> &Value {
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn a_pod_runs_only_when_its_vif_is_active_and_with_the_addresses_of_that() {
         let mut kubelet = kubelet(PodStart::WithVif);
-        let bare = pod_with(json!({}), json!({}));
+        let bare = pod_with(&json!({}), &json!({}));
         assert_eq!(kubelet.plan(&[bare, annotated(false)], NOW), Plan::default());
         let plan = kubelet.plan(&[annotated(true)], NOW);
         let status = status_of(&plan);
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_pod_in_its_nodes_network_has_the_nodes_address() {
-        let pod = pod_with(json!({}), json!({ "hostNetwork": true }));
+        let pod = pod_with(&json!({}), &json!({ "hostNetwork": true }));
         let plan = kubelet(PodStart::WithVif).plan(&[pod], NOW);
         assert_eq!(status_of(&plan)["podIP"], "192.0.2.1");
     }
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn without_vifs_each_pod_gets_an_address_of_its_own() {
         let mut kubelet = kubelet(PodStart::AtOnce);
-        let pod = pod_with(json!({}), json!({}));
+        let pod = pod_with(&json!({}), &json!({}));
         let plan = kubelet.plan(&[Arc::clone(&pod), Arc::clone(&pod)], NOW);
         let ips = plan.calls.iter().map(|call| match &call.verb {
             Verb::Patch { body, .. } => body["status"]["podIP"].as_str().unwrap(),
@@ -193,7 +193,7 @@ mod tests {
         let going = |grace: i64| {
             let meta =
                 json!({ "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace });
-            pod_with(meta, json!({}))
+            pod_with(&meta, &json!({}))
         };
         assert_eq!(kubelet.plan(&[going(30)], NOW), Plan { calls: Vec::new(), wake: Some(STOP) });
         let plan = kubelet.plan(&[going(30)], NOW + STOP);
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn pods_of_other_nodes_are_left_alone() {
-        let pod = pod_with(json!({}), json!({ "nodeName": "elsewhere", "hostNetwork": true }));
+        let pod = pod_with(&json!({}), &json!({ "nodeName": "elsewhere", "hostNetwork": true }));
         assert_eq!(kubelet(PodStart::AtOnce).plan(&[pod], NOW), Plan::default());
     }
 }

@@ -68,12 +68,11 @@ fn renew(node: &Node, lease: Option<&Lease>, now: Timestamp, plan: &mut Plan) {
     };
     let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
     let age = renewed.map_or(RENEWAL, |renewed| now.duration_since(renewed.0).unsigned_abs());
-    if age < RENEWAL {
-        plan.wake_after(RENEWAL - age);
-    } else {
+    let left = RENEWAL.saturating_sub(age);
+    if left.is_zero() {
         plan.calls.push(Call::patch(lease, json!({ "spec": { "renewTime": MicroTime(now) } })));
-        plan.wake_after(RENEWAL);
     }
+    plan.wake_after(if left.is_zero() { RENEWAL } else { left });
 }
 
 fn new_node(options: &Options, name: &str, address: IpAddr, now: Timestamp) -> Node {

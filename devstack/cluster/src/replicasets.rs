@@ -120,7 +120,9 @@ mod tests {
 
     fn pods_of(set: &ReplicaSet, count: usize) -> Vec<Arc<Pod>> {
         let mut pods: Vec<_> = free_names(set, &[]).take(count).map(|name| new_pod(set, name)).collect();
-        pods.iter_mut().for_each(|pod| pod.metadata.uid = pod.metadata.name.clone());
+        for pod in &mut pods {
+            pod.metadata.uid = pod.metadata.name.clone();
+        }
         pods.into_iter().map(Arc::new).collect()
     }
 

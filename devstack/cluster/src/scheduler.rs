@@ -78,7 +78,7 @@ mod tests {
         }))
     }
 
-    fn pod_named(name: &str, spec: Value) -> Arc<Pod> {
+    fn pod_named(name: &str, spec: &Value) -> Arc<Pod> {
         let mut pod =
             json!({ "metadata": { "namespace": "shop", "name": name }, "spec": { "containers": [] } });
         pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
@@ -97,16 +97,16 @@ mod tests {
 
     #[test]
     fn pods_go_round_among_the_ready_nodes() {
-        let pods = ["a", "b", "c"].map(|name| pod_named(name, json!({})));
+        let pods = ["a", "b", "c"].map(|name| pod_named(name, &json!({})));
         let nodes = [node_named("n1", "True"), node_named("n2", "True"), node_named("n3", "Unknown")];
         assert_eq!(places(&plan(&pods, &nodes)), [("a", "n1"), ("b", "n2"), ("c", "n1")]);
     }
 
     #[test]
     fn a_node_that_is_full_or_cordoned_or_not_asked_for_gets_no_pod() {
-        let full: Vec<_> = ["x", "y", "z"].map(|name| pod_named(name, json!({ "nodeName": "n1" }))).into();
-        let waiting = pod_named("a", json!({}));
-        let choosy = pod_named("b", json!({ "nodeSelector": { "disk": "n1" } }));
+        let full: Vec<_> = ["x", "y", "z"].map(|name| pod_named(name, &json!({ "nodeName": "n1" }))).into();
+        let waiting = pod_named("a", &json!({}));
+        let choosy = pod_named("b", &json!({ "nodeSelector": { "disk": "n1" } }));
         let pods = [full, vec![waiting, choosy]].concat();
         assert_eq!(
             places(&plan(&pods, &[node_named("n1", "True"), node_named("n2", "True")])),
@@ -120,9 +120,9 @@ mod tests {
     #[test]
     fn pods_of_another_scheduler_gated_ones_and_placed_ones_are_left_alone() {
         let pods = [
-            pod_named("a", json!({ "schedulerName": "mine" })),
-            pod_named("b", json!({ "schedulingGates": [{ "name": "quota" }] })),
-            pod_named("c", json!({ "nodeName": "n1" })),
+            pod_named("a", &json!({ "schedulerName": "mine" })),
+            pod_named("b", &json!({ "schedulingGates": [{ "name": "quota" }] })),
+            pod_named("c", &json!({ "nodeName": "n1" })),
         ];
         assert_eq!(places(&plan(&pods, &[node_named("n1", "True")])), []);
     }

@@ -21,12 +21,12 @@ pub(crate) fn active_addresses(pod: &Pod) -> Vec<IpAddr> {
     addresses.filter_map(|address| address["address"].as_str()?.parse().ok()).collect()
 }
 
-/// The content of an os_vif object, out of its envelope.
+/// The content of an `os_vif` object, out of its envelope.
 fn data(object: &Value) -> &Value {
     &object["versioned_object.data"]
 }
 
-/// The contents of the objects in an os_vif list.
+/// The contents of the objects in an `os_vif` list.
 fn objects(list: &Value) -> impl Iterator<Item = &Value> {
     data(list)["objects"].as_array().into_iter().flatten().map(data)
 }
@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn a_vif_that_is_not_active_and_what_is_no_vif_have_none() {
         let nothing: [IpAddr; 0] = [];
-        for text in [vif(false, &["10.0.0.70"]), "".into(), "{".into(), "[1]".into(), "{}".into()] {
+        for text in [vif(false, &["10.0.0.70"]), String::new(), "{".into(), "[1]".into(), "{}".into()] {
             assert_eq!(read(&text), nothing, "{text}");
         }
         assert_eq!(active_addresses(&Pod::default()), nothing);

@@ -1,5 +1,7 @@
 //! The controllers together, on the embedded API server.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -80,10 +82,10 @@ where
             }
         }
     });
-    match found.await {
-        Ok(found) => found,
-        Err(_) => panic!("it never came about: {:#?}", api.list(&ListParams::default()).await.unwrap().items),
-    }
+    let Ok(found) = found.await else {
+        panic!("it never came about: {:#?}", api.list(&ListParams::default()).await.unwrap().items)
+    };
+    found
 }
 
 #[tokio::test]

@@ -1,2 +1,20 @@
-//! demo
-fn main() {}
+//! The demo: the embedded API server, the cluster's controllers and the real staffetta in one process.
+
+mod annotations;
+mod arguments;
+mod follow;
+mod journal;
+mod judge;
+mod kubeconfig;
+mod news;
+mod read;
+mod run;
+mod samples;
+mod scenario;
+mod screen;
+mod stack;
+mod table;
+
+fn main() -> std::process::ExitCode {
+    run::main(&clap::Parser::parse())
+}

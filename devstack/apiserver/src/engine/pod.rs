@@ -71,7 +71,7 @@ impl Cluster {
         }
         let node = binding["target"]["name"].as_str().unwrap_or_default();
         if node.is_empty() {
-            return Err(Status::bad_request("target.name: the name of a node is required"));
+            return Err(Status::unexplained("target.name: Required value: the name of a node"));
         }
         let mut pod = Value::clone(self.get(pods, at)?);
         let uid = binding["metadata"]["uid"].as_str().unwrap_or_default();
@@ -87,7 +87,6 @@ impl Cluster {
             return Err(Status::conflict(pods, &at.name, &why));
         }
         pod["spec"]["nodeName"] = node.into();
-        next_generation(&mut pod);
         let scheduled = json!({
             "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": seconds(now),
         });

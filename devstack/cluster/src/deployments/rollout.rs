@@ -126,15 +126,12 @@ mod tests {
             }
             for (changed, replicas) in changes {
                 sets[usize::from(!std::ptr::eq(changed, &raw const *new))] = replicas;
+                most = most.max(sets.iter().sum());
+                least = least.min(sets.iter().sum());
             }
-            most = most.max(sets.iter().sum());
-            least = least.min(sets.iter().sum());
         }
-        assert_eq!(
-            sets,
-            [usize::try_from(spec.replicas.unwrap()).unwrap(), 0],
-            "the update comes to its end"
-        );
+        let goal = usize::try_from(spec.replicas.unwrap()).unwrap();
+        assert_eq!(sets, [goal, 0], "the update comes to its end");
         (most, least)
     }
 

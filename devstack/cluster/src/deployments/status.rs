@@ -19,26 +19,18 @@ pub(super) fn status(
     let available = sets().filter_map(|status| status.available_replicas).sum();
     let updated = new.and_then(|set| set.status.as_ref()).map_or(0, |status| status.replicas);
     let unavailable = goal.max(replicas) - available;
-    let complete = updated == goal && replicas == goal && available >= goal;
+    let enough = if available >= goal {
+        condition("Available", "True", "MinimumReplicasAvailable", "Enough pods are available.")
+    } else {
+        condition("Available", "False", "MinimumReplicasUnavailable", "Not enough pods are available.")
+    };
+    let progress = if updated == goal && replicas == goal && available >= goal {
+        condition("Progressing", "True", "NewReplicaSetAvailable", "All pods are as they should be.")
+    } else {
+        condition("Progressing", "True", "ReplicaSetUpdated", "Pods come and go.")
+    };
     let before = deployment.status.clone().unwrap_or_default();
-    let conditions = vec![
-        match available >= goal {
-            true => condition("Available", "True", "MinimumReplicasAvailable", "Enough pods are available."),
-            false => condition(
-                "Available",
-                "False",
-                "MinimumReplicasUnavailable",
-                "Not enough pods are available.",
-            ),
-        },
-        match complete {
-            true => {
-                condition("Progressing", "True", "NewReplicaSetAvailable", "All pods are as they should be.")
-            }
-            false => condition("Progressing", "True", "ReplicaSetUpdated", "Pods come and go."),
-        },
-    ];
-    let dated = conditions.into_iter().map(|condition| date(condition, before.conditions.as_deref(), now));
+    let dated = [enough, progress].map(|condition| date(condition, before.conditions.as_deref(), now));
     DeploymentStatus {
         replicas: Some(replicas),
         updated_replicas: Some(updated),
@@ -46,7 +38,7 @@ pub(super) fn status(
         available_replicas: Some(available),
         unavailable_replicas: Some(unavailable),
         observed_generation: deployment.metadata.generation,
-        conditions: Some(dated.collect()),
+        conditions: Some(dated.into()),
         ..before
     }
 }

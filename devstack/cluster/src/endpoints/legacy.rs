@@ -68,7 +68,7 @@ fn address(pod: &Pod) -> EndpointAddress {
 fn port(port: Port) -> EndpointPort {
     EndpointPort {
         name: Some(port.name).filter(|name| !name.is_empty()),
-        port: port.port,
+        port: port.number,
         protocol: Some(port.protocol),
         app_protocol: port.app_protocol,
     }

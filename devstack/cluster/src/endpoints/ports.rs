@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 pub(super) struct Port {
     /// The name; empty where the Service has one port without a name.
     pub(super) name: String,
-    pub(super) port: i32,
+    pub(super) number: i32,
     pub(super) protocol: String,
     pub(super) app_protocol: Option<String>,
 }
@@ -20,13 +20,12 @@ pub(super) fn ports(service: &Service, pod: &Pod) -> Vec<Port> {
     let served = ports.filter_map(|port| {
         let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".into());
         let target = match &port.target_port {
-            None => port.port,
-            Some(IntOrString::Int(0)) => port.port,
+            None | Some(IntOrString::Int(0)) => port.port,
             Some(IntOrString::Int(number)) => *number,
             Some(IntOrString::String(name)) => container_port(pod, name, &protocol)?,
         };
         let name = port.name.clone().unwrap_or_default();
-        Some(Port { name, port: target, protocol, app_protocol: port.app_protocol.clone() })
+        Some(Port { name, number: target, protocol, app_protocol: port.app_protocol.clone() })
     });
     served.collect()
 }

@@ -83,7 +83,7 @@ fn slice(
     labels.insert(MANAGED_BY.0.into(), MANAGED_BY.1.into());
     let port = |port: &Port| EndpointPort {
         name: Some(port.name.clone()),
-        port: Some(port.port),
+        port: Some(port.number),
         protocol: Some(port.protocol.clone()),
         app_protocol: port.app_protocol.clone(),
     };

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::MemoryOptions;
 use crate::error::{DriverError, Reason};
-use crate::id::{ClusterId, LoadBalancerId, PoolId};
+use crate::id::{ClusterId, LoadBalancerId, PoolId, PortId};
 use crate::load_balancer::{
     Listener, ListenerSpec, LoadBalancer, LoadBalancerSpec, Member, MemberSpec, Pool, Provisioning,
 };
@@ -75,6 +75,10 @@ impl LoadBalancers {
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Balancer> {
         self.balancers.values()
+    }
+
+    pub(super) fn has_port(&self, port: &PortId) -> bool {
+        self.balancers.values().any(|balancer| balancer.tree.port == *port)
     }
 
     pub(super) fn fail(&mut self, id: &LoadBalancerId) {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::{Faults, Ledger, MemoryServices};
-use crate::error::DriverError;
+use crate::error::{DriverError, Reason};
 use crate::id::{ClusterId, PortId, PublicIpId, Uid};
 use crate::owner::{Marked, Owner};
 use crate::service_public_ip::{PublicIp, PublicIpRequest, ServicePublicIpDriver};
@@ -86,7 +86,14 @@ impl ServicePublicIpDriver for MemoryPublicIpDriver {
 
     async fn associate(&self, public_ip: &PublicIp, port: &PortId) -> Result<(), DriverError> {
         self.ledger.record(PublicIpCall::Associate(public_ip.id.clone(), port.clone()));
-        let work = || self.services.state().public_ips.associate(&public_ip.id, port);
+        let work = || {
+            let mut state = self.services.state();
+            if !state.load_balancers.has_port(port) {
+                let error = DriverError::new(Reason::NotFound, "associate a public address");
+                return Err(error.detail(format!("port {port}")));
+            }
+            state.public_ips.associate(&public_ip.id, port)
+        };
         self.faults.call(PublicIpMethod::Associate, work).await
     }
 
@@ -114,13 +121,29 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::error::Reason;
+    use crate::load_balancer::{LoadBalancer, Provisioning};
     use crate::memory::MemoryOptions;
     use crate::service_public_ip::Allocation;
 
+    /// A pool with one address, and two load balancers with the ports `p1` and `p2`.
     fn driver() -> MemoryPublicIpDriver {
         let options = MemoryOptions { public_ips: "203.0.113.0/30".parse().unwrap(), ..MemoryOptions::default() };
-        MemoryPublicIpDriver::new(Arc::new(MemoryServices::new(options)), "c1".into())
+        let services = MemoryServices::new(options);
+        for port in ["p1", "p2"] {
+            services.insert_load_balancer(LoadBalancer {
+                id: format!("lb-{port}").into(),
+                project: "p".into(),
+                name: "default/web".into(),
+                vip: [10, 0, 0, 1].into(),
+                subnet: "services".into(),
+                port: port.into(),
+                provider: None,
+                security_groups: Vec::new(),
+                status: Provisioning::Active,
+                listeners: Vec::new(),
+            });
+        }
+        MemoryPublicIpDriver::new(Arc::new(services), "c1".into())
     }
 
     fn owner(name: &str) -> Owner {
@@ -169,5 +192,16 @@ mod tests {
         assert_eq!(driver.services.public_ips().len(), 1);
         assert_eq!(driver.services.public_ips()[0].1.port, None);
         assert_eq!(driver.public_ips(None).await.unwrap(), [], "it bears no mark");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_leads_to_a_port_that_exists_or_nowhere() {
+        let driver = driver();
+        let taken = driver.acquire(&owner("a"), &any()).await.unwrap();
+        let missing = driver.associate(&taken, &"p3".into()).await.unwrap_err();
+        assert_eq!(missing.reason(), Reason::NotFound);
+        driver.associate(&taken, &"p1".into()).await.unwrap();
+        driver.services.remove_load_balancer(&"lb-p1".into());
+        assert_eq!(driver.public_ips(Some(&owner("a"))).await.unwrap()[0].thing.port, None);
     }
 }

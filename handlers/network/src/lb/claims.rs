@@ -1,6 +1,7 @@
 //! What this process knows of a service's things outside that the annotation does not show.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
 
 use dashmap::DashMap;
 use staffetta_driver::{LoadBalancer, Marked, PublicIp, Uid};
@@ -10,8 +11,9 @@ use super::standing::Standing;
 /// Where one service stands between the drivers and the annotation.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Claim {
-    /// A driver was asked, and what came of it is not known: the marks tell.
-    Asked,
+    /// A driver was asked, and what came of it is not known: the marks tell, but not of this address, which the user made
+    /// and which may lead to the load balancer by now.
+    Asked(Option<PublicIp>),
     /// The marks told this when they were read for all; they do not tell of what bears none.
     Marked(Standing),
     /// This stands, and the annotation does not show it yet.
@@ -20,44 +22,58 @@ pub(super) enum Claim {
 
 /// The claims of all services. A service whose annotation shows what stands has none.
 #[derive(Default)]
-pub(super) struct Claims(DashMap<Uid, Claim>);
+pub(super) struct Claims {
+    claims: DashMap<Uid, Claim>,
+    /// Whose load balancers were there when the marks were read for all.
+    marked: Mutex<Option<HashSet<Uid>>>,
+}
 
 impl Claims {
     pub(super) fn get(&self, uid: &Uid) -> Option<Claim> {
-        self.0.get(uid).map(|claim| claim.clone())
+        self.claims.get(uid).map(|claim| claim.clone())
     }
 
     pub(super) fn is_there(&self, uid: &str) -> bool {
-        self.0.contains_key(&Uid::from(uid))
+        self.claims.contains_key(&Uid::from(uid))
     }
 
     pub(super) fn set(&self, uid: &Uid, claim: Claim) {
-        self.0.insert(uid.clone(), claim);
+        self.claims.insert(uid.clone(), claim);
     }
 
     pub(super) fn forget(&self, uid: &Uid) {
-        self.0.remove(uid);
+        self.claims.remove(uid);
+    }
+
+    /// A service that is new to this process shows a load balancer. When the marks told of none, somebody removed it.
+    pub(super) fn doubt(&self, uid: &Uid) {
+        let marked = self.marked.lock().unwrap_or_else(PoisonError::into_inner);
+        if marked.as_ref().is_some_and(|marked| !marked.contains(uid)) {
+            self.claims.entry(uid.clone()).or_insert(Claim::Asked(None));
+        }
     }
 
     /// Replaces all claims by what the marks say.
     pub(super) fn recover(&self, balancers: Vec<Marked<LoadBalancer>>, public_ips: Vec<Marked<PublicIp>>) {
+        let owners = balancers.iter().filter_map(|marked| Some(marked.owner.as_ref()?.uid.clone())).collect();
+        *self.marked.lock().unwrap_or_else(PoisonError::into_inner) = Some(owners);
         let mut marked: HashMap<Uid, Claim> = HashMap::new();
         for Marked { owner, thing } in balancers {
             let Some(owner) = owner else { continue };
             let standing = Standing { load_balancer: Some(thing), ..Standing::default() };
             // A second one of the same owner is one too many: to be looked at when it is that service's turn.
-            marked.entry(owner.uid).and_modify(|claim| *claim = Claim::Asked).or_insert(Claim::Marked(standing));
+            marked.entry(owner.uid).and_modify(|claim| *claim = Claim::Asked(None)).or_insert(Claim::Marked(standing));
         }
         for Marked { owner, thing } in public_ips {
             let Some(owner) = owner else { continue };
             match marked.entry(owner.uid).or_insert(Claim::Marked(Standing::default())) {
                 Claim::Marked(standing) if standing.public_ip.is_none() => standing.public_ip = Some(thing),
-                claim => *claim = Claim::Asked,
+                claim => *claim = Claim::Asked(None),
             }
         }
-        self.0.clear();
+        self.claims.clear();
         for (uid, claim) in marked {
-            self.0.insert(uid, claim);
+            self.claims.insert(uid, claim);
         }
     }
 }
@@ -77,7 +93,7 @@ mod tests {
     #[test]
     fn marks_of_one_owner_make_one_claim_and_surplus_ones_are_to_be_looked_at() {
         let claims = Claims::default();
-        claims.set(&"old".into(), Claim::Asked);
+        claims.set(&"old".into(), Claim::Asked(None));
         let lb = || load_balancer("default/web", "10.0.0.1");
         let ip = || public_ip(Allocation::Pool);
         let balancers = vec![marked("whole", lb()), marked("twice", lb()), marked("twice", lb())];
@@ -86,7 +102,7 @@ mod tests {
         let address = Standing { public_ip: Some(ip()), ..Standing::default() };
         assert_eq!(claims.get(&"whole".into()), Some(Claim::Marked(whole)));
         assert_eq!(claims.get(&"address".into()), Some(Claim::Marked(address)));
-        assert_eq!(claims.get(&"twice".into()), Some(Claim::Asked));
+        assert_eq!(claims.get(&"twice".into()), Some(Claim::Asked(None)));
         assert_eq!(claims.get(&"old".into()), None);
     }
 }

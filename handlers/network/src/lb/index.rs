@@ -40,7 +40,7 @@ impl ServiceKey {
 
 /// Of each service the metadata that is ours and the public address that it shows.
 #[derive(Default)]
-pub struct ServiceIndex(DashMap<ServiceKey, Arc<Service>>);
+pub(super) struct ServiceIndex(DashMap<ServiceKey, Arc<Service>>);
 
 impl ServiceIndex {
     pub(super) fn get(&self, key: &ServiceKey) -> Option<Arc<Service>> {
@@ -89,7 +89,7 @@ fn trimmed(service: &Service) -> Service {
 
 /// The endpoints of each service, by the UID of the object that tells of them.
 #[derive(Default)]
-pub struct EndpointIndex(Mutex<Told>);
+pub(super) struct EndpointIndex(Mutex<Told>);
 
 #[derive(Default)]
 struct Told {

@@ -102,6 +102,8 @@ impl LbHandler {
         match &settled {
             Ok(()) => self.publish(&service, key, &settling, true).await,
             // What failed for good is written down as far as it came; so is what lacks nothing but its public address.
+            // A predecessor's annotation stays until all of it is marked: nothing else tells what there is.
+            Err(_) if settling.standing.unmarked => settled,
             Err(error) if !error.transient() || matches!(error, LbError::PublicIp(_)) => {
                 let published = self.publish(&service, key, &settling, false).await;
                 settled.and(published)
@@ -135,7 +137,10 @@ impl LbHandler {
         match self.claims.get(&owner.uid) {
             Some(Claim::Known(standing)) => settling.standing = standing,
             Some(Claim::Marked(marked)) => settling.standing = marked.completed_by(settling.annotated.clone()),
-            Some(Claim::Asked) => settling.standing = settling.look().await?,
+            Some(Claim::Asked(users)) => {
+                settling.standing = settling.look().await?;
+                settling.disown(users);
+            }
             // The finalizer says that there is something, and the annotation was removed.
             None if finalizer && settling.standing.is_empty() => settling.standing = settling.look().await?,
             None => {}
@@ -178,6 +183,13 @@ impl ResourceEventHandler<Service> for LbHandler {
     fn key(&self, event: &Event<Service>) -> OrderingKey {
         let subject = event.subject();
         ServiceKey::new(subject.namespace, subject.name).ordering()
+    }
+
+    async fn on_added(&self, service: &Arc<Service>) -> Result<(), LbError> {
+        if has_finalizer(service) {
+            self.claims.doubt(&Owner::of(&service.metadata).uid);
+        }
+        Ok(())
     }
 
     async fn on_present(&self, service: &Arc<Service>) -> Result<(), LbError> {

@@ -122,7 +122,7 @@ fn is_guarded(found: &LoadBalancer, wanted: &Wanted) -> bool {
 }
 
 /// Whether the public address is the wanted one. One that the user named is given up when it is named no more.
-fn serves(found: &PublicIp, wanted: PublicAddress) -> bool {
+pub(super) fn serves(found: &PublicIp, wanted: PublicAddress) -> bool {
     match wanted {
         PublicAddress::Any => found.allocation == Allocation::Pool,
         PublicAddress::Named(ip) => found.ip == ip,

@@ -47,7 +47,7 @@ impl LbHandler {
         match written {
             Written::Done => {
                 self.legacy.remove(key);
-                let undecided = self.claims.get(&owner.uid) == Some(Claim::Asked);
+                let undecided = matches!(self.claims.get(&owner.uid), Some(Claim::Asked(_)));
                 if complete && !undecided {
                     self.claims.forget(&owner.uid);
                 }

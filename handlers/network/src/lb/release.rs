@@ -53,7 +53,7 @@ impl LbHandler {
                     uid: identity.uid.as_str().into(),
                 };
                 if self.claims.get(&owner.uid) != Some(Claim::Known(Standing::default())) {
-                    self.claims.set(&owner.uid, Claim::Asked);
+                    self.claims.set(&owner.uid, Claim::Asked(None));
                     let mut settling = self.settling(&owner, None, Standing::default(), false).await?;
                     settling.settle().await?;
                 }

@@ -10,7 +10,7 @@ use tracing::warn;
 
 use super::claims::{Claim, Claims};
 use super::error::LbError;
-use super::plan::{Step, plan};
+use super::plan::{Step, plan, serves};
 use super::standing::Standing;
 use super::wanted::{PublicAddress, Wanted};
 
@@ -92,10 +92,24 @@ impl Settling<'_> {
         Ok(standing.completed_by(self.annotated.clone()))
     }
 
+    /// No mark tells whether this address, which the user made, leads to the load balancer. Where it is wanted, acquiring it
+    /// tells; where it is not, it is taken to lead there, so that it is disassociated.
+    pub(super) fn disown(&mut self, users: Option<PublicIp>) {
+        let wanted = self.wanted.as_ref().and_then(|wanted| wanted.public_ip);
+        if let Some(users) = users.filter(|users| !wanted.is_some_and(|wanted| serves(users, wanted)))
+            && self.standing.public_ip.is_none()
+        {
+            self.standing.public_ip = Some(users);
+            self.lead_to(self.port().map(|(_, port)| port));
+        }
+    }
+
     /// Takes the steps one by one, and stops at the first that fails.
     async fn take(&mut self, steps: Vec<Step>) -> Result<(), (Step, DriverError)> {
         for step in steps {
-            self.claims.set(&self.owner.uid, Claim::Asked);
+            let public_ip = self.standing.public_ip.clone();
+            let users = public_ip.filter(|public_ip| public_ip.allocation == Allocation::User);
+            self.claims.set(&self.owner.uid, Claim::Asked(users));
             match self.step(&step).await {
                 Ok(()) => self.know(),
                 Err(error) if error.ambiguous() => return Err((step, error)),

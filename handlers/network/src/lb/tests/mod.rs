@@ -10,7 +10,7 @@ mod recovery;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use staffetta_driver::memory::{
     LoadBalancerCall, LoadBalancerMethod, MemoryLoadBalancerDriver, MemoryOptions, MemoryPublicIpDriver, MemoryServices,
     PublicIpCall,

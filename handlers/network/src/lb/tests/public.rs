@@ -163,3 +163,17 @@ async fn a_deletion_midway_gives_back_the_address_that_nobody_wrote_down() {
     world.event().await.unwrap();
     assert!(world.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_address_of_the_user_that_may_lead_here_and_is_named_no_more_leads_here_no_more() {
+    let world = world();
+    let ip = IpAddr::from([192, 0, 2, 1]);
+    world.services.insert_public_ip(ip);
+    world.want(&LbaasServiceSpec { lb_ip: Some(ip), ..public() });
+    world.addresses.faults().inject(staffetta_driver::memory::PublicIpMethod::Associate, 1, Fault::DoneThenHang);
+    assert!(tokio::time::timeout(Duration::from_secs(1), world.event()).await.is_err());
+    assert!(world.services.public_ips()[0].1.port.is_some());
+    world.want(&spec());
+    world.event().await.unwrap();
+    assert_eq!(world.services.public_ips()[0].1.port, None);
+}

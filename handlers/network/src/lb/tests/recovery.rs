@@ -76,15 +76,28 @@ async fn a_restart_reads_the_marks_once_and_asks_and_writes_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_changed_while_nobody_watched_is_made_up_for() {
+async fn a_load_balancer_that_somebody_removed_is_missed_at_the_next_start() {
     let mut world = prepared().await;
+    world.want(&spec());
     world.event().await.unwrap();
     world.services.remove_load_balancer(&world.tree().id);
-    world.api.annotate(STATE_ANNOTATION, &annotation::write(&Standing::default()));
     world.restart().await;
-    world.feed(Event::Added(slice("s1", &["10.1.0.7"]))).await.unwrap();
+    let calls = world.calls().len();
+    world.feed(Event::Added(slice("s1", &["10.1.0.1"]))).await.unwrap();
+    world.feed(Event::Added(world.api.service())).await.unwrap();
+    assert_eq!(world.calls()[calls..], ["list", "ensure", "ensure listener", "set members"]);
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+}
+
+#[tokio::test]
+async fn what_somebody_changed_is_put_right_at_the_next_start() {
+    let mut world = prepared().await;
     world.event().await.unwrap();
-    assert_eq!(world.members(HTTP), ["10.1.0.7:8080"]);
+    let (tree, pool) = (world.tree(), world.tree().listeners[0].pool.clone().unwrap().id);
+    world.balancers.set_members(&tree, &pool, &[]).await.unwrap();
+    world.restart().await;
+    replay(&world).await;
+    assert_eq!(world.members(HTTP), ["10.1.0.1:8080"]);
 }
 
 #[tokio::test]

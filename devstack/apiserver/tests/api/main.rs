@@ -1,0 +1,83 @@
+//! What the API promises, verb by verb and resource by resource. Every test here runs twice: against the embedded server,
+//! and against the real one that `STAFFETTA_REAL_KUBERNETES` names. Where they differ, the embedded one is wrong.
+
+mod conditions;
+mod harness;
+mod lifecycle;
+mod lists;
+mod pods;
+mod rows;
+mod services;
+mod verbs;
+mod watches;
+
+macro_rules! on_both_servers {
+    ($($module:ident :: $test:ident,)*) => {
+        mod on_the_embedded_server {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    crate::harness::on_the_embedded_server(crate::$module::$test).await;
+                }
+            )*
+        }
+
+        mod on_a_real_server {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    crate::harness::on_a_real_server(crate::$module::$test).await;
+                }
+            )*
+        }
+    };
+}
+
+on_both_servers! {
+    verbs::create_gives_an_object_its_identity,
+    verbs::create_refuses_what_it_cannot_store,
+    verbs::get_finds_what_was_created,
+    verbs::list_selects_by_label_and_by_name,
+    verbs::watch_tells_of_a_whole_life,
+    verbs::replace_wants_the_version_it_replaces,
+    verbs::replace_of_what_is_not_there_creates_it_where_that_is_allowed,
+    verbs::merge_patch_changes_what_it_names,
+    verbs::json_patch_tests_before_it_changes,
+    verbs::strategic_merge_patch_is_for_built_in_kinds,
+    verbs::patch_that_changes_nothing_is_no_write,
+    verbs::status_and_spec_are_written_apart,
+    verbs::scale_is_the_replicas_alone,
+    verbs::delete_answers_and_removes,
+    verbs::delete_collection_takes_what_is_selected,
+    verbs::discovery_names_every_row,
+    verbs::tables_and_metadata_are_forms_of_every_list,
+    conditions::uid_and_version_guard_every_write,
+    conditions::finalizers_hold_an_object_until_they_are_gone,
+    conditions::annotations_have_a_limit_in_all,
+    conditions::names_labels_and_finalizers_have_a_form,
+    conditions::paths_that_lead_nowhere_are_404,
+    conditions::bodies_that_are_not_objects_are_refused,
+    lists::pages_show_one_revision,
+    lists::versions_of_a_list_are_honoured_or_refused,
+    lists::selectors_that_cannot_be_read_are_400,
+    watches::a_watch_resumes_where_it_is_told,
+    watches::a_watch_without_a_version_begins_with_what_is_there,
+    watches::selectors_make_objects_come_and_go,
+    watches::initial_events_end_with_a_bookmark,
+    watches::a_bad_version_is_refused,
+    pods::a_pod_on_a_node_ends_with_grace,
+    pods::a_pod_that_nobody_runs_ends_at_once,
+    pods::the_last_finalizer_ends_a_pod_only_when_its_grace_is_over,
+    pods::finalizers_merge_and_are_taken_away_one_by_one,
+    pods::a_binding_names_the_node_once,
+    pods::a_pod_spec_stays_as_it_was_made,
+    pods::defaults_are_filled_in,
+    services::a_service_gets_and_keeps_its_address,
+    services::a_change_of_type_takes_what_belonged_to_it,
+    services::what_a_service_lacks_is_named,
+    lifecycle::a_namespace_ends_with_its_content,
+    lifecycle::dependents_follow_their_owner,
+    lifecycle::orphans_stay_without_their_owner,
+    lifecycle::a_definition_is_served_and_takes_its_objects_along,
+    lifecycle::an_event_reads_the_same_in_both_groups,
+}

@@ -1,0 +1,163 @@
+//! A world for one test.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use staffetta::config::{Configuration, FileSchema};
+use staffetta::controller::Controller;
+use staffetta_apiserver::{ApiServer, Options};
+use staffetta_driver::PodVifDriver;
+use staffetta_driver::memory::{MemoryNetwork, MemoryOptions, MemoryServices, MemoryVifDriver, VifCall};
+
+/// How long a step may take before the test fails. It is no measure of speed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) const VIF: &str = "openstack.org/kuryr-vif";
+pub(crate) const SPEC: &str = "openstack.org/kuryr-lbaas-spec";
+pub(crate) const STATE: &str = "openstack.org/kuryr-lbaas-state";
+
+/// An API server and a simulated world, which outlive the controllers that work in them.
+pub(crate) struct World {
+    pub(crate) server: ApiServer,
+    pub(crate) client: Client,
+    pub(crate) vifs: Arc<MemoryVifDriver>,
+    pub(crate) services: Arc<MemoryServices>,
+    options: &'static str,
+}
+
+impl World {
+    /// A world with default options: ports take 50 ms to become ACTIVE.
+    pub(crate) async fn new() -> Self {
+        Self::with("").await
+    }
+
+    /// A world in which the controller gets these options on top.
+    pub(crate) async fn with(options: &'static str) -> Self {
+        let server = ApiServer::start(Options::default()).await.unwrap();
+        let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
+        let memory =
+            MemoryOptions { activation_delay_ms: 50, load_balancer_delay_ms: 0, ..MemoryOptions::default() };
+        let network = Arc::new(MemoryNetwork::new(memory.clone()));
+        let vifs = Arc::new(MemoryVifDriver::new(network, "kubernetes".into()));
+        Self { server, client, vifs, services: Arc::new(MemoryServices::new(memory)), options }
+    }
+
+    /// Starts a controller and waits until it is ready.
+    pub(crate) async fn controller(&self) -> Controller {
+        let controller = self.starting_controller().await;
+        tokio::time::timeout(PATIENCE, controller.ready()).await.expect("the controller is ready in time");
+        controller
+    }
+
+    /// Starts a controller.
+    pub(crate) async fn starting_controller(&self) -> Controller {
+        let mut registry = staffetta::assembly::registry();
+        staffetta::assembly::world(&mut registry, self.vifs.network(), &self.services);
+        let vifs = Arc::clone(&self.vifs);
+        registry
+            .driver::<dyn PodVifDriver>("memory", "Held by the test.", move |_| Ok(Arc::clone(&vifs) as _));
+        let schema = FileSchema::assemble(&registry).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = format!("{}\n[admin]\nlisten = \"127.0.0.1:0\"\n", self.options);
+        std::fs::write(file.path(), text).unwrap();
+        let configuration = Configuration::load(&schema, Some(file.path()), []).unwrap();
+        Controller::start(registry, &configuration, self.client.clone()).await.unwrap()
+    }
+
+    pub(crate) fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    pub(crate) fn web_services(&self) -> Api<Service> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    pub(crate) fn slices(&self) -> Api<EndpointSlice> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    /// Creates a pod on a node; `metadata` and `spec` are merged over the usual.
+    pub(crate) async fn pod(&self, name: &str, metadata: Value, spec: Value) -> Pod {
+        let mut pod = json!({ "metadata": { "name": name },
+            "spec": { "nodeName": "n1", "containers": [{ "name": "c", "image": "i" }] } });
+        merge(&mut pod["metadata"], metadata);
+        merge(&mut pod["spec"], spec);
+        self.pods().create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap()
+    }
+
+    /// Merges a change into a pod.
+    pub(crate) async fn change_pod(&self, name: &str, patch: Value) {
+        self.pods().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// What a kubelet does at the end: deletes with grace 0.
+    pub(crate) async fn end_pod(&self, name: &str) {
+        self.pods().delete(name, &DeleteParams::default().grace_period(0)).await.unwrap();
+    }
+
+    /// The value of an annotation of a pod, once it has one that `fits`.
+    pub(crate) async fn vif_of(&self, name: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        let mut found = Value::Null;
+        self.until(&format!("the pod {name} has such a VIF"), async || {
+            let pod = self.pods().get(name).await.unwrap();
+            let text = pod.metadata.annotations.unwrap_or_default().get(VIF).cloned().unwrap_or_default();
+            let state: Value = serde_json::from_str(&text).unwrap_or_default();
+            found = state["versioned_object.data"]["default_vif"]["versioned_object.data"].clone();
+            !found.is_null() && fits(&found)
+        })
+        .await;
+        found
+    }
+
+    /// Waits until the pod is gone.
+    pub(crate) async fn until_pod_is_gone(&self, name: &str) {
+        self.until(&format!("the pod {name} is gone"), async || {
+            self.pods().get_opt(name).await.unwrap().is_none()
+        })
+        .await;
+    }
+
+    /// How many ports exist.
+    pub(crate) fn ports(&self) -> usize {
+        self.vifs.network().ports().len()
+    }
+
+    /// How often a VIF was requested.
+    pub(crate) fn requests_of_vifs(&self) -> usize {
+        self.vifs.calls().iter().filter(|call| matches!(call, VifCall::Request(_))).count()
+    }
+
+    /// The controller's requests for single objects of a resource: reads and writes.
+    pub(crate) fn reads_and_writes(&self, resource: &str) -> (usize, usize) {
+        let requests = self.server.requests();
+        let of = |verb: &str| {
+            requests.iter().filter(|request| request.resource == resource && request.verb == verb).count()
+        };
+        (of("get"), of("patch") + of("update"))
+    }
+
+    /// Asks again until `condition` holds.
+    pub(crate) async fn until(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while !condition().await {
+            assert!(tokio::time::Instant::now() < deadline, "not in time: {what}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+/// Whether the VIF is active.
+pub(crate) fn active(vif: &Value) -> bool {
+    vif["active"] == json!(true)
+}
+
+fn merge(target: &mut Value, over: Value) {
+    if let (Some(target), Value::Object(over)) = (target.as_object_mut(), over) {
+        target.extend(over);
+    }
+}
