@@ -13,7 +13,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
@@ -209,6 +209,7 @@ async fn idle_bytes(ticks: &Ticks) -> f64 {
         pipeline.handle(&event(tick), &turn).await.expect("queues never refuse");
     }
     pipeline.fallen_to(0).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
     let held: usize = pipeline.relays().iter().map(|relay| relay.chain.held_bytes()).sum();
     held as f64 / OBJECTS as f64
 }

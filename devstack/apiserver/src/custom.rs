@@ -17,9 +17,7 @@ pub(crate) fn fill(definition: &mut Value) {
 
 /// The status of a definition that is served.
 pub(crate) fn established(definition: &Value, now: jiff::Timestamp) -> Value {
-    let condition = |kind: &str, reason: &str, message: &str| {
-        json!({"type": kind, "status": "True", "lastTransitionTime": seconds(now), "reason": reason, "message": message})
-    };
+    let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "lastTransitionTime": seconds(now), "reason": reason, "message": message});
     let stored = list(&definition["spec"]["versions"]).iter().filter(|version| version["storage"] == true);
     json!({
         "conditions": [
@@ -96,14 +94,8 @@ mod tests {
         fill(&mut definition);
         let rows = resources(&definition);
         assert_eq!(rows.len(), 1);
-        assert_eq!(
-            (rows[0].singular.as_str(), rows[0].list_kind.as_str()),
-            ("device", "DeviceList")
-        );
+        assert_eq!((rows[0].singular.as_str(), rows[0].list_kind.as_str()), ("device", "DeviceList"));
         assert!(rows[0].has(Trait::StatusSubresource) && rows[0].has(Trait::Namespaced));
-        assert_eq!(
-            established(&definition, jiff::Timestamp::UNIX_EPOCH)["storedVersions"],
-            json!(["v1"])
-        );
+        assert_eq!(established(&definition, jiff::Timestamp::UNIX_EPOCH)["storedVersions"], json!(["v1"]));
     }
 }

@@ -59,7 +59,8 @@ impl Requests {
     }
 
     fn include(&self, request: &Asked<'_>) -> bool {
-        let same = |wanted: &Option<String>, given: &str| wanted.as_deref().is_none_or(|wanted| wanted == given);
+        let same =
+            |wanted: &Option<String>, given: &str| wanted.as_deref().is_none_or(|wanted| wanted == given);
         same(&self.verb, request.verb)
             && same(&self.resource, request.resource)
             && same(&self.subresource, request.subresource)
@@ -210,7 +211,8 @@ mod tests {
         let plan = Plan::default();
         let requests = Requests::any().verb("patch").resource("pods").subresource("");
         plan.0.lock().unwrap().push(Planned { requests, left: 2, fault: Fault::status(503) });
-        let asked = |verb, subresource| Asked { verb, resource: "pods", subresource, namespace: "a", name: "b" };
+        let asked =
+            |verb, subresource| Asked { verb, resource: "pods", subresource, namespace: "a", name: "b" };
         assert_eq!(plan.meet(&asked("get", "")), None);
         assert_eq!(plan.meet(&asked("patch", "status")), None);
         assert_eq!(plan.meet(&asked("patch", "")), Some(Fault::status(503)));

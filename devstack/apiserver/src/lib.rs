@@ -22,6 +22,7 @@ mod http;
 mod object;
 mod openapi;
 mod patch;
+mod protobuf;
 mod random;
 mod rules;
 mod selector;

@@ -1,4 +1,4 @@
-//! As much OpenAPI v3 as kubectl needs to trust the server with the validation of fields. No schemas of built-in
+//! As much of `OpenAPI` v3 as kubectl needs to trust the server with the validation of fields. No schemas of built-in
 //! kinds: where it finds none, kubectl patches by the types it knows itself.
 
 use serde_json::{Map, Value, json};
@@ -18,7 +18,11 @@ pub(crate) fn index(catalog: &Catalog) -> Value {
 }
 
 fn root(row: &Resource) -> String {
-    if row.group.is_empty() { format!("api/{}", row.version) } else { format!("apis/{}/{}", row.group, row.version) }
+    if row.group.is_empty() {
+        format!("api/{}", row.version)
+    } else {
+        format!("apis/{}/{}", row.group, row.version)
+    }
 }
 
 /// `/openapi/v3/api/v1` and its like: the document of one group version.
@@ -46,7 +50,10 @@ pub(crate) fn document(catalog: &Catalog, group_version: &str) -> Option<Value> 
         };
         let json = &["application/json"][..];
         let patches = &["application/json-patch+json", "application/merge-patch+json"][..];
-        paths.insert(format!("{collection}/{{name}}"), json!({"put": write("put", json), "patch": write("patch", patches)}));
+        paths.insert(
+            format!("{collection}/{{name}}"),
+            json!({"put": write("put", json), "patch": write("patch", patches)}),
+        );
         paths.insert(collection, json!({"post": write("post", json)}));
     }
     if paths.is_empty() {

@@ -13,7 +13,10 @@ const REQUIRED: &[(&str, &[&str])] = &[
     ("StatefulSet", &["spec.selector", "spec.template.spec.containers"]),
     ("DaemonSet", &["spec.selector", "spec.template.spec.containers"]),
     ("EndpointSlice", &["addressType"]),
-    ("CustomResourceDefinition", &["spec.group", "spec.scope", "spec.names.plural", "spec.names.kind", "spec.versions"]),
+    (
+        "CustomResourceDefinition",
+        &["spec.group", "spec.scope", "spec.names.plural", "spec.names.kind", "spec.versions"],
+    ),
 ];
 
 /// Fields that stay as they were made.
@@ -122,7 +125,10 @@ fn service(object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn rows(table: &[(&str, &'static [&'static str])], kind: &str) -> impl Iterator<Item = &'static &'static str> {
+fn rows(
+    table: &[(&str, &'static [&'static str])],
+    kind: &str,
+) -> impl Iterator<Item = &'static &'static str> {
     table.iter().find(|(of, _)| *of == kind).map_or(&[][..], |(_, paths)| *paths).iter()
 }
 

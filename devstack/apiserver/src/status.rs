@@ -103,8 +103,11 @@ impl Status {
 
     /// 404 for an object of a served resource.
     pub(crate) fn not_found(resource: &Resource, name: &str) -> Self {
-        Self::of_code(404, format!("{} \"{name}\" not found", resource.qualified()))
-            .about(name, &resource.group, &resource.plural)
+        Self::of_code(404, format!("{} \"{name}\" not found", resource.qualified())).about(
+            name,
+            &resource.group,
+            &resource.plural,
+        )
     }
 
     /// 404 for a path that leads nowhere.
@@ -147,11 +150,8 @@ impl Status {
     pub(crate) fn invalid_kind(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let mut sentences: Vec<_> = causes.iter().map(|c| format!("{}: {}", c.field, c.message)).collect();
-        let all = if sentences.len() == 1 {
-            sentences.remove(0)
-        } else {
-            format!("[{}]", sentences.join(", "))
-        };
+        let all =
+            if sentences.len() == 1 { sentences.remove(0) } else { format!("[{}]", sentences.join(", ")) };
         let causes: Vec<_> = causes
             .iter()
             .map(|c| json!({"reason": c.reason, "message": c.message, "field": c.field}))
@@ -173,8 +173,7 @@ impl Status {
 
     /// 504: the version asked for lies in the future.
     pub(crate) fn version_too_large(asked: u64, current: u64) -> Self {
-        let cause =
-            json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
+        let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
         Self::of_code(504, format!("Too large resource version: {asked}, current: {current}"))
             .detail("causes", json!([cause]))
             .detail("retryAfterSeconds", json!(1))

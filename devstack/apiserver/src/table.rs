@@ -47,7 +47,11 @@ pub(crate) struct ScalePaths {
 
 impl Default for ScalePaths {
     fn default() -> Self {
-        Self { wanted: "spec.replicas".into(), present: "status.replicas".into(), selector: "spec.selector".into() }
+        Self {
+            wanted: "spec.replicas".into(),
+            present: "status.replicas".into(),
+            selector: "spec.selector".into(),
+        }
     }
 }
 
@@ -79,20 +83,12 @@ impl Resource {
 
     /// `v1` or `apps/v1`.
     pub(crate) fn api_version(&self) -> String {
-        if self.group.is_empty() {
-            self.version.clone()
-        } else {
-            format!("{}/{}", self.group, self.version)
-        }
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
     /// `pods` or `deployments.apps`.
     pub(crate) fn qualified(&self) -> String {
-        if self.group.is_empty() {
-            self.plural.clone()
-        } else {
-            format!("{}.{}", self.plural, self.group)
-        }
+        if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
     }
 }
 

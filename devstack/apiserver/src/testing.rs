@@ -27,15 +27,22 @@ pub fn real_kubeconfig() -> Option<PathBuf> {
 #[must_use]
 pub fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file());
+    let found =
+        std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file());
     if found.is_none() {
         skip(&format!("{name} is not on the PATH"));
     }
     found
 }
 
-#[expect(clippy::print_stderr, reason = "a skipped test must say so, and the test harness shows what is printed")]
+#[expect(
+    clippy::print_stderr,
+    reason = "a skipped test must say so, and the test harness shows what is printed"
+)]
 fn skip(why: &str) {
-    assert!(std::env::var_os(REQUIRE).is_none_or(|required| required != "all"), "required by {REQUIRE}=all: {why}");
+    assert!(
+        std::env::var_os(REQUIRE).is_none_or(|required| required != "all"),
+        "required by {REQUIRE}=all: {why}"
+    );
     eprintln!("skipped: {why}");
 }

@@ -20,23 +20,19 @@ pub(crate) fn metadata(resource: &Resource, object: &Value) -> Vec<Cause> {
     annotations(&metadata["annotations"], &mut causes);
     for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
         if !is_qualified_name(key) {
-            causes.push(Cause::invalid("metadata.labels", &key.as_str().into(), "name part must consist of alphanumeric characters, '-', '_' or '.'"));
+            causes.push(Cause::invalid(
+                "metadata.labels",
+                &key.as_str().into(),
+                "name part must consist of alphanumeric characters, '-', '_' or '.'",
+            ));
         }
         let text = value.as_str().unwrap_or_default();
         if !(text.is_empty() || is_name_part(text)) {
             causes.push(Cause::invalid("metadata.labels", value, "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"));
         }
     }
-    for (index, finalizer) in list(&metadata["finalizers"]).iter().enumerate() {
-        if resource.has(Trait::FreeFinalizers) {
-            break;
-        }
-        let text = finalizer.as_str().unwrap_or_default();
-        let standard = ["orphan", "foregroundDeletion", "kubernetes"].contains(&text);
-        if !standard && !(is_qualified_name(text) && text.contains('/')) {
-            let why = "name is neither a standard finalizer name nor is it fully qualified";
-            causes.push(Cause::invalid(&format!("metadata.finalizers[{index}]"), finalizer, why));
-        }
+    if !resource.has(Trait::FreeFinalizers) {
+        finalizers(&metadata["finalizers"], &mut causes);
     }
     owners(&metadata["ownerReferences"], &mut causes);
     causes
@@ -47,11 +43,27 @@ fn annotations(annotations: &Value, causes: &mut Vec<Cause>) {
     for (key, value) in annotations.as_object().into_iter().flatten() {
         bytes += key.len() + value.as_str().map_or(0, str::len);
         if !is_qualified_name(&key.to_lowercase()) {
-            causes.push(Cause::invalid("metadata.annotations", &key.as_str().into(), "name part must consist of alphanumeric characters, '-', '_' or '.'"));
+            causes.push(Cause::invalid(
+                "metadata.annotations",
+                &key.as_str().into(),
+                "name part must consist of alphanumeric characters, '-', '_' or '.'",
+            ));
         }
     }
     if bytes > ANNOTATION_BYTES {
         causes.push(Cause::too_long("metadata.annotations", ANNOTATION_BYTES));
+    }
+}
+
+fn finalizers(finalizers: &Value, causes: &mut Vec<Cause>) {
+    for (index, finalizer) in list(finalizers).iter().enumerate() {
+        let text = finalizer.as_str().unwrap_or_default();
+        let standard = ["orphan", "foregroundDeletion", "kubernetes"].contains(&text);
+        let qualified = is_qualified_name(text) && text.contains('/');
+        if !(standard || qualified) {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            causes.push(Cause::invalid(&format!("metadata.finalizers[{index}]"), finalizer, why));
+        }
     }
 }
 
@@ -200,7 +212,10 @@ mod tests {
             (json!({"name": "a", "labels": {"a": "b c"}}), "metadata.labels"),
             (json!({"name": "a", "labels": {"/": "b"}}), "metadata.labels"),
             (json!({"name": "a", "finalizers": ["plain"]}), "metadata.finalizers[0]"),
-            (json!({"name": "a", "annotations": {"a": "x".repeat(ANNOTATION_BYTES)}}), "metadata.annotations"),
+            (
+                json!({"name": "a", "annotations": {"a": "x".repeat(ANNOTATION_BYTES)}}),
+                "metadata.annotations",
+            ),
             (
                 json!({"name": "a", "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "a"}]}),
                 "metadata.ownerReferences[0].uid",

@@ -56,7 +56,8 @@ impl Watcher {
         let events = store.events_after(self.seen).map_err(|expired| too_old(self.seen, expired.oldest))?;
         let mut happened = Vec::new();
         for event in events {
-            let elsewhere = self.namespace.as_ref().is_some_and(|namespace| *namespace != event.key.namespace);
+            let elsewhere =
+                self.namespace.as_ref().is_some_and(|namespace| *namespace != event.key.namespace);
             if event.resource != self.resource || elsewhere {
                 continue;
             }

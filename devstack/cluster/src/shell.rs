@@ -46,7 +46,7 @@ pub(crate) async fn run(client: Client, mut changes: Changes, mut decide: impl F
     let mut settled = Vec::new();
     loop {
         let mut plan = decide(Timestamp::now());
-        if perform(&client, plan.calls.split_off(0), &mut settled).await.is_err() {
+        if perform(&client, std::mem::take(&mut plan.calls), &mut settled).await.is_err() {
             plan.wake_after(RETRY);
         }
         let waited = tokio::select! {
@@ -62,12 +62,16 @@ pub(crate) async fn run(client: Client, mut changes: Changes, mut decide: impl F
 /// At least one call failed and is to be made again.
 struct Failed;
 
-/// Makes the calls. One that was made the last time, for the object as it still looks, is not made again: its effect has
-/// not been heard of yet.
+/// The calls whose effect has not been heard of yet, and those that are to be made: one that was settled the last time,
+/// for the object as it still looks, is not made again.
+fn divide(calls: Vec<Call>, settled: &[Call]) -> (Vec<Call>, Vec<Call>) {
+    calls.into_iter().partition(|call| call.seen.is_some() && settled.contains(call))
+}
+
+/// Makes the calls that are to be made.
 async fn perform(client: &Client, calls: Vec<Call>, settled: &mut Vec<Call>) -> Result<(), Failed> {
-    let (waiting, due): (Vec<_>, Vec<_>) =
-        calls.into_iter().partition(|call| call.seen.is_some() && settled.contains(call));
-    *settled = waiting;
+    let (unheard, due) = divide(calls, settled);
+    *settled = unheard;
     let mut answers = stream::iter(due)
         .map(|call| async move {
             let made = make(client, &call).await;
@@ -100,9 +104,11 @@ async fn make(client: &Client, call: &Call) -> Result<(), kube::Error> {
 fn outdated(call: &Call, error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     let causes = status.details.iter().flat_map(|details| &details.causes);
-    match status.code {
-        409 => true,
-        404 => !matches!(call.verb, Verb::Create(_)),
+    match (&call.verb, status.code) {
+        // Any other conflict of a new object, such as one about a quota, passes.
+        (Verb::Create(_), 409) => status.reason == "AlreadyExists",
+        (Verb::Create(_), 404) => false,
+        (_, 404 | 409) => true,
         _ => causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating"),
     }
 }
@@ -111,5 +117,54 @@ async fn sleep(delay: Option<Duration>) {
     match delay {
         Some(delay) => tokio::time::sleep(delay).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{object, pod};
+
+    fn status_call(version: &str, phase: &str) -> Call {
+        let pod =
+            pod(json!({ "metadata": { "namespace": "shop", "name": "web", "resourceVersion": version } }));
+        Call::status(&pod, json!({ "phase": phase }))
+    }
+
+    fn create_call() -> Call {
+        Call::create(&pod(json!({ "metadata": { "namespace": "shop", "name": "web" } })))
+    }
+
+    fn answer(status: serde_json::Value) -> kube::Error {
+        kube::Error::Api(object::<Status>(status).boxed())
+    }
+
+    #[test]
+    fn a_call_is_not_made_again_for_the_object_as_it_still_looks() {
+        let settled = [status_call("1", "Running"), create_call()];
+        let calls = vec![
+            status_call("1", "Running"),
+            status_call("2", "Running"),
+            status_call("1", "Failed"),
+            create_call(),
+        ];
+        let (unheard, due) = divide(calls.clone(), &settled);
+        assert_eq!((unheard, due), (calls[..1].to_vec(), calls[1..].to_vec()), "a name may be free again");
+    }
+
+    #[test]
+    fn a_late_view_is_no_failure() {
+        let (create, change) = (create_call(), status_call("1", "Running"));
+        assert!(outdated(&change, &answer(json!({ "code": 409, "reason": "Conflict" }))));
+        assert!(outdated(&change, &answer(json!({ "code": 404, "reason": "NotFound" }))));
+        assert!(outdated(&create, &answer(json!({ "code": 409, "reason": "AlreadyExists" }))));
+        let causes = json!([{ "reason": "NamespaceTerminating" }]);
+        assert!(outdated(&create, &answer(json!({ "code": 403, "details": { "causes": causes } }))));
+        assert!(!outdated(&create, &answer(json!({ "code": 409, "reason": "Conflict" }))), "a quota is busy");
+        assert!(!outdated(&create, &answer(json!({ "code": 404 }))), "its namespace is not there yet");
+        assert!(!outdated(&change, &answer(json!({ "code": 500 }))));
     }
 }

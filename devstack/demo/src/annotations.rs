@@ -36,11 +36,7 @@ pub(crate) fn vif(pod: &Pod) -> Option<VifState> {
         let cidr: Option<IpNet> = text(&subnet["cidr"]);
         objects(&subnet["ips"]).filter_map(move |ip| Some((text(&ip["address"])?, cidr?)))
     });
-    Some(VifState {
-        id: text(&vif["id"])?,
-        active: vif["active"] == true,
-        addresses: addresses.collect(),
-    })
+    Some(VifState { id: text(&vif["id"])?, active: vif["active"] == true, addresses: addresses.collect() })
 }
 
 /// The ports that the annotation `openstack.org/kuryr-lbaas-spec` of a service names.

@@ -60,6 +60,8 @@ struct Queues<E: Message, H> {
     awaited: AtomicBool,
     /// Messages that a full queue replaced although coalescing is off.
     overflowed: AtomicU64,
+    /// Whether a task waits to give back the room of the map.
+    tidying: AtomicBool,
     shutdown: CancellationToken,
 }
 
@@ -74,12 +76,13 @@ impl<E: Message, H: EventHandler<E>> Async<E, H> {
             inner,
             key: Box::new(key),
             policy,
-            lanes: DashMap::default(),
+            lanes: DashMap::with_hasher_and_shard_amount(BuildHasherDefault::default(), SHARDS),
             open: AtomicBool::new(true),
             busy: AtomicUsize::new(0),
             fallen: Notify::new(),
             awaited: AtomicBool::new(false),
             overflowed: AtomicU64::new(0),
+            tidying: AtomicBool::new(false),
             shutdown: CancellationToken::new(),
         };
         Self { queues: Arc::new(queues) }
@@ -217,7 +220,7 @@ impl<E: Message, H: EventHandler<E>> Queues<E, H> {
     }
 
     /// Waits until a parked message's time comes or a new one arrives; `None`, with the lane gone, at shutdown.
-    async fn rest(&self, key: OrderingKey) -> Option<(E, Carry)> {
+    async fn rest(self: &Arc<Self>, key: OrderingKey) -> Option<(E, Carry)> {
         self.fall();
         let next = loop {
             let (due, bell) = match self.lanes.entry(key) {
@@ -245,23 +248,49 @@ impl<E: Message, H: EventHandler<E>> Queues<E, H> {
         next
     }
 
-    fn fall(&self) {
+    fn fall(self: &Arc<Self>) {
         let left = self.busy.fetch_sub(1, Ordering::SeqCst) - 1;
-        if self.awaited.swap(false, Ordering::SeqCst) {
+        if self.awaited.load(Ordering::SeqCst) && self.awaited.swap(false, Ordering::SeqCst) {
             self.fallen.notify_waiters();
         }
-        if left == 0 && self.lanes.capacity() > ROOM {
-            self.lanes.shrink_to_fit();
+        if left == 0 && !self.tidying.load(Ordering::Relaxed) && self.lanes.capacity() > ROOM {
+            self.tidy();
         }
     }
+
+    /// Gives back the room that the map of lanes has to spare, once this has been idle for a while: to make room is dear.
+    fn tidy(self: &Arc<Self>) {
+        if self.tidying.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let queues = Arc::downgrade(self);
+        tokio::spawn(async move {
+            while let Some(queues) = {
+                tokio::time::sleep(IDLE).await;
+                queues.upgrade()
+            } {
+                if queues.busy.load(Ordering::SeqCst) == 0 {
+                    queues.tidying.store(false, Ordering::SeqCst);
+                    queues.lanes.shrink_to_fit();
+                    return;
+                }
+            }
+        });
+    }
 }
+
+/// Into how many parts, each with a lock of its own, the map of lanes is divided: enough that threads seldom meet.
+const SHARDS: usize = 128;
 
 /// How many entries the map of lanes may have room for while nothing is to be done.
 const ROOM: usize = 256;
 
+/// How long the map of lanes keeps more room than that.
+const IDLE: Duration = Duration::from_secs(1);
+
 /// What [`Turn`] may ask of the queue of the message in hand.
 struct InHand<'a, E: Message, H> {
-    queues: &'a Queues<E, H>,
+    queues: &'a Arc<Queues<E, H>>,
     key: OrderingKey,
     event: &'a E,
 }

@@ -3,8 +3,8 @@
 //! | handler | kind | what it writes |
 //! |---|---|---|
 //! | [`vif::VifHandler`] | Pod | the annotation `openstack.org/kuryr-vif` |
-//! | [`lbaasspec`] | Service | the annotation `openstack.org/kuryr-lbaas-spec` |
-//! | [`lb`] | Service, EndpointSlice | the annotation `openstack.org/kuryr-lbaas-state`, the status |
+//! | [`lbaasspec::LbaasSpecHandler`] | Service | the annotation `openstack.org/kuryr-lbaas-spec` |
+//! | [`lb::LbHandler`] | Service, EndpointSlice or Endpoints | the annotation `openstack.org/kuryr-lbaas-state`, the status |
 //!
 //! The annotations are those of Kuryr, so that what binds interfaces on a node today goes on doing so.
 

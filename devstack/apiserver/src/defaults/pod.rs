@@ -69,9 +69,9 @@ pub(super) fn quality(spec: &Value) -> &'static str {
     let containers = || ["initContainers", "containers"].into_iter().flat_map(|kind| list(&spec[kind]));
     let resources = |container: &Value, of: &str, name: &str| container["resources"][of][name].clone();
     let asks = |container: &Value| {
-        ["requests", "limits"].iter().any(|of| {
-            ["cpu", "memory"].iter().any(|name| !is_empty(&resources(container, of, name)))
-        })
+        ["requests", "limits"]
+            .iter()
+            .any(|of| ["cpu", "memory"].iter().any(|name| !is_empty(&resources(container, of, name))))
     };
     let guaranteed = |container: &Value| {
         ["cpu", "memory"].iter().all(|name| {

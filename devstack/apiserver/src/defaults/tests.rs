@@ -12,10 +12,13 @@ fn filled(kind: &str, object: &Value) -> Value {
 
 #[test]
 fn a_pod_gets_what_a_kubelet_relies_on() {
-    let pod = filled("Pod", &json!({"spec": {"containers": [
-        {"name": "a", "image": "reg:5000/a", "ports": [{"containerPort": 80}]},
-        {"name": "b", "image": "b:1"},
-    ]}}));
+    let pod = filled(
+        "Pod",
+        &json!({"spec": {"containers": [
+            {"name": "a", "image": "reg:5000/a", "ports": [{"containerPort": 80}]},
+            {"name": "b", "image": "b:1"},
+        ]}}),
+    );
     assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 30);
     assert_eq!(pod["spec"]["containers"][0]["imagePullPolicy"], "Always");
     assert_eq!(pod["spec"]["containers"][1]["imagePullPolicy"], "IfNotPresent");

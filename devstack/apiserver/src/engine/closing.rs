@@ -118,9 +118,12 @@ impl Cluster {
     fn let_go(&mut self, place: &Arc<str>, at: &Key, finalizer: &str) {
         let Some(object) = self.store.get(place, at) else { return };
         let mut object = Value::clone(object);
-        let left: Vec<_> = finalizers(&object).into_iter().filter(|held| *held != finalizer).map(Value::from).collect();
+        let left: Vec<_> =
+            finalizers(&object).into_iter().filter(|held| *held != finalizer).map(Value::from).collect();
         self.closing.remove(&(Arc::clone(place), at.clone()));
-        if left.is_empty() && object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() == 0 {
+        if left.is_empty()
+            && object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or_default() == 0
+        {
             self.remove(place, at);
             return;
         }
@@ -136,7 +139,8 @@ impl Cluster {
     fn release_dependents(&mut self, uid: &str, now: Timestamp) {
         for (place, at) in self.store.dependents(uid) {
             let Some(dependent) = self.store.get(&place, &at).cloned() else { continue };
-            let others = list(&dependent["metadata"]["ownerReferences"]).iter().filter(|owner| owner["uid"] != uid);
+            let others =
+                list(&dependent["metadata"]["ownerReferences"]).iter().filter(|owner| owner["uid"] != uid);
             if others.into_iter().any(|owner| self.is_there(&at.namespace, owner)) {
                 self.drop_owner(&place, &at, uid);
             } else {
@@ -174,8 +178,11 @@ impl Cluster {
     fn drop_owner(&mut self, place: &Arc<str>, at: &Key, uid: &str) {
         let Some(object) = self.store.get(place, at) else { return };
         let mut object = Value::clone(object);
-        let left: Vec<_> =
-            list(&object["metadata"]["ownerReferences"]).iter().filter(|owner| owner["uid"] != uid).cloned().collect();
+        let left: Vec<_> = list(&object["metadata"]["ownerReferences"])
+            .iter()
+            .filter(|owner| owner["uid"] != uid)
+            .cloned()
+            .collect();
         if left.is_empty() {
             meta_mut(&mut object).remove("ownerReferences");
         } else {

@@ -53,8 +53,9 @@ pub(crate) enum Deleted {
 
 impl DeleteOptions {
     fn propagation(&self) -> Option<Propagation> {
-        let orphan =
-            self.orphan_dependents.map(|orphan| if orphan { Propagation::Orphan } else { Propagation::Background });
+        let orphan = self
+            .orphan_dependents
+            .map(|orphan| if orphan { Propagation::Orphan } else { Propagation::Background });
         self.propagation_policy.or(orphan)
     }
 

@@ -70,7 +70,7 @@ impl Cluster {
         if query.limit > 0 && selected.len() > query.limit {
             let left = selected.len() - query.limit;
             selected.truncate(query.limit);
-            let last = selected.last().map(|object| key(object)).unwrap_or_else(|| Key::new("", ""));
+            let last = selected.last().map_or_else(|| Key::new("", ""), |object| key(object));
             let token = Token { revision, namespace: last.namespace, name: last.name };
             next = Some((write(&token), selector.is_empty().then_some(left)));
         }
@@ -89,7 +89,9 @@ impl Cluster {
             ("Exact", Some(0)) => {
                 Err(forbidden_match("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""))
             }
-            ("" | "Exact" | "NotOlderThan", Some(asked)) if asked > now => Err(Status::version_too_large(asked, now)),
+            ("" | "Exact" | "NotOlderThan", Some(asked)) if asked > now => {
+                Err(Status::version_too_large(asked, now))
+            }
             ("Exact", Some(asked)) => Ok(asked),
             ("" | "NotOlderThan", Some(_)) => Ok(now),
             (other, _) => {
@@ -106,7 +108,8 @@ pub(crate) fn parse_version(version: &str) -> Result<Option<u64>, Status> {
     if version.is_empty() {
         return Ok(None);
     }
-    let parsed = version.parse().map_err(|_| Status::bad_request(format!("invalid resource version {version:?}")))?;
+    let parsed =
+        version.parse().map_err(|_| Status::bad_request(format!("invalid resource version {version:?}")))?;
     Ok(Some(parsed))
 }
 

@@ -91,3 +91,5 @@ impl Cluster {
     }
 }
 
+#[cfg(test)]
+mod tests;

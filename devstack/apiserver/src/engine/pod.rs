@@ -34,7 +34,8 @@ pub(super) fn mark(pod: &mut Value, asked: Option<i64>, now: Timestamp) -> Grace
     }
     let period = if terminating { asked.unwrap_or_default().max(0) } else { first_period(pod, asked) };
     let began = if terminating {
-        let deadline = pod["metadata"]["deletionTimestamp"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
+        let deadline =
+            pod["metadata"]["deletionTimestamp"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
         deadline.unwrap_or(now).saturating_sub(SignedDuration::from_secs(current)).unwrap_or(now)
     } else {
         next_generation(pod);

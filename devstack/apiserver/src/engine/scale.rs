@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::object::{is_empty, list, map_mut, meta};
 use crate::status::{Cause, Status};
-use crate::table::ScalePaths;
+use crate::table::{Resource, ScalePaths, Trait};
 
 /// The Scale of an object.
 pub(crate) fn of(paths: &ScalePaths, object: &Value) -> Value {
@@ -27,17 +27,27 @@ pub(crate) fn of(paths: &ScalePaths, object: &Value) -> Value {
 }
 
 /// The object with the replicas, and under the version, that a Scale asks for.
-pub(crate) fn applied(paths: &ScalePaths, object: &Value, scale: &Value) -> Result<Value, Status> {
+pub(crate) fn applied(resource: &Resource, object: &Value, scale: &Value) -> Result<Value, Status> {
     let replicas = &scale["spec"]["replicas"];
     let wanted = if replicas.is_null() { Some(0) } else { replicas.as_i64() };
     let wanted = wanted.ok_or_else(|| Status::bad_request("spec.replicas: must be a number"))?;
     if wanted < 0 {
-        let cause = Cause::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
-        return Err(Status::invalid_kind("autoscaling", "Scale", meta(object, "name"), &[cause]));
+        let name = meta(object, "name");
+        return Err(if resource.has(Trait::Custom) {
+            let field = format!(".{}", resource.scale.wanted);
+            Status::invalid(
+                resource,
+                name,
+                &[Cause::invalid(&field, replicas, "should be a non-negative integer")],
+            )
+        } else {
+            let cause = Cause::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
+            Status::invalid_kind("autoscaling", "Scale", name, &[cause])
+        });
     }
     let mut object = object.clone();
     let mut place = &mut object;
-    for step in paths.wanted.split('.') {
+    for step in resource.scale.wanted.split('.') {
         place = map_mut(place).entry(step).or_insert(Value::Null);
     }
     *place = wanted.into();
@@ -73,28 +83,31 @@ fn selector(selector: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::builtin;
 
     #[test]
     fn a_scale_shows_and_changes_the_replicas_alone() {
-        let paths = ScalePaths::default();
+        let deployments = builtin("apps", "deployments");
         let object = json!({"metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {"replicas": 2,
             "selector": {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "e", "operator": "Exists"}]}}});
-        let mut scale = of(&paths, &object);
+        let mut scale = of(&deployments.scale, &object);
         assert_eq!(scale["status"]["selector"], "app=web,e");
         scale["spec"]["replicas"] = json!(5);
-        let next = applied(&paths, &object, &scale).unwrap();
+        let next = applied(&deployments, &object, &scale).unwrap();
         assert_eq!(next["spec"]["replicas"], 5);
         assert_eq!(next["metadata"]["labels"], json!({"x": "y"}));
-        assert!(applied(&paths, &object, &json!({"spec": {"replicas": -1}})).is_err());
+        assert!(applied(&deployments, &object, &json!({"spec": {"replicas": -1}})).is_err());
     }
 
     #[test]
     fn a_custom_resource_says_where_its_replicas_are() {
-        let paths = ScalePaths { wanted: "spec.size".into(), present: "status.size".into(), selector: String::new() };
+        let mut widgets = Resource::clone(&builtin("apps", "deployments"));
+        widgets.scale =
+            ScalePaths { wanted: "spec.size".into(), present: "status.size".into(), selector: String::new() };
         let object = json!({"metadata": {"name": "a"}, "spec": {"size": 3}, "status": {"size": 1}});
-        let scale = of(&paths, &object);
+        let scale = of(&widgets.scale, &object);
         assert_eq!((&scale["spec"]["replicas"], &scale["status"]), (&json!(3), &json!({"replicas": 1})));
-        let next = applied(&paths, &object, &json!({"spec": {"replicas": 4}})).unwrap();
+        let next = applied(&widgets, &object, &json!({"spec": {"replicas": 4}})).unwrap();
         assert_eq!(next["spec"], json!({"size": 4}));
     }
 }

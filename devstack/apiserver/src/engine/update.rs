@@ -53,7 +53,11 @@ impl Cluster {
             Change::Patch(form, patch) => patch::apply(form, resource, &shown(resource, &old), &patch)?,
         };
         let unreadable = |why: String| {
-            if replaces { Status::bad_request(why) } else { Status::unreadable_patch(resource, &at.name, &why) }
+            if replaces {
+                Status::bad_request(why)
+            } else {
+                Status::unreadable_patch(resource, &at.name, &why)
+            }
         };
         let mut new = stored(resource, wanted).map_err(unreadable)?;
         validate::shape(&new).map_err(unreadable)?;
@@ -100,8 +104,10 @@ fn guard(resource: &Resource, at: &Key, old: &Value, new: &mut Value, replaces: 
         )));
     }
     if replaces && !uid.is_empty() && uid != meta(old, "uid") {
-        let why =
-            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", meta(old, "uid"));
+        let why = format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            meta(old, "uid")
+        );
         return Err(Status::conflict(resource, &at.name, &why));
     }
     if version.is_empty() && replaces && resource.has(Trait::VersionedPut) {

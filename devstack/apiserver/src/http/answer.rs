@@ -4,13 +4,12 @@ use axum::body::Body;
 use axum::response::Response;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
-use serde_json::Value;
 
 use crate::status::Status;
 
 /// A JSON body under this code.
-pub(super) fn json(code: StatusCode, body: &Value) -> Response {
-    let mut response = Response::new(Body::from(body.to_string()));
+pub(super) fn json(code: StatusCode, body: String) -> Response {
+    let mut response = Response::new(Body::from(body));
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
@@ -19,7 +18,7 @@ pub(super) fn json(code: StatusCode, body: &Value) -> Response {
 /// A refusal.
 pub(super) fn refusal(status: &Status) -> Response {
     let code = StatusCode::from_u16(status.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = json(code, &status.json());
+    let mut response = json(code, status.json().to_string());
     if let Some(seconds) = status.retry_after() {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }

@@ -10,7 +10,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
 
-use super::object::{Call, Done, perform};
+use super::object::{Call, perform};
 use super::path::{Path, Target};
 use super::query::Query;
 use super::{answer, path, watch};
@@ -19,7 +19,7 @@ use crate::connections::Socket;
 use crate::faults::{Asked, Fault};
 use crate::shared::Shared;
 use crate::status::Status;
-use crate::{discovery, openapi};
+use crate::{discovery, openapi, protobuf};
 
 /// The largest body that is read, as on a real server.
 const BODY_BYTES: usize = 3 * 1024 * 1024;
@@ -56,7 +56,7 @@ fn fixed(shared: &Shared, path: &Path) -> Response {
     });
     match (path, found) {
         (Path::Health, _) => answer::text("ok"),
-        (_, Some(body)) => answer::json(StatusCode::OK, &body),
+        (_, Some(body)) => answer::json(StatusCode::OK, body.to_string()),
         (_, None) => answer::refusal(&Status::no_such_path()),
     }
 }
@@ -129,8 +129,8 @@ async fn answered(
         return watch::begin(shared, &call);
     }
     let sent = Sent { content_type, bytes: &body };
-    let Done { code, body } = shared.with(|cluster| perform(cluster, &call, &sent))?;
-    Ok(answer::json(code, &body))
+    let done = shared.with(|cluster| perform(cluster, &call, &sent))?;
+    Ok(answer::json(done.code, done.body(&call)))
 }
 
 /// The body of a request.
@@ -143,10 +143,13 @@ impl Sent<'_> {
     /// The body as JSON.
     pub(super) fn json(&self) -> Result<Value, Status> {
         let media_type = self.content_type.split(';').next().unwrap_or_default().trim();
+        if media_type == protobuf::MEDIA_TYPE {
+            return protobuf::decode(self.bytes).map_err(Status::bad_request);
+        }
         if !["", "application/json"].contains(&media_type) {
             return Err(Status::of_code(
                 415,
-                "the body of the request was in an unknown format - accepted media types include: application/json",
+                "the body of the request was in an unknown format - accepted media types include: application/json, application/vnd.kubernetes.protobuf",
             ));
         }
         serde_json::from_slice(self.bytes)

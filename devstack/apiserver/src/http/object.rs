@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::handle::Sent;
 use super::path::Target;
 use super::query::Query;
-use crate::engine::{Change, Cluster, DeleteOptions, Deleted, Part, Propagation, scale};
-use crate::object::{Key, meta};
+use crate::engine::{Change, Cluster, DeleteOptions, Deleted, Listing, Part, Propagation, scale};
+use crate::object::{Key, Object, meta};
 use crate::patch;
 use crate::shared::Shared;
 use crate::status::{self, Cause, Status};
@@ -30,14 +30,31 @@ pub(super) struct Call {
     pub(super) now: Timestamp,
 }
 
-/// An answer that is not a refusal.
+/// An answer that is not a refusal. It is written out when the cluster is unlocked again.
 pub(super) struct Done {
     pub(super) code: StatusCode,
-    pub(super) body: Value,
+    content: Content,
 }
 
-fn ok(body: Value) -> Done {
-    Done { code: StatusCode::OK, body }
+enum Content {
+    Fixed(Value),
+    Object(Object),
+    Page(Listing),
+}
+
+impl Done {
+    fn ok(content: Content) -> Self {
+        Self { code: StatusCode::OK, content }
+    }
+
+    /// The body in the form that was asked for.
+    pub(super) fn body(&self, call: &Call) -> String {
+        match &self.content {
+            Content::Fixed(body) => body.to_string(),
+            Content::Object(object) => call.form.object(&call.resource, object, call.now).to_string(),
+            Content::Page(listing) => call.form.list(&call.resource, listing, call.now),
+        }
+    }
 }
 
 impl Call {
@@ -48,8 +65,7 @@ impl Call {
         query: Query,
         accept: &str,
     ) -> Result<Self, Status> {
-        let found =
-            shared.with(|c| c.catalog.find(&target.group, &target.version, &target.plural).cloned());
+        let found = shared.with(|c| c.catalog.find(&target.group, &target.version, &target.plural).cloned());
         let resource = found.ok_or_else(Status::no_such_path)?;
         let namespaced = resource.has(Trait::Namespaced);
         let whole_cluster = target.namespace.is_none() && target.name.is_none();
@@ -77,10 +93,6 @@ impl Call {
     fn key(&self) -> Key {
         Key::new(self.namespace.as_deref().unwrap_or_default(), self.name.as_deref().unwrap_or_default())
     }
-
-    fn show(&self, object: &Value) -> Value {
-        self.form.object(&self.resource, object, self.now).into_owned()
-    }
 }
 
 /// Does what the request asks for.
@@ -95,11 +107,11 @@ pub(super) fn perform(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>) -> Re
         Some("scale") if call.resource.has(Trait::Scale) => on_scale(cluster, call, sent),
         Some("binding") if call.resource.kind == "Pod" && call.verb == "create" => {
             let body = cluster.bind(&call.resource, &call.key(), &sent.json()?, call.now)?;
-            Ok(Done { code: StatusCode::CREATED, body })
+            Ok(Done { code: StatusCode::CREATED, content: Content::Fixed(body) })
         }
-        Some("finalize") if call.resource.kind == "Namespace" && call.verb == "update" => {
-            cluster.finalize_namespace(&call.key(), &sent.json()?, call.now).map(|object| ok(call.show(&object)))
-        }
+        Some("finalize") if call.resource.kind == "Namespace" && call.verb == "update" => cluster
+            .finalize_namespace(&call.key(), &sent.json()?, call.now)
+            .map(|object| Done::ok(Content::Object(object))),
         Some(_) => Err(Status::no_such_path()),
     }
 }
@@ -111,7 +123,7 @@ fn on_object(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>) -> Result<Done
             let selector = call.query.selector(&call.resource)?;
             let listing =
                 cluster.list(&call.resource, call.namespace.as_deref(), &selector, &call.query.list()?)?;
-            Ok(ok(call.form.list(&call.resource, &listing, call.now)))
+            Ok(Done::ok(Content::Page(listing)))
         }
         "create" if call.name.is_none() => create(cluster, call, sent.json()?),
         "update" | "patch" => write(cluster, call, sent, Part::Main),
@@ -122,13 +134,14 @@ fn on_object(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>) -> Result<Done
 }
 
 fn get(cluster: &Cluster, call: &Call) -> Result<Done, Status> {
-    cluster.get(&call.resource, &call.key()).map(|object| ok(call.show(object)))
+    let object = cluster.get(&call.resource, &call.key())?;
+    Ok(Done::ok(Content::Object(Arc::clone(object))))
 }
 
 fn create(cluster: &mut Cluster, call: &Call, body: Value) -> Result<Done, Status> {
     let dry_run = call.query.dry_run()?;
     let object = cluster.create(&call.resource, call.namespace.as_deref(), body, dry_run, call.now)?;
-    Ok(Done { code: StatusCode::CREATED, body: call.show(&object) })
+    Ok(Done { code: StatusCode::CREATED, content: Content::Object(object) })
 }
 
 fn write(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>, part: Part) -> Result<Done, Status> {
@@ -140,7 +153,11 @@ fn write(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>, part: Part) -> Res
     } else {
         let mut body = sent.json()?;
         let absent = cluster.get(&call.resource, &key).is_err();
-        if absent && part == Part::Main && call.resource.has(Trait::CreateOnPut) && meta(&body, "uid").is_empty() {
+        if absent
+            && part == Part::Main
+            && call.resource.has(Trait::CreateOnPut)
+            && meta(&body, "uid").is_empty()
+        {
             if meta(&body, "name").is_empty() {
                 body["metadata"]["name"] = key.name.into();
             }
@@ -149,7 +166,7 @@ fn write(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>, part: Part) -> Res
         Change::Replace(body)
     };
     let object = cluster.update(&call.resource, &key, part, change, dry_run, call.now)?;
-    Ok(ok(call.show(&object)))
+    Ok(Done::ok(Content::Object(object)))
 }
 
 fn on_scale(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>) -> Result<Done, Status> {
@@ -157,7 +174,7 @@ fn on_scale(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>) -> Result<Done,
     let object = cluster.get(&call.resource, &key)?;
     let present = scale::of(&call.resource.scale, object);
     let wanted = match call.verb {
-        "get" => return Ok(ok(present)),
+        "get" => return Ok(Done::ok(Content::Fixed(present))),
         "update" => sent.json()?,
         "patch" => {
             let form = patch::Form::of(sent.content_type, &call.resource)?;
@@ -165,11 +182,11 @@ fn on_scale(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>) -> Result<Done,
         }
         _ => return Err(Status::method_not_allowed()),
     };
-    let next = scale::applied(&call.resource.scale, object, &wanted)?;
+    let next = scale::applied(&call.resource, object, &wanted)?;
     let dry_run = call.query.dry_run()?;
     let change = Change::Replace(next);
     let object = cluster.update(&call.resource, &key, Part::Main, change, dry_run, call.now)?;
-    Ok(ok(scale::of(&call.resource.scale, &object)))
+    Ok(Done::ok(Content::Fixed(scale::of(&call.resource.scale, &object))))
 }
 
 /// The options of a deletion: from the body, or else from the query.
@@ -205,19 +222,19 @@ fn propagation(policy: &Value) -> Result<Propagation, Status> {
 
 fn delete(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>) -> Result<Done, Status> {
     let options = delete_options(call, sent)?;
-    Ok(ok(match cluster.delete(&call.resource, &call.key(), &options, call.now)? {
+    let content = match cluster.delete(&call.resource, &call.key(), &options, call.now)? {
         Deleted::Gone(object) if !call.resource.has(Trait::EchoesDeleted) => {
-            status::deleted(&call.resource, meta(&object, "name"), meta(&object, "uid"))
+            Content::Fixed(status::deleted(&call.resource, meta(&object, "name"), meta(&object, "uid")))
         }
-        Deleted::Gone(object) | Deleted::Waits(object) => call.show(&object),
-    }))
+        Deleted::Gone(object) | Deleted::Waits(object) => Content::Object(object),
+    };
+    Ok(Done::ok(content))
 }
 
 fn delete_collection(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>) -> Result<Done, Status> {
     let options = delete_options(call, sent)?;
     let selector = call.query.selector(&call.resource)?;
-    let listing =
-        cluster.list(&call.resource, call.namespace.as_deref(), &selector, &call.query.list()?)?;
+    let listing = cluster.list(&call.resource, call.namespace.as_deref(), &selector, &call.query.list()?)?;
     cluster.delete_all(&call.resource, &listing.objects, &options, call.now)?;
-    Ok(ok(call.form.list(&call.resource, &listing, call.now)))
+    Ok(Done::ok(Content::Page(listing)))
 }

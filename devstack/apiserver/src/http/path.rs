@@ -92,7 +92,10 @@ mod tests {
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(parts("/api/v1/namespaces"), ("namespaces".into(), None, None, None));
         assert_eq!(parts("/api/v1/namespaces/a"), ("namespaces".into(), None, some("a"), None));
-        assert_eq!(parts("/api/v1/namespaces/a/status"), ("namespaces".into(), None, some("a"), some("status")));
+        assert_eq!(
+            parts("/api/v1/namespaces/a/status"),
+            ("namespaces".into(), None, some("a"), some("status"))
+        );
         assert_eq!(parts("/api/v1/namespaces/a/pods"), ("pods".into(), some("a"), None, None));
         assert_eq!(
             parts("/apis/apps/v1/namespaces/a/deployments/b/scale"),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use futures_util::stream;
-use http::header::CONTENT_TYPE;
 use http::HeaderValue;
+use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -68,11 +68,7 @@ pub(super) fn begin(shared: &Arc<Shared>, call: &Call) -> Result<Response, Statu
     Ok(response)
 }
 
-fn beginning(
-    cluster: &crate::engine::Cluster,
-    call: &Call,
-    bookmarks: bool,
-) -> Result<Beginning, Status> {
+fn beginning(cluster: &crate::engine::Cluster, call: &Call, bookmarks: bool) -> Result<Beginning, Status> {
     let selector = call.query.selector(&call.resource)?;
     let version = call.query.text("resourceVersion");
     let version = parse_version(version).map_err(|_| {
@@ -84,7 +80,9 @@ fn beginning(
         return Err(forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
     }
     if initial.is_empty() && !matching.is_empty() {
-        return Err(forbidden("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
+        return Err(forbidden(
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        ));
     }
     let initial = call.query.flag("sendInitialEvents")?;
     let namespace = call.namespace.clone();

@@ -50,18 +50,14 @@ fn unsupported(resource: &Resource, why: &str) -> Status {
 }
 
 /// The object as the patch wants it. Nothing is judged here but the patch itself.
-pub(crate) fn apply(
-    form: Form,
-    resource: &Resource,
-    object: &Value,
-    patch: &[u8],
-) -> Result<Value, Status> {
+pub(crate) fn apply(form: Form, resource: &Resource, object: &Value, patch: &[u8]) -> Result<Value, Status> {
     let unreadable = |error| Status::bad_request(format!("error decoding patch: {error}"));
     match form {
         Form::Json => {
             let patch: json_patch::Patch = serde_json::from_slice(patch).map_err(unreadable)?;
             let mut patched = object.clone();
-            json_patch::patch(&mut patched, &patch).map_err(|error| Status::of_code(422, error.to_string()))?;
+            json_patch::patch(&mut patched, &patch)
+                .map_err(|error| Status::of_code(422, error.to_string()))?;
             Ok(patched)
         }
         Form::Merge | Form::Strategic => {

@@ -26,7 +26,10 @@ impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownDirective { path, directive } => {
-                write!(out, "unrecognized $patch directive {directive} at {path:?}; known are replace, merge, delete")
+                write!(
+                    out,
+                    "unrecognized $patch directive {directive} at {path:?}; known are replace, merge, delete"
+                )
             }
             Self::NoMergeKey { path, key } => {
                 write!(out, "map at {path:?} does not contain declared merge key: {key}")
@@ -95,7 +98,8 @@ impl Merge<'_> {
         }
         // A list that was emptied is a list that is gone, as the typed server would write it.
         merged.retain(|field, value| {
-            !(patch.contains_key(&format!("{DELETE_FROM}{field}")) && value.as_array().is_some_and(Vec::is_empty))
+            !(patch.contains_key(&format!("{DELETE_FROM}{field}"))
+                && value.as_array().is_some_and(Vec::is_empty))
         });
         Ok(merged)
     }
@@ -112,7 +116,8 @@ impl Merge<'_> {
             merged.remove(field);
             return Ok(());
         }
-        let order = patch.get(&format!("{ELEMENT_ORDER}{field}")).map(|order| array(order, path)).transpose()?;
+        let order =
+            patch.get(&format!("{ELEMENT_ORDER}{field}")).map(|order| array(order, path)).transpose()?;
         let original = merged.get(field).unwrap_or(&Value::Null);
         let value = match (change, order) {
             (Value::Array(change), Some(order)) => {
@@ -138,7 +143,7 @@ impl Merge<'_> {
         path: &str,
     ) -> Result<Vec<Value>, Error> {
         let rule = rule(self.kind, path);
-        let same: Box<dyn Fn(&Value, &Value) -> bool> = match rule {
+        let same: Box<Same> = match rule {
             List::Atomic => return Ok(patch.iter().map(clean).collect()),
             List::Set => Box::new(|a, b| a == b),
             List::Keyed(key) => Box::new(move |a, b| a[key] == b[key]),
@@ -172,14 +177,12 @@ impl Merge<'_> {
     }
 }
 
+/// Whether two elements of a list are one.
+type Same = dyn Fn(&Value, &Value) -> bool;
+
 /// Puts the elements that `wanted` names in its order; the others keep their places among them as they stood
 /// in `original`. An element that `original` did not have goes before those that only `original` has.
-fn in_order(
-    items: Vec<Value>,
-    wanted: &[Value],
-    original: &[Value],
-    same: &dyn Fn(&Value, &Value) -> bool,
-) -> Vec<Value> {
+fn in_order(items: Vec<Value>, wanted: &[Value], original: &[Value], same: &Same) -> Vec<Value> {
     let place = |list: &[Value], item: &Value| list.iter().position(|other| same(other, item));
     let (mut named, others): (Vec<_>, Vec<_>) =
         items.into_iter().partition(|item| place(wanted, item).is_some());

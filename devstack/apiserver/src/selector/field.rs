@@ -62,7 +62,8 @@ const WHEN_ABSENT: &[(&str, &str)] =
     &[("spec.unschedulable", "false"), ("spec.hostNetwork", "false"), ("status.replicas", "0")];
 
 pub(super) fn parse(resource: &Resource, selector: &str) -> Result<Vec<Requirement>, Status> {
-    let known = FIELDS.iter().find(|(of, _)| *of == &*resource.stored_as).map_or(&[][..], |(_, known)| *known);
+    let known =
+        FIELDS.iter().find(|(of, _)| *of == &*resource.stored_as).map_or(&[][..], |(_, known)| *known);
     let parts = selector.split(',').filter(|part| !part.trim().is_empty());
     parts
         .map(|part| {
@@ -85,7 +86,9 @@ fn requirement(resource: &Resource, part: &str) -> Result<Requirement, Status> {
         return Err(Status::bad_request(format!("invalid selector: '{part}'; can't understand '{part}'")));
     };
     let field = match field.trim() {
-        of_event if resource.group == "events.k8s.io" => of_event.replacen("regarding.", "involvedObject.", 1),
+        of_event if resource.group == "events.k8s.io" => {
+            of_event.replacen("regarding.", "involvedObject.", 1)
+        }
         field => field.to_owned(),
     };
     Ok(Requirement { field, value: value.trim().into(), equal })
@@ -123,7 +126,11 @@ mod tests {
     #[test]
     fn absent_fields_read_as_their_zero() {
         assert!(selects("pods", "spec.nodeName=", &json!({})));
-        assert!(selects("pods", "status.phase!=Running,metadata.name=a", &json!({"metadata": {"name": "a"}})));
+        assert!(selects(
+            "pods",
+            "status.phase!=Running,metadata.name=a",
+            &json!({"metadata": {"name": "a"}})
+        ));
         assert!(selects("nodes", "spec.unschedulable=false", &json!({})));
         assert!(!selects("nodes", "spec.unschedulable==true", &json!({})));
     }

@@ -72,24 +72,19 @@ impl Form {
     }
 
     /// One object in this form.
-    pub(crate) fn object<'a>(
-        self,
-        resource: &Resource,
-        stored: &'a Value,
-        now: Timestamp,
-    ) -> Cow<'a, Value> {
+    pub(crate) fn object<'a>(self, resource: &Resource, stored: &'a Value, now: Timestamp) -> Cow<'a, Value> {
         match self {
             Self::Whole => shown(resource, stored),
             Self::Metadata => Cow::Owned(partial(stored)),
             Self::Table(include) => {
                 let version = json!({"resourceVersion": stored["metadata"]["resourceVersion"]});
-                Cow::Owned(table(resource, &[stored], include, version, now))
+                Cow::Owned(table(resource, &[stored], include, &version, now))
             }
         }
     }
 
-    /// A page of a list in this form.
-    pub(crate) fn list(self, resource: &Resource, listing: &Listing, now: Timestamp) -> Value {
+    /// A page of a list in this form, written out.
+    pub(crate) fn list(self, resource: &Resource, listing: &Listing, now: Timestamp) -> String {
         let mut metadata = json!({"resourceVersion": listing.revision.to_string()});
         if let Some((token, left)) = &listing.next {
             metadata["continue"] = token.as_str().into();
@@ -97,34 +92,48 @@ impl Form {
                 metadata["remainingItemCount"] = (*left).into();
             }
         }
-        let (kind, api_version, items) = match self {
+        let objects = || listing.objects.iter().map(|object| &**object);
+        match self {
             Self::Table(include) => {
-                let objects: Vec<_> = listing.objects.iter().map(|object| &**object).collect();
-                return table(resource, &objects, include, metadata, now);
+                table(resource, &objects().collect::<Vec<_>>(), include, &metadata, now).to_string()
             }
             Self::Metadata => {
-                let items: Vec<_> = listing.objects.iter().map(|object| partial(object)).collect();
-                ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned(), items)
+                let items = objects().map(|object| partial(object).to_string());
+                page("PartialObjectMetadataList", "meta.k8s.io/v1", &metadata, items)
             }
             Self::Whole => {
-                let items = listing.objects.iter().map(|object| item(resource, object)).collect();
-                (resource.list_kind.clone(), resource.api_version(), items)
+                let items = objects().map(|object| item(resource, object));
+                page(&resource.list_kind, &resource.api_version(), &metadata, items)
             }
-        };
-        json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items})
+        }
     }
 }
 
-/// The elements of a list of built-in objects do not repeat their kind.
-fn item(resource: &Resource, stored: &Value) -> Value {
-    let mut object = shown(resource, stored).into_owned();
-    if !resource.has(Trait::Custom)
-        && let Some(fields) = object.as_object_mut()
-    {
-        fields.remove("kind");
-        fields.remove("apiVersion");
+fn page(kind: &str, api_version: &str, metadata: &Value, items: impl Iterator<Item = String>) -> String {
+    let mut body =
+        format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[");
+    for (index, item) in items.enumerate() {
+        if index > 0 {
+            body.push(',');
+        }
+        body.push_str(&item);
     }
-    object
+    body.push_str("]}");
+    body
+}
+
+/// The elements of a list of built-in objects do not repeat their kind.
+fn item(resource: &Resource, stored: &Value) -> String {
+    let object = shown(resource, stored);
+    match object.as_object() {
+        Some(fields) if !resource.has(Trait::Custom) => {
+            let fields = fields.iter().filter(|(name, _)| !["kind", "apiVersion"].contains(&name.as_str()));
+            let fields: Vec<_> =
+                fields.map(|(name, value)| format!("{}:{value}", Value::from(name.as_str()))).collect();
+            format!("{{{}}}", fields.join(","))
+        }
+        _ => object.to_string(),
+    }
 }
 
 fn partial(stored: &Value) -> Value {
@@ -135,7 +144,7 @@ fn table(
     resource: &Resource,
     objects: &[&Value],
     include: Include,
-    metadata: Value,
+    metadata: &Value,
     now: Timestamp,
 ) -> Value {
     let rows: Vec<_> = objects
@@ -165,7 +174,10 @@ mod tests {
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
         assert_eq!(Form::of(kubectl, "").unwrap(), Form::Table(Include::Metadata));
         assert_eq!(Form::of("", "").unwrap(), Form::Whole);
-        assert_eq!(Form::of("application/vnd.kubernetes.protobuf, application/json", "").unwrap(), Form::Whole);
+        assert_eq!(
+            Form::of("application/vnd.kubernetes.protobuf, application/json", "").unwrap(),
+            Form::Whole
+        );
         assert_eq!(
             Form::of("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "").unwrap(),
             Form::Metadata

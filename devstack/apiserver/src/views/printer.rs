@@ -109,6 +109,9 @@ mod tests {
         });
         let pods = crate::table::builtin("", "pods");
         let now = "1970-01-01T00:03:05Z".parse().unwrap();
-        assert_eq!(cells(&pods, &pod, now)[..5], [json!("a"), json!("1/2"), json!("Running"), json!(2), json!("3m5s")]);
+        assert_eq!(
+            cells(&pods, &pod, now)[..5],
+            [json!("a"), json!("1/2"), json!("Running"), json!(2), json!("3m5s")]
+        );
     }
 }

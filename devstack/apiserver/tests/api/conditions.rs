@@ -17,7 +17,8 @@ pub(crate) async fn uid_and_version_guard_every_write(place: Arc<Place>) {
         let called = row.called();
         let object = made(place, &row, &row.sample(place, "a")).await;
         let path = row.object(place, "a");
-        let patch = |field: &str, value: &Value| json!({"metadata": {field: value, "labels": {"guarded": "yes"}}});
+        let patch =
+            |field: &str, value: &Value| json!({"metadata": {field: value, "labels": {"guarded": "yes"}}});
         let wrong = place.patch(&path, MERGE, &patch("uid", &"other".into())).await;
         wrong.refused(422, "Invalid", &["metadata.uid"], &format!("patch another {called}"));
         place.patch(&path, MERGE, &patch("uid", &object["metadata"]["uid"])).await.expect(200, &called);
@@ -69,7 +70,9 @@ pub(crate) async fn annotations_have_a_limit_in_all(place: Arc<Place>) {
         let half = "x".repeat(131_000);
         let first = place.patch(&path, MERGE, &json!({"metadata": {"annotations": {"a": half}}})).await;
         first.expect(200, &called);
-        let second = place.patch(&path, MERGE, &json!({"metadata": {"annotations": {"b": format!("{half}{half}")}}})).await;
+        let second = place
+            .patch(&path, MERGE, &json!({"metadata": {"annotations": {"b": format!("{half}{half}")}}}))
+            .await;
         second.refused(422, "Invalid", &["metadata.annotations"], &format!("too much on {called}"));
         assert_eq!(second.body["details"]["causes"][0]["reason"], "FieldValueTooLong", "{called}");
     }
@@ -103,10 +106,16 @@ pub(crate) async fn names_labels_and_finalizers_have_a_form(place: Arc<Place>) {
 
 pub(crate) async fn paths_that_lead_nowhere_are_404(place: Arc<Place>) {
     let place = &*place;
-    for path in [place.core("nothings"), "/apis/apps/v9/deployments".into(), "/api/v1/pods/a".into(), "/nothing".into()] {
+    for path in [
+        place.core("nothings"),
+        "/apis/apps/v9/deployments".into(),
+        "/api/v1/pods/a".into(),
+        "/nothing".into(),
+    ] {
         assert_eq!(place.get(&path).await.code, 404, "{path}");
     }
-    let empty = place.get("/api/v1/namespaces/no-such-namespace/pods").await.expect(200, "a list of no namespace");
+    let empty =
+        place.get("/api/v1/namespaces/no-such-namespace/pods").await.expect(200, "a list of no namespace");
     assert_eq!(empty["items"], json!([]));
     let refused = place.post("/api/v1/pods", &json!({})).await;
     refused.refused(405, "MethodNotAllowed", &[], "create in all namespaces");
@@ -118,7 +127,8 @@ pub(crate) async fn paths_that_lead_nowhere_are_404(place: Arc<Place>) {
 pub(crate) async fn bodies_that_are_not_objects_are_refused(place: Arc<Place>) {
     let place = &*place;
     let path = place.core("configmaps");
-    for body in ["{", "[]", "{\"kind\": \"Secret\", \"apiVersion\": \"v1\", \"metadata\": {\"name\": \"a\"}}"] {
+    for body in ["{", "[]", "{\"kind\": \"Secret\", \"apiVersion\": \"v1\", \"metadata\": {\"name\": \"a\"}}"]
+    {
         let refused = place.send("POST", &path, JSON, body.into()).await;
         refused.refused(400, "BadRequest", &[], body);
     }
@@ -126,7 +136,9 @@ pub(crate) async fn bodies_that_are_not_objects_are_refused(place: Arc<Place>) {
     text.refused(415, "UnsupportedMediaType", &[], "text");
     place.post(&path, &json!({"metadata": {"name": "a"}})).await.expect(201, "a config map");
     let path = place.core("configmaps/a");
-    for (content_type, body) in [(MERGE, "{"), (STRATEGIC, "["), (STRATEGIC, "[]"), (JSON_PATCH, "{}"), (JSON_PATCH, "[")] {
+    for (content_type, body) in
+        [(MERGE, "{"), (STRATEGIC, "["), (STRATEGIC, "[]"), (JSON_PATCH, "{}"), (JSON_PATCH, "[")]
+    {
         let refused = place.send("PATCH", &path, content_type, body.into()).await;
         refused.refused(400, "BadRequest", &[], &format!("{body} as {content_type}"));
     }

@@ -45,7 +45,8 @@ impl Answer {
     #[track_caller]
     pub(crate) fn refused(&self, code: u16, reason: &str, fields: &[&str], what: &str) {
         let causes = self.body["details"]["causes"].as_array().cloned().unwrap_or_default();
-        let mut found: Vec<_> = causes.iter().map(|cause| cause["field"].as_str().unwrap_or_default()).collect();
+        let mut found: Vec<_> =
+            causes.iter().map(|cause| cause["field"].as_str().unwrap_or_default()).collect();
         found.sort_unstable();
         found.dedup();
         let given = (self.code, self.body["reason"].as_str().unwrap_or_default(), found);
@@ -101,14 +102,15 @@ impl Place {
         body: Vec<u8>,
         accept: &str,
     ) -> (u16, Vec<u8>) {
-        let mut request = axum::http::Request::builder().method(method).uri(path).header("accept", accept);
+        let mut request = http::Request::builder().method(method).uri(path).header("accept", accept);
         if !body.is_empty() {
             request = request.header("content-type", content_type);
         }
         let request = request.body(Body::from(body)).unwrap();
         let response = self.client.send(request).await.unwrap_or_else(|e| panic!("{method} {path}: {e}"));
         let code = response.status().as_u16();
-        let bytes = response.into_body().collect_bytes().await.unwrap_or_else(|e| panic!("{method} {path}: {e}"));
+        let bytes =
+            response.into_body().collect_bytes().await.unwrap_or_else(|e| panic!("{method} {path}: {e}"));
         (code, bytes.to_vec())
     }
 
@@ -200,7 +202,9 @@ where
 }
 
 async fn client(kubeconfig: Kubeconfig) -> Client {
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let mut config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    config.default_retry = false; // a refusal is what a test asks for
     Client::try_from(config).unwrap()
 }
 

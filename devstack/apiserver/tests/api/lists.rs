@@ -56,7 +56,11 @@ pub(crate) async fn versions_of_a_list_are_honoured_or_refused(place: Arc<Place>
         assert_eq!(names(&list), wanted, "{query}");
     }
     place.get(&format!("{path}&resourceVersion=0")).await.expect(200, "any version");
-    for query in ["resourceVersionMatch=Exact", "resourceVersion=0&resourceVersionMatch=Exact", "resourceVersion=5&resourceVersionMatch=No"] {
+    for query in [
+        "resourceVersionMatch=Exact",
+        "resourceVersion=0&resourceVersionMatch=Exact",
+        "resourceVersion=5&resourceVersionMatch=No",
+    ] {
         let refused = place.get(&format!("{path}&{query}")).await;
         refused.refused(422, "Invalid", &["resourceVersionMatch"], query);
     }
@@ -68,11 +72,18 @@ pub(crate) async fn versions_of_a_list_are_honoured_or_refused(place: Arc<Place>
 
 pub(crate) async fn selectors_that_cannot_be_read_are_400(place: Arc<Place>) {
     let place = &*place;
-    for query in ["labelSelector=a%20b", "labelSelector=a%20in%20b", "fieldSelector=spec.color=red", "fieldSelector=nonsense", "limit=x"] {
+    for query in [
+        "labelSelector=a%20b",
+        "labelSelector=a%20in%20b",
+        "fieldSelector=spec.color=red",
+        "fieldSelector=nonsense",
+        "limit=x",
+    ] {
         let path = place.core(&format!("pods?{query}"));
         place.get(&path).await.refused(400, "BadRequest", &[], query);
     }
-    for query in ["fieldSelector=spec.nodeName=n,status.phase!=Running", "fieldSelector=metadata.namespace=a"] {
+    for query in ["fieldSelector=spec.nodeName=n,status.phase!=Running", "fieldSelector=metadata.namespace=a"]
+    {
         place.get(&place.core(&format!("pods?{query}"))).await.expect(200, query);
     }
 }

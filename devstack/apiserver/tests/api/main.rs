@@ -1,5 +1,6 @@
 //! What the API promises, verb by verb and resource by resource. Every test here runs twice: against the embedded server,
 //! and against the real one that `STAFFETTA_REAL_KUBERNETES` names. Where they differ, the embedded one is wrong.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod conditions;
 mod harness;

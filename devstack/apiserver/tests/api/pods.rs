@@ -32,7 +32,10 @@ pub(crate) async fn a_pod_on_a_node_ends_with_grace(place: Arc<Place>) {
     let marked = delete(place, "a", None).await;
     assert_eq!((grace(&marked), marked["metadata"]["generation"].as_i64()), (Some(30), Some(2)));
     let again = delete(place, "a", None).await;
-    assert_eq!(again["metadata"]["resourceVersion"], marked["metadata"]["resourceVersion"], "nothing is written");
+    assert_eq!(
+        again["metadata"]["resourceVersion"], marked["metadata"]["resourceVersion"],
+        "nothing is written"
+    );
     let sooner = delete(place, "a", Some(10)).await;
     assert_eq!(grace(&sooner), Some(10));
     let earlier = |object: &Value| object["metadata"]["deletionTimestamp"].as_str().unwrap().to_owned();
@@ -78,8 +81,15 @@ pub(crate) async fn the_last_finalizer_ends_a_pod_only_when_its_grace_is_over(pl
     let query = format!("pods?fieldSelector=metadata.name=held&resourceVersion={version}");
     let events = place.watch(&place.core(&query)).await.unwrap();
     let last = events.last().unwrap();
-    assert_eq!((&last["type"], &last["object"]["metadata"]["finalizers"]), (&json!("DELETED"), &json!([finalizer])));
-    assert_eq!(last["object"]["metadata"]["annotations"].get("late"), None, "the object is shown as it stood");
+    assert_eq!(
+        (&last["type"], &last["object"]["metadata"]["finalizers"]),
+        (&json!("DELETED"), &json!([finalizer]))
+    );
+    assert_eq!(
+        last["object"]["metadata"]["annotations"].get("late"),
+        None,
+        "the object is shown as it stood"
+    );
 }
 
 pub(crate) async fn finalizers_merge_and_are_taken_away_one_by_one(place: Arc<Place>) {
@@ -94,7 +104,8 @@ pub(crate) async fn finalizers_merge_and_are_taken_away_one_by_one(place: Arc<Pl
     let release = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["test.example.org/ours", "not.example.org/there"]}});
     let released = place.patch(&path, STRATEGIC, &release).await.expect(200, "release");
     assert_eq!(released["metadata"]["finalizers"], json!(["test.example.org/theirs"]));
-    for mistake in [json!({"spec": {"containers": [{"image": "i:2"}]}}), json!({"spec": {"$patch": "melt"}})] {
+    for mistake in [json!({"spec": {"containers": [{"image": "i:2"}]}}), json!({"spec": {"$patch": "melt"}})]
+    {
         place.patch(&path, STRATEGIC, &mistake).await.refused(500, "", &[], &mistake.to_string());
     }
     let image = json!({"spec": {"containers": [{"name": "c", "image": "i:2"}]}});
@@ -108,13 +119,15 @@ pub(crate) async fn a_binding_names_the_node_once(place: Arc<Place>) {
     let place = &*place;
     pod(place, "a", json!({}), &[]).await;
     let path = place.core("pods/a/binding");
-    let binding = |pod: &str| json!({"metadata": {"name": pod}, "target": {"kind": "Node", "name": "nowhere"}});
+    let binding =
+        |pod: &str| json!({"metadata": {"name": pod}, "target": {"kind": "Node", "name": "nowhere"}});
     place.post(&path, &binding("b")).await.refused(400, "BadRequest", &[], "a binding of another pod");
     let bound = place.post(&path, &binding("a")).await.expect(201, "bind");
     assert_eq!(bound["status"], "Success");
     let pod = place.get(&place.core("pods/a")).await.expect(200, "bound");
     assert_eq!((&pod["spec"]["nodeName"], &pod["metadata"]["generation"]), (&json!("nowhere"), &json!(1)));
-    let selected = place.get(&place.core("pods?fieldSelector=spec.nodeName=nowhere")).await.expect(200, "selected");
+    let selected =
+        place.get(&place.core("pods?fieldSelector=spec.nodeName=nowhere")).await.expect(200, "selected");
     assert_eq!(selected["items"].as_array().map(Vec::len), Some(1));
     place.post(&path, &binding("a")).await.refused(409, "Conflict", &[], "a second binding");
     let absent = place.post(&place.core("pods/absent/binding"), &binding("absent")).await;
@@ -149,5 +162,8 @@ pub(crate) async fn defaults_are_filled_in(place: Arc<Place>) {
     assert_eq!(spec["containers"][0]["ports"][0]["protocol"], "TCP");
     assert_eq!(spec["containers"][0]["imagePullPolicy"], "IfNotPresent");
     assert_eq!(spec["tolerations"].as_array().map(Vec::len), Some(2));
-    assert_eq!((&pod["status"]["phase"], &pod["status"]["qosClass"]), (&json!("Pending"), &json!("BestEffort")));
+    assert_eq!(
+        (&pod["status"]["phase"], &pod["status"]["qosClass"]),
+        (&json!("Pending"), &json!("BestEffort"))
+    );
 }

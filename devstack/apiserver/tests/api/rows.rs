@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::harness::Place;
 
+#[allow(clippy::struct_excessive_bools, reason = "each is a column of the table")]
 pub(crate) struct Row {
     pub(crate) group: String,
     pub(crate) plural: &'static str,
@@ -65,9 +66,16 @@ impl Row {
         format!("{}/{}", self.path(place), self.name(place, name))
     }
 
-    /// The name of an object: cluster-wide objects carry the test's word.
+    /// The name of an object: cluster-wide objects carry the test's word, and the others their kind, because controllers
+    /// take objects of one name for a pair (a service and its endpoints).
     pub(crate) fn name(&self, place: &Place, name: &str) -> String {
-        if self.namespaced { name.into() } else { format!("{}-{name}", place.word) }
+        if self.group == "events.k8s.io" {
+            format!("newer-event-{name}") // both groups show the same objects
+        } else if self.namespaced {
+            format!("{}-{name}", self.kind.to_lowercase())
+        } else {
+            format!("{}-{name}", place.word)
+        }
     }
 
     /// A sample that the server accepts.
@@ -99,7 +107,8 @@ impl Row {
 pub(crate) async fn rows(place: &Place) -> Vec<Row> {
     define(place).await;
     let template = json!({"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}});
-    let workload = json!({"spec": {"replicas": 0, "selector": {"matchLabels": {"app": "x"}}, "template": template}});
+    let workload =
+        json!({"spec": {"replicas": 0, "selector": {"matchLabels": {"app": "x"}}, "template": template}});
     let mut daemons = workload.clone();
     daemons["spec"].as_object_mut().unwrap().remove("replicas");
     daemons["spec"]["template"]["spec"]["nodeSelector"] = json!({"no": "such-node"});
@@ -121,6 +130,17 @@ pub(crate) async fn rows(place: &Place) -> Vec<Row> {
         Row::new("", "serviceaccounts", "ServiceAccount", json!({})).with(|row| row.echoed = true),
         Row::new("", "events", "Event", json!({"involvedObject": about, "reason": "r", "message": "m", "type": "Normal"}))
             .with(|row| row.create_on_put = true),
+        Row::new(
+            "events.k8s.io",
+            "events",
+            "Event",
+            json!({
+                "regarding": about, "reason": "r", "note": "m", "type": "Normal", "action": "a",
+                "reportingController": "example.org/test", "reportingInstance": "i",
+                "eventTime": "2026-01-01T00:00:00.000000Z",
+            }),
+        )
+        .with(|row| row.create_on_put = true),
         Row::new(apps, "deployments", "Deployment", workload.clone()).with(replicated),
         Row::new(apps, "replicasets", "ReplicaSet", workload.clone()).with(replicated),
         Row::new(apps, "statefulsets", "StatefulSet", workload).with(replicated),

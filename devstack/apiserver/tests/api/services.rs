@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 use crate::harness::{MERGE, Place};
 
 async fn service(place: &Place, name: &str, spec: Value) -> Value {
-    place.post(&place.core("services"), &json!({"metadata": {"name": name}, "spec": spec})).await.expect(201, name)
+    place
+        .post(&place.core("services"), &json!({"metadata": {"name": name}, "spec": spec}))
+        .await
+        .expect(201, name)
 }
 
 pub(crate) async fn a_service_gets_and_keeps_its_address(place: Arc<Place>) {
@@ -19,7 +22,12 @@ pub(crate) async fn a_service_gets_and_keeps_its_address(place: Arc<Place>) {
     assert_ne!(spec["clusterIP"], second["spec"]["clusterIP"]);
     assert_eq!(spec["clusterIPs"][0], spec["clusterIP"]);
     assert_eq!(spec["ports"], json!([{"port": 80, "protocol": "TCP", "targetPort": 80}]));
-    for (field, wanted) in [("type", "ClusterIP"), ("sessionAffinity", "None"), ("internalTrafficPolicy", "Cluster"), ("ipFamilyPolicy", "SingleStack")] {
+    for (field, wanted) in [
+        ("type", "ClusterIP"),
+        ("sessionAffinity", "None"),
+        ("internalTrafficPolicy", "Cluster"),
+        ("ipFamilyPolicy", "SingleStack"),
+    ] {
         assert_eq!(spec[field], wanted, "{field}");
     }
     assert_eq!(first["status"], json!({"loadBalancer": {}}));
@@ -30,7 +38,8 @@ pub(crate) async fn a_service_gets_and_keeps_its_address(place: Arc<Place>) {
     for field in ["clusterIP", "clusterIPs"] {
         without["spec"].as_object_mut().unwrap().remove(field);
     }
-    let kept = place.put(&place.core("services/a"), &without).await.expect(200, "replace without the address");
+    let kept =
+        place.put(&place.core("services/a"), &without).await.expect(200, "replace without the address");
     assert_eq!(kept["spec"]["clusterIP"], spec["clusterIP"]);
     let headless = service(place, "headless", json!({"clusterIP": "None"})).await;
     assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));
@@ -43,12 +52,16 @@ pub(crate) async fn a_change_of_type_takes_what_belonged_to_it(place: Arc<Place>
     service(place, "a", json!({"ports": [{"port": 80}]})).await;
     let path = place.core("services/a");
     let typed = async |kind: &str| {
-        let patch = json!({"spec": {"type": kind, "externalName": (kind == "ExternalName").then_some("a.b")}});
+        let patch =
+            json!({"spec": {"type": kind, "externalName": (kind == "ExternalName").then_some("a.b")}});
         place.patch(&path, MERGE, &patch).await.expect(200, kind)["spec"].clone()
     };
     let balanced = typed("LoadBalancer").await;
     assert!(balanced["ports"][0]["nodePort"].is_u64(), "{balanced}");
-    assert_eq!((&balanced["allocateLoadBalancerNodePorts"], &balanced["externalTrafficPolicy"]), (&json!(true), &json!("Cluster")));
+    assert_eq!(
+        (&balanced["allocateLoadBalancerNodePorts"], &balanced["externalTrafficPolicy"]),
+        (&json!(true), &json!("Cluster"))
+    );
     let node_port = typed("NodePort").await;
     assert_eq!(node_port["ports"], balanced["ports"]);
     assert_eq!(node_port.get("allocateLoadBalancerNodePorts"), None);
@@ -66,7 +79,8 @@ pub(crate) async fn what_a_service_lacks_is_named(place: Arc<Place>) {
         (json!({"ports": [{"port": 1}, {"port": 2}]}), &["spec.ports[0].name", "spec.ports[1].name"]),
         (json!({"type": "Strange", "ports": [{"port": 1}]}), &["spec.type"]),
     ] {
-        let refused = place.post(&place.core("services"), &json!({"metadata": {"name": "a"}, "spec": spec})).await;
+        let refused =
+            place.post(&place.core("services"), &json!({"metadata": {"name": "a"}, "spec": spec})).await;
         refused.refused(422, "Invalid", fields, &spec.to_string());
     }
     let path = format!("/apis/apps/v1/namespaces/{}/deployments", place.namespace);

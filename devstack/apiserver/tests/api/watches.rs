@@ -53,7 +53,10 @@ pub(crate) async fn selectors_make_objects_come_and_go(place: Arc<Place>) {
     place.delete(&place.core("configmaps/a"), &Value::Null).await.expect(200, "delete");
     let events = place.watch(&format!("{path}&resourceVersion={version}")).await.unwrap();
     assert_eq!(told(&events), [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a"), ("DELETED", "a")]);
-    assert_eq!(events[1]["object"]["metadata"]["labels"]["app"], "web", "what left is shown as it was selected");
+    assert_eq!(
+        events[1]["object"]["metadata"]["labels"]["app"], "web",
+        "what left is shown as it was selected"
+    );
 }
 
 pub(crate) async fn initial_events_end_with_a_bookmark(place: Arc<Place>) {
@@ -62,7 +65,10 @@ pub(crate) async fn initial_events_end_with_a_bookmark(place: Arc<Place>) {
     let path = place.core("configmaps?labelSelector=app");
     let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     let events = place.watch(&format!("{path}&{query}")).await.unwrap();
-    assert_eq!(told(&events), [("ADDED", "a"), ("BOOKMARK", "")]);
+    // A real server may send more bookmarks.
+    let told = told(&events);
+    assert_eq!(told[..2], [("ADDED", "a"), ("BOOKMARK", "")]);
+    assert!(told[2..].iter().all(|event| *event == ("BOOKMARK", "")), "{told:?}");
     let bookmark = &events[1]["object"]["metadata"];
     assert_eq!(bookmark["annotations"]["k8s.io/initial-events-end"], "true");
     let version = bookmark["resourceVersion"].as_str().unwrap();

@@ -96,8 +96,7 @@ impl LoadBalancerDriver for MemoryLoadBalancerDriver {
         spec: &LoadBalancerSpec,
     ) -> Result<LoadBalancer, DriverError> {
         self.ledger.record(LoadBalancerCall::Ensure(owner.uid.clone()));
-        let work =
-            || self.services.state().load_balancers.ensure(&self.cluster, owner, spec, Instant::now());
+        let work = || self.services.state().load_balancers.ensure(&self.cluster, owner, spec, Instant::now());
         self.faults.call(LoadBalancerMethod::Ensure, work).await
     }
 
@@ -124,7 +123,11 @@ impl LoadBalancerDriver for MemoryLoadBalancerDriver {
         self.faults.call(LoadBalancerMethod::EnsureListener, work).await
     }
 
-    async fn release_listener(&self, load_balancer: &LoadBalancer, listener: &Listener) -> Result<(), DriverError> {
+    async fn release_listener(
+        &self,
+        load_balancer: &LoadBalancer,
+        listener: &Listener,
+    ) -> Result<(), DriverError> {
         let id = &load_balancer.id;
         self.ledger.record(LoadBalancerCall::ReleaseListener(id.clone(), listener.at));
         let work = || self.services.state().load_balancers.remove_listener(id, listener, Instant::now());
@@ -196,7 +199,10 @@ mod tests {
         assert!(driver.ensure_listener(&made, HTTP).await.is_err());
         settled().await;
         let listener = driver.ensure_listener(&made, HTTP).await.unwrap();
-        assert!(driver.release_listener(&made, &listener).await.is_ok(), "a call that changed nothing costs no time");
+        assert!(
+            driver.release_listener(&made, &listener).await.is_ok(),
+            "a call that changed nothing costs no time"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -255,9 +261,15 @@ mod tests {
         settled().await;
         let pool = driver.ensure_listener(&made, HTTP).await.unwrap().pool.unwrap().id;
         settled().await;
-        let first = driver.set_members(&made, &pool, &[member("10.1.0.1", "a"), member("10.1.0.2", "b")]).await.unwrap();
+        let first = driver
+            .set_members(&made, &pool, &[member("10.1.0.1", "a"), member("10.1.0.2", "b")])
+            .await
+            .unwrap();
         settled().await;
-        let second = driver.set_members(&made, &pool, &[member("10.1.0.2", "c"), member("10.1.0.3", "d")]).await.unwrap();
+        let second = driver
+            .set_members(&made, &pool, &[member("10.1.0.2", "c"), member("10.1.0.3", "d")])
+            .await
+            .unwrap();
         assert_eq!(second[0], Member { id: first[1].id.clone(), spec: member("10.1.0.2", "c") });
         assert!(first.iter().all(|member| member.id != second[1].id));
         let tree = driver.load_balancers(Some(&owner("web"))).await.unwrap().remove(0).thing;

@@ -73,7 +73,9 @@ impl ServicePublicIpDriver for MemoryPublicIpDriver {
         let work = || {
             let state = self.services.state();
             let marked = state.public_ips.all().filter(|held| held.is_of(&self.cluster, owner));
-            Ok(marked.map(|held| Marked { owner: held.owner.clone(), thing: held.public_ip.clone() }).collect())
+            Ok(marked
+                .map(|held| Marked { owner: held.owner.clone(), thing: held.public_ip.clone() })
+                .collect())
         };
         self.faults.call(PublicIpMethod::List, work).await
     }
@@ -127,7 +129,8 @@ mod tests {
 
     /// A pool with one address, and two load balancers with the ports `p1` and `p2`.
     fn driver() -> MemoryPublicIpDriver {
-        let options = MemoryOptions { public_ips: "203.0.113.0/30".parse().unwrap(), ..MemoryOptions::default() };
+        let options =
+            MemoryOptions { public_ips: "203.0.113.0/30".parse().unwrap(), ..MemoryOptions::default() };
         let services = MemoryServices::new(options);
         for port in ["p1", "p2"] {
             services.insert_load_balancer(LoadBalancer {
@@ -173,7 +176,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_address_that_the_user_named_must_exist_and_be_free_and_is_never_freed() {
         let driver = driver();
-        let named = |port: &str| PublicIpRequest { named: Some([192, 0, 2, 1].into()), port: port.into(), ..any() };
+        let named =
+            |port: &str| PublicIpRequest { named: Some([192, 0, 2, 1].into()), port: port.into(), ..any() };
         let missing = driver.acquire(&owner("a"), &named("p1")).await.unwrap_err();
         assert_eq!(missing.reason(), Reason::NotFound);
         driver.services.insert_public_ip([192, 0, 2, 1].into());

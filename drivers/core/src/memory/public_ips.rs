@@ -70,7 +70,8 @@ impl PublicIps {
         if let Some(ip) = self.pool.take(now) {
             return Ok(self.insert(Some(cluster.clone()), Some(owner.clone()), ip, Allocation::Pool));
         }
-        let error = DriverError::new(Reason::NoAddress, "acquire a public address").detail("the pool is empty");
+        let error =
+            DriverError::new(Reason::NoAddress, "acquire a public address").detail("the pool is empty");
         Err(match self.pool.next_rested(now) {
             Some(delay) => error.after(delay),
             None => error,
@@ -96,7 +97,8 @@ impl PublicIps {
     }
 
     pub(super) fn associate(&mut self, id: &PublicIpId, port: &PortId) -> Result<(), DriverError> {
-        let failed = |reason| DriverError::new(reason, "associate a public address").detail(format!("address {id}"));
+        let failed =
+            |reason| DriverError::new(reason, "associate a public address").detail(format!("address {id}"));
         let held = self.held.get_mut(id).ok_or_else(|| failed(Reason::NotFound))?;
         if held.public_ip.port.as_ref().is_some_and(|leads_to| leads_to != port) {
             return Err(failed(Reason::Conflict));

@@ -29,7 +29,8 @@ pub(super) struct State {
 impl MemoryServices {
     /// A world without load balancers, in which all public addresses are free.
     pub fn new(options: MemoryOptions) -> Self {
-        let state = State { load_balancers: LoadBalancers::new(&options), public_ips: PublicIps::new(&options) };
+        let state =
+            State { load_balancers: LoadBalancers::new(&options), public_ips: PublicIps::new(&options) };
         Self { options, state: Mutex::new(state) }
     }
 

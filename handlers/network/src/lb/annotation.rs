@@ -6,8 +6,9 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use staffetta_driver::{
-    Allocation, Listener, ListenerId, ListenerSpec, LoadBalancer, LoadBalancerId, Member, MemberId, MemberSpec, Pool,
-    PoolId, PortId, ProjectId, Protocol, Provisioning, PublicIp, PublicIpId, SecurityGroupId, SubnetId,
+    Allocation, Listener, ListenerId, ListenerSpec, LoadBalancer, LoadBalancerId, Member, MemberId,
+    MemberSpec, Pool, PoolId, PortId, ProjectId, Protocol, Provisioning, PublicIp, PublicIpId,
+    SecurityGroupId, SubnetId,
 };
 
 use super::standing::Standing;
@@ -264,22 +265,26 @@ mod tests {
             ..load_balancer("default/web", "10.0.0.1")
         };
         let standing = Standing { load_balancer: Some(tree), ..standing() };
-        let mut expected = envelope("LBaaSState", "1.0", serde_json::json!({
-            "loadbalancer": envelope("LBaaSLoadBalancer", "1.2", serde_json::json!({
-                "id": "lb", "project_id": "memory", "name": "default/web", "ip": "10.0.0.1", "subnet_id": "services",
-                "port_id": "port", "provider": "memory", "security_groups": ["default"] })),
-            "listeners": [envelope("LBaaSListener", "1.0", serde_json::json!({
-                "id": "listener-TCP:80", "project_id": "memory", "name": "default/web:TCP:80", "loadbalancer_id": "lb",
-                "protocol": "TCP", "port": 80 }))],
-            "pools": [envelope("LBaaSPool", "1.1", serde_json::json!({
-                "id": "pool-TCP:80", "project_id": "memory", "name": "default/web:TCP:80", "loadbalancer_id": "lb",
-                "listener_id": "listener-TCP:80", "protocol": "TCP" }))],
-            "members": [envelope("LBaaSMember", "1.0", serde_json::json!({
-                "id": "member-TCP:80-10.1.0.1", "project_id": "memory", "name": "default/10.1.0.1:8080",
-                "pool_id": "pool-TCP:80", "subnet_id": "services", "ip": "10.1.0.1", "port": 8080 }))],
-            "service_pub_ip_info": envelope("LBaaSPubIp", "1.0", serde_json::json!({
-                "ip_id": "public", "ip_addr": "203.0.113.7", "alloc_method": "pool" })),
-        }));
+        let mut expected = envelope(
+            "LBaaSState",
+            "1.0",
+            serde_json::json!({
+                "loadbalancer": envelope("LBaaSLoadBalancer", "1.2", serde_json::json!({
+                    "id": "lb", "project_id": "memory", "name": "default/web", "ip": "10.0.0.1", "subnet_id": "services",
+                    "port_id": "port", "provider": "memory", "security_groups": ["default"] })),
+                "listeners": [envelope("LBaaSListener", "1.0", serde_json::json!({
+                    "id": "listener-TCP:80", "project_id": "memory", "name": "default/web:TCP:80", "loadbalancer_id": "lb",
+                    "protocol": "TCP", "port": 80 }))],
+                "pools": [envelope("LBaaSPool", "1.1", serde_json::json!({
+                    "id": "pool-TCP:80", "project_id": "memory", "name": "default/web:TCP:80", "loadbalancer_id": "lb",
+                    "listener_id": "listener-TCP:80", "protocol": "TCP" }))],
+                "members": [envelope("LBaaSMember", "1.0", serde_json::json!({
+                    "id": "member-TCP:80-10.1.0.1", "project_id": "memory", "name": "default/10.1.0.1:8080",
+                    "pool_id": "pool-TCP:80", "subnet_id": "services", "ip": "10.1.0.1", "port": 8080 }))],
+                "service_pub_ip_info": envelope("LBaaSPubIp", "1.0", serde_json::json!({
+                    "ip_id": "public", "ip_addr": "203.0.113.7", "alloc_method": "pool" })),
+            }),
+        );
         expected.sort_all_objects();
         assert_eq!(write(&standing), expected.to_string());
     }
@@ -294,12 +299,15 @@ mod tests {
     fn older_and_newer_forms_are_read() {
         let text = write(&standing());
         for version in ["1.4", "1.0"] {
-            let version = format!(r#""LBaaSLoadBalancer","versioned_object.namespace":"kuryr_kubernetes","versioned_object.version":"{version}""#);
+            let version = format!(
+                r#""LBaaSLoadBalancer","versioned_object.namespace":"kuryr_kubernetes","versioned_object.version":"{version}""#
+            );
             let ours = r#""LBaaSLoadBalancer","versioned_object.namespace":"kuryr_kubernetes","versioned_object.version":"1.2""#;
             assert!(text.contains(ours), "{text}");
             assert_eq!(read(&text.replace(ours, &version)).unwrap(), standing());
         }
-        let nulls = text.replace(r#""provider":"memory""#, r#""provider":null"#)
+        let nulls = text
+            .replace(r#""provider":"memory""#, r#""provider":null"#)
             .replace(r#""security_groups":["default"]"#, r#""security_groups":null"#);
         let read = read(&nulls).unwrap().load_balancer.unwrap();
         assert_eq!((read.provider, read.security_groups), (None, Vec::new()));

@@ -62,7 +62,10 @@ impl Claims {
             let Some(owner) = owner else { continue };
             let standing = Standing { load_balancer: Some(thing), ..Standing::default() };
             // A second one of the same owner is one too many: to be looked at when it is that service's turn.
-            marked.entry(owner.uid).and_modify(|claim| *claim = Claim::Asked(None)).or_insert(Claim::Marked(standing));
+            marked
+                .entry(owner.uid)
+                .and_modify(|claim| *claim = Claim::Asked(None))
+                .or_insert(Claim::Marked(standing));
         }
         for Marked { owner, thing } in public_ips {
             let Some(owner) = owner else { continue };
@@ -97,7 +100,8 @@ mod tests {
         let lb = || load_balancer("default/web", "10.0.0.1");
         let ip = || public_ip(Allocation::Pool);
         let balancers = vec![marked("whole", lb()), marked("twice", lb()), marked("twice", lb())];
-        claims.recover(balancers, vec![marked("whole", ip()), marked("address", ip()), marked("twice", ip())]);
+        claims
+            .recover(balancers, vec![marked("whole", ip()), marked("address", ip()), marked("twice", ip())]);
         let whole = Standing { load_balancer: Some(lb()), public_ip: Some(ip()), unmarked: false };
         let address = Standing { public_ip: Some(ip()), ..Standing::default() };
         assert_eq!(claims.get(&"whole".into()), Some(Claim::Marked(whole)));

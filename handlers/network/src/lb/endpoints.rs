@@ -34,7 +34,8 @@ pub(super) struct ReadyAddress {
 pub(super) fn of_slice(slice: &EndpointSlice) -> Vec<EndpointSet> {
     let namespace = slice.metadata.namespace.as_deref().unwrap_or_default();
     let ports = slice.ports.iter().flatten();
-    let ports = ports.filter_map(|port| endpoint_port(port.name.as_deref(), port.protocol.as_deref(), port.port?));
+    let ports =
+        ports.filter_map(|port| endpoint_port(port.name.as_deref(), port.protocol.as_deref(), port.port?));
     let ready = |endpoint: &&Endpoint| {
         endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true)
     };
@@ -54,8 +55,8 @@ pub(super) fn of_endpoints(endpoints: &Endpoints) -> Vec<EndpointSet> {
         let ports =
             ports.filter_map(|port| endpoint_port(port.name.as_deref(), port.protocol.as_deref(), port.port));
         let addresses = subset.addresses.iter().flatten();
-        let addresses =
-            addresses.filter_map(|address| ready_address(&address.ip, address.target_ref.as_ref(), namespace));
+        let addresses = addresses
+            .filter_map(|address| ready_address(&address.ip, address.target_ref.as_ref(), namespace));
         set(ports.collect(), addresses.collect())
     });
     sets.collect()
@@ -90,7 +91,7 @@ mod tests {
         sets.iter().flat_map(|set| &set.addresses).map(|address| address.target.as_str()).collect()
     }
 
-    fn slice(address_type: &str, endpoints: Value, ports: Value) -> Vec<EndpointSet> {
+    fn slice(address_type: &str, endpoints: &Value, ports: &Value) -> Vec<EndpointSet> {
         let slice = json!({ "metadata": { "namespace": "default" }, "addressType": address_type,
             "endpoints": endpoints, "ports": ports });
         of_slice(&serde_json::from_value(slice).unwrap())
@@ -102,21 +103,28 @@ mod tests {
             json!({ "addresses": ["10.1.0.1", "10.1.0.9"], "conditions": conditions,
                 "targetRef": { "kind": "Pod", "namespace": "default", "name": name } })
         };
-        let sets = slice("IPv4", json!([
-            endpoint("ready", json!({ "ready": true })),
-            endpoint("unsaid", json!({})),
-            endpoint("starting", json!({ "ready": false })),
-            endpoint("draining", json!({ "ready": false, "serving": true, "terminating": true })),
-        ]), json!([{ "name": "http", "port": 8080 }]));
+        let sets = slice(
+            "IPv4",
+            &json!([
+                endpoint("ready", json!({ "ready": true })),
+                endpoint("unsaid", json!({})),
+                endpoint("starting", json!({ "ready": false })),
+                endpoint("draining", json!({ "ready": false, "serving": true, "terminating": true })),
+            ]),
+            &json!([{ "name": "http", "port": 8080 }]),
+        );
         assert_eq!(targets(&sets), ["default/ready", "default/unsaid"]);
-        assert_eq!(sets[0].ports, [EndpointPort { name: "http".into(), protocol: Protocol::Tcp, port: 8080 }]);
+        assert_eq!(
+            sets[0].ports,
+            [EndpointPort { name: "http".into(), protocol: Protocol::Tcp, port: 8080 }]
+        );
     }
 
     #[test]
     fn a_target_need_not_be_a_pod_and_a_port_need_not_have_a_name() {
         let endpoints = json!([{ "addresses": ["192.0.2.1"] },
             { "addresses": ["fd00::7"], "targetRef": { "kind": "VirtualMachine", "name": "vm" } }]);
-        let sets = slice("IPv4", endpoints, json!([{ "port": 53, "protocol": "UDP" }]));
+        let sets = slice("IPv4", &endpoints, &json!([{ "port": 53, "protocol": "UDP" }]));
         assert_eq!(targets(&sets), ["default/192.0.2.1", "default/vm"]);
         assert_eq!(sets[0].ports, [EndpointPort { name: String::new(), protocol: Protocol::Udp, port: 53 }]);
     }
@@ -124,10 +132,10 @@ mod tests {
     #[test]
     fn host_names_and_slices_without_ports_or_endpoints_say_nothing() {
         let ports = json!([{ "name": "http", "port": 80 }]);
-        assert_eq!(slice("FQDN", json!([{ "addresses": ["example.com"] }]), ports.clone()), []);
-        assert_eq!(slice("IPv4", json!([{ "addresses": ["10.1.0.1"] }]), json!([])), []);
-        assert_eq!(slice("IPv4", json!([{ "addresses": ["10.1.0.1"] }]), json!([{ "name": "all" }])), []);
-        assert_eq!(slice("IPv4", json!([]), ports), []);
+        assert_eq!(slice("FQDN", &json!([{ "addresses": ["example.com"] }]), &ports), []);
+        assert_eq!(slice("IPv4", &json!([{ "addresses": ["10.1.0.1"] }]), &json!([])), []);
+        assert_eq!(slice("IPv4", &json!([{ "addresses": ["10.1.0.1"] }]), &json!([{ "name": "all" }])), []);
+        assert_eq!(slice("IPv4", &json!([]), &ports), []);
         assert_eq!(of_slice(&EndpointSlice::default()), []);
         assert_eq!(of_endpoints(&Endpoints::default()), []);
     }

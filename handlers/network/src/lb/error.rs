@@ -29,7 +29,9 @@ pub enum LbError {
     #[error("bring the public address to what the service wants")]
     PublicIp(#[source] DriverError),
     /// The driver does not keep its word: what it answers never becomes what was asked for.
-    #[error("the driver was asked {rounds} times and what it answers still is not what was asked for; the last step was {step}")]
+    #[error(
+        "the driver was asked {rounds} times and what it answers still is not what was asked for; the last step was {step}"
+    )]
     Unsettled {
         /// How often it was asked.
         rounds: u32,

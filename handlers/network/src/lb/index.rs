@@ -82,8 +82,10 @@ fn trimmed(service: &Service) -> Service {
             ..ObjectMeta::default()
         },
         spec: None,
-        status: load_balancer
-            .map(|load_balancer| ServiceStatus { load_balancer: Some(load_balancer), ..ServiceStatus::default() }),
+        status: load_balancer.map(|load_balancer| ServiceStatus {
+            load_balancer: Some(load_balancer),
+            ..ServiceStatus::default()
+        }),
     }
 }
 
@@ -199,7 +201,8 @@ mod tests {
         index.apply(&Event::Added(slice("s3", Some("other"), "10.1.0.3")));
         index.apply(&Event::Added(slice("s4", None, "10.1.0.4")));
         index.apply(&Event::Modified(slice("s2", Some("web"), "10.1.0.5")));
-        let mut ips: Vec<_> = index.of(&key("web")).iter().map(|sets| sets[0].addresses[0].ip.to_string()).collect();
+        let mut ips: Vec<_> =
+            index.of(&key("web")).iter().map(|sets| sets[0].addresses[0].ip.to_string()).collect();
         ips.sort();
         assert_eq!(ips, ["10.1.0.1", "10.1.0.5"]);
         assert_eq!(index.service_of("s4"), None);
@@ -239,7 +242,10 @@ mod tests {
         index.apply(&Event::Deleted(Tombstone::Last(service("old"))));
         let kept = index.get(&key("web")).unwrap();
         assert_eq!(kept.annotations().keys().collect::<Vec<_>>(), [SPEC_ANNOTATION]);
-        assert_eq!((kept.spec.is_none(), kept.labels().is_empty(), kept.finalizers()), (true, true, &["x/y".to_owned()][..]));
+        assert_eq!(
+            (kept.spec.is_none(), kept.labels().is_empty(), kept.finalizers()),
+            (true, true, &["x/y".to_owned()][..])
+        );
         assert!(kept.status.as_ref().unwrap().load_balancer.is_some());
         index.apply(&Event::Deleted(Tombstone::Last(service("new"))));
         assert!(index.get(&key("web")).is_none());

@@ -136,7 +136,9 @@ impl LbHandler {
             Settling { drivers: &self.drivers, claims: &self.claims, owner, wanted, annotated, standing };
         match self.claims.get(&owner.uid) {
             Some(Claim::Known(standing)) => settling.standing = standing,
-            Some(Claim::Marked(marked)) => settling.standing = marked.completed_by(settling.annotated.clone()),
+            Some(Claim::Marked(marked)) => {
+                settling.standing = marked.completed_by(settling.annotated.clone());
+            }
             Some(Claim::Asked(users)) => {
                 settling.standing = settling.look().await?;
                 settling.disown(users);

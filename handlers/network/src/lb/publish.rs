@@ -62,7 +62,8 @@ impl LbHandler {
     pub(super) async fn unpublish(&self, service: &Service, annotated: &Standing) -> Result<(), LbError> {
         let written = self.show(service, None, annotated.public_ip.as_ref()).await?;
         if written == Written::Done && has_finalizer(service) {
-            let patch = MetadataPatch::default().remove_annotation(STATE_ANNOTATION).remove_finalizer(FINALIZER);
+            let patch =
+                MetadataPatch::default().remove_annotation(STATE_ANNOTATION).remove_finalizer(FINALIZER);
             self.writer.metadata(service, &patch).await.map_err(LbError::Write)?;
         }
         Ok(())

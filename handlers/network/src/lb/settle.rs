@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use staffetta_driver::{
-    Allocation, DriverError, Listener, ListenerSpec, LoadBalancer, LoadBalancerDriver, LoadBalancerSpec, Owner, PortId, PublicIp,
-    PublicIpRequest, Reason, ServicePublicIpDriver,
+    Allocation, DriverError, Listener, ListenerSpec, LoadBalancer, LoadBalancerDriver, LoadBalancerSpec,
+    Owner, PortId, PublicIp, PublicIpRequest, Reason, ServicePublicIpDriver,
 };
 use tracing::warn;
 
@@ -55,7 +55,9 @@ impl Settling<'_> {
                 return Ok(());
             }
             let Err((step, error)) = self.take(steps).await else { continue };
-            let failed = |error| if step.is_public() { LbError::PublicIp(error) } else { LbError::LoadBalancer(error) };
+            let failed = |error| {
+                if step.is_public() { LbError::PublicIp(error) } else { LbError::LoadBalancer(error) }
+            };
             if error.transient() || error.ambiguous() || looked {
                 return Err(failed(error));
             }
@@ -75,7 +77,8 @@ impl Settling<'_> {
     /// can have made, all but the first are released.
     pub(super) async fn look(&self) -> Result<Standing, LbError> {
         let LbDrivers { load_balancer, public_ip } = self.drivers;
-        let mut balancers = load_balancer.load_balancers(Some(self.owner)).await.map_err(LbError::Marks)?.into_iter();
+        let mut balancers =
+            load_balancer.load_balancers(Some(self.owner)).await.map_err(LbError::Marks)?.into_iter();
         let mut addresses = public_ip.public_ips(Some(self.owner)).await.map_err(LbError::Marks)?.into_iter();
         let standing = Standing {
             load_balancer: balancers.next().map(|marked| marked.thing),
@@ -183,7 +186,9 @@ impl Settling<'_> {
                 let members = self.drivers.load_balancer.set_members(load_balancer, &pool.id, wanted).await?;
                 let load_balancer = self.standing.load_balancer.as_mut();
                 let mut listeners = load_balancer.into_iter().flat_map(|found| &mut found.listeners);
-                if let Some(pool) = listeners.find(|listener| listener.at == *at).and_then(|found| found.pool.as_mut()) {
+                if let Some(pool) =
+                    listeners.find(|listener| listener.at == *at).and_then(|found| found.pool.as_mut())
+                {
                     pool.members = members;
                 }
                 Ok(())

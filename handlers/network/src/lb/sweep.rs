@@ -29,7 +29,8 @@ impl LbHandler {
         let mut page = ListParams::default().limit(PAGE);
         self.legacy.clear();
         loop {
-            let list = endpoints.list_metadata(&page).await.map_err(|error| LbError::Legacy(Box::new(error)))?;
+            let list =
+                endpoints.list_metadata(&page).await.map_err(|error| LbError::Legacy(Box::new(error)))?;
             for found in &list.items {
                 self.remember(found);
             }
@@ -60,7 +61,8 @@ impl Sweep for LbHandler {
         let balancers = balancers.into_iter().filter_map(|marked| marked.owner);
         let owners = balancers.chain(public_ips.into_iter().filter_map(|marked| marked.owner));
         let by_uid: HashMap<_, _> = owners.map(|owner| (owner.uid.clone(), owner)).collect();
-        let identity = |owner: Owner| Identity::of::<Service>(Some(owner.namespace), owner.name, owner.uid.to_string());
+        let identity =
+            |owner: Owner| Identity::of::<Service>(Some(owner.namespace), owner.name, owner.uid.to_string());
         Ok(by_uid.into_values().map(identity).collect())
     }
 }

@@ -1,7 +1,8 @@
 //! Things to test with.
 
 use staffetta_driver::{
-    Allocation, Listener, ListenerSpec, LoadBalancer, Member, MemberSpec, Pool, Protocol, Provisioning, PublicIp,
+    Allocation, Listener, ListenerSpec, LoadBalancer, Member, MemberSpec, Pool, Protocol, Provisioning,
+    PublicIp,
 };
 
 pub(super) fn load_balancer(name: &str, vip: &str) -> LoadBalancer {

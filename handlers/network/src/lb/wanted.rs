@@ -101,7 +101,8 @@ mod tests {
     }
 
     fn endpoints(name: &str, protocol: Protocol, port: u16, ips: &[&str]) -> Arc<Vec<EndpointSet>> {
-        let address = |ip: &&str| ReadyAddress { ip: ip.parse().unwrap(), target: format!("default/pod-{ip}") };
+        let address =
+            |ip: &&str| ReadyAddress { ip: ip.parse().unwrap(), target: format!("default/pod-{ip}") };
         Arc::new(vec![EndpointSet {
             ports: vec![EndpointPort { name: name.into(), protocol, port }],
             addresses: ips.iter().map(address).collect(),
@@ -141,8 +142,14 @@ mod tests {
             endpoints("http", Protocol::Tcp, 8080, &["fd00::7"]),
         ];
         let port = [(Some("http"), Protocol::Tcp, 80)];
-        assert_eq!(members(&spec("10.0.0.1", &port), &backends), ["TCP:80 10.1.0.1:8080 default/pod-10.1.0.1:8080"]);
-        assert_eq!(members(&spec("fd00::1", &port), &backends), ["TCP:80 fd00::7:8080 default/pod-fd00::7:8080"]);
+        assert_eq!(
+            members(&spec("10.0.0.1", &port), &backends),
+            ["TCP:80 10.1.0.1:8080 default/pod-10.1.0.1:8080"]
+        );
+        assert_eq!(
+            members(&spec("fd00::1", &port), &backends),
+            ["TCP:80 fd00::7:8080 default/pod-fd00::7:8080"]
+        );
     }
 
     #[test]
@@ -157,9 +164,22 @@ mod tests {
     }
 
     #[test]
+    fn of_two_names_for_one_member_the_same_wins_in_any_order() {
+        let named = |target: &str| {
+            let mut sets = (*endpoints("http", Protocol::Tcp, 8080, &["10.1.0.1"])).clone();
+            sets[0].addresses[0].target = target.into();
+            Arc::new(sets)
+        };
+        let spec = spec("10.0.0.1", &[(Some("http"), Protocol::Tcp, 80)]);
+        let expected = ["TCP:80 10.1.0.1:8080 default/new:8080"];
+        assert_eq!(members(&spec, &[named("default/new"), named("default/old")]), expected);
+        assert_eq!(members(&spec, &[named("default/old"), named("default/new")]), expected);
+    }
+
+    #[test]
     fn only_a_load_balancer_has_a_public_address() {
         let reaches = |reach, lb_ip| {
-            let spec = LbaasServiceSpec { reach, lb_ip, ..spec("10.0.0.1", &[]) };
+            let spec = LbaasServiceSpec { lb_ip, reach, ..spec("10.0.0.1", &[]) };
             Wanted::of(&owner(), &spec, &[]).public_ip
         };
         let named = [192, 0, 2, 1].into();

@@ -118,7 +118,11 @@ mod tests {
         LbaasServiceSpec {
             ip: [10, 0, 0, 130].into(),
             lb_ip: None,
-            ports: vec![Versioned(LbaasPortSpec { name: Some("http".into()), port: 80, protocol: Protocol::Tcp })],
+            ports: vec![Versioned(LbaasPortSpec {
+                name: Some("http".into()),
+                port: 80,
+                protocol: Protocol::Tcp,
+            })],
             project_id: "p".into(),
             security_groups_ids: vec!["g1".into(), "g2".into()],
             subnet_id: "s".into(),
@@ -142,7 +146,8 @@ mod tests {
 
     #[test]
     fn the_older_and_the_newer_form_of_a_port_are_read() {
-        let older = envelope("LBaaSPortSpec", "1.0", &json!({ "name": "http", "port": 80, "protocol": "TCP" }));
+        let older =
+            envelope("LBaaSPortSpec", "1.0", &json!({ "name": "http", "port": 80, "protocol": "TCP" }));
         let newer = json!({ "name": "http", "port": 80, "protocol": "TCP", "targetPort": "8080" });
         let newer = envelope("LBaaSPortSpec", "1.1", &newer);
         for port in [older, newer] {
@@ -154,7 +159,8 @@ mod tests {
     #[test]
     fn a_port_without_a_name_is_read_and_written() {
         let port = envelope("LBaaSPortSpec", "1.0", &json!({ "name": null, "port": 80, "protocol": "UDP" }));
-        let read = LbaasServiceSpec::read(&envelope("LBaaSServiceSpec", "1.0", &data(&port)).to_string()).unwrap();
+        let read =
+            LbaasServiceSpec::read(&envelope("LBaaSServiceSpec", "1.0", &data(&port)).to_string()).unwrap();
         assert_eq!(read.ports[0].0, LbaasPortSpec { name: None, port: 80, protocol: Protocol::Udp });
         assert_eq!(LbaasServiceSpec::read(&read.to_text()).unwrap(), read);
     }
@@ -165,7 +171,10 @@ mod tests {
         let foreign = envelope("LBaaSServiceSpec", "1.0", &data(&port)).to_string();
         for text in ["not JSON", "{}", &foreign, &envelope("LBaaSState", "1.0", &json!({})).to_string()] {
             let error = LbaasServiceSpec::read(text).unwrap_err().to_string();
-            assert!(error.contains("openstack.org/kuryr-lbaas-spec") && error.contains("remove it"), "{error}");
+            assert!(
+                error.contains("openstack.org/kuryr-lbaas-spec") && error.contains("remove it"),
+                "{error}"
+            );
         }
     }
 }

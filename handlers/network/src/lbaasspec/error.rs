@@ -30,7 +30,9 @@ pub enum LbaasSpecError {
     #[error("find the subnet of the service")]
     Subnets(#[source] DriverError),
     /// The driver `service_subnets` named no subnet.
-    #[error("no subnet is configured for the service; see the options of the driver named by `service_subnets_driver`")]
+    #[error(
+        "no subnet is configured for the service; see the options of the driver named by `service_subnets_driver`"
+    )]
     NoSubnet,
     /// The driver `service_security_groups` failed.
     #[error("find the security groups of the service")]

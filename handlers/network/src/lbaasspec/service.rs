@@ -25,8 +25,8 @@ pub(super) struct Stated {
 pub(super) fn is_balanced(service: &Service) -> bool {
     let Some(spec) = &service.spec else { return false };
     let named = |name: Option<&String>, text: &str| name.is_some_and(|name| name == text);
-    let api_server =
-        named(service.metadata.namespace.as_ref(), "default") && named(service.metadata.name.as_ref(), "kubernetes");
+    let api_server = named(service.metadata.namespace.as_ref(), "default")
+        && named(service.metadata.name.as_ref(), "kubernetes");
     !api_server && spec.type_.as_deref() != Some("ExternalName") && cluster_ip(spec).is_some()
 }
 
@@ -85,12 +85,12 @@ mod tests {
 
     use super::*;
 
-    fn service(name: &str, spec: Value) -> Service {
+    fn service(name: &str, spec: &Value) -> Service {
         let service = json!({ "metadata": { "namespace": "default", "name": name }, "spec": spec });
         serde_json::from_value(service).unwrap()
     }
 
-    fn web(spec: Value) -> Option<Stated> {
+    fn web(spec: &Value) -> Option<Stated> {
         stated(&service("web", spec)).unwrap()
     }
 
@@ -99,7 +99,7 @@ mod tests {
         for reach in ["ClusterIP", "NodePort", "LoadBalancer"] {
             let without = json!({ "type": reach, "clusterIP": "10.0.0.1" });
             let with = json!({ "type": reach, "clusterIP": "10.0.0.1", "selector": { "app": "web" } });
-            assert!(is_balanced(&service("web", without)) && is_balanced(&service("web", with)));
+            assert!(is_balanced(&service("web", &without)) && is_balanced(&service("web", &with)));
         }
     }
 
@@ -112,9 +112,9 @@ mod tests {
             json!({ "clusterIP": "" }),
             json!({}),
         ] {
-            assert_eq!(web(spec.clone()), None, "{spec}");
+            assert_eq!(web(&spec), None, "{spec}");
         }
-        assert!(!is_balanced(&service("kubernetes", json!({ "clusterIP": "10.0.0.1" }))));
+        assert!(!is_balanced(&service("kubernetes", &json!({ "clusterIP": "10.0.0.1" }))));
         assert!(!is_balanced(&Service::default()));
     }
 
@@ -123,7 +123,7 @@ mod tests {
         let reach = |class: Value| {
             let spec = json!({ "type": "LoadBalancer", "clusterIP": "10.0.0.1", "loadBalancerClass": class,
                 "loadBalancerIP": "192.0.2.1" });
-            let stated = web(spec).unwrap();
+            let stated = web(&spec).unwrap();
             (stated.reach, stated.lb_ip.is_some())
         };
         assert_eq!(reach(Value::Null), (Reach::LoadBalancer, true));
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn ports_have_their_defaults() {
-        let stated = web(json!({ "clusterIP": "fd00::1", "ports": [
+        let stated = web(&json!({ "clusterIP": "fd00::1", "ports": [
             { "port": 80 }, { "name": "dns", "port": 53, "protocol": "UDP" } ] }));
         let expected = [
             LbaasPortSpec { name: None, port: 80, protocol: Protocol::Tcp },
@@ -148,10 +148,16 @@ mod tests {
             (json!({ "clusterIP": "ten" }), "spec.clusterIP"),
             (json!({ "clusterIP": "10.0.0.1", "type": "Mesh" }), "spec.type"),
             (json!({ "clusterIP": "10.0.0.1", "ports": [{ "port": 70000 }] }), "spec.ports.port"),
-            (json!({ "clusterIP": "10.0.0.1", "ports": [{ "port": 1, "protocol": "X" }] }), "spec.ports.protocol"),
-            (json!({ "clusterIP": "10.0.0.1", "type": "LoadBalancer", "loadBalancerIP": "x" }), "spec.loadBalancerIP"),
+            (
+                json!({ "clusterIP": "10.0.0.1", "ports": [{ "port": 1, "protocol": "X" }] }),
+                "spec.ports.protocol",
+            ),
+            (
+                json!({ "clusterIP": "10.0.0.1", "type": "LoadBalancer", "loadBalancerIP": "x" }),
+                "spec.loadBalancerIP",
+            ),
         ] {
-            let error = stated(&service("web", spec)).unwrap_err().to_string();
+            let error = stated(&service("web", &spec)).unwrap_err().to_string();
             assert!(error.contains(field) && error.ends_with("correct or remove it"), "{error}");
         }
     }

@@ -14,7 +14,8 @@ struct World {
 }
 
 fn drivers() -> LbaasSpecDrivers {
-    let options = MemoryOptions { service_security_groups: vec!["g2".into(), "g1".into()], ..MemoryOptions::default() };
+    let options =
+        MemoryOptions { service_security_groups: vec!["g2".into(), "g1".into()], ..MemoryOptions::default() };
     let services = Arc::new(MemoryServices::new(options));
     LbaasSpecDrivers {
         project: Arc::new(MemoryServiceProject(Arc::clone(&services))),
@@ -23,8 +24,8 @@ fn drivers() -> LbaasSpecDrivers {
     }
 }
 
-fn world(spec: Value) -> World {
-    let api = Api::new(&spec);
+fn world(spec: &Value) -> World {
+    let api = Api::new(spec);
     let handler = LbaasSpecHandler::new(api.client(), drivers());
     World { api, handler }
 }
@@ -36,7 +37,11 @@ fn web() -> Value {
 impl World {
     async fn feed(&self, service: Arc<Service>) -> Result<(), LbaasSpecError> {
         let event = Event::Modified(service);
-        if self.handler.wants(&event) { staffetta_handler::deliver(&self.handler, &event).await } else { Ok(()) }
+        if self.handler.wants(&event) {
+            staffetta_handler::deliver(&self.handler, &event).await
+        } else {
+            Ok(())
+        }
     }
 
     async fn event(&self) -> Result<(), LbaasSpecError> {
@@ -50,20 +55,24 @@ impl World {
 
 #[tokio::test]
 async fn a_service_gets_its_spec_by_one_write_and_none_when_nothing_differs() {
-    let world = world(web());
+    let world = world(&web());
     world.event().await.unwrap();
     let shown = world.shown().unwrap();
-    assert_eq!((shown.ip, shown.project_id.as_str(), shown.subnet_id.as_str()), ([10, 0, 0, 1].into(), "memory", "services"));
+    assert_eq!(
+        (shown.ip, shown.project_id.as_str(), shown.subnet_id.as_str()),
+        ([10, 0, 0, 1].into(), "memory", "services")
+    );
     assert_eq!(shown.security_groups_ids, ["g1".into(), "g2".into()], "sorted, whatever the driver's order");
     world.event().await.unwrap();
-    let expected = json!({ "metadata": { "uid": "uid-web", "annotations": { SPEC_ANNOTATION: shown.to_text() } } });
+    let expected =
+        json!({ "metadata": { "uid": "uid-web", "annotations": { SPEC_ANNOTATION: shown.to_text() } } });
     assert_eq!(world.api.patches(), [("metadata", expected)]);
     assert_eq!(world.api.annotation("example.com/theirs").as_deref(), Some("stays"));
 }
 
 #[tokio::test]
 async fn a_spec_in_another_form_that_says_the_same_is_not_rewritten() {
-    let world = world(web());
+    let world = world(&web());
     world.event().await.unwrap();
     let ours = world.api.annotation(SPEC_ANNOTATION).unwrap();
     let newer = ours.replace(r#""protocol":"TCP"}"#, r#""protocol":"TCP","targetPort":"8080"}"#);
@@ -76,7 +85,7 @@ async fn a_spec_in_another_form_that_says_the_same_is_not_rewritten() {
 
 #[tokio::test]
 async fn a_change_of_the_service_is_followed() {
-    let world = world(web());
+    let world = world(&web());
     world.event().await.unwrap();
     world.api.change(|service| service["spec"]["ports"] = json!([{ "name": "web", "port": 81 }]));
     world.event().await.unwrap();
@@ -88,9 +97,11 @@ async fn a_change_of_the_service_is_followed() {
 
 #[tokio::test]
 async fn a_service_that_is_balanced_no_more_loses_its_spec() {
-    let world = world(web());
+    let world = world(&web());
     world.event().await.unwrap();
-    world.api.change(|service| service["spec"] = json!({ "type": "ExternalName", "externalName": "example.com" }));
+    world
+        .api
+        .change(|service| service["spec"] = json!({ "type": "ExternalName", "externalName": "example.com" }));
     world.event().await.unwrap();
     assert_eq!(world.shown(), None);
     assert_eq!(world.api.patches().len(), 2);
@@ -100,7 +111,7 @@ async fn a_service_that_is_balanced_no_more_loses_its_spec() {
 
 #[tokio::test]
 async fn an_unbalanced_service_is_not_even_looked_at() {
-    let world = world(json!({ "clusterIP": "None" }));
+    let world = world(&json!({ "clusterIP": "None" }));
     assert!(!world.handler.wants(&Event::Added(world.api.service())));
     world.event().await.unwrap();
     assert_eq!(world.api.patches(), []);
@@ -108,7 +119,7 @@ async fn an_unbalanced_service_is_not_even_looked_at() {
 
 #[tokio::test]
 async fn a_service_that_goes_is_left_alone() {
-    let world = world(web());
+    let world = world(&web());
     world.api.change(|service| service["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
     world.event().await.unwrap();
     assert_eq!(world.api.patches(), []);
@@ -116,7 +127,7 @@ async fn a_service_that_goes_is_left_alone() {
 
 #[tokio::test]
 async fn a_malformed_spec_is_a_final_error_and_stays_as_it_is() {
-    let world = world(web());
+    let world = world(&web());
     world.api.annotate(SPEC_ANNOTATION, "{broken");
     let error = world.event().await.unwrap_err();
     assert!(!error.transient());
@@ -127,7 +138,7 @@ async fn a_malformed_spec_is_a_final_error_and_stays_as_it_is() {
 
 #[tokio::test]
 async fn an_event_older_than_our_own_write_is_skipped() {
-    let world = world(web());
+    let world = world(&web());
     let old = world.api.service();
     world.event().await.unwrap();
     world.feed(old).await.unwrap();
@@ -136,7 +147,7 @@ async fn an_event_older_than_our_own_write_is_skipped() {
 
 #[tokio::test]
 async fn a_service_that_is_gone_is_no_failure_and_a_server_in_trouble_is_a_passing_one() {
-    let world = world(web());
+    let world = world(&web());
     world.api.answer(Answer::Refuse(404, vec![]));
     world.event().await.unwrap();
     world.api.answer(Answer::Refuse(503, vec![]));
@@ -155,7 +166,8 @@ impl ServiceSubnetsDriver for NoSubnets {
 #[tokio::test]
 async fn a_driver_that_names_no_subnet_is_a_mistake_of_the_configuration() {
     let api = Api::new(&web());
-    let handler = LbaasSpecHandler::new(api.client(), LbaasSpecDrivers { subnets: Arc::new(NoSubnets), ..drivers() });
+    let handler =
+        LbaasSpecHandler::new(api.client(), LbaasSpecDrivers { subnets: Arc::new(NoSubnets), ..drivers() });
     let error = handler.on_present(&api.service()).await.unwrap_err();
     assert!(!error.transient() && error.to_string().contains("service_subnets_driver"), "{error}");
 }

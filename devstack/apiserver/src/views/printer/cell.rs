@@ -47,15 +47,15 @@ fn duration(seconds: i64) -> String {
         if small == 0 { format!("{large}{name}") } else { format!("{large}{name}{small}{small_name}") }
     };
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
-    match seconds {
-        ..120 => format!("{seconds}s"),
-        ..600 => two(minutes, 'm', seconds % 60, 's'),
-        ..10_800 => format!("{minutes}m"),
-        ..28_800 => two(hours, 'h', minutes % 60, 'm'),
-        ..172_800 => format!("{hours}h"),
-        ..691_200 => two(days, 'd', hours % 24, 'h'),
-        ..63_072_000 => format!("{days}d"),
-        _ => two(days / 365, 'y', days % 365, 'd'),
+    match () {
+        () if seconds < 120 => format!("{seconds}s"),
+        () if seconds < 600 => two(minutes, 'm', seconds % 60, 's'),
+        () if seconds < 10_800 => format!("{minutes}m"),
+        () if seconds < 28_800 => two(hours, 'h', minutes % 60, 'm'),
+        () if seconds < 172_800 => format!("{hours}h"),
+        () if seconds < 691_200 => two(days, 'd', hours % 24, 'h'),
+        () if seconds < 63_072_000 => format!("{days}d"),
+        () => two(days / 365, 'y', days % 365, 'd'),
     }
 }
 

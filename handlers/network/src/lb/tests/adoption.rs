@@ -24,7 +24,10 @@ fn kuryrs(world: &World) -> Standing {
 async fn is_adopted(world: &World) {
     let marked = world.balancers.load_balancers(None).await.unwrap();
     assert_eq!(marked.len(), 1);
-    assert_eq!((marked[0].thing.id.as_str(), marked[0].owner.as_ref().unwrap().uid.as_str()), ("lb", "uid-web"));
+    assert_eq!(
+        (marked[0].thing.id.as_str(), marked[0].owner.as_ref().unwrap().uid.as_str()),
+        ("lb", "uid-web")
+    );
     assert!(world.finalizers().contains(&FINALIZER.to_owned()));
     assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
 }
@@ -65,8 +68,10 @@ async fn what_a_predecessor_wrote_on_the_endpoints_counts_until_the_service_show
     world.want_nothing();
     world.event().await.unwrap();
     world.want(&spec());
+    let calls = world.addresses.calls().len();
     world.event().await.unwrap();
-    assert_ne!(world.tree().id.as_str(), "lb", "it was released and is not looked for again");
+    assert_ne!(world.tree().id.as_str(), "lb");
+    assert_eq!(world.addresses.calls().len(), calls, "what was released is not looked for again");
 }
 
 #[tokio::test]

@@ -63,7 +63,8 @@ async fn a_service_its_slices_and_its_endpoints_share_one_queue() {
 #[tokio::test]
 async fn where_the_server_has_no_slices_endpoints_tell_the_same() {
     let mut world = world();
-    (world.handler, world.indexes, world.sweep) = parts(&world.api, &world.balancers, &world.addresses, false);
+    (world.handler, world.indexes, world.sweep) =
+        parts(&world.api, &world.balancers, &world.addresses, false);
     let endpoints = |ip: &str| -> Arc<Endpoints> {
         let endpoints = json!({ "metadata": { "namespace": "default", "name": "web", "uid": "e" },
             "subsets": [{ "addresses": [{ "ip": ip }], "ports": [{ "name": "http", "port": 8080 }] }] });

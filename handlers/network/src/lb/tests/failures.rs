@@ -1,7 +1,7 @@
 use staffetta_driver::memory::{Fault, PublicIpMethod};
 use staffetta_driver::{
-    DriverError, Listener, LoadBalancerDriver, LoadBalancerId, LoadBalancerSpec, Marked, Member, MemberSpec, PoolId,
-    Reason,
+    DriverError, Listener, LoadBalancerDriver, LoadBalancerId, LoadBalancerSpec, Marked, Member, MemberSpec,
+    PoolId, Reason,
 };
 
 use super::*;
@@ -139,7 +139,8 @@ async fn a_port_whose_protocol_nobody_serves_does_not_keep_the_others_from_worki
 
 #[tokio::test]
 async fn a_quota_that_is_raised_mends_the_failure() {
-    let options = MemoryOptions { load_balancer_quota: Some(0), load_balancer_delay_ms: 0, ..MemoryOptions::default() };
+    let options =
+        MemoryOptions { load_balancer_quota: Some(0), load_balancer_delay_ms: 0, ..MemoryOptions::default() };
     let world = World::new(options);
     world.want(&spec());
     assert!(world.event().await.unwrap_err().transient());

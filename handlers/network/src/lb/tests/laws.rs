@@ -6,13 +6,21 @@ use staffetta_driver::{DriverError, Reason};
 
 use super::*;
 use crate::lb::plan::plan;
+use crate::lb::wanted::PublicAddress;
 
 #[derive(Clone, Debug)]
 enum Act {
     /// The service wants this.
-    Want { ip: u8, ports: Vec<u16>, public: Option<Option<u8>> },
+    Want {
+        ip: u8,
+        ports: Vec<u16>,
+        public: Option<PublicAddress>,
+    },
     WantNothing,
-    Endpoints { slice: u8, ips: Vec<u8> },
+    Endpoints {
+        slice: u8,
+        ips: Vec<u8>,
+    },
     Balancer(LoadBalancerMethod, Fault),
     Address(PublicIpMethod, Fault),
     Break,
@@ -32,7 +40,7 @@ fn fault() -> impl Strategy<Value = Fault> {
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    use LoadBalancerMethod as M;
+    use {LoadBalancerMethod as M, PublicIpMethod as P};
     let method = prop::sample::select(vec![
         M::List,
         M::Ensure,
@@ -41,11 +49,16 @@ fn act() -> impl Strategy<Value = Act> {
         M::ReleaseListener,
         M::SetMembers,
     ]);
-    use PublicIpMethod as P;
     let public_method =
         prop::sample::select(vec![P::List, P::Acquire, P::Associate, P::Disassociate, P::Release]);
     let ports = prop::collection::btree_set(80..84_u16, 1..4);
-    let public = prop::option::weighted(0.6, prop::option::weighted(0.4, 1..3_u8));
+    let public = prop::option::weighted(
+        0.6,
+        prop_oneof![
+            3 => Just(PublicAddress::Any),
+            2 => (1..3_u8).prop_map(|last| PublicAddress::Named([192, 0, 2, last].into())),
+        ],
+    );
     let want = (1..4_u8, ports, public);
     prop_oneof![
         5 => want.prop_map(|(ip, ports, public)| Act::Want { ip, ports: ports.into_iter().collect(), public }),
@@ -60,10 +73,13 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 /// A service spec with ports that all have the name by which the slices know theirs.
-fn wanted(ip: u8, ports: &[u16], public: Option<Option<u8>>) -> LbaasServiceSpec {
+fn wanted(ip: u8, ports: &[u16], public: Option<PublicAddress>) -> LbaasServiceSpec {
     LbaasServiceSpec {
         ip: [10, 0, 0, ip].into(),
-        lb_ip: public.flatten().map(|last| [192, 0, 2, last].into()),
+        lb_ip: match public {
+            Some(PublicAddress::Named(ip)) => Some(ip),
+            _ => None,
+        },
         ports: ports.iter().map(|number| port("http", *number)).collect(),
         reach: if public.is_some() { Reach::LoadBalancer } else { Reach::ClusterIP },
         ..spec()
@@ -143,7 +159,9 @@ async fn converges(acts: Vec<Act>) {
     let owner = Owner::of(&service.metadata);
     let Some(spec) = LbaasServiceSpec::of(&service).unwrap() else {
         assert!(world.services.load_balancers().is_empty());
-        assert!(world.services.public_ips().iter().all(|(owner, held)| owner.is_none() && held.port.is_none()));
+        assert!(
+            world.services.public_ips().iter().all(|(owner, held)| owner.is_none() && held.port.is_none())
+        );
         assert_eq!((world.shown(), world.ingress()), (None, Vec::new()));
         return;
     };
@@ -154,14 +172,19 @@ async fn converges(acts: Vec<Act>) {
     }
     let wanted = Wanted::of(&owner, &spec, &index.of(&ServiceKey::of(&service.metadata)));
     let tree = world.tree();
-    let (_, public_ip) = world.services.public_ips().into_iter().find(|(_, held)| held.port.is_some()).unzip();
+    let (_, public_ip) =
+        world.services.public_ips().into_iter().find(|(_, held)| held.port.is_some()).unzip();
     let standing = Standing { load_balancer: Some(tree.clone()), public_ip, unmarked: false };
     assert_eq!(plan(Some(&wanted), &standing), [], "what stands is what is wanted");
     let ours = world.services.public_ips().into_iter().filter(|(owner, _)| owner.is_some()).count();
-    assert_eq!(ours, usize::from(wanted.public_ip == Some(wanted::PublicAddress::Any)), "and nothing else");
+    assert_eq!(ours, usize::from(wanted.public_ip == Some(PublicAddress::Any)), "and nothing else");
     let listeners: Vec<_> = tree.listeners.iter().map(|listener| listener.at).collect();
     assert_eq!(listeners.len(), wanted.listeners.len());
-    assert_eq!(annotation::write(&world.shown().unwrap()), annotation::write(&standing), "and it is written down");
+    assert_eq!(
+        annotation::write(&world.shown().unwrap()),
+        annotation::write(&standing),
+        "and it is written down"
+    );
     assert_eq!(world.ingress(), standing.reachable().map(|held| held.ip).into_iter().collect::<Vec<_>>());
 
     world.delete();

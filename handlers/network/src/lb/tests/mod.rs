@@ -12,13 +12,11 @@ use std::time::Duration;
 
 use serde_json::json;
 use staffetta_driver::memory::{
-    LoadBalancerCall, LoadBalancerMethod, MemoryLoadBalancerDriver, MemoryOptions, MemoryPublicIpDriver, MemoryServices,
-    PublicIpCall,
+    LoadBalancerCall, LoadBalancerMethod, MemoryLoadBalancerDriver, MemoryOptions, MemoryPublicIpDriver,
+    MemoryServices, PublicIpCall,
 };
 use staffetta_driver::{ListenerSpec, LoadBalancer, Protocol};
-use staffetta_handler::{
-    ErasedHandler, ErasedSweep, EventHandler, HandlerError, Identity, KindIndex, Turn,
-};
+use staffetta_handler::{ErasedHandler, ErasedSweep, EventHandler, HandlerError, Identity, KindIndex, Turn};
 
 use super::*;
 use crate::lbaasspec::{LbaasPortSpec, Reach};
@@ -133,7 +131,9 @@ impl World {
 
     /// The service is to have no load balancer any more.
     fn want_nothing(&self) {
-        self.api.change(|service| drop(service["metadata"]["annotations"].as_object_mut().unwrap().remove(SPEC_ANNOTATION)));
+        self.api.change(|service| {
+            drop(service["metadata"]["annotations"].as_object_mut().unwrap().remove(SPEC_ANNOTATION));
+        });
     }
 
     /// The one load balancer that exists.

@@ -79,7 +79,9 @@ async fn a_status_that_could_not_be_written_is_written_later() {
 #[tokio::test]
 async fn what_others_show_in_the_status_stays() {
     let world = world();
-    world.api.change(|service| service["status"]["loadBalancer"]["ingress"] = json!([{ "ip": "198.51.100.1" }]));
+    world
+        .api
+        .change(|service| service["status"]["loadBalancer"]["ingress"] = json!([{ "ip": "198.51.100.1" }]));
     world.event().await.unwrap();
     world.event().await.unwrap();
     world.want_nothing();
@@ -113,7 +115,11 @@ async fn an_address_that_the_user_named_is_used_and_given_up_and_never_freed() {
     world.want(&named);
     world.event().await.unwrap();
     world.event().await.unwrap();
-    assert_eq!((world.ingress(), world.services.public_ips().len()), (vec![ip], 1), "the pooled one went back");
+    assert_eq!(
+        (world.ingress(), world.services.public_ips().len()),
+        (vec![ip], 1),
+        "the pooled one went back"
+    );
     world.delete();
     world.event().await.unwrap();
     let left = world.services.public_ips();
@@ -170,7 +176,11 @@ async fn an_address_of_the_user_that_may_lead_here_and_is_named_no_more_leads_he
     let ip = IpAddr::from([192, 0, 2, 1]);
     world.services.insert_public_ip(ip);
     world.want(&LbaasServiceSpec { lb_ip: Some(ip), ..public() });
-    world.addresses.faults().inject(staffetta_driver::memory::PublicIpMethod::Associate, 1, Fault::DoneThenHang);
+    world.addresses.faults().inject(
+        staffetta_driver::memory::PublicIpMethod::Associate,
+        1,
+        Fault::DoneThenHang,
+    );
     assert!(tokio::time::timeout(Duration::from_secs(1), world.event()).await.is_err());
     assert!(world.services.public_ips()[0].1.port.is_some());
     world.want(&spec());

@@ -1,0 +1,129 @@
+//! Whether all is as it should be, and if not, why not. Pure: it goes by what the API said.
+
+mod deployment;
+mod pod;
+mod service;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use kube::{Resource, ResourceExt};
+
+use crate::annotations::{lbaas_state, vif};
+use crate::read::Objects;
+
+/// Why not all of it has come about: deployments have their pods, pods their VIFs, services their load balancers, and
+/// nothing waits for its deletion. Empty when it has.
+pub(crate) fn reasons(objects: &Objects) -> Vec<String> {
+    let mut reasons: Vec<_> = objects.deployments.iter().filter_map(deployment::reason).collect();
+    reasons.extend(objects.pods.iter().filter_map(pod::reason));
+    reasons.extend(pod::shared_addresses(&objects.pods));
+    reasons.extend(objects.services.iter().filter_map(|service| service::reason(service, &objects.slices)));
+    reasons
+}
+
+/// Why the subnet of a namespace has not run full: `held` pods run in it, and all others wait for a VIF.
+pub(crate) fn not_full(objects: &Objects, namespace: &str, held: usize) -> Vec<String> {
+    let deployments = objects.deployments.iter().filter(|one| one.namespace().as_deref() == Some(namespace));
+    let wanted: usize = deployments.map(deployment::goal).sum();
+    let pods = || objects.pods.iter().filter(|pod| pod.namespace().as_deref() == Some(namespace));
+    let running = pods().filter(|pod| pod::reason(pod).is_none()).count();
+    let waiting = pods().filter(|pod| pod::is_scheduled(pod) && vif(pod).is_none()).count();
+    if wanted > held && running == held && waiting == wanted - held {
+        return Vec::new();
+    }
+    let others = wanted.saturating_sub(held);
+    vec![format!(
+        "in {namespace}, {running} pods run and {waiting} wait for a VIF, instead of {held} and {others}"
+    )]
+}
+
+/// Why the rollout of a deployment to a new image has not come to its end, or anything else has not.
+pub(crate) fn not_rolled(objects: &Objects, deployment: &str, image: &str) -> Vec<String> {
+    let mut reasons = reasons(objects);
+    let prefix = format!("{deployment}-");
+    for pod in objects.pods.iter().filter(|pod| name(*pod).starts_with(&prefix)) {
+        let images: Vec<_> = pod
+            .spec
+            .iter()
+            .flat_map(|spec| &spec.containers)
+            .filter_map(|one| one.image.as_deref())
+            .collect();
+        if images != [image] {
+            reasons.push(format!(
+                "the pod {} has the image {} instead of {image}",
+                name(pod),
+                images.join(", ")
+            ));
+        }
+    }
+    reasons
+}
+
+/// Why a deployment and a service of the same name are not gone with all they had, or anything else has not come about.
+pub(crate) fn not_deleted(objects: &Objects, deleted: &str) -> Vec<String> {
+    let deployments = objects.deployments.iter().map(|one| ("deployment", name(one)));
+    let services = objects.services.iter().map(|one| ("service", name(one)));
+    let pods = objects.pods.iter().map(|one| ("pod", name(one)));
+    let of_it = |found: &str| found == deleted || found.starts_with(&format!("{deleted}-"));
+    let there = deployments.chain(services).chain(pods).filter(|(_, found)| of_it(found));
+    let there = there.map(|(kind, found)| format!("the {kind} {found} is still there"));
+    reasons(objects).into_iter().chain(there).collect()
+}
+
+/// What exists in the other world, by the object to which it belongs.
+#[derive(Debug, Default)]
+pub(crate) struct Elsewhere {
+    /// The ids of ports.
+    pub(crate) ports: BTreeSet<String>,
+    /// The services that have load balancers.
+    pub(crate) load_balancers: BTreeSet<String>,
+    /// The services that have public addresses.
+    pub(crate) public_ips: BTreeSet<String>,
+}
+
+/// What was left behind in the other world, or is missing there.
+pub(crate) fn leaks(objects: &Objects, elsewhere: &Elsewhere) -> Vec<String> {
+    let annotated = objects.pods.iter().filter_map(|pod| Some(vif(pod)?.id)).collect();
+    let balanced =
+        objects.services.iter().filter(|&service| lbaas_state(service).is_some()).map(name).collect();
+    let public = objects
+        .services
+        .iter()
+        .filter(|service| !service::public_ips(service).is_empty())
+        .map(name)
+        .collect();
+    [
+        differences("port", &elsewhere.ports, "pod", &annotated),
+        differences("load balancer of", &elsewhere.load_balancers, "service", &balanced),
+        differences("public address of", &elsewhere.public_ips, "service", &public),
+    ]
+    .concat()
+}
+
+fn differences(thing: &str, there: &BTreeSet<String>, object: &str, here: &BTreeSet<String>) -> Vec<String> {
+    let orphans = there.difference(here).map(|id| format!("the {thing} {id} exists and no {object} has it"));
+    let missing =
+        here.difference(there).map(|id| format!("the {thing} {id} does not exist and a {object} has it"));
+    orphans.chain(missing).collect()
+}
+
+/// Says so of an object that waits for its deletion.
+fn going(object: &impl Resource) -> Option<String> {
+    object.meta().deletion_timestamp.as_ref()?;
+    Some(match object.finalizers() {
+        [] => "is to be deleted".to_owned(),
+        finalizers => format!("is to be deleted and waits for {}", finalizers.join(", ")),
+    })
+}
+
+/// Namespace and name.
+pub(crate) fn name(object: &impl Resource) -> String {
+    match object.meta().namespace.as_deref() {
+        Some(namespace) => format!("{namespace}/{}", object.name_any()),
+        None => object.name_any(),
+    }
+}

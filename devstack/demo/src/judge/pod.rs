@@ -1,0 +1,63 @@
+//! Whether a pod has its VIF and runs.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{going, name};
+use crate::annotations::{VifState, vif};
+
+/// Why the pod has not come about.
+pub(super) fn reason(pod: &Pod) -> Option<String> {
+    going(pod).or_else(|| fault(pod)).map(|what| format!("the pod {} {what}", name(pod)))
+}
+
+/// The addresses that are not one pod's alone.
+pub(super) fn shared_addresses(pods: &[Pod]) -> Vec<String> {
+    let mut holders: BTreeMap<IpAddr, Vec<String>> = BTreeMap::new();
+    for pod in pods {
+        for (address, _) in vif(pod).into_iter().flat_map(|vif| vif.addresses) {
+            holders.entry(address).or_default().push(name(pod));
+        }
+    }
+    let shared = holders.into_iter().filter(|(_, pods)| pods.len() > 1);
+    shared.map(|(address, pods)| format!("the address {address} belongs to {}", pods.join(" and "))).collect()
+}
+
+pub(super) fn is_scheduled(pod: &Pod) -> bool {
+    pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()).is_some_and(|node| !node.is_empty())
+}
+
+fn fault(pod: &Pod) -> Option<String> {
+    let status = pod.status.clone().unwrap_or_default();
+    let runs = status.phase.as_deref() == Some("Running");
+    let host_network = pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or(false);
+    if !is_scheduled(pod) {
+        return Some("has no node".into());
+    }
+    match vif(pod) {
+        Some(_) if host_network => Some("has a VIF, though it lives in its node's network".into()),
+        None if host_network => (!runs).then(|| "does not run".into()),
+        None => Some("has no VIF".into()),
+        Some(vif) => vif_fault(&vif).or_else(|| {
+            let same = status.pod_ip == vif.addresses.first().map(|(address, _)| address.to_string());
+            match (runs, same) {
+                (false, _) => Some("does not run, though its VIF is active".into()),
+                (true, false) => Some("runs with another address than that of its VIF".into()),
+                (true, true) => None,
+            }
+        }),
+    }
+}
+
+fn vif_fault(vif: &VifState) -> Option<String> {
+    if !vif.active {
+        return Some("has a VIF that is not active".into());
+    }
+    if vif.addresses.is_empty() {
+        return Some("has a VIF without an address".into());
+    }
+    let stray = vif.addresses.iter().find(|(address, subnet)| !subnet.contains(address));
+    stray.map(|(address, subnet)| format!("has the address {address}, which is not in its subnet {subnet}"))
+}

@@ -1,0 +1,38 @@
+//! What the parts of the demo tell the one who looks at it.
+
+use std::time::Duration;
+
+/// Something to show.
+#[derive(Clone, Debug)]
+pub(crate) enum News {
+    /// Something happened to an object.
+    Object(Happening),
+    /// A step of the samples has begun.
+    Began(&'static str),
+    /// The step that began last has ended.
+    Ended(Ending),
+    /// A line for the reader.
+    Said(String),
+}
+
+/// What happened to an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Happening {
+    /// Since the demo began.
+    pub(crate) at: Duration,
+    pub(crate) kind: &'static str,
+    /// Namespace and name.
+    pub(crate) object: String,
+    pub(crate) what: String,
+    /// Since the object was made.
+    pub(crate) age: Duration,
+}
+
+/// How a step ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ending {
+    pub(crate) step: &'static str,
+    pub(crate) took: Duration,
+    /// Why it did not come about; empty if it did.
+    pub(crate) reasons: Vec<String>,
+}

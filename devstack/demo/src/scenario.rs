@@ -1,0 +1,167 @@
+//! What is played through the devstack, and what must come of it.
+
+use std::time::{Duration, Instant};
+
+use ipnet::IpNet;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Service;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::timeout_at;
+
+use crate::follow::Followed;
+use crate::judge::{self, Elsewhere};
+use crate::news::{Ending, News};
+use crate::read::Objects;
+use crate::samples;
+use crate::stack::Stack;
+
+/// The API is read again no sooner than this after the last time, however much happens.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// How many addresses the subnet of the namespace `edge` has at first.
+const ADDRESSES: u32 = 5;
+
+/// The samples on their way through the devstack.
+pub(crate) struct Scenario<'a> {
+    pub(crate) stack: &'a Stack,
+    pub(crate) followed: Followed,
+    pub(crate) news: mpsc::UnboundedSender<News>,
+    /// When all of it must have come about.
+    pub(crate) deadline: Instant,
+    pub(crate) endings: Vec<Ending>,
+}
+
+/// A step did not come about; its ending says why.
+pub(crate) struct Failed;
+
+impl Scenario<'_> {
+    /// Plays all steps, or as many as come about.
+    pub(crate) async fn play(&mut self) -> Result<(), Failed> {
+        let client = self.stack.client.clone();
+        self.step(
+            "a shop of 18 pods and 3 services comes up",
+            samples::apply(&client, samples::SHOP),
+            judge::reasons,
+        )
+        .await?;
+
+        self.limit_addresses(Some(ADDRESSES));
+        let full = |objects: &Objects| judge::not_full(objects, "edge", ADDRESSES as usize);
+        self.step(
+            "8 more pods: their subnet runs full, 3 wait",
+            samples::apply(&client, samples::EDGE),
+            full,
+        )
+        .await?;
+
+        self.limit_addresses(None);
+        self.step("the subnet gets more addresses, the 3 go on", std::future::ready(Ok(())), judge::reasons)
+            .await?;
+
+        let image = json!([{ "name": "web", "image": "shop/web:2" }]);
+        let roll = self.change("web", json!({ "spec": { "template": { "spec": { "containers": image } } } }));
+        let rolled = |objects: &Objects| judge::not_rolled(objects, "shop/web", "shop/web:2");
+        self.step("the web front rolls to a new image", roll, rolled).await?;
+
+        let scale = self.change("api", json!({ "spec": { "replicas": 2 } }));
+        self.step("the API is scaled down to 2 pods", scale, judge::reasons).await?;
+
+        let delete = self.delete("reports");
+        let gone = |objects: &Objects| judge::not_deleted(objects, "shop/reports");
+        self.step("the reports are deleted with their service", delete, gone).await?;
+
+        let stack = self.stack;
+        let left = |objects: &Objects| judge::leaks(objects, &elsewhere(stack));
+        self.step("nothing is left behind", std::future::ready(Ok(())), left).await
+    }
+
+    /// Does something and waits until the API shows that all has come about.
+    async fn step(
+        &mut self,
+        step: &'static str,
+        act: impl Future<Output = kube::Result<()>>,
+        judge: impl Fn(&Objects) -> Vec<String>,
+    ) -> Result<(), Failed> {
+        let began = Instant::now();
+        self.tell(News::Began(step));
+        let reasons = match act.await {
+            Ok(()) => self.until(judge).await,
+            Err(error) => vec![error.to_string()],
+        };
+        let failed = !reasons.is_empty();
+        let ending = Ending { step, took: began.elapsed(), reasons };
+        self.tell(News::Ended(ending.clone()));
+        self.endings.push(ending);
+        if failed { Err(Failed) } else { Ok(()) }
+    }
+
+    /// Reads the API whenever something changed, until the judge has no objection left or time is up.
+    async fn until(&mut self, judge: impl Fn(&Objects) -> Vec<String>) -> Vec<String> {
+        let deadline = self.deadline.into();
+        let mut reasons = vec!["the API was not read once in time".to_owned()];
+        loop {
+            self.followed.changes.mark_unchanged();
+            match timeout_at(deadline, Objects::read(&self.stack.client)).await {
+                Ok(Ok(objects)) => reasons = judge(&objects),
+                Ok(Err(error)) => reasons = vec![format!("the API cannot be read: {error}")],
+                Err(_) => return reasons,
+            }
+            if reasons.is_empty() {
+                return reasons;
+            }
+            let change = async {
+                tokio::time::sleep(INTERVAL).await;
+                self.followed.changes.changed().await
+            };
+            if !matches!(timeout_at(deadline, change).await, Ok(Ok(()))) {
+                return reasons;
+            }
+        }
+    }
+
+    fn limit_addresses(&self, limit: Option<u32>) {
+        let subnet: IpNet = "10.20.0.0/28".parse().expect("it is a subnet");
+        self.stack.network.set_address_limit(subnet, limit);
+    }
+
+    fn change(
+        &self,
+        deployment: &'static str,
+        patch: Value,
+    ) -> impl Future<Output = kube::Result<()>> + use<> {
+        let deployments: Api<Deployment> = Api::namespaced(self.stack.client.clone(), "shop");
+        async move {
+            let patch = Patch::Strategic(patch);
+            deployments.patch(deployment, &PatchParams::default(), &patch).await.map(drop)
+        }
+    }
+
+    fn delete(&self, both: &'static str) -> impl Future<Output = kube::Result<()>> + use<> {
+        let client = self.stack.client.clone();
+        async move {
+            let deployments: Api<Deployment> = Api::namespaced(client.clone(), "shop");
+            deployments.delete(both, &DeleteParams::background()).await?;
+            let services: Api<Service> = Api::namespaced(client, "shop");
+            services.delete(both, &DeleteParams::background()).await.map(drop)
+        }
+    }
+
+    fn tell(&self, news: News) {
+        // Nobody listens any more when standard output is closed.
+        let _ = self.news.send(news);
+    }
+}
+
+/// What the simulated world holds.
+fn elsewhere(stack: &Stack) -> Elsewhere {
+    let balancers = stack.services.load_balancers().into_iter();
+    let public_ips = stack.services.public_ips().into_iter().filter_map(|(owner, _)| owner);
+    Elsewhere {
+        ports: stack.network.ports().into_iter().map(|port| port.vif.id.to_string()).collect(),
+        load_balancers: balancers.map(|(_, balancer)| balancer.name).collect(),
+        public_ips: public_ips.map(|owner| format!("{}/{}", owner.namespace, owner.name)).collect(),
+    }
+}

@@ -1,0 +1,113 @@
+//! The parts of the devstack, started and stopped together.
+
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::{Client, Config};
+use staffetta::config::{Configuration, ConfigurationError, FileSchema};
+use staffetta::controller::{Controller, ControllerError};
+use staffetta_apiserver::ApiServer;
+use staffetta_cluster::Cluster;
+use staffetta_driver::memory::{MemoryNetwork, MemoryOptions, MemoryServices};
+
+const CONFIGURATION: &str = include_str!("../staffetta.toml");
+
+/// The running devstack.
+pub(crate) struct Stack {
+    pub(crate) client: Client,
+    pub(crate) network: Arc<MemoryNetwork>,
+    pub(crate) services: Arc<MemoryServices>,
+    server: ApiServer,
+    cluster: Cluster,
+    controller: Controller,
+}
+
+/// Why the devstack cannot start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StackError {
+    #[error("the API server cannot listen at {address} (`--listen`)")]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error("{} cannot be written", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("the configuration of the demo is wrong")]
+    Configuration(#[from] ConfigurationError),
+    #[error("the section `[memory]` of the demo's configuration is wrong")]
+    Memory(#[source] serde_json::Error),
+    #[error("the log cannot be written")]
+    Log(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("the client of the API server cannot be made")]
+    Client(#[source] Box<kube::Error>),
+    #[error("the controller cannot run")]
+    Controller(#[from] ControllerError),
+}
+
+impl Stack {
+    /// Starts all parts. `folder` gets the configuration and the log.
+    pub(crate) async fn start(listen: SocketAddr, folder: &Path) -> Result<Self, StackError> {
+        let options = staffetta_apiserver::Options { listen, ..staffetta_apiserver::Options::default() };
+        let server = ApiServer::start(options)
+            .await
+            .map_err(|source| StackError::Listen { address: listen, source })?;
+        let client = client(server.url()).map_err(|error| StackError::Client(Box::new(error)))?;
+        let mut registry = staffetta::assembly::registry();
+        let configuration = configuration(&registry, folder)?;
+        log_to(&folder.join("log"), &configuration.log.level)?;
+        let memory = &configuration.value["memory"];
+        let options: MemoryOptions = serde_json::from_value(memory.clone()).map_err(StackError::Memory)?;
+        let network = Arc::new(MemoryNetwork::new(options.clone()));
+        let services = Arc::new(MemoryServices::new(options));
+        staffetta::assembly::world(&mut registry, &network, &services);
+        let controller = Controller::start(registry, &configuration, client.clone()).await?;
+        let options = staffetta_cluster::Options {
+            nodes: 3,
+            stop_time: Duration::from_millis(100),
+            ..staffetta_cluster::Options::default()
+        };
+        let cluster = Cluster::start(client.clone(), options);
+        controller.ready().await;
+        Ok(Self { client, network, services, server, cluster, controller })
+    }
+
+    /// The kubeconfig of the API server.
+    pub(crate) fn kubeconfig(&self) -> String {
+        self.server.kubeconfig()
+    }
+
+    /// Stops all parts, the server last.
+    pub(crate) async fn stop(self) -> Result<(), StackError> {
+        let stopped = self.controller.stop().await;
+        self.cluster.stop().await;
+        self.server.stop().await;
+        Ok(stopped?)
+    }
+}
+
+fn client(url: &str) -> kube::Result<Client> {
+    let url = url.parse().expect("the server knows its own address");
+    let mut config = Config::new(url);
+    config.default_retry = false;
+    Client::try_from(config)
+}
+
+/// The configuration of the demo, written to where its user can look at it.
+fn configuration(registry: &staffetta_handler::Registry, folder: &Path) -> Result<Configuration, StackError> {
+    let path = folder.join("staffetta.toml");
+    std::fs::write(&path, CONFIGURATION)
+        .map_err(|source| StackError::Write { path: path.clone(), source })?;
+    let schema = FileSchema::assemble(registry).map_err(ConfigurationError::from)?;
+    Ok(Configuration::load(&schema, Some(&path), [])?)
+}
+
+/// The controller's log goes to a file: the screen belongs to the table.
+fn log_to(path: &Path, level: &str) -> Result<(), StackError> {
+    let file = File::create(path).map_err(|source| StackError::Write { path: path.to_owned(), source })?;
+    let filter =
+        tracing_subscriber::EnvFilter::try_new(level).map_err(|error| StackError::Log(error.into()))?;
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(Arc::new(file));
+    builder.try_init().map_err(StackError::Log)
+}

@@ -1,0 +1,56 @@
+//! kubectl, as its user calls it.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+/// A kubectl that is bound to one cluster and namespace.
+pub(crate) struct Kubectl {
+    program: PathBuf,
+    kubeconfig: PathBuf,
+    cache: tempfile::TempDir,
+    namespace: String,
+}
+
+impl Kubectl {
+    /// None, and it is said why, where there is no kubectl.
+    pub(crate) fn find(kubeconfig: &Path, namespace: &str) -> Option<Self> {
+        let program = staffetta_apiserver::testing::program("kubectl")?;
+        let cache = tempfile::tempdir().unwrap();
+        Some(Self { program, kubeconfig: kubeconfig.into(), cache, namespace: namespace.into() })
+    }
+
+    /// Runs it to its good end.
+    pub(crate) async fn run(&self, arguments: &[&str]) {
+        self.feed(arguments, "").await;
+    }
+
+    /// Applies a manifest.
+    pub(crate) async fn apply(&self, manifest: &str) {
+        self.feed(&["apply", "-f", "-"], manifest).await;
+    }
+
+    async fn feed(&self, arguments: &[&str], input: &str) {
+        let mut child = Command::new(&self.program)
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .arg("--cache-dir")
+            .arg(self.cache.path())
+            .args(["--namespace", &self.namespace])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(input.as_bytes()).await.unwrap();
+        drop(stdin);
+        let output = child.wait_with_output().await.unwrap();
+        let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        assert!(output.status.success(), "kubectl {}: {}", arguments.join(" "), said.join("\n"));
+    }
+}
