@@ -5,10 +5,10 @@
 //! nothing on disk, knows no users, does not validate unknown fields, and runs no controllers but those without which
 //! a DELETE is not complete (content of namespaces, dependents of owners, objects of definitions).
 //!
-//! A map of the inside, from pure to wet: [`table`] has a row a resource; [`store`] keeps the objects and the log of
-//! events; [`engine`] does what requests ask for, with [`patch`], [`selector`], [`defaults`], [`validate`] and
-//! [`rules`]; [`watch`] reads the log; [`views`], [`discovery`] and [`openapi`] show what there is; [`http`] is the
-//! thin shell; [`faults`] breaks it on purpose.
+//! A map of the inside, from pure to wet: `table` has a row a resource; `store` keeps the objects and the log of
+//! events; `engine` does what requests ask for, with `patch`, `selector`, `defaults`, `validate` and
+//! `rules`; `watch` reads the log; `views`, `discovery` and `openapi` show what there is; `http` is the
+//! thin shell; `faults` breaks it on purpose.
 
 mod audit;
 mod catalog;

@@ -126,7 +126,7 @@ const ROWS: &[Row] = &[
     row("", "secrets", "Secret", &[], &[], &[Namespaced]),
     row("", "serviceaccounts", "ServiceAccount", &["sa"], &[], &[Namespaced, EchoesDeleted]),
     row("", "events", "Event", &["ev"], &[], &[Namespaced, CreateOnPut, FreeFinalizers]),
-    row("events.k8s.io", "events", "Event", &["ev"], &[], &[Namespaced, CreateOnPut, FreeFinalizers]),
+    row("events.k8s.io", "events", "Event", &["ev"], &[], &[Namespaced, CreateOnPut]),
     row("apps", "deployments", "Deployment", &["deploy"], &["all"], &[Namespaced, StatusSubresource, StatusKeepsLabels, Scale, Generation]),
     row("apps", "replicasets", "ReplicaSet", &["rs"], &["all"], WORKLOAD),
     row("apps", "statefulsets", "StatefulSet", &["sts"], &["all"], WORKLOAD),

@@ -3,14 +3,17 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod conditions;
+mod deletes;
 mod harness;
 mod lifecycle;
 mod lists;
+mod patches;
 mod pods;
+mod reads;
 mod rows;
 mod services;
-mod verbs;
 mod watches;
+mod writes;
 
 macro_rules! on_both_servers {
     ($($module:ident :: $test:ident,)*) => {
@@ -35,23 +38,23 @@ macro_rules! on_both_servers {
 }
 
 on_both_servers! {
-    verbs::create_gives_an_object_its_identity,
-    verbs::create_refuses_what_it_cannot_store,
-    verbs::get_finds_what_was_created,
-    verbs::list_selects_by_label_and_by_name,
-    verbs::watch_tells_of_a_whole_life,
-    verbs::replace_wants_the_version_it_replaces,
-    verbs::replace_of_what_is_not_there_creates_it_where_that_is_allowed,
-    verbs::merge_patch_changes_what_it_names,
-    verbs::json_patch_tests_before_it_changes,
-    verbs::strategic_merge_patch_is_for_built_in_kinds,
-    verbs::patch_that_changes_nothing_is_no_write,
-    verbs::status_and_spec_are_written_apart,
-    verbs::scale_is_the_replicas_alone,
-    verbs::delete_answers_and_removes,
-    verbs::delete_collection_takes_what_is_selected,
-    verbs::discovery_names_every_row,
-    verbs::tables_and_metadata_are_forms_of_every_list,
+    writes::create_gives_an_object_its_identity,
+    writes::create_refuses_what_it_cannot_store,
+    reads::get_finds_what_was_created,
+    reads::list_selects_by_label_and_by_name,
+    reads::watch_tells_of_a_whole_life,
+    writes::replace_wants_the_version_it_replaces,
+    writes::replace_of_what_is_not_there_creates_it_where_that_is_allowed,
+    patches::merge_patch_changes_what_it_names,
+    patches::json_patch_tests_before_it_changes,
+    patches::strategic_merge_patch_is_for_built_in_kinds,
+    patches::patch_that_changes_nothing_is_no_write,
+    patches::status_and_spec_are_written_apart,
+    patches::scale_is_the_replicas_alone,
+    deletes::delete_answers_and_removes,
+    deletes::delete_collection_takes_what_is_selected,
+    reads::discovery_names_every_row,
+    reads::tables_and_metadata_are_forms_of_every_list,
     conditions::uid_and_version_guard_every_write,
     conditions::finalizers_hold_an_object_until_they_are_gone,
     conditions::annotations_have_a_limit_in_all,

@@ -220,3 +220,22 @@ pub(crate) fn cluster_wide(place: &Place) -> Vec<String> {
     }
     paths
 }
+
+/// An object of the row, created.
+pub(crate) async fn made(place: &Place, row: &Row, name: &str) -> Value {
+    let what = format!("create {}", row.called());
+    place.post(&row.path(place), &row.sample(place, name)).await.expect(201, &what)
+}
+
+/// Replaces an object by itself after `change`, again if a controller of the real server wrote in between.
+pub(crate) async fn replaced(place: &Place, path: &str, change: impl Fn(&mut Value)) -> Value {
+    for _ in 0..20 {
+        let mut object = place.get(path).await.expect(200, path);
+        change(&mut object);
+        let answer = place.put(path, &object).await;
+        if answer.code != 409 {
+            return answer.expect(200, path);
+        }
+    }
+    panic!("{path}: no replace came through");
+}
