@@ -8,9 +8,9 @@ use std::time::Duration;
 use crate::config;
 use crate::watcher::Sink;
 use staffetta_handler::{
-    AnyEvent, Async, Dispatcher, ErasedHandler, ErasedSweep, EventHandler, HandlerError, Kind, KindIndex,
-    Limit, LogExceptions, LogReport, Message, QueuePolicy, Registration, ResyncPolicy, Retry, RetryPolicy,
-    Timeout, Turn,
+    AnyEvent, Async, Compose, Dispatcher, ErasedHandler, ErasedSweep, EventHandler, HandlerError, Kind,
+    KindIndex, Limit, LogExceptions, LogReport, Message, QueuePolicy, Registration, ResyncPolicy, Retry,
+    RetryPolicy, Timeout, Turn,
 };
 
 /// The chain of one handler, from the outside in.

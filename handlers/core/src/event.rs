@@ -40,6 +40,19 @@ where
     }
 }
 
+impl<'a> Subject<'a> {
+    /// The subject of a message about `object`.
+    pub fn of(object: &'a (impl Object + ?Sized)) -> Self {
+        let meta = object.meta();
+        Self {
+            kind: object.kind(),
+            namespace: meta.namespace.as_deref(),
+            name: meta.name.as_deref().unwrap_or_default(),
+            uid: meta.uid.as_deref().unwrap_or_default(),
+        }
+    }
+}
+
 /// What happened to one object of kind `K`.
 ///
 /// Events of all kinds travel through the chain as [`AnyEvent`]; [`Event::erase`] and [`AnyEvent::downcast`] lead from

@@ -7,9 +7,25 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::message::{Change, Message};
-use crate::queues::QueuePolicy;
 use crate::registration::Superseded;
 use crate::turn::{Carry, Verdict};
+
+/// How the queues treat what waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuePolicy {
+    /// Whether a waiting `Modified` may be replaced by a newer one of the same object.
+    pub coalesce: bool,
+    /// Without coalescing: how many messages of a key may wait before the queue coalesces all the same, and counts it.
+    pub depth: usize,
+    /// Which newer message ends the retries of an older one.
+    pub superseded: Superseded,
+}
+
+impl Default for QueuePolicy {
+    fn default() -> Self {
+        Self { coalesce: true, depth: 100, superseded: Superseded::default() }
+    }
+}
 
 /// The messages of one ordering key, except the one in hand.
 pub(crate) struct Lane<E> {

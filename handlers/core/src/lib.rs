@@ -16,6 +16,8 @@
 //! | [`Timeout`] | a bound on how long it runs |
 
 mod backoff;
+mod compose;
+mod crew;
 mod dispatcher;
 mod event;
 mod failure;
@@ -41,17 +43,19 @@ mod turn;
 mod write;
 
 pub use backoff::{Backoff, BackoffPolicy};
+pub use compose::Compose;
 pub use dispatcher::{Dispatcher, Predicate};
 pub use event::{AnyEvent, Event, Identity, Object, Tombstone};
 pub use failure::{Failure, HandlerError, causes};
 pub use handler::EventHandler;
 pub use index::Index;
 pub use kind::{Kind, WatchResult};
+pub use lane::QueuePolicy;
 pub use limit::Limit;
 pub use log_exceptions::{LogExceptions, Panicked};
 pub use message::{Change, Message, OrderingKey, Subject};
 pub use patch::MetadataPatch;
-pub use queues::{Async, QueuePolicy};
+pub use queues::Async;
 pub use registration::{ErasedHandler, KindIndex, Registration, Superseded};
 pub use registry::{DriverEntry, HandlerEntry, Interface, Registry, Section};
 pub use report::{LogReport, Report, ResyncPolicy};

@@ -35,6 +35,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::compose::Compose;
     use crate::testing::TestMessage;
 
     #[derive(Default)]

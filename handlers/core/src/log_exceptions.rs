@@ -61,6 +61,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::compose::Compose;
     use crate::testing::{Fault, TestMessage, Turns};
 
     #[derive(Default)]

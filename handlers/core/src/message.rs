@@ -5,8 +5,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use crate::event::Object;
-
 /// Something that passes through the chain: a Kubernetes [event](crate::AnyEvent), a tunnel's heartbeat, a pool's wake-up.
 pub trait Message: Clone + Send + Sync + 'static {
     /// What happened. A heartbeat is a `Modified`: a newer one may stand for an older one.
@@ -54,19 +52,6 @@ pub struct Subject<'a> {
     pub name: &'a str,
     /// The UID.
     pub uid: &'a str,
-}
-
-impl<'a> Subject<'a> {
-    /// The subject of a message about `object`.
-    pub fn of(object: &'a (impl Object + ?Sized)) -> Self {
-        let meta = object.meta();
-        Self {
-            kind: object.kind(),
-            namespace: meta.namespace.as_deref(),
-            name: meta.name.as_deref().unwrap_or_default(),
-            uid: meta.uid.as_deref().unwrap_or_default(),
-        }
-    }
 }
 
 impl fmt::Display for Subject<'_> {

@@ -1,6 +1,8 @@
 //! One ordered queue for each ordering key.
 
+use std::future::poll_fn;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,29 +14,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
+use crate::crew::{Crew, Place};
 use crate::failure::{HandlerError, causes};
 use crate::handler::EventHandler;
-use crate::lane::Lane;
+use crate::lane::{Lane, QueuePolicy};
 use crate::message::{Message, OrderingKey};
-use crate::registration::Superseded;
 use crate::turn::{Carry, Turn, Waiting};
-
-/// How the queues treat what waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueuePolicy {
-    /// Whether a waiting `Modified` may be replaced by a newer one of the same object.
-    pub coalesce: bool,
-    /// Without coalescing: how many messages of a key may wait before the queue coalesces all the same, and counts it.
-    pub depth: usize,
-    /// Which newer message ends the retries of an older one.
-    pub superseded: Superseded,
-}
-
-impl Default for QueuePolicy {
-    fn default() -> Self {
-        Self { coalesce: true, depth: 100, superseded: Superseded::default() }
-    }
-}
 
 /// Hands messages of one ordering key to its handler one at a time, in order of arrival; those of different keys run
 /// concurrently.
@@ -51,6 +36,8 @@ struct Queues<E: Message, H> {
     key: Box<dyn Fn(&E) -> OrderingKey + Send + Sync>,
     policy: QueuePolicy,
     lanes: DashMap<OrderingKey, Lane<E>, BuildHasherDefault<Digest>>,
+    /// Who runs what is ready.
+    crew: Crew<Ready<E>>,
     /// Whether lanes get runners; see [`Async::open`].
     open: AtomicBool,
     /// Lanes with a runner that has something to do.
@@ -77,6 +64,7 @@ impl<E: Message, H: EventHandler<E>> Async<E, H> {
             key: Box::new(key),
             policy,
             lanes: DashMap::with_hasher_and_shard_amount(BuildHasherDefault::default(), SHARDS),
+            crew: Crew::new(),
             open: AtomicBool::new(true),
             busy: AtomicUsize::new(0),
             fallen: Notify::new(),
@@ -185,16 +173,42 @@ impl<E: Message, H> Clone for Async<E, H> {
 }
 
 impl<E: Message, H: EventHandler<E>> Queues<E, H> {
+    /// A lane has something to do and nobody does it yet.
     fn start(self: &Arc<Self>, key: OrderingKey, event: E, carry: Carry) {
         self.busy.fetch_add(1, Ordering::SeqCst);
-        tokio::spawn(Arc::clone(self).run(key, event, carry));
+        if let Some(place) = self.crew.add(Ready { key, event, carry }) {
+            self.recruit(place);
+        }
+    }
+
+    fn recruit(self: &Arc<Self>, place: Place) {
+        tokio::spawn(Arc::clone(self).run(place));
+    }
+
+    /// One runner: handles what is ready until nothing is. While a handler makes it wait, its place is another's.
+    async fn run(self: Arc<Self>, place: Place) {
+        let mut place = Some(place);
+        while let Some(Ready { key, event, carry }) = self.crew.next(&mut place) {
+            let mut lane = pin!(self.handle_lane(key, event, carry));
+            poll_fn(|context| {
+                let poll = lane.as_mut().poll(context);
+                if poll.is_pending()
+                    && let Some(successor) = place.take().and_then(|place| self.crew.leave(place))
+                {
+                    self.recruit(successor);
+                }
+                poll
+            })
+            .await;
+            tokio::task::coop::consume_budget().await;
+        }
     }
 
     /// Handles the messages of one key until none is left; then the lane is gone.
-    async fn run(self: Arc<Self>, key: OrderingKey, event: E, carry: Carry) {
+    async fn handle_lane(self: &Arc<Self>, key: OrderingKey, event: E, carry: Carry) {
         let mut next = Some((event, carry));
         while let Some((event, carry)) = next {
-            let hand = InHand { queues: &self, key, event: &event };
+            let hand = InHand { queues: self, key, event: &event };
             let turn = Turn::new(&hand, &self.shutdown, carry);
             if let Err(error) = self.inner.handle(&event, &turn).await {
                 error!(error = causes(&*error), "a failure left the chain");
@@ -287,6 +301,13 @@ const ROOM: usize = 256;
 
 /// How long the map of lanes keeps more room than that.
 const IDLE: Duration = Duration::from_secs(1);
+
+/// A lane that has something to do: its first message.
+struct Ready<E> {
+    key: OrderingKey,
+    event: E,
+    carry: Carry,
+}
 
 /// What [`Turn`] may ask of the queue of the message in hand.
 struct InHand<'a, E: Message, H> {

@@ -87,6 +87,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
+    use crate::compose::Compose;
     use crate::testing::{Fault, TestMessage, Turns};
 
     fn failing(times: u32, fault: Fault) -> (impl EventHandler<TestMessage>, std::sync::Arc<AtomicU32>) {

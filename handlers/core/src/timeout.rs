@@ -45,6 +45,7 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Timeout<H> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compose::Compose;
     use crate::testing::TestMessage;
 
     struct Hang;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use staffetta_handler::testing::{Fault, TestMessage};
 use staffetta_handler::{
-    Async, EventHandler, HandlerError, LogReport, Message, OrderingKey, QueuePolicy, RetryPolicy, Superseded,
-    Turn,
+    Async, Compose, EventHandler, HandlerError, LogReport, Message, OrderingKey, QueuePolicy, RetryPolicy,
+    Superseded, Turn,
 };
 
 pub(crate) const POLICY: QueuePolicy =
