@@ -12,11 +12,7 @@ pub use memory::world;
 /// Everything that ships.
 pub fn registry() -> Registry {
     let mut registry = Registry::default();
-    registry.section::<config::Kubernetes>("kubernetes");
-    registry.section::<config::Relay>("relay");
-    registry.section::<config::Admin>("admin");
-    registry.section::<config::Log>("log");
-    registry.section::<config::Shutdown>("shutdown");
+    config::register(&mut registry);
     network::interfaces(&mut registry);
     network::handlers(&mut registry);
     memory::drivers(&mut registry);

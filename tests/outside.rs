@@ -27,7 +27,11 @@ fn build() -> PathBuf {
         .arg(target)
         .status()
         .unwrap();
-    assert!(status.success(), "the outside crate builds");
+    assert!(
+        status.success(),
+        "the outside crate does not build; when dependencies changed, copy Cargo.lock to examples/outside and run \
+         `cargo metadata --manifest-path examples/outside/Cargo.toml`"
+    );
     target.join("debug/outside")
 }
 

@@ -89,11 +89,7 @@ mod tests {
 
     fn registry() -> Registry {
         let mut registry = Registry::default();
-        registry.section::<config::Kubernetes>("kubernetes");
-        registry.section::<config::Relay>("relay");
-        registry.section::<config::Admin>("admin");
-        registry.section::<config::Log>("log");
-        registry.section::<config::Shutdown>("shutdown");
+        config::register(&mut registry);
         for (name, about) in [("vif", "Plugs pods in."), ("night-light", "Switches lamps.")] {
             registry.handler(name, about, |_| {
                 Err(SetupError::Invalid("a handler that is only named".to_owned()))

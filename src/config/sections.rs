@@ -6,8 +6,18 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use staffetta_handler::Registry;
 
 use super::span::Span;
+
+/// Adds the sections that the program itself needs.
+pub fn register(registry: &mut Registry) {
+    registry.section::<Kubernetes>("kubernetes");
+    registry.section::<Relay>("relay");
+    registry.section::<Admin>("admin");
+    registry.section::<Log>("log");
+    registry.section::<Shutdown>("shutdown");
+}
 
 /// What the program does in the cluster, and which driver does it.
 ///

@@ -40,11 +40,7 @@ impl Default for LampOptions {
 
 fn registry() -> Registry {
     let mut registry = Registry::default();
-    registry.section::<Kubernetes>("kubernetes");
-    registry.section::<Relay>("relay");
-    registry.section::<Admin>("admin");
-    registry.section::<Log>("log");
-    registry.section::<Shutdown>("shutdown");
+    register(&mut registry);
     for (name, about) in [("vif", "Plugs pods in."), ("lb", "Balances."), ("night", "Switches lamps.")] {
         registry
             .handler(name, about, |_| Err(SetupError::Invalid("a handler that is only named".to_owned())));
