@@ -7,8 +7,6 @@ use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::shared::Shared;
-
 /// A second handle to the socket of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Wire(Arc<std::net::TcpStream>);
@@ -57,7 +55,7 @@ impl Connections {
 /// A listener that remembers what it accepts.
 pub(crate) struct Door {
     pub(crate) listener: TcpListener,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) connections: Arc<Connections>,
 }
 
 impl Door {
@@ -78,7 +76,7 @@ impl Listener for Door {
             let (stream, _) = Listener::accept(&mut self.listener).await;
             // A connection that has ended before it was taken in is none of ours.
             let Ok((stream, wire)) = Self::second_handle(stream) else { continue };
-            if self.shared.connections.admit(&wire) {
+            if self.connections.admit(&wire) {
                 return (stream, Some(wire));
             }
         }

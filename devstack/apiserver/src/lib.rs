@@ -8,7 +8,7 @@
 //! A map of the inside, from pure to wet: `table` has a row a resource; `store` keeps the objects and the log of
 //! events; `engine` does what requests ask for, with `patch`, `selector`, `defaults`, `validate` and
 //! `rules`; `watch` reads the log; `views`, `discovery` and `openapi` show what there is; `http` is the
-//! thin shell; `faults` breaks it on purpose.
+//! thin shell; `plan` and `faults` break it on purpose.
 
 mod audit;
 mod catalog;
@@ -22,6 +22,7 @@ mod http;
 mod object;
 mod openapi;
 mod patch;
+mod plan;
 mod protobuf;
 mod random;
 mod rules;
@@ -37,5 +38,6 @@ mod views;
 mod watch;
 
 pub use audit::RequestRecord;
-pub use faults::{Fault, Faults, Requests};
+pub use faults::Faults;
+pub use plan::{Fault, Requests};
 pub use server::{ApiServer, Options};

@@ -49,7 +49,7 @@ impl ApiServer {
     pub async fn start(options: Options) -> std::io::Result<Self> {
         let (listener, at) = listen(options.listen).await?;
         let shared = Arc::new(Shared::new(options.event_log, options.bookmark_interval));
-        let door = Door { listener, shared: Arc::clone(&shared) };
+        let door = Door { listener, connections: Arc::clone(&shared.connections) };
         let router = Router::new().fallback(handle).with_state(Arc::clone(&shared));
         let serving = tokio::spawn(async move {
             // It serves until the task is ended.

@@ -1,6 +1,6 @@
 //! What all connections share: the cluster behind a lock, and the bells that wake watchers.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use crate::audit::Audit;
 use crate::connections::Connections;
 use crate::engine::Cluster;
-use crate::faults::Plan;
+use crate::plan::Plan;
 
 /// What is done to all watches at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(crate) struct Shared {
     pub(crate) watches: watch::Sender<Watches>,
     pub(crate) plan: Plan,
     pub(crate) audit: Audit,
-    pub(crate) connections: Connections,
+    pub(crate) connections: Arc<Connections>,
     pub(crate) bookmark_interval: Duration,
 }
 
@@ -41,7 +41,7 @@ impl Shared {
             watches: watch::Sender::default(),
             plan: Plan::default(),
             audit: Audit::default(),
-            connections: Connections::default(),
+            connections: Arc::default(),
             bookmark_interval,
         }
     }

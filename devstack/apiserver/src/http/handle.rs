@@ -2,24 +2,25 @@
 
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, Request, State};
 use axum::response::Response;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode};
-use serde_json::Value;
 
-use super::object::{Call, perform};
+use super::call::Call;
+use super::object::perform;
 use super::path::{Path, Target};
 use super::query::Query;
+use super::sent::Sent;
 use super::{answer, path, watch};
 use crate::audit::RequestRecord;
 use crate::connections::Socket;
-use crate::faults::{Asked, Fault};
+use crate::plan::{Asked, Fault};
 use crate::shared::Shared;
 use crate::status::Status;
-use crate::{discovery, openapi, protobuf};
+use crate::{discovery, openapi};
 
 /// The largest body that is read, as on a real server.
 const BODY_BYTES: usize = 3 * 1024 * 1024;
@@ -131,30 +132,6 @@ async fn answered(
     let sent = Sent { content_type, bytes: &body };
     let done = shared.with(|cluster| perform(cluster, &call, &sent))?;
     Ok(answer::json(done.code, done.body(&call)))
-}
-
-/// The body of a request.
-pub(super) struct Sent<'a> {
-    pub(super) content_type: &'a str,
-    pub(super) bytes: &'a Bytes,
-}
-
-impl Sent<'_> {
-    /// The body as JSON.
-    pub(super) fn json(&self) -> Result<Value, Status> {
-        let media_type = self.content_type.split(';').next().unwrap_or_default().trim();
-        if media_type == protobuf::MEDIA_TYPE {
-            return protobuf::decode(self.bytes).map_err(Status::bad_request);
-        }
-        if !["", "application/json"].contains(&media_type) {
-            return Err(Status::of_code(
-                415,
-                "the body of the request was in an unknown format - accepted media types include: application/json, application/vnd.kubernetes.protobuf",
-            ));
-        }
-        serde_json::from_slice(self.bytes)
-            .map_err(|error| Status::bad_request(format!("the body is not valid JSON: {error}")))
-    }
 }
 
 fn verb(method: &Method, target: &Target, uri: &http::Uri) -> Result<&'static str, Status> {

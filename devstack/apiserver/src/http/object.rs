@@ -1,34 +1,18 @@
-//! The verbs on objects, from a parsed request to the engine.
+//! The verbs on objects, from a call to the engine.
 
 use std::sync::Arc;
 
 use http::StatusCode;
-use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::handle::Sent;
-use super::path::Target;
-use super::query::Query;
+use super::call::Call;
+use super::sent::Sent;
 use crate::engine::{Change, Cluster, DeleteOptions, Deleted, Listing, Part, Propagation, scale};
-use crate::object::{Key, Object, meta};
+use crate::object::{Object, meta};
 use crate::patch;
-use crate::shared::Shared;
 use crate::status::{self, Cause, Status};
-use crate::table::{Resource, Trait};
-use crate::views::form::Form;
-
-/// A request for a resource that is served.
-pub(super) struct Call {
-    pub(super) verb: &'static str,
-    pub(super) resource: Arc<Resource>,
-    pub(super) namespace: Option<String>,
-    pub(super) name: Option<String>,
-    pub(super) subresource: Option<String>,
-    pub(super) query: Query,
-    pub(super) form: Form,
-    pub(super) now: Timestamp,
-}
+use crate::table::Trait;
 
 /// An answer that is not a refusal. It is written out when the cluster is unlocked again.
 pub(super) struct Done {
@@ -54,44 +38,6 @@ impl Done {
             Content::Object(object) => call.form.object(&call.resource, object, call.now).to_string(),
             Content::Page(listing) => call.form.list(&call.resource, listing, call.now),
         }
-    }
-}
-
-impl Call {
-    pub(super) fn new(
-        shared: &Shared,
-        verb: &'static str,
-        target: &Target,
-        query: Query,
-        accept: &str,
-    ) -> Result<Self, Status> {
-        let found = shared.with(|c| c.catalog.find(&target.group, &target.version, &target.plural).cloned());
-        let resource = found.ok_or_else(Status::no_such_path)?;
-        let namespaced = resource.has(Trait::Namespaced);
-        let whole_cluster = target.namespace.is_none() && target.name.is_none();
-        if target.namespace.is_some() != namespaced && !(namespaced && whole_cluster) {
-            return Err(Status::no_such_path());
-        }
-        if verb == "create" && namespaced && target.namespace.is_none()
-            || verb == "deletecollection" && resource.kind == "Namespace"
-        {
-            return Err(Status::method_not_allowed());
-        }
-        let form = Form::of(accept, query.text("includeObject"))?;
-        Ok(Self {
-            verb,
-            resource,
-            namespace: target.namespace.clone(),
-            name: target.name.clone(),
-            subresource: target.subresource.clone(),
-            query,
-            form,
-            now: Timestamp::now(),
-        })
-    }
-
-    fn key(&self) -> Key {
-        Key::new(self.namespace.as_deref().unwrap_or_default(), self.name.as_deref().unwrap_or_default())
     }
 }
 

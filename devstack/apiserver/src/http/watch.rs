@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use super::object::Call;
+use super::call::Call;
 use crate::engine::{ListQuery, parse_version};
 use crate::object::Object;
 use crate::shared::{Shared, Watches};
