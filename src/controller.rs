@@ -214,7 +214,10 @@ impl Work {
             watcher.until_listed().await;
             info!("all objects are listed");
             health.is_well("watches");
-            let sweeps = pipeline.relays().iter().map(|relay| sweeper::sweep(relay, &watcher, interval));
+            let sweeps = pipeline
+                .relays()
+                .iter()
+                .map(|relay| sweeper::sweep(relay, pipeline.kinds(), &watcher, interval));
             futures_util::future::join_all(sweeps).await;
         });
     }

@@ -1,19 +1,16 @@
 //! Which objects of one kind exist, and what that makes of the next thing a watch says. Pure.
 
-use std::any::TypeId;
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use staffetta_handler::{AnyEvent, Event, Identity, Kind, Object, Tombstone};
+use staffetta_handler::{AnyEvent, Change, Identity, Kind, Object};
 
 /// The objects of one kind that were delivered and are not known to be gone.
 ///
 /// kube's watch says "applied" and "deleted". From the identities kept here follow `Added` and `Modified`, and the
 /// `Deleted` of what went while nobody watched.
 pub(crate) struct Known {
-    type_id: TypeId,
-    kind: Cow<'static, str>,
+    kind: Kind,
     namespaces: HashMap<Box<str>, HashMap<Box<str>, Entry>>,
     /// Counts the lists; an entry that a complete list did not show is gone.
     list: u32,
@@ -28,7 +25,7 @@ struct Entry {
 impl Known {
     /// No object of `kind` is known yet.
     pub(crate) fn new(kind: &Kind) -> Self {
-        Self { type_id: kind.type_id, kind: kind.name.clone(), namespaces: HashMap::new(), list: 0 }
+        Self { kind: kind.clone(), namespaces: HashMap::new(), list: 0 }
     }
 
     /// A list begins.
@@ -55,18 +52,18 @@ impl Known {
             names.insert(name.into(), entry)
         };
         match before {
-            None => [None, Some(Event::Added(object).into())],
+            None => [None, self.kind.event(Change::Added, object)],
             Some(before) if *before.uid != *uid => {
                 let gone = self.gone(namespace, name, before);
-                [Some(gone), Some(Event::Added(object).into())]
+                [Some(gone), self.kind.event(Change::Added, object)]
             }
             Some(before) if *before.version == *version => [None, None],
-            Some(_) => [None, Some(Event::Modified(object).into())],
+            Some(_) => [None, self.kind.event(Change::Modified, object)],
         }
     }
 
     /// The server says that an object is gone.
-    pub(crate) fn deleted(&mut self, object: Arc<dyn Object>) -> AnyEvent {
+    pub(crate) fn deleted(&mut self, object: Arc<dyn Object>) -> Option<AnyEvent> {
         let meta = object.meta();
         let namespace = meta.namespace.as_deref().unwrap_or_default();
         let name = meta.name.as_deref().unwrap_or_default();
@@ -78,7 +75,7 @@ impl Known {
                 self.namespaces.remove(namespace);
             }
         }
-        Event::Deleted(Tombstone::Last(object)).into()
+        self.kind.event(Change::Deleted, object)
     }
 
     /// The list is complete: what it did not show is gone.
@@ -100,14 +97,14 @@ impl Known {
 
     fn gone(&self, namespace: &str, name: &str, entry: Entry) -> AnyEvent {
         let identity = Identity {
-            type_id: self.type_id,
-            kind: self.kind.clone(),
+            type_id: self.kind.type_id,
+            kind: self.kind.name.clone(),
             namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
             name: name.to_owned(),
             uid: entry.uid.into(),
             resource_version: Some(entry.version.into()),
         };
-        Event::<dyn Object>::Deleted(Tombstone::Missed(Arc::new(identity))).into()
+        self.kind.missed(identity)
     }
 }
 

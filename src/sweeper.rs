@@ -1,9 +1,10 @@
 //! Reads ownership marks: at start, so that nothing is made twice; then periodically, so that nothing is forgotten.
 
-use std::sync::Arc;
+use std::any::TypeId;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use staffetta_handler::{BackoffPolicy, ErasedSweep, Event, Identity, Message, Object, Tombstone, causes};
+use staffetta_handler::{BackoffPolicy, ErasedSweep, HandlerError, Identity, Kind, causes};
 use tracing::{debug, info, warn};
 
 use crate::pipeline::{Pipeline, Relay};
@@ -33,10 +34,10 @@ pub(crate) async fn recover(relay: &Relay) {
 }
 
 /// Sweeps now and after each `interval`, for ever.
-pub(crate) async fn sweep(relay: &Relay, watcher: &Arc<Watcher<Pipeline>>, interval: Duration) {
+pub(crate) async fn sweep(relay: &Relay, kinds: &[Kind], watcher: &Watcher<Pipeline>, interval: Duration) {
     let Some(sweep) = &relay.sweep else { return };
     loop {
-        if let Err(error) = once(relay, &**sweep, watcher).await {
+        if let Err(error) = once(relay, &**sweep, kinds, watcher).await {
             warn!(handler = relay.name, error = causes(&*error), "the sweep could not be made");
         }
         tokio::time::sleep(interval).await;
@@ -47,25 +48,23 @@ pub(crate) async fn sweep(relay: &Relay, watcher: &Arc<Watcher<Pipeline>>, inter
 async fn once(
     relay: &Relay,
     sweep: &dyn ErasedSweep,
-    watcher: &Arc<Watcher<Pipeline>>,
-) -> Result<(), staffetta_handler::HandlerError> {
+    kinds: &[Kind],
+    watcher: &Watcher<Pipeline>,
+) -> Result<(), HandlerError> {
     let owners = sweep.owners().await?;
     for orphaned in orphans(owners, |kind| watcher.uids(kind)) {
-        let event = Event::<dyn Object>::Deleted(Tombstone::Missed(Arc::new(orphaned)));
-        let subject = event.subject();
+        let Some(kind) = kinds.iter().find(|kind| kind.type_id == orphaned.type_id) else { continue };
+        let subject = orphaned.subject();
         info!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
             handler = relay.name, "its owner is gone, it will be released");
-        relay.chain.push(event.into());
+        relay.chain.push(kind.missed(orphaned));
     }
     Ok(())
 }
 
 /// The owners that do not exist. Of a kind whose objects are not all known, nobody is an orphan.
-fn orphans(
-    owners: Vec<Identity>,
-    mut uids: impl FnMut(std::any::TypeId) -> Option<std::collections::HashSet<String>>,
-) -> Vec<Identity> {
-    let mut known = std::collections::HashMap::new();
+fn orphans(owners: Vec<Identity>, mut uids: impl FnMut(TypeId) -> Option<HashSet<String>>) -> Vec<Identity> {
+    let mut known = HashMap::new();
     owners
         .into_iter()
         .filter(|owner| {
@@ -77,9 +76,6 @@ fn orphans(
 
 #[cfg(test)]
 mod tests {
-    use std::any::TypeId;
-    use std::collections::HashSet;
-
     use k8s_openapi::api::core::v1::{Pod, Service};
 
     use super::*;

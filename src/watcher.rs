@@ -189,7 +189,7 @@ impl<S: Sink> OneWatch<S> {
             }
             watcher::Event::Delete(object) => {
                 let event = lock(&self.known).deleted(object);
-                self.deliver([event]).await;
+                self.deliver(event).await;
             }
         }
     }

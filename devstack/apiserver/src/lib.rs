@@ -34,6 +34,7 @@ mod store;
 mod table;
 pub mod testing;
 mod validate;
+mod version;
 mod views;
 mod watch;
 

@@ -72,7 +72,7 @@ impl Journal {
             None => now,
         };
         let known = Known { since, object: name(object), what: what.clone() };
-        let happening = Happening { what, ..self.happened::<K>(&known, now) };
+        let happening = Happening { what, gone: false, ..self.happened::<K>(&known, now) };
         self.known.insert(uid, known);
         Some(happening)
     }
@@ -83,6 +83,7 @@ impl Journal {
             kind: K::KIND,
             object: known.object.clone(),
             what: "deleted".to_owned(),
+            gone: true,
             age: now.checked_duration_since(known.since).unwrap_or(Duration::ZERO),
         }
     }
@@ -117,11 +118,12 @@ impl Told for Service {
     fn what(&self) -> String {
         match lbaas_state(self) {
             Some(state) => {
-                let members = format!("load balancer {}, {} members", state.vip, state.members.len());
-                match state.public_ip {
-                    Some(public_ip) => format!("{members}, public {public_ip}"),
-                    None => members,
-                }
+                let members = match state.members.len() {
+                    1 => "1 member".to_owned(),
+                    count => format!("{count} members"),
+                };
+                let public_ip = state.public_ip.map(|address| format!(", public {address}"));
+                format!("load balancer {}, {members}{}", state.vip, public_ip.unwrap_or_default())
             }
             None if lbaas_spec(self).is_some() => "load balancer described".into(),
             None => "no load balancer".into(),

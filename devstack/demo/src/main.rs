@@ -14,6 +14,7 @@ mod scenario;
 mod screen;
 mod stack;
 mod table;
+mod terminal;
 
 fn main() -> std::process::ExitCode {
     run::main(&clap::Parser::parse())

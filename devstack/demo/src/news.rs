@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::table::duration;
+
 /// Something to show.
 #[derive(Clone, Debug)]
 pub(crate) enum News {
@@ -13,6 +15,8 @@ pub(crate) enum News {
     Ended(Ending),
     /// A line for the reader.
     Said(String),
+    /// Lines that stay in view until there are newer ones: how it ended, and how to go on.
+    Stays(String),
 }
 
 /// What happened to an object.
@@ -24,6 +28,8 @@ pub(crate) struct Happening {
     /// Namespace and name.
     pub(crate) object: String,
     pub(crate) what: String,
+    /// The object does not exist any more.
+    pub(crate) gone: bool,
     /// Since the object was made.
     pub(crate) age: Duration,
 }
@@ -35,4 +41,14 @@ pub(crate) struct Ending {
     pub(crate) took: Duration,
     /// Why it did not come about; empty if it did.
     pub(crate) reasons: Vec<String>,
+}
+
+impl Ending {
+    /// What is told of it, without a line end behind the last reason.
+    pub(crate) fn text(&self) -> String {
+        let outcome = if self.reasons.is_empty() { "done" } else { "failed" };
+        let first = format!("--- {outcome}: {} ({})", self.step, duration(self.took));
+        let reasons = self.reasons.iter().map(|reason| format!("    {reason}"));
+        std::iter::once(first).chain(reasons).collect::<Vec<_>>().join("\n")
+    }
 }

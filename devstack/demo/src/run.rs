@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use crate::arguments::Arguments;
 use crate::follow::follow;
 use crate::kubeconfig::KubeconfigFile;
-use crate::news::News;
+use crate::news::{Ending, News};
 use crate::scenario::{Failed, Scenario};
 use crate::screen;
 use crate::stack::{Stack, StackError};
@@ -72,6 +72,7 @@ async fn run(arguments: &Arguments, folder: &Path) -> Result<Outcome, DemoError>
     let shown = tokio::spawn(screen::show(receiver));
     say(&news, format!("kubeconfig: {}", kubeconfig.path().display()));
     say(&news, format!("log and configuration: {}", folder.display()));
+    say(&news, "AFTER is the time since the object was made.".into());
     let followed = follow(&stack.client, began, &news);
     let deadline = began + arguments.timeout();
     let mut scenario =
@@ -83,18 +84,11 @@ async fn run(arguments: &Arguments, folder: &Path) -> Result<Outcome, DemoError>
         },
         () = told_to_end() => Outcome::Interrupted,
     };
-    say(&news, format!("\n{}\n", screen::summary(&scenario.endings)));
-    match outcome {
-        Outcome::Converged => say(&news, "All of it came about.".into()),
-        Outcome::Failed => say(&news, "Not all of it came about; the reasons stand above.".into()),
-        Outcome::Interrupted => say(&news, "Interrupted.".into()),
-    }
-    if !arguments.once && !matches!(outcome, Outcome::Interrupted) {
-        let path = kubeconfig.path().display();
-        say(
-            &news,
-            format!("It goes on until Ctrl-C: kubectl --kubeconfig {path} get pods --all-namespaces\n"),
-        );
+    let goes_on = !arguments.once && !matches!(outcome, Outcome::Interrupted);
+    let last = last_words(&outcome, &scenario.endings, goes_on.then(|| kubeconfig.path()));
+    // Nobody listens any more when standard output is closed.
+    let _ = news.send(News::Stays(last));
+    if goes_on {
         told_to_end().await;
     }
     drop((scenario, news));
@@ -102,6 +96,23 @@ async fn run(arguments: &Arguments, folder: &Path) -> Result<Outcome, DemoError>
     let _ = shown.await;
     stack.stop().await?;
     Ok(outcome)
+}
+
+/// How it ended, and if it goes on, how to work with it by this kubeconfig.
+fn last_words(outcome: &Outcome, endings: &[Ending], goes_on_with: Option<&Path>) -> String {
+    let verdict = match outcome {
+        Outcome::Converged => "All of it came about.",
+        Outcome::Failed => "Not all of it came about; the reasons stand above.",
+        Outcome::Interrupted => "Interrupted.",
+    };
+    let summary = screen::summary(endings);
+    match goes_on_with {
+        None => format!("\n{summary}\n\n{verdict}"),
+        Some(path) => format!(
+            "\n{summary}\n\n{verdict} It goes on until Ctrl-C; elsewhere:\nkubectl --kubeconfig {} get pods -A",
+            path.display()
+        ),
+    }
 }
 
 /// Ends with Ctrl-C, SIGTERM or the terminal; at once where signals cannot be heard.

@@ -44,7 +44,7 @@ pub use load_balancer::{
     Provisioning,
 };
 pub use load_balancer_driver::LoadBalancerDriver;
-pub use network::{Network, Route, Subnet};
+pub use network::{Network, Route, Subnet, SubnetAddresses};
 pub use noop::NoopPool;
 pub use owner::{Marked, Owner};
 pub use pod_project::PodProjectDriver;
@@ -55,5 +55,5 @@ pub use service_project::ServiceProjectDriver;
 pub use service_public_ip::{Allocation, PublicIp, PublicIpRequest, ServicePublicIpDriver};
 pub use service_security_groups::ServiceSecurityGroupsDriver;
 pub use service_subnets::ServiceSubnetsDriver;
-pub use vif::{MacAddress, PortProfile, SubnetAddresses, Vif, VifClass};
+pub use vif::{MacAddress, PortProfile, Vif, VifClass};
 pub use vif_pool::VifPoolDriver;

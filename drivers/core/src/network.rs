@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::id::{NetworkId, SubnetId};
-use crate::vif::SubnetAddresses;
 
 /// A network, as the machine that binds a VIF must know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +65,21 @@ impl Subnet {
             ips,
         }
     }
+}
+
+/// A subnet as one VIF sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubnetAddresses {
+    /// The addresses of the subnet.
+    pub cidr: IpNet,
+    /// The address of the router.
+    pub gateway: Option<IpAddr>,
+    /// The name servers.
+    pub dns: Vec<IpAddr>,
+    /// Routes beside the default one.
+    pub routes: Vec<Route>,
+    /// The addresses of the VIF.
+    pub ips: Vec<IpAddr>,
 }
 
 /// A route of a subnet.

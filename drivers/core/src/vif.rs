@@ -4,11 +4,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use ipnet::IpNet;
 use serde_json::{Map, Value};
 
 use crate::id::VifId;
-use crate::network::{Network, Route};
+use crate::network::{Network, SubnetAddresses};
 
 /// A virtual interface. Its fields are those of the library `os_vif`, from which the machine that binds it reads them.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,21 +109,6 @@ pub enum PortProfile {
         /// The fields.
         fields: Map<String, Value>,
     },
-}
-
-/// A subnet as one VIF sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubnetAddresses {
-    /// The addresses of the subnet.
-    pub cidr: IpNet,
-    /// The address of the router.
-    pub gateway: Option<IpAddr>,
-    /// The name servers.
-    pub dns: Vec<IpAddr>,
-    /// Routes beside the default one.
-    pub routes: Vec<Route>,
-    /// The addresses of the VIF.
-    pub ips: Vec<IpAddr>,
 }
 
 impl Vif {

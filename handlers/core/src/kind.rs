@@ -1,6 +1,6 @@
 //! A kind of object as a value, so that a watch needs no type parameter.
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -10,7 +10,10 @@ use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::event::Object;
+use crate::any_event::AnyEvent;
+use crate::event::{Event, Tombstone};
+use crate::message::Change;
+use crate::object::{Identity, Object};
 
 /// What a watch says of objects whose type is erased.
 pub type WatchResult = Result<watcher::Event<Arc<dyn Object>>, watcher::Error>;
@@ -25,6 +28,8 @@ pub struct Kind {
     /// The group and version, as in the field `apiVersion`: `v1`.
     pub api_version: Cow<'static, str>,
     open: fn(Client, watcher::Config) -> BoxStream<'static, WatchResult>,
+    event: fn(Change, Arc<dyn Object>) -> Option<AnyEvent>,
+    missed: fn(Arc<Identity>) -> AnyEvent,
 }
 
 impl Kind {
@@ -40,13 +45,39 @@ impl Kind {
             open: |client, config| {
                 watcher(Api::<K>::all(client), config).map(|event| event.map(erase)).boxed()
             },
+            event: event::<K>,
+            missed: |identity| Event::<K>::Deleted(Tombstone::Missed(identity)).erase(),
         }
+    }
+
+    /// What happened to an object of this kind; none when it is of another.
+    pub fn event(&self, change: Change, object: Arc<dyn Object>) -> Option<AnyEvent> {
+        (self.event)(change, object)
+    }
+
+    /// The deletion of an object of this kind that nobody saw.
+    pub fn missed(&self, identity: Identity) -> AnyEvent {
+        (self.missed)(Arc::new(identity))
     }
 
     /// Watches all objects of this kind. Each is decoded once, and loses its `managedFields` at once.
     pub fn watch(&self, client: Client, config: watcher::Config) -> BoxStream<'static, WatchResult> {
         (self.open)(client, config)
     }
+}
+
+fn event<K>(change: Change, object: Arc<dyn Object>) -> Option<AnyEvent>
+where
+    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+{
+    let object: Arc<dyn Any + Send + Sync> = object;
+    let object = object.downcast::<K>().ok()?;
+    let event = match change {
+        Change::Added => Event::Added(object),
+        Change::Modified => Event::Modified(object),
+        Change::Deleted => Event::Deleted(Tombstone::Last(object)),
+    };
+    Some(event.erase())
 }
 
 fn erase<K>(event: watcher::Event<K>) -> watcher::Event<Arc<dyn Object>>

@@ -15,6 +15,7 @@
 //! | [`Limit`] | a bound on what runs at a time |
 //! | [`Timeout`] | a bound on how long it runs |
 
+mod any_event;
 mod backoff;
 mod compose;
 mod crew;
@@ -28,6 +29,7 @@ mod lane;
 mod limit;
 mod log_exceptions;
 mod message;
+mod object;
 mod patch;
 mod queues;
 mod registration;
@@ -42,10 +44,11 @@ mod timeout;
 mod turn;
 mod write;
 
+pub use any_event::AnyEvent;
 pub use backoff::{Backoff, BackoffPolicy};
 pub use compose::Compose;
 pub use dispatcher::{Dispatcher, Predicate};
-pub use event::{AnyEvent, Event, Identity, Object, Tombstone};
+pub use event::{Event, Tombstone};
 pub use failure::{Failure, HandlerError, causes};
 pub use handler::EventHandler;
 pub use index::Index;
@@ -54,6 +57,7 @@ pub use lane::QueuePolicy;
 pub use limit::Limit;
 pub use log_exceptions::{LogExceptions, Panicked};
 pub use message::{Change, Message, OrderingKey, Subject};
+pub use object::{Identity, Object};
 pub use patch::MetadataPatch;
 pub use queues::Async;
 pub use registration::{ErasedHandler, KindIndex, Registration, Superseded};

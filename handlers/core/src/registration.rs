@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kube::Resource;
 use serde::de::DeserializeOwned;
 
-use crate::event::AnyEvent;
+use crate::any_event::AnyEvent;
 use crate::failure::HandlerError;
 use crate::handler::EventHandler;
 use crate::index::Index;
@@ -89,8 +89,8 @@ impl<H: Send + Sync + 'static> Registration<H> {
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + std::fmt::Debug + Send + Sync + 'static,
     {
         let apply = Box::new(move |event: &AnyEvent| {
-            if let Some(event) = event.downcast::<K>() {
-                index.apply(&event);
+            if let Some(event) = event.downcast_ref::<K>() {
+                index.apply(event);
             }
         });
         self.indexes.push(KindIndex { kind: Kind::of::<K>(), apply });

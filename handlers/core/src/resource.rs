@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use kube::Resource;
 
-use crate::event::{AnyEvent, Event, Tombstone};
+use crate::any_event::AnyEvent;
+use crate::event::{Event, Tombstone};
 use crate::failure::{Failure, HandlerError};
 use crate::message::{Message, OrderingKey};
 
@@ -136,17 +137,17 @@ where
     H: ResourceEventHandler<K>,
 {
     fn wants(&self, event: &AnyEvent) -> bool {
-        event.downcast().is_some_and(|event| self.handler.wants(&event))
+        event.downcast_ref().is_some_and(|event| self.handler.wants(event))
     }
 
     fn key(&self, event: &AnyEvent) -> OrderingKey {
-        event.downcast().map_or_else(|| OrderingKey::of(event.uid()), |event| self.handler.key(&event))
+        event.downcast_ref().map_or_else(|| OrderingKey::of(event.uid()), |event| self.handler.key(event))
     }
 
     fn deliver<'a>(&'a self, event: &'a AnyEvent) -> Delivery<'a> {
         Box::pin(async move {
-            match event.downcast() {
-                Some(event) => deliver(&*self.handler, &event).await.map_err(HandlerError::from),
+            match event.downcast_ref() {
+                Some(event) => deliver(&*self.handler, event).await.map_err(HandlerError::from),
                 None => Ok(()),
             }
         })

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::event::Identity;
 use crate::failure::HandlerError;
+use crate::object::Identity;
 
 /// A handler that makes things outside and marks them with their owner.
 ///

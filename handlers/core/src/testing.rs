@@ -33,10 +33,11 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Resource, ResourceExt};
 
-use crate::event::{Event, Identity, Tombstone};
+use crate::event::{Event, Tombstone};
 use crate::failure::{Failure, HandlerError};
 use crate::handler::EventHandler;
 use crate::message::{Change, Message, Subject};
+use crate::object::Identity;
 use crate::registration::{ErasedHandler, KindIndex, Registration};
 use crate::turn::Turn;
 

@@ -9,10 +9,11 @@
 //! The annotations are those of Kuryr, so that what binds interfaces on a node today goes on doing so.
 
 pub mod annotation;
+#[cfg(test)]
+mod api_server;
 pub mod lb;
 pub mod lbaasspec;
 pub mod os_vif;
-#[cfg(test)]
-mod service_api;
+mod owners;
 pub mod versioned_object;
 pub mod vif;

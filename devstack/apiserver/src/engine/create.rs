@@ -9,7 +9,7 @@ use super::{Cluster, NAMESPACES};
 use crate::object::{Key, Object, is_empty, key, meta, meta_mut, seconds, terminating};
 use crate::status::{Cause, Status};
 use crate::table::{Resource, Trait};
-use crate::views::version::stored;
+use crate::version::stored;
 use crate::{custom, defaults, random, rules, validate};
 
 /// Fields of the metadata that only the server writes.

@@ -11,7 +11,7 @@ use crate::object::{Key, Object, carry, finalizers, is_empty, map_mut, meta, met
 use crate::patch::{self, Form};
 use crate::status::Status;
 use crate::table::{Resource, Trait};
-use crate::views::version::{shown, stored};
+use crate::version::{shown, stored};
 use crate::{defaults, rules, validate};
 
 /// What a write wants.

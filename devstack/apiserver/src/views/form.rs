@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::printer;
-use super::version::shown;
 use crate::engine::Listing;
 use crate::status::Status;
 use crate::table::{Resource, Trait};
+use crate::version::shown;
 
 /// What the Accept header asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,4 +2,3 @@
 
 pub(crate) mod form;
 mod printer;
-pub(crate) mod version;

@@ -20,22 +20,27 @@ pub struct MemoryOptions {
     /// Other subnets for the pods of single namespaces, by the name of the namespace.
     pub namespace_subnets: BTreeMap<String, Vec<IpNet>>,
     /// How many addresses of each subnet may be in use; all of them if absent.
+    #[schemars(example = 250_u32)]
     pub addresses_per_subnet: Option<u32>,
     /// The security groups of pods.
     pub pod_security_groups: Vec<SecurityGroupId>,
     /// The largest packet of the network, in bytes.
+    #[schemars(range(min = 68, max = 65535))]
     pub mtu: u32,
     /// How many ports may exist at a time; any number if absent.
+    #[schemars(example = 500_u32)]
     pub port_quota: Option<u32>,
     /// How long a new port is DOWN before it becomes ACTIVE, in milliseconds.
     pub activation_delay_ms: u64,
     /// How long a released address rests before it is used again, in milliseconds.
     pub cool_down_ms: u64,
     /// The subnet in which cluster IPs must lie; any cluster IP is taken if absent.
+    #[schemars(example = "10.96.0.0/12")]
     pub service_subnet: Option<IpNet>,
     /// The security groups of load balancers.
     pub service_security_groups: Vec<SecurityGroupId>,
     /// How many load balancers may exist at a time; any number if absent.
+    #[schemars(example = 50_u32)]
     pub load_balancer_quota: Option<u32>,
     /// How long a load balancer takes no change after each change, in milliseconds.
     pub load_balancer_delay_ms: u64,

@@ -2,7 +2,7 @@
 //!
 //! A service, its slices and its `Endpoints` share one queue, and whatever of them changed, the service is looked at as a
 //! whole: what it wants (its spec and its endpoints), what stands (the annotation, or what this process knows beyond it),
-//! and the [steps](plan) from one to the other. The annotation and the finalizer are written together, once, when all is
+//! and the steps from one to the other. The annotation and the finalizer are written together, once, when all is
 //! done.
 
 mod annotation;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use dashmap::DashMap;
 use k8s_openapi::api::core::v1::{Endpoints, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::{Client, ResourceExt};
+use kube::{Client, Resource, ResourceExt};
 use staffetta_driver::{Owner, Uid};
 use staffetta_handler::{
     Event, Failure, Message, OrderingKey, Registration, ResourceEventHandler, Superseded, Tombstone, Writer,
@@ -96,8 +96,10 @@ impl LbHandler {
             return if self.is_ours(&service) { self.withdraw(&service, &owner).await } else { Ok(()) };
         };
         let annotated = self.annotated(&service, key)?;
-        let wanted = Some(Wanted::of(&owner, &spec, &self.endpoints.of(key)));
-        let mut settling = self.settling(&owner, wanted, annotated, has_finalizer(&service)).await?;
+        let endpoints = self.endpoints.of(key);
+        let wanted = Wanted::of(&owner, &spec, &endpoints);
+        let wanted = wanted.while_renamed(&spec, &endpoints, annotated.load_balancer.as_ref());
+        let mut settling = self.settling(&owner, Some(wanted), annotated, has_finalizer(&service)).await?;
         let settled = settling.settle().await;
         match &settled {
             Ok(()) => self.publish(&service, key, &settling, true).await,
@@ -159,9 +161,17 @@ impl LbHandler {
         self.writer.forget(uid.as_str());
     }
 
-    /// Whether the endpoints of this service concern anybody.
-    fn is_balanced(&self, key: &ServiceKey) -> bool {
-        self.services.get(key).is_some_and(|service| service.annotations().contains_key(SPEC_ANNOTATION))
+    /// Whether endpoints concern a service that wants a load balancer. Of those that go, the index must be told.
+    fn is_concerned<K>(&self, event: &Event<K>) -> bool
+    where
+        K: Resource<DynamicType = ()> + Send + Sync + 'static,
+    {
+        let Some(key) = self.endpoints.service_of(event.uid()) else { return false };
+        matches!(event, Event::Deleted(_))
+            || self
+                .services
+                .get(&key)
+                .is_some_and(|service| service.annotations().contains_key(SPEC_ANNOTATION))
     }
 }
 
@@ -211,8 +221,7 @@ impl ResourceEventHandler<EndpointSlice> for LbHandler {
     type Error = LbError;
 
     fn wants(&self, event: &Event<EndpointSlice>) -> bool {
-        let service = self.endpoints.service_of(event.uid());
-        service.is_some_and(|service| matches!(event, Event::Deleted(_)) || self.is_balanced(&service))
+        self.is_concerned(event)
     }
 
     fn key(&self, event: &Event<EndpointSlice>) -> OrderingKey {
@@ -239,8 +248,7 @@ impl ResourceEventHandler<Endpoints> for LbHandler {
     type Error = LbError;
 
     fn wants(&self, event: &Event<Endpoints>) -> bool {
-        let service = self.endpoints.service_of(event.uid());
-        service.is_some_and(|service| matches!(event, Event::Deleted(_)) || self.is_balanced(&service))
+        self.is_concerned(event)
     }
 
     fn key(&self, event: &Event<Endpoints>) -> OrderingKey {

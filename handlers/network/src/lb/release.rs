@@ -12,6 +12,7 @@ use super::index::ServiceKey;
 use super::settle::Settling;
 use super::standing::Standing;
 use super::{FINALIZER, LbHandler, has_finalizer};
+use crate::owners::owner_of;
 
 impl LbHandler {
     /// The service lives on without a load balancer.
@@ -38,28 +39,21 @@ impl LbHandler {
 
     /// The service is gone. Whoever saw it go knows what it had; else the marks tell.
     pub(super) async fn bury(&self, tombstone: &Tombstone<Service>) -> Result<(), LbError> {
-        let owner = match tombstone {
+        let owner = owner_of(tombstone);
+        match tombstone {
             Tombstone::Last(service) => {
-                let owner = Owner::of(&service.metadata);
                 if self.is_ours(service) {
                     self.release_by_state(service, &owner).await?;
                 }
-                owner
             }
-            Tombstone::Missed(identity) => {
-                let owner = Owner {
-                    namespace: identity.namespace.clone().unwrap_or_default(),
-                    name: identity.name.clone(),
-                    uid: identity.uid.as_str().into(),
-                };
+            Tombstone::Missed(_) => {
                 if self.claims.get(&owner.uid) != Some(Claim::Known(Standing::default())) {
                     self.claims.set(&owner.uid, Claim::Asked(None));
                     let mut settling = self.settling(&owner, None, Standing::default(), false).await?;
                     settling.settle().await?;
                 }
-                owner
             }
-        };
+        }
         self.legacy.remove(&ServiceKey::new(Some(&owner.namespace), &owner.name));
         self.forget(&owner.uid);
         Ok(())

@@ -1,17 +1,16 @@
 //! What exists outside, as its marks tell, and what older controllers left on `Endpoints`.
 
-use std::collections::HashMap;
-
 use k8s_openapi::api::core::v1::{Endpoints, Service};
 use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
 use kube::{Api, ResourceExt};
-use staffetta_driver::{LoadBalancer, Marked, Owner, PublicIp};
+use staffetta_driver::{LoadBalancer, Marked, PublicIp};
 use staffetta_handler::{HandlerError, Identity, Sweep};
 
 use super::annotation::STATE_ANNOTATION;
 use super::index::ServiceKey;
 use super::{LbError, LbHandler};
+use crate::owners::identities;
 
 /// How many objects a page of the list of `Endpoints` has.
 const PAGE: u32 = 500;
@@ -60,9 +59,6 @@ impl Sweep for LbHandler {
         let (balancers, public_ips) = self.marks().await?;
         let balancers = balancers.into_iter().filter_map(|marked| marked.owner);
         let owners = balancers.chain(public_ips.into_iter().filter_map(|marked| marked.owner));
-        let by_uid: HashMap<_, _> = owners.map(|owner| (owner.uid.clone(), owner)).collect();
-        let identity =
-            |owner: Owner| Identity::of::<Service>(Some(owner.namespace), owner.name, owner.uid.to_string());
-        Ok(by_uid.into_values().map(identity).collect())
+        Ok(identities::<Service>(owners))
     }
 }

@@ -1,10 +1,10 @@
 //! What is to stand outside for one service.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use staffetta_driver::{ListenerSpec, LoadBalancerSpec, MemberSpec, Owner};
+use staffetta_driver::{ListenerSpec, LoadBalancer, LoadBalancerSpec, MemberSpec, Owner};
 
 use super::endpoints::{EndpointPort, EndpointSet};
 use crate::lbaasspec::{LbaasPortSpec, LbaasServiceSpec, Reach};
@@ -45,6 +45,42 @@ impl Wanted {
                 .then(|| spec.lb_ip.map_or(PublicAddress::Any, PublicAddress::Named)),
         }
     }
+
+    /// The same while ports are renamed: a service and its endpoints change one after the other, and a pool must not run
+    /// empty in between. Each pool keeps what `shown` tells of its members, as long as the endpoints tell of them under a
+    /// name that the service does not have.
+    pub(super) fn while_renamed(
+        mut self,
+        spec: &LbaasServiceSpec,
+        endpoints: &[Arc<Vec<EndpointSet>>],
+        shown: Option<&LoadBalancer>,
+    ) -> Self {
+        let renamed: HashSet<_> = endpoints
+            .iter()
+            .flat_map(|sets| sets.iter())
+            .flat_map(|set| set.ports.iter().map(move |port| (port, &set.addresses)))
+            .filter(|(port, _)| spec.ports.iter().all(|known| !is_named(port, &known.0)))
+            .flat_map(|(port, addresses)| {
+                addresses.iter().map(|address| (port.protocol, address.ip, port.port))
+            })
+            .collect();
+        for (at, members) in &mut self.listeners {
+            let pool = shown.and_then(|shown| shown.listener(*at)?.pool.as_ref());
+            let present = pool.into_iter().flat_map(|pool| &pool.members).map(|member| &member.spec);
+            let kept = present.filter(|member| renamed.contains(&(at.protocol, member.ip, member.port)));
+            let kept: Vec<_> = kept
+                .filter(|kept| members.iter().all(|told| (told.ip, told.port) != (kept.ip, kept.port)))
+                .cloned()
+                .collect();
+            members.extend(kept);
+            members.sort();
+        }
+        self
+    }
+}
+
+fn is_named(port: &EndpointPort, wanted: &LbaasPortSpec) -> bool {
+    port.name == wanted.name.as_deref().unwrap_or_default()
 }
 
 fn members(
@@ -52,9 +88,7 @@ fn members(
     wanted: &LbaasPortSpec,
     endpoints: &[Arc<Vec<EndpointSet>>],
 ) -> Vec<MemberSpec> {
-    let named = |port: &&EndpointPort| {
-        port.name == wanted.name.as_deref().unwrap_or_default() && port.protocol == wanted.protocol
-    };
+    let named = |port: &&EndpointPort| is_named(port, wanted) && port.protocol == wanted.protocol;
     let mut members = BTreeMap::new();
     for set in endpoints.iter().flat_map(|sets| sets.iter()) {
         for port in set.ports.iter().filter(named) {
@@ -79,6 +113,7 @@ mod tests {
 
     use super::*;
     use crate::lb::endpoints::ReadyAddress;
+    use crate::lb::testing::{listener, load_balancer};
     use crate::versioned_object::Versioned;
 
     fn owner() -> Owner {
@@ -127,6 +162,38 @@ mod tests {
         assert_eq!(members(&renamed, &backends), [""; 0]);
         assert_eq!(members(&renamed, &[endpoints("web", Protocol::Tcp, 8080, &["10.1.0.1"])]), matched);
         assert_eq!(members(&spec("10.0.0.1", &[(Some("http"), Protocol::Udp, 80)]), &backends), [""; 0]);
+    }
+
+    #[test]
+    fn while_a_port_is_renamed_its_pool_keeps_what_the_endpoints_still_tell() {
+        let shown = LoadBalancer {
+            listeners: vec![listener(Protocol::Tcp, 80, &["10.1.0.1", "10.1.0.2", "10.1.0.3"])],
+            ..load_balancer("default/web", "10.0.0.1")
+        };
+        let other = (Some("other"), Protocol::Tcp, 8000);
+        let kept = |port: (Option<&str>, Protocol, u16), endpoints: &[Arc<Vec<EndpointSet>>]| {
+            let spec = spec("10.0.0.1", &[port, other]);
+            let wanted = Wanted::of(&owner(), &spec, endpoints).while_renamed(&spec, endpoints, Some(&shown));
+            let members = wanted.listeners.into_iter().filter(|(at, _)| at.port == port.2);
+            let members = members.flat_map(|(_, members)| members);
+            members.map(|member| member.ip.to_string()).collect::<Vec<_>>()
+        };
+        let old = endpoints("http", Protocol::Tcp, 8080, &["10.1.0.1", "10.1.0.2", "10.1.0.9"]);
+        let new = endpoints("web", Protocol::Tcp, 8080, &["10.1.0.2", "10.1.0.9"]);
+        let web = (Some("web"), Protocol::Tcp, 80);
+        assert_eq!(
+            kept(web, &[Arc::clone(&old)]),
+            ["10.1.0.1", "10.1.0.2"],
+            "nothing is added under a strange name"
+        );
+        assert_eq!(kept(web, &[Arc::clone(&old), Arc::clone(&new)]), ["10.1.0.1", "10.1.0.2", "10.1.0.9"]);
+        assert_eq!(kept(web, &[new]), ["10.1.0.2", "10.1.0.9"]);
+        assert_eq!(kept((Some("http"), Protocol::Udp, 80), &[Arc::clone(&old)]), [""; 0]);
+        assert_eq!(kept((Some("web"), Protocol::Tcp, 81), &[old]), [""; 0], "it is another port");
+        let others = endpoints("other", Protocol::Tcp, 8080, &["10.1.0.1"]);
+        assert_eq!(kept(web, &[others]), [""; 0], "they belong to a port that the service has");
+        let moved = endpoints("http", Protocol::Tcp, 9090, &["10.1.0.1"]);
+        assert_eq!(kept(web, &[moved]), [""; 0]);
     }
 
     #[test]

@@ -6,10 +6,10 @@ use staffetta_driver::{DriverError, ProjectId, SubnetId};
 use staffetta_handler::Failure;
 
 use super::*;
-use crate::service_api::{Answer, Api};
+use crate::api_server::{Answer, ApiServer, THEIRS};
 
 struct World {
-    api: Arc<Api>,
+    api: Arc<ApiServer<Service>>,
     handler: LbaasSpecHandler,
 }
 
@@ -25,7 +25,7 @@ fn drivers() -> LbaasSpecDrivers {
 }
 
 fn world(spec: &Value) -> World {
-    let api = Api::new(spec);
+    let api = ApiServer::new(spec, &json!({}));
     let handler = LbaasSpecHandler::new(api.client(), drivers());
     World { api, handler }
 }
@@ -45,11 +45,11 @@ impl World {
     }
 
     async fn event(&self) -> Result<(), LbaasSpecError> {
-        self.feed(self.api.service()).await
+        self.feed(self.api.object()).await
     }
 
     fn shown(&self) -> Option<LbaasServiceSpec> {
-        LbaasServiceSpec::of(&self.api.service()).unwrap()
+        LbaasServiceSpec::of(&self.api.object()).unwrap()
     }
 }
 
@@ -67,7 +67,7 @@ async fn a_service_gets_its_spec_by_one_write_and_none_when_nothing_differs() {
     let expected =
         json!({ "metadata": { "uid": "uid-web", "annotations": { SPEC_ANNOTATION: shown.to_text() } } });
     assert_eq!(world.api.patches(), [("metadata", expected)]);
-    assert_eq!(world.api.annotation("example.com/theirs").as_deref(), Some("stays"));
+    assert_eq!(world.api.annotation(THEIRS).as_deref(), Some("stays"));
 }
 
 #[tokio::test]
@@ -112,9 +112,28 @@ async fn a_service_that_is_balanced_no_more_loses_its_spec() {
 #[tokio::test]
 async fn an_unbalanced_service_is_not_even_looked_at() {
     let world = world(&json!({ "clusterIP": "None" }));
-    assert!(!world.handler.wants(&Event::Added(world.api.service())));
+    assert!(!world.handler.wants(&Event::Added(world.api.object())));
     world.event().await.unwrap();
     assert_eq!(world.api.patches(), []);
+}
+
+#[tokio::test]
+async fn a_service_without_a_spec_is_left_alone() {
+    let world = world(&Value::Null);
+    assert!(!world.handler.wants(&Event::Added(world.api.object())));
+    world.event().await.unwrap();
+    assert_eq!(world.api.patches(), []);
+}
+
+#[tokio::test]
+async fn a_service_whose_annotations_leave_no_room_gets_its_spec_once_there_is_some() {
+    let world = world(&web());
+    world.api.leave_room(100);
+    let error = world.event().await.unwrap_err();
+    assert!(matches!(error, LbaasSpecError::Write(_)) && !error.transient(), "{error}");
+    world.api.leave_room(10_000);
+    world.event().await.unwrap();
+    assert!(world.shown().is_some());
 }
 
 #[tokio::test]
@@ -139,7 +158,7 @@ async fn a_malformed_spec_is_a_final_error_and_stays_as_it_is() {
 #[tokio::test]
 async fn an_event_older_than_our_own_write_is_skipped() {
     let world = world(&web());
-    let old = world.api.service();
+    let old = world.api.object();
     world.event().await.unwrap();
     world.feed(old).await.unwrap();
     assert_eq!(world.api.patches().len(), 1);
@@ -165,9 +184,9 @@ impl ServiceSubnetsDriver for NoSubnets {
 
 #[tokio::test]
 async fn a_driver_that_names_no_subnet_is_a_mistake_of_the_configuration() {
-    let api = Api::new(&web());
+    let api = ApiServer::new(&web(), &json!({}));
     let handler =
         LbaasSpecHandler::new(api.client(), LbaasSpecDrivers { subnets: Arc::new(NoSubnets), ..drivers() });
-    let error = handler.on_present(&api.service()).await.unwrap_err();
+    let error = handler.on_present(&api.object()).await.unwrap_err();
     assert!(!error.transient() && error.to_string().contains("service_subnets_driver"), "{error}");
 }

@@ -93,7 +93,8 @@ fn keep(shown: Shown, claim: Option<Claim>, starting: bool) -> Result<Action, An
         (Some(state), claim) => settle(state, claim),
         (None, Some(Claim::Held(vifs))) => match vifs.into_iter().next() {
             Some(vif) => Action::Write(vif),
-            None => Action::Request,
+            None if starting => Action::Request,
+            None => Action::Nothing,
         },
         // The finalizer says that there was an annotation; somebody removed it.
         (None, None | Some(Claim::Released)) if shown.finalizer => Action::Find,

@@ -26,6 +26,7 @@ use self::claims::{Claim, Claims};
 use self::decide::{Action, after_deletion, annotation, decide};
 use self::life::Life;
 use crate::os_vif::{KURYR_VIF, PodState};
+use crate::owners::owner_of;
 
 pub use self::error::VifError;
 
@@ -217,14 +218,7 @@ impl ResourceEventHandler<Pod> for VifHandler {
     }
 
     async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<(), VifError> {
-        let owner = match tombstone {
-            Tombstone::Last(pod) => Owner::of(&pod.metadata),
-            Tombstone::Missed(identity) => Owner {
-                namespace: identity.namespace.clone().unwrap_or_default(),
-                name: identity.name.clone(),
-                uid: identity.uid.as_str().into(),
-            },
-        };
+        let owner = owner_of(tombstone);
         match tombstone {
             Tombstone::Last(pod) => {
                 if after_deletion(pod, self.claims.get(&owner.uid)) == Action::Find {
@@ -234,6 +228,8 @@ impl ResourceEventHandler<Pod> for VifHandler {
                     self.release(&owner, &vifs).await?;
                 }
             }
+            // What was released is not looked for again.
+            Tombstone::Missed(_) if self.claims.get(&owner.uid) == Some(Claim::Released) => {}
             Tombstone::Missed(_) => {
                 let vifs = self.marked(&owner).await?;
                 self.release(&owner, &vifs).await?;

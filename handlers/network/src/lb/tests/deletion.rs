@@ -27,7 +27,7 @@ async fn deletion_releases_everything_and_one_write_lets_the_service_go() {
     let patch =
         json!({ "metadata": { "uid": "uid-web", "$deleteFromPrimitiveList/finalizers": [FINALIZER] } });
     assert_eq!(world.api.patches()[patches..], [("metadata", patch)]);
-    assert_eq!(world.finalizers(), ["example.com/theirs"]);
+    assert_eq!(world.finalizers(), [THEIRS]);
 }
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn what_was_released_is_not_released_again() {
     world.delete();
     world.api.answer(Answer::Refuse(503, vec![]));
     assert!(world.event().await.unwrap_err().transient());
-    let (last, calls) = (world.api.service(), world.calls().len());
+    let (last, calls) = (world.api.object(), world.calls().len());
     world.event().await.unwrap();
     world.event().await.unwrap();
     // The watch tells the state before the last write: with our finalizer.
@@ -94,7 +94,7 @@ async fn a_state_that_cannot_be_read_does_not_keep_the_service_from_going() {
     world.delete();
     world.event().await.unwrap();
     assert!(world.is_empty());
-    assert_eq!(world.finalizers(), ["example.com/theirs"]);
+    assert_eq!(world.finalizers(), [THEIRS]);
 }
 
 #[tokio::test]

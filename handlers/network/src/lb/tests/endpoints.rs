@@ -1,3 +1,5 @@
+use staffetta_handler::{Index, deliver};
+
 use super::*;
 
 async fn standing() -> World {
@@ -50,7 +52,7 @@ async fn a_slice_that_went_unseen_takes_its_members_with_it() {
 #[tokio::test]
 async fn a_service_its_slices_and_its_endpoints_share_one_queue() {
     let world = standing().await;
-    let service = Event::Modified(world.api.service()).erase();
+    let service = Event::Modified(world.api.object()).erase();
     let present = Event::Modified(slice("s1", &[])).erase();
     let identity = Identity::of::<EndpointSlice>(Some("default".into()), "s1".into(), "s1".into());
     let missed = Event::<EndpointSlice>::Deleted(Tombstone::Missed(Arc::new(identity))).erase();
@@ -79,11 +81,30 @@ async fn where_the_server_has_no_slices_endpoints_tell_the_same() {
     world.event().await.unwrap();
     let keys = [
         world.handler.key(&Event::Modified(endpoints("10.1.0.2")).erase()),
-        world.handler.key(&Event::Modified(world.api.service()).erase()),
+        world.handler.key(&Event::Modified(world.api.object()).erase()),
     ];
     assert_eq!(keys[0], keys[1]);
     world.feed(Event::Deleted(Tombstone::Last(endpoints("10.1.0.2")))).await.unwrap();
     assert_eq!(world.members(HTTP), [""; 0]);
     let slices = Event::Modified(slice("s1", &["10.1.0.1"])).erase();
     assert!(!world.handler.wants(&slices));
+}
+
+#[tokio::test]
+async fn of_slices_that_concern_nobody_only_the_deletion_is_handled_so_that_nothing_is_kept() {
+    let world = world();
+    let drivers = LbDrivers {
+        load_balancer: Arc::clone(&world.balancers) as Arc<_>,
+        public_ip: Arc::clone(&world.addresses) as Arc<_>,
+    };
+    let handler = LbHandler::new(world.api.client(), drivers);
+    let present = Event::Added(slice("s1", &["10.1.0.1"]));
+    let gone = Event::Deleted(Tombstone::Last(slice("s1", &["10.1.0.1"])));
+    for (event, wanted) in [(&present, false), (&gone, true)] {
+        handler.endpoints.apply(event);
+        assert_eq!(ResourceEventHandler::<EndpointSlice>::wants(&handler, event), wanted);
+    }
+    deliver(&handler, &gone).await.unwrap();
+    assert_eq!(handler.endpoints.service_of("s1"), None);
+    assert_eq!(world.calls(), [""; 0]);
 }

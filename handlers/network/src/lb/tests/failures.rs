@@ -165,11 +165,24 @@ async fn when_the_write_fails_only_the_write_is_repeated() {
 #[tokio::test]
 async fn an_annotation_that_the_server_refuses_for_good_is_an_error_and_the_load_balancer_stands() {
     let world = prepared().await;
-    world.api.answer(Answer::Refuse(422, vec!["metadata.annotations"]));
-    assert!(!world.event().await.unwrap_err().transient());
-    assert_eq!(world.members(HTTP).len(), 1);
+    world.api.leave_room(STATE_ANNOTATION.len() + 100);
+    for _ in 0..2 {
+        assert!(!world.event().await.unwrap_err().transient());
+        assert_eq!((world.members(HTTP).len(), world.calls().len(), world.shown()), (1, 3, None));
+    }
     world.deleted().await.unwrap();
     assert!(world.is_empty());
+}
+
+#[tokio::test]
+async fn an_annotation_that_was_refused_is_written_once_there_is_room() {
+    let world = prepared().await;
+    world.api.leave_room(100);
+    world.event().await.unwrap_err();
+    world.api.leave_room(10_000);
+    world.event().await.unwrap();
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+    assert_eq!(world.calls(), ["ensure", "ensure listener", "set members"]);
 }
 
 #[tokio::test]

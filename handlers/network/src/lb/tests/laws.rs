@@ -151,11 +151,11 @@ async fn converges(acts: Vec<Act>) {
     world.addresses.faults().clear();
     // A change that nobody told of is found when the driver refuses, or at the next start.
     world.restart_quietly().await;
-    let _ = world.feed(Event::Added(world.api.service())).await;
+    let _ = world.feed(Event::Added(world.api.object())).await;
     for _ in 0..3 {
         world.deliver_all(&slices).await;
     }
-    let service = world.api.service();
+    let service = world.api.object();
     let owner = Owner::of(&service.metadata);
     let Some(spec) = LbaasServiceSpec::of(&service).unwrap() else {
         assert!(world.services.load_balancers().is_empty());
@@ -191,7 +191,7 @@ async fn converges(acts: Vec<Act>) {
     world.event().await.unwrap();
     assert!(world.services.load_balancers().is_empty());
     assert!(world.services.public_ips().iter().all(|(owner, held)| owner.is_none() && held.port.is_none()));
-    assert_eq!(world.finalizers(), ["example.com/theirs"]);
+    assert_eq!(world.finalizers(), [THEIRS]);
 }
 
 proptest! {

@@ -19,15 +19,15 @@ use staffetta_driver::{ListenerSpec, LoadBalancer, Protocol};
 use staffetta_handler::{ErasedHandler, ErasedSweep, EventHandler, HandlerError, Identity, KindIndex, Turn};
 
 use super::*;
+use crate::api_server::{Answer, ApiServer, THEIRS};
 use crate::lbaasspec::{LbaasPortSpec, Reach};
-use crate::service_api::{Answer, Api};
 use crate::versioned_object::Versioned;
 
 const HTTP: ListenerSpec = ListenerSpec { protocol: Protocol::Tcp, port: 80 };
 
 /// The handler, the simulated load balancers, and an API server with one service.
 struct World {
-    api: Arc<Api>,
+    api: Arc<ApiServer<Service>>,
     services: Arc<MemoryServices>,
     balancers: Arc<MemoryLoadBalancerDriver>,
     addresses: Arc<MemoryPublicIpDriver>,
@@ -78,7 +78,7 @@ impl World {
         let services = Arc::new(MemoryServices::new(options));
         let balancers = Arc::new(MemoryLoadBalancerDriver::new(Arc::clone(&services), "east".into()));
         let addresses = Arc::new(MemoryPublicIpDriver::new(Arc::clone(&services), "east".into()));
-        let api = Api::new(&json!({ "clusterIP": "10.0.0.1" }));
+        let api = ApiServer::new(&json!({ "clusterIP": "10.0.0.1" }), &json!({ "loadBalancer": {} }));
         let (handler, indexes, sweep) = parts(&api, &balancers, &addresses, true);
         Self { api, services, balancers, addresses, handler, indexes, sweep }
     }
@@ -91,7 +91,7 @@ impl World {
 
     async fn feed<K>(&self, event: Event<K>) -> Result<(), HandlerError>
     where
-        K: kube::Resource<DynamicType = ()> + Send + Sync + 'static,
+        K: Resource<DynamicType = ()> + Send + Sync + 'static,
     {
         let event = event.erase();
         for index in self.indexes.iter().filter(|index| index.kind.type_id == event.route()) {
@@ -102,7 +102,7 @@ impl World {
 
     /// The service's present state is delivered.
     async fn event(&self) -> Result<(), HandlerError> {
-        self.feed(Event::Modified(self.api.service())).await
+        self.feed(Event::Modified(self.api.object())).await
     }
 
     async fn slice(&self, uid: &str, ips: &[&str]) -> Result<(), HandlerError> {
@@ -111,7 +111,7 @@ impl World {
 
     /// The service is gone, and the watch tells its last state.
     async fn deleted(&self) -> Result<(), HandlerError> {
-        self.feed(Event::Deleted(Tombstone::Last(self.api.service()))).await
+        self.feed(Event::Deleted(Tombstone::Last(self.api.object()))).await
     }
 
     /// The service is gone, and nobody watched.
@@ -159,13 +159,13 @@ impl World {
     }
 
     fn ingress(&self) -> Vec<IpAddr> {
-        let status = self.api.service().status.clone().and_then(|status| status.load_balancer);
+        let status = self.api.object().status.clone().and_then(|status| status.load_balancer);
         let ingress = status.and_then(|status| status.ingress).unwrap_or_default();
         ingress.into_iter().map(|ingress| ingress.ip.unwrap().parse().unwrap()).collect()
     }
 
     fn finalizers(&self) -> Vec<String> {
-        self.api.service().metadata.finalizers.clone().unwrap_or_default()
+        self.api.finalizers()
     }
 
     /// What the driver of load balancers was asked, less the details.
@@ -183,7 +183,7 @@ impl World {
 }
 
 fn parts(
-    api: &Arc<Api>,
+    api: &Arc<ApiServer<Service>>,
     balancers: &Arc<MemoryLoadBalancerDriver>,
     addresses: &Arc<MemoryPublicIpDriver>,
     has_slices: bool,

@@ -13,7 +13,7 @@ async fn prepared() -> World {
 /// Delivers what a new process sees: the slice and the service, both new.
 async fn replay(world: &World) {
     world.feed(Event::Added(slice("s1", &["10.1.0.1"]))).await.unwrap();
-    world.feed(Event::Added(world.api.service())).await.unwrap();
+    world.feed(Event::Added(world.api.object())).await.unwrap();
     world.event().await.unwrap();
 }
 
@@ -82,7 +82,7 @@ async fn a_load_balancer_that_somebody_removed_is_missed_at_the_next_start() {
     world.restart().await;
     let calls = world.calls().len();
     world.feed(Event::Added(slice("s1", &["10.1.0.1"]))).await.unwrap();
-    world.feed(Event::Added(world.api.service())).await.unwrap();
+    world.feed(Event::Added(world.api.object())).await.unwrap();
     assert_eq!(world.calls()[calls..], ["list", "ensure", "ensure listener", "set members"]);
     assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
 }
@@ -118,7 +118,7 @@ async fn of_two_load_balancers_of_one_service_one_is_released() {
         let mut world = prepared().await;
         world.want(&spec());
         world.event().await.unwrap();
-        let owner = Owner::of(&world.api.service().metadata);
+        let owner = Owner::of(&world.api.object().metadata);
         let first = world.tree();
         let second = LoadBalancer { id: id.into(), vip: [10, 0, 0, 9].into(), ..first.clone() };
         world.services.remove_load_balancer(&first.id);

@@ -5,51 +5,42 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_terminating_pod_keeps_its_vif_until_its_grace_time_is_over() {
-    let world = world();
-    world.settle().await;
+    let world = settled().await;
     world.phase("Running");
-    world.delete(30);
-    world.event().await.unwrap();
+    world.terminate(30).await.unwrap();
     assert_eq!((world.ports().len(), world.releases()), (1, 0));
-    world.delete(0);
-    world.event().await.unwrap();
+    world.terminate(0).await.unwrap();
     assert!(world.ports().is_empty());
     let expected = json!({ "metadata": { "uid": UID, "$deleteFromPrimitiveList/finalizers": [FINALIZER] } });
-    assert_eq!(world.api.patches()[2..], [expected]);
+    assert_eq!(world.patches()[2..], [expected]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_terminating_pod_gives_its_vif_back_when_it_is_finished() {
-    let world = world();
-    world.settle().await;
+    let world = settled().await;
     world.delete(30);
     world.phase("Failed");
     world.event().await.unwrap();
-    assert!(world.ports().is_empty());
-    assert_eq!(world.finalizers(), ["example.com/theirs"]);
+    world.assert_released();
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_released_is_not_released_again_when_the_pod_is_gone() {
-    let world = world();
-    world.settle().await;
-    world.delete(0);
-    world.event().await.unwrap();
+    let world = settled().await;
+    world.terminate(0).await.unwrap();
     world.event().await.unwrap();
     world.deleted().await.unwrap();
-    assert_eq!((world.releases(), world.lists(), world.api.patches().len()), (1, 0, 3));
+    assert_eq!((world.releases(), world.lists(), world.patches().len()), (1, 0, 3));
     assert_eq!(world.handler.claims.get(&UID.into()), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_terminates_before_it_was_claimed_gets_no_vif() {
     let world = world();
-    world.delete(30);
-    world.event().await.unwrap();
-    world.delete(0);
-    world.event().await.unwrap();
+    world.terminate(30).await.unwrap();
+    world.terminate(0).await.unwrap();
     world.deleted().await.unwrap();
-    assert_eq!((world.vifs.calls(), world.api.patches()), (vec![], vec![]));
+    world.assert_unasked();
 }
 
 #[tokio::test(start_paused = true)]
@@ -59,7 +50,7 @@ async fn a_terminating_pod_whose_vif_is_not_active_yet_is_left_as_it_is() {
     world.delete(30);
     tokio::time::advance(world.activation_delay()).await;
     world.event().await.unwrap();
-    assert_eq!((world.ports().len(), world.api.patches().len()), (1, 1));
+    assert_eq!((world.ports().len(), world.patches().len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,11 +59,10 @@ async fn a_vif_that_was_never_written_down_goes_as_soon_as_the_pod_terminates() 
     world.api.answer(Answer::Broken);
     world.event().await.unwrap_err();
     assert_eq!(world.ports().len(), 1);
-    world.delete(30);
-    world.event().await.unwrap();
+    world.terminate(30).await.unwrap();
     assert!(world.ports().is_empty());
     world.deleted().await.unwrap();
-    assert_eq!((world.releases(), world.api.patches().len()), (1, 1));
+    assert_eq!((world.releases(), world.patches().len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,56 +71,45 @@ async fn a_vif_that_may_have_been_made_goes_as_soon_as_the_pod_terminates() {
     let lost = DriverError::new(Reason::Unavailable, "make a port");
     world.vifs.faults().inject(VifMethod::Request, 1, Fault::DoneThenFail(lost));
     world.event().await.unwrap_err();
-    world.delete(30);
-    world.event().await.unwrap();
+    world.terminate(30).await.unwrap();
     assert!(world.ports().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_terminating_pod_that_lost_its_annotation_keeps_its_vif_too() {
-    let world = world();
-    world.settle().await;
+    let world = settled().await;
     world.api.change(|pod| pod["metadata"]["annotations"] = json!({}));
-    world.delete(30);
-    world.event().await.unwrap();
+    world.terminate(30).await.unwrap();
     assert_eq!(world.ports().len(), 1);
-    world.delete(0);
-    world.event().await.unwrap();
-    assert!(world.ports().is_empty());
-    assert_eq!(world.finalizers(), ["example.com/theirs"]);
+    world.terminate(0).await.unwrap();
+    world.assert_released();
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_annotation_that_was_spoilt_does_not_keep_the_pod_for_ever() {
-    let world = world();
-    world.settle().await;
+    let world = settled().await;
     world.annotate("spoilt");
-    world.delete(30);
-    world.event().await.unwrap();
+    world.terminate(30).await.unwrap();
     assert_eq!(world.ports().len(), 1);
-    world.delete(0);
-    world.event().await.unwrap();
-    assert!(world.ports().is_empty());
-    assert_eq!(world.finalizers(), ["example.com/theirs"]);
-    assert_eq!(annotation(&world.api.pod()), Some("spoilt"));
+    world.terminate(0).await.unwrap();
+    world.assert_released();
+    assert_eq!(world.text().as_deref(), Some("spoilt"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_spoilt_annotation_stays_when_the_pod_finishes() {
-    let world = world();
-    world.settle().await;
+    let world = settled().await;
     world.annotate("spoilt");
     world.phase("Succeeded");
     world.event().await.unwrap();
     assert!(world.ports().is_empty());
-    assert_eq!(annotation(&world.api.pod()), Some("spoilt"));
-    assert_eq!(world.finalizers(), ["example.com/theirs"]);
+    assert_eq!(world.text().as_deref(), Some("spoilt"));
+    assert_eq!(world.finalizers(), [THEIRS]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_went_without_waiting_for_us_gives_back_what_it_shows() {
-    let world = world();
-    world.settle().await;
+    let world = settled().await;
     world.deleted().await.unwrap();
     assert!(world.ports().is_empty());
     assert_eq!(world.lists(), 0);
@@ -147,46 +126,50 @@ async fn a_pod_that_went_gives_back_what_was_never_written_down() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_nobody_saw_is_made_good_by_the_ownership_mark() {
-    let mut world = world();
-    world.settle().await;
+    let mut world = settled().await;
     world.restart();
     world.missed().await.unwrap();
     assert!(world.ports().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_a_deletion_that_nobody_saw_what_was_released_before_it_is_not_looked_for() {
+    let world = settled().await;
+    world.terminate(0).await.unwrap();
+    world.missed().await.unwrap();
+    assert_eq!((world.releases(), world.lists()), (1, 0));
+    assert_eq!(world.handler.claims.get(&UID.into()), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_finalizer_stays_until_the_release_succeeded() {
-    let world = world();
-    world.settle().await;
+    let world = settled().await;
     world.delete(0);
     let outage = DriverError::new(Reason::Unavailable, "delete a port");
     world.vifs.faults().inject(VifMethod::Release, 1, Fault::Fail(outage));
     assert!(world.event().await.unwrap_err().transient());
     assert!(world.finalizers().contains(&FINALIZER.to_owned()));
     world.event().await.unwrap();
-    assert_eq!(world.finalizers(), ["example.com/theirs"]);
+    assert_eq!(world.finalizers(), [THEIRS]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_release_is_not_repeated_because_the_write_after_it_failed() {
-    let world = world();
-    world.settle().await;
+    let world = settled().await;
     world.delete(0);
     world.api.answer(Answer::Refuse(503, vec![]));
     assert!(world.event().await.unwrap_err().transient());
     world.event().await.unwrap();
-    assert_eq!((world.releases(), world.finalizers()), (1, vec!["example.com/theirs".to_owned()]));
+    assert_eq!((world.releases(), world.finalizers()), (1, vec![THEIRS.to_owned()]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_vif_that_belongs_to_another_pod_by_now_is_left_alone() {
-    let world = world();
-    world.settle().await;
+    let world = settled().await;
     let mut port = world.network.ports().pop().unwrap();
     port.owner = Some(Owner { namespace: "default".into(), name: "web".into(), uid: "another".into() });
     world.network.insert_port(port);
-    world.delete(0);
-    world.event().await.unwrap();
+    world.terminate(0).await.unwrap();
     assert_eq!(world.ports().len(), 1);
-    assert_eq!(world.finalizers(), ["example.com/theirs"]);
+    assert_eq!(world.finalizers(), [THEIRS]);
 }

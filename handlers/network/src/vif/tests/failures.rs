@@ -11,7 +11,7 @@ fn full() -> World {
     let cidr: ipnet::IpNet = "10.0.0.0/29".parse().unwrap();
     let options =
         MemoryOptions { pod_subnets: vec![cidr], addresses_per_subnet: Some(0), ..MemoryOptions::default() };
-    World::new(scheduled(), options)
+    World::new(options)
 }
 
 #[tokio::test(start_paused = true)]
@@ -29,7 +29,7 @@ async fn a_full_subnet_is_a_transient_failure_until_it_is_mended() {
 
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_names_no_subnet_is_a_mistake_of_the_configuration() {
-    let world = World::new(scheduled(), MemoryOptions { pod_subnets: vec![], ..MemoryOptions::default() });
+    let world = World::new(MemoryOptions { pod_subnets: vec![], ..MemoryOptions::default() });
     let error = world.event().await.unwrap_err();
     assert!(matches!(error, VifError::NoSubnet) && !error.transient());
     assert_eq!(world.vifs.calls(), []);
@@ -59,6 +59,17 @@ async fn a_call_that_was_cut_short_leaves_a_question_that_the_mark_answers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_started_without_us_while_its_request_hung_gets_no_vif_any_more() {
+    let world = world();
+    world.vifs.faults().inject(VifMethod::Request, 1, Fault::Hang);
+    let cut = tokio::time::timeout(Duration::from_secs(60), world.event()).await;
+    assert!(cut.is_err());
+    world.phase("Running");
+    world.event().await.unwrap();
+    assert_eq!((world.requests(), world.lists(), world.ports(), world.patches()), (1, 1, vec![], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn marks_that_cannot_be_read_keep_the_question_open() {
     let world = world();
     world.vifs.faults().inject(VifMethod::Request, 1, Fault::DoneThenFail(outage()));
@@ -72,12 +83,12 @@ async fn marks_that_cannot_be_read_keep_the_question_open() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_changed_meanwhile_is_written_by_the_newer_event_with_the_same_vif() {
     let world = world();
-    let old = Arc::new(world.api.pod());
+    let old = world.api.object();
     world.api.change(|pod| pod["metadata"]["labels"] = json!({ "app": "web" }));
     world.feed(Event::Added(old)).await.unwrap();
     assert!(world.shown().is_none());
     world.event().await.unwrap();
-    assert_eq!((world.requests(), world.ports().len(), world.api.patches().len()), (1, 1, 2));
+    assert_eq!((world.requests(), world.ports().len(), world.patches().len()), (1, 1, 2));
     assert_eq!(world.shown().unwrap().default_vif.id, world.ports()[0]);
 }
 
@@ -133,7 +144,7 @@ async fn a_write_that_may_be_repeated_is_repeated_with_the_same_vif() {
 #[tokio::test(start_paused = true)]
 async fn a_write_whose_answer_got_lost_is_recognised_by_its_event() {
     let world = world();
-    let event = Event::Added(Arc::new(world.api.pod()));
+    let event = Event::Added(world.api.object());
     world.api.answer(Answer::Lost);
     assert!(world.feed(event.clone()).await.unwrap_err().transient());
     world.feed(event).await.unwrap();

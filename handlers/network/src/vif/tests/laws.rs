@@ -66,9 +66,9 @@ async fn live_through(world: &mut World, mishaps: Vec<Mishap>) {
 /// Delivers the pod's present state until nothing is left to do.
 async fn come_to_rest(world: &World) {
     for _ in 0..100 {
-        let before = world.api.pod().metadata.resource_version;
+        let before = world.api.object();
         let handled = tokio::time::timeout(Duration::from_secs(60), world.event()).await;
-        if matches!(handled, Ok(Ok(()))) && world.api.pod().metadata.resource_version == before {
+        if matches!(handled, Ok(Ok(()))) && world.api.object() == before {
             return;
         }
         tokio::time::advance(Duration::from_secs(1)).await;
@@ -102,8 +102,7 @@ proptest! {
             }
             world.delete(0);
             come_to_rest(&world).await;
-            assert_eq!(world.ports(), Vec::<VifId>::new());
-            assert_eq!(world.finalizers(), ["example.com/theirs"]);
+            world.assert_released();
         });
     }
 }

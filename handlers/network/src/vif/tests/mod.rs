@@ -1,7 +1,7 @@
-mod api;
 mod deletion;
 mod failures;
 mod laws;
+mod oddities;
 mod presence;
 mod recovery;
 
@@ -15,40 +15,37 @@ use staffetta_driver::memory::{
 use staffetta_driver::{NoopPool, VifClass, VifId};
 use staffetta_handler::{Identity, deliver};
 
-use self::api::{Answer, Api};
 use super::*;
+use crate::api_server::{Answer, ApiServer, THEIRS};
 
 const UID: &str = "uid-web";
 
 /// The handler, the simulated network, and an API server with one pod.
 struct World {
-    api: Arc<Api>,
+    api: Arc<ApiServer<Pod>>,
     network: Arc<MemoryNetwork>,
     vifs: Arc<MemoryVifDriver>,
     handler: VifHandler,
 }
 
-/// A pod that was given a node.
-fn scheduled() -> Value {
-    json!({
-        "metadata": {
-            "namespace": "default", "name": "web", "uid": UID, "resourceVersion": "1",
-            "annotations": { "example.com/theirs": "stays" }, "finalizers": ["example.com/theirs"],
-        },
-        "spec": { "containers": [], "nodeName": "node-1" },
-        "status": { "phase": "Pending", "hostIP": "192.0.2.1" },
-    })
+fn world() -> World {
+    World::new(MemoryOptions::default())
 }
 
-fn world() -> World {
-    World::new(scheduled(), MemoryOptions::default())
+/// A pod whose VIF is active.
+async fn settled() -> World {
+    let world = world();
+    world.settle().await;
+    world
 }
 
 impl World {
-    fn new(pod: Value, options: MemoryOptions) -> Self {
+    /// With a pod that was given a node.
+    fn new(options: MemoryOptions) -> Self {
         let network = Arc::new(MemoryNetwork::new(options));
         let vifs = Arc::new(MemoryVifDriver::new(Arc::clone(&network), "east".into()));
-        let api = Api::new(pod);
+        let spec = json!({ "containers": [], "nodeName": "node-1" });
+        let api = ApiServer::new(&spec, &json!({ "phase": "Pending", "hostIP": "192.0.2.1" }));
         let handler = handler(&api, &network, &vifs);
         Self { api, network, vifs, handler }
     }
@@ -64,12 +61,12 @@ impl World {
 
     /// The pod's present state is delivered.
     async fn event(&self) -> Result<(), VifError> {
-        self.feed(Event::Modified(Arc::new(self.api.pod()))).await
+        self.feed(Event::Modified(self.api.object())).await
     }
 
     /// The pod is gone, and the watch tells its last state.
     async fn deleted(&self) -> Result<(), VifError> {
-        self.feed(Event::Deleted(Tombstone::Last(Arc::new(self.api.pod())))).await
+        self.feed(Event::Deleted(Tombstone::Last(self.api.object()))).await
     }
 
     /// The pod is gone, and nobody watched.
@@ -89,7 +86,7 @@ impl World {
         Duration::from_millis(self.network.options().activation_delay_ms)
     }
 
-    /// The deletion of the pod is asked for.
+    /// The deletion of the pod is asked for, with this grace time in seconds.
     fn delete(&self, grace: i64) {
         self.api.change(|pod| {
             pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -97,22 +94,51 @@ impl World {
         });
     }
 
+    /// The deletion of the pod is asked for, and told.
+    async fn terminate(&self, grace: i64) -> Result<(), VifError> {
+        self.delete(grace);
+        self.event().await
+    }
+
     fn phase(&self, phase: &str) {
         self.api.change(|pod| pod["status"]["phase"] = json!(phase));
     }
 
-    fn annotate(&self, text: impl Into<String>) {
-        let text = text.into();
-        self.api.change(|pod| pod["metadata"]["annotations"][KURYR_VIF] = json!(text));
+    fn annotate(&self, text: &str) {
+        self.api.annotate(KURYR_VIF, text);
+    }
+
+    /// The text in which the pod shows its VIFs.
+    fn text(&self) -> Option<String> {
+        self.api.annotation(KURYR_VIF)
     }
 
     /// What the pod shows of its VIFs.
     fn shown(&self) -> Option<PodState> {
-        annotation(&self.api.pod()).map(|text| PodState::read(text).unwrap())
+        self.text().map(|text| PodState::read(&text).unwrap())
     }
 
     fn finalizers(&self) -> Vec<String> {
-        self.api.pod().metadata.finalizers.unwrap_or_default()
+        self.api.finalizers()
+    }
+
+    /// The bodies of all patches, those that were refused too: all are of the pod's metadata.
+    fn patches(&self) -> Vec<Value> {
+        let body = |(what, body)| {
+            assert_eq!(what, "metadata");
+            body
+        };
+        self.api.patches().into_iter().map(body).collect()
+    }
+
+    /// Nothing is left of the VIF, and nothing of ours keeps the pod.
+    fn assert_released(&self) {
+        assert_eq!((self.ports(), self.finalizers()), (vec![], vec![THEIRS.to_owned()]));
+    }
+
+    /// Neither the driver nor the API server was ever asked for anything.
+    fn assert_unasked(&self) {
+        assert_eq!((self.vifs.calls(), self.patches()), (vec![], vec![]));
     }
 
     fn requests(&self) -> usize {
@@ -132,7 +158,11 @@ impl World {
     }
 }
 
-fn handler(api: &Arc<Api>, network: &Arc<MemoryNetwork>, vifs: &Arc<MemoryVifDriver>) -> VifHandler {
+fn handler(
+    api: &Arc<ApiServer<Pod>>,
+    network: &Arc<MemoryNetwork>,
+    vifs: &Arc<MemoryVifDriver>,
+) -> VifHandler {
     let pool = NoopPool::new(Arc::clone(vifs) as Arc<dyn staffetta_driver::PodVifDriver>);
     let drivers = VifDrivers {
         project: Arc::new(MemoryPodProject(Arc::clone(network))),

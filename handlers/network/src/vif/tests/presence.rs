@@ -7,21 +7,10 @@ async fn pods_in_their_nodes_network_and_pods_without_a_node_are_not_even_queued
     {
         let world = world();
         world.api.change(|pod| pod["spec"] = change);
-        assert!(!world.handler.wants(&Event::Added(Arc::new(world.api.pod()))));
-        deliver(&world.handler, &Event::Added(Arc::new(world.api.pod()))).await.unwrap();
-        assert_eq!((world.vifs.calls(), world.api.patches()), (vec![], vec![]));
+        assert!(!world.handler.wants(&Event::Added(world.api.object())));
+        deliver(&world.handler, &Event::Added(world.api.object())).await.unwrap();
+        world.assert_unasked();
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pod_without_spec_and_status_is_left_alone() {
-    let world = world();
-    world.api.change(|pod| {
-        pod.as_object_mut().unwrap().retain(|field, _| field == "metadata");
-    });
-    deliver(&world.handler, &Event::Added(Arc::new(world.api.pod()))).await.unwrap();
-    world.deleted().await.unwrap();
-    assert_eq!((world.vifs.calls(), world.api.patches()), (vec![], vec![]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -33,19 +22,19 @@ async fn one_write_takes_a_pod_to_its_vif() {
     assert!(!shown.default_vif.active);
     let expected = json!({ "metadata": { "uid": UID, "resourceVersion": "1",
         "annotations": { KURYR_VIF: shown.write() }, "finalizers": [FINALIZER] } });
-    assert_eq!(world.api.patches(), [expected]);
+    assert_eq!(world.patches(), [expected]);
     let port = world.network.ports().pop().unwrap();
-    assert_eq!(port.owner, Some(Owner::of(&world.api.pod().metadata)));
+    assert_eq!(port.owner, Some(Owner::of(&world.api.object().metadata)));
     assert_eq!((port.node_name.as_str(), port.security_groups), ("node-1", vec!["default".into()]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_vif_that_is_active_at_once_needs_no_second_write() {
-    let world = World::new(scheduled(), MemoryOptions { activation_delay_ms: 0, ..MemoryOptions::default() });
+    let world = World::new(MemoryOptions { activation_delay_ms: 0, ..MemoryOptions::default() });
     world.event().await.unwrap();
     world.event().await.unwrap();
     assert!(world.shown().unwrap().default_vif.active);
-    assert_eq!((world.api.patches().len(), world.vifs.calls().len()), (1, 1));
+    assert_eq!((world.patches().len(), world.vifs.calls().len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -55,47 +44,43 @@ async fn the_second_write_says_active_and_comes_when_the_port_is() {
     let early = world.event().await.unwrap_err();
     assert!(matches!(early, VifError::NotActive { .. }) && early.transient());
     assert_eq!(early.retry_after(), Some(world.activation_delay()));
-    assert_eq!(world.api.patches().len(), 1);
+    assert_eq!(world.patches().len(), 1);
     tokio::time::advance(world.activation_delay()).await;
     world.event().await.unwrap();
     let shown = world.shown().unwrap();
     assert!(shown.default_vif.active);
     let expected = json!({ "metadata": { "uid": UID, "annotations": { KURYR_VIF: shown.write() } } });
-    assert_eq!(world.api.patches()[1..], [expected]);
+    assert_eq!(world.patches()[1..], [expected]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_vif_is_active_costs_nothing() {
-    let world = world();
-    world.settle().await;
+    let world = settled().await;
     world.phase("Running");
-    let (calls, patches) = (world.vifs.calls(), world.api.patches());
+    let (calls, patches) = (world.vifs.calls(), world.patches());
     world.event().await.unwrap();
-    assert_eq!((world.vifs.calls(), world.api.patches()), (calls, patches));
+    assert_eq!((world.vifs.calls(), world.patches()), (calls, patches));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_older_than_our_write_is_skipped() {
     let world = world();
-    let old = Arc::new(world.api.pod());
+    let old = world.api.object();
     world.settle().await;
     world.handler.claims.forget(&UID.into());
     let calls = world.vifs.calls();
     world.api.change(|pod| pod["status"]["phase"] = json!("Running"));
     world.feed(Event::Modified(old)).await.unwrap();
-    assert_eq!((world.vifs.calls(), world.api.patches().len()), (calls, 2));
+    assert_eq!((world.vifs.calls(), world.patches().len()), (calls, 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_others_wrote_is_never_touched() {
-    let world = world();
-    world.settle().await;
-    world.delete(0);
-    world.event().await.unwrap();
-    let metadata = world.api.pod().metadata;
-    assert_eq!(metadata.finalizers.unwrap(), ["example.com/theirs"]);
-    assert_eq!(metadata.annotations.unwrap()["example.com/theirs"], "stays");
-    assert!(world.api.patches().iter().all(|patch| !patch.to_string().contains("example.com/theirs")));
+    let world = settled().await;
+    world.terminate(0).await.unwrap();
+    world.assert_released();
+    assert_eq!(world.api.annotation(THEIRS).as_deref(), Some("stays"));
+    assert!(world.patches().iter().all(|patch| !patch.to_string().contains(THEIRS)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,7 +88,7 @@ async fn a_pod_that_started_without_us_has_its_network_from_somebody_else() {
     let world = world();
     world.phase("Running");
     world.event().await.unwrap();
-    assert_eq!((world.vifs.calls(), world.api.patches()), (vec![], vec![]));
+    world.assert_unasked();
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,15 +101,15 @@ async fn a_pod_becomes_active_only_with_its_last_vif() {
     port.active_at += Duration::from_secs(1);
     state.additional_vifs.insert("eth1".into(), port.vif.clone());
     world.network.insert_port(port);
-    world.annotate(state.write());
+    world.annotate(&state.write());
     tokio::time::advance(world.activation_delay()).await;
     let waiting = world.event().await.unwrap_err();
     assert!(matches!(&waiting, VifError::NotActive { vif, .. } if vif.as_str() == "second"), "{waiting}");
-    assert_eq!(world.api.patches().len(), 1);
+    assert_eq!(world.patches().len(), 1);
     tokio::time::advance(Duration::from_secs(1)).await;
     world.event().await.unwrap();
     assert!(world.shown().unwrap().vifs().all(|vif| vif.active));
-    assert_eq!(world.api.patches().len(), 2);
+    assert_eq!(world.patches().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,7 +120,7 @@ async fn an_annotation_that_cannot_be_read_is_an_error_and_never_overwritten() {
         let error = world.event().await.unwrap_err();
         assert!(!error.transient());
         assert!(staffetta_handler::causes(&error).contains("openstack.org/kuryr-vif"), "{error}");
-        assert_eq!((world.vifs.calls(), world.api.patches()), (vec![], vec![]));
+        world.assert_unasked();
     }
 }
 
@@ -157,44 +142,40 @@ async fn a_pod_that_kuryr_annotated_is_activated_and_released_just_the_same() {
     tokio::time::advance(world.activation_delay()).await;
     world.event().await.unwrap();
     assert!(world.shown().unwrap().default_vif.active);
-    world.delete(30);
-    world.event().await.unwrap();
+    world.terminate(30).await.unwrap();
     assert_eq!(world.ports().len(), 1);
-    world.delete(0);
-    world.event().await.unwrap();
+    world.terminate(0).await.unwrap();
     assert!(world.ports().is_empty());
     world.event().await.unwrap();
     world.deleted().await.unwrap();
-    assert_eq!((world.releases(), world.requests(), world.api.patches().len()), (1, 1, 2));
+    assert_eq!((world.releases(), world.requests(), world.patches().len()), (1, 1, 2));
     assert_eq!(world.finalizers(), ["kuryr.openstack.org/pod-finalizer"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_kuryr_wrote_beside_what_we_know_survives_the_activation() {
     let world = kuryrs().await;
-    let text =
-        annotation(&world.api.pod()).unwrap().replace(r#""active":false"#, r#""active":false,"foam":7"#);
-    world.annotate(text);
+    let text = world.text().unwrap().replace(r#""active":false"#, r#""active":false,"foam":7"#);
+    world.annotate(&text);
     tokio::time::advance(world.activation_delay()).await;
     world.event().await.unwrap();
-    assert!(annotation(&world.api.pod()).unwrap().contains(r#""foam":7"#));
+    assert!(world.text().unwrap().contains(r#""foam":7"#));
     assert!(matches!(world.shown().unwrap().default_vif.class, VifClass::OpenVSwitch { .. }));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_finished_pod_gives_its_vif_back_and_one_write_says_so() {
     for phase in ["Succeeded", "Failed"] {
-        let world = world();
-        world.settle().await;
+        let world = settled().await;
         world.phase(phase);
         world.event().await.unwrap();
         assert!(world.ports().is_empty() && world.shown().is_none());
         let expected = json!({ "metadata": { "uid": UID, "annotations": { KURYR_VIF: null },
             "$deleteFromPrimitiveList/finalizers": [FINALIZER] } });
-        assert_eq!(world.api.patches()[2..], [expected]);
+        assert_eq!(world.patches()[2..], [expected]);
         world.event().await.unwrap();
         world.deleted().await.unwrap();
-        assert_eq!((world.releases(), world.lists(), world.api.patches().len()), (1, 0, 3));
+        assert_eq!((world.releases(), world.lists(), world.patches().len()), (1, 0, 3));
     }
 }
 
@@ -204,5 +185,5 @@ async fn a_finished_pod_that_never_had_a_vif_costs_nothing() {
     world.phase("Succeeded");
     world.event().await.unwrap();
     world.deleted().await.unwrap();
-    assert_eq!((world.vifs.calls(), world.api.patches()), (vec![], vec![]));
+    world.assert_unasked();
 }

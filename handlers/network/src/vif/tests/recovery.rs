@@ -16,19 +16,17 @@ async fn a_vif_that_was_made_before_the_restart_is_adopted_and_not_made_again() 
 
 #[tokio::test(start_paused = true)]
 async fn the_marks_are_read_once_and_not_once_a_pod() {
-    let mut world = world();
-    world.settle().await;
+    let mut world = settled().await;
     world.restart();
     world.handler.recover().await.unwrap();
     let calls = world.vifs.calls().len();
     world.event().await.unwrap();
-    assert_eq!((world.vifs.calls().len(), world.lists(), world.api.patches().len()), (calls, 1, 2));
+    assert_eq!((world.vifs.calls().len(), world.lists(), world.patches().len()), (calls, 1, 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_marked_for_a_pod_that_does_not_show_it_is_released() {
-    let mut world = world();
-    world.settle().await;
+    let mut world = settled().await;
     let kept = world.ports();
     let mut surplus = world.network.ports().pop().unwrap();
     surplus.vif.id = "surplus".into();
@@ -59,8 +57,7 @@ async fn of_two_vifs_made_for_one_pod_one_is_adopted_and_the_other_goes() {
 
 #[tokio::test(start_paused = true)]
 async fn an_annotation_that_somebody_removed_is_written_again_with_the_same_vif() {
-    let world = world();
-    world.settle().await;
+    let world = settled().await;
     world.phase("Running");
     world.api.change(|pod| pod["metadata"]["annotations"] = json!({}));
     world.event().await.unwrap();

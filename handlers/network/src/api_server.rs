@@ -1,45 +1,63 @@
-//! An API server that has one service and knows what the handlers of services ask: patches of its metadata and its status,
-//! and the list of `Endpoints`.
+//! An API server that has one object and knows what the handlers ask: patches of its metadata and its status, and the
+//! list of `Endpoints`.
 
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 
 use http::{Method, Request, Response};
-use k8s_openapi::api::core::v1::Service;
-use kube::Client;
 use kube::client::Body;
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+/// How many bytes the annotations of one object may have, keys and values together
+/// (`TotalAnnotationSizeLimitB` of Kubernetes' apimachinery).
+pub(crate) const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+
+/// An annotation of somebody else. It and the finalizer of the same name are on every object, and never change.
+pub(crate) const THEIRS: &str = "example.com/theirs";
 
 /// How one patch is answered instead of being applied.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     /// Not applied; this code, and causes with these fields.
     Refuse(u16, Vec<&'static str>),
+    /// Not applied: somebody else changed the object at the same time.
+    Overtaken,
     /// Applied; the connection breaks before the answer comes.
     Lost,
+    /// Not applied; the connection breaks.
+    Broken,
 }
 
-pub(crate) struct Api {
-    service: Mutex<Value>,
+/// An API server that has one object of kind `K`: `default/web`.
+pub(crate) struct ApiServer<K> {
+    object: Mutex<Value>,
     endpoints: Mutex<Vec<Value>>,
     patches: Mutex<Vec<(&'static str, Value)>>,
     answers: Mutex<VecDeque<Answer>>,
+    kind: PhantomData<fn() -> K>,
 }
 
-impl Api {
-    /// With the service `default/web` and this spec.
-    pub(crate) fn new(spec: &Value) -> Arc<Self> {
-        let service = json!({
+impl<K> ApiServer<K>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
+{
+    /// With an object of this spec and status, which somebody annotated and waits for.
+    pub(crate) fn new(spec: &Value, status: &Value) -> Arc<Self> {
+        let object = json!({
             "metadata": { "namespace": "default", "name": "web", "uid": "uid-web", "resourceVersion": "1",
-                "annotations": { "example.com/theirs": "stays" }, "finalizers": ["example.com/theirs"] },
+                "annotations": { THEIRS: "stays" }, "finalizers": [THEIRS] },
             "spec": spec,
-            "status": { "loadBalancer": {} },
+            "status": status,
         });
         Arc::new(Self {
-            service: Mutex::new(service),
+            object: Mutex::new(object),
             endpoints: Mutex::default(),
             patches: Mutex::default(),
             answers: Mutex::default(),
+            kind: PhantomData,
         })
     }
 
@@ -52,25 +70,40 @@ impl Api {
         Client::new(service, "default")
     }
 
-    /// The service as it is.
-    pub(crate) fn service(&self) -> Arc<Service> {
-        Arc::new(serde_json::from_value(self.service.lock().unwrap().clone()).unwrap())
+    /// The object as it is.
+    pub(crate) fn object(&self) -> Arc<K> {
+        Arc::new(serde_json::from_value(self.object.lock().unwrap().clone()).unwrap())
     }
 
-    /// Somebody else changes the service.
+    /// Somebody else changes the object.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Value)) {
-        let mut service = self.service.lock().unwrap();
-        change(&mut service);
-        bump(&mut service);
+        let mut object = self.object.lock().unwrap();
+        change(&mut object);
+        bump(&mut object);
     }
 
-    /// Somebody annotates the service.
+    /// Somebody annotates the object.
     pub(crate) fn annotate(&self, key: &str, text: &str) {
-        self.change(|service| service["metadata"]["annotations"][key] = json!(text));
+        self.change(|object| object["metadata"]["annotations"][key] = json!(text));
+    }
+
+    /// Somebody annotates the object, so that only so many bytes are left for the annotations of others.
+    pub(crate) fn leave_room(&self, bytes: usize) {
+        const KEY: &str = "example.com/large";
+        self.change(|object| {
+            let annotations = object["metadata"]["annotations"].as_object_mut().unwrap();
+            annotations.remove(KEY);
+            let large = ANNOTATIONS_LIMIT - size(annotations) - KEY.len() - bytes;
+            annotations.insert(KEY.to_owned(), json!("x".repeat(large)));
+        });
     }
 
     pub(crate) fn annotation(&self, key: &str) -> Option<String> {
-        self.service().metadata.annotations.as_ref().and_then(|annotations| annotations.get(key).cloned())
+        self.object().meta().annotations.as_ref().and_then(|annotations| annotations.get(key).cloned())
+    }
+
+    pub(crate) fn finalizers(&self) -> Vec<String> {
+        self.object().meta().finalizers.clone().unwrap_or_default()
     }
 
     /// There are such `Endpoints`, in the order of the pages in which they are listed, one a page.
@@ -94,10 +127,11 @@ impl Api {
         }
         assert_eq!(request.method(), Method::PATCH, "the handlers read from the event");
         assert_eq!(request.headers()["content-type"], "application/strategic-merge-patch+json");
-        let what = match request.uri().path() {
-            "/api/v1/namespaces/default/services/web" => "metadata",
-            "/api/v1/namespaces/default/services/web/status" => "status",
-            other => panic!("there is no {other}"),
+        let object = format!("{}/web", K::url_path(&(), Some("default")));
+        let what = match request.uri().path().strip_prefix(&object) {
+            Some("") => "metadata",
+            Some("/status") => "status",
+            _ => panic!("there is no {}", request.uri()),
         };
         let body = request.into_body().collect_bytes().await.unwrap();
         let patch: Value = serde_json::from_slice(&body).unwrap();
@@ -105,6 +139,11 @@ impl Api {
         let answer = self.answers.lock().unwrap().pop_front();
         match answer {
             Some(Answer::Refuse(code, fields)) => Ok(refusal(code, &fields)),
+            Some(Answer::Overtaken) => {
+                bump(&mut self.object.lock().unwrap());
+                Ok(refusal(409, &[]))
+            }
+            Some(Answer::Broken) => Err(std::io::ErrorKind::ConnectionReset.into()),
             Some(Answer::Lost) => {
                 self.apply(what, &patch);
                 Err(std::io::ErrorKind::ConnectionReset.into())
@@ -127,22 +166,30 @@ impl Api {
     }
 
     fn apply(&self, what: &str, patch: &Value) -> Response<Body> {
-        let mut service = self.service.lock().unwrap();
+        let mut object = self.object.lock().unwrap();
+        let mut patched = object.clone();
         let changes = &patch["metadata"];
-        assert_eq!(changes["uid"], service["metadata"]["uid"]);
-        assert_eq!(changes.get("resourceVersion"), None, "no write of these handlers is a claim");
-        if changes.get("finalizers").is_some() && service["metadata"].get("deletionTimestamp").is_some() {
+        assert_eq!(changes["uid"], object["metadata"]["uid"]);
+        if changes
+            .get("resourceVersion")
+            .is_some_and(|claimed| *claimed != object["metadata"]["resourceVersion"])
+        {
+            return refusal(409, &[]);
+        }
+        if changes.get("finalizers").is_some() && object["metadata"].get("deletionTimestamp").is_some() {
             return refusal(422, &["metadata.finalizers"]);
         }
-        let before = service.clone();
+        let annotations = patched["metadata"]["annotations"].as_object_mut().unwrap();
         for (key, value) in changes["annotations"].as_object().into_iter().flatten() {
-            let annotations = service["metadata"]["annotations"].as_object_mut().unwrap();
             match value {
                 Value::Null => annotations.remove(key),
                 value => annotations.insert(key.clone(), value.clone()),
             };
         }
-        let finalizers = service["metadata"]["finalizers"].as_array_mut().unwrap();
+        if size(annotations) > ANNOTATIONS_LIMIT {
+            return refusal(422, &["metadata.annotations"]);
+        }
+        let finalizers = patched["metadata"]["finalizers"].as_array_mut().unwrap();
         let named = |key: &str| changes[key].as_array().cloned().unwrap_or_default();
         let removed = named("$deleteFromPrimitiveList/finalizers");
         finalizers.retain(|finalizer| !removed.contains(finalizer));
@@ -150,18 +197,23 @@ impl Api {
         let added: Vec<_> = added.collect();
         finalizers.extend(added);
         if what == "status" {
-            service["status"]["loadBalancer"]["ingress"] = patch["status"]["loadBalancer"]["ingress"].clone();
+            patched["status"]["loadBalancer"]["ingress"] = patch["status"]["loadBalancer"]["ingress"].clone();
         }
-        if *service != before {
-            bump(&mut service);
+        if *object != patched {
+            bump(&mut patched);
+            *object = patched;
         }
-        response(200, &service)
+        response(200, &object)
     }
 }
 
-fn bump(service: &mut Value) {
-    let version: u64 = service["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
-    service["metadata"]["resourceVersion"] = json!((version + 1).to_string());
+fn size(annotations: &serde_json::Map<String, Value>) -> usize {
+    annotations.iter().map(|(key, value)| key.len() + value.as_str().unwrap().len()).sum()
+}
+
+fn bump(object: &mut Value) {
+    let version: u64 = object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    object["metadata"]["resourceVersion"] = json!((version + 1).to_string());
 }
 
 fn refusal(code: u16, fields: &[&str]) -> Response<Body> {

@@ -1,0 +1,146 @@
+//! Events of all kinds as one type.
+
+use std::any::{Any, TypeId};
+use std::fmt;
+use std::sync::Arc;
+
+use crate::event::Event;
+use crate::message::{Change, Message, Subject};
+use crate::object::Object;
+
+/// What happened to one object of any kind: the form in which events travel through the chain.
+///
+/// A copy is a reference; whoever looks at the event looks at the one that the watch made.
+#[derive(Clone)]
+pub struct AnyEvent(Arc<dyn Erased>);
+
+impl AnyEvent {
+    /// The typed event; none when it is of another kind. This is the one place where a type is recovered.
+    pub fn downcast_ref<K: 'static>(&self) -> Option<&Event<K>> {
+        self.0.any().downcast_ref()
+    }
+
+    /// The object; none when it is gone and its last state was missed.
+    pub fn object(&self) -> Option<&dyn Object> {
+        self.0.object()
+    }
+}
+
+impl<K: Object> Event<K> {
+    /// The same event in the form in which it travels.
+    pub fn erase(self) -> AnyEvent {
+        AnyEvent(Arc::new(self))
+    }
+}
+
+/// An event whose type is erased: what [`Message`] asks, and the way back.
+trait Erased: Send + Sync {
+    fn any(&self) -> &dyn Any;
+    fn object(&self) -> Option<&dyn Object>;
+    fn change(&self) -> Change;
+    fn finalizing(&self) -> bool;
+    fn subject(&self) -> Subject<'_>;
+    fn uid(&self) -> &str;
+    fn route(&self) -> TypeId;
+    fn added(&self) -> AnyEvent;
+}
+
+impl<K: Object> Erased for Event<K> {
+    fn any(&self) -> &dyn Any {
+        self
+    }
+
+    fn object(&self) -> Option<&dyn Object> {
+        Event::object(self).map(|object| &**object as &dyn Object)
+    }
+
+    fn change(&self) -> Change {
+        Message::change(self)
+    }
+
+    fn finalizing(&self) -> bool {
+        Message::finalizing(self)
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Message::subject(self)
+    }
+
+    fn uid(&self) -> &str {
+        Message::uid(self)
+    }
+
+    fn route(&self) -> TypeId {
+        Message::route(self)
+    }
+
+    fn added(&self) -> AnyEvent {
+        self.clone().into_added().erase()
+    }
+}
+
+impl Message for AnyEvent {
+    fn change(&self) -> Change {
+        self.0.change()
+    }
+
+    fn finalizing(&self) -> bool {
+        self.0.finalizing()
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        self.0.subject()
+    }
+
+    fn uid(&self) -> &str {
+        self.0.uid()
+    }
+
+    fn route(&self) -> TypeId {
+        self.0.route()
+    }
+
+    fn into_added(self) -> Self {
+        if self.change() == Change::Modified { self.0.added() } else { self }
+    }
+}
+
+impl fmt::Debug for AnyEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}", self.change(), self.subject())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{Pod, Service};
+
+    use super::*;
+    use crate::event::Tombstone;
+    use crate::object::Identity;
+    use crate::testing::pod;
+
+    #[test]
+    fn an_erased_event_is_recovered_as_its_own_kind_only() {
+        let event = Event::Added(Arc::new(pod("default", "web"))).erase();
+        assert!(event.downcast_ref::<Service>().is_none());
+        let typed = event.downcast_ref::<Pod>().expect("it is a pod");
+        assert_eq!(typed.uid(), event.uid());
+    }
+
+    #[test]
+    fn a_missed_deletion_keeps_its_kind() {
+        let identity = Identity::of::<Pod>(Some("default".into()), "web".into(), "u1".into());
+        let event = Event::<Pod>::Deleted(Tombstone::Missed(Arc::new(identity))).erase();
+        assert!(event.downcast_ref::<Pod>().is_some());
+        assert!(event.downcast_ref::<Service>().is_none());
+        assert_eq!(format!("{event:?}"), "Deleted Pod default/web (u1)");
+    }
+
+    #[test]
+    fn only_a_modified_becomes_an_added() {
+        let object = Arc::new(pod("default", "web"));
+        assert_eq!(Event::Modified(Arc::clone(&object)).erase().into_added().change(), Change::Added);
+        assert_eq!(Event::Deleted(Tombstone::Last(object)).erase().into_added().change(), Change::Deleted);
+    }
+}
