@@ -11,23 +11,20 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use crate::health::Health;
 
-/// Listens at `address` until `stop`. Answers the address, whose port the system chose where 0 was asked for.
+/// Listens at `address` until the task is ended. Answers the address, whose port the system chose where 0 was asked for.
 pub(crate) async fn serve(
     address: SocketAddr,
     health: Arc<Health>,
-    stop: CancellationToken,
 ) -> io::Result<(SocketAddr, JoinHandle<()>)> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     let router = Router::new().route("/livez", get(livez)).route("/readyz", get(readyz)).with_state(health);
     let task = tokio::spawn(async move {
-        let server = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
-        if let Err(error) = server.await {
+        if let Err(error) = axum::serve(listener, router).await {
             error!(%error, "the admin server ended");
         }
     });

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use tracing::warn;
 
 /// Why there is no way to the Kubernetes API.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,11 @@ pub async fn client(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
     // Retry repeats, and it alone: it knows what waits and what was superseded.
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(10));
+    // A watch says something each minute; what is silent for longer than this is dead.
+    config.read_timeout = Some(Duration::from_secs(300));
+    if config.accept_invalid_certs {
+        warn!("the kubeconfig switches the verification of the API server's certificate off");
+    }
     Client::try_from(config).map_err(|source| ConnectError::Client(Box::new(source)))
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use staffetta_handler::{BackoffPolicy, Check, Failure, Registry, Setup, SetupError, causes};
+use staffetta_handler::{BackoffPolicy, Check, HandlerError, Registry, Setup, SetupError, bounded, causes};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -22,6 +22,9 @@ use crate::{admin, connect, sweeper};
 /// The waits after the API server or a driver's check failed at start.
 const BACKOFF: BackoffPolicy =
     BackoffPolicy { initial: Duration::from_millis(500), max: Duration::from_secs(30), limit: None };
+
+/// How long the API server may take to say what it has.
+const ANSWER: Duration = Duration::from_secs(30);
 
 /// The running controller. It takes no more events in once this is dropped.
 pub struct Controller {
@@ -70,7 +73,7 @@ impl Controller {
         let (health, stop) = (Arc::new(Health::default()), CancellationToken::new());
         health.waits("api server", "not asked yet");
         let listen = configuration.admin.listen;
-        let (admin, admin_task) = admin::serve(listen, Arc::clone(&health), stop.clone())
+        let (admin, admin_task) = admin::serve(listen, Arc::clone(&health))
             .await
             .map_err(|source| ControllerError::Admin { address: listen, source })?;
         info!(%admin, "the admin server listens");
@@ -157,13 +160,14 @@ impl Work {
     async fn served(&self) -> HashSet<String> {
         let mut backoff = BACKOFF.start();
         loop {
-            let error = match connect::api_versions(&self.client).await {
+            let asked = async { connect::api_versions(&self.client).await.map_err(HandlerError::from) };
+            let error = match bounded(ANSWER, asked).await {
                 Ok(served) => return served,
                 Err(error) => error,
             };
             let wait = backoff.next_wait(error.retry_after()).unwrap_or(BACKOFF.max);
             let attempt = backoff.attempts();
-            let error = causes(&error);
+            let error = causes(&*error);
             warn!(attempt, wait_ms = wait.as_millis(), error, "the API server does not answer");
             self.health.waits("api server", error);
             tokio::time::sleep(wait).await;
@@ -183,17 +187,18 @@ impl Work {
 
     /// Runs the drivers' checks and reads the ownership marks, each until it succeeds.
     fn prepare(&self, tasks: &mut JoinSet<()>, checks: Vec<Check>, pipeline: &Arc<Pipeline>) {
+        let limit = self.configuration.relay.handler_timeout.into();
         for check in checks {
             let name = format!("driver {}", check.name);
             self.health.waits(&name, "not checked yet");
-            tasks.spawn(until_well(name, check, Arc::clone(&self.health)));
+            tasks.spawn(until_well(name, check, limit, Arc::clone(&self.health)));
         }
         for place in 0..pipeline.relays().len() {
             let name = format!("handler {}", pipeline.relays()[place].name);
             self.health.waits(&name, "the ownership marks are not read yet");
             let (pipeline, health) = (Arc::clone(pipeline), Arc::clone(&self.health));
             tasks.spawn(async move {
-                sweeper::recover(&pipeline.relays()[place]).await;
+                sweeper::recover(&pipeline.relays()[place], limit).await;
                 health.is_well(&name);
             });
         }
@@ -206,10 +211,13 @@ impl Work {
         }
         let over = Arc::downgrade(watcher);
         self.health.watch_over(move || over.upgrade().map(|watcher| watcher.ended()).unwrap_or_default());
+        let over = Arc::downgrade(watcher);
+        self.health.explain(move || over.upgrade().map(|watcher| watcher.unlisted()).unwrap_or_default());
         self.health.waits("watches", "not all objects are listed yet");
         let (pipeline, watcher, health) =
             (Arc::clone(pipeline), Arc::clone(watcher), Arc::clone(&self.health));
-        let interval = self.configuration.relay.sweep_interval.into();
+        let relay = &self.configuration.relay;
+        let (interval, limit) = (relay.sweep_interval.into(), relay.handler_timeout.into());
         tasks.spawn(async move {
             watcher.until_listed().await;
             info!("all objects are listed");
@@ -217,15 +225,15 @@ impl Work {
             let sweeps = pipeline
                 .relays()
                 .iter()
-                .map(|relay| sweeper::sweep(relay, pipeline.kinds(), &watcher, interval));
+                .map(|relay| sweeper::sweep(relay, pipeline.kinds(), &watcher, interval, limit));
             futures_util::future::join_all(sweeps).await;
         });
     }
 }
 
-async fn until_well(name: String, check: Check, health: Arc<Health>) {
+async fn until_well(name: String, check: Check, limit: Duration, health: Arc<Health>) {
     let mut backoff = BACKOFF.start();
-    while let Err(error) = (check.run)().await {
+    while let Err(error) = bounded(limit, (check.run)()).await {
         let wait = backoff.next_wait(error.retry_after()).unwrap_or(BACKOFF.max);
         let attempt = backoff.attempts();
         let error = causes(&*error);

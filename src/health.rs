@@ -9,15 +9,24 @@ use tokio::sync::watch;
 pub(crate) struct Health {
     waiting: Mutex<BTreeMap<String, String>>,
     stuck: Mutex<Option<Stuck>>,
+    unlisted: Mutex<Option<Unlisted>>,
     ready: watch::Sender<bool>,
 }
 
 /// Names what should run and does not.
 type Stuck = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
+/// Names the kinds that are not listed yet, each with the error that keeps it from that.
+type Unlisted = Box<dyn Fn() -> Vec<(String, Option<String>)> + Send + Sync>;
+
 impl Default for Health {
     fn default() -> Self {
-        Self { waiting: Mutex::default(), stuck: Mutex::default(), ready: watch::Sender::new(false) }
+        Self {
+            waiting: Mutex::default(),
+            stuck: Mutex::default(),
+            unlisted: Mutex::default(),
+            ready: watch::Sender::new(false),
+        }
     }
 }
 
@@ -37,7 +46,12 @@ impl Health {
 
     /// Why the program is not ready: a name and a reason each. Empty when it is.
     pub(crate) fn reasons(&self) -> Vec<(String, String)> {
-        lock(&self.waiting).iter().map(|(name, reason)| (name.clone(), reason.clone())).collect()
+        let waiting = lock(&self.waiting).clone().into_iter();
+        let unlisted = lock(&self.unlisted).as_ref().map(|unlisted| unlisted()).unwrap_or_default();
+        let watch = |(kind, error): (String, Option<String>)| {
+            (format!("watch {kind}"), error.unwrap_or_else(|| "not all objects are listed yet".to_owned()))
+        };
+        waiting.chain(unlisted.into_iter().map(watch)).collect()
     }
 
     /// Ends when the program is ready.
@@ -49,6 +63,14 @@ impl Health {
     /// Liveness asks `stuck` for what should run and does not. An object that fails never has a say in it.
     pub(crate) fn watch_over(&self, stuck: impl Fn() -> Vec<String> + Send + Sync + 'static) {
         *lock(&self.stuck) = Some(Box::new(stuck));
+    }
+
+    /// Readiness asks `unlisted` for the kinds that are not listed yet, and why.
+    pub(crate) fn explain(
+        &self,
+        unlisted: impl Fn() -> Vec<(String, Option<String>)> + Send + Sync + 'static,
+    ) {
+        *lock(&self.unlisted) = Some(Box::new(unlisted));
     }
 
     /// What should run and does not.

@@ -36,16 +36,9 @@ pub struct Policy {
 }
 
 impl Default for Policy {
+    /// As the section `[relay]` says when nothing is set.
     fn default() -> Self {
-        Self {
-            max_concurrency: 16,
-            handler_timeout: Duration::from_secs(60),
-            retry: RetryPolicy::default(),
-            coalesce: true,
-            queue_depth: 100,
-            resync: ResyncPolicy::default(),
-            first_list_backlog: 1000,
-        }
+        Self::from(&config::Relay::default())
     }
 }
 
@@ -180,12 +173,8 @@ impl Pipeline {
 
     /// Ends all retries and gives what runs and waits at most `grace`. Answers whether all of it was done.
     pub async fn drain(&self, grace: Duration) -> bool {
-        let deadline = tokio::time::Instant::now() + grace;
-        let mut done = true;
-        for relay in &self.relays {
-            done &= relay.chain.drain(deadline.saturating_duration_since(tokio::time::Instant::now())).await;
-        }
-        done
+        let drains = self.relays.iter().map(|relay| relay.chain.drain(grace));
+        futures_util::future::join_all(drains).await.into_iter().all(|done| done)
     }
 }
 

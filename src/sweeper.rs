@@ -4,7 +4,7 @@ use std::any::TypeId;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use staffetta_handler::{BackoffPolicy, ErasedSweep, HandlerError, Identity, Kind, causes};
+use staffetta_handler::{BackoffPolicy, ErasedSweep, HandlerError, Identity, Kind, bounded, causes};
 use tracing::{debug, info, warn};
 
 use crate::pipeline::{Pipeline, Relay};
@@ -15,10 +15,10 @@ const BACKOFF: BackoffPolicy =
     BackoffPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(30), limit: None };
 
 /// Reads the marks of a handler until that succeeds; only then it gets its first event.
-pub(crate) async fn recover(relay: &Relay) {
+pub(crate) async fn recover(relay: &Relay, limit: Duration) {
     let Some(sweep) = &relay.sweep else { return };
     let mut backoff = BACKOFF.start();
-    while let Err(error) = sweep.recover().await {
+    while let Err(error) = bounded(limit, sweep.recover()).await {
         let wait = backoff.next_wait(error.retry_after()).unwrap_or(BACKOFF.max);
         warn!(
             handler = relay.name,
@@ -34,10 +34,16 @@ pub(crate) async fn recover(relay: &Relay) {
 }
 
 /// Sweeps now and after each `interval`, for ever.
-pub(crate) async fn sweep(relay: &Relay, kinds: &[Kind], watcher: &Watcher<Pipeline>, interval: Duration) {
+pub(crate) async fn sweep(
+    relay: &Relay,
+    kinds: &[Kind],
+    watcher: &Watcher<Pipeline>,
+    interval: Duration,
+    limit: Duration,
+) {
     let Some(sweep) = &relay.sweep else { return };
     loop {
-        if let Err(error) = once(relay, &**sweep, kinds, watcher).await {
+        if let Err(error) = bounded(limit, once(relay, &**sweep, kinds, watcher)).await {
             warn!(handler = relay.name, error = causes(&*error), "the sweep could not be made");
         }
         tokio::time::sleep(interval).await;

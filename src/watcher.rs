@@ -44,6 +44,8 @@ struct Watch {
     kind: Kind,
     known: Arc<Mutex<Known>>,
     listed: watch::Receiver<bool>,
+    /// The last error, until the server says something again.
+    trouble: Arc<Mutex<Option<String>>>,
     task: JoinHandle<()>,
 }
 
@@ -68,6 +70,7 @@ impl<S: Sink> Watcher<S> {
         }
         let known = Arc::new(Mutex::new(Known::new(kind)));
         let (done, listed) = watch::channel(false);
+        let trouble = Arc::<Mutex<Option<String>>>::default();
         let one = OneWatch {
             kind: kind.clone(),
             client: self.client.clone(),
@@ -75,9 +78,10 @@ impl<S: Sink> Watcher<S> {
             known: Arc::clone(&known),
             sink: Arc::clone(&self.sink),
             listed: done,
+            trouble: Arc::clone(&trouble),
             backoff: BACKOFF.start(),
         };
-        let watch = Watch { kind: kind.clone(), known, listed, task: tokio::spawn(one.run()) };
+        let watch = Watch { kind: kind.clone(), known, listed, trouble, task: tokio::spawn(one.run()) };
         watches.insert(kind.type_id, watch);
     }
 
@@ -93,12 +97,12 @@ impl<S: Sink> Watcher<S> {
         self.watches().drain().for_each(|(_, watch)| watch.task.abort());
     }
 
-    /// The watches that did not see all objects of their kind yet.
-    pub fn unlisted(&self) -> Vec<String> {
+    /// The watches that did not see all objects of their kind yet, each with its last error if it has one.
+    pub fn unlisted(&self) -> Vec<(String, Option<String>)> {
         self.watches()
             .values()
             .filter(|watch| !*watch.listed.borrow())
-            .map(|watch| watch.kind.name.clone().into_owned())
+            .map(|watch| (watch.kind.name.clone().into_owned(), lock(&watch.trouble).clone()))
             .collect()
     }
 
@@ -115,8 +119,10 @@ impl<S: Sink> Watcher<S> {
     pub async fn until_listed(&self) {
         let listed: Vec<_> = self.watches().values().map(|watch| watch.listed.clone()).collect();
         for mut listed in listed {
-            // An error means that the watch was removed meanwhile: nobody waits for it any more.
-            let _ = listed.wait_for(|listed| *listed).await;
+            if listed.wait_for(|listed| *listed).await.is_err() && !self.ended().is_empty() {
+                // It was not removed, it died: that is for liveness to tell, and nobody is ready.
+                std::future::pending::<()>().await;
+            }
         }
     }
 
@@ -150,6 +156,7 @@ struct OneWatch<S> {
     known: Arc<Mutex<Known>>,
     sink: Arc<S>,
     listed: watch::Sender<bool>,
+    trouble: Arc<Mutex<Option<String>>>,
     backoff: Backoff,
 }
 
@@ -168,13 +175,16 @@ impl<S: Sink> OneWatch<S> {
         if !matches!(event, watcher::Event::Init) && self.backoff.attempts() > 0 {
             info!(kind = %self.kind.name, "the watch goes on");
             self.backoff = BACKOFF.start();
+            *lock(&self.trouble) = None;
         }
         match event {
             watcher::Event::Init => lock(&self.known).list_begins(),
             watcher::Event::InitApply(object) => {
                 let events = lock(&self.known).applied(object);
                 self.deliver(events.into_iter().flatten()).await;
-                self.sink.room().await;
+                if !*self.listed.borrow() {
+                    self.sink.room().await;
+                }
             }
             watcher::Event::InitDone => {
                 let vanished = lock(&self.known).list_ends();
@@ -206,6 +216,7 @@ impl<S: Sink> OneWatch<S> {
     async fn back_off(&mut self, error: &watcher::Error) {
         let wait = self.backoff.next_wait(None).unwrap_or(BACKOFF.max);
         let attempt = self.backoff.attempts();
+        *lock(&self.trouble) = Some(causes(error));
         warn!(kind = %self.kind.name, attempt, wait_ms = wait.as_millis(), error = causes(error), "the watch failed");
         tokio::time::sleep(wait).await;
     }

@@ -12,15 +12,21 @@ use staffetta_driver::{
     ServiceProjectDriver, ServicePublicIpDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver,
 };
 use staffetta_handler::{Registry, Setup, SetupError};
+use tracing::warn;
 
 /// Adds the drivers named `memory`, on a world that the section `[memory]` describes.
 pub(super) fn drivers(registry: &mut Registry) {
     registry.section::<MemoryOptions>("memory");
     register(
         registry,
-        |setup| setup.shared(|| Ok(MemoryNetwork::new(setup.section("memory")?))),
-        |setup| setup.shared(|| Ok(MemoryServices::new(setup.section("memory")?))),
+        |setup| setup.shared(|| simulated(setup).map(MemoryNetwork::new)),
+        |setup| setup.shared(|| simulated(setup).map(MemoryServices::new)),
     );
+}
+
+fn simulated(setup: &Setup) -> Result<MemoryOptions, SetupError> {
+    warn!("simulated drivers are in use: what they write on objects leads nowhere");
+    setup.section("memory")
 }
 
 /// Puts the drivers named `memory` on a world that the caller holds, to look into it or to change it meanwhile.

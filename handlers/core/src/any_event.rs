@@ -125,7 +125,7 @@ mod tests {
         let event = Event::Added(Arc::new(pod("default", "web"))).erase();
         assert!(event.downcast_ref::<Service>().is_none());
         let typed = event.downcast_ref::<Pod>().expect("it is a pod");
-        assert_eq!(typed.uid(), event.uid());
+        assert_eq!(Message::uid(typed), event.uid());
     }
 
     #[test]

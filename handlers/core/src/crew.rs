@@ -9,6 +9,9 @@ use std::thread::available_parallelism;
 
 use crossbeam_queue::SegQueue;
 
+/// How often a runner looks for something before it ends: a microsecond or two.
+const LOOKS: usize = 64;
+
 /// What is ready to be run, and the places of those who run it.
 ///
 /// A runner holds a [`Place`] while it runs, and leaves it when it has to wait. Whoever adds something, and whoever leaves
@@ -49,7 +52,7 @@ impl<T> Crew<T> {
             if place.is_none() {
                 *place = Some(self.take_place()?);
             }
-            if let Some(something) = self.ready.pop() {
+            if let Some(something) = self.pop() {
                 return Some(something);
             }
             // Who adds something now either finds the place free, or is found by the look after it.
@@ -58,6 +61,17 @@ impl<T> Crew<T> {
                 return None;
             }
         }
+    }
+
+    /// What is ready, or becomes so in a moment: to end a runner and to start one costs more than to look again.
+    fn pop(&self) -> Option<T> {
+        for _ in 0..LOOKS {
+            if let Some(something) = self.ready.pop() {
+                return Some(something);
+            }
+            std::hint::spin_loop();
+        }
+        None
     }
 
     /// Leaves `place`. Answers a place when a runner must be started for what is ready.

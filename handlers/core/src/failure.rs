@@ -86,3 +86,35 @@ pub fn causes(error: &dyn Error) -> String {
     }
     line
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(code: u16, retry_after_seconds: u32) -> kube::Error {
+        let answer =
+            serde_json::json!({ "code": code, "details": { "retryAfterSeconds": retry_after_seconds } });
+        kube::Error::Api(serde_json::from_value(answer).expect("it is a Status"))
+    }
+
+    #[test]
+    fn an_answer_that_may_change_is_transient_and_its_hint_is_handed_on() {
+        for code in [401, 408, 409, 429, 500, 502, 503, 504] {
+            assert!(answer(code, 0).transient(), "{code}");
+        }
+        for code in [400, 403, 404, 405, 410, 413, 415, 422] {
+            assert!(!answer(code, 0).transient(), "{code}");
+        }
+        assert_eq!(answer(429, 7).retry_after(), Some(Duration::from_secs(7)));
+        assert_eq!(answer(429, 0).retry_after(), None);
+    }
+
+    #[test]
+    fn causes_are_one_line_and_none_is_told_twice() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("write the annotation")]
+        struct Step(#[source] std::io::Error);
+        let error = Step(std::io::Error::other("connection refused"));
+        assert_eq!(causes(&error), "write the annotation: connection refused");
+    }
+}

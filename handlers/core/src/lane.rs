@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -63,6 +64,13 @@ impl<E: Message> Lane<E> {
         let before = self.waiting.len();
         if policy.coalesce || before >= policy.depth {
             self.coalesce(&mut arrival);
+        } else if arrival.event.change() == Change::Deleted {
+            // A second Deleted of one object, from a sweep, says nothing new.
+            let uid = arrival.event.uid();
+            let again = |waiting: &Waiting<E>| {
+                waiting.event.change() == Change::Deleted && waiting.event.uid() == uid
+            };
+            self.waiting.retain(|waiting| !again(waiting));
         }
         let replaced = before - self.waiting.len();
         self.waiting.push_back(arrival);
@@ -77,10 +85,14 @@ impl<E: Message> Lane<E> {
         self.waiting.pop_front().map(|Waiting { event, carry }| (event, carry))
     }
 
-    /// The parked message whose time has come.
-    pub(crate) fn next_due(&mut self, now: Instant) -> Option<(E, Carry)> {
-        let due = self.parked.iter().position(|parked| parked.due <= now)?;
-        let Parked { event, failures, .. } = self.parked.remove(due);
+    /// The parked message whose time came first, if any has.
+    pub(crate) fn next_due(&mut self) -> Option<(E, Carry)> {
+        let due = self.due()?;
+        if due > Instant::now() {
+            return None;
+        }
+        let first = self.parked.iter().position(|parked| parked.due == due)?;
+        let Parked { event, failures, .. } = self.parked.remove(first);
         Some((event, Carry { backoff: None, failures }))
     }
 
@@ -99,7 +111,8 @@ impl<E: Message> Lane<E> {
             Verdict::Again(delay) => {
                 let failures = carry.failures + 1;
                 if !self.hand_over(&event, Carry { backoff: None, failures }, policy) {
-                    self.parked.push(Parked { event, due: Instant::now() + delay, failures });
+                    let due = Instant::now().checked_add(delay).unwrap_or_else(far_away);
+                    self.parked.push(Parked { event, due, failures });
                 }
             }
         }
@@ -118,14 +131,16 @@ impl<E: Message> Lane<E> {
         Arc::clone(self.bell.get_or_insert_with(Arc::default))
     }
 
-    /// Leaves what is known of `event` to the first message that supersedes it; false when there is none.
+    /// Leaves what is known of `event` to the first message that stands for it: a newer one of its object, or one that
+    /// supersedes it. False when there is none.
     fn hand_over(&mut self, event: &E, carry: Carry, policy: &QueuePolicy) -> bool {
         if event.change() == Change::Added
             && let Some(heir) = self.waiting.iter_mut().find(|waiting| waiting.event.uid() == event.uid())
         {
             heir.event = heir.event.clone().into_added();
         }
-        match self.waiting.iter_mut().find(|waiting| supersedes(&waiting.event, event, policy)) {
+        let heir = |newer: &E| newer.uid() == event.uid() || supersedes(newer, event, policy);
+        match self.waiting.iter_mut().find(|waiting| heir(&waiting.event)) {
             Some(heir) => {
                 heir.carry = carry;
                 true
@@ -163,11 +178,14 @@ impl<E: Message> Lane<E> {
                     arrival.carry = replaced.carry;
                 }
             }
-            Change::Deleted => self
-                .waiting
-                .retain(|waiting| waiting.event.uid() != uid || waiting.event.change() == Change::Deleted),
+            Change::Deleted => self.waiting.retain(|waiting| waiting.event.uid() != uid),
         }
     }
+}
+
+/// When a time that cannot be reckoned with comes.
+fn far_away() -> Instant {
+    Instant::now() + Duration::from_secs(86_400 * 365)
 }
 
 /// Whether `newer` makes the retries of `older` pointless. Nothing does that of a deletion or the request for one.
@@ -177,8 +195,6 @@ fn supersedes<E: Message>(newer: &E, older: &E, policy: &QueuePolicy) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::testing::TestMessage;
 
@@ -215,7 +231,11 @@ mod tests {
     fn a_deleted_cancels_what_waits_of_its_object_and_is_never_dropped() {
         use TestMessage as M;
         let events = [M::added("a"), M::modified("a", 1), M::added("b"), M::deleted("a"), M::deleted("a")];
-        assert_eq!(drain(&mut lane(&events, &COALESCE)), ["b added 0", "a deleted 0", "a deleted 0"]);
+        assert_eq!(
+            drain(&mut lane(&events, &COALESCE)),
+            ["b added 0", "a deleted 0"],
+            "and one Deleted is enough"
+        );
     }
 
     #[test]
@@ -250,13 +270,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_failed_request_for_deletion_is_not_repeated_after_the_deletion() {
+        use TestMessage as M;
+        let mut lane = lane(&[M::deleted("a")], &COALESCE);
+        lane.end(M::deleted("a"), Verdict::Again(Duration::MAX), Carry::default(), &COALESCE);
+        assert!(lane.due().is_none(), "the newer message of the object stands for it");
+        assert_eq!(lane.next().unwrap().1.failures, 1);
+        lane.end(M::deleted("a"), Verdict::Again(Duration::MAX), Carry::default(), &COALESCE);
+        assert!(lane.due().is_some(), "a time out of reach is a time far away");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_failed_message_waits_for_its_time_or_for_a_newer_one() {
         use TestMessage as M;
         let mut lane = lane(&[], &COALESCE);
         let again = Verdict::Again(Duration::from_secs(60));
         lane.end(M::added("a"), again, Carry::default(), &COALESCE);
         lane.end(M::modified("b", 1), again, Carry::default(), &COALESCE);
-        assert!(lane.next().is_none() && lane.next_due(Instant::now()).is_none());
+        assert!(lane.next().is_none() && lane.next_due().is_none());
 
         lane.push(M::modified("a", 1), &COALESCE);
         let (event, carry) = lane.next().unwrap();
@@ -267,7 +298,7 @@ mod tests {
         );
 
         tokio::time::advance(Duration::from_secs(60)).await;
-        let (event, carry) = lane.next_due(Instant::now()).unwrap();
+        let (event, carry) = lane.next_due().unwrap();
         assert_eq!((event.to_string().as_str(), carry.failures), ("b modified 1", 1));
         assert!(lane.due().is_none());
     }

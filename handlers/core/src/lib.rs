@@ -67,6 +67,6 @@ pub use resource::{ResourceEventHandler, deliver};
 pub use retry::{Retry, RetryPolicy};
 pub use setup::{Check, CheckFn, Setup, SetupError};
 pub use sweep::{ErasedSweep, Sweep};
-pub use timeout::{TimedOut, Timeout};
+pub use timeout::{TimedOut, Timeout, bounded};
 pub use turn::Turn;
 pub use write::{WriteError, Writer, Written};

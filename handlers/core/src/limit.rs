@@ -64,4 +64,10 @@ mod tests {
         futures_util::future::join_all((0..20).map(|_| limit.handle(&event, &turn))).await;
         assert_eq!(crowd.most.load(Ordering::SeqCst), 3);
     }
+
+    #[tokio::test]
+    async fn no_permit_at_all_is_taken_as_one() {
+        let limit = Enter(Arc::default()).limit(0);
+        limit.handle(&TestMessage::added("a"), &Turn::alone()).await.expect("it is let in");
+    }
 }

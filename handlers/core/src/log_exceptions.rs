@@ -31,7 +31,7 @@ impl<H, E: Message> LogExceptions<H, E> {
 pub struct Panicked(String);
 
 impl Panicked {
-    fn new(payload: &(dyn Any + Send)) -> Self {
+    pub(crate) fn new(payload: &(dyn Any + Send)) -> Self {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
         Self(text.unwrap_or_else(|| "without a message".to_owned()))

@@ -66,7 +66,7 @@ impl fmt::Display for Subject<'_> {
 
 /// What decides which messages are handled one after the other: those of one key, per handler.
 ///
-/// It is a 64-bit digest. Two keys that share a digest share a queue, which costs concurrency and never order.
+/// It is a 64-bit digest. Should two keys ever share one, they share a queue: order is kept, concurrency is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderingKey(u64);
 

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -9,8 +10,8 @@ use std::time::Duration;
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
+use futures_util::FutureExt;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
@@ -19,16 +20,17 @@ use crate::failure::{HandlerError, causes};
 use crate::handler::EventHandler;
 use crate::lane::{Lane, QueuePolicy};
 use crate::message::{Message, OrderingKey};
-use crate::turn::{Carry, Turn, Waiting};
+use crate::turn::{Carry, Turn, Verdict, Waiting};
 
 /// Hands messages of one ordering key to its handler one at a time, in order of arrival; those of different keys run
 /// concurrently.
 ///
 /// Taking a message in never waits, so whoever feeds it is never held up. A queue exists while something of its key
 /// waits, runs, or failed for good and is to be pushed again; none exists for an idle key. It must be used within a tokio
-/// runtime. The inner handler ends its own failures ([`LogExceptions`](crate::LogExceptions)).
+/// runtime. When the last copy of it is dropped, what runs may end, and nothing more is handed out.
 pub struct Async<E: Message, H> {
     queues: Arc<Queues<E, H>>,
+    _end: Arc<End>,
 }
 
 struct Queues<E: Message, H> {
@@ -40,16 +42,32 @@ struct Queues<E: Message, H> {
     crew: Crew<Ready<E>>,
     /// Whether lanes get runners; see [`Async::open`].
     open: AtomicBool,
-    /// Lanes with a runner that has something to do.
-    busy: AtomicUsize,
-    /// Rings when `busy` falls while somebody waits for that.
+    /// Lanes in which everything waits for nothing but time.
+    resting: AtomicUsize,
+    /// Rings when a lane is gone or rests, while somebody waits for that.
     fallen: Notify,
     awaited: AtomicBool,
     /// Messages that a full queue replaced although coalescing is off.
     overflowed: AtomicU64,
     /// Whether a task waits to give back the room of the map.
     tidying: AtomicBool,
+    /// Retries end, and what failed is not waited for.
     shutdown: CancellationToken,
+    /// Nothing more is handed out.
+    over: Arc<AtomicBool>,
+}
+
+/// Ends the queues when nobody can push any more.
+struct End {
+    shutdown: CancellationToken,
+    over: Arc<AtomicBool>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        self.shutdown.cancel();
+    }
 }
 
 impl<E: Message, H: EventHandler<E>> Async<E, H> {
@@ -59,6 +77,8 @@ impl<E: Message, H: EventHandler<E>> Async<E, H> {
         policy: QueuePolicy,
         key: impl Fn(&E) -> OrderingKey + Send + Sync + 'static,
     ) -> Self {
+        let (shutdown, over) = (CancellationToken::new(), Arc::<AtomicBool>::default());
+        let end = End { shutdown: shutdown.clone(), over: Arc::clone(&over) };
         let queues = Queues {
             inner,
             key: Box::new(key),
@@ -66,14 +86,15 @@ impl<E: Message, H: EventHandler<E>> Async<E, H> {
             lanes: DashMap::with_hasher_and_shard_amount(BuildHasherDefault::default(), SHARDS),
             crew: Crew::new(),
             open: AtomicBool::new(true),
-            busy: AtomicUsize::new(0),
+            resting: AtomicUsize::new(0),
             fallen: Notify::new(),
             awaited: AtomicBool::new(false),
             overflowed: AtomicU64::new(0),
             tidying: AtomicBool::new(false),
-            shutdown: CancellationToken::new(),
+            shutdown,
+            over,
         };
-        Self { queues: Arc::new(queues) }
+        Self { queues: Arc::new(queues), _end: Arc::new(end) }
     }
 
     /// The same queues, closed: messages are taken in and wait until [`open`](Self::open).
@@ -121,10 +142,10 @@ impl<E: Message, H: EventHandler<E>> Async<E, H> {
 
     /// How many ordering keys have something to do now. One that waits for nothing but time is not counted.
     pub fn busy(&self) -> usize {
-        self.queues.busy.load(Ordering::Relaxed)
+        self.queues.busy()
     }
 
-    /// How many queues exist: one for each ordering key that is busy, or waits to be pushed again.
+    /// How many queues exist: one for each ordering key that is busy, or waits for its time.
     pub fn queues(&self) -> usize {
         self.queues.lanes.len()
     }
@@ -141,20 +162,18 @@ impl<E: Message, H: EventHandler<E>> Async<E, H> {
 
     /// Ends as soon as at most `most` ordering keys have something to do.
     pub async fn fallen_to(&self, most: usize) {
-        loop {
-            let fallen = self.queues.fallen.notified();
-            self.queues.awaited.store(true, Ordering::SeqCst);
-            if self.queues.busy.load(Ordering::SeqCst) <= most {
-                return;
-            }
-            fallen.await;
-        }
+        self.queues.until(|queues| queues.busy() <= most).await;
     }
 
-    /// Ends all retries and waits at most `grace` for what runs and waits. Answers whether all of it was done.
+    /// Ends all retries and waits at most `grace` for what runs and waits; then nothing more is handed out. Answers
+    /// whether all of it was done.
     pub async fn drain(&self, grace: Duration) -> bool {
-        self.queues.shutdown.cancel();
-        tokio::time::timeout(grace, self.fallen_to(0)).await.is_ok()
+        let queues = &self.queues;
+        queues.shutdown.cancel();
+        let drained = queues.until(|queues| queues.lanes.is_empty());
+        let drained = tokio::time::timeout(grace, drained).await.is_ok();
+        queues.over.store(true, Ordering::SeqCst);
+        drained
     }
 }
 
@@ -168,14 +187,13 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Async<E, H> {
 
 impl<E: Message, H> Clone for Async<E, H> {
     fn clone(&self) -> Self {
-        Self { queues: Arc::clone(&self.queues) }
+        Self { queues: Arc::clone(&self.queues), _end: Arc::clone(&self._end) }
     }
 }
 
 impl<E: Message, H: EventHandler<E>> Queues<E, H> {
     /// A lane has something to do and nobody does it yet.
     fn start(self: &Arc<Self>, key: OrderingKey, event: E, carry: Carry) {
-        self.busy.fetch_add(1, Ordering::SeqCst);
         if let Some(place) = self.crew.add(Ready { key, event, carry }) {
             self.recruit(place);
         }
@@ -202,79 +220,98 @@ impl<E: Message, H: EventHandler<E>> Queues<E, H> {
             .await;
             tokio::task::coop::consume_budget().await;
         }
+        self.tidy();
     }
 
     /// Handles the messages of one key until none is left; then the lane is gone.
     async fn handle_lane(self: &Arc<Self>, key: OrderingKey, event: E, carry: Carry) {
         let mut next = Some((event, carry));
         while let Some((event, carry)) = next {
-            let hand = InHand { queues: self, key, event: &event };
-            let turn = Turn::new(&hand, &self.shutdown, carry);
-            if let Err(error) = self.inner.handle(&event, &turn).await {
-                error!(error = causes(&*error), "a failure left the chain");
+            let (verdict, carry) = self.handle_one(key, &event, carry).await;
+            let Entry::Occupied(mut entry) = self.lanes.entry(key) else { break };
+            let lane = entry.get_mut();
+            lane.end(event, verdict, carry, &self.policy);
+            next = lane.next_due().or_else(|| lane.next());
+            if self.over.load(Ordering::SeqCst) || (next.is_none() && lane.due().is_none()) {
+                entry.remove();
+                break;
             }
-            let (verdict, carry) = turn.end();
-            next = match self.lanes.entry(key) {
-                Entry::Vacant(_) => None,
-                Entry::Occupied(mut lane) => {
-                    lane.get_mut().end(event, verdict, carry, &self.policy);
-                    let next = lane.get_mut().next();
-                    if next.is_none() && lane.get().due().is_none() {
-                        lane.remove();
-                        break;
-                    }
-                    next
-                }
-            };
+            drop(entry);
             if next.is_none() {
                 next = self.rest(key).await;
             }
         }
-        self.fall();
+        self.fallen();
+    }
+
+    /// One turn. A failure or a panic that nobody inside has ended ends here, with a line in the log.
+    async fn handle_one(self: &Arc<Self>, key: OrderingKey, event: &E, carry: Carry) -> (Verdict, Carry) {
+        let hand = InHand { queues: self, key, event };
+        let turn = Turn::new(&hand, &self.shutdown, carry);
+        match AssertUnwindSafe(self.inner.handle(event, &turn)).catch_unwind().await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => error!(error = causes(&*error), "a failure left the chain"),
+            Err(_) => error!(uid = event.uid(), "a panic left the chain"),
+        }
+        turn.end()
     }
 
     /// Waits until a parked message's time comes or a new one arrives; `None`, with the lane gone, at shutdown.
     async fn rest(self: &Arc<Self>, key: OrderingKey) -> Option<(E, Carry)> {
-        self.fall();
-        let next = loop {
+        loop {
             let (due, bell) = match self.lanes.entry(key) {
-                Entry::Vacant(_) => break None,
+                Entry::Vacant(_) => return None,
                 Entry::Occupied(mut entry) => {
                     let lane = entry.get_mut();
-                    let next = lane.next().or_else(|| lane.next_due(Instant::now()));
-                    match (next, lane.due()) {
-                        (Some(next), _) => break Some(next),
-                        (None, Some(due)) if !self.shutdown.is_cancelled() => (due, lane.bell()),
-                        (None, _) => {
+                    if let Some(next) = lane.next_due().or_else(|| lane.next()) {
+                        return Some(next);
+                    }
+                    match lane.due() {
+                        Some(due) if !self.shutdown.is_cancelled() => (due, lane.bell()),
+                        _ => {
                             entry.remove();
-                            break None;
+                            return None;
                         }
                     }
                 }
             };
+            let _resting = Resting::new(self);
             tokio::select! {
                 () = tokio::time::sleep_until(due) => {}
                 () = bell.notified() => {}
                 () = self.shutdown.cancelled() => {}
             }
-        };
-        self.busy.fetch_add(1, Ordering::SeqCst);
-        next
+        }
     }
 
-    fn fall(self: &Arc<Self>) {
-        let left = self.busy.fetch_sub(1, Ordering::SeqCst) - 1;
+    fn busy(&self) -> usize {
+        self.lanes.len().saturating_sub(self.resting.load(Ordering::SeqCst))
+    }
+
+    /// Ends when `condition` holds; it is looked at whenever a lane is gone or rests.
+    async fn until(&self, condition: impl Fn(&Self) -> bool) {
+        loop {
+            let fallen = self.fallen.notified();
+            self.awaited.store(true, Ordering::SeqCst);
+            if condition(self) {
+                return;
+            }
+            fallen.await;
+        }
+    }
+
+    fn fallen(&self) {
         if self.awaited.load(Ordering::SeqCst) && self.awaited.swap(false, Ordering::SeqCst) {
             self.fallen.notify_waiters();
-        }
-        if left == 0 && !self.tidying.load(Ordering::Relaxed) && self.lanes.capacity() > ROOM {
-            self.tidy();
         }
     }
 
     /// Gives back the room that the map of lanes has to spare, once this has been idle for a while: to make room is dear.
     fn tidy(self: &Arc<Self>) {
-        if self.tidying.swap(true, Ordering::SeqCst) {
+        if self.tidying.load(Ordering::Relaxed)
+            || self.lanes.capacity() <= ROOM
+            || self.tidying.swap(true, Ordering::SeqCst)
+        {
             return;
         }
         let queues = Arc::downgrade(self);
@@ -283,13 +320,30 @@ impl<E: Message, H: EventHandler<E>> Queues<E, H> {
                 tokio::time::sleep(IDLE).await;
                 queues.upgrade()
             } {
-                if queues.busy.load(Ordering::SeqCst) == 0 {
+                if queues.busy() == 0 {
                     queues.tidying.store(false, Ordering::SeqCst);
                     queues.lanes.shrink_to_fit();
                     return;
                 }
             }
         });
+    }
+}
+
+/// A lane in which everything waits for nothing but time, until this is dropped.
+struct Resting<'a, E: Message, H: EventHandler<E>>(&'a Queues<E, H>);
+
+impl<'a, E: Message, H: EventHandler<E>> Resting<'a, E, H> {
+    fn new(queues: &'a Queues<E, H>) -> Self {
+        queues.resting.fetch_add(1, Ordering::SeqCst);
+        queues.fallen();
+        Self(queues)
+    }
+}
+
+impl<E: Message, H: EventHandler<E>> Drop for Resting<'_, E, H> {
+    fn drop(&mut self) {
+        self.0.resting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -325,9 +379,10 @@ impl<E: Message, H: EventHandler<E>> Waiting for InHand<'_, E, H> {
 
     fn resting(&self, rests: bool) {
         if rests {
-            self.queues.fall();
+            self.queues.resting.fetch_add(1, Ordering::SeqCst);
+            self.queues.fallen();
         } else {
-            self.queues.busy.fetch_add(1, Ordering::SeqCst);
+            self.queues.resting.fetch_sub(1, Ordering::SeqCst);
         }
     }
 }

@@ -1,10 +1,12 @@
 //! A handler with all that the pipeline must know of it.
 
 use std::any::TypeId;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use kube::Resource;
 use serde::de::DeserializeOwned;
+use tracing::error;
 
 use crate::any_event::AnyEvent;
 use crate::failure::HandlerError;
@@ -89,8 +91,8 @@ impl<H: Send + Sync + 'static> Registration<H> {
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + std::fmt::Debug + Send + Sync + 'static,
     {
         let apply = Box::new(move |event: &AnyEvent| {
-            if let Some(event) = event.downcast_ref::<K>() {
-                index.apply(event);
+            if let Some(typed) = event.downcast_ref::<K>() {
+                guarded(event, || index.apply(typed));
             }
         });
         self.indexes.push(KindIndex { kind: Kind::of::<K>(), apply });
@@ -152,17 +154,28 @@ impl ErasedHandler {
 
     /// Whether the event concerns the handler.
     pub fn wants(&self, event: &AnyEvent) -> bool {
-        self.route(event.route()).is_some_and(|handler| handler.wants(event))
+        let wants = |handler: &dyn Erased| guarded(event, || handler.wants(event)).unwrap_or(false);
+        self.route(event.route()).is_some_and(wants)
     }
 
     /// The ordering key of an event.
     pub fn key(&self, event: &AnyEvent) -> OrderingKey {
-        self.route(event.route()).map_or_else(|| OrderingKey::of(event.uid()), |handler| handler.key(event))
+        let key = self.route(event.route()).and_then(|handler| guarded(event, || handler.key(event)));
+        key.unwrap_or_else(|| OrderingKey::of(event.uid()))
     }
 
     fn route(&self, type_id: TypeId) -> Option<&dyn Erased> {
         self.routes.iter().find(|route| route.kind.type_id == type_id).map(|route| &*route.handler)
     }
+}
+
+/// Calls what an author wrote from within the watch: a panic concerns this event of this handler, and nobody else.
+fn guarded<T>(event: &AnyEvent, call: impl FnOnce() -> T) -> Option<T> {
+    let result = catch_unwind(AssertUnwindSafe(call));
+    if result.is_err() {
+        error!(?event, "a handler or its index panicked while an event was taken in");
+    }
+    result.ok()
 }
 
 impl EventHandler<AnyEvent> for ErasedHandler {

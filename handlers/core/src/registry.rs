@@ -152,3 +152,61 @@ impl Registry {
         self.interfaces.iter().find(|interface| interface.type_id == TypeId::of::<D>())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    trait Lamp: Send + Sync {
+        fn name(&self) -> &'static str;
+    }
+
+    struct Named(&'static str);
+
+    impl Lamp for Named {
+        fn name(&self) -> &'static str {
+            self.0
+        }
+    }
+
+    fn setup(registry: Registry, configuration: Value) -> Setup {
+        let (service, _) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        Setup::new(Arc::new(registry), Client::new(service, "default"), configuration, HashSet::new())
+    }
+
+    #[tokio::test]
+    async fn a_driver_is_the_one_that_the_configuration_names_and_is_made_once() {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let mut registry = Registry::default();
+        registry.interface::<dyn Lamp>("lamp", "candle", "Lights the way.");
+        registry.driver::<dyn Lamp>("candle", "", |_| Ok(Arc::new(Named("candle"))));
+        registry.driver::<dyn Lamp>("torch", "", |_| {
+            MADE.fetch_add(1, Ordering::Relaxed);
+            Ok(Arc::new(Named("torch")))
+        });
+        let setup = setup(registry, json!({ "kubernetes": { "lamp_driver": "torch" } }));
+        let (first, second) = (setup.driver::<dyn Lamp>().unwrap(), setup.driver::<dyn Lamp>().unwrap());
+        assert_eq!((first.name(), second.name(), MADE.load(Ordering::Relaxed)), ("torch", "torch", 1));
+        assert_eq!(setup.driver_named::<dyn Lamp>("candle").unwrap().name(), "candle");
+    }
+
+    #[tokio::test]
+    async fn an_unknown_name_is_refused_with_those_that_exist() {
+        let mut registry = Registry::default();
+        registry.interface::<dyn Lamp>("lamp", "candle", "Lights the way.");
+        registry.driver::<dyn Lamp>("torch", "", |_| Ok(Arc::new(Named("torch"))));
+        let setup = setup(registry, json!({}));
+        let driver = setup.driver::<dyn Lamp>().err().map(|error| error.to_string());
+        assert_eq!(driver.unwrap(), "there is no driver `candle` for `lamp_driver`; the drivers are `torch`");
+        let handler = setup.handler("vif").err().map(|error| error.to_string());
+        assert_eq!(handler.unwrap(), "there is no handler `vif`; the handlers are ");
+    }
+}

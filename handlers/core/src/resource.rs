@@ -46,7 +46,8 @@ where
     /// What can go wrong.
     type Error: Failure;
 
-    /// Whether this event concerns the handler. It is asked before the event is queued.
+    /// Whether this event concerns the handler. It is asked before the event is queued, so it may depend only on what never
+    /// changes in the life of an object: an event that is not wanted does not replace one that is waiting.
     fn wants(&self, event: &Event<K>) -> bool {
         let _ = event;
         true

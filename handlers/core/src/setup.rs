@@ -26,7 +26,7 @@ pub struct Setup {
 
 /// Something that must be well before the program calls itself ready.
 pub struct Check {
-    /// The name, as `/readyz?verbose` shows it.
+    /// The name, as `/readyz` shows it.
     pub name: String,
     /// Fails while it is not well.
     pub run: CheckFn,

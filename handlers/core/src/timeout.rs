@@ -1,9 +1,14 @@
 //! Bounds how long an invocation takes.
 
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
+
+use futures_util::FutureExt;
 
 use crate::failure::{Failure, HandlerError};
 use crate::handler::EventHandler;
+use crate::log_exceptions::Panicked;
 use crate::message::Message;
 use crate::turn::Turn;
 
@@ -42,6 +47,18 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Timeout<H> {
     }
 }
 
+/// Gives `work` at most `limit`, and makes its panic an error: for what is done outside of a chain.
+pub async fn bounded<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, HandlerError>> + Send,
+) -> Result<T, HandlerError> {
+    match tokio::time::timeout(limit, AssertUnwindSafe(work).catch_unwind()).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(payload)) => Err(Panicked::new(&*payload).into()),
+        Err(_) => Err(TimedOut { limit }.into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +71,15 @@ mod tests {
         async fn handle(&self, _: &TestMessage, _: &Turn<'_>) -> Result<(), HandlerError> {
             std::future::pending().await
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_outside_of_a_chain_neither_hangs_nor_panics() {
+        let limit = Duration::from_secs(30);
+        let hangs = bounded::<()>(limit, std::future::pending()).await;
+        assert_eq!(hangs.expect_err("it hangs").to_string(), "no answer within 30 s");
+        let panics = bounded::<()>(limit, async { panic!("out of cheese") }).await;
+        assert_eq!(panics.expect_err("it panics").to_string(), "the handler panicked: out of cheese");
     }
 
     #[tokio::test(start_paused = true)]

@@ -59,7 +59,7 @@ impl<'q> Turn<'q> {
     }
 
     /// Ends when a message waits that supersedes this one; never for a deletion or the request for one.
-    pub async fn superseded(&self) {
+    pub(crate) async fn superseded(&self) {
         let Some(queue) = self.queue else { return pending().await };
         while let Some(bell) = queue.bell() {
             bell.notified().await;

@@ -10,6 +10,8 @@ use kube::core::response::Status;
 use kube::{Client, Resource};
 use serde_json::{Value, json};
 
+use tokio::time::Instant;
+
 use crate::failure::Failure;
 use crate::patch::MetadataPatch;
 
@@ -19,9 +21,23 @@ use crate::patch::MetadataPatch;
 /// reads from the event never acts on a state that it has itself replaced.
 pub struct Writer<K> {
     client: Client,
-    echoes: DashMap<String, u64>,
+    /// The resourceVersion of our last write of an object, by UID, until its event has come.
+    echoes: DashMap<String, Echo>,
     kind: PhantomData<fn(K)>,
 }
+
+/// A write whose event is still to come.
+#[derive(Clone, Copy)]
+struct Echo {
+    version: u64,
+    written: Instant,
+}
+
+/// How many echoes are awaited at most before those that never came are forgotten.
+const ECHOES: usize = 1024;
+
+/// After this time an echo does not come any more: a watch that was away has listed anew by then.
+const ECHO_TIME: Duration = Duration::from_secs(600);
 
 /// What became of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +93,9 @@ where
         let (Some(uid), Some(version)) = (&meta.uid, version(meta.resource_version.as_deref())) else {
             return false;
         };
-        let written = self.echoes.get(uid).map(|written| *written);
-        match written {
-            Some(written) if version < written => true,
+        let echo = self.echoes.get(uid).map(|echo| *echo);
+        match echo {
+            Some(echo) if version < echo.version && echo.written.elapsed() < ECHO_TIME => true,
             Some(_) => {
                 self.echoes.remove(uid);
                 false
@@ -93,8 +109,12 @@ where
         self.echoes.remove(uid);
     }
 
-    /// Changes the metadata of `object`; sends nothing when nothing would change.
+    /// Changes the metadata of `object`; sends nothing when nothing would change, or when `object` is older than our last
+    /// write of it.
     pub async fn metadata(&self, object: &K, patch: &MetadataPatch) -> Result<Written, WriteError> {
+        if self.is_stale(object) {
+            return Ok(Written::Conflict);
+        }
         if patch.changes_nothing_of(object) {
             return Ok(Written::Done);
         }
@@ -160,7 +180,14 @@ where
         if let (Some(uid), Some(new)) = (&meta.uid, version(written))
             && version(meta.resource_version.as_deref()).is_some_and(|old| old < new)
         {
-            self.echoes.entry(uid.clone()).and_modify(|last| *last = new.max(*last)).or_insert(new);
+            if self.echoes.len() >= ECHOES {
+                self.echoes.retain(|_, echo| echo.written.elapsed() < ECHO_TIME);
+            }
+            let echo = Echo { version: new, written: Instant::now() };
+            self.echoes
+                .entry(uid.clone())
+                .and_modify(|last| *last = Echo { version: new.max(last.version), ..echo })
+                .or_insert(echo);
         }
     }
 }
@@ -254,6 +281,14 @@ mod tests {
         }
         let (_, written, _) = write(500, refusal(500, &[])).await;
         assert!(!written.unwrap_err().refused(), "it may have been written");
+    }
+
+    #[tokio::test]
+    async fn a_write_for_an_event_older_than_our_last_write_is_left_to_the_newer_event() {
+        let answer = json!({ "metadata": { "name": "web", "resourceVersion": "5" } });
+        let (writer, _, _) = write(200, answer).await;
+        let patch = MetadataPatch::default().annotate("k", "other");
+        assert_eq!(writer.metadata(&pod("default", "web"), &patch).await.unwrap(), Written::Conflict);
     }
 
     #[tokio::test]

@@ -1,0 +1,149 @@
+//! The chain as it ships: what `pipeline::build` puts together keeps the promises.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use staffetta::pipeline::{self, Pipeline, Policy};
+use staffetta::watcher::Sink;
+use staffetta_handler::testing::{Fault, pod};
+use staffetta_handler::{
+    Event, EventHandler, Index, Kind, Message, Registration, ResourceEventHandler, Turn,
+};
+
+/// Writes down the names of the pods that it gets, and does with each what the name says.
+#[derive(Clone)]
+struct Scribe {
+    handler: &'static str,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl ResourceEventHandler<Pod> for Scribe {
+    type Error = Fault;
+
+    fn wants(&self, event: &Event<Pod>) -> bool {
+        assert!(event.subject().name != "panics when asked" || self.handler != "first", "as ordered");
+        true
+    }
+
+    async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), Fault> {
+        let name = pod.metadata.name.clone().unwrap();
+        self.log.lock().unwrap().push(format!("{} {name}", self.handler));
+        match name.as_str() {
+            "fails" if self.handler == "first" => Err(Fault::transient("busy")),
+            "panics" if self.handler == "first" => panic!("as ordered"),
+            "hangs" if self.handler == "first" => std::future::pending().await,
+            _ => Ok(()),
+        }
+    }
+}
+
+struct World {
+    pipeline: Pipeline,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+fn world() -> World {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let handlers = ["first", "second"].map(|handler| {
+        let scribe = Scribe { handler, log: Arc::clone(&log) };
+        (handler.to_owned(), Registration::new(scribe).on::<Pod>().erase())
+    });
+    let policy = Policy { max_concurrency: 1, handler_timeout: Duration::from_secs(10), ..Policy::default() };
+    World { pipeline: pipeline::build(handlers.into(), &policy), log }
+}
+
+impl World {
+    async fn added(&self, name: &str) {
+        let event = Event::Added(Arc::new(pod("default", name))).erase();
+        self.pipeline.handle(&event, &Turn::alone()).await.unwrap();
+        settle().await;
+    }
+
+    fn count(&self, line: &str) -> usize {
+        self.log.lock().unwrap().iter().filter(|entry| *entry == line).count()
+    }
+}
+
+async fn settle() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_fails_holds_neither_the_permit_nor_its_sibling() {
+    let world = world();
+    world.added("fails").await;
+    world.added("works").await;
+    assert_eq!(world.count("first works"), 1, "a sleeping retry holds no permit, and there is only one");
+    assert_eq!((world.count("second fails"), world.count("second works")), (1, 1));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(world.count("first fails") >= 2, "it is repeated");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_hangs_is_interrupted_and_gives_its_permit_back() {
+    let world = world();
+    world.added("hangs").await;
+    world.added("works").await;
+    assert_eq!(world.count("first works"), 0);
+    tokio::time::sleep(Duration::from_millis(10_100)).await;
+    assert_eq!((world.count("first works"), world.count("second works")), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_panics_gets_another_chance_and_harms_nobody() {
+    let world = world();
+    world.added("panics").await;
+    world.added("works").await;
+    assert_eq!((world.count("first works"), world.count("second panics")), (1, 1));
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!(world.count("first panics"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_an_event_is_taken_in_concerns_that_handler_alone() {
+    let world = world();
+    world.added("panics when asked").await;
+    world.added("works").await;
+    assert_eq!((world.count("first panics when asked"), world.count("second panics when asked")), (0, 1));
+    assert_eq!((world.count("first works"), world.count("second works")), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_hangs_in_each_handler_is_drained_under_one_deadline() {
+    let world = world();
+    world.added("hangs").await;
+    world.added("fails").await;
+    let started = tokio::time::Instant::now();
+    assert!(!world.pipeline.drain(Duration::from_secs(5)).await, "what hangs does not end in time");
+    assert_eq!(started.elapsed().as_secs(), 5);
+}
+
+/// An index that only has to be complete.
+struct Complete;
+
+impl Index<ConfigMap> for Complete {
+    fn apply(&self, _: &Event<ConfigMap>) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_with_an_index_gets_nothing_before_the_index_is_complete() {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let scribe = Scribe { handler: "second", log: Arc::clone(&log) };
+    let registration = Registration::new(scribe).on::<Pod>().index::<ConfigMap>(Arc::new(Complete)).erase();
+    let pipeline = pipeline::build(vec![("second".into(), registration)], &Policy::default());
+    let world = World { pipeline, log };
+    let kinds: Vec<_> = world.pipeline.kinds().iter().map(|kind| kind.name.clone()).collect();
+    assert_eq!(kinds, ["Pod", "ConfigMap"], "the kind of the index is watched too");
+    world.added("waits").await;
+    world.pipeline.listed(Kind::of::<Pod>().type_id);
+    settle().await;
+    assert_eq!(world.count("second waits"), 0);
+    world.pipeline.listed(Kind::of::<ConfigMap>().type_id);
+    settle().await;
+    assert_eq!(world.count("second waits"), 1);
+}
