@@ -130,12 +130,7 @@ struct Work {
 impl Work {
     async fn run(self) -> Result<(), ControllerError> {
         let Some(served) = self.stop.run_until_cancelled(self.served()).await else { return Ok(()) };
-        let setup = Setup::new(
-            Arc::clone(&self.registry),
-            self.client.clone(),
-            self.configuration.value.clone(),
-            served,
-        );
+        let setup = self.registry.setup(self.client.clone(), self.configuration.value.clone(), served);
         let pipeline = Arc::new(self.pipeline(&setup)?);
         let watcher = Arc::new(Watcher::new(self.client.clone(), Arc::clone(&pipeline)));
         let mut tasks = JoinSet::new();
@@ -176,7 +171,7 @@ impl Work {
 
     fn pipeline(&self, setup: &Setup) -> Result<Pipeline, ControllerError> {
         let enabled = &self.configuration.kubernetes.enabled_handlers;
-        let handlers = enabled.iter().map(|name| match setup.handler(name) {
+        let handlers = enabled.iter().map(|name| match self.registry.make(name, setup) {
             Ok(registration) => Ok((name.clone(), registration)),
             Err(source) => Err(ControllerError::Handler { handler: name.clone(), source }),
         });

@@ -30,7 +30,7 @@ use crate::turn::{Carry, Turn, Verdict, Waiting};
 /// runtime. When the last copy of it is dropped, what runs may end, and nothing more is handed out.
 pub struct Async<E: Message, H> {
     queues: Arc<Queues<E, H>>,
-    _end: Arc<End>,
+    end: Arc<End>,
 }
 
 struct Queues<E: Message, H> {
@@ -94,7 +94,7 @@ impl<E: Message, H: EventHandler<E>> Async<E, H> {
             shutdown,
             over,
         };
-        Self { queues: Arc::new(queues), _end: Arc::new(end) }
+        Self { queues: Arc::new(queues), end: Arc::new(end) }
     }
 
     /// The same queues, closed: messages are taken in and wait until [`open`](Self::open).
@@ -187,7 +187,7 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Async<E, H> {
 
 impl<E: Message, H> Clone for Async<E, H> {
     fn clone(&self) -> Self {
-        Self { queues: Arc::clone(&self.queues), _end: Arc::clone(&self._end) }
+        Self { queues: Arc::clone(&self.queues), end: Arc::clone(&self.end) }
     }
 }
 

@@ -1,16 +1,17 @@
 //! Which handlers, drivers and configuration sections exist. It is filled in one place, by name.
 
 use std::any::{Any, TypeId, type_name};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use kube::Client;
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::registration::Registration;
-use crate::setup::{Setup, SetupError};
+use crate::setup::{Makers, Setup, SetupError};
 
 /// The handlers, drivers and configuration sections that exist.
 ///
@@ -144,22 +145,54 @@ impl Registry {
         self.sections.iter()
     }
 
-    pub(crate) fn entry(&self, handler: &str) -> Option<&HandlerEntry> {
-        self.handlers.get(handler)
+    /// What a handler and its drivers are given when they are made. `configuration` holds a value for each section;
+    /// `served` the API versions (`v1`, `apps/v1`) that the server has.
+    pub fn setup(self: &Arc<Self>, client: Client, configuration: Value, served: HashSet<String>) -> Setup {
+        Setup::new(Arc::<Self>::clone(self), client, configuration, served)
     }
 
-    pub(crate) fn interface_of<D: ?Sized + 'static>(&self) -> Option<&Interface> {
-        self.interfaces.iter().find(|interface| interface.type_id == TypeId::of::<D>())
+    /// Makes the handler of that name.
+    pub fn make(&self, handler: &str, setup: &Setup) -> Result<Registration, SetupError> {
+        let entry = self.handlers.get(handler).ok_or_else(|| SetupError::UnknownHandler {
+            name: handler.to_owned(),
+            known: join(self.handlers.keys()),
+        })?;
+        (entry.build)(setup)
     }
+}
+
+impl Makers for Registry {
+    fn choice(&self, driver_trait: TypeId) -> Option<(String, String)> {
+        let interface = self.interfaces.iter().find(|interface| interface.type_id == driver_trait)?;
+        Some((interface.option(), interface.default.clone()))
+    }
+
+    fn make(
+        &self,
+        driver_trait: TypeId,
+        name: &str,
+        setup: &Setup,
+    ) -> Result<Box<dyn Any + Send + Sync>, SetupError> {
+        let interface = self.interfaces.iter().find(|interface| interface.type_id == driver_trait);
+        let entry = interface.and_then(|interface| interface.drivers.get(name));
+        let entry = entry.ok_or_else(|| SetupError::UnknownDriver {
+            option: interface.map(Interface::option).unwrap_or_default(),
+            name: name.to_owned(),
+            known: interface.map(|interface| join(interface.drivers.keys())).unwrap_or_default(),
+        })?;
+        (entry.build)(setup)
+    }
+}
+
+fn join<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use http::{Request, Response};
-    use kube::Client;
     use kube::client::Body;
     use serde_json::json;
 
@@ -177,9 +210,9 @@ mod tests {
         }
     }
 
-    fn setup(registry: Registry, configuration: Value) -> Setup {
+    fn setup(registry: &Arc<Registry>, configuration: Value) -> Setup {
         let (service, _) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
-        Setup::new(Arc::new(registry), Client::new(service, "default"), configuration, HashSet::new())
+        registry.setup(Client::new(service, "default"), configuration, HashSet::new())
     }
 
     #[tokio::test]
@@ -192,7 +225,7 @@ mod tests {
             MADE.fetch_add(1, Ordering::Relaxed);
             Ok(Arc::new(Named("torch")))
         });
-        let setup = setup(registry, json!({ "kubernetes": { "lamp_driver": "torch" } }));
+        let setup = setup(&Arc::new(registry), json!({ "kubernetes": { "lamp_driver": "torch" } }));
         let (first, second) = (setup.driver::<dyn Lamp>().unwrap(), setup.driver::<dyn Lamp>().unwrap());
         assert_eq!((first.name(), second.name(), MADE.load(Ordering::Relaxed)), ("torch", "torch", 1));
         assert_eq!(setup.driver_named::<dyn Lamp>("candle").unwrap().name(), "candle");
@@ -203,10 +236,11 @@ mod tests {
         let mut registry = Registry::default();
         registry.interface::<dyn Lamp>("lamp", "candle", "Lights the way.");
         registry.driver::<dyn Lamp>("torch", "", |_| Ok(Arc::new(Named("torch"))));
-        let setup = setup(registry, json!({}));
+        let registry = Arc::new(registry);
+        let setup = setup(&registry, json!({}));
         let driver = setup.driver::<dyn Lamp>().err().map(|error| error.to_string());
         assert_eq!(driver.unwrap(), "there is no driver `candle` for `lamp_driver`; the drivers are `torch`");
-        let handler = setup.handler("vif").err().map(|error| error.to_string());
+        let handler = registry.make("vif", &setup).err().map(|error| error.to_string());
         assert_eq!(handler.unwrap(), "there is no handler `vif`; the handlers are ");
     }
 }

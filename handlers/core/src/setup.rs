@@ -1,6 +1,6 @@
 //! What a handler or a driver is given when it is made.
 
-use std::any::{Any, TypeId};
+use std::any::{Any, TypeId, type_name};
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::pin::Pin;
@@ -11,17 +11,29 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::failure::HandlerError;
-use crate::registration::Registration;
-use crate::registry::{Interface, Registry};
 
 /// What a handler or a driver is given when it is made: the client, its configuration, its drivers.
 pub struct Setup {
-    registry: Arc<Registry>,
+    makers: Arc<dyn Makers>,
     client: Client,
     configuration: Value,
     served: HashSet<String>,
     drivers: Mutex<HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>>,
     checks: Mutex<Vec<Check>>,
+}
+
+/// Who makes drivers by name.
+pub(crate) trait Makers: Send + Sync {
+    /// The option that names the driver of a trait, and the name that is taken when it does not.
+    fn choice(&self, driver_trait: TypeId) -> Option<(String, String)>;
+
+    /// Makes the driver of that name: an `Arc` of the trait, in a box.
+    fn make(
+        &self,
+        driver_trait: TypeId,
+        name: &str,
+        setup: &Setup,
+    ) -> Result<Box<dyn Any + Send + Sync>, SetupError>;
 }
 
 /// Something that must be well before the program calls itself ready.
@@ -75,14 +87,13 @@ pub enum SetupError {
 }
 
 impl Setup {
-    /// `configuration` holds a value for each section; `served` the API versions (`v1`, `apps/v1`) that the server has.
-    pub fn new(
-        registry: Arc<Registry>,
+    pub(crate) fn new(
+        makers: Arc<dyn Makers>,
         client: Client,
         configuration: Value,
         served: HashSet<String>,
     ) -> Self {
-        Self { registry, client, configuration, served, drivers: Mutex::default(), checks: Mutex::default() }
+        Self { makers, client, configuration, served, drivers: Mutex::default(), checks: Mutex::default() }
     }
 
     /// The client of the Kubernetes API.
@@ -99,22 +110,16 @@ impl Setup {
 
     /// The driver that the configuration names for the trait `D`. It is made once, however many ask for it.
     pub fn driver<D: ?Sized + Send + Sync + 'static>(&self) -> Result<Arc<D>, SetupError> {
-        let interface = self.interface::<D>()?;
-        let option = interface.option();
+        let choice = self.makers.choice(TypeId::of::<D>());
+        let (option, default) = choice.ok_or(SetupError::UnknownInterface(type_name::<D>()))?;
         let named = self.configuration.get("kubernetes").and_then(|section| section.get(&option)?.as_str());
-        self.driver_named(named.unwrap_or(&interface.default))
+        self.driver_named(named.unwrap_or(&default))
     }
 
     /// The driver of that name for the trait `D`. It is made once, however many ask for it.
     pub fn driver_named<D: ?Sized + Send + Sync + 'static>(&self, name: &str) -> Result<Arc<D>, SetupError> {
-        let interface = self.interface::<D>()?;
-        let entry = interface.drivers.get(name).ok_or_else(|| SetupError::UnknownDriver {
-            option: interface.option(),
-            name: name.to_owned(),
-            known: join(interface.drivers.keys()),
-        })?;
         self.once((TypeId::of::<D>(), name.to_owned()), || {
-            let made = (entry.build)(self)?;
+            let made = self.makers.make(TypeId::of::<D>(), name, self)?;
             Ok(*made.downcast::<Arc<D>>().expect("the factory was registered for this trait"))
         })
     }
@@ -125,15 +130,6 @@ impl Setup {
         make: impl FnOnce() -> Result<T, SetupError>,
     ) -> Result<Arc<T>, SetupError> {
         self.once((TypeId::of::<T>(), String::new()), || make().map(Arc::new))
-    }
-
-    /// Makes the handler of that name.
-    pub fn handler(&self, name: &str) -> Result<Registration, SetupError> {
-        let entry = self.registry.entry(name).ok_or_else(|| SetupError::UnknownHandler {
-            name: name.to_owned(),
-            known: join(self.registry.handlers().map(|(name, _)| name)),
-        })?;
-        (entry.build)(self)
     }
 
     /// The name of this cluster, which marks everything that is made outside.
@@ -164,10 +160,6 @@ impl Setup {
         self.checks.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn interface<D: ?Sized + 'static>(&self) -> Result<&Interface, SetupError> {
-        self.registry.interface_of::<D>().ok_or(SetupError::UnknownInterface(std::any::type_name::<D>()))
-    }
-
     /// The value under `key`; `make` may itself ask for other values.
     fn once<D: ?Sized + Send + Sync + 'static>(
         &self,
@@ -183,8 +175,4 @@ impl Setup {
         lock().insert(key, Arc::new(Arc::clone(&made)));
         Ok(made)
     }
-}
-
-fn join(names: impl Iterator<Item = impl AsRef<str>>) -> String {
-    names.map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
 }
