@@ -22,9 +22,9 @@ use super::sections::{Admin, Kubernetes, Log, Relay, Shutdown};
 pub const DEFAULT_FILE: &str = "/etc/staffetta/staffetta.toml";
 
 /// What the program is told to do: defaults, over them the file, over it the environment. Everything in it was checked.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Configuration {
-    /// Every section with every option, as handlers and drivers get it.
+    /// Every section with every option, as handlers and drivers get it: secrets too.
     pub value: Value,
     /// `[kubernetes]`, without the names of the drivers.
     pub kubernetes: Kubernetes,
@@ -38,6 +38,21 @@ pub struct Configuration {
     pub shutdown: Shutdown,
     /// Where each option was set that is not left to its default, by section and name.
     pub(super) origins: BTreeMap<(String, String), Place>,
+}
+
+/// Without `value`, which may hold secrets; the program's own sections have none.
+impl fmt::Debug for Configuration {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Configuration")
+            .field("kubernetes", &self.kubernetes)
+            .field("relay", &self.relay)
+            .field("admin", &self.admin)
+            .field("log", &self.log)
+            .field("shutdown", &self.shutdown)
+            .field("origins", &self.origins)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Why there is no configuration.

@@ -11,8 +11,13 @@ use super::span::Span;
 const MAX_DEPTH: usize = 16;
 
 /// Words that explain and do not restrict.
-const ANNOTATIONS: [&str; 7] =
-    ["$schema", "$defs", "title", "description", "default", "examples", "x-secret"];
+const ANNOTATIONS: [&str; 7] = ["$schema", "$defs", "title", "description", "default", "examples", SECRET];
+
+/// The word by which an option is never shown.
+pub(super) const SECRET: &str = "x-secret";
+
+/// How deep options stand in the schema of their section. Each is shown or not shown as a whole.
+const OPTIONS: usize = 1;
 
 /// Reads schemas; `$ref`s point into `definitions`.
 pub(super) struct Reader<'a> {
@@ -20,9 +25,14 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The form that `schema` describes, or the reason why it cannot be held against it.
-    pub(super) fn form(&self, schema: &Value) -> Result<Form, String> {
+    /// The form of the section that `schema` describes, or the reason why it cannot be held against it.
+    pub(super) fn section(&self, schema: &Value) -> Result<Form, String> {
         self.form_at(schema, 0)
+    }
+
+    /// The same for an option.
+    pub(super) fn option(&self, schema: &Value) -> Result<Form, String> {
+        self.form_at(schema, OPTIONS)
     }
 
     /// `schema` without the indirections that schemars makes: references resolved, `null` (which TOML does not have)
@@ -56,6 +66,9 @@ impl Reader<'_> {
             return Err("it contains itself".to_owned());
         }
         let mut words = self.flat(schema)?;
+        if depth != OPTIONS && words.contains_key(SECRET) {
+            return Err(format!("only an option as a whole can be secret; move {SECRET:?} there"));
+        }
         words.retain(|word, _| !ANNOTATIONS.contains(&word.as_str()));
         let form = self.take_form(&mut words, depth)?;
         match words.keys().next() {
@@ -212,7 +225,7 @@ mod tests {
     use super::*;
 
     fn read(schema: &Value) -> Result<Form, String> {
-        Reader { definitions: schema["$defs"].as_object() }.form(schema)
+        Reader { definitions: schema["$defs"].as_object() }.section(schema)
     }
 
     #[derive(JsonSchema)]

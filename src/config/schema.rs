@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use staffetta_handler::{Registry, Section};
 
 use super::form::{Bounds, Form};
-use super::read_schema::Reader;
+use super::read_schema::{Reader, SECRET};
 
 /// The section that names handlers and drivers.
 const KUBERNETES: &str = "kubernetes";
@@ -99,9 +99,6 @@ impl SectionSchema {
         let unsupported = |path: &str, reason| SchemaError::Unsupported { path: path.to_owned(), reason };
         let schema = section.schema.as_value();
         let reader = Reader { definitions: schema["$defs"].as_object() };
-        // Read as a whole first, so that a rule over several options is not overlooked either.
-        reader.form(schema).map_err(|reason| unsupported(&section.name, reason))?;
-
         let mut options = Vec::new();
         for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
             let path = format!("{}.{name}", section.name);
@@ -109,12 +106,14 @@ impl SectionSchema {
             options.push(OptionSchema {
                 name: name.clone(),
                 about: description(&words),
-                form: reader.form(schema).map_err(|reason| unsupported(&path, reason))?,
+                form: reader.option(schema).map_err(|reason| unsupported(&path, reason))?,
                 default: section.defaults[name].clone(),
                 example: words.get("examples").and_then(|examples| examples.get(0)).cloned(),
-                secret: words.get("x-secret").is_some_and(|secret| *secret == true),
+                secret: words.get(SECRET).is_some_and(|secret| *secret == true),
             });
         }
+        // Read as a whole too, so that a rule over several options is not overlooked.
+        reader.section(schema).map_err(|reason| unsupported(&section.name, reason))?;
         let about = schema.as_object().map(description).unwrap_or_default();
         Ok(Self { name: section.name.clone(), about, options })
     }

@@ -85,12 +85,14 @@ async fn headless_external_and_the_kubernetes_service_get_none() {
         .service("headless", json!({ "clusterIP": "None", "selector": { "app": "web" }, "ports": http() }))
         .await;
     world.service("external", json!({ "type": "ExternalName", "externalName": "example.com" })).await;
+    world.service("kubernetes", json!({ "ports": http() })).await;
+    world.slice("kubernetes", &["192.0.2.20"]).await;
     world.service("web", json!({ "ports": http() })).await;
     world.slice("web", &["192.0.2.10"]).await;
     world
         .until("the service without a selector has its endpoint", async || world.members() == ["192.0.2.10"])
         .await;
-    for name in ["headless", "external"] {
+    for name in ["headless", "external", "kubernetes"] {
         assert_eq!(world.annotation(name, SPEC).await, None, "{name}");
     }
     assert_eq!(world.services.load_balancers().len(), 1);

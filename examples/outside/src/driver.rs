@@ -11,10 +11,11 @@ use staffetta_handler::Registry;
 
 /// Makes the driver known as `acme`: `[kubernetes] pod_vif_driver = "acme"`.
 pub fn register(registry: &mut Registry) {
-    registry.driver::<dyn PodVifDriver>("acme", "Ports of the Acme switch.", |_| Ok(Arc::new(Acme::default())));
+    registry
+        .driver::<dyn PodVifDriver>("acme", "Ports of the Acme switch.", |_| Ok(Arc::new(Acme::default())));
 }
 
-/// The switch, with the ports that were made since the process started.
+/// The switch, with the ports that were made since the process started. (A real one would be asked for them.)
 #[derive(Default)]
 struct Acme {
     ports: Mutex<HashMap<Owner, Vif>>,
@@ -26,19 +27,31 @@ impl Acme {
     }
 }
 
+/// The hardware address of that number, among those that are administered locally.
+fn mac(number: u32) -> MacAddress {
+    let [a, b, c, d] = number.to_be_bytes();
+    MacAddress([0x02, 0xac, a, b, c, d])
+}
+
 #[async_trait]
 impl PodVifDriver for Acme {
     async fn request_vif(&self, request: &VifRequest) -> Result<Vif, DriverError> {
+        let failed = |reason| DriverError::new(reason, "request a port of the Acme switch");
         let mut ports = self.ports();
-        let subnet = &request.subnets[0];
+        if let Some(port) = ports.get(&request.owner) {
+            return Ok(port.clone());
+        }
+        let subnet =
+            request.subnets.first().ok_or_else(|| failed(Reason::Refused).detail("no subnet was named"))?;
         // The first address is the router's.
-        let free = subnet.cidr.hosts().skip(1).find(|ip| ports.values().all(|port| port.ips().all(|used| used != *ip)));
-        let ip = free.ok_or_else(|| DriverError::new(Reason::NoAddress, "request a port of the Acme switch"))?;
-        let mac = request.owner.uid.as_str().bytes().fold(0_u32, |sum, byte| sum.rotate_left(5) ^ u32::from(byte));
-        let [a, b, c, d] = mac.to_be_bytes();
+        let mut hosts = subnet.cidr.hosts().skip(1);
+        let ip = hosts.find(|ip| ports.values().all(|port| port.ips().all(|used| used != *ip)));
+        let ip = ip.ok_or_else(|| failed(Reason::NoAddress))?;
+        let mut macs = (0..=u32::MAX).map(mac);
+        let mac = macs.find(|mac| ports.values().all(|port| port.address != *mac));
         let vif = Vif {
             id: format!("acme-{}", request.owner.uid).into(),
-            address: MacAddress([0x02, 0xac, a, b, c, d]),
+            address: mac.ok_or_else(|| failed(Reason::NoAddress))?,
             active: true,
             plugin: "noop".into(),
             class: VifClass::MacvlanNested { vif_name: "acme0".into() },

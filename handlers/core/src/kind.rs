@@ -102,3 +102,34 @@ impl std::fmt::Debug for Kind {
         write!(f, "{}/{}", self.api_version, self.name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{Pod, Service};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+
+    use super::*;
+    use crate::testing::pod;
+
+    #[test]
+    fn managed_fields_are_dropped_as_soon_as_an_object_is_decoded() {
+        let mut object = pod("default", "web");
+        object.metadata.managed_fields = Some(vec![ManagedFieldsEntry::default()]);
+        for said in [watcher::Event::Apply(object.clone()), watcher::Event::InitApply(object)] {
+            let (watcher::Event::Apply(object) | watcher::Event::InitApply(object)) = erase(said) else {
+                panic!("it stays what it was");
+            };
+            assert_eq!(
+                (object.meta().managed_fields.as_ref(), object.meta().name.as_deref()),
+                (None, Some("web"))
+            );
+        }
+    }
+
+    #[test]
+    fn an_object_of_another_kind_makes_no_event() {
+        let object: Arc<dyn Object> = Arc::new(pod("default", "web"));
+        assert!(Kind::of::<Service>().event(Change::Added, Arc::clone(&object)).is_none());
+        assert!(Kind::of::<Pod>().event(Change::Added, object).is_some());
+    }
+}

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
+
 use super::*;
 
 #[test]
@@ -139,6 +141,49 @@ fn a_secret_is_neither_quoted_nor_shown() {
     assert_eq!(configuration.value["lamp"]["password"], "open sesame");
     let shown = configuration.show(&schema());
     assert!(shown.contains("password = \"(secret)\"") && !shown.contains("sesame"), "{shown}");
+    let debugged = format!("{configuration:?}");
+    assert!(debugged.contains("password") && !debugged.contains("sesame"), "{debugged}");
+}
+
+#[test]
+fn a_part_of_an_option_cannot_be_secret() {
+    #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    struct Door {
+        #[schemars(extend("x-secret" = true))]
+        code: String,
+    }
+    #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(default, deny_unknown_fields)]
+    struct InATable {
+        door: Door,
+    }
+    #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(default, deny_unknown_fields)]
+    struct InAList {
+        doors: Vec<Door>,
+    }
+    #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(default, deny_unknown_fields)]
+    #[schemars(extend("x-secret" = true))]
+    struct AllOfIt {
+        word: String,
+    }
+    fn refused<T: DeserializeOwned + Serialize + JsonSchema + Default>() -> String {
+        let mut registry = registry();
+        registry.section::<T>("house");
+        FileSchema::assemble(&registry).unwrap_err().to_string()
+    }
+    let refusals = [
+        ("`house.door`", refused::<InATable>()),
+        ("`house.doors`", refused::<InAList>()),
+        ("`house`", refused::<AllOfIt>()),
+    ];
+    for (place, error) in refusals {
+        assert!(
+            error.contains(place) && error.contains("only an option as a whole can be secret"),
+            "{error}"
+        );
+    }
 }
 
 #[test]
