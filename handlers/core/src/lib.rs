@@ -19,6 +19,7 @@ mod any_event;
 mod backoff;
 mod compose;
 mod crew;
+mod digest;
 mod dispatcher;
 mod event;
 mod failure;

@@ -1,7 +1,7 @@
 //! One ordered queue for each ordering key.
 
 use std::future::poll_fn;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use crate::crew::{Crew, Place};
+use crate::digest::Digest;
 use crate::failure::{HandlerError, causes};
 use crate::handler::EventHandler;
 use crate::lane::{Lane, QueuePolicy};
@@ -384,25 +385,5 @@ impl<E: Message, H: EventHandler<E>> Waiting for InHand<'_, E, H> {
         } else {
             self.queues.resting.fetch_sub(1, Ordering::SeqCst);
         }
-    }
-}
-
-/// Hands on the digest that an [`OrderingKey`] already is.
-#[derive(Default)]
-struct Digest(u64);
-
-impl Hasher for Digest {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, digest: u64) {
-        self.0 = digest;
     }
 }

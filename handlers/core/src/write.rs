@@ -109,12 +109,8 @@ where
         self.echoes.remove(uid);
     }
 
-    /// Changes the metadata of `object`; sends nothing when nothing would change, or when `object` is older than our last
-    /// write of it.
+    /// Changes the metadata of `object`; sends nothing when nothing would change.
     pub async fn metadata(&self, object: &K, patch: &MetadataPatch) -> Result<Written, WriteError> {
-        if self.is_stale(object) {
-            return Ok(Written::Conflict);
-        }
         if patch.changes_nothing_of(object) {
             return Ok(Written::Done);
         }
@@ -281,14 +277,6 @@ mod tests {
         }
         let (_, written, _) = write(500, refusal(500, &[])).await;
         assert!(!written.unwrap_err().refused(), "it may have been written");
-    }
-
-    #[tokio::test]
-    async fn a_write_for_an_event_older_than_our_last_write_is_left_to_the_newer_event() {
-        let answer = json!({ "metadata": { "name": "web", "resourceVersion": "5" } });
-        let (writer, _, _) = write(200, answer).await;
-        let patch = MetadataPatch::default().annotate("k", "other");
-        assert_eq!(writer.metadata(&pod("default", "web"), &patch).await.unwrap(), Written::Conflict);
     }
 
     #[tokio::test]
