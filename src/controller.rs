@@ -84,9 +84,10 @@ impl Controller {
             health: Arc::clone(&health),
             stop: stop.clone(),
         };
+        let admin_task = AbortOnDropHandle::new(admin_task);
         let task = tokio::spawn(async move {
             let result = work.run().await;
-            admin_task.abort();
+            drop(admin_task);
             result
         });
         Ok(Self { admin, health, stop, task: AbortOnDropHandle::new(task) })

@@ -140,3 +140,22 @@ async fn a_refused_write_gives_the_port_back() {
     world.vif_of("web", active).await;
     controller.stop().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_controller_that_never_got_to_its_events_ends_at_once_and_well() {
+    let world = World::new().await;
+    world.vifs.faults().inject(VifMethod::List, 1000, Fault::Hang);
+    world.pod("web", json!({}), json!({})).await;
+    let controller = world.starting_controller().await;
+    world
+        .until("the pods are listed while the marks cannot be read", async || {
+            world
+                .server
+                .requests()
+                .iter()
+                .any(|request| request.verb == "watch" && request.resource == "pods")
+        })
+        .await;
+    controller.stop().await.unwrap();
+    assert_eq!(world.ports(), 0);
+}

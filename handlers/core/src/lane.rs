@@ -55,7 +55,7 @@ impl<E: Message> Lane<E> {
         Self { waiting: VecDeque::new(), parked: Vec::new(), bell: None, started }
     }
 
-    /// A message arrives. Answers how many waiting ones it replaced.
+    /// A message arrives. Answers how many waiting ones it replaced although coalescing is off: the queue is full.
     pub(crate) fn push(&mut self, event: E, policy: &QueuePolicy) -> usize {
         let mut arrival = Waiting { event, carry: Carry::default() };
         if !self.parked.is_empty() {
@@ -72,12 +72,13 @@ impl<E: Message> Lane<E> {
             };
             self.waiting.retain(|waiting| !again(waiting));
         }
-        let replaced = before - self.waiting.len();
+        let full = !policy.coalesce && before >= policy.depth;
+        let overflowed = if full { before - self.waiting.len() } else { 0 };
         self.waiting.push_back(arrival);
         if let Some(bell) = &self.bell {
             bell.notify_one();
         }
-        replaced
+        overflowed
     }
 
     /// The next message, in order of arrival.

@@ -125,9 +125,9 @@ impl<E: Message, H: EventHandler<E>> Async<E, H> {
         let key = (queues.key)(&event);
         match queues.lanes.entry(key) {
             Entry::Occupied(mut lane) => {
-                let replaced = lane.get_mut().push(event, &queues.policy);
-                if replaced > 0 && !queues.policy.coalesce {
-                    queues.overflowed.fetch_add(replaced as u64, Ordering::Relaxed);
+                let overflowed = lane.get_mut().push(event, &queues.policy);
+                if overflowed > 0 {
+                    queues.overflowed.fetch_add(overflowed as u64, Ordering::Relaxed);
                 }
             }
             Entry::Vacant(vacant) => {
@@ -167,10 +167,11 @@ impl<E: Message, H: EventHandler<E>> Async<E, H> {
     }
 
     /// Ends all retries and waits at most `grace` for what runs and waits; then nothing more is handed out. Answers
-    /// whether all of it was done.
+    /// whether all of it was done. What waits in queues that were never opened was not begun, and is let go.
     pub async fn drain(&self, grace: Duration) -> bool {
         let queues = &self.queues;
         queues.shutdown.cancel();
+        queues.lanes.retain(|_, lane| lane.started);
         let drained = queues.until(|queues| queues.lanes.is_empty());
         let drained = tokio::time::timeout(grace, drained).await.is_ok();
         queues.over.store(true, Ordering::SeqCst);
@@ -228,12 +229,16 @@ impl<E: Message, H: EventHandler<E>> Queues<E, H> {
     async fn handle_lane(self: &Arc<Self>, key: OrderingKey, event: E, carry: Carry) {
         let mut next = Some((event, carry));
         while let Some((event, carry)) = next {
+            if self.over.load(Ordering::SeqCst) {
+                self.lanes.remove(&key);
+                break;
+            }
             let (verdict, carry) = self.handle_one(key, &event, carry).await;
             let Entry::Occupied(mut entry) = self.lanes.entry(key) else { break };
             let lane = entry.get_mut();
             lane.end(event, verdict, carry, &self.policy);
             next = lane.next_due().or_else(|| lane.next());
-            if self.over.load(Ordering::SeqCst) || (next.is_none() && lane.due().is_none()) {
+            if next.is_none() && lane.due().is_none() {
                 entry.remove();
                 break;
             }

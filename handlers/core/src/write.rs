@@ -15,7 +15,8 @@ use tokio::time::Instant;
 use crate::failure::Failure;
 use crate::patch::MetadataPatch;
 
-/// Writes annotations, finalizers and status of objects of kind `K`.
+/// Writes annotations, finalizers and status of objects of the built-in kind `K`; the server answers 415 to a strategic merge
+/// patch of a custom resource.
 ///
 /// After a write it knows which events are older than that write ([`is_stale`](Self::is_stale)), so that a handler which
 /// reads from the event never acts on a state that it has itself replaced.
