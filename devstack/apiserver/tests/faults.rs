@@ -122,7 +122,7 @@ async fn events_that_left_the_log_are_gone_for_watches_and_pages() {
     let mut watch = maps.watch(&WatchParams::default(), &version).await.unwrap().boxed();
     server.faults().pause_watches();
     maps.create(&PostParams::default(), &config_map("c")).await.unwrap();
-    server.faults().trim_event_log();
+    server.trim_event_log();
     server.faults().resume_watches();
     let Some(WatchEvent::Error(status)) = watch.try_next().await.unwrap() else {
         panic!("the watch has missed something");
