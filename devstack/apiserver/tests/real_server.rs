@@ -63,7 +63,7 @@ async fn a_stopped_server_is_a_cut_connection_and_comes_back_with_its_data_on_a_
 
 #[tokio::test]
 async fn a_server_without_its_etcd_answers_with_errors_on_a_real_server() {
-    let Some(world) = World::start(&[]).await else { return };
+    let Some(world) = World::start(&["--request-timeout=3s"]).await else { return };
     world.server.stop_etcd().await;
     let lease = serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap();
     let Err(Error::Api(status)) = world.leases.create(&PostParams::default(), &lease).await else {

@@ -133,3 +133,31 @@ fn replace(object: &mut Value, name: &str, pointer: &str, value: &Value) {
         fields.insert(field.replace("~1", "/").replace("~0", "~"), value.clone());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_object_is_replaced_wherever_an_answer_shows_it_and_no_other_is() {
+        let pod = |name: &str| json!({"metadata": {"name": name, "annotations": {"a/b": "c"}}, "spec": {}});
+        let rows = [pod("x"), pod("y")].map(|object| json!({"object": object}));
+        let table = json!({"kind": "Table", "rows": rows});
+        for mut answer in [json!({"items": [pod("x"), pod("y")]}), table, pod("x")] {
+            let before = answer.clone();
+            each_object(&mut answer, &|o| replace(o, "x", "/metadata/annotations/a~1b", &json!(7)));
+            let changed = answer.to_string();
+            assert_eq!(changed, before.to_string().replacen(r#""a/b":"c""#, r#""a/b":7"#, 1));
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_or_lacks_the_place_stays_as_it_is() {
+        let text = Bytes::from_static(b"k8s\0 protobuf");
+        assert_eq!(rewritten(text.clone(), |_| panic!("there is nothing to change")), text);
+        let mut pod = json!({"metadata": {"name": "x"}});
+        replace(&mut pod, "x", "/spec/containers", &json!("none"));
+        assert_eq!(pod, json!({"metadata": {"name": "x"}}));
+    }
+}
