@@ -152,6 +152,31 @@ mod tests {
         }
     }
 
+    /// What a client gets of a watch that says this, in these chunks; the last one is how it ends.
+    async fn watched(chunks: &[&'static str], fault: Fault) -> Vec<Result<String, String>> {
+        let chunks: Vec<_> = chunks.iter().map(|chunk| Ok::<_, io::Error>(*chunk)).collect();
+        let mut told = watch(Body::from_stream(stream::iter(chunks)), Some(fault));
+        let mut seen = Vec::new();
+        while let Some(chunk) = told.next().await {
+            let failed = chunk.is_err();
+            seen.push(chunk.map(|b| String::from_utf8_lossy(&b).into_owned()).map_err(|e| e.to_string()));
+            if failed {
+                break;
+            }
+        }
+        seen
+    }
+
+    #[tokio::test]
+    async fn a_fault_meets_the_first_event_of_a_watch_and_no_bookmark() {
+        let bookmark = "{\"type\":\"BOOKMARK\"}\n";
+        let chunks = ["{\"type\":\"BOOK", "MARK\"}\n{\"type\"", ":\"ADDED\"}\n", "{\"type\":\"DELETED\"}\n"];
+        let seen = watched(&chunks, Fault::CutMid).await;
+        assert_eq!(seen, [Ok(bookmark.into()), Ok("{\"type\":".into()), Err("the answer was cut".into())]);
+        let seen = watched(&chunks, Fault::Garbage).await;
+        assert_eq!(seen, [bookmark, GARBAGE, "{\"type\":\"DELETED\"}\n"].map(|line| Ok(line.into())));
+    }
+
     #[test]
     fn what_is_no_json_or_lacks_the_place_stays_as_it_is() {
         let text = Bytes::from_static(b"k8s\0 protobuf");

@@ -177,12 +177,16 @@ impl Streaming {
                 _ => std::future::pending().await,
             }
         };
-        let mut bookmark_due = false;
+        let (mut bookmark_due, mut time_is_up) = (false, false);
         tokio::select! {
             // The server owns the sender for as long as the watch holds it.
             _ = self.written.changed() => {}
-            () = tokio::time::sleep_until(self.end) => self.over = true,
+            () = tokio::time::sleep_until(self.end) => time_is_up = true,
             _ = tick => bookmark_due = true,
+        }
+        if time_is_up {
+            self.read(); // what happened until now still belongs to it
+            self.over = true;
         }
         if bookmark_due {
             let mut lines = String::new();
