@@ -37,6 +37,12 @@ pub trait Failure: Error + Send + Sync + 'static {
     fn retry_after(&self) -> Option<Duration> {
         None
     }
+
+    /// What went wrong in one word of CamelCase, such as `QuotaExceeded`: the `reason` of the Kubernetes Event by which a
+    /// person learns of it. At most 128 characters.
+    fn reason(&self) -> &'static str {
+        "HandlingFailed"
+    }
 }
 
 /// A handler's error once its type is erased.

@@ -12,6 +12,11 @@ use crate::turn::Turn;
 pub trait Report<E: Message>: Send + Sync + 'static {
     /// `event` failed with `error`.
     fn failed(&self, event: &E, error: &HandlerError, turn: &Turn<'_>);
+
+    /// `event` failed with `error` for a passing reason, and is tried again after `wait`.
+    fn will_retry(&self, event: &E, error: &HandlerError, wait: Duration, turn: &Turn<'_>) {
+        let _ = (event, error, wait, turn);
+    }
 }
 
 /// When an event that failed for good is pushed again: after `initial`, then twice as late each time, up to `max`.
