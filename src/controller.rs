@@ -15,9 +15,10 @@ use tracing::{info, warn};
 
 use crate::config::Configuration;
 use crate::health::Health;
+use crate::metrics::Requests;
 use crate::pipeline::{self, Pipeline, Policy};
 use crate::watcher::Watcher;
-use crate::{admin, connect, sweeper};
+use crate::{admin, client, connect, sweeper};
 
 /// The waits after the API server or a driver's check failed at start.
 const BACKOFF: BackoffPolicy =
@@ -72,6 +73,7 @@ impl Controller {
     ) -> Result<Self, ControllerError> {
         let (health, stop) = (Arc::new(Health::default()), CancellationToken::new());
         health.waits("api server", "not asked yet");
+        let client = client::wrap(client, &Arc::new(Requests::default()));
         let listen = configuration.admin.listen;
         let (admin, admin_task) = admin::serve(listen, Arc::clone(&health))
             .await

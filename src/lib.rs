@@ -15,8 +15,10 @@ pub mod pipeline;
 pub mod watcher;
 
 mod admin;
+mod client;
 mod health;
 mod known;
+mod metrics;
 mod run;
 mod sweeper;
 mod telemetry;
