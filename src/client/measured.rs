@@ -1,25 +1,28 @@
-//! Counts the requests to the API server by what came of them, and measures how long that took.
+//! Counts the requests to the API server by what came of them, measures how long that took, and hears when it last spoke.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Method, Request, Response, StatusCode};
+use http_body::{Frame, SizeHint};
 use kube::client::Body;
 use tokio::time::Instant;
 use tower::Service;
 
+use super::silence::{Ear, Silence};
 use crate::metrics::Requests;
 
-/// Tells [`Requests`] of each request once its answer begins, or when there will be none.
+/// Tells [`Requests`] of each request that has ended, and [`Silence`] of all that is heard.
 pub(super) struct Measured<S> {
     inner: S,
     requests: Arc<Requests>,
+    silence: Arc<Silence>,
 }
 
 impl<S> Measured<S> {
-    pub(super) fn new(inner: S, requests: Arc<Requests>) -> Self {
-        Self { inner, requests }
+    pub(super) fn new(inner: S, requests: &Arc<Requests>, silence: &Arc<Silence>) -> Self {
+        Self { inner, requests: Arc::clone(requests), silence: Arc::clone(silence) }
     }
 }
 
@@ -28,15 +31,17 @@ where
     S: Service<Request<Body>, Response = Response<B>>,
     S::Future: Send + 'static,
 {
-    type Response = S::Response;
+    type Response = Response<MeasuredBody<B>>;
     type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let ear = if request.method() == Method::GET { self.silence.ear(request.uri().path()) } else { None };
+        let watches = request.uri().query().is_some_and(|query| query.split('&').any(|part| part == WATCH));
         let mut pending = Pending {
             requests: Arc::clone(&self.requests),
             method: request.method().clone(),
@@ -45,16 +50,22 @@ where
         };
         let answer = self.inner.call(request);
         Box::pin(async move {
-            let answer = answer.await;
-            if let Ok(answer) = &answer {
-                pending.answered(answer.status());
-            }
-            answer
+            let answer = answer.await?;
+            pending.answered(answer.status());
+            // A refusal is no word from what is watched.
+            let ear = ear.filter(|_| answer.status().is_success());
+            ear.iter().for_each(|ear| ear.hear());
+            let pending = (!watches).then_some(pending);
+            Ok(answer.map(|body| MeasuredBody { body, pending, ear }))
         })
     }
 }
 
-/// A request under way. Who stops to wait for its answer has none, as with an error of the connection.
+/// What makes a request a watch, as the client library writes it.
+const WATCH: &str = "watch=true";
+
+/// A request under way; it has ended when this is dropped. Who stops to wait for the answer has none, as with an error of
+/// the connection.
 struct Pending {
     requests: Arc<Requests>,
     method: Method,
@@ -71,5 +82,38 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         self.requests.ended(&self.method, self.answer, self.started.elapsed());
+    }
+}
+
+/// An answer on its way: the request ends when it has been read or is let go. That of a watch has ended before.
+pub(super) struct MeasuredBody<B> {
+    body: B,
+    pending: Option<Pending>,
+    ear: Option<Arc<Ear>>,
+}
+
+impl<B: http_body::Body + Unpin> http_body::Body for MeasuredBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        match &frame {
+            Poll::Ready(Some(Ok(_))) => self.ear.iter().for_each(|ear| ear.hear()),
+            Poll::Ready(_) => self.pending = None,
+            Poll::Pending => {}
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

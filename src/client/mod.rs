@@ -1,6 +1,7 @@
 //! The client of the Kubernetes API as the program uses it: the one that it was given, in layers.
 
 mod measured;
+mod silence;
 
 use std::sync::Arc;
 
@@ -11,12 +12,13 @@ use tower::service_fn;
 
 use crate::metrics::Requests;
 use measured::Measured;
+pub(crate) use silence::Silence;
 
 /// Puts every layer around `client` at once: each wrap costs a queue of its own, a layer within one costs nothing.
 ///
 /// The first layer is next to the server: what a later one refuses or answers itself was never asked, and counts as no
 /// request.
-pub(crate) fn wrap(client: Client, requests: &Arc<Requests>) -> Client {
+pub(crate) fn wrap(client: Client, requests: &Arc<Requests>, silence: &Arc<Silence>) -> Client {
     let namespace = client.default_namespace().to_owned();
     let valid_until = *client.valid_until();
     let server = service_fn(move |request| {
@@ -24,7 +26,7 @@ pub(crate) fn wrap(client: Client, requests: &Arc<Requests>) -> Client {
         async move { client.send(request).await }
     });
     ClientBuilder::new(server, namespace)
-        .with_layer(&layer_fn(|inner| Measured::new(inner, Arc::clone(requests))))
+        .with_layer(&layer_fn(|inner| Measured::new(inner, requests, silence)))
         .with_valid_until(valid_until)
         .build()
 }
