@@ -16,6 +16,7 @@ use tracing::{info, warn};
 use crate::config::Configuration;
 use crate::health::Health;
 use crate::metrics::Requests;
+use crate::observers::LogOnly;
 use crate::pipeline::{self, Pipeline, Policy};
 use crate::watcher::Watcher;
 use crate::{admin, client, connect, sweeper};
@@ -180,7 +181,7 @@ impl Work {
         });
         let handlers = handlers.collect::<Result<Vec<_>, _>>()?;
         info!(handlers = enabled.join(","), "the handlers are made");
-        Ok(pipeline::build(handlers, &Policy::from(&self.configuration.relay)))
+        Ok(pipeline::build(handlers, &Policy::from(&self.configuration.relay), &LogOnly))
     }
 
     /// Runs the drivers' checks and reads the ownership marks, each until it succeeds.

@@ -21,6 +21,7 @@ use crate::failure::{HandlerError, causes};
 use crate::handler::EventHandler;
 use crate::lane::{Lane, QueuePolicy};
 use crate::message::{Message, OrderingKey};
+use crate::meter::{Meter, Unmetered};
 use crate::turn::{Carry, Turn, Verdict, Waiting};
 
 /// Hands messages of one ordering key to its handler one at a time, in order of arrival; those of different keys run
@@ -38,6 +39,7 @@ struct Queues<E: Message, H> {
     inner: H,
     key: Box<dyn Fn(&E) -> OrderingKey + Send + Sync>,
     policy: QueuePolicy,
+    meter: Arc<dyn Meter>,
     lanes: DashMap<OrderingKey, Lane<E>, BuildHasherDefault<Digest>>,
     /// Who runs what is ready.
     crew: Crew<Ready<E>>,
@@ -72,11 +74,21 @@ impl Drop for End {
 }
 
 impl<E: Message, H: EventHandler<E>> Async<E, H> {
-    /// Queues that are open at once.
+    /// Queues that are open at once, and that nobody counts.
     pub fn new(
         inner: H,
         policy: QueuePolicy,
         key: impl Fn(&E) -> OrderingKey + Send + Sync + 'static,
+    ) -> Self {
+        Self::metered(inner, policy, key, Arc::new(Unmetered))
+    }
+
+    /// Queues that are open at once, and tell `meter` what passes through them.
+    pub fn metered(
+        inner: H,
+        policy: QueuePolicy,
+        key: impl Fn(&E) -> OrderingKey + Send + Sync + 'static,
+        meter: Arc<dyn Meter>,
     ) -> Self {
         let (shutdown, over) = (CancellationToken::new(), Arc::<AtomicBool>::default());
         let end = End { shutdown: shutdown.clone(), over: Arc::clone(&over) };
@@ -84,6 +96,7 @@ impl<E: Message, H: EventHandler<E>> Async<E, H> {
             inner,
             key: Box::new(key),
             policy,
+            meter,
             lanes: DashMap::with_hasher_and_shard_amount(BuildHasherDefault::default(), SHARDS),
             crew: Crew::new(),
             open: AtomicBool::new(true),
@@ -122,6 +135,7 @@ impl<E: Message, H: EventHandler<E>> Async<E, H> {
     /// Takes a message in.
     pub fn push(&self, event: E) {
         let queues = &self.queues;
+        queues.meter.added();
         let key = (queues.key)(&event);
         match queues.lanes.entry(key) {
             Entry::Occupied(mut lane) => {
