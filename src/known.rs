@@ -95,6 +95,11 @@ impl Known {
         self.namespaces.values().flat_map(HashMap::values).map(|entry| entry.uid.to_string()).collect()
     }
 
+    /// How many objects exist.
+    pub(crate) fn count(&self) -> usize {
+        self.namespaces.values().map(HashMap::len).sum()
+    }
+
     fn gone(&self, namespace: &str, name: &str, entry: Entry) -> AnyEvent {
         let identity = Identity {
             type_id: self.kind.type_id,

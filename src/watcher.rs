@@ -8,12 +8,18 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use kube::Client;
 use kube::runtime::watcher;
-use staffetta_handler::{AnyEvent, Backoff, BackoffPolicy, EventHandler, HandlerError, Kind, Turn, causes};
+use staffetta_handler::{
+    AnyEvent, Backoff, BackoffPolicy, EventHandler, HandlerError, Kind, Message, Object, Turn, causes,
+};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
 use crate::known::Known;
+use course::Course;
+pub use course::Sight;
+
+mod course;
 
 /// Where a [`Watcher`] delivers.
 pub trait Sink: EventHandler<AnyEvent> {
@@ -44,9 +50,15 @@ struct Watch {
     kind: Kind,
     known: Arc<Mutex<Known>>,
     listed: watch::Receiver<bool>,
-    /// The last error, until the server says something again.
-    trouble: Arc<Mutex<Option<String>>>,
+    course: Arc<Course>,
     task: JoinHandle<()>,
+}
+
+impl Watch {
+    fn sight(&self) -> Sight {
+        let objects = lock(&self.known).count();
+        self.course.sight(&self.kind, *self.listed.borrow(), objects, self.task.is_finished())
+    }
 }
 
 impl<S: Sink> Watcher<S> {
@@ -70,7 +82,7 @@ impl<S: Sink> Watcher<S> {
         }
         let known = Arc::new(Mutex::new(Known::new(kind)));
         let (done, listed) = watch::channel(false);
-        let trouble = Arc::<Mutex<Option<String>>>::default();
+        let course = Arc::<Course>::default();
         let one = OneWatch {
             kind: kind.clone(),
             client: self.client.clone(),
@@ -78,10 +90,10 @@ impl<S: Sink> Watcher<S> {
             known: Arc::clone(&known),
             sink: Arc::clone(&self.sink),
             listed: done,
-            trouble: Arc::clone(&trouble),
+            course: Arc::clone(&course),
             backoff: BACKOFF.start(),
         };
-        let watch = Watch { kind: kind.clone(), known, listed, trouble, task: tokio::spawn(one.run()) };
+        let watch = Watch { kind: kind.clone(), known, listed, course, task: tokio::spawn(one.run()) };
         watches.insert(kind.type_id, watch);
     }
 
@@ -97,13 +109,11 @@ impl<S: Sink> Watcher<S> {
         self.watches().drain().for_each(|(_, watch)| watch.task.abort());
     }
 
-    /// The watches that did not see all objects of their kind yet, each with its last error if it has one.
-    pub fn unlisted(&self) -> Vec<(String, Option<String>)> {
-        self.watches()
-            .values()
-            .filter(|watch| !*watch.listed.borrow())
-            .map(|watch| (watch.kind.name.clone().into_owned(), lock(&watch.trouble).clone()))
-            .collect()
+    /// How each watch is at this moment, by the name of its kind.
+    pub fn sights(&self) -> Vec<Sight> {
+        let mut sights: Vec<_> = self.watches().values().map(Watch::sight).collect();
+        sights.sort_unstable_by(|one, other| one.kind.name.cmp(&other.kind.name));
+        sights
     }
 
     /// The watches that ended by themselves, which none ever should.
@@ -156,7 +166,7 @@ struct OneWatch<S> {
     known: Arc<Mutex<Known>>,
     sink: Arc<S>,
     listed: watch::Sender<bool>,
-    trouble: Arc<Mutex<Option<String>>>,
+    course: Arc<Course>,
     backoff: Backoff,
 }
 
@@ -171,18 +181,25 @@ impl<S: Sink> OneWatch<S> {
         }
     }
 
-    async fn take(&mut self, event: watcher::Event<Arc<dyn staffetta_handler::Object>>) {
+    async fn take(&mut self, event: watcher::Event<Arc<dyn Object>>) {
         if !matches!(event, watcher::Event::Init) && self.backoff.attempts() > 0 {
             info!(kind = %self.kind.name, "the watch goes on");
             self.backoff = BACKOFF.start();
-            *lock(&self.trouble) = None;
+            self.course.goes_on();
         }
+        self.course.works(true);
+        self.take_in(event).await;
+        self.course.works(false);
+    }
+
+    async fn take_in(&mut self, event: watcher::Event<Arc<dyn Object>>) {
         match event {
             watcher::Event::Init => lock(&self.known).list_begins(),
             watcher::Event::InitApply(object) => {
                 let events = lock(&self.known).applied(object);
                 self.deliver(events.into_iter().flatten()).await;
                 if !*self.listed.borrow() {
+                    self.course.works(false);
                     self.sink.room().await;
                 }
             }
@@ -190,6 +207,7 @@ impl<S: Sink> OneWatch<S> {
                 let vanished = lock(&self.known).list_ends();
                 self.deliver(vanished).await;
                 debug!(kind = %self.kind.name, "listed");
+                self.course.listed();
                 self.sink.listed(self.kind.type_id);
                 self.listed.send_replace(true);
             }
@@ -206,6 +224,7 @@ impl<S: Sink> OneWatch<S> {
 
     async fn deliver(&self, events: impl IntoIterator<Item = AnyEvent>) {
         for event in events {
+            self.course.happened(event.change());
             let result: Result<(), HandlerError> = self.sink.handle(&event, &Turn::alone()).await;
             if let Err(error) = result {
                 warn!(?event, error = causes(&*error), "an event was not taken in");
@@ -216,7 +235,7 @@ impl<S: Sink> OneWatch<S> {
     async fn back_off(&mut self, error: &watcher::Error) {
         let wait = self.backoff.next_wait(None).unwrap_or(BACKOFF.max);
         let attempt = self.backoff.attempts();
-        *lock(&self.trouble) = Some(causes(error));
+        self.course.failed(causes(error));
         warn!(kind = %self.kind.name, attempt, wait_ms = wait.as_millis(), error = causes(error), "the watch failed");
         tokio::time::sleep(wait).await;
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet,
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeMetric, MetricEncoder, NoLabelSet,
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
@@ -60,6 +60,11 @@ impl Series<'_> {
 
     pub(super) fn gauge(&mut self, labels: &[&str], value: impl EncodeGaugeValue) -> fmt::Result {
         self.one(labels, |encoder| encoder.encode_gauge(&value))
+    }
+
+    pub(super) fn histogram(&mut self, labels: &[&str], histogram: &impl EncodeMetric) -> fmt::Result {
+        let labels = self.named(labels);
+        histogram.encode(self.encoder.encode_family(&labels)?)
     }
 
     pub(super) fn info(&mut self, labels: &[&str]) -> fmt::Result {

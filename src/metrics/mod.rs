@@ -1,5 +1,18 @@
-//! What the program tells of itself in figures.
+//! What the program tells of itself in figures. What follows from how things are is read when somebody asks; the rest is
+//! counted.
 
+mod counted;
+mod exposition;
+mod figures;
+mod names;
+mod page;
+mod process;
+mod queue_meter;
 mod requests;
+mod sweeps;
 
+pub(crate) use counted::Counted;
+pub(crate) use figures::Figures;
+pub(crate) use page::page;
 pub(crate) use requests::Requests;
+pub(crate) use sweeps::Sweeps;

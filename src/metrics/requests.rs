@@ -1,36 +1,73 @@
 //! The requests to the API server.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::{Method, StatusCode};
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::histogram::Histogram;
 
-/// The methods that are told apart.
-const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+use super::exposition::write;
+use super::names;
+
+/// The methods that are told apart; the last one stands for all others, which nobody uses.
+const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OTHER"];
 
 /// The codes that are told apart: those by which an API server, or a proxy before it, says something of its own.
-const CODES: [u16; 20] =
-    [200, 201, 202, 400, 401, 403, 404, 405, 406, 408, 409, 410, 413, 415, 422, 429, 500, 502, 503, 504];
+const CODES: [&str; 21] = [
+    "200", "201", "202", "400", "401", "403", "404", "405", "408", "409", "410", "413", "415", "422", "429",
+    "500", "502", "503", "504", "<other>", "<error>",
+];
 
-/// Any other code.
-const OTHER: usize = CODES.len();
+const OTHER: usize = CODES.len() - 2;
+const ERROR: usize = CODES.len() - 1;
 
-/// No answer at all.
-const ERROR: usize = OTHER + 1;
+/// The upper bounds of the durations, in seconds. A write to a server that is not busy takes one to five milliseconds.
+const BOUNDS: [f64; 16] =
+    [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
-/// Counts the requests by method and by what came of them.
-#[derive(Default)]
+/// Counts the requests to one API server by method and by what came of them.
 pub(crate) struct Requests {
-    counts: [[AtomicU64; ERROR + 1]; METHODS.len() + 1],
-    seconds: AtomicU64,
+    host: String,
+    counts: [[AtomicU64; CODES.len()]; METHODS.len()],
+    durations: [Histogram; METHODS.len()],
 }
 
 impl Requests {
+    /// No request was made yet; `host` is the API server as `host:port`.
+    pub(crate) fn new(host: impl Into<String>) -> Self {
+        Self {
+            host: host.into(),
+            counts: Default::default(),
+            durations: std::array::from_fn(|_| Histogram::new(BOUNDS)),
+        }
+    }
+
     /// A request ended after `time`: with this code, or without an answer.
     pub(crate) fn ended(&self, method: &Method, code: Option<StatusCode>, time: Duration) {
-        let method = METHODS.iter().position(|known| known == method).unwrap_or(METHODS.len());
-        let code = code.map_or(ERROR, |code| CODES.iter().position(|known| code == *known).unwrap_or(OTHER));
-        self.counts[method][code].fetch_add(1, Ordering::Relaxed);
-        self.seconds.fetch_add(time.as_secs(), Ordering::Relaxed);
+        let place = METHODS.iter().position(|known| method == known).unwrap_or(METHODS.len() - 1);
+        let code = code.map_or(ERROR, |code| {
+            CODES.iter().position(|known| code.as_str() == *known).unwrap_or(OTHER)
+        });
+        self.counts[place][code].fetch_add(1, Ordering::Relaxed);
+        self.durations[place].observe(time.as_secs_f64());
+    }
+
+    pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        write(encoder, &names::REST_CLIENT_REQUESTS, |series| {
+            for (method, counts) in METHODS.iter().zip(&self.counts) {
+                for (code, count) in CODES.iter().zip(counts) {
+                    series.counter(&[code, method, &self.host], count.load(Ordering::Relaxed))?;
+                }
+            }
+            Ok(())
+        })?;
+        write(encoder, &names::REST_CLIENT_DURATION, |series| {
+            for (method, durations) in METHODS.iter().zip(&self.durations) {
+                series.histogram(&[method, &self.host], durations)?;
+            }
+            Ok(())
+        })
     }
 }
