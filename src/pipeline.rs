@@ -11,8 +11,9 @@ use crate::watcher::Sink;
 use staffetta_handler::{
     AnyEvent, Async, Compose, Dispatcher, ErasedHandler, ErasedSweep, EventHandler, HandlerError, Kind,
     KindIndex, Limit, LogExceptions, Message, QueuePolicy, Registration, ResyncPolicy, Retry, RetryPolicy,
-    Timeout, Turn,
+    Standing, Tally, Timeout, Turn, Undecodable,
 };
+use tracing::error;
 
 /// The chain of one handler, from the outside in.
 pub type Chain = Async<AnyEvent, LogExceptions<Links, AnyEvent>>;
@@ -194,6 +195,16 @@ impl Relay {
         self.awaits.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
+    /// How many events do or wait for what in its queues.
+    pub fn tally(&self) -> Tally {
+        self.chain.tally()
+    }
+
+    /// At most `limit` events that are not handled yet, those in trouble first.
+    pub fn standings(&self, limit: usize) -> Vec<Standing> {
+        self.chain.standings(limit)
+    }
+
     fn happened(&self, what: Awaited) {
         let mut awaits = self.awaits.lock().unwrap_or_else(PoisonError::into_inner);
         if awaits.remove(&what) && awaits.is_empty() {
@@ -221,5 +232,11 @@ impl Sink for Pipeline {
 
     async fn room(&self) {
         self.fallen_to(self.first_list_backlog).await;
+    }
+
+    fn undecodable(&self, object: &Undecodable) {
+        let subject = object.identity.subject();
+        error!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
+            error = object.error, "an object cannot be decoded and is left alone");
     }
 }

@@ -40,8 +40,8 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let ear = if request.method() == Method::GET { self.silence.ear(request.uri().path()) } else { None };
         let watches = request.uri().query().is_some_and(|query| query.split('&').any(|part| part == WATCH));
+        let ear = if watches { self.silence.ear(request.uri().path()) } else { None };
         let mut pending = Pending {
             requests: Arc::clone(&self.requests),
             method: request.method().clone(),

@@ -1,13 +1,12 @@
-//! For how long the API server has said nothing of something.
+//! For how long the API server has said nothing in a watch.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// When the API server last said anything on each path to which somebody listens: an answer, a piece of a list, an event of
-/// a watch, or a bookmark, by which a server shows in quiet times that it is still there.
+/// When the API server last said anything in the watch of each path to which somebody listens: that the watch begins, an event,
+/// or a bookmark, by which a server shows in quiet times that it is still there.
 #[derive(Default)]
 pub(crate) struct Silence {
     ears: Mutex<HashMap<String, Arc<Ear>>>,
@@ -35,9 +34,9 @@ impl Silence {
         lock(&self.ears).get(path).cloned()
     }
 
-    /// How long ago something was heard on `path`, or listening began. None where nobody listens.
-    pub(crate) fn of(&self, path: &str) -> Option<Duration> {
-        self.ear(path).map(|ear| lock(&ear.0).elapsed())
+    /// When something was last heard on `path`, or listening began. None where nobody listens.
+    pub(crate) fn last_heard(&self, path: &str) -> Option<Instant> {
+        self.ear(path).map(|ear| *lock(&ear.0))
     }
 }
 

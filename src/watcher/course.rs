@@ -7,7 +7,7 @@ use std::time::Duration;
 use staffetta_handler::{Change, Kind};
 use tokio::time::Instant;
 
-/// How a watch has gone so far: written by its task, read by whoever asks.
+/// How a watch goes: written by its task, read by whoever asks.
 #[derive(Default)]
 pub(super) struct Course {
     events: [AtomicU64; Change::ALL.len()],
@@ -28,6 +28,17 @@ pub struct Sight {
     pub listed: bool,
     /// How many objects exist, as far as the watch has said.
     pub objects: usize,
+    /// How many of them cannot be decoded.
+    pub undecodable: usize,
+    /// Whether the watch ended by itself, which none ever should.
+    pub ended: bool,
+    /// How it went until now.
+    pub so_far: SoFar,
+}
+
+/// How a watch went until now.
+#[derive(Clone, Debug)]
+pub struct SoFar {
     /// How many events were delivered, by change in the order of [`Change::ALL`].
     pub events: [u64; Change::ALL.len()],
     /// How many lists were read to their end.
@@ -38,8 +49,6 @@ pub struct Sight {
     pub trouble: Option<String>,
     /// For how long the watch has been at what the server said last. To wait for room does not count.
     pub works: Option<Duration>,
-    /// Whether the watch ended by itself, which none ever should.
-    pub ended: bool,
 }
 
 impl Course {
@@ -69,19 +78,14 @@ impl Course {
         *lock(&self.works) = works.then(Instant::now);
     }
 
-    /// How the watch is, with what only the watcher knows.
-    pub(super) fn sight(&self, kind: &Kind, listed: bool, objects: usize, ended: bool) -> Sight {
+    pub(super) fn so_far(&self) -> SoFar {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Sight {
-            kind: kind.clone(),
-            listed,
-            objects,
+        SoFar {
             events: self.events.each_ref().map(count),
             lists: count(&self.lists),
             errors: count(&self.errors),
             trouble: lock(&self.trouble).clone(),
             works: lock(&self.works).map(|since| since.elapsed()),
-            ended,
         }
     }
 }

@@ -67,10 +67,10 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Retry<H, E> {
                 return Err(error);
             }
             let Some(wait) = backoff.next_wait(error.retry_after()) else { return Err(error) };
+            let resting = turn.rest(wait, turn.failed(&*error));
             if let Some(report) = &self.report {
                 report.will_retry(event, &error, wait, turn);
             }
-            let resting = turn.rest();
             tokio::select! {
                 () = turn.superseded() => {
                     turn.give_way(backoff);
