@@ -99,9 +99,14 @@ mod tests {
         health.waits("driver a", "no answer");
         health.waits("driver b", "no answer");
         health.is_well("driver a");
-        let condition =
-            |name: &str, reason: Option<&str>| Condition { name: name.into(), reason: reason.map(Into::into) };
-        assert_eq!(health.conditions(), [condition("driver a", None), condition("driver b", Some("no answer"))]);
+        let condition = |name: &str, reason: Option<&str>| Condition {
+            name: name.into(),
+            reason: reason.map(Into::into),
+        };
+        assert_eq!(
+            health.conditions(),
+            [condition("driver a", None), condition("driver b", Some("no answer"))]
+        );
         assert!(!*health.ready.borrow());
         health.is_well("driver b");
         health.until_ready().await;

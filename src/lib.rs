@@ -21,6 +21,7 @@ mod health;
 mod known;
 mod metrics;
 mod run;
+mod state;
 mod sweeper;
 mod telemetry;
 

@@ -18,7 +18,7 @@ use tracing::{debug, info, warn};
 
 use crate::known::Known;
 use course::Course;
-pub use course::Sight;
+pub use course::{Sight, SoFar};
 
 mod course;
 

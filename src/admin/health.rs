@@ -24,9 +24,8 @@ pub(super) async fn readyz(
 ) -> (StatusCode, String) {
     let conditions = state.health.conditions();
     let ready = conditions.iter().all(|condition| condition.reason.is_none());
-    let verbose = query.is_some_and(|query| {
-        query.split('&').any(|part| part == "verbose" || part.starts_with("verbose="))
-    });
+    let verbose = query
+        .is_some_and(|query| query.split('&').any(|part| part == "verbose" || part.starts_with("verbose=")));
     let body = if verbose { each(&conditions, ready) } else { unmet(&conditions, ready) };
     (if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, body)
 }

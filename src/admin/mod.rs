@@ -29,5 +29,5 @@ pub(crate) async fn serve(
         .route("/metrics", get(metrics::metrics))
         .route("/debug/state", get(debug::state))
         .with_state(state);
-    Ok((address, tokio::spawn(serve::serve(listener, router))))
+    Ok((address, tokio::spawn(async { match serve::serve(listener, router).await {} })))
 }

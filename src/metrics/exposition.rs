@@ -3,11 +3,12 @@
 use std::fmt;
 
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeMetric, MetricEncoder, NoLabelSet,
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet,
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
+use super::histogram::{BOUNDS, Snapshot};
 use super::names::{Family, Form};
 
 static SECONDS: Unit = Unit::Seconds;
@@ -62,9 +63,11 @@ impl Series<'_> {
         self.one(labels, |encoder| encoder.encode_gauge(&value))
     }
 
-    pub(super) fn histogram(&mut self, labels: &[&str], histogram: &impl EncodeMetric) -> fmt::Result {
-        let labels = self.named(labels);
-        histogram.encode(self.encoder.encode_family(&labels)?)
+    pub(super) fn histogram(&mut self, labels: &[&str], counted: &Snapshot) -> fmt::Result {
+        let bounds = BOUNDS.into_iter().chain([f64::INFINITY]);
+        let buckets: Vec<_> = bounds.zip(counted.buckets).collect();
+        let (sum, count) = (counted.sum.as_secs_f64(), counted.count());
+        self.one(labels, |encoder| encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None))
     }
 
     pub(super) fn info(&mut self, labels: &[&str]) -> fmt::Result {

@@ -2,13 +2,16 @@
 //! counted.
 
 mod counted;
+pub mod counter;
 mod exposition;
 mod figures;
+pub mod histogram;
 mod names;
 mod page;
 mod process;
 mod queue_meter;
 mod requests;
+mod shard;
 mod sweeps;
 
 pub(crate) use counted::Counted;

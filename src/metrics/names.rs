@@ -42,7 +42,8 @@ macro_rules! families {
         $(pub(super) static $constant: Family =
             Family { name: $name, form: Form::$form, labels: &[$($label),*], help: $help };)*
 
-        /// All of them, in the order in which they are shown.
+        /// All of them.
+        #[cfg(test)]
         pub(super) static ALL: &[&Family] = &[$(&$constant),*];
     };
 }
@@ -68,6 +69,8 @@ families! {
         "Owners that a sweep found to be gone, and whose things it hands to the handler to be released";
     WATCHED_OBJECTS = Gauge "staffetta_watched_objects" [KIND]
         "Objects that exist, as far as the watch has said";
+    UNDECODABLE_OBJECTS = Gauge "staffetta_undecodable_objects" [KIND]
+        "Objects that exist and cannot be decoded, so that no handler gets to see them";
     LISTS = Counter "staffetta_lists_total" [KIND]
         "Lists of all objects that were read to their end: one at the start, one after each gap in the watch";
     WATCH_ERRORS = Counter "staffetta_watch_errors_total" [KIND]

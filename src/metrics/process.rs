@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use prometheus_client::encoding::DescriptorEncoder;
 use procfs::ProcResult;
 use procfs::process::{LimitValue, Process};
+use prometheus_client::encoding::DescriptorEncoder;
 use tracing::debug;
 
 use super::exposition::write;

@@ -24,6 +24,8 @@ pub(crate) struct Document {
     pub(crate) objects: Vec<Object>,
     /// How many more fit what was asked for.
     pub(crate) omitted: usize,
+    /// The objects that cannot be decoded, which no handler gets to see.
+    pub(crate) undecodable: Vec<Undecodable>,
 }
 
 /// What the election of a leader says of this process.
@@ -38,6 +40,13 @@ pub(crate) struct Leadership {
     pub(crate) role: String,
     /// How often it had to read its lease before it could renew it.
     pub(crate) slow_renewals: u64,
+}
+
+impl Leadership {
+    /// There is no election: this process works.
+    pub(crate) fn unopposed() -> Self {
+        Self { name: "staffetta".into(), leads: true, role: "unopposed".into(), slow_renewals: 0 }
+    }
 }
 
 /// Something that must be well before the program is ready, and is not.
@@ -57,6 +66,8 @@ pub(crate) struct Watch {
     pub(crate) listed: bool,
     /// How many objects exist.
     pub(crate) objects: usize,
+    /// How many of them cannot be decoded.
+    pub(crate) undecodable: usize,
     pub(crate) added: u64,
     pub(crate) modified: u64,
     pub(crate) deleted: u64,
@@ -124,4 +135,17 @@ pub(crate) struct Trouble {
     /// When the first of them failed.
     pub(crate) since: String,
     pub(crate) since_seconds: f64,
+}
+
+/// An object that is none of its kind as this program knows it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Undecodable {
+    pub(crate) kind: String,
+    /// None for a cluster-scoped object.
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    /// Why it cannot be decoded.
+    pub(crate) error: String,
 }

@@ -7,7 +7,7 @@ mod report;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use staffetta_handler::Tally;
+use staffetta_handler::{Tally, Undecodable};
 use tokio::time::Instant;
 
 use crate::health::Health;
@@ -15,7 +15,7 @@ use crate::metrics::Figures;
 use crate::pipeline::Pipeline;
 use crate::watcher::{Sight, Watcher};
 
-pub(crate) use document::{Document, Handler, Leadership, Object, Waits, Watch};
+pub(crate) use document::{Document, Handler, Leadership, Object, Watch};
 pub(crate) use query::{MAX_LIMIT, PhaseName, Query};
 
 /// What the program can be asked about itself. It keeps nothing alive of what runs.
@@ -35,17 +35,8 @@ pub(crate) struct State {
 pub(crate) struct Sources {
     /// What the election of a leader says.
     pub(crate) leadership: Box<dyn Fn() -> Leadership + Send + Sync>,
-    /// How many Kubernetes Events were sent, and how many dropped.
-    pub(crate) kubernetes_events: Box<dyn Fn() -> KubernetesEvents + Send + Sync>,
-}
-
-/// The Kubernetes Events by which failures are told at their objects.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct KubernetesEvents {
-    /// How many the API server took.
-    pub(crate) sent: u64,
-    /// How many were given up: there were too many, or the API server did not take them.
-    pub(crate) dropped: u64,
+    /// What became of Kubernetes Events: each outcome with how often it came to that.
+    pub(crate) kubernetes_events: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>,
 }
 
 /// What runs, once it does.
@@ -69,7 +60,12 @@ pub(crate) struct HandlerSight {
 
 impl State {
     /// Nothing runs yet.
-    pub(crate) fn new(identity: String, health: &Arc<Health>, figures: &Arc<Figures>, sources: Sources) -> Self {
+    pub(crate) fn new(
+        identity: String,
+        health: &Arc<Health>,
+        figures: &Arc<Figures>,
+        sources: Sources,
+    ) -> Self {
         Self {
             identity,
             started: Instant::now(),
@@ -95,8 +91,8 @@ impl State {
         (self.sources.leadership)()
     }
 
-    /// How many Kubernetes Events were sent and dropped.
-    pub(crate) fn kubernetes_events(&self) -> KubernetesEvents {
+    /// What became of Kubernetes Events.
+    pub(crate) fn kubernetes_events(&self) -> Vec<(&'static str, u64)> {
         (self.sources.kubernetes_events)()
     }
 
@@ -104,6 +100,12 @@ impl State {
     pub(crate) fn watches(&self) -> Vec<Sight> {
         let watcher = self.running().watcher.upgrade();
         watcher.map(|watcher| watcher.sights()).unwrap_or_default()
+    }
+
+    /// The objects that cannot be decoded.
+    pub(crate) fn undecodable(&self) -> Vec<Undecodable> {
+        let watcher = self.running().watcher.upgrade();
+        watcher.map(|watcher| watcher.undecodable()).unwrap_or_default()
     }
 
     /// How it stands with each enabled handler, in the order in which they are enabled.

@@ -1,7 +1,7 @@
 //! Which objects one asks for.
 
 use serde::{Deserialize, Serialize};
-use staffetta_handler::{Phase, Standing};
+use staffetta_handler::{Phase, Standing, Subject, Tally};
 
 /// How many objects are told of when nothing else is asked for.
 pub(crate) const DEFAULT_LIMIT: usize = 500;
@@ -48,8 +48,7 @@ pub(crate) enum PhaseName {
 
 impl PhaseName {
     /// All of them, in the order in which an object goes through them.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Held, Self::Queued, Self::Running, Self::Retrying, Self::Failed];
+    pub(crate) const ALL: [Self; 5] = [Self::Held, Self::Queued, Self::Running, Self::Retrying, Self::Failed];
 
     /// The name.
     pub(crate) fn as_str(self) -> &'static str {
@@ -59,6 +58,19 @@ impl PhaseName {
             Self::Running => "running",
             Self::Retrying => "retrying",
             Self::Failed => "failed",
+        }
+    }
+}
+
+impl PhaseName {
+    /// How many events are in this phase.
+    pub(crate) fn count(self, tally: &Tally) -> usize {
+        match self {
+            Self::Held => tally.held,
+            Self::Queued => tally.queued,
+            Self::Running => tally.running,
+            Self::Retrying => tally.retrying,
+            Self::Failed => tally.failed,
         }
     }
 }
@@ -88,10 +100,19 @@ impl Query {
 
     /// Whether an object fits.
     pub(super) fn fits(&self, standing: &Standing) -> bool {
-        let namespace = standing.namespace.as_deref().unwrap_or_default();
-        self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
-            && self.name.as_deref().is_none_or(|wanted| wanted == standing.name)
-            && self.kind.as_deref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(&standing.kind))
-            && self.phase.is_none_or(|wanted| wanted == standing.phase.into())
+        let subject = Subject {
+            kind: standing.kind.clone(),
+            namespace: standing.namespace.as_deref(),
+            name: &standing.name,
+            uid: &standing.uid,
+        };
+        self.names(&subject) && self.phase.is_none_or(|wanted| wanted == standing.phase.into())
+    }
+
+    /// Whether an object is called as one asks.
+    pub(super) fn names(&self, subject: &Subject<'_>) -> bool {
+        self.namespace.as_deref().is_none_or(|wanted| wanted == subject.namespace.unwrap_or_default())
+            && self.name.as_deref().is_none_or(|wanted| wanted == subject.name)
+            && self.kind.as_deref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(&subject.kind))
     }
 }

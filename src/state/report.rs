@@ -3,7 +3,7 @@
 use staffetta_handler::{Change, Phase, Standing};
 
 use super::clock::Now;
-use super::document::{Document, Handler, Object, Trouble, Waits, Watch};
+use super::document::{Document, Handler, Object, Trouble, Undecodable, Waits, Watch};
 use super::query::{PhaseName, Query};
 use super::{HandlerSight, State};
 use crate::watcher::Sight;
@@ -30,24 +30,26 @@ impl State {
             handlers: self.handlers().into_iter().map(handler).collect(),
             objects,
             omitted,
+            undecodable: self.undecodable().iter().filter_map(|object| undecodable(query, object)).collect(),
         }
     }
 
     fn watch(&self, sight: Sight, now: Now) -> Watch {
         let said = self.figures.silence.last_heard(&sight.kind.path);
-        let [added, modified, deleted] = sight.events;
+        let [added, modified, deleted] = sight.so_far.events;
         Watch {
             kind: sight.kind.name.into_owned(),
             listed: sight.listed,
             objects: sight.objects,
+            undecodable: sight.undecodable,
             added,
             modified,
             deleted,
-            lists: sight.lists,
-            errors: sight.errors,
+            lists: sight.so_far.lists,
+            errors: sight.so_far.errors,
             said: said.map(|said| now.words(said)),
             silent_seconds: said.map(|said| now.seconds_since(said)),
-            error: sight.trouble,
+            error: sight.so_far.trouble,
         }
     }
 
@@ -79,6 +81,19 @@ impl State {
 fn rank(standing: &Standing) -> (bool, tokio::time::Instant) {
     let trouble = standing.trouble.as_ref();
     (trouble.is_none(), trouble.map_or(standing.since, |trouble| trouble.since))
+}
+
+/// An object that cannot be decoded belongs to no handler and is in no phase.
+fn undecodable(query: &Query, object: &staffetta_handler::Undecodable) -> Option<Undecodable> {
+    let staffetta_handler::Undecodable { identity, error } = object;
+    let asked = query.handler.is_none() && query.phase.is_none() && query.names(&identity.subject());
+    asked.then(|| Undecodable {
+        kind: identity.kind.clone().into_owned(),
+        namespace: identity.namespace.clone(),
+        name: identity.name.clone(),
+        uid: identity.uid.clone(),
+        error: error.clone(),
+    })
 }
 
 fn handler(sight: HandlerSight) -> Handler {

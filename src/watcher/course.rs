@@ -51,6 +51,21 @@ pub struct SoFar {
     pub works: Option<Duration>,
 }
 
+/// After how long at one thing a watch counts as stuck. What it does is take events into queues: microseconds.
+const STUCK: Duration = Duration::from_secs(60);
+
+impl Sight {
+    /// What is the matter when the watch does not go on, though nothing outside of this process keeps it from that.
+    pub fn stuck(&self) -> Option<String> {
+        let kind = &self.kind.name;
+        if self.ended {
+            return Some(format!("watch {kind}: it ended by itself"));
+        }
+        let works = self.so_far.works.filter(|works| *works > STUCK)?;
+        Some(format!("watch {kind}: it has been at one event for {} s", works.as_secs()))
+    }
+}
+
 impl Course {
     /// Something happened to an object.
     pub(super) fn happened(&self, change: Change) {
