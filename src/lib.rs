@@ -20,7 +20,6 @@ mod admin;
 mod client;
 mod health;
 mod known;
-mod metrics;
 mod run;
 mod state;
 mod sweeper;

@@ -54,10 +54,16 @@ where
             pending.answered(answer.status());
             // A refusal is no word from what is watched.
             let ear = ear.filter(|_| answer.status().is_success());
-            ear.iter().for_each(|ear| ear.hear());
+            hear(ear.as_deref());
             let pending = (!watches).then_some(pending);
             Ok(answer.map(|body| MeasuredBody { body, pending, ear }))
         })
+    }
+}
+
+fn hear(ear: Option<&Ear>) {
+    if let Some(ear) = ear {
+        ear.hear();
     }
 }
 
@@ -102,7 +108,7 @@ impl<B: http_body::Body + Unpin> http_body::Body for MeasuredBody<B> {
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(context);
         match &frame {
-            Poll::Ready(Some(Ok(_))) => self.ear.iter().for_each(|ear| ear.hear()),
+            Poll::Ready(Some(Ok(_))) => hear(self.ear.as_deref()),
             Poll::Ready(_) => self.pending = None,
             Poll::Pending => {}
         }

@@ -55,11 +55,11 @@ pub(super) struct Series<'a> {
 }
 
 impl Series<'_> {
-    pub(super) fn counter(&mut self, labels: &[&str], value: impl EncodeCounterValue) -> fmt::Result {
+    pub(super) fn counter(&mut self, labels: &[&str], value: impl EncodeCounterValue + Copy) -> fmt::Result {
         self.one(labels, |encoder| encoder.encode_counter::<NoLabelSet, _, f64>(&value, None))
     }
 
-    pub(super) fn gauge(&mut self, labels: &[&str], value: impl EncodeGaugeValue) -> fmt::Result {
+    pub(super) fn gauge(&mut self, labels: &[&str], value: impl EncodeGaugeValue + Copy) -> fmt::Result {
         self.one(labels, |encoder| encoder.encode_gauge(&value))
     }
 
