@@ -53,3 +53,32 @@ fn unmet(conditions: &[Condition], ready: bool) -> String {
     }
     body
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::Health;
+    use crate::metrics::Figures;
+    use crate::state::{Leadership, Sources};
+
+    fn state(health: Health) -> Arc<state::State> {
+        let sources =
+            Sources { leadership: Box::new(Leadership::unopposed), kubernetes_events: Box::new(Vec::new) };
+        let figures = Arc::new(Figures::new("server", &[]));
+        Arc::new(state::State::new("here".into(), &Arc::new(health), &figures, sources))
+    }
+
+    #[tokio::test]
+    async fn what_is_stuck_ends_the_life_and_what_waits_does_not() {
+        let health = Health::default();
+        health.waits("driver a", "no answer");
+        let stuck = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let told = Arc::clone(&stuck);
+        health.watch_over(move || told.lock().unwrap().clone());
+        let state = state(health);
+        assert_eq!(livez(State(Arc::clone(&state))).await, (StatusCode::OK, "ok\n".into()));
+        stuck.lock().unwrap().push("watch Pod: it ended by itself".to_owned());
+        let dead = (StatusCode::INTERNAL_SERVER_ERROR, "stuck: watch Pod: it ended by itself\n".into());
+        assert_eq!(livez(State(state)).await, dead);
+    }
+}

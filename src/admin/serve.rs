@@ -72,3 +72,56 @@ async fn connection(stream: TcpStream, router: Router) {
         debug!(%error, "a connection to the admin server ended early");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    async fn served() -> (std::net::SocketAddr, tokio::task::JoinHandle<Infallible>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/", get(async || "here"));
+        (address, tokio::spawn(serve(listener, router)))
+    }
+
+    /// What is answered to `request` until the server closes the connection.
+    async fn answer(address: std::net::SocketAddr, request: &[u8]) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request).await.unwrap();
+        let mut answer = Vec::new();
+        // A connection that is reset after the answer has been answered all the same.
+        let _ = stream.read_to_end(&mut answer).await;
+        String::from_utf8(answer).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_end_the_head_of_a_request_is_cut_off() {
+        let (address, _task) = served().await;
+        let started = Instant::now();
+        assert_eq!(answer(address, b"GET / HTTP/1.1\r\nHost: here\r\n").await, "");
+        assert_eq!(started.elapsed().as_secs(), HEAD.as_secs());
+    }
+
+    #[tokio::test]
+    async fn a_head_that_is_too_large_is_refused() {
+        let (address, _task) = served().await;
+        let request = format!("GET / HTTP/1.1\r\nHost: here\r\nX: {}\r\n\r\n", "x".repeat(HEAD_BYTES));
+        let answer = answer(address, request.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_connections_make_room_for_others() {
+        let (address, _task) = served().await;
+        let mut idle = Vec::new();
+        for _ in 0..CONNECTIONS {
+            idle.push(TcpStream::connect(address).await.unwrap());
+        }
+        let request = b"GET / HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n";
+        assert!(answer(address, request).await.ends_with("\r\n\r\nhere"));
+    }
+}

@@ -3,7 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod admin;
+mod exposition;
 mod faults;
 mod pods;
 mod services;
+mod status;
 mod world;

@@ -8,7 +8,7 @@ use crate::state::{Document, Object};
 
 /// The controller in a line, then each object in full.
 pub(super) fn details(document: &Document) -> String {
-    let mut text = head(document, None);
+    let mut text = head(document);
     for object in &document.objects {
         let _ = write!(text, "\n{}", one(object));
     }

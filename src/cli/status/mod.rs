@@ -63,3 +63,56 @@ fn width() -> Option<usize> {
     let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok())??;
     (size.ws_col > 0).then(|| usize::from(size.ws_col))
 }
+
+#[cfg(test)]
+mod testing {
+    use serde_json::json;
+
+    use crate::state::{Document, Object};
+
+    /// A controller in which all is well but for these objects.
+    pub(super) fn document(objects: Vec<Object>) -> Document {
+        let mut document: Document = serde_json::from_value(json!({
+            "version": "0.1.0", "identity": "web-1", "started": "2026-11-21T14:00:00.000Z", "uptimeSeconds": 3723.0,
+            "leadership": { "name": "staffetta", "leads": true, "role": "leader", "slowRenewals": 0 },
+            "ready": true, "waits": [], "watches": [], "objects": [], "omitted": 0, "undecodable": [],
+            "handlers": [{ "name": "vif", "open": true, "waits": [],
+                "held": 0, "queued": 0, "running": 0, "retrying": 0, "failed": 0 }],
+        }))
+        .unwrap();
+        document.objects = objects;
+        document
+    }
+
+    /// A pod that has been in a phase for so long.
+    pub(super) fn object(name: &str, phase: &str, seconds: f64, error: Option<&str>) -> Object {
+        let since = "2026-11-21T14:00:00.000Z";
+        let trouble = error.map(|error| {
+            json!({ "error": error, "reason": "NoAddress", "attempts": 3, "since": since, "sinceSeconds": seconds })
+        });
+        serde_json::from_value(json!({
+            "handler": "vif", "kind": "Pod", "namespace": "default", "name": name, "uid": "u1", "change": "added",
+            "phase": phase, "since": since, "sinceSeconds": seconds, "trouble": trouble,
+            "next": error.map(|_| since), "nextSeconds": error.map(|_| 30.0),
+        }))
+        .unwrap()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{document, object};
+    use super::*;
+
+    #[test]
+    fn unasked_are_shown_those_in_trouble_and_those_that_do_not_move() {
+        let mut document = document(vec![
+            object("in-trouble", "running", 0.1, Some("no address")),
+            object("moves", "running", 4.9, None),
+            object("does-not", "queued", 5.1, None),
+        ]);
+        hide_the_unremarkable(&mut document);
+        let names: Vec<_> = document.objects.iter().map(|object| object.name.as_str()).collect();
+        assert_eq!(names, ["in-trouble", "does-not"]);
+    }
+}

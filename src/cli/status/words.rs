@@ -22,6 +22,14 @@ pub(super) fn line(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
+/// The first `width` characters of a line; the last of them is an ellipsis where there were more.
+pub(super) fn cut(line: &str, width: usize) -> String {
+    match line.char_indices().nth(width) {
+        None => line.to_owned(),
+        Some(_) => line.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,5 +51,10 @@ mod tests {
     #[test]
     fn a_text_of_others_is_one_line_without_controls() {
         assert_eq!(line("no\naddress\x1b[31m left\u{9b}"), "no address [31m left ");
+    }
+
+    #[test]
+    fn what_is_too_long_ends_with_an_ellipsis() {
+        assert_eq!((cut("übermaß", 7), cut("übermaß", 6)), ("übermaß".into(), "überm…".into()));
     }
 }
