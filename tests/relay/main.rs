@@ -6,7 +6,9 @@
 mod admin;
 mod exposition;
 mod faults;
+mod monitoring;
 mod pods;
+mod promql;
 mod services;
 mod status;
 mod world;
