@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 use staffetta::controller::Controller;
+use staffetta_apiserver::Requests;
 use staffetta_driver::memory::{Fault, VifMethod};
 use staffetta_driver::{DriverError, Reason};
 
@@ -59,7 +60,7 @@ async fn readyz_tells_line_by_line_what_waits_and_then_that_all_is_well() {
     let (code, reasons) = get(controller.admin(), "/readyz").await;
     assert_eq!((code, reasons.lines().next()), (503, Some("not ready")));
     assert!(reasons.contains("handler vif: the ownership marks are not read yet\n"), "{reasons}");
-    assert_eq!(metrics(&controller).await.value("staffetta_ready", &[]), 0.0);
+    assert_eq!(metrics(&controller).await.count("staffetta_ready", &[]), 0);
     let handlers = state(&controller, "").await["handlers"].clone();
     let vif = handlers.as_array().unwrap().iter().find(|handler| handler["name"] == "vif").unwrap();
     assert_eq!(
@@ -74,7 +75,7 @@ async fn readyz_tells_line_by_line_what_waits_and_then_that_all_is_well() {
     assert!(lines.contains("[+]handler vif ok\n") && lines.ends_with("readyz check passed\n"), "{lines}");
     assert!(!lines.contains("[-]"), "{lines}");
     assert_eq!(get(controller.admin(), "/readyz").await, (200, "ok\n".into()));
-    assert_eq!(metrics(&controller).await.value("staffetta_ready", &[]), 1.0);
+    assert_eq!(metrics(&controller).await.count("staffetta_ready", &[]), 1);
     controller.stop().await.unwrap();
 }
 
@@ -145,8 +146,8 @@ async fn an_object_that_failed_for_good_says_when_it_gets_another_chance() {
         assert_eq!(state(&controller, query).await["objects"], json!([]), "{query}");
     }
     let page = metrics(&controller).await;
-    assert_eq!(page.value("staffetta_objects", &[("handler", "vif"), ("phase", "failed")]), 3.0);
-    assert_eq!(page.value("staffetta_failures_total", &[("handler", "vif"), ("outcome", "permanent")]), 3.0);
+    assert_eq!(page.count("staffetta_objects", &[("handler", "vif"), ("phase", "failed")]), 3);
+    assert_eq!(page.count("staffetta_failures_total", &[("handler", "vif"), ("outcome", "permanent")]), 3);
     assert_eq!(get(controller.admin(), "/livez").await, (200, "ok\n".into()), "a failed object harms nobody");
     controller.stop().await.unwrap();
 }
@@ -158,25 +159,25 @@ async fn the_figures_say_what_happened() {
     let controller = world.controller().await;
     world.pod("web", json!({}), json!({})).await;
     world.vif_of("web", active).await;
-    let wrote = async |writes: f64| {
-        metrics(&controller).await.value("rest_client_requests_total", &PATCHED) == writes
+    let wrote = async |writes: u64| {
+        metrics(&controller).await.count("rest_client_requests_total", &PATCHED) == writes
     };
-    world.until("both writes are counted", async || wrote(2.0).await).await;
+    world.until("both writes are counted", async || wrote(2).await).await;
     let page = metrics(&controller).await;
-    let pod = |change| page.value("staffetta_events_received_total", &[("kind", "Pod"), ("change", change)]);
-    assert_eq!((pod("added"), pod("deleted")), (1.0, 0.0));
-    assert!(pod("modified") >= 1.0, "the echo of the first write");
-    assert_eq!(page.value("staffetta_watched_objects", &[("kind", "Pod")]), 1.0);
-    assert_eq!(page.value("staffetta_lists_total", &[("kind", "Pod")]), 1.0);
-    let vif = |name: &str| page.value(name, &[("name", "vif")]);
-    let transient = page.value("staffetta_failures_total", &[("handler", "vif"), ("outcome", "transient")]);
-    assert!(transient >= 2.0, "to wait for a port to become active is one too: {transient}");
+    let pod = |change| page.count("staffetta_events_received_total", &[("kind", "Pod"), ("change", change)]);
+    assert_eq!((pod("added"), pod("deleted")), (1, 0));
+    assert!(pod("modified") >= 1, "the echo of the first write");
+    assert_eq!(page.count("staffetta_watched_objects", &[("kind", "Pod")]), 1);
+    assert_eq!(page.count("staffetta_lists_total", &[("kind", "Pod")]), 1);
+    let vif = |name: &str| page.count(name, &[("name", "vif")]);
+    let transient = page.count("staffetta_failures_total", &[("handler", "vif"), ("outcome", "transient")]);
+    assert!(transient >= 2, "to wait for a port to become active is one too: {transient}");
     assert_eq!(vif("workqueue_retries_total"), transient);
-    assert!(vif("workqueue_adds_total") >= 2.0 && vif("workqueue_queue_duration_seconds_count") >= 1.0);
-    assert!(vif("workqueue_work_duration_seconds_count") >= 3.0, "each attempt is measured");
+    assert!(vif("workqueue_adds_total") >= 2 && vif("workqueue_queue_duration_seconds_count") >= 1);
+    assert!(vif("workqueue_work_duration_seconds_count") >= 3, "each attempt is measured");
     assert_eq!(
-        page.value("rest_client_request_duration_seconds_count", &[("verb", "PATCH"), ("host", "unknown")]),
-        2.0
+        page.count("rest_client_request_duration_seconds_count", &[("verb", "PATCH"), ("host", "unknown")]),
+        2
     );
     assert!(page.value("staffetta_watch_silence_seconds", &[("kind", "Pod")]) < 60.0);
 
@@ -186,11 +187,11 @@ async fn the_figures_say_what_happened() {
         .until("the deletion is counted", async || {
             let page = metrics(&controller).await;
             let deleted = &[("kind", "Pod"), ("change", "deleted")];
-            page.value("staffetta_events_received_total", deleted) == 1.0
-                && page.value("staffetta_watched_objects", &[("kind", "Pod")]) == 0.0
+            page.count("staffetta_events_received_total", deleted) == 1
+                && page.count("staffetta_watched_objects", &[("kind", "Pod")]) == 0
         })
         .await;
-    assert!(wrote(3.0).await);
+    assert!(wrote(3).await);
     controller.stop().await.unwrap();
 }
 
@@ -209,11 +210,48 @@ async fn a_sweep_and_what_it_found_is_counted() {
     let controller = world.controller().await;
     world.until("the port without an owner is released", async || world.ports() == 0).await;
     let page = metrics(&controller).await;
-    assert_eq!(page.value("staffetta_sweep_orphans_total", &[("handler", "vif")]), 1.0);
-    assert_eq!(page.value("staffetta_sweeps_total", &[("handler", "vif"), ("outcome", "success")]), 1.0);
+    assert_eq!(page.count("staffetta_sweep_orphans_total", &[("handler", "vif")]), 1);
+    assert_eq!(page.count("staffetta_sweeps_total", &[("handler", "vif"), ("outcome", "success")]), 1);
     let last = page.value("staffetta_sweep_last_success_timestamp_seconds", &[("handler", "vif")]);
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
     assert!((now - 60.0..=now).contains(&last), "{last}");
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sweep_that_cannot_be_made_is_counted_and_made_again() {
+    let world = World::with("[relay]\nsweep_interval = \"1s\"\n").await;
+    let controller = world.controller().await;
+    let sweeps = async |outcome| {
+        metrics(&controller)
+            .await
+            .count("staffetta_sweeps_total", &[("handler", "vif"), ("outcome", outcome)])
+    };
+    world.until("the first sweep is made", async || sweeps("success").await == 1).await;
+    world.vifs.faults().inject(VifMethod::List, 1, fails(Reason::Unavailable));
+    world.until("the next one fails", async || sweeps("failure").await == 1).await;
+    world.until("and the one after it does not", async || sweeps("success").await >= 2).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_decoded_is_shown_with_the_reason() {
+    let world = World::new().await;
+    let lists = Requests::any().verb("list").resource("pods");
+    world.server.faults().inject(lists, 1, staffetta_apiserver::Fault::undecodable("odd", "/spec"));
+    world.pod("odd", json!({}), json!({})).await;
+    let controller = world.controller().await;
+    let answer = state(&controller, "?name=odd").await;
+    let object = &answer["undecodable"][0];
+    assert_eq!((&object["kind"], &object["namespace"]), (&json!("Pod"), &json!("default")), "{answer}");
+    assert!(object["error"].as_str().unwrap().contains("expected"), "{object}");
+    assert_eq!(answer["objects"], json!([]));
+    for query in ["?name=other", "?handler=vif", "?phase=failed"] {
+        assert_eq!(state(&controller, query).await["undecodable"], json!([]), "{query}");
+    }
+    let page = metrics(&controller).await;
+    assert_eq!(page.count("staffetta_undecodable_objects", &[("kind", "Pod")]), 1);
+    assert_eq!(page.count("staffetta_watched_objects", &[("kind", "Pod")]), 1);
     controller.stop().await.unwrap();
 }
 

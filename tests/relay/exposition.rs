@@ -12,7 +12,7 @@ pub(crate) struct Exposition {
 pub(crate) struct Sample {
     pub(crate) name: String,
     pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) value: f64,
+    value: String,
 }
 
 impl Exposition {
@@ -34,12 +34,23 @@ impl Exposition {
 
     /// The value of the one series of that name that has these labels and no others.
     pub(crate) fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        self.text(name, labels).parse().unwrap()
+    }
+
+    /// The same of a series that counts.
+    pub(crate) fn count(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
+        let text = self.text(name, labels);
+        let whole = text.strip_suffix(".0").unwrap_or(text);
+        whole.parse().unwrap_or_else(|_| panic!("{name} {labels:?} counts nothing: {text}"))
+    }
+
+    fn text(&self, name: &str, labels: &[(&str, &str)]) -> &str {
         let wanted: BTreeMap<_, _> =
             labels.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect();
         let mut found = self.samples.iter().filter(|sample| sample.name == name && sample.labels == wanted);
-        let value = found.next().unwrap_or_else(|| panic!("there is no {name} {labels:?}")).value;
+        let sample = found.next().unwrap_or_else(|| panic!("there is no {name} {labels:?}"));
         assert!(found.next().is_none(), "there is more than one {name} {labels:?}");
-        value
+        &sample.value
     }
 }
 
@@ -52,8 +63,8 @@ fn sample(line: &str) -> Sample {
             (name, labels.split("\",").map(label).collect())
         }
     };
-    let value = value.parse().unwrap_or_else(|_| panic!("no value: {line}"));
-    Sample { name: name.to_owned(), labels, value }
+    assert!(value.parse::<f64>().is_ok(), "no value: {line}");
+    Sample { name: name.to_owned(), labels, value: value.to_owned() }
 }
 
 fn label(text: &str) -> (String, String) {

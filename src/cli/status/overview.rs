@@ -28,7 +28,7 @@ fn whole(document: &Document) -> String {
             let name = full_name(object.namespace.as_deref(), &object.name);
             table.row([&line(&object.kind), &name, &line(&object.error)]);
         }
-        let _ = write!(text, "{}", table);
+        let _ = write!(text, "{table}");
     }
     if document.objects.is_empty() {
         let _ = write!(text, "\n{}\n", nothing(document));

@@ -1,4 +1,5 @@
-//! Reads PromQL, as far as the dashboard and the alerts use it: whether a query is well formed, and what it asks for.
+//! Reads the queries of Prometheus, as far as the dashboard and the alerts use their language: whether one is well formed, and
+//! what it asks for.
 
 mod parse;
 mod token;
