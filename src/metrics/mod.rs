@@ -17,5 +17,6 @@ mod sweeps;
 pub(crate) use counted::Counted;
 pub(crate) use figures::Figures;
 pub(crate) use page::page;
+pub use queue_meter::QueueMeter;
 pub(crate) use requests::Requests;
 pub(crate) use sweeps::Sweeps;

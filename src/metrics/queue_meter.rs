@@ -8,8 +8,8 @@ use super::counter::Counter;
 use super::histogram::{Histogram, Snapshot};
 
 /// Counts what passes through the queues of one handler. Threads that count at a time do not wait for one another.
-#[derive(Default)]
-pub(super) struct QueueMeter {
+#[derive(Debug, Default)]
+pub struct QueueMeter {
     adds: Counter,
     retries: Counter,
     waits: Histogram,
@@ -36,22 +36,22 @@ impl Meter for QueueMeter {
 
 impl QueueMeter {
     /// How many messages were taken in.
-    pub(super) fn adds(&self) -> u64 {
+    pub fn adds(&self) -> u64 {
         self.adds.count()
     }
 
     /// How many attempts are followed by another.
-    pub(super) fn retries(&self) -> u64 {
+    pub fn retries(&self) -> u64 {
         self.retries.count()
     }
 
     /// How long messages waited for their turn.
-    pub(super) fn waits(&self) -> Snapshot {
+    pub fn waits(&self) -> Snapshot {
         self.waits.snapshot()
     }
 
     /// How long attempts took.
-    pub(super) fn works(&self) -> Snapshot {
+    pub fn works(&self) -> Snapshot {
         self.works.snapshot()
     }
 }
