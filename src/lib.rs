@@ -17,9 +17,11 @@ pub mod pipeline;
 pub mod watcher;
 
 mod admin;
+mod client;
 mod health;
 mod known;
 mod run;
+mod state;
 mod sweeper;
 mod telemetry;
 
