@@ -76,7 +76,8 @@ struct Node {
 
 struct World {
     now: Time,
-    happenings: BTreeMap<(Time, u64), Happening>,
+    /// By time, rank and number.
+    happenings: BTreeMap<(Time, u8, u64), Happening>,
     count: u64,
     luck: Luck,
     nodes: Vec<Node>,
@@ -160,8 +161,14 @@ impl World {
 
     fn later(&mut self, after: Time, node: usize, event: Event) {
         let Node { life, turn, .. } = self.nodes[node];
+        self.happens_at(self.now + after, Happening { node, life, turn, event });
+    }
+
+    /// Who goes on after a stop finds an answer before it finds that it has waited too long.
+    fn happens_at(&mut self, time: Time, happening: Happening) {
+        let rank = u8::from(!matches!(happening.event, Event::Answered(_)));
         self.count += 1;
-        self.happenings.insert((self.now + after, self.count), Happening { node, life, turn, event });
+        self.happenings.insert((time, rank, self.count), happening);
     }
 
     fn leaders(&self) -> Vec<usize> {
@@ -171,15 +178,15 @@ impl World {
     /// Lets time pass. Answers when somebody led first, or led still.
     fn run_until(&mut self, end: Time) -> Option<Time> {
         let mut led = None;
-        while let Some(((time, _), _)) = self.happenings.first_key_value()
+        while let Some(((time, ..), _)) = self.happenings.first_key_value()
             && *time <= end
         {
-            let ((time, count), happening) = self.happenings.pop_first().expect("it was looked at above");
+            let ((time, ..), happening) = self.happenings.pop_first().expect("it was looked at above");
             self.now = time;
             let stopped_until = self.nodes[happening.node].stopped_until;
             let at_server = matches!(happening.event, Event::Arrives(_) | Event::Killed);
             if !at_server && stopped_until > time {
-                self.happenings.insert((stopped_until, count), happening);
+                self.happens_at(stopped_until, happening);
                 continue;
             }
             self.happens(happening);
@@ -290,9 +297,10 @@ impl World {
         self.nodes[node].asks = true;
         self.nodes[node].sent = self.nodes[node].clock(self.now);
         self.later(patience.max(1), node, Event::GivesUpWaiting);
-        // A process that is stopped here has decided, and has not sent.
+        // It may be stopped when it has decided and not sent, and when it has sent.
         let held = if self.unlucky(20.0) { self.up_to(40_000) } else { 0 };
-        self.nodes[node].stopped_until = self.nodes[node].stopped_until.max(self.now + held);
+        let stopped = if self.unlucky(20.0) { self.up_to(40_000) } else { 0 };
+        self.nodes[node].stopped_until = self.nodes[node].stopped_until.max(self.now + held + stopped);
         if let Some(way) = self.way() {
             self.later(held + way, node, Event::Arrives(request));
         }
@@ -315,9 +323,8 @@ impl World {
             Request::Write(draft) => Answer::Wrote(self.write(&draft)),
         };
         if let Some(way) = self.way() {
-            self.count += 1;
             let answered = Happening { node, life, turn, event: Event::Answered(answer) };
-            self.happenings.insert((self.now + way, self.count), answered);
+            self.happens_at(self.now + way, answered);
         }
     }
 
