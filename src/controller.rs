@@ -17,6 +17,7 @@ use tracing::{info, warn};
 use crate::config::Configuration;
 use crate::health::Health;
 use crate::leadership::{Leadership, Loss, Role, Status};
+use crate::observers::LogOnly;
 use crate::pipeline::{self, Pipeline, Policy};
 use crate::watcher::Watcher;
 use crate::{admin, client, connect, sweeper};
@@ -242,7 +243,9 @@ impl Work {
         });
         let handlers = handlers.collect::<Result<Vec<_>, _>>()?;
         info!(handlers = enabled.join(","), "the handlers are made");
-        Ok(pipeline::build(handlers, &Policy::from(&self.configuration.relay), self.leadership.term()))
+        let term = self.leadership.term().clone();
+        let policy = Policy { term, ..Policy::from(&self.configuration.relay) };
+        Ok(pipeline::build(handlers, &policy, &LogOnly))
     }
 
     fn watcher(&self, pipeline: &Arc<Pipeline>) -> Watcher<Pipeline> {

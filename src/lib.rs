@@ -12,6 +12,8 @@ pub mod config;
 pub mod connect;
 pub mod controller;
 pub mod leadership;
+pub mod metrics;
+pub mod observers;
 pub mod pipeline;
 pub mod watcher;
 

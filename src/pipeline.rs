@@ -7,19 +7,22 @@ use std::time::Duration;
 
 use crate::config;
 use crate::leadership::{InTerm, Term};
+use crate::observers::Observers;
 use crate::watcher::Sink;
 use staffetta_handler::{
     AnyEvent, Async, Compose, Dispatcher, ErasedHandler, ErasedSweep, EventHandler, HandlerError, Kind,
-    KindIndex, Limit, LogExceptions, LogReport, Message, QueuePolicy, Registration, ResyncPolicy, Retry,
-    RetryPolicy, Timeout, Turn, Undecodable,
+    KindIndex, Limit, LogExceptions, Message, QueuePolicy, Registration, ResyncPolicy, Retry, RetryPolicy,
+    Standing, Tally, Timeout, Turn, Undecodable,
 };
 use tracing::error;
 
 /// The chain of one handler, from the outside in.
-pub type Chain = Async<AnyEvent, LogExceptions<Retry<Limit<Timeout<InTerm<Arc<ErasedHandler>>>>>, AnyEvent>>;
+pub type Chain = Async<AnyEvent, LogExceptions<Links, AnyEvent>>;
 
-/// How the chains behave; the options of the section `[relay]`.
-#[derive(Clone, Copy, Debug)]
+type Links = Retry<Limit<Timeout<InTerm<Arc<ErasedHandler>>>>, AnyEvent>;
+
+/// How the chains behave: the options of the section `[relay]`, and for how long.
+#[derive(Clone, Debug)]
 pub struct Policy {
     /// How many invocations of one handler run at a time.
     pub max_concurrency: usize,
@@ -35,6 +38,8 @@ pub struct Policy {
     pub resync: ResyncPolicy,
     /// How many objects may have something to do before the next ones of a list are taken in.
     pub first_list_backlog: usize,
+    /// For how long this process may act. Handlers work while it holds.
+    pub term: Term,
 }
 
 impl Default for Policy {
@@ -61,6 +66,7 @@ impl From<&config::Relay> for Policy {
                 max: options.failed_resync_max.into(),
             },
             first_list_backlog: options.first_list_backlog.get(),
+            term: Term::for_ever(),
         }
     }
 }
@@ -95,9 +101,8 @@ pub struct Pipeline {
 }
 
 /// Builds the chain of each handler, in the order in which they are given:
-/// `Dispatcher -> for each: Async(LogExceptions(Retry(Limit(Timeout(InTerm(handler))))))`. Handlers work while `term`
-/// holds.
-pub fn build(handlers: Vec<(String, Registration)>, policy: &Policy, term: &Term) -> Pipeline {
+/// `Dispatcher -> for each: Async(LogExceptions(Retry(Limit(Timeout(InTerm(handler))))))`. What happens in it is told to `observers`.
+pub fn build(handlers: Vec<(String, Registration)>, policy: &Policy, observers: &dyn Observers) -> Pipeline {
     let mut pipeline = Pipeline {
         dispatcher: Dispatcher::default(),
         indexes: HashMap::new(),
@@ -106,28 +111,30 @@ pub fn build(handlers: Vec<(String, Registration)>, policy: &Policy, term: &Term
         first_list_backlog: policy.first_list_backlog,
     };
     for (name, registration) in handlers {
-        pipeline.add(name, registration, policy, term);
+        pipeline.add(name, registration, policy, observers);
     }
     pipeline
 }
 
-fn chain(name: &str, handler: &Arc<ErasedHandler>, policy: &Policy, term: &Term) -> Chain {
+fn chain(name: &str, handler: &Arc<ErasedHandler>, policy: &Policy, observers: &dyn Observers) -> Chain {
+    let report = observers.report(name, policy.resync);
     let queues = QueuePolicy {
         coalesce: policy.coalesce,
         depth: policy.queue_depth,
         superseded: handler.superseded(),
     };
-    let links = InTerm::new(Arc::clone(handler), term.clone())
+    let links = InTerm::new(Arc::clone(handler), policy.term.clone())
         .timeout(policy.handler_timeout)
         .limit(policy.max_concurrency)
         .retry(policy.retry)
-        .log_exceptions(Arc::new(LogReport::new(name).resync(policy.resync)));
+        .reported(Arc::clone(&report))
+        .log_exceptions(report);
     let keys = Arc::clone(handler);
-    Async::new(links, queues, move |event| keys.key(event))
+    Async::metered(links, queues, move |event| keys.key(event), observers.meter(name))
 }
 
 impl Pipeline {
-    fn add(&mut self, name: String, registration: Registration, policy: &Policy, term: &Term) {
+    fn add(&mut self, name: String, registration: Registration, policy: &Policy, observers: &dyn Observers) {
         let (handler, indexes, sweep) = registration.into_parts();
         let handler = Arc::new(handler);
         let mut awaits: HashSet<_> =
@@ -135,7 +142,7 @@ impl Pipeline {
         if sweep.is_some() {
             awaits.insert(Awaited::Recovered);
         }
-        let mut chain = chain(&name, &handler, policy, term);
+        let mut chain = chain(&name, &handler, policy, observers);
         if !awaits.is_empty() {
             chain = chain.closed();
         }
@@ -190,6 +197,16 @@ impl Relay {
     /// Whether the handler gets events already.
     pub fn is_open(&self) -> bool {
         self.awaits.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// How many events do or wait for what in its queues.
+    pub fn tally(&self) -> Tally {
+        self.chain.tally()
+    }
+
+    /// At most `limit` events that are not handled yet, those in trouble first.
+    pub fn standings(&self, limit: usize) -> Vec<Standing> {
+        self.chain.standings(limit)
     }
 
     fn happened(&self, what: Awaited) {
