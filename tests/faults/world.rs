@@ -198,6 +198,9 @@ handler_timeout = "3s"
 failed_resync = "1s"
 failed_resync_max = "2s"
 
+[leader_election]
+enabled = false
+
 [admin]
 listen = "127.0.0.1:0"
 "#;

@@ -33,6 +33,16 @@ impl Faults {
         self.front.plan.pending()
     }
 
+    /// Ends when so many requests are held back by [`Fault::Hold`].
+    pub async fn until_held(&self, count: usize) {
+        self.front.hold.until_held(count).await;
+    }
+
+    /// Lets all requests go on that are held back.
+    pub fn let_go(&self) {
+        self.front.hold.let_go();
+    }
+
     /// Cuts all open watches in the middle of their answers.
     pub fn cut_watches(&self) {
         self.front.watches.send_modify(|watches| watches.cut += 1);
