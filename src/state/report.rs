@@ -136,3 +136,41 @@ fn object(handler: &str, standing: Standing, now: Now) -> Object {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn those_in_trouble_come_first_and_of_all_others_the_oldest() {
+        let now = Instant::now();
+        let standing = |name: &str, since: u64, trouble: Option<u64>| Standing {
+            kind: "Pod".into(),
+            namespace: None,
+            name: name.into(),
+            uid: name.into(),
+            change: Change::Added,
+            phase: Phase::Running,
+            since: now + Duration::from_secs(since),
+            trouble: trouble.map(|since| staffetta_handler::Trouble {
+                error: "no address".into(),
+                reason: "NoAddress",
+                attempts: 1,
+                since: now + Duration::from_secs(since),
+            }),
+        };
+        let mut standings = [
+            standing("well for long", 0, None),
+            standing("well", 9, None),
+            standing("in trouble", 2, Some(4)),
+            standing("in trouble for long", 5, Some(3)),
+        ];
+        standings.sort_by_key(rank);
+        let names = standings.map(|standing| standing.name);
+        assert_eq!(names, ["in trouble for long", "in trouble", "well for long", "well"]);
+    }
+}
