@@ -28,10 +28,10 @@ async fn a_leader_that_was_stopped_past_its_lease_changes_nothing(world: &World)
     second.stands_by().await;
 
     // Four pods whose VIFs the first one will find active when it goes on, and one whose claim is on its way.
-    for number in 0..4 {
+    for number in 0..40 {
         world.pod(&format!("waits-{number}")).await;
     }
-    for number in 0..4 {
+    for number in 0..40 {
         world.until_plugged(&format!("waits-{number}"), false).await;
     }
     let claims = Requests::any().verb("patch").resource("pods").name("held");

@@ -6,6 +6,7 @@
 #[path = "../support/process.rs"]
 mod process;
 
+mod fence;
 mod late;
 mod strangers;
 mod succession;

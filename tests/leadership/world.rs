@@ -55,11 +55,12 @@ impl World {
     }
 
     async fn new(kubeconfig: Kubeconfig, server: Server) -> Self {
-        // An error means that another test of this process installed it.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await.unwrap();
-        Self { client: Client::try_from(config).unwrap(), kubeconfig, _server: server }
+        Self { client: client(kubeconfig.clone()).await, kubeconfig, _server: server }
+    }
+
+    /// A client that reaches the server through this proxy.
+    pub(crate) async fn client_of(&self, proxy: &Proxy) -> Client {
+        client(Kubeconfig::from_yaml(&proxy.kubeconfig()).unwrap()).await
     }
 
     /// Starts a process with nothing but the handler `vif`. `election` are options of `[leader_election]`, `memory` of
@@ -122,6 +123,15 @@ impl World {
         };
         eventually(&format!("the pod {name} has its VIF"), plugged).await;
     }
+}
+
+async fn client(kubeconfig: Kubeconfig) -> Client {
+    // An error means that another test of this process installed it.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let options = KubeConfigOptions::default();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+    config.default_retry = false;
+    Client::try_from(config).unwrap()
 }
 
 impl Runner {
