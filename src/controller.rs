@@ -15,11 +15,15 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use crate::config::Configuration;
-use crate::health::Health;
-use crate::leadership::{Leadership, Loss, Role, Status};
+use crate::connect::Connection;
+use crate::health::{Condition, Health};
+use crate::identity::identity;
+use crate::leadership::{Leadership, Loss, Role, Status, Term};
+use crate::metrics::{Counted, Figures};
 use crate::observers::LogOnly;
 use crate::pipeline::{self, Pipeline, Policy};
-use crate::watcher::Watcher;
+use crate::state::{self, Sources, State};
+use crate::watcher::{Sight, Watcher};
 use crate::{admin, client, connect, sweeper};
 
 /// The waits after the API server or a driver's check failed at start.
@@ -80,25 +84,31 @@ impl Controller {
     pub async fn start(
         registry: Registry,
         configuration: &Configuration,
-        client: Client,
+        connection: impl Into<Connection>,
     ) -> Result<Self, ControllerError> {
+        let Connection { client, host } = connection.into();
         let (health, stop) = (Arc::new(Health::default()), CancellationToken::new());
         health.waits(API_SERVER, "not asked yet");
+        let figures = Arc::new(Figures::new(&host, &configuration.kubernetes.enabled_handlers));
+        let (election, identity) = (&configuration.leader_election, identity());
+        let wrapped = |term: &Term| client::wrap(client.clone(), &figures.requests, &figures.silence, term);
+        let leadership = Leadership::start(election, &identity, wrapped(&Term::for_ever()));
+        let status = leadership.subscribe();
+        let client = wrapped(leadership.term());
+        let sources = sources(&election.lease_name, status.clone());
+        let state = Arc::new(State::new(identity, &health, &figures, sources));
         let listen = configuration.admin.listen;
-        let (admin, admin_task) = admin::serve(listen, Arc::clone(&health))
+        let (admin, admin_task) = admin::serve(listen, Arc::clone(&state))
             .await
             .map_err(|source| ControllerError::Admin { address: listen, source })?;
         info!(%admin, "the admin server listens");
-        let election = &configuration.leader_election;
-        let leadership = Leadership::start(election, client.clone());
-        let status = leadership.subscribe();
-        let client = if election.enabled { client::fenced(client, leadership.term()) } else { client };
         let work = Work {
             registry: Arc::new(registry),
             configuration: configuration.clone(),
             client,
             health: Arc::clone(&health),
             leadership,
+            state,
             stop: stop.clone(),
         };
         let admin_task = AbortOnDropHandle::new(admin_task);
@@ -149,6 +159,7 @@ struct Work {
     client: Client,
     health: Arc<Health>,
     leadership: Leadership,
+    state: Arc<State>,
     stop: CancellationToken,
 }
 
@@ -179,6 +190,7 @@ impl Work {
         let mut tasks = JoinSet::new();
         self.prepare(&mut tasks, setup.into_checks(), &pipeline);
         self.watch(&mut tasks, &pipeline, &watcher);
+        self.state.runs(&pipeline, &watcher);
         self.health.is_well(API_SERVER);
         self.health.is_well(LEADERSHIP);
 
@@ -243,9 +255,10 @@ impl Work {
         });
         let handlers = handlers.collect::<Result<Vec<_>, _>>()?;
         info!(handlers = enabled.join(","), "the handlers are made");
-        let term = self.leadership.term().clone();
-        let policy = Policy { term, ..Policy::from(&self.configuration.relay) };
-        Ok(pipeline::build(handlers, &policy, &LogOnly))
+        let observers = Counted::new(LogOnly, &self.state.figures);
+        let policy =
+            Policy { term: self.leadership.term().clone(), ..Policy::from(&self.configuration.relay) };
+        Ok(pipeline::build(handlers, &policy, &observers))
     }
 
     fn watcher(&self, pipeline: &Arc<Pipeline>) -> Watcher<Pipeline> {
@@ -275,28 +288,55 @@ impl Work {
     /// Watches each kind once; sweeps when all of them are listed.
     fn watch(&self, tasks: &mut JoinSet<()>, pipeline: &Arc<Pipeline>, watcher: &Arc<Watcher<Pipeline>>) {
         for kind in pipeline.kinds() {
+            self.state.figures.silence.listen(&kind.path);
             watcher.add(kind);
         }
         let over = Arc::downgrade(watcher);
-        self.health.watch_over(move || over.upgrade().map(|watcher| watcher.ended()).unwrap_or_default());
-        let over = Arc::downgrade(watcher);
-        self.health.explain(move || over.upgrade().map(|watcher| watcher.unlisted()).unwrap_or_default());
+        let sights = move || over.upgrade().map(|watcher| watcher.sights()).unwrap_or_default();
+        let seen = sights.clone();
+        self.health.watch_over(move || seen().iter().filter_map(Sight::stuck).collect());
+        self.health.explain(move || sights().into_iter().map(condition).collect());
         self.health.waits("watches", "not all objects are listed yet");
         let (pipeline, watcher, health) =
             (Arc::clone(pipeline), Arc::clone(watcher), Arc::clone(&self.health));
+        let figures = Arc::clone(&self.state.figures);
         let relay = &self.configuration.relay;
         let (interval, limit) = (relay.sweep_interval.into(), relay.handler_timeout.into());
         tasks.spawn(async move {
             watcher.until_listed().await;
             info!("all objects are listed");
             health.is_well("watches");
-            let sweeps = pipeline
-                .relays()
-                .iter()
-                .map(|relay| sweeper::sweep(relay, pipeline.kinds(), &watcher, interval, limit));
+            let sweeps = pipeline.relays().iter().map(|relay| async {
+                let sweeps = figures.sweeps(&relay.name);
+                sweeper::sweep(relay, pipeline.kinds(), &watcher, interval, limit, &sweeps).await;
+            });
             futures_util::future::join_all(sweeps).await;
         });
     }
+}
+
+/// What may become of a Kubernetes Event.
+const EVENT_OUTCOMES: [&str; 5] = ["created", "updated", "dropped", "refused", "failed"];
+
+/// Who knows what the state shows; no Kubernetes Event is written.
+fn sources(lease: &str, status: watch::Receiver<Status>) -> Sources {
+    let name = lease.to_owned();
+    let leadership = move || {
+        let Status { role, slow_renewals, .. } = status.borrow().clone();
+        let leads = matches!(role, Role::Leader | Role::Unopposed);
+        state::Leadership { name: name.clone(), leads, role: role.to_string(), slow_renewals }
+    };
+    Sources {
+        leadership: Box::new(leadership),
+        kubernetes_events: Box::new(|| EVENT_OUTCOMES.map(|outcome| (outcome, 0)).into()),
+    }
+}
+
+/// A watch is well once it has shown all objects of its kind.
+fn condition(sight: Sight) -> Condition {
+    let reason = || sight.so_far.trouble.unwrap_or_else(|| "not all objects are listed yet".to_owned());
+    let reason = (!sight.listed).then(reason);
+    Condition { name: format!("watch {}", sight.kind.name), reason }
 }
 
 async fn until_well(name: String, check: Check, limit: Duration, health: Arc<Health>) {

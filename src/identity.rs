@@ -2,16 +2,25 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
+/// How much of the name of the machine is shown, in characters.
+const MACHINE: usize = 63;
+
 /// The name of the machine (in a pod: of the pod) and a random number: two processes never have the same, nor does one
-/// that was started anew. Each call makes another one.
+/// that was started anew. Each call makes another one. At most 80 characters of `A-Z a-z 0-9 . _ -`.
 pub(crate) fn identity() -> String {
-    let machine = rustix::system::uname();
-    format!("{}_{:016x}", machine.nodename().to_string_lossy(), random())
+    named(&rustix::system::uname().nodename().to_string_lossy(), random())
 }
 
 /// A number that nobody can guess: the standard library seeds its hashers by the operating system.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
+}
+
+fn named(machine: &str, number: u64) -> String {
+    let printable = |c: char| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '-' };
+    let machine: String = machine.chars().take(MACHINE).map(printable).collect();
+    let machine = if machine.is_empty() { "localhost" } else { &machine };
+    format!("{machine}_{number:016x}")
 }
 
 #[cfg(test)]
@@ -22,7 +31,15 @@ mod tests {
     fn each_identity_is_another_one_and_begins_with_the_name_of_the_machine() {
         let (one, other) = (identity(), identity());
         assert_ne!(one, other);
-        let (machine, number) = one.rsplit_once('_').unwrap();
-        assert!(!machine.is_empty() && number.len() == 16, "{one}");
+        assert_eq!(one.rsplit_once('_').unwrap().0, other.rsplit_once('_').unwrap().0);
+    }
+
+    #[test]
+    fn whatever_the_machine_is_called_the_identity_is_short_and_printable() {
+        for (machine, shown) in [("web-1.example", "web-1.example"), ("wéb_1\n", "w-b-1-"), ("", "localhost")]
+        {
+            assert_eq!(named(machine, 0xabc), format!("{shown}_0000000000000abc"));
+        }
+        assert_eq!(named(&"x".repeat(300), u64::MAX).len(), 80);
     }
 }

@@ -23,6 +23,7 @@ mod health;
 mod identity;
 mod known;
 mod run;
+mod state;
 mod sweeper;
 mod telemetry;
 

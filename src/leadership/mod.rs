@@ -28,7 +28,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use crate::config::LeaderElection;
-use crate::identity::{identity, random};
+use crate::identity::random;
 use campaign::Campaign;
 use election::{Election, Timing};
 use server::LeaseServer;
@@ -50,8 +50,8 @@ pub(crate) struct Leadership {
 }
 
 impl Leadership {
-    /// Takes part in the election that the options describe, if they do. `client` must not be behind the fence.
-    pub(crate) fn start(options: &LeaderElection, client: Client) -> Self {
+    /// Takes part in the election that the options describe, if they do, under the name `identity`. `client` must not be behind the fence.
+    pub(crate) fn start(options: &LeaderElection, identity: &str, client: Client) -> Self {
         let stop = CancellationToken::new();
         if !options.enabled {
             let (_, status) = watch::channel(Status::new(Role::Unopposed));
@@ -59,7 +59,6 @@ impl Leadership {
         }
         let term = Term::not_begun();
         let (sender, status) = watch::channel(Status::new(Role::Candidate));
-        let identity = identity();
         let timing = Timing {
             lease_duration: options.lease_duration.into(),
             renew_deadline: options.renew_deadline.into(),
@@ -73,7 +72,7 @@ impl Leadership {
                 name: options.lease_name.clone(),
                 limit: timing.renew_deadline / 2,
             },
-            election: Election::new(identity, timing, random()),
+            election: Election::new(identity.to_owned(), timing, random()),
             term: term.clone(),
             status: sender,
             stop: stop.clone(),
