@@ -1,5 +1,7 @@
 //! A controller in a process of its own.
 
+#![allow(dead_code, reason = "each test takes what it needs")]
+
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -77,11 +79,22 @@ impl Process {
         }
     }
 
+    /// Sends a signal: `TERM`, `KILL`, `STOP`, `CONT` ...
+    pub(crate) async fn signal(&self, signal: &str) {
+        let id = self.child.id().expect("it still runs").to_string();
+        let sent = Command::new("kill").args([&format!("-{signal}"), &id]).status().await.unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits for the end.
+    pub(crate) async fn ends(&mut self) -> ExitStatus {
+        tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("it ends in time").unwrap()
+    }
+
     /// Sends SIGTERM and waits for the end.
     pub(crate) async fn terminate(&mut self) -> ExitStatus {
-        let id = self.child.id().expect("it still runs").to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().await.unwrap().success());
-        tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("it ends in time").unwrap()
+        self.signal("TERM").await;
+        self.ends().await
     }
 }
 
