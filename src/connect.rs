@@ -1,12 +1,20 @@
 //! The way to the Kubernetes API.
 
+mod token;
+
 use std::collections::HashSet;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use tower::layer::layer_fn;
 use tracing::warn;
+
+use token::{Bearer, TokenFile};
 
 /// Why there is no way to the Kubernetes API.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +33,15 @@ pub enum ConnectError {
         "no kubeconfig was named (--kubeconfig), and neither a service account nor a default kubeconfig can be used"
     )]
     Infer(#[source] Box<kube::config::InferConfigError>),
+    /// The file with the token cannot be read.
+    #[error("the token file {} cannot be used", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// The client cannot be made of it.
     #[error("the client of the Kubernetes API cannot be made")]
     Client(#[source] Box<kube::Error>),
@@ -46,7 +63,12 @@ pub async fn client(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
     if config.accept_invalid_certs {
         warn!("the kubeconfig switches the verification of the API server's certificate off");
     }
-    Client::try_from(config).map_err(|source| ConnectError::Client(Box::new(source)))
+    let token = TokenFile::take(&mut config.auth_info);
+    let builder = ClientBuilder::try_from(config).map_err(|source| ConnectError::Client(Box::new(source)))?;
+    let Some(path) = token else { return Ok(builder.build()) };
+    let token = TokenFile::open(path.clone()).map_err(|source| ConnectError::Token { path, source })?;
+    let token = Arc::new(token);
+    Ok(builder.with_layer(&layer_fn(|inner| Bearer::new(inner, Arc::clone(&token)))).build())
 }
 
 async fn from_file(path: &Path) -> Result<Config, kube::config::KubeconfigError> {
