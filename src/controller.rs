@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use kube::Client;
 use staffetta_handler::{BackoffPolicy, Check, HandlerError, Registry, Setup, SetupError, bounded, causes};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -15,9 +16,10 @@ use tracing::{info, warn};
 
 use crate::config::Configuration;
 use crate::health::Health;
+use crate::leadership::{Leadership, Loss, Role, Status};
 use crate::pipeline::{self, Pipeline, Policy};
 use crate::watcher::Watcher;
-use crate::{admin, connect, sweeper};
+use crate::{admin, client, connect, sweeper};
 
 /// The waits after the API server or a driver's check failed at start.
 const BACKOFF: BackoffPolicy =
@@ -26,10 +28,15 @@ const BACKOFF: BackoffPolicy =
 /// How long the API server may take to say what it has.
 const ANSWER: Duration = Duration::from_secs(30);
 
+/// What must be well before the program is ready, beside watches, drivers and handlers.
+const API_SERVER: &str = "api server";
+const LEADERSHIP: &str = "leadership";
+
 /// The running controller. It takes no more events in once this is dropped.
 pub struct Controller {
     admin: SocketAddr,
     health: Arc<Health>,
+    leadership: watch::Receiver<Status>,
     stop: CancellationToken,
     task: AbortOnDropHandle<Result<(), ControllerError>>,
 }
@@ -58,30 +65,39 @@ pub enum ControllerError {
     /// The controller's own task panicked.
     #[error("the controller ended by itself")]
     Panicked(#[source] tokio::task::JoinError),
+    /// It led and does so no more. Another one takes over; started anew, this one stands by.
+    #[error("this process does not lead any more")]
+    Deposed(#[source] Loss),
     /// What ran when it was told to stop did not end in time.
     #[error("not everything was done within the drain time (`shutdown.drain`)")]
     Undrained,
 }
 
 impl Controller {
-    /// Starts the handlers that the configuration enables. An API server that does not answer is waited for.
+    /// Starts the handlers that the configuration enables, as soon as this process leads. An API server that does not
+    /// answer is waited for.
     pub async fn start(
         registry: Registry,
         configuration: &Configuration,
         client: Client,
     ) -> Result<Self, ControllerError> {
         let (health, stop) = (Arc::new(Health::default()), CancellationToken::new());
-        health.waits("api server", "not asked yet");
+        health.waits(API_SERVER, "not asked yet");
         let listen = configuration.admin.listen;
         let (admin, admin_task) = admin::serve(listen, Arc::clone(&health))
             .await
             .map_err(|source| ControllerError::Admin { address: listen, source })?;
         info!(%admin, "the admin server listens");
+        let election = &configuration.leader_election;
+        let leadership = Leadership::start(election, client.clone());
+        let status = leadership.subscribe();
+        let client = if election.enabled { client::fenced(client, leadership.term()) } else { client };
         let work = Work {
             registry: Arc::new(registry),
             configuration: configuration.clone(),
             client,
             health: Arc::clone(&health),
+            leadership,
             stop: stop.clone(),
         };
         let admin_task = AbortOnDropHandle::new(admin_task);
@@ -90,7 +106,7 @@ impl Controller {
             drop(admin_task);
             result
         });
-        Ok(Self { admin, health, stop, task: AbortOnDropHandle::new(task) })
+        Ok(Self { admin, health, leadership: status, stop, task: AbortOnDropHandle::new(task) })
     }
 
     /// Where the admin server listens.
@@ -98,7 +114,13 @@ impl Controller {
         self.admin
     }
 
-    /// Ends when each watch has seen all objects of its kind and each driver's check has succeeded.
+    /// How the election of a leader stands.
+    pub fn leadership(&self) -> Status {
+        self.leadership.borrow().clone()
+    }
+
+    /// Ends when each watch has seen all objects of its kind and each driver's check has succeeded, or when this process
+    /// stands by for another one.
     pub async fn ready(&self) {
         self.health.until_ready().await;
     }
@@ -113,7 +135,7 @@ impl Controller {
         self.task.await.map_err(ControllerError::Panicked)?
     }
 
-    /// Stops the controller: no more events, and what runs is given the drain time.
+    /// Stops the controller: no more events, what runs is given the drain time, and the lease is given up.
     pub async fn stop(self) -> Result<(), ControllerError> {
         self.stop.cancel();
         self.ended().await
@@ -125,19 +147,39 @@ struct Work {
     configuration: Configuration,
     client: Client,
     health: Arc<Health>,
+    leadership: Leadership,
     stop: CancellationToken,
 }
 
 impl Work {
     async fn run(self) -> Result<(), ControllerError> {
-        let Some(served) = self.stop.run_until_cancelled(self.served()).await else { return Ok(()) };
+        let result = tokio::select! {
+            biased;
+            loss = self.leadership.lost() => Err(ControllerError::Deposed(loss)),
+            result = self.stand_by_and_lead() => result,
+        };
+        // What did not end in time may still act: the lease keeps others away until it has run out.
+        if !matches!(result, Err(ControllerError::Undrained)) {
+            self.leadership.release().await;
+        }
+        result
+    }
+
+    async fn stand_by_and_lead(&self) -> Result<(), ControllerError> {
+        let elected = async {
+            self.served().await;
+            self.elected().await;
+            self.served().await
+        };
+        let Some(served) = self.stop.run_until_cancelled(elected).await else { return Ok(()) };
         let setup = self.registry.setup(self.client.clone(), self.configuration.value.clone(), served);
         let pipeline = Arc::new(self.pipeline(&setup)?);
-        let watcher = Arc::new(Watcher::new(self.client.clone(), Arc::clone(&pipeline)));
+        let watcher = Arc::new(self.watcher(&pipeline));
         let mut tasks = JoinSet::new();
         self.prepare(&mut tasks, setup.into_checks(), &pipeline);
         self.watch(&mut tasks, &pipeline, &watcher);
-        self.health.is_well("api server");
+        self.health.is_well(API_SERVER);
+        self.health.is_well(LEADERSHIP);
 
         self.stop.cancelled().await;
         self.health.waits("shutdown", "the program was told to stop");
@@ -165,9 +207,31 @@ impl Work {
             let attempt = backoff.attempts();
             let error = causes(&*error);
             warn!(attempt, wait_ms = wait.as_millis(), error, "the API server does not answer");
-            self.health.waits("api server", error);
+            self.health.waits(API_SERVER, error);
             tokio::time::sleep(wait).await;
         }
+    }
+
+    /// Ends when this process leads. One that stands by, and sees for whom, is ready.
+    async fn elected(&self) {
+        self.health.waits(LEADERSHIP, "the lease was not read yet");
+        let mut status = self.leadership.subscribe();
+        loop {
+            match &*status.borrow_and_update() {
+                Status { role: Role::Leader | Role::Unopposed, .. } => break,
+                Status { trouble: Some(trouble), .. } => self.health.waits(LEADERSHIP, trouble),
+                Status { role: Role::Standby { .. }, .. } => {
+                    self.health.is_well(API_SERVER);
+                    self.health.is_well(LEADERSHIP);
+                }
+                Status { role: Role::Candidate | Role::Ended(_), .. } => {}
+            }
+            if status.changed().await.is_err() {
+                // The election is over, and whoever waits for that hears of it.
+                std::future::pending::<()>().await;
+            }
+        }
+        self.health.waits(LEADERSHIP, "taking over");
     }
 
     fn pipeline(&self, setup: &Setup) -> Result<Pipeline, ControllerError> {
@@ -178,7 +242,12 @@ impl Work {
         });
         let handlers = handlers.collect::<Result<Vec<_>, _>>()?;
         info!(handlers = enabled.join(","), "the handlers are made");
-        Ok(pipeline::build(handlers, &Policy::from(&self.configuration.relay)))
+        Ok(pipeline::build(handlers, &Policy::from(&self.configuration.relay), self.leadership.term()))
+    }
+
+    fn watcher(&self, pipeline: &Arc<Pipeline>) -> Watcher<Pipeline> {
+        let timeout = self.configuration.kubernetes.watch_timeout.into();
+        Watcher::new(self.client.clone(), Arc::clone(pipeline)).watch_timeout(timeout)
     }
 
     /// Runs the drivers' checks and reads the ownership marks, each until it succeeds.

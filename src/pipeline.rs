@@ -6,15 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::config;
+use crate::leadership::{InTerm, Term};
 use crate::watcher::Sink;
 use staffetta_handler::{
     AnyEvent, Async, Compose, Dispatcher, ErasedHandler, ErasedSweep, EventHandler, HandlerError, Kind,
     KindIndex, Limit, LogExceptions, LogReport, Message, QueuePolicy, Registration, ResyncPolicy, Retry,
-    RetryPolicy, Timeout, Turn,
+    RetryPolicy, Timeout, Turn, Undecodable,
 };
+use tracing::error;
 
 /// The chain of one handler, from the outside in.
-pub type Chain = Async<AnyEvent, LogExceptions<Retry<Limit<Timeout<Arc<ErasedHandler>>>>, AnyEvent>>;
+pub type Chain = Async<AnyEvent, LogExceptions<Retry<Limit<Timeout<InTerm<Arc<ErasedHandler>>>>>, AnyEvent>>;
 
 /// How the chains behave; the options of the section `[relay]`.
 #[derive(Clone, Copy, Debug)]
@@ -93,8 +95,9 @@ pub struct Pipeline {
 }
 
 /// Builds the chain of each handler, in the order in which they are given:
-/// `Dispatcher -> for each: Async(LogExceptions(Retry(Limit(Timeout(handler)))))`.
-pub fn build(handlers: Vec<(String, Registration)>, policy: &Policy) -> Pipeline {
+/// `Dispatcher -> for each: Async(LogExceptions(Retry(Limit(Timeout(InTerm(handler))))))`. Handlers work while `term`
+/// holds.
+pub fn build(handlers: Vec<(String, Registration)>, policy: &Policy, term: &Term) -> Pipeline {
     let mut pipeline = Pipeline {
         dispatcher: Dispatcher::default(),
         indexes: HashMap::new(),
@@ -103,18 +106,18 @@ pub fn build(handlers: Vec<(String, Registration)>, policy: &Policy) -> Pipeline
         first_list_backlog: policy.first_list_backlog,
     };
     for (name, registration) in handlers {
-        pipeline.add(name, registration, policy);
+        pipeline.add(name, registration, policy, term);
     }
     pipeline
 }
 
-fn chain(name: &str, handler: &Arc<ErasedHandler>, policy: &Policy) -> Chain {
+fn chain(name: &str, handler: &Arc<ErasedHandler>, policy: &Policy, term: &Term) -> Chain {
     let queues = QueuePolicy {
         coalesce: policy.coalesce,
         depth: policy.queue_depth,
         superseded: handler.superseded(),
     };
-    let links = Arc::clone(handler)
+    let links = InTerm::new(Arc::clone(handler), term.clone())
         .timeout(policy.handler_timeout)
         .limit(policy.max_concurrency)
         .retry(policy.retry)
@@ -124,7 +127,7 @@ fn chain(name: &str, handler: &Arc<ErasedHandler>, policy: &Policy) -> Chain {
 }
 
 impl Pipeline {
-    fn add(&mut self, name: String, registration: Registration, policy: &Policy) {
+    fn add(&mut self, name: String, registration: Registration, policy: &Policy, term: &Term) {
         let (handler, indexes, sweep) = registration.into_parts();
         let handler = Arc::new(handler);
         let mut awaits: HashSet<_> =
@@ -132,7 +135,7 @@ impl Pipeline {
         if sweep.is_some() {
             awaits.insert(Awaited::Recovered);
         }
-        let mut chain = chain(&name, &handler, policy);
+        let mut chain = chain(&name, &handler, policy, term);
         if !awaits.is_empty() {
             chain = chain.closed();
         }
@@ -216,5 +219,11 @@ impl Sink for Pipeline {
 
     async fn room(&self) {
         self.fallen_to(self.first_list_backlog).await;
+    }
+
+    fn undecodable(&self, object: &Undecodable) {
+        let subject = object.identity.subject();
+        error!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
+            error = object.error, "an object cannot be decoded and is left alone");
     }
 }
