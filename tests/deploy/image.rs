@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use staffetta_apiserver::testing::skip;
@@ -84,6 +85,8 @@ fn the_archive_is_an_oci_image_whose_digests_are_true_and_the_same_each_time() {
     image(&["rootfs".as_ref(), "/bin/true".as_ref(), &root]);
     let (one, other) = (place.path().join("one.tar"), place.path().join("other.tar"));
     image(&["archive".as_ref(), &root, &one]);
+    let program = fs::File::options().append(true).open(root.join("usr/bin/staffetta")).unwrap();
+    program.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(86_400)).unwrap();
     image(&["archive".as_ref(), &root, &other]);
     assert!(fs::read(&one).unwrap() == fs::read(&other).unwrap(), "two archives of the same files differ");
 
