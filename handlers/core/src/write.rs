@@ -151,9 +151,11 @@ where
         self.send(object, "metadata", request).await
     }
 
-    /// Changes fields of the status of `object`; the caller compares first.
+    /// Changes fields of the status of `object`, unless somebody else changed the object meanwhile; the caller compares first.
+    /// Nobody would find out later that a status is wrong, so a late one is refused.
     pub async fn status(&self, object: &K, status: Value) -> Result<Written, WriteError> {
-        let body = json!({ "metadata": { "uid": object.meta().uid }, "status": status });
+        let metadata = json!({ "uid": object.meta().uid, "resourceVersion": self.latest(object) });
+        let body = json!({ "metadata": metadata, "status": status });
         let request = Self::request(object).patch_subresource(
             "status",
             object.meta().name.as_deref().unwrap_or_default(),
@@ -161,6 +163,15 @@ where
             &Patch::Strategic(body),
         );
         self.send(object, "status", request).await
+    }
+
+    /// The newest resourceVersion of `object` that this process knows: of its own last write, or of the event.
+    fn latest(&self, object: &K) -> Option<String> {
+        let meta = object.meta();
+        let echo = meta.uid.as_ref().and_then(|uid| self.echoes.get(uid).map(|echo| *echo));
+        let seen = version(meta.resource_version.as_deref());
+        let ours = echo.filter(|echo| echo.written.elapsed() < ECHO_TIME && seen < Some(echo.version));
+        ours.map(|echo| echo.version.to_string()).or_else(|| meta.resource_version.clone())
     }
 
     fn request(object: &K) -> Request {
@@ -286,6 +297,27 @@ mod tests {
         assert!(writer.is_stale(&state("1")) && writer.is_stale(&state("4")));
         assert!(!writer.is_stale(&state("5")), "the echo");
         assert!(!writer.is_stale(&state("4")), "nothing is awaited any more");
+    }
+
+    #[tokio::test]
+    async fn a_status_is_written_over_what_this_process_saw_or_wrote_last_and_over_nothing_else() {
+        let answer = json!({ "metadata": { "name": "web", "resourceVersion": "5" } });
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let writer = Writer::<Pod>::new(Client::new(service, "default"));
+        let pod = pod("default", "web");
+        let mut versions = Vec::new();
+        for _ in 0..2 {
+            let (written, ()) = tokio::join!(writer.status(&pod, json!({ "phase": "Running" })), async {
+                let (asked, reply) = server.next_request().await.expect("one request");
+                let body = asked.into_body().collect_bytes().await.expect("it is all there");
+                let body: Value = serde_json::from_slice(&body).expect("it is JSON");
+                versions.push(body["metadata"]["resourceVersion"].clone());
+                let body = Body::from(serde_json::to_vec(&answer).unwrap());
+                reply.send_response(Response::new(body));
+            });
+            assert_eq!(written.unwrap(), Written::Done);
+        }
+        assert_eq!(versions, ["1", "5"]);
     }
 
     #[tokio::test]
