@@ -83,7 +83,7 @@ fn read(path: &PathBuf) -> io::Result<HeaderValue> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "there is no token in it"));
     }
     let mut header = HeaderValue::try_from(format!("Bearer {token}"))
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "what is in it cannot be a token"))?;
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "what is in it is no token"))?;
     header.set_sensitive(true);
     Ok(header)
 }
