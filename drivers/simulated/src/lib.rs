@@ -29,7 +29,7 @@
 //! | path | what it answers |
 //! |---|---|
 //! | `POST /v1/<trait>/<method>` | a call of a driver, see [`Method`]: `{"cluster": ..., "arguments": {...}}` |
-//! | `GET /ledger?after=N` | the entries behind number N, ten thousand at most |
+//! | `GET /ledger?after=N` | the entries behind number N, a thousand at most |
 //! | `GET /ports`, `/load_balancers`, `/public_ips` | what exists, with its owners |
 //! | `POST /faults`, `DELETE /faults` | plans a fault: `{"call": "pod_vif/request_vif", "times": 1, "fault": "hang"}`; takes all back |
 //! | `GET /livez` | that it is there |

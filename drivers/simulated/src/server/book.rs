@@ -6,8 +6,8 @@ use std::num::NonZeroUsize;
 use crate::ledger::Entry;
 use crate::wire::Page;
 
-/// How many entries one answer holds: about 4 MB.
-const PAGE: usize = 10_000;
+/// How many entries one answer holds: about 400 KB.
+const PAGE: usize = 1_000;
 
 /// The entries, oldest first.
 #[derive(Debug)]

@@ -55,7 +55,9 @@ pub struct Server {
 impl Server {
     /// Starts an empty network. The error is that of the address, on which it cannot listen, or of the threads.
     pub fn start(options: &Options) -> io::Result<Self> {
-        let listener = TcpListener::bind(options.listen)?;
+        let listener = TcpListener::bind(options.listen).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot listen on {}: {error}", options.listen))
+        })?;
         listener.set_nonblocking(true)?;
         let url = format!("http://{}", listener.local_addr()?);
         let runtime = Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()?;
