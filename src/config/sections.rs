@@ -37,6 +37,10 @@ pub struct Kubernetes {
     /// `$KUBECONFIG` or `~/.kube/config`.
     #[schemars(length(min = 1), example = "/etc/staffetta/kubeconfig")]
     pub kubeconfig: Option<PathBuf>,
+    /// A watch goes on in a new request after this time. One whose connection died without a word is found to be dead 5 s
+    /// later.
+    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "294s"))]
+    pub watch_timeout: Span,
 }
 
 impl Default for Kubernetes {
@@ -45,6 +49,7 @@ impl Default for Kubernetes {
             enabled_handlers: ["vif", "lb", "lbaasspec"].map(str::to_owned).to_vec(),
             cluster_id: "kubernetes".to_owned(),
             kubeconfig: None,
+            watch_timeout: Span::from_secs(60),
         }
     }
 }
@@ -73,7 +78,8 @@ pub struct Relay {
     /// How many events of one ordering key (an object, a Service) may wait with `coalesce = false`. Past that, changes
     /// are replaced by newer ones.
     pub queue_depth: NonZeroUsize,
-    /// After how long an event that failed for good is handled again. It doubles with each failure in a row.
+    /// After how long an event that failed for good is handled again. It doubles with each failure in a row, and is varied
+    /// by up to a tenth so that many do not come at once.
     #[schemars(extend("x-minimum" = "1s"))]
     pub failed_resync: Span,
     /// The longest time until a failed event is handled again. Not less than `failed_resync`.
