@@ -15,7 +15,9 @@ pub mod pipeline;
 pub mod watcher;
 
 mod admin;
+mod events;
 mod health;
+mod identity;
 mod known;
 mod run;
 mod sweeper;
