@@ -22,6 +22,8 @@ mod known;
 mod run;
 mod sweeper;
 mod telemetry;
+#[cfg(test)]
+mod testing;
 
 pub use cli::main as run;
 pub use run::RunError;
