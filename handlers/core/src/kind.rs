@@ -4,8 +4,10 @@ use std::any::{Any, TypeId};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt, TryFutureExt};
+use kube::api::ListParams;
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
@@ -14,9 +16,10 @@ use crate::any_event::AnyEvent;
 use crate::event::{Event, Tombstone};
 use crate::message::Change;
 use crate::object::{Identity, Object};
+use crate::sighting::{Decoded, Sighting};
 
 /// What a watch says of objects whose type is erased.
-pub type WatchResult = Result<watcher::Event<Arc<dyn Object>>, watcher::Error>;
+pub type WatchResult = Result<watcher::Event<Sighting>, watcher::Error>;
 
 /// A kind of object: its name and how it is watched.
 #[derive(Clone)]
@@ -28,6 +31,7 @@ pub struct Kind {
     /// The group and version, as in the field `apiVersion`: `v1`.
     pub api_version: Cow<'static, str>,
     open: fn(Client, watcher::Config) -> BoxStream<'static, WatchResult>,
+    newest: fn(Client) -> BoxFuture<'static, Result<String, kube::Error>>,
     event: fn(Change, Arc<dyn Object>) -> Option<AnyEvent>,
     missed: fn(Arc<Identity>) -> AnyEvent,
 }
@@ -43,7 +47,12 @@ impl Kind {
             name: K::kind(&()),
             api_version: K::api_version(&()),
             open: |client, config| {
-                watcher(Api::<K>::all(client), config).map(|event| event.map(erase)).boxed()
+                watcher(Api::<Decoded<K>>::all(client), config).map(|event| event.map(erase)).boxed()
+            },
+            newest: |client| {
+                let first = ListParams::default().limit(1);
+                let list = async move { Api::<K>::all(client).list_metadata(&first).await };
+                list.map_ok(|list| list.metadata.resource_version.unwrap_or_default()).boxed()
             },
             event: event::<K>,
             missed: |identity| Event::<K>::Deleted(Tombstone::Missed(identity)).erase(),
@@ -60,9 +69,14 @@ impl Kind {
         (self.missed)(Arc::new(identity))
     }
 
-    /// Watches all objects of this kind. Each is decoded once, and loses its `managedFields` at once.
+    /// Watches all objects of this kind. Each is decoded once, by itself, and loses its `managedFields` at once.
     pub fn watch(&self, client: Client, config: watcher::Config) -> BoxStream<'static, WatchResult> {
         (self.open)(client, config)
+    }
+
+    /// The resourceVersion at which the server is now.
+    pub async fn newest(&self, client: Client) -> Result<String, kube::Error> {
+        (self.newest)(client).await
     }
 }
 
@@ -80,18 +94,14 @@ where
     Some(event.erase())
 }
 
-fn erase<K>(event: watcher::Event<K>) -> watcher::Event<Arc<dyn Object>>
+fn erase<K>(event: watcher::Event<Decoded<K>>) -> watcher::Event<Sighting>
 where
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
-    let share = |mut object: K| -> Arc<dyn Object> {
-        object.meta_mut().managed_fields = None;
-        Arc::new(object)
-    };
     match event {
-        watcher::Event::Apply(object) => watcher::Event::Apply(share(object)),
-        watcher::Event::Delete(object) => watcher::Event::Delete(share(object)),
-        watcher::Event::InitApply(object) => watcher::Event::InitApply(share(object)),
+        watcher::Event::Apply(object) => watcher::Event::Apply(object.share()),
+        watcher::Event::Delete(object) => watcher::Event::Delete(object.share()),
+        watcher::Event::InitApply(object) => watcher::Event::InitApply(object.share()),
         watcher::Event::Init => watcher::Event::Init,
         watcher::Event::InitDone => watcher::Event::InitDone,
     }
@@ -106,25 +116,9 @@ impl std::fmt::Debug for Kind {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::{Pod, Service};
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 
     use super::*;
     use crate::testing::pod;
-
-    #[test]
-    fn managed_fields_are_dropped_as_soon_as_an_object_is_decoded() {
-        let mut object = pod("default", "web");
-        object.metadata.managed_fields = Some(vec![ManagedFieldsEntry::default()]);
-        for said in [watcher::Event::Apply(object.clone()), watcher::Event::InitApply(object)] {
-            let (watcher::Event::Apply(object) | watcher::Event::InitApply(object)) = erase(said) else {
-                panic!("it stays what it was");
-            };
-            assert_eq!(
-                (object.meta().managed_fields.as_ref(), object.meta().name.as_deref()),
-                (None, Some("web"))
-            );
-        }
-    }
 
     #[test]
     fn an_object_of_another_kind_makes_no_event() {
