@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
+use staffetta::observers::LogOnly;
 use staffetta::pipeline::{self, Pipeline, Policy};
 use staffetta_handler::{AnyEvent, Event, EventHandler, Registration, ResourceEventHandler, Turn};
 
@@ -130,7 +131,7 @@ fn event(tick: &Arc<Tick>) -> AnyEvent {
 fn chain(ledger: &Arc<Ledger>, coalesce: bool) -> Arc<Pipeline> {
     let registration = Registration::new(NoOp(Arc::clone(ledger))).on::<Tick>().erase();
     let policy = Policy { coalesce, queue_depth: EVENTS as usize, ..Policy::default() };
-    Arc::new(pipeline::build(vec![("no-op".into(), registration)], &policy))
+    Arc::new(pipeline::build(vec![("no-op".into(), registration)], &policy, &LogOnly))
 }
 
 /// Seconds from the first event to the end of the last.

@@ -11,6 +11,7 @@ pub mod cli;
 pub mod config;
 pub mod connect;
 pub mod controller;
+pub mod observers;
 pub mod pipeline;
 pub mod watcher;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tracing::error;
+use tracing::{debug, error};
 
 use crate::failure::{HandlerError, causes};
 use crate::message::Message;
@@ -67,9 +67,15 @@ impl<E: Message> Report<E> for LogReport {
         let subject = event.subject();
         let again = self.resync.delay(turn.failures());
         error!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
-            handler = self.handler, change = ?event.change(), again_s = again.as_secs(), error = causes(&**error),
+            handler = self.handler, attempt = turn.attempts(), change = ?event.change(), again_s = again.as_secs(), error = causes(&**error),
             "handling failed");
         turn.push_again(again);
+    }
+
+    fn will_retry(&self, event: &E, error: &HandlerError, wait: Duration, turn: &Turn<'_>) {
+        let subject = event.subject();
+        debug!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
+            handler = self.handler, attempt = turn.attempts(), wait_ms = wait.as_millis(), error = causes(&**error), "will try again");
     }
 }
 
