@@ -54,9 +54,7 @@ impl Key {
         let regarding = &notice.regarding;
         let object = match regarding.uid.as_deref() {
             Some(uid) if !uid.is_empty() => uid.into(),
-            _ => {
-                format!("{:?} {:?} {:?}", regarding.kind, regarding.namespace, regarding.name).into()
-            }
+            _ => format!("{:?} {:?} {:?}", regarding.kind, regarding.namespace, regarding.name).into(),
         };
         Self { object, action: Arc::clone(&notice.action), reason: notice.reason }
     }

@@ -18,11 +18,7 @@ impl Names {
         let number = self.next;
         self.next = number.wrapping_add(1);
         let object = subdomain(object);
-        if object.is_empty() {
-            format!("staffetta.{number:016x}")
-        } else {
-            format!("{object}.{number:016x}")
-        }
+        if object.is_empty() { format!("staffetta.{number:016x}") } else { format!("{object}.{number:016x}") }
     }
 }
 

@@ -107,8 +107,14 @@ impl Task {
             (Answer::Refused, Err(error)) => {
                 self.counts.count(EventResult::Refused);
                 let regarding = &posting.notice.regarding;
-                debug!(kind = regarding.kind, namespace = regarding.namespace, name = regarding.name,
-                    reason = posting.notice.reason, error = causes(error), "the server does not want a Kubernetes Event");
+                debug!(
+                    kind = regarding.kind,
+                    namespace = regarding.namespace,
+                    name = regarding.name,
+                    reason = posting.notice.reason,
+                    error = causes(error),
+                    "the server does not want a Kubernetes Event"
+                );
             }
             _ => {}
         }

@@ -29,8 +29,7 @@ struct Asked {
 impl World {
     fn new() -> Self {
         let (service, server) = mock::pair::<Request<Body>, Response<Body>>();
-        let (recorder, recording) =
-            record(Client::new(service, "default"), ProcessIdentity::random());
+        let (recorder, recording) = record(Client::new(service, "default"), ProcessIdentity::random());
         Self { recorder, recording, server, started: Instant::now() }
     }
 
@@ -85,7 +84,8 @@ async fn an_event_is_made_through_the_newer_group_and_brought_up_to_date_through
     assert_eq!((&event["apiVersion"], &event["kind"]), (&json!("events.k8s.io/v1"), &json!("Event")));
     let name = event["metadata"]["name"].as_str().unwrap();
     assert!(name.starts_with("web.") && event["metadata"]["namespace"] == "shop");
-    let regarding = json!({ "apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "web", "uid": "uid-web" });
+    let regarding =
+        json!({ "apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "web", "uid": "uid-web" });
     assert_eq!(event["regarding"], regarding);
     for (field, value) in [
         ("type", "Warning"),

@@ -42,6 +42,10 @@ impl Failure for Panicked {
     fn transient(&self) -> bool {
         false
     }
+
+    fn reason(&self) -> &'static str {
+        "Panicked"
+    }
 }
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for LogExceptions<H, E> {

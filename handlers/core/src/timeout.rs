@@ -40,6 +40,10 @@ impl Failure for TimedOut {
     fn transient(&self) -> bool {
         true
     }
+
+    fn reason(&self) -> &'static str {
+        "TimedOut"
+    }
 }
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Timeout<H> {

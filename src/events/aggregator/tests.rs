@@ -94,11 +94,11 @@ impl World {
 
 /// No window of any length holds more than the rate allows.
 fn is_within(times: &[Instant], rate: Rate) -> bool {
-    let allowed = |window: Duration| {
-        u128::from(rate.burst) + window.as_nanos().div_ceil(rate.interval.as_nanos())
-    };
+    let allowed =
+        |window: Duration| u128::from(rate.burst) + window.as_nanos().div_ceil(rate.interval.as_nanos());
     (0..times.len()).all(|first| {
-        (first..times.len()).all(|last| (last - first + 1) as u128 <= allowed(times[last] - times[first]).max(1))
+        (first..times.len())
+            .all(|last| (last - first + 1) as u128 <= allowed(times[last] - times[first]).max(1))
     })
 }
 
