@@ -114,6 +114,15 @@ impl<'q> Turn<'q> {
         self.state().past.as_ref()?.trouble.clone()
     }
 
+    /// Whether success, if this turn ends with it, makes good what went wrong before. It does not when the turn gave way to a
+    /// newer message, or when the program stops: then nothing was done.
+    pub(crate) fn makes_good(&self) -> bool {
+        let stops = self.queue.as_ref().is_some_and(|queue| queue.shutdown.is_cancelled());
+        let state = self.state();
+        let trouble = state.past.as_ref().is_some_and(|past| past.trouble.is_some());
+        trouble && state.verdict == Verdict::Done && !stops
+    }
+
     /// Asks the queue to push the message again after `delay`, unless the object changes before.
     pub fn push_again(&self, delay: Duration) {
         self.state().verdict = Verdict::Again(delay);

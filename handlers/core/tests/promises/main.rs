@@ -6,4 +6,5 @@ mod corners;
 mod failures;
 mod order;
 mod queues;
+mod reports;
 mod support;
