@@ -13,6 +13,7 @@ use crate::backoff::Backoff;
 use crate::clock::after;
 use crate::failure::Failure;
 use crate::meter::Meter;
+use crate::object::Identity;
 use crate::past::Carry;
 use crate::standing::Trouble;
 
@@ -112,6 +113,20 @@ impl<'q> Turn<'q> {
     /// What went wrong since this object was last handled with success, what is reported included.
     pub fn trouble(&self) -> Option<Arc<Trouble>> {
         self.state().past.as_ref()?.trouble.clone()
+    }
+
+    /// Notes that a person was told what went wrong, at this object. Answers whether that is news since all was well.
+    pub fn tell(&self, at: Identity) -> bool {
+        let mut state = self.state();
+        let told = &mut state.past.get_or_insert_default().told;
+        let first = told.is_none();
+        told.get_or_insert_with(|| Arc::new(at));
+        first
+    }
+
+    /// At which object a person was told what went wrong since all was well.
+    pub fn told(&self) -> Option<Arc<Identity>> {
+        self.state().past.as_ref()?.told.clone()
     }
 
     /// Whether success, if this turn ends with it, makes good what went wrong before. It does not when the turn gave way to a

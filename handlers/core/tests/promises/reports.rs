@@ -3,8 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use staffetta_handler::testing::{Fault, TestMessage};
-use staffetta_handler::{Async, Compose, HandlerError, Message, OrderingKey, Report, RetryPolicy, Turn};
+use staffetta_handler::{
+    Async, Compose, HandlerError, Identity, Message, OrderingKey, Report, RetryPolicy, Turn,
+};
 
 use crate::support::{Answer, POLICY, Scribe, settle};
 
@@ -13,7 +16,8 @@ struct Reported(Mutex<Vec<String>>);
 
 impl Reported {
     fn note(&self, what: &str, event: &TestMessage, turn: &Turn<'_>) {
-        self.0.lock().unwrap().push(format!("{event} {what} {}", turn.attempts()));
+        let told = turn.told().map(|told| format!(", told at {}", told.name)).unwrap_or_default();
+        self.0.lock().unwrap().push(format!("{event} {what} {}{told}", turn.attempts()));
     }
 }
 
@@ -24,7 +28,10 @@ impl Report<TestMessage> for Reported {
     }
 
     fn will_retry(&self, event: &TestMessage, _: &HandlerError, _: Duration, turn: &Turn<'_>) {
+        let told = turn.told().is_some();
         self.note("will retry", event, turn);
+        let identity = Identity::of::<Pod>(None, format!("attempt {}", turn.attempts()), String::new());
+        assert_eq!(turn.tell(identity), !told, "only the first time is news");
     }
 
     fn recovered(&self, event: &TestMessage, turn: &Turn<'_>) {
@@ -62,9 +69,14 @@ async fn recovery_is_told_once_after_retries_and_after_a_failure_for_good() {
     let world = world(scribe(&[busy.clone(), busy, refused]));
     world.chain.push(TestMessage::added("a"));
     tokio::time::sleep(Duration::from_secs(30)).await;
-    assert_eq!(world.told(), ["a added 0 will retry 1", "a added 0 will retry 2", "a added 0 failed 3"]);
+    let told = [
+        "a added 0 will retry 1",
+        "a added 0 will retry 2, told at attempt 1",
+        "a added 0 failed 3, told at attempt 1",
+    ];
+    assert_eq!(world.told(), told);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(world.told(), ["a added 0 recovered 3"]);
+    assert_eq!(world.told(), ["a added 0 recovered 3, told at attempt 1"]);
     world.chain.push(TestMessage::modified("a", 1));
     settle().await;
     assert!(world.told().is_empty(), "nothing was wrong");
@@ -77,9 +89,9 @@ async fn to_give_way_is_no_recovery() {
     settle().await;
     world.chain.push(TestMessage::modified("a", 1));
     settle().await;
-    assert_eq!(world.told(), ["a added 0 will retry 1", "a added 1 will retry 2"]);
+    assert_eq!(world.told(), ["a added 0 will retry 1", "a added 1 will retry 2, told at attempt 1"]);
     tokio::time::sleep(Duration::from_secs(30)).await;
-    assert_eq!(world.told(), ["a added 1 recovered 2"]);
+    assert_eq!(world.told(), ["a added 1 recovered 2, told at attempt 1"]);
 }
 
 #[tokio::test(start_paused = true)]
