@@ -14,9 +14,12 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use crate::config::Configuration;
+use crate::events::{self, EventCounts, Recorder, Recording};
 use crate::health::Health;
-use crate::observers::LogOnly;
+use crate::identity::ProcessIdentity;
+use crate::observers::Observers;
 use crate::pipeline::{self, Pipeline, Policy};
+use crate::report::Reports;
 use crate::watcher::Watcher;
 use crate::{admin, connect, sweeper};
 
@@ -27,10 +30,14 @@ const BACKOFF: BackoffPolicy =
 /// How long the API server may take to say what it has.
 const ANSWER: Duration = Duration::from_secs(30);
 
+/// How long what was told last may take to be sent, at the end.
+const LAST_EVENTS: Duration = Duration::from_secs(2);
+
 /// The running controller. It takes no more events in once this is dropped.
 pub struct Controller {
     admin: SocketAddr,
     health: Arc<Health>,
+    events: Arc<EventCounts>,
     stop: CancellationToken,
     task: AbortOnDropHandle<Result<(), ControllerError>>,
 }
@@ -72,6 +79,7 @@ impl Controller {
         client: Client,
     ) -> Result<Self, ControllerError> {
         let (health, stop) = (Arc::new(Health::default()), CancellationToken::new());
+        let events = Arc::<EventCounts>::default();
         health.waits("api server", "not asked yet");
         let listen = configuration.admin.listen;
         let (admin, admin_task) = admin::serve(listen, Arc::clone(&health))
@@ -82,6 +90,8 @@ impl Controller {
             registry: Arc::new(registry),
             configuration: configuration.clone(),
             client,
+            identity: ProcessIdentity::random(),
+            events: Arc::clone(&events),
             health: Arc::clone(&health),
             stop: stop.clone(),
         };
@@ -91,12 +101,18 @@ impl Controller {
             drop(admin_task);
             result
         });
-        Ok(Self { admin, health, stop, task: AbortOnDropHandle::new(task) })
+        Ok(Self { admin, health, events, stop, task: AbortOnDropHandle::new(task) })
     }
 
     /// Where the admin server listens.
     pub fn admin(&self) -> SocketAddr {
         self.admin
+    }
+
+    /// How many Kubernetes Events were `created` and `updated`, how many occurrences were `dropped` because too much happened
+    /// at once, and how many requests the server `refused` or `failed`, since the start.
+    pub fn kubernetes_events(&self) -> impl IntoIterator<Item = (&'static str, u64)> {
+        self.events.counts()
     }
 
     /// Ends when each watch has seen all objects of its kind and each driver's check has succeeded.
@@ -125,6 +141,8 @@ struct Work {
     registry: Arc<Registry>,
     configuration: Configuration,
     client: Client,
+    identity: ProcessIdentity,
+    events: Arc<EventCounts>,
     health: Arc<Health>,
     stop: CancellationToken,
 }
@@ -132,8 +150,9 @@ struct Work {
 impl Work {
     async fn run(self) -> Result<(), ControllerError> {
         let Some(served) = self.stop.run_until_cancelled(self.served()).await else { return Ok(()) };
+        let (recorder, recording) = self.record(&served).unzip();
         let setup = self.registry.setup(self.client.clone(), self.configuration.value.clone(), served);
-        let pipeline = Arc::new(self.pipeline(&setup)?);
+        let pipeline = Arc::new(self.pipeline(&setup, &Reports::new(recorder))?);
         let watcher = Arc::new(self.watcher(&pipeline));
         let mut tasks = JoinSet::new();
         self.prepare(&mut tasks, setup.into_checks(), &pipeline);
@@ -145,7 +164,11 @@ impl Work {
         watcher.stop();
         tasks.shutdown().await;
         info!("no more events are taken in");
-        if pipeline.drain(self.configuration.shutdown.drain.into()).await {
+        let drained = pipeline.drain(self.configuration.shutdown.drain.into()).await;
+        if let Some(recording) = recording {
+            recording.drain(LAST_EVENTS).await;
+        }
+        if drained {
             info!("all that ran has ended");
             Ok(())
         } else {
@@ -171,7 +194,22 @@ impl Work {
         }
     }
 
-    fn pipeline(&self, setup: &Setup) -> Result<Pipeline, ControllerError> {
+    /// Starts to write Kubernetes Events, where they are wanted and the server takes them.
+    fn record(&self, served: &HashSet<String>) -> Option<(Recorder, Recording)> {
+        if !self.configuration.events.enabled {
+            return None;
+        }
+        if !served.contains(events::API_VERSION) {
+            warn!(
+                api_version = events::API_VERSION,
+                "the API server does not serve Kubernetes Events; failures go to the log alone"
+            );
+            return None;
+        }
+        Some(events::record(self.client.clone(), self.identity.clone(), Arc::clone(&self.events)))
+    }
+
+    fn pipeline(&self, setup: &Setup, observers: &dyn Observers) -> Result<Pipeline, ControllerError> {
         let enabled = &self.configuration.kubernetes.enabled_handlers;
         let handlers = enabled.iter().map(|name| match self.registry.make(name, setup) {
             Ok(registration) => Ok((name.clone(), registration)),
@@ -179,7 +217,7 @@ impl Work {
         });
         let handlers = handlers.collect::<Result<Vec<_>, _>>()?;
         info!(handlers = enabled.join(","), "the handlers are made");
-        Ok(pipeline::build(handlers, &Policy::from(&self.configuration.relay), &LogOnly))
+        Ok(pipeline::build(handlers, &Policy::from(&self.configuration.relay), observers))
     }
 
     fn watcher(&self, pipeline: &Arc<Pipeline>) -> Watcher<Pipeline> {

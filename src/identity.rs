@@ -10,11 +10,11 @@ const HOST: usize = 63;
 /// The name of this process: that of its host, which in a cluster is that of its pod, and a random word. It is made once at
 /// start, so a process that is started again is another one. At most 80 characters of `A-Z a-z 0-9 . _ -`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProcessIdentity(Arc<str>);
+pub(crate) struct ProcessIdentity(Arc<str>);
 
 impl ProcessIdentity {
     /// A name that no other process has.
-    pub fn random() -> Self {
+    pub(crate) fn random() -> Self {
         let host = rustix::system::uname();
         Self::of(&host.nodename().to_string_lossy(), random())
     }
@@ -27,7 +27,7 @@ impl ProcessIdentity {
     }
 
     /// The name.
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }

@@ -13,6 +13,7 @@ pub mod connect;
 pub mod controller;
 pub mod observers;
 pub mod pipeline;
+mod report;
 pub mod watcher;
 
 mod admin;

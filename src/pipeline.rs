@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::config;
-use crate::observers::Observers;
+use crate::observers::{Observers, OnUndecodable};
 use crate::watcher::Sink;
 use staffetta_handler::{
     AnyEvent, Async, Compose, Dispatcher, ErasedHandler, ErasedSweep, EventHandler, HandlerError, Kind,
     KindIndex, Limit, LogExceptions, Message, QueuePolicy, Registration, ResyncPolicy, Retry, RetryPolicy,
     Standing, Tally, Timeout, Turn, Undecodable,
 };
-use tracing::error;
 
 /// The chain of one handler, from the outside in.
 pub type Chain = Async<AnyEvent, LogExceptions<Links, AnyEvent>>;
@@ -94,6 +93,7 @@ pub struct Pipeline {
     kinds: Vec<Kind>,
     relays: Vec<Relay>,
     first_list_backlog: usize,
+    undecodable: OnUndecodable,
 }
 
 /// Builds the chain of each handler, in the order in which they are given:
@@ -105,6 +105,7 @@ pub fn build(handlers: Vec<(String, Registration)>, policy: &Policy, observers: 
         kinds: Vec::new(),
         relays: Vec::new(),
         first_list_backlog: policy.first_list_backlog,
+        undecodable: observers.undecodable(),
     };
     for (name, registration) in handlers {
         pipeline.add(name, registration, policy, observers);
@@ -235,8 +236,6 @@ impl Sink for Pipeline {
     }
 
     fn undecodable(&self, object: &Undecodable) {
-        let subject = object.identity.subject();
-        error!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
-            error = object.error, "an object cannot be decoded and is left alone");
+        (self.undecodable)(object);
     }
 }

@@ -16,7 +16,7 @@ use super::mistake::Mistake;
 use super::node::{Shape, Table, document};
 use super::place::{Locator, Place};
 use super::schema::{FileSchema, SchemaError};
-use super::sections::{Admin, Kubernetes, Log, Relay, Shutdown};
+use super::sections::{Admin, Events, Kubernetes, Log, Relay, Shutdown};
 
 /// The file that is read when none is named, if it exists.
 pub const DEFAULT_FILE: &str = "/etc/staffetta/staffetta.toml";
@@ -30,6 +30,8 @@ pub struct Configuration {
     pub kubernetes: Kubernetes,
     /// `[relay]`.
     pub relay: Relay,
+    /// `[events]`.
+    pub events: Events,
     /// `[admin]`.
     pub admin: Admin,
     /// `[log]`.
@@ -47,6 +49,7 @@ impl fmt::Debug for Configuration {
             .debug_struct("Configuration")
             .field("kubernetes", &self.kubernetes)
             .field("relay", &self.relay)
+            .field("events", &self.events)
             .field("admin", &self.admin)
             .field("log", &self.log)
             .field("shutdown", &self.shutdown)
@@ -112,6 +115,7 @@ impl Configuration {
         let configuration = Self {
             kubernetes: section(&value, "kubernetes")?,
             relay: section(&value, "relay")?,
+            events: section(&value, "events")?,
             admin: section(&value, "admin")?,
             log: section(&value, "log")?,
             shutdown: section(&value, "shutdown")?,

@@ -14,6 +14,7 @@ use super::span::Span;
 pub fn register(registry: &mut Registry) {
     registry.section::<Kubernetes>("kubernetes");
     registry.section::<Relay>("relay");
+    registry.section::<Events>("events");
     registry.section::<Admin>("admin");
     registry.section::<Log>("log");
     registry.section::<Shutdown>("shutdown");
@@ -119,6 +120,21 @@ impl Relay {
             [("failed_resync", self.failed_resync), ("failed_resync_max", self.failed_resync_max)],
         ];
         pairs.into_iter().filter(|[(_, low), (_, high)]| low > high).collect()
+    }
+}
+
+/// The Kubernetes Events by which a person learns, at the object itself, why it is stuck.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Events {
+    /// Whether Events are written. They are bounded: an object that fails again and again has one, which counts, and is
+    /// written once a minute; all together at most 10 writes a second. The log says the same without them.
+    pub enabled: bool,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self { enabled: true }
     }
 }
 

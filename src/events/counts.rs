@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What became of Events since the start of the process.
 #[derive(Debug, Default)]
-pub struct EventCounts {
+pub(crate) struct EventCounts {
     created: AtomicU64,
     updated: AtomicU64,
     dropped: AtomicU64,
@@ -14,7 +14,7 @@ pub struct EventCounts {
 
 /// What became of an Event or of a request for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventResult {
+pub(crate) enum EventResult {
     /// An Event was made.
     Created,
     /// An Event was brought up to date.
@@ -29,10 +29,10 @@ pub enum EventResult {
 
 impl EventResult {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Created, Self::Updated, Self::Dropped, Self::Refused, Self::Failed];
+    const ALL: [Self; 5] = [Self::Created, Self::Updated, Self::Dropped, Self::Refused, Self::Failed];
 
     /// The word for it, as a metric's label.
-    pub fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Created => "created",
             Self::Updated => "updated",
@@ -44,9 +44,9 @@ impl EventResult {
 }
 
 impl EventCounts {
-    /// How often it came to this.
-    pub fn of(&self, result: EventResult) -> u64 {
-        self.counter(result).load(Relaxed)
+    /// How often it came to what.
+    pub(crate) fn counts(&self) -> [(&'static str, u64); EventResult::ALL.len()] {
+        EventResult::ALL.map(|result| (result.name(), self.counter(result).load(Relaxed)))
     }
 
     pub(crate) fn count(&self, result: EventResult) {

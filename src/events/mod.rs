@@ -21,13 +21,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-pub use counts::{EventCounts, EventResult};
+pub(crate) use counts::EventCounts;
+use counts::EventResult;
 pub(crate) use notice::{Notice, Weight};
 
 use crate::identity::{ProcessIdentity, random};
 use aggregator::{Aggregator, Limits};
 use sender::Sender;
 use task::Task;
+
+/// The API version through which Events are made.
+pub(crate) const API_VERSION: &str = "events.k8s.io/v1";
 
 /// How many notices may wait for the task. It takes one in within microseconds.
 const INBOX: usize = 1024;
@@ -45,10 +49,14 @@ pub(crate) struct Recording {
     task: AbortOnDropHandle<()>,
 }
 
-/// Starts to record Events by the default [`Limits`], in the name of `instance`.
-pub(crate) fn record(client: Client, instance: ProcessIdentity) -> (Recorder, Recording) {
+/// Starts to record Events by the default [`Limits`], in the name of `instance`; `counts` says what became of them.
+pub(crate) fn record(
+    client: Client,
+    instance: ProcessIdentity,
+    counts: Arc<EventCounts>,
+) -> (Recorder, Recording) {
     let (inbox, notices) = mpsc::channel(INBOX);
-    let (counts, stop) = (Arc::<EventCounts>::default(), CancellationToken::new());
+    let stop = CancellationToken::new();
     let task = Task {
         aggregator: Aggregator::new(Limits::default(), random(), Instant::now()),
         sender: Sender::new(client, instance),
@@ -65,11 +73,6 @@ impl Recorder {
         if self.inbox.try_send(notice).is_err() {
             self.counts.count(EventResult::Dropped);
         }
-    }
-
-    /// What became of Events.
-    pub(crate) fn counts(&self) -> Arc<EventCounts> {
-        Arc::clone(&self.counts)
     }
 }
 
