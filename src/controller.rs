@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use crate::config::Configuration;
 use crate::events::{self, EventCounts, Recorder, Recording};
 use crate::health::Health;
-use crate::identity::ProcessIdentity;
+use crate::identity::identity;
 use crate::observers::Observers;
 use crate::pipeline::{self, Pipeline, Policy};
 use crate::report::Reports;
@@ -90,7 +90,7 @@ impl Controller {
             registry: Arc::new(registry),
             configuration: configuration.clone(),
             client,
-            identity: ProcessIdentity::random(),
+            identity: identity(),
             events: Arc::clone(&events),
             health: Arc::clone(&health),
             stop: stop.clone(),
@@ -141,7 +141,7 @@ struct Work {
     registry: Arc<Registry>,
     configuration: Configuration,
     client: Client,
-    identity: ProcessIdentity,
+    identity: String,
     events: Arc<EventCounts>,
     health: Arc<Health>,
     stop: CancellationToken,

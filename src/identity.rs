@@ -1,46 +1,26 @@
-//! Who this process is, among its replicas and its predecessors.
+//! By which name this process is known to others.
 
-use std::fmt;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
+use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// How much of the name of the host is shown, in characters.
-const HOST: usize = 63;
+/// How much of the name of the machine is shown, in characters.
+const MACHINE: usize = 63;
 
-/// The name of this process: that of its host, which in a cluster is that of its pod, and a random word. It is made once at
-/// start, so a process that is started again is another one. At most 80 characters of `A-Z a-z 0-9 . _ -`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ProcessIdentity(Arc<str>);
-
-impl ProcessIdentity {
-    /// A name that no other process has.
-    pub(crate) fn random() -> Self {
-        let host = rustix::system::uname();
-        Self::of(&host.nodename().to_string_lossy(), random())
-    }
-
-    fn of(host: &str, word: u64) -> Self {
-        let printable = |c: char| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '-' };
-        let host: String = host.chars().take(HOST).map(printable).collect();
-        let host = if host.is_empty() { "localhost" } else { &host };
-        Self(format!("{host}_{word:016x}").into())
-    }
-
-    /// The name.
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
+/// The name of the machine (in a pod: of the pod) and a random number: two processes never have the same, nor does one
+/// that was started anew. Each call makes another one. At most 80 characters of `A-Z a-z 0-9 . _ -`.
+pub(crate) fn identity() -> String {
+    named(&rustix::system::uname().nodename().to_string_lossy(), random())
 }
 
-impl fmt::Display for ProcessIdentity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// A number that nobody guesses twice by accident. It keeps no secret.
+/// A number that nobody can guess: the standard library seeds its hashers by the operating system.
 pub(crate) fn random() -> u64 {
-    RandomState::new().hash_one(std::process::id())
+    RandomState::new().build_hasher().finish()
+}
+
+fn named(machine: &str, number: u64) -> String {
+    let printable = |c: char| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '-' };
+    let machine: String = machine.chars().take(MACHINE).map(printable).collect();
+    let machine = if machine.is_empty() { "localhost" } else { &machine };
+    format!("{machine}_{number:016x}")
 }
 
 #[cfg(test)]
@@ -48,17 +28,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_of_one_host_differ() {
-        let (one, other) = (ProcessIdentity::random(), ProcessIdentity::random());
+    fn each_identity_is_another_one_and_begins_with_the_name_of_the_machine() {
+        let (one, other) = (identity(), identity());
         assert_ne!(one, other);
-        assert_eq!(one.as_str().rsplit_once('_').unwrap().0, other.as_str().rsplit_once('_').unwrap().0);
+        assert_eq!(one.rsplit_once('_').unwrap().0, other.rsplit_once('_').unwrap().0);
     }
 
     #[test]
-    fn whatever_the_host_is_called_the_name_is_short_and_printable() {
-        for (host, shown) in [("web-1.example", "web-1.example"), ("wéb_1\n", "w-b-1-"), ("", "localhost")] {
-            assert_eq!(ProcessIdentity::of(host, 0xabc).as_str(), format!("{shown}_0000000000000abc"));
+    fn whatever_the_machine_is_called_the_identity_is_short_and_printable() {
+        for (machine, shown) in [("web-1.example", "web-1.example"), ("wéb_1\n", "w-b-1-"), ("", "localhost")]
+        {
+            assert_eq!(named(machine, 0xabc), format!("{shown}_0000000000000abc"));
         }
-        assert_eq!(ProcessIdentity::of(&"x".repeat(300), u64::MAX).as_str().len(), 80);
+        assert_eq!(named(&"x".repeat(300), u64::MAX).len(), 80);
     }
 }

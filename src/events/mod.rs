@@ -25,7 +25,7 @@ pub(crate) use counts::EventCounts;
 use counts::EventResult;
 pub(crate) use notice::{Notice, Weight};
 
-use crate::identity::{ProcessIdentity, random};
+use crate::identity::random;
 use aggregator::{Aggregator, Limits};
 use sender::Sender;
 use task::Task;
@@ -50,11 +50,7 @@ pub(crate) struct Recording {
 }
 
 /// Starts to record Events by the default [`Limits`], in the name of `instance`; `counts` says what became of them.
-pub(crate) fn record(
-    client: Client,
-    instance: ProcessIdentity,
-    counts: Arc<EventCounts>,
-) -> (Recorder, Recording) {
+pub(crate) fn record(client: Client, instance: String, counts: Arc<EventCounts>) -> (Recorder, Recording) {
     let (inbox, notices) = mpsc::channel(INBOX);
     let stop = CancellationToken::new();
     let task = Task {
@@ -68,6 +64,13 @@ pub(crate) fn record(
 }
 
 impl Recorder {
+    /// A recorder whose notices a test reads.
+    #[cfg(test)]
+    pub(crate) fn overheard() -> (Self, mpsc::Receiver<Notice>) {
+        let (inbox, notices) = mpsc::channel(INBOX);
+        (Self { inbox, counts: Arc::default() }, notices)
+    }
+
     /// Takes a notice in. Never waits: where too much happens at once, the notice is dropped and counted.
     pub(crate) fn tell(&self, notice: Notice) {
         if self.inbox.try_send(notice).is_err() {

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use staffetta_handler::Failure;
 
 use super::aggregator::{Answer, Posting, Step};
-use crate::identity::ProcessIdentity;
 
 /// The name under which this program reports, whichever process of it.
 pub(crate) const CONTROLLER: &str = "staffetta.dev/controller";
@@ -27,7 +26,7 @@ const CLUSTER_WIDE: &str = "default";
 #[derive(Clone)]
 pub(crate) struct Sender {
     client: Client,
-    instance: ProcessIdentity,
+    instance: String,
 }
 
 /// Why a request did not do what it was to do.
@@ -42,7 +41,7 @@ pub(crate) enum SendError {
 }
 
 impl Sender {
-    pub(crate) fn new(client: Client, instance: ProcessIdentity) -> Self {
+    pub(crate) fn new(client: Client, instance: String) -> Self {
         Self { client, instance }
     }
 
@@ -53,7 +52,7 @@ impl Sender {
             match posting.step {
                 Step::Create => {
                     let events = Api::<Event>::namespaced(self.client.clone(), namespace);
-                    let event = event(posting, namespace, self.instance.as_str());
+                    let event = event(posting, namespace, &self.instance);
                     events.create(&PostParams::default(), &event).await.map(drop)
                 }
                 Step::Update => {
