@@ -136,19 +136,17 @@ async fn a_failure_for_good_is_told_at_once_and_the_object_gets_another_chance()
     let mut world = World::new(failing_for(90, Fault::permanent("refused")));
     world.added().await;
     let told = world.until(1000).await;
-    let told: Vec<_> = told.iter().map(|(second, notice)| (*second, notice.reason, &*notice.note)).collect();
-    let expected = [
-        (0, "HandlingFailed", "refused; it is handled again in 60 s, or when it changes"),
-        (60, "HandlingFailed", "refused; it is handled again in 2 min, or when it changes"),
-        (180, "Recovered", "handled again after 2 failed attempts in 3 min"),
-    ];
-    assert_eq!(told, expected);
+    let reasons: Vec<_> = told.iter().map(|(_, notice)| notice.reason).collect();
+    assert_eq!(reasons, ["HandlingFailed", "HandlingFailed", "Recovered"]);
+    let (first, again, last) = (&told[0], &told[1], &told[2]);
+    assert!(first.0 == 0 && (54..=66).contains(&again.0) && (162..=198).contains(&last.0), "{told:?}");
+    let note = format!("refused; it is handled again in {} s, or when it changes", again.0);
+    assert_eq!(first.1.note, note);
+    assert!(last.1.note.starts_with("handled again after 2 failed attempts in "), "{}", last.1.note);
     let lines = world.logged.with("handling failed");
     assert_eq!(lines.len(), 2);
-    assert_eq!(
-        (&lines[1]["attempt"], &lines[1]["again_s"], &lines[1]["level"]),
-        (&2.into(), &120.into(), &"ERROR".into())
-    );
+    assert_eq!((&lines[1]["attempt"], &lines[1]["level"]), (&2.into(), &"ERROR".into()));
+    assert!((108..=132).contains(&lines[1]["again_s"].as_u64().unwrap()));
 }
 
 #[tokio::test(start_paused = true)]

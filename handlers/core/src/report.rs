@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tracing::{debug, error};
 
+use crate::backoff::spread;
 use crate::failure::{HandlerError, causes};
 use crate::message::Message;
 use crate::turn::Turn;
@@ -24,7 +25,8 @@ pub trait Report<E: Message>: Send + Sync + 'static {
     }
 }
 
-/// When an event that failed for good is pushed again: after `initial`, then twice as late each time, up to `max`.
+/// When an event that failed for good is pushed again: after `initial`, then twice as late each time, up to `max`; each time up
+/// to a tenth earlier or later, so that objects that failed together do not come back together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResyncPolicy {
     /// The time after the first failure.
@@ -41,8 +43,12 @@ impl Default for ResyncPolicy {
 }
 
 impl ResyncPolicy {
-    /// The time until the event is pushed again, after `failures` failures before this one.
+    /// The time until the event is pushed again, after `failures` failures before this one. It differs from call to call.
     pub fn delay(self, failures: u32) -> Duration {
+        spread(self.mean(failures))
+    }
+
+    fn mean(self, failures: u32) -> Duration {
         self.initial.saturating_mul(1_u32.checked_shl(failures).unwrap_or(u32::MAX)).min(self.max)
     }
 }
@@ -91,8 +97,17 @@ mod tests {
     #[test]
     fn the_time_until_the_next_chance_doubles_up_to_its_longest() {
         let policy = ResyncPolicy::default();
-        let minutes: Vec<_> =
-            [0, 1, 2, 3, 4, 40].map(|failures| policy.delay(failures).as_secs() / 60).into();
+        let minutes: Vec<_> = [0, 1, 2, 3, 4, 40].map(|failures| policy.mean(failures).as_secs() / 60).into();
         assert_eq!(minutes, [1, 2, 4, 8, 15, 15]);
+    }
+
+    #[test]
+    fn objects_that_failed_together_come_back_spread_over_a_fifth_of_the_time() {
+        let mut seconds: Vec<_> =
+            (0..10_000).map(|_| ResyncPolicy::default().delay(0).as_secs_f64()).collect();
+        seconds.sort_by(f64::total_cmp);
+        assert!(seconds[0] >= 54.0 && seconds[9_999] <= 66.001, "{} to {}", seconds[0], seconds[9_999]);
+        let most = seconds.windows(500).map(|window| window[499] - window[0]).fold(f64::MAX, f64::min);
+        assert!(most > 0.3, "a twentieth of them comes within {most} s, when 0.6 were even");
     }
 }

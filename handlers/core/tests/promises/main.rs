@@ -4,7 +4,10 @@
 
 mod corners;
 mod failures;
+mod meter;
 mod order;
 mod queues;
+mod recovery;
 mod reports;
+mod standings;
 mod support;

@@ -1,104 +1,69 @@
-//! What a report learns of an object that fails, and when it learns that all is well again.
+//! What a report learns of failures, the passing ones too.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
 use staffetta_handler::testing::{Fault, TestMessage};
-use staffetta_handler::{
-    Async, Compose, HandlerError, Identity, Message, OrderingKey, Report, RetryPolicy, Turn,
-};
+use staffetta_handler::{Async, HandlerError, Message, OrderingKey, Report, Turn};
+use tokio::time::Instant;
 
-use crate::support::{Answer, POLICY, Scribe, settle};
+use crate::support::{Answer, POLICY, Scribe};
 
+/// Writes down what it learns, and asks for another chance after a minute.
 #[derive(Default)]
-struct Reported(Mutex<Vec<String>>);
+struct Tape(Mutex<Vec<String>>);
 
-impl Reported {
-    fn note(&self, what: &str, event: &TestMessage, turn: &Turn<'_>) {
-        let told = turn.told().map(|told| format!(", told at {}", told.name)).unwrap_or_default();
-        self.0.lock().unwrap().push(format!("{event} {what} {}{told}", turn.attempts()));
-    }
-}
-
-impl Report<TestMessage> for Reported {
-    fn failed(&self, event: &TestMessage, _: &HandlerError, turn: &Turn<'_>) {
-        self.note("failed", event, turn);
+impl Report<TestMessage> for Tape {
+    fn failed(&self, event: &TestMessage, error: &HandlerError, turn: &Turn<'_>) {
+        let told = format!("{event}, attempt {}: {error}", turn.attempts());
+        self.0.lock().unwrap().push(told);
         turn.push_again(Duration::from_secs(60));
     }
 
-    fn will_retry(&self, event: &TestMessage, _: &HandlerError, _: Duration, turn: &Turn<'_>) {
-        let told = turn.told().is_some();
-        self.note("will retry", event, turn);
-        let identity = Identity::of::<Pod>(None, format!("attempt {}", turn.attempts()), String::new());
-        assert_eq!(turn.tell(identity), !told, "only the first time is news");
-    }
-
-    fn recovered(&self, event: &TestMessage, turn: &Turn<'_>) {
-        self.note("recovered", event, turn);
-    }
-}
-
-struct World<H> {
-    chain: Async<TestMessage, H>,
-    reported: Arc<Reported>,
-}
-
-fn world(scribe: Scribe) -> World<impl staffetta_handler::EventHandler<TestMessage>> {
-    let reported = Arc::<Reported>::default();
-    let report = Arc::clone(&reported) as Arc<dyn Report<TestMessage>>;
-    let links = scribe.retry(RetryPolicy::default()).reported(Arc::clone(&report)).log_exceptions(report);
-    World { chain: Async::new(links, POLICY, |message| OrderingKey::of(message.uid())), reported }
-}
-
-impl<H> World<H> {
-    fn told(&self) -> Vec<String> {
-        std::mem::take(&mut self.reported.0.lock().unwrap())
+    fn will_retry(&self, event: &TestMessage, error: &HandlerError, wait: Duration, turn: &Turn<'_>) {
+        let trouble = turn.trouble().expect("something went wrong");
+        let told = format!(
+            "{event}, attempt {} after {} s: {error}, again in {} s",
+            turn.attempts(),
+            trouble.since.elapsed().as_secs(),
+            wait.as_secs()
+        );
+        self.0.lock().unwrap().push(told);
     }
 }
 
-/// Answers the attempts as said, then with success.
-fn scribe(answers: &[Fault]) -> Scribe {
-    let mut answers = answers.to_vec().into_iter();
-    Scribe::new(move |_| answers.next().map_or(Answer::Succeed, Answer::Fail))
-}
-
 #[tokio::test(start_paused = true)]
-async fn recovery_is_told_once_after_retries_and_after_a_failure_for_good() {
-    let (busy, refused) = (Fault::transient("busy"), Fault::permanent("refused"));
-    let world = world(scribe(&[busy.clone(), busy, refused]));
-    world.chain.push(TestMessage::added("a"));
-    tokio::time::sleep(Duration::from_secs(30)).await;
-    let told = [
-        "a added 0 will retry 1",
-        "a added 0 will retry 2, told at attempt 1",
-        "a added 0 failed 3, told at attempt 1",
-    ];
-    assert_eq!(world.told(), told);
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(world.told(), ["a added 0 recovered 3, told at attempt 1"]);
-    world.chain.push(TestMessage::modified("a", 1));
-    settle().await;
-    assert!(world.told().is_empty(), "nothing was wrong");
-}
-
-#[tokio::test(start_paused = true)]
-async fn to_give_way_is_no_recovery() {
-    let world = world(scribe(&[Fault::transient("busy"), Fault::transient("busy")]));
-    world.chain.push(TestMessage::added("a"));
-    settle().await;
-    world.chain.push(TestMessage::modified("a", 1));
-    settle().await;
-    assert_eq!(world.told(), ["a added 0 will retry 1", "a added 1 will retry 2, told at attempt 1"]);
-    tokio::time::sleep(Duration::from_secs(30)).await;
-    assert_eq!(world.told(), ["a added 1 recovered 2, told at attempt 1"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_end_of_the_program_is_no_recovery() {
-    let world = world(scribe(&[Fault::transient("busy")]));
-    world.chain.push(TestMessage::added("a"));
-    settle().await;
-    assert!(world.chain.drain(Duration::from_secs(1)).await);
-    assert_eq!(world.told(), ["a added 0 will retry 1"]);
+async fn a_report_learns_of_every_failed_attempt_and_which_one_since_the_last_success_it_was() {
+    let busy = |seconds| Answer::Fail(Fault::transient("busy").after(Duration::from_secs(seconds)));
+    let mut answers = [
+        busy(2),
+        busy(3),
+        Answer::Fail(Fault::permanent("refused")),
+        busy(4),
+        Answer::Succeed,
+        busy(5),
+        Answer::Panic,
+    ]
+    .into_iter();
+    let scribe = Scribe::new(move |_| answers.next().unwrap_or(Answer::Succeed));
+    let tape = Arc::<Tape>::default();
+    let links = scribe.reported(Arc::clone(&tape) as Arc<dyn Report<TestMessage>>);
+    let chain = Async::new(links, POLICY, |message: &TestMessage| OrderingKey::of(message.uid()));
+    let started = Instant::now();
+    chain.push(TestMessage::added("a"));
+    tokio::time::sleep_until(started + Duration::from_secs(100)).await;
+    chain.push(TestMessage::modified("a", 1));
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(
+        *tape.0.lock().unwrap(),
+        [
+            "a added 0, attempt 1 after 0 s: busy, again in 2 s",
+            "a added 0, attempt 2 after 2 s: busy, again in 3 s",
+            "a added 0, attempt 3: refused",
+            "a added 0, attempt 4 after 65 s: busy, again in 4 s",
+            "a modified 1, attempt 1 after 0 s: busy, again in 5 s",
+            "a modified 1, attempt 2: the handler panicked: as ordered",
+        ]
+    );
+    assert_eq!(chain.queues(), 0, "{:?}", scribe.attempts());
 }
