@@ -134,3 +134,6 @@ fn is_ending(status: &Status) -> bool {
     let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
     causes.iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,17 +22,13 @@ impl Kubectl {
         Some(Self { program, kubeconfig: kubeconfig.into(), cache, namespace: namespace.into() })
     }
 
-    /// Runs it to its good end.
-    pub(crate) async fn run(&self, arguments: &[&str]) {
-        self.feed(arguments, "").await;
+    /// Runs it to its good end; answers what it said.
+    pub(crate) async fn run(&self, arguments: &[&str]) -> String {
+        self.feed(arguments, "").await
     }
 
-    /// Applies a manifest.
-    pub(crate) async fn apply(&self, manifest: &str) {
-        self.feed(&["apply", "-f", "-"], manifest).await;
-    }
-
-    async fn feed(&self, arguments: &[&str], input: &str) {
+    /// The same with something to read.
+    pub(crate) async fn feed(&self, arguments: &[&str], input: &str) -> String {
         let mut child = Command::new(&self.program)
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
@@ -52,5 +48,7 @@ impl Kubectl {
         let output = child.wait_with_output().await.unwrap();
         let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
         assert!(output.status.success(), "kubectl {}: {}", arguments.join(" "), said.join("\n"));
+        let [answer, _] = said;
+        answer
     }
 }
