@@ -4,14 +4,15 @@
 //! not far away, nothing is said but at level `debug`. After that a person learns why it is stuck, and, once it works,
 //! that it does.
 
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use staffetta_handler::{
-    AnyEvent, Change, HandlerError, Identity, Message, Report, ResyncPolicy, Trouble, Turn, Undecodable,
-    causes,
+    AnyEvent, Change, HandlerError, Identity, Message, Report, ResyncPolicy, TimedOut, Trouble, Turn,
+    Undecodable, causes,
 };
 use tracing::{debug, error, info, warn};
 
@@ -82,7 +83,8 @@ impl Report<AnyEvent> for FailureReport {
     fn will_retry(&self, event: &AnyEvent, error: &HandlerError, wait: Duration, turn: &Turn<'_>) {
         let (subject, text, reason) = (event.subject(), text(error, turn), error.reason());
         let attempt = turn.attempts();
-        let lasts = turn.trouble().map_or(Duration::ZERO, |trouble| trouble.since.elapsed());
+        let since = turn.trouble().map_or(Duration::ZERO, |trouble| trouble.since.elapsed());
+        let lasts = since.saturating_add(hung(error));
         let worth_telling = lasts >= PATIENCE || lasts.saturating_add(wait) >= LONGEST;
         if worth_telling && turn.tell(concerned(event, error)) {
             warn!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
@@ -128,6 +130,12 @@ impl FailureReport {
 /// The error with its causes, as the turn has put it into words already.
 fn text(error: &HandlerError, turn: &Turn<'_>) -> Arc<str> {
     turn.trouble().map_or_else(|| causes(&**error).into(), |trouble| Arc::clone(&trouble.error))
+}
+
+/// How long the attempt hung, if that is why it failed.
+fn hung(error: &HandlerError) -> Duration {
+    let error: &(dyn Error + 'static) = &**error;
+    error.downcast_ref::<TimedOut>().map_or(Duration::ZERO, TimedOut::limit)
 }
 
 /// The object at which a person must look.

@@ -33,7 +33,7 @@ pub(crate) struct Sender {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SendError {
     /// The server answered otherwise, or could not be reached.
-    #[error("the server refused")]
+    #[error("write an Event")]
     Server(#[source] Box<kube::Error>),
     /// The server did not answer.
     #[error("no answer within {} s", PATIENCE.as_secs())]

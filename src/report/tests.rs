@@ -40,8 +40,11 @@ struct World {
 
 impl World {
     fn new<E: Failure>(handle: impl FnMut() -> Result<(), E> + Send + 'static) -> Self {
+        Self::around(Registration::new(Told(Mutex::new(handle))).on::<Pod>().erase())
+    }
+
+    fn around(registration: Registration) -> Self {
         let (recorder, notices) = Recorder::overheard();
-        let registration = Registration::new(Told(Mutex::new(handle))).on::<Pod>().erase();
         let reports = Reports::new(Some(recorder));
         let pipeline = pipeline::build(vec![("vif".into(), registration)], &Policy::default(), &reports);
         Self { pipeline, notices, logged: Logged::start(), started: Instant::now() }
@@ -129,6 +132,25 @@ async fn a_wait_that_is_long_from_the_start_is_told_at_once() {
     let told = world.until(59).await;
     assert_eq!(told.iter().map(|(second, _)| *second).collect::<Vec<_>>(), [0]);
     assert_eq!(told[0].1.note, "busy; attempt 2 follows in 60 s");
+}
+
+/// Never answers.
+struct Hangs;
+
+impl ResourceEventHandler<Pod> for Hangs {
+    type Error = Fault;
+
+    async fn on_present(&self, _: &Arc<Pod>) -> Result<(), Fault> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_hung_is_told_as_soon_as_it_is_ended() {
+    let mut world = World::around(Registration::new(Hangs).on::<Pod>().erase());
+    world.added().await;
+    let told = world.until(61).await;
+    assert_eq!((told.len(), told[0].0, told[0].1.reason), (1, 60, "TimedOut"));
 }
 
 #[tokio::test(start_paused = true)]

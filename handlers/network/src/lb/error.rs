@@ -45,7 +45,7 @@ pub enum LbError {
         listeners: Vec<ListenerSpec>,
         /// What the other side said of the first.
         #[source]
-        source: DriverError,
+        source: Box<DriverError>,
     },
     /// A slice of the service changed, and the service failed.
     #[error("{source}")]

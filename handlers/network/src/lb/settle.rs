@@ -149,7 +149,7 @@ impl Settling<'_> {
         if sources.is_empty() {
             return Ok(());
         }
-        Err(LbError::Unserved { listeners, source: sources.swap_remove(0) })
+        Err(LbError::Unserved { listeners, source: Box::new(sources.swap_remove(0)) })
     }
 
     async fn step(&mut self, step: &Step) -> Result<(), DriverError> {
