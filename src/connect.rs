@@ -35,8 +35,29 @@ pub enum ConnectError {
     Client(#[source] Box<kube::Error>),
 }
 
-/// The way that `kubeconfig` describes; without it the service account of the pod or the user's own kubeconfig.
+/// The way to one API server.
+#[derive(Clone)]
+pub struct Connection {
+    /// The client of its API.
+    pub client: Client,
+    /// Where it is, as `host:port`: a label of the metrics.
+    pub host: String,
+}
+
+impl From<Client> for Connection {
+    /// A client does not tell where its server is; the label says `unknown`.
+    fn from(client: Client) -> Self {
+        Self { client, host: "unknown".to_owned() }
+    }
+}
+
+/// The client of the API server that `kubeconfig` describes; see [`connection`].
 pub async fn client(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
+    Ok(connection(kubeconfig).await?.client)
+}
+
+/// The way that `kubeconfig` describes; without it the service account of the pod or the user's own kubeconfig.
+pub async fn connection(kubeconfig: Option<&Path>) -> Result<Connection, ConnectError> {
     let mut config = match kubeconfig {
         Some(path) => from_file(path)
             .await
@@ -52,7 +73,15 @@ pub async fn client(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
     if config.accept_invalid_certs {
         warn!("the kubeconfig switches the verification of the API server's certificate off");
     }
-    Client::try_from(config).map_err(|source| ConnectError::Client(Box::new(source)))
+    let host = host(&config.cluster_url);
+    let client = Client::try_from(config).map_err(|source| ConnectError::Client(Box::new(source)))?;
+    Ok(Connection { client, host })
+}
+
+/// The host and the port of an address, and nothing else: it may hold a password too.
+fn host(url: &http::Uri) -> String {
+    let host = url.host().unwrap_or_default();
+    url.port_u16().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
 async fn from_file(path: &Path) -> Result<Config, kube::config::KubeconfigError> {
@@ -64,4 +93,20 @@ pub async fn api_versions(client: &Client) -> Result<HashSet<String>, kube::Erro
     let groups = client.list_api_groups().await?;
     let versions = groups.groups.into_iter().flat_map(|group| group.versions);
     Ok(versions.map(|version| version.group_version).chain(["v1".to_owned()]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_label_of_the_server_holds_its_address_and_no_password() {
+        for (url, label) in [
+            ("https://10.96.0.1:443/api", "10.96.0.1:443"),
+            ("https://admin:secret@[fd00::1]:6443", "[fd00::1]:6443"),
+            ("https://kubernetes.default.svc", "kubernetes.default.svc"),
+        ] {
+            assert_eq!(host(&url.parse().unwrap()), label);
+        }
+    }
 }

@@ -14,14 +14,16 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use crate::config::Configuration;
+use crate::connect::Connection;
 use crate::events::{self, EventCounts, Recorder, Recording};
-use crate::health::Health;
+use crate::health::{Condition, Health};
 use crate::identity::identity;
-use crate::observers::Observers;
+use crate::metrics::{Counted, Figures};
 use crate::pipeline::{self, Pipeline, Policy};
 use crate::report::Reports;
-use crate::watcher::Watcher;
-use crate::{admin, connect, sweeper};
+use crate::state::{Leadership, Sources, State};
+use crate::watcher::{Sight, Watcher};
+use crate::{admin, client, connect, sweeper};
 
 /// The waits after the API server or a driver's check failed at start.
 const BACKOFF: BackoffPolicy =
@@ -37,7 +39,6 @@ const LAST_EVENTS: Duration = Duration::from_secs(2);
 pub struct Controller {
     admin: SocketAddr,
     health: Arc<Health>,
-    events: Arc<EventCounts>,
     stop: CancellationToken,
     task: AbortOnDropHandle<Result<(), ControllerError>>,
 }
@@ -76,13 +77,18 @@ impl Controller {
     pub async fn start(
         registry: Registry,
         configuration: &Configuration,
-        client: Client,
+        connection: impl Into<Connection>,
     ) -> Result<Self, ControllerError> {
+        let Connection { client, host } = connection.into();
         let (health, stop) = (Arc::new(Health::default()), CancellationToken::new());
         let events = Arc::<EventCounts>::default();
         health.waits("api server", "not asked yet");
+        let figures = Arc::new(Figures::new(&host, &configuration.kubernetes.enabled_handlers));
+        let client = client::wrap(client, &figures.requests, &figures.silence);
+        let identity = identity();
+        let state = Arc::new(State::new(identity.clone(), &health, &figures, sources(&events)));
         let listen = configuration.admin.listen;
-        let (admin, admin_task) = admin::serve(listen, Arc::clone(&health))
+        let (admin, admin_task) = admin::serve(listen, Arc::clone(&state))
             .await
             .map_err(|source| ControllerError::Admin { address: listen, source })?;
         info!(%admin, "the admin server listens");
@@ -90,9 +96,10 @@ impl Controller {
             registry: Arc::new(registry),
             configuration: configuration.clone(),
             client,
-            identity: identity(),
-            events: Arc::clone(&events),
+            identity,
+            events,
             health: Arc::clone(&health),
+            state,
             stop: stop.clone(),
         };
         let admin_task = AbortOnDropHandle::new(admin_task);
@@ -101,18 +108,12 @@ impl Controller {
             drop(admin_task);
             result
         });
-        Ok(Self { admin, health, events, stop, task: AbortOnDropHandle::new(task) })
+        Ok(Self { admin, health, stop, task: AbortOnDropHandle::new(task) })
     }
 
     /// Where the admin server listens.
     pub fn admin(&self) -> SocketAddr {
         self.admin
-    }
-
-    /// How many Kubernetes Events were `created` and `updated`, how many occurrences were `dropped` because too much happened
-    /// at once, and how many requests the server `refused` or `failed`, since the start.
-    pub fn kubernetes_events(&self) -> impl IntoIterator<Item = (&'static str, u64)> {
-        self.events.counts()
     }
 
     /// Ends when each watch has seen all objects of its kind and each driver's check has succeeded.
@@ -144,6 +145,7 @@ struct Work {
     identity: String,
     events: Arc<EventCounts>,
     health: Arc<Health>,
+    state: Arc<State>,
     stop: CancellationToken,
 }
 
@@ -152,11 +154,12 @@ impl Work {
         let Some(served) = self.stop.run_until_cancelled(self.served()).await else { return Ok(()) };
         let (recorder, recording) = self.record(&served).unzip();
         let setup = self.registry.setup(self.client.clone(), self.configuration.value.clone(), served);
-        let pipeline = Arc::new(self.pipeline(&setup, &Reports::new(recorder))?);
+        let pipeline = Arc::new(self.pipeline(&setup, Reports::new(recorder))?);
         let watcher = Arc::new(self.watcher(&pipeline));
         let mut tasks = JoinSet::new();
         self.prepare(&mut tasks, setup.into_checks(), &pipeline);
         self.watch(&mut tasks, &pipeline, &watcher);
+        self.state.runs(&pipeline, &watcher);
         self.health.is_well("api server");
 
         self.stop.cancelled().await;
@@ -209,7 +212,7 @@ impl Work {
         Some(events::record(self.client.clone(), self.identity.clone(), Arc::clone(&self.events)))
     }
 
-    fn pipeline(&self, setup: &Setup, observers: &dyn Observers) -> Result<Pipeline, ControllerError> {
+    fn pipeline(&self, setup: &Setup, reports: Reports) -> Result<Pipeline, ControllerError> {
         let enabled = &self.configuration.kubernetes.enabled_handlers;
         let handlers = enabled.iter().map(|name| match self.registry.make(name, setup) {
             Ok(registration) => Ok((name.clone(), registration)),
@@ -217,7 +220,8 @@ impl Work {
         });
         let handlers = handlers.collect::<Result<Vec<_>, _>>()?;
         info!(handlers = enabled.join(","), "the handlers are made");
-        Ok(pipeline::build(handlers, &Policy::from(&self.configuration.relay), observers))
+        let observers = Counted::new(reports, &self.state.figures);
+        Ok(pipeline::build(handlers, &Policy::from(&self.configuration.relay), &observers))
     }
 
     fn watcher(&self, pipeline: &Arc<Pipeline>) -> Watcher<Pipeline> {
@@ -247,28 +251,47 @@ impl Work {
     /// Watches each kind once; sweeps when all of them are listed.
     fn watch(&self, tasks: &mut JoinSet<()>, pipeline: &Arc<Pipeline>, watcher: &Arc<Watcher<Pipeline>>) {
         for kind in pipeline.kinds() {
+            self.state.figures.silence.listen(&kind.path);
             watcher.add(kind);
         }
         let over = Arc::downgrade(watcher);
-        self.health.watch_over(move || over.upgrade().map(|watcher| watcher.ended()).unwrap_or_default());
-        let over = Arc::downgrade(watcher);
-        self.health.explain(move || over.upgrade().map(|watcher| watcher.unlisted()).unwrap_or_default());
+        let sights = move || over.upgrade().map(|watcher| watcher.sights()).unwrap_or_default();
+        let seen = sights.clone();
+        self.health.watch_over(move || seen().iter().filter_map(Sight::stuck).collect());
+        self.health.explain(move || sights().into_iter().map(condition).collect());
         self.health.waits("watches", "not all objects are listed yet");
         let (pipeline, watcher, health) =
             (Arc::clone(pipeline), Arc::clone(watcher), Arc::clone(&self.health));
+        let figures = Arc::clone(&self.state.figures);
         let relay = &self.configuration.relay;
         let (interval, limit) = (relay.sweep_interval.into(), relay.handler_timeout.into());
         tasks.spawn(async move {
             watcher.until_listed().await;
             info!("all objects are listed");
             health.is_well("watches");
-            let sweeps = pipeline
-                .relays()
-                .iter()
-                .map(|relay| sweeper::sweep(relay, pipeline.kinds(), &watcher, interval, limit));
+            let sweeps = pipeline.relays().iter().map(|relay| async {
+                let sweeps = figures.sweeps(&relay.name);
+                sweeper::sweep(relay, pipeline.kinds(), &watcher, interval, limit, &sweeps).await;
+            });
             futures_util::future::join_all(sweeps).await;
         });
     }
+}
+
+/// There is no election of a leader.
+fn sources(events: &Arc<EventCounts>) -> Sources {
+    let events = Arc::clone(events);
+    Sources {
+        leadership: Box::new(Leadership::unopposed),
+        kubernetes_events: Box::new(move || events.counts().into()),
+    }
+}
+
+/// A watch is well once it has shown all objects of its kind.
+fn condition(sight: Sight) -> Condition {
+    let reason = || sight.so_far.trouble.unwrap_or_else(|| "not all objects are listed yet".to_owned());
+    let reason = (!sight.listed).then(reason);
+    Condition { name: format!("watch {}", sight.kind.name), reason }
 }
 
 async fn until_well(name: String, check: Check, limit: Duration, health: Arc<Health>) {

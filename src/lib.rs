@@ -18,11 +18,13 @@ mod report;
 pub mod watcher;
 
 mod admin;
+mod client;
 mod events;
 mod health;
 mod identity;
 mod known;
 mod run;
+mod state;
 mod sweeper;
 mod telemetry;
 #[cfg(test)]

@@ -171,6 +171,25 @@ impl Pipeline {
         &self.relays
     }
 
+    /// What `relay` waits for before its handler gets its first event, in words; nothing once it does.
+    pub fn awaited(&self, relay: &Relay) -> Vec<String> {
+        let awaits = relay.awaits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut awaited: Vec<_> = awaits.iter().map(|what| self.words(*what)).collect();
+        awaited.sort_unstable();
+        awaited
+    }
+
+    fn words(&self, what: Awaited) -> String {
+        match what {
+            Awaited::Recovered => "the ownership marks are not read yet".to_owned(),
+            Awaited::Listed(kind) => {
+                let kind = self.kinds.iter().find(|known| known.type_id == kind);
+                let kind = kind.map(|kind| &*kind.name).unwrap_or_default();
+                format!("not all objects of kind {kind} are listed yet")
+            }
+        }
+    }
+
     /// Ends when at most `most` objects have something to do, over all handlers that already get events.
     pub async fn fallen_to(&self, most: usize) {
         for relay in self.relays.iter().filter(|relay| relay.is_open()) {

@@ -139,7 +139,8 @@ impl Default for Events {
     }
 }
 
-/// The server that answers how the program is: `/livez`, `/readyz`.
+/// The server that answers how the program is: `/livez`, `/readyz`, `/metrics`, `/debug/state`. Whoever reaches it can read
+/// the names of objects and what went wrong with them, and change nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Admin {

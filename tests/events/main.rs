@@ -62,7 +62,7 @@ async fn a_server_that_takes_no_events_keeps_nobody_from_working() {
     }
     world
         .until("all have failed and one refusal was seen", async || {
-            world.requests_of_vifs() == 3 && world.counts()["failed"] == 1
+            world.requests_of_vifs() == 3 && world.counts().await["failed"] == 1
         })
         .await;
     for name in ["a", "b", "c"] {
@@ -123,7 +123,7 @@ async fn a_thousand_failures(kubeconfig: &Path) {
         world.touch("web", touched).await;
     }
     world.event_of("web", "DriverRefused").await;
-    let counts = world.counts();
+    let counts = world.counts().await;
     assert!(counts["created"] == 1 && counts["updated"] <= 1, "{counts:?}");
     assert_eq!(counts["dropped"] + counts["refused"] + counts["failed"], 0, "{counts:?}");
     assert_eq!(world.events().await.len(), 1);
@@ -146,7 +146,8 @@ async fn healthy_churn(kubeconfig: &Path) {
     }
     world.until("all ports are given back", async || world.vifs.network().ports().is_empty()).await;
     world.until_balanced("web").await;
-    assert!(world.counts().values().all(|count| *count == 0), "{:?}", world.counts());
+    let counts = world.counts().await;
+    assert!(counts.len() == 5 && counts.values().all(|count| *count == 0), "{counts:?}");
     assert!(world.events().await.is_empty());
     world.stop().await;
 }

@@ -16,6 +16,8 @@ use staffetta::controller::Controller;
 use staffetta_apiserver::{ApiServer, Fault, Options, Requests};
 use staffetta_driver::PodVifDriver;
 use staffetta_driver::memory::{MemoryNetwork, MemoryOptions, MemoryServices, MemoryVifDriver, VifCall};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 /// How long a step may take before the test fails. It is no measure of speed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -197,9 +199,20 @@ impl World {
         found.unwrap()
     }
 
-    /// What became of Events, as the controller counts.
-    pub(crate) fn counts(&self) -> HashMap<&'static str, u64> {
-        self.controller.kubernetes_events().into_iter().collect()
+    /// What became of Events, as the controller counts: how often it came to what.
+    pub(crate) async fn counts(&self) -> HashMap<String, u64> {
+        let mut stream = TcpStream::connect(self.controller.admin()).await.unwrap();
+        let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).await.unwrap();
+        let lines =
+            page.lines().filter_map(|line| line.strip_prefix("staffetta_kubernetes_events_total{outcome=\""));
+        let count = |line: &str| {
+            let (outcome, count) = line.split_once("\"} ").unwrap();
+            (outcome.to_owned(), count.parse().unwrap())
+        };
+        lines.map(count).collect()
     }
 
     /// Asks again until `condition` holds.

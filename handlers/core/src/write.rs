@@ -41,13 +41,14 @@ const ECHOES: usize = 1024;
 /// history, and a write on top of it is still guarded by the resourceVersion.
 const ECHO_TIME: Duration = Duration::from_secs(15);
 
-/// What became of a write.
+/// What became of a write that did not fail.
+///
+/// A write that comes too late, because the object has changed meanwhile (409), is a failure like others: it is repeated,
+/// unless the event that tells of the change supersedes it first, as a rule within milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// The object is as it was wanted.
     Done,
-    /// The object changed meanwhile. The event that tells so is the retry.
-    Conflict,
     /// The object is gone, is another one by now, or its deletion has begun: release what was made for it.
     Gone,
 }
@@ -189,7 +190,6 @@ where
             Err(kube::Error::Api(status)) if status.code == 404 || names_only_our_object(&status) => {
                 Ok(Written::Gone)
             }
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Written::Conflict),
             Err(source) => Err(WriteError {
                 what,
                 kind: K::kind(&()).into_owned(),
@@ -295,8 +295,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_concerns_the_object_itself_is_no_failure() {
         for (code, fields, expected) in [
-            (409, &[][..], Written::Conflict),
-            (404, &[], Written::Gone),
+            (404, &[][..], Written::Gone),
             (422, &["metadata.finalizers"], Written::Gone),
             (422, &["metadata.uid"], Written::Gone),
         ] {
@@ -312,6 +311,7 @@ mod tests {
             (422, &["metadata.uid", "metadata.annotations"], false),
             (403, &[], false),
             (429, &[], true),
+            (409, &[], true),
         ] {
             let (_, written, _) = write(code, refusal(code, fields)).await;
             let error = written.unwrap_err();

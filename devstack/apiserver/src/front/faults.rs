@@ -16,7 +16,8 @@ impl Faults {
         Self { front }
     }
 
-    /// The next `times` requests that match meet this fault. Of several that match, the oldest comes first.
+    /// The next `times` requests that match meet this fault. Of several that match, the oldest comes first. A watch meets
+    /// its fault when it begins; to have one in a watch that is open, inject it and cut that.
     pub fn inject(&self, requests: Requests, times: usize, fault: Fault) {
         self.front.plan.add(requests, times, fault);
     }
