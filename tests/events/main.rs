@@ -73,6 +73,19 @@ async fn a_server_that_takes_no_events_keeps_nobody_from_working() {
     assert_eq!(server.requests_for_events(), 1, "without the right to it, it is not tried again for a while");
 }
 
+#[tokio::test]
+async fn a_pod_that_cannot_be_decoded_says_so() {
+    let server = Embedded::start().await;
+    let world = World::start(&server.kubeconfig(), "").await;
+    world.pod("web").await;
+    world.change("web", json!({ "spec": { "tolerations": "odd" } })).await;
+    let event = world.event_of("web", "ObjectUndecodable").await;
+    assert!(event.note.unwrap().starts_with("it is no Pod as this program knows it: invalid type: string"));
+    world.change("web", json!({ "spec": { "tolerations": null } })).await;
+    world.vif_of("web", active).await;
+    world.stop().await;
+}
+
 /// One test, because two controllers would work on each other's pods.
 #[tokio::test]
 async fn events_are_few_and_right_on_a_real_server() {

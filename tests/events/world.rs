@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service, ServiceAccount};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use staffetta::config::{Configuration, FileSchema};
@@ -145,7 +145,14 @@ impl World {
     /// Changes a pod in a way that means nothing.
     pub(crate) async fn touch(&self, name: &str, number: u32) {
         let patch = json!({ "metadata": { "labels": { "touched": number.to_string() } } });
-        self.api::<Pod>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+        self.change(name, patch).await;
+    }
+
+    /// Merges into a pod what need not make a pod.
+    pub(crate) async fn change(&self, name: &str, patch: Value) {
+        let kind = ApiResource::erase::<Pod>(&());
+        let pods = Api::<DynamicObject>::namespaced_with(self.client.clone(), &self.namespace, &kind);
+        pods.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
     /// What a kubelet does at the end: deletes with grace 0.
