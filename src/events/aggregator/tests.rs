@@ -23,6 +23,9 @@ fn notice(object: usize, reason: &'static str, note: &str) -> Notice {
     Notice::new(regarding, Weight::Warning, reason, &"vif".into(), (note, ""))
 }
 
+/// How many objects the law knows.
+const OBJECTS: usize = 12;
+
 /// A request as the server sees it.
 #[derive(Clone, Debug)]
 struct Seen {
@@ -203,7 +206,7 @@ proptest! {
     /// Whatever happens when, and whatever the server answers.
     #[test]
     fn the_limits_hold_in_any_window_and_in_the_end_the_counts_add_up(
-        happenings in prop::collection::vec((0_usize..12, 0_usize..5, 0_u64..20_000), 1..300),
+        happenings in prop::collection::vec((0_usize..OBJECTS, 0_usize..5, prop_oneof![9 => 0_u64..20, 1 => 0_u64..120_000]), 1..300),
         answers in prop::collection::vec(prop_oneof![
             8 => Just(Answer::Done), 1 => Just(Answer::Vanished), 1 => Just(Answer::Failed), 1 => Just(Answer::Existed),
         ], 0..100),
@@ -225,7 +228,7 @@ proptest! {
             seen.map(|seen| seen.at).collect()
         };
         prop_assert!(is_within(&times(None), LIMITS.all));
-        for object in 0..12 {
+        for object in 0..OBJECTS {
             let uid = format!("uid-{object}");
             prop_assert!(is_within(&times(Some(&uid)), LIMITS.object));
         }
