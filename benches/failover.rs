@@ -146,7 +146,7 @@ impl Runner {
         let file = folder.path().join("staffetta.toml");
         let text = "[kubernetes]\nenabled_handlers = [\"vif\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n\
                     [log]\nformat = \"json\"\n[memory]\nactivation_delay_ms = 0\n";
-        tokio::fs::write(&file, text).await.expect("the folder can be written");
+        std::fs::write(&file, text).expect("the folder can be written");
         let mut child = Command::new(env!("CARGO_BIN_EXE_staffetta"))
             .args(["run", "--config"])
             .arg(&file)

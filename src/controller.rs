@@ -16,12 +16,13 @@ use tracing::{info, warn};
 
 use crate::config::Configuration;
 use crate::connect::Connection;
+use crate::events::{self, EventCounts, Recorder, Recording};
 use crate::health::{Condition, Health};
 use crate::identity::identity;
 use crate::leadership::{Leadership, Loss, Role, Status, Term};
 use crate::metrics::{Counted, Figures};
-use crate::observers::LogOnly;
 use crate::pipeline::{self, Pipeline, Policy};
+use crate::report::Reports;
 use crate::state::{self, Sources, State};
 use crate::watcher::{Sight, Watcher};
 use crate::{admin, client, connect, sweeper};
@@ -36,6 +37,8 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// What must be well before the program is ready, beside watches, drivers and handlers.
 const API_SERVER: &str = "api server";
 const LEADERSHIP: &str = "leadership";
+/// How long what was told last may take to be sent, at the end.
+const LAST_EVENTS: Duration = Duration::from_secs(2);
 
 /// The running controller. It takes no more events in once this is dropped.
 pub struct Controller {
@@ -95,8 +98,9 @@ impl Controller {
         let leadership = Leadership::start(election, &identity, wrapped(&Term::for_ever()));
         let status = leadership.subscribe();
         let client = wrapped(leadership.term());
-        let sources = sources(&election.lease_name, status.clone());
-        let state = Arc::new(State::new(identity, &health, &figures, sources));
+        let events = Arc::<EventCounts>::default();
+        let sources = sources(&election.lease_name, status.clone(), Arc::clone(&events));
+        let state = Arc::new(State::new(identity.clone(), &health, &figures, sources));
         let listen = configuration.admin.listen;
         let (admin, admin_task) = admin::serve(listen, Arc::clone(&state))
             .await
@@ -106,6 +110,8 @@ impl Controller {
             registry: Arc::new(registry),
             configuration: configuration.clone(),
             client,
+            identity,
+            events,
             health: Arc::clone(&health),
             leadership,
             state,
@@ -157,6 +163,8 @@ struct Work {
     registry: Arc<Registry>,
     configuration: Configuration,
     client: Client,
+    identity: String,
+    events: Arc<EventCounts>,
     health: Arc<Health>,
     leadership: Leadership,
     state: Arc<State>,
@@ -184,8 +192,9 @@ impl Work {
             self.served().await
         };
         let Some(served) = self.stop.run_until_cancelled(elected).await else { return Ok(()) };
+        let (recorder, recording) = self.record(&served).unzip();
         let setup = self.registry.setup(self.client.clone(), self.configuration.value.clone(), served);
-        let pipeline = Arc::new(self.pipeline(&setup)?);
+        let pipeline = Arc::new(self.pipeline(&setup, Reports::new(recorder))?);
         let watcher = Arc::new(self.watcher(&pipeline));
         let mut tasks = JoinSet::new();
         self.prepare(&mut tasks, setup.into_checks(), &pipeline);
@@ -199,7 +208,11 @@ impl Work {
         watcher.stop();
         tasks.shutdown().await;
         info!("no more events are taken in");
-        if pipeline.drain(self.configuration.shutdown.drain.into()).await {
+        let drained = pipeline.drain(self.configuration.shutdown.drain.into()).await;
+        if let Some(recording) = recording {
+            recording.drain(LAST_EVENTS).await;
+        }
+        if drained {
             info!("all that ran has ended");
             Ok(())
         } else {
@@ -247,7 +260,22 @@ impl Work {
         self.health.waits(LEADERSHIP, "taking over");
     }
 
-    fn pipeline(&self, setup: &Setup) -> Result<Pipeline, ControllerError> {
+    /// Starts to write Kubernetes Events, where they are wanted and the server takes them.
+    fn record(&self, served: &HashSet<String>) -> Option<(Recorder, Recording)> {
+        if !self.configuration.events.enabled {
+            return None;
+        }
+        if !served.contains(events::API_VERSION) {
+            warn!(
+                api_version = events::API_VERSION,
+                "the API server does not serve Kubernetes Events; failures go to the log alone"
+            );
+            return None;
+        }
+        Some(events::record(self.client.clone(), self.identity.clone(), Arc::clone(&self.events)))
+    }
+
+    fn pipeline(&self, setup: &Setup, reports: Reports) -> Result<Pipeline, ControllerError> {
         let enabled = &self.configuration.kubernetes.enabled_handlers;
         let handlers = enabled.iter().map(|name| match self.registry.make(name, setup) {
             Ok(registration) => Ok((name.clone(), registration)),
@@ -255,7 +283,7 @@ impl Work {
         });
         let handlers = handlers.collect::<Result<Vec<_>, _>>()?;
         info!(handlers = enabled.join(","), "the handlers are made");
-        let observers = Counted::new(LogOnly, &self.state.figures);
+        let observers = Counted::new(reports, &self.state.figures);
         let policy =
             Policy { term: self.leadership.term().clone(), ..Policy::from(&self.configuration.relay) };
         Ok(pipeline::build(handlers, &policy, &observers))
@@ -315,21 +343,15 @@ impl Work {
     }
 }
 
-/// What may become of a Kubernetes Event.
-const EVENT_OUTCOMES: [&str; 5] = ["created", "updated", "dropped", "refused", "failed"];
-
-/// Who knows what the state shows; no Kubernetes Event is written.
-fn sources(lease: &str, status: watch::Receiver<Status>) -> Sources {
+/// Who knows what the state shows.
+fn sources(lease: &str, status: watch::Receiver<Status>, events: Arc<EventCounts>) -> Sources {
     let name = lease.to_owned();
     let leadership = move || {
         let Status { role, slow_renewals, .. } = status.borrow().clone();
         let leads = matches!(role, Role::Leader | Role::Unopposed);
         state::Leadership { name: name.clone(), leads, role: role.to_string(), slow_renewals }
     };
-    Sources {
-        leadership: Box::new(leadership),
-        kubernetes_events: Box::new(|| EVENT_OUTCOMES.map(|outcome| (outcome, 0)).into()),
-    }
+    Sources { leadership: Box::new(leadership), kubernetes_events: Box::new(move || events.counts().into()) }
 }
 
 /// A watch is well once it has shown all objects of its kind.

@@ -15,10 +15,12 @@ pub mod leadership;
 pub mod metrics;
 pub mod observers;
 pub mod pipeline;
+mod report;
 pub mod watcher;
 
 mod admin;
 mod client;
+mod events;
 mod health;
 mod identity;
 mod known;
@@ -26,6 +28,8 @@ mod run;
 mod state;
 mod sweeper;
 mod telemetry;
+#[cfg(test)]
+mod testing;
 
 pub use cli::main as run;
 pub use run::RunError;

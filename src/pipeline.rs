@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use crate::config;
 use crate::leadership::{InTerm, Term};
-use crate::observers::Observers;
+use crate::observers::{Observers, OnUndecodable};
 use crate::watcher::Sink;
 use staffetta_handler::{
     AnyEvent, Async, Compose, Dispatcher, ErasedHandler, ErasedSweep, EventHandler, HandlerError, Kind,
     KindIndex, Limit, LogExceptions, Message, QueuePolicy, Registration, ResyncPolicy, Retry, RetryPolicy,
     Standing, Tally, Timeout, Turn, Undecodable,
 };
-use tracing::error;
 
 /// The chain of one handler, from the outside in.
 pub type Chain = Async<AnyEvent, LogExceptions<Links, AnyEvent>>;
@@ -98,6 +97,7 @@ pub struct Pipeline {
     kinds: Vec<Kind>,
     relays: Vec<Relay>,
     first_list_backlog: usize,
+    undecodable: OnUndecodable,
 }
 
 /// Builds the chain of each handler, in the order in which they are given:
@@ -109,6 +109,7 @@ pub fn build(handlers: Vec<(String, Registration)>, policy: &Policy, observers: 
         kinds: Vec::new(),
         relays: Vec::new(),
         first_list_backlog: policy.first_list_backlog,
+        undecodable: observers.undecodable(),
     };
     for (name, registration) in handlers {
         pipeline.add(name, registration, policy, observers);
@@ -258,8 +259,6 @@ impl Sink for Pipeline {
     }
 
     fn undecodable(&self, object: &Undecodable) {
-        let subject = object.identity.subject();
-        error!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
-            error = object.error, "an object cannot be decoded and is left alone");
+        (self.undecodable)(object);
     }
 }

@@ -17,7 +17,7 @@ use super::mistake::Mistake;
 use super::node::{Shape, Table, document};
 use super::place::{Locator, Place};
 use super::schema::{FileSchema, SchemaError};
-use super::sections::{Admin, Kubernetes, LeaderElection, Log, Relay, Shutdown};
+use super::sections::{Admin, Events, Kubernetes, LeaderElection, Log, Relay, Shutdown};
 
 /// The file that is read when none is named, if it exists.
 pub const DEFAULT_FILE: &str = "/etc/staffetta/staffetta.toml";
@@ -33,6 +33,8 @@ pub struct Configuration {
     pub relay: Relay,
     /// `[leader_election]`.
     pub leader_election: LeaderElection,
+    /// `[events]`.
+    pub events: Events,
     /// `[admin]`.
     pub admin: Admin,
     /// `[log]`.
@@ -51,6 +53,7 @@ impl fmt::Debug for Configuration {
             .field("kubernetes", &self.kubernetes)
             .field("relay", &self.relay)
             .field("leader_election", &self.leader_election)
+            .field("events", &self.events)
             .field("admin", &self.admin)
             .field("log", &self.log)
             .field("shutdown", &self.shutdown)
@@ -117,6 +120,7 @@ impl Configuration {
             kubernetes: section(&value, "kubernetes")?,
             relay: section(&value, "relay")?,
             leader_election: section(&value, "leader_election")?,
+            events: section(&value, "events")?,
             admin: section(&value, "admin")?,
             log: section(&value, "log")?,
             shutdown: section(&value, "shutdown")?,

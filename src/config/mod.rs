@@ -29,5 +29,5 @@ pub use load::{Configuration, ConfigurationError, DEFAULT_FILE, Mistakes, choose
 pub use mistake::Mistake;
 pub use place::Place;
 pub use schema::{FileSchema, SchemaError};
-pub use sections::{Admin, Kubernetes, LeaderElection, Log, LogFormat, Relay, Shutdown, register};
+pub use sections::{Admin, Events, Kubernetes, LeaderElection, Log, LogFormat, Relay, Shutdown, register};
 pub use span::{Span, SpanError};

@@ -15,6 +15,7 @@ pub fn register(registry: &mut Registry) {
     registry.section::<Kubernetes>("kubernetes");
     registry.section::<Relay>("relay");
     registry.section::<LeaderElection>("leader_election");
+    registry.section::<Events>("events");
     registry.section::<Admin>("admin");
     registry.section::<Log>("log");
     registry.section::<Shutdown>("shutdown");
@@ -152,6 +153,21 @@ impl Default for LeaderElection {
             renew_deadline: Span::from_secs(10),
             retry_period: Span::from_secs(2),
         }
+    }
+}
+
+/// The Kubernetes Events by which a person learns, at the object itself, why it is stuck.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Events {
+    /// Whether Events are written. They are bounded: an object that fails again and again has one, which counts, and is
+    /// written once a minute; all together at most 10 writes a second. The log says the same without them.
+    pub enabled: bool,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self { enabled: true }
     }
 }
 

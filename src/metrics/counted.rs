@@ -10,7 +10,7 @@ use staffetta_handler::{
 };
 
 use super::Figures;
-use crate::observers::Observers;
+use crate::observers::{Observers, OnUndecodable};
 
 /// The observers that are inside, and the figures beside them.
 pub(crate) struct Counted<O> {
@@ -32,6 +32,10 @@ impl<O: Observers> Observers for Counted<O> {
             Some(figures) => Arc::new(CountedReport { inner, failures: Arc::clone(&figures.failures) }),
             None => inner,
         }
+    }
+
+    fn undecodable(&self) -> OnUndecodable {
+        self.inner.undecodable()
     }
 
     fn meter(&self, handler: &str) -> Arc<dyn Meter> {
@@ -56,6 +60,10 @@ impl Report<AnyEvent> for CountedReport {
     fn will_retry(&self, event: &AnyEvent, error: &HandlerError, wait: Duration, turn: &Turn<'_>) {
         self.failures.count(&**error);
         self.inner.will_retry(event, error, wait, turn);
+    }
+
+    fn recovered(&self, event: &AnyEvent, turn: &Turn<'_>) {
+        self.inner.recovered(event, turn);
     }
 }
 

@@ -32,7 +32,8 @@ impl Kubectl {
         self.feed(&["apply", "-f", "-"], manifest).await;
     }
 
-    async fn feed(&self, arguments: &[&str], input: &str) -> String {
+    /// The same with something to read.
+    pub(crate) async fn feed(&self, arguments: &[&str], input: &str) -> String {
         let mut child = Command::new(&self.program)
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)

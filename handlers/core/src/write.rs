@@ -101,6 +101,10 @@ impl Failure for WriteError {
     fn retry_after(&self) -> Option<Duration> {
         self.source.retry_after()
     }
+
+    fn reason(&self) -> &'static str {
+        if self.refused() && !self.transient() { "WriteRefused" } else { "WriteFailed" }
+    }
 }
 
 impl<K> Writer<K>
