@@ -15,6 +15,8 @@ pub struct RequestRecord {
     pub namespace: String,
     /// Empty for requests that are about many objects.
     pub name: String,
+    /// Whether the query says `dryRun=All`. A deletion with a body is one only if its body says so too.
+    pub dry_run: bool,
     /// The User-Agent header.
     pub user_agent: String,
     /// The HTTP status of the answer; 0 where an injected fault left the client without one.

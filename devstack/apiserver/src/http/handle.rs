@@ -80,7 +80,7 @@ async fn of_target(
         namespace: target.namespace.as_deref().unwrap_or_default(),
         name: target.name.as_deref().unwrap_or_default(),
     });
-    let record = |code| shared.audit.push(record(verb, &target, &parts.headers, code));
+    let record = |code| shared.audit.push(record(verb, &target, parts, code));
     match fault {
         Some(Fault::Hang) => {
             record(0);
@@ -153,14 +153,15 @@ fn header<'a>(headers: &'a HeaderMap, name: &http::HeaderName) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-fn record(verb: &str, target: &Target, headers: &HeaderMap, code: u16) -> RequestRecord {
+fn record(verb: &str, target: &Target, parts: &Parts, code: u16) -> RequestRecord {
     RequestRecord {
         verb: verb.into(),
         resource: target.plural.clone(),
         subresource: target.subresource.clone().unwrap_or_default(),
         namespace: target.namespace.clone().unwrap_or_default(),
         name: target.name.clone().unwrap_or_default(),
-        user_agent: header(headers, &USER_AGENT).into(),
+        dry_run: Query::of(&parts.uri).is_ok_and(|query| query.values("dryRun") == ["All"]),
+        user_agent: header(&parts.headers, &USER_AGENT).into(),
         code,
     }
 }

@@ -2,6 +2,7 @@
 
 mod answer;
 mod call;
+mod dry_run;
 mod handle;
 mod object;
 mod path;

@@ -11,19 +11,28 @@ use crate::selector::Selector;
 use crate::status::Status;
 use crate::table::Resource;
 
-/// The parameters of a request by name.
-pub(super) struct Query(BTreeMap<String, String>);
+/// The parameters of a request by name, each with all its values.
+pub(super) struct Query(BTreeMap<String, Vec<String>>);
 
 impl Query {
     pub(super) fn of(uri: &Uri) -> Result<Self, Status> {
-        let pairs = Pairs::<BTreeMap<String, String>>::try_from_uri(uri)
+        let pairs = Pairs::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|error| Status::bad_request(format!("the query cannot be read: {error}")))?;
-        Ok(Self(pairs.0))
+        let mut parameters = BTreeMap::<_, Vec<_>>::new();
+        for (name, value) in pairs.0 {
+            parameters.entry(name).or_default().push(value);
+        }
+        Ok(Self(parameters))
     }
 
     /// A parameter; empty where it is absent.
     pub(super) fn text(&self, name: &str) -> &str {
-        self.0.get(name).map_or("", String::as_str)
+        self.values(name).last().map_or("", String::as_str)
+    }
+
+    /// All values of a parameter.
+    pub(super) fn values(&self, name: &str) -> &[String] {
+        self.0.get(name).map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn flag(&self, name: &str) -> Result<bool, Status> {
@@ -42,14 +51,6 @@ impl Query {
         let number =
             text.parse().map_err(|_| Status::bad_request(format!("{name}: {text:?} is not a number")))?;
         Ok(Some(number))
-    }
-
-    pub(super) fn dry_run(&self) -> Result<bool, Status> {
-        match self.text("dryRun") {
-            "" => Ok(false),
-            "All" => Ok(true),
-            other => Err(Status::bad_request(format!("dryRun: {other:?} is not supported, All is"))),
-        }
     }
 
     /// The selectors; a single object is selected by its name.
