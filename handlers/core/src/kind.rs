@@ -9,6 +9,7 @@ use futures_util::stream::BoxStream;
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::any_event::AnyEvent;
 use crate::event::{Event, Tombstone};
@@ -28,6 +29,7 @@ pub struct Kind {
     /// The group and version, as in the field `apiVersion`: `v1`.
     pub api_version: Cow<'static, str>,
     open: fn(Client, watcher::Config) -> BoxStream<'static, WatchResult>,
+    decode: fn(Value) -> serde_json::Result<Arc<dyn Object>>,
     event: fn(Change, Arc<dyn Object>) -> Option<AnyEvent>,
     missed: fn(Arc<Identity>) -> AnyEvent,
 }
@@ -45,9 +47,15 @@ impl Kind {
             open: |client, config| {
                 watcher(Api::<K>::all(client), config).map(|event| event.map(erase)).boxed()
             },
+            decode: |object| Ok(share(serde_json::from_value::<K>(object)?)),
             event: event::<K>,
             missed: |identity| Event::<K>::Deleted(Tombstone::Missed(identity)).erase(),
         }
+    }
+
+    /// An object of this kind, as the watch would deliver it.
+    pub fn decode(&self, object: Value) -> serde_json::Result<Arc<dyn Object>> {
+        (self.decode)(object)
     }
 
     /// What happened to an object of this kind; none when it is of another.
@@ -84,10 +92,6 @@ fn erase<K>(event: watcher::Event<K>) -> watcher::Event<Arc<dyn Object>>
 where
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
-    let share = |mut object: K| -> Arc<dyn Object> {
-        object.meta_mut().managed_fields = None;
-        Arc::new(object)
-    };
     match event {
         watcher::Event::Apply(object) => watcher::Event::Apply(share(object)),
         watcher::Event::Delete(object) => watcher::Event::Delete(share(object)),
@@ -95,6 +99,15 @@ where
         watcher::Event::Init => watcher::Event::Init,
         watcher::Event::InitDone => watcher::Event::InitDone,
     }
+}
+
+/// Nobody here needs the `managedFields`, which are often the larger half of an object.
+fn share<K>(mut object: K) -> Arc<dyn Object>
+where
+    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+{
+    object.meta_mut().managed_fields = None;
+    Arc::new(object)
 }
 
 impl std::fmt::Debug for Kind {
@@ -124,6 +137,19 @@ mod tests {
                 (None, Some("web"))
             );
         }
+    }
+
+    #[test]
+    fn an_object_is_decoded_as_the_watch_would_deliver_it() {
+        let object =
+            serde_json::json!({ "metadata": { "name": "web", "managedFields": [{ "manager": "m" }] } });
+        let decoded = Kind::of::<Pod>().decode(object).unwrap();
+        assert_eq!(
+            (decoded.meta().name.as_deref(), decoded.meta().managed_fields.as_ref()),
+            (Some("web"), None)
+        );
+        assert!(Kind::of::<Pod>().event(Change::Modified, decoded).is_some());
+        assert!(Kind::of::<Pod>().decode(serde_json::json!({ "spec": 7 })).is_err());
     }
 
     #[test]
