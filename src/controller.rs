@@ -133,7 +133,7 @@ impl Work {
         let Some(served) = self.stop.run_until_cancelled(self.served()).await else { return Ok(()) };
         let setup = self.registry.setup(self.client.clone(), self.configuration.value.clone(), served);
         let pipeline = Arc::new(self.pipeline(&setup)?);
-        let watcher = Arc::new(Watcher::new(self.client.clone(), Arc::clone(&pipeline)));
+        let watcher = Arc::new(self.watcher(&pipeline));
         let mut tasks = JoinSet::new();
         self.prepare(&mut tasks, setup.into_checks(), &pipeline);
         self.watch(&mut tasks, &pipeline, &watcher);
@@ -179,6 +179,11 @@ impl Work {
         let handlers = handlers.collect::<Result<Vec<_>, _>>()?;
         info!(handlers = enabled.join(","), "the handlers are made");
         Ok(pipeline::build(handlers, &Policy::from(&self.configuration.relay)))
+    }
+
+    fn watcher(&self, pipeline: &Arc<Pipeline>) -> Watcher<Pipeline> {
+        let timeout = self.configuration.kubernetes.watch_timeout.into();
+        Watcher::new(self.client.clone(), Arc::clone(pipeline)).watch_timeout(timeout)
     }
 
     /// Runs the drivers' checks and reads the ownership marks, each until it succeeds.

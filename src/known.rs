@@ -1,11 +1,10 @@
 //! Which objects of one kind exist, and what that makes of the next thing a watch says. Pure.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
-use staffetta_handler::{AnyEvent, Change, Identity, Kind, Object};
+use staffetta_handler::{AnyEvent, Change, Identity, Kind, Sighting, Undecodable};
 
-/// The objects of one kind that were delivered and are not known to be gone.
+/// The objects of one kind that exist, as far as a watch has told.
 ///
 /// kube's watch says "applied" and "deleted". From the identities kept here follow `Added` and `Modified`, and the
 /// `Deleted` of what went while nobody watched.
@@ -14,18 +13,31 @@ pub(crate) struct Known {
     namespaces: HashMap<Box<str>, HashMap<Box<str>, Entry>>,
     /// Counts the lists; an entry that a complete list did not show is gone.
     list: u32,
+    /// The highest resourceVersion of all objects: how far in its history the server was.
+    highest: u64,
 }
 
 struct Entry {
     uid: Box<str>,
+    /// Empty when its state must be delivered again, whatever it is.
     version: Box<str>,
     list: u32,
+    /// Whether anything of it was delivered: one that never could be decoded was not.
+    delivered: bool,
+}
+
+/// What a watch has shown, in short.
+struct Shown<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    uid: &'a str,
+    version: &'a str,
 }
 
 impl Known {
     /// No object of `kind` is known yet.
     pub(crate) fn new(kind: &Kind) -> Self {
-        Self { kind: kind.clone(), namespaces: HashMap::new(), list: 0 }
+        Self { kind: kind.clone(), namespaces: HashMap::new(), list: 0, highest: 0 }
     }
 
     /// A list begins.
@@ -34,48 +46,85 @@ impl Known {
     }
 
     /// An object is there. The first event, if any, is the deletion of another one that had its name; the second says
-    /// what this one is. A state that was delivered before says nothing.
-    pub(crate) fn applied(&mut self, object: Arc<dyn Object>) -> [Option<AnyEvent>; 2] {
-        let meta = object.meta();
-        let uid = meta.uid.as_deref().unwrap_or_default();
-        let version = meta.resource_version.as_deref().unwrap_or_default();
-        let namespace = meta.namespace.as_deref().unwrap_or_default();
-        let name = meta.name.as_deref().unwrap_or_default();
-        let entry = Entry { uid: uid.into(), version: version.into(), list: self.list };
-        if !self.namespaces.contains_key(namespace) {
-            self.namespaces.insert(namespace.into(), HashMap::new());
-        }
-        let names = self.namespaces.get_mut(namespace).expect("it was inserted above");
-        let before = if let Some(known) = names.get_mut(name) {
-            Some(std::mem::replace(known, entry))
-        } else {
-            names.insert(name.into(), entry)
-        };
-        match before {
-            None => [None, self.kind.event(Change::Added, object)],
-            Some(before) if *before.uid != *uid => {
-                let gone = self.gone(namespace, name, before);
-                [Some(gone), self.kind.event(Change::Added, object)]
+    /// what this one is. A state that was delivered before says nothing, and neither does one that cannot be decoded.
+    pub(crate) fn applied(&mut self, seen: Sighting) -> [Option<AnyEvent>; 2] {
+        let decoded = matches!(seen, Sighting::Object(_));
+        let shown = Shown::of(&seen);
+        self.highest = self.highest.max(number(shown.version));
+        let before = self.enter(&shown, decoded);
+        let gone = match before {
+            Some(ref before) if *before.uid != *shown.uid => {
+                before.delivered.then(|| self.gone(shown.namespace, shown.name, before))
             }
-            Some(before) if *before.version == *version => [None, None],
-            Some(_) => [None, self.kind.event(Change::Modified, object)],
+            _ => None,
+        };
+        let before = before.filter(|before| *before.uid == *shown.uid && before.delivered);
+        let change = match before {
+            None => Change::Added,
+            Some(before) if *before.version == *shown.version => return [gone, None],
+            Some(_) => Change::Modified,
+        };
+        match seen {
+            Sighting::Object(object) => [gone, self.kind.event(change, object)],
+            Sighting::Undecodable(_) => [gone, None],
         }
     }
 
+    /// Takes an object down as it is now. Answers what was known under its name.
+    fn enter(&mut self, shown: &Shown<'_>, decoded: bool) -> Option<Entry> {
+        let (uid, version) = (shown.uid.into(), if decoded { shown.version.into() } else { "".into() });
+        let entry = Entry { uid, version, list: self.list, delivered: decoded };
+        if !self.namespaces.contains_key(shown.namespace) {
+            self.namespaces.insert(shown.namespace.into(), HashMap::new());
+        }
+        let names = self.namespaces.get_mut(shown.namespace).expect("it was inserted above");
+        let Some(known) = names.get_mut(shown.name) else {
+            names.insert(shown.name.into(), entry);
+            return None;
+        };
+        let delivered = decoded || (known.delivered && known.uid == entry.uid);
+        Some(std::mem::replace(known, Entry { delivered, ..entry }))
+    }
+
     /// The server says that an object is gone.
-    pub(crate) fn deleted(&mut self, object: Arc<dyn Object>) -> Option<AnyEvent> {
-        let meta = object.meta();
-        let namespace = meta.namespace.as_deref().unwrap_or_default();
-        let name = meta.name.as_deref().unwrap_or_default();
-        if let Some(names) = self.namespaces.get_mut(namespace) {
-            if names.get(name).is_some_and(|known| Some(&*known.uid) == meta.uid.as_deref()) {
-                names.remove(name);
+    pub(crate) fn deleted(&mut self, seen: Sighting) -> Option<AnyEvent> {
+        let shown = Shown::of(&seen);
+        self.highest = self.highest.max(number(shown.version));
+        if let Some(names) = self.namespaces.get_mut(shown.namespace) {
+            if names.get(shown.name).is_some_and(|known| *known.uid == *shown.uid) {
+                names.remove(shown.name);
             }
             if names.is_empty() {
-                self.namespaces.remove(namespace);
+                self.namespaces.remove(shown.namespace);
             }
         }
-        self.kind.event(Change::Deleted, object)
+        match seen {
+            Sighting::Object(object) => self.kind.event(Change::Deleted, object),
+            Sighting::Undecodable(object) => Some(self.kind.missed(object.identity)),
+        }
+    }
+
+    /// Whether a server whose newest resourceVersion is `newest` has lost what this watch was told before.
+    pub(crate) fn is_ahead_of(&self, newest: &str) -> bool {
+        newest.parse::<u64>().is_ok_and(|newest| newest < self.highest)
+    }
+
+    /// The server's history went back: versions say nothing any more, and each object is delivered again.
+    pub(crate) fn rewind(&mut self) {
+        self.highest = 0;
+        for entry in self.namespaces.values_mut().flat_map(HashMap::values_mut) {
+            entry.version = "".into();
+        }
+    }
+
+    /// Whether nothing is known to exist.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.namespaces.is_empty()
+    }
+
+    /// How many objects exist.
+    pub(crate) fn len(&self) -> usize {
+        self.namespaces.values().map(HashMap::len).sum()
     }
 
     /// The list is complete: what it did not show is gone.
@@ -87,7 +136,7 @@ impl Known {
             vanished.extend(gone.map(|(name, entry)| (namespace.clone(), name, entry)));
         }
         self.namespaces.retain(|_, names| !names.is_empty());
-        vanished.into_iter().map(|(namespace, name, entry)| self.gone(&namespace, &name, entry)).collect()
+        vanished.into_iter().map(|(namespace, name, entry)| self.gone(&namespace, &name, &entry)).collect()
     }
 
     /// The UIDs of the objects that exist.
@@ -95,31 +144,66 @@ impl Known {
         self.namespaces.values().flat_map(HashMap::values).map(|entry| entry.uid.to_string()).collect()
     }
 
-    fn gone(&self, namespace: &str, name: &str, entry: Entry) -> AnyEvent {
+    fn gone(&self, namespace: &str, name: &str, entry: &Entry) -> AnyEvent {
         let identity = Identity {
             type_id: self.kind.type_id,
             kind: self.kind.name.clone(),
             namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
             name: name.to_owned(),
-            uid: entry.uid.into(),
-            resource_version: Some(entry.version.into()),
+            uid: entry.uid.to_string(),
+            resource_version: Some(entry.version.to_string()),
         };
         self.kind.missed(identity)
     }
 }
 
+impl<'a> Shown<'a> {
+    fn of(seen: &'a Sighting) -> Self {
+        match seen {
+            Sighting::Object(object) => {
+                let meta = object.meta();
+                Self {
+                    namespace: meta.namespace.as_deref().unwrap_or_default(),
+                    name: meta.name.as_deref().unwrap_or_default(),
+                    uid: meta.uid.as_deref().unwrap_or_default(),
+                    version: meta.resource_version.as_deref().unwrap_or_default(),
+                }
+            }
+            Sighting::Undecodable(Undecodable { identity, .. }) => Self {
+                namespace: identity.namespace.as_deref().unwrap_or_default(),
+                name: &identity.name,
+                uid: &identity.uid,
+                version: identity.resource_version.as_deref().unwrap_or_default(),
+            },
+        }
+    }
+}
+
+/// Resource versions are compared as numbers (Kubernetes API concepts, "Resource versions"); 0 is older than all.
+fn number(version: &str) -> u64 {
+    version.parse().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use k8s_openapi::api::core::v1::Pod;
     use staffetta_handler::testing::pod;
 
     use super::*;
 
-    fn state(name: &str, uid: &str, version: &str) -> Arc<dyn Object> {
+    fn state(name: &str, uid: &str, version: &str) -> Sighting {
         let mut pod = pod("default", name);
         pod.metadata.uid = Some(uid.into());
         pod.metadata.resource_version = Some(version.into());
-        Arc::new(pod)
+        Sighting::Object(Arc::new(pod))
+    }
+
+    fn undecodable(name: &str, uid: &str, version: &str) -> Sighting {
+        let mut identity = Identity::of::<Pod>(Some("default".into()), name.into(), uid.into());
+        identity.resource_version = Some(version.into());
+        Sighting::Undecodable(Undecodable { identity, error: "odd".into() })
     }
 
     fn applied(known: &mut Known, name: &str, uid: &str, version: &str) -> Vec<String> {
@@ -164,5 +248,41 @@ mod tests {
         assert_eq!(known.uids(), HashSet::from(["u2".to_owned()]));
         known.deleted(state("web", "u2", "6"));
         assert!(known.uids().is_empty() && known.namespaces.is_empty());
+    }
+
+    #[test]
+    fn one_that_cannot_be_decoded_exists_and_is_added_when_it_can_be() {
+        let mut known = Known::new(&Kind::of::<Pod>());
+        assert_eq!(known.applied(undecodable("web", "u1", "1")).map(|event| event.is_some()), [false, false]);
+        assert_eq!(known.uids(), HashSet::from(["u1".to_owned()]), "nobody takes its things away");
+        assert_eq!(applied(&mut known, "web", "u1", "2"), ["Added Pod default/web (u1)"]);
+        assert_eq!(known.applied(undecodable("web", "u1", "3")).map(|event| event.is_some()), [false, false]);
+        assert_eq!(applied(&mut known, "web", "u1", "3"), ["Modified Pod default/web (u1)"]);
+        known.list_begins();
+        known.applied(undecodable("web", "u1", "4"));
+        assert!(known.list_ends().is_empty(), "it is there");
+        let gone = known.deleted(undecodable("web", "u1", "5")).map(|event| format!("{event:?}"));
+        assert_eq!(gone.as_deref(), Some("Deleted Pod default/web (u1)"));
+        assert_eq!(known.len(), 0);
+    }
+
+    #[test]
+    fn one_that_never_was_delivered_needs_no_deletion_when_another_takes_its_name() {
+        let mut known = Known::new(&Kind::of::<Pod>());
+        known.applied(undecodable("web", "u1", "1"));
+        assert_eq!(applied(&mut known, "web", "u2", "2"), ["Added Pod default/web (u2)"]);
+    }
+
+    #[test]
+    fn after_the_history_went_back_each_object_is_told_again() {
+        let mut known = Known::new(&Kind::of::<Pod>());
+        applied(&mut known, "web", "u1", "7");
+        applied(&mut known, "db", "u2", "9");
+        assert!(known.is_ahead_of("8") && !known.is_ahead_of("9") && !known.is_ahead_of("no number"));
+        known.rewind();
+        known.list_begins();
+        assert_eq!(applied(&mut known, "web", "u1", "7"), ["Modified Pod default/web (u1)"]);
+        assert_eq!(known.list_ends().len(), 1);
+        assert!(!known.is_ahead_of("8"));
     }
 }

@@ -10,8 +10,9 @@ use crate::watcher::Sink;
 use staffetta_handler::{
     AnyEvent, Async, Compose, Dispatcher, ErasedHandler, ErasedSweep, EventHandler, HandlerError, Kind,
     KindIndex, Limit, LogExceptions, LogReport, Message, QueuePolicy, Registration, ResyncPolicy, Retry,
-    RetryPolicy, Timeout, Turn,
+    RetryPolicy, Timeout, Turn, Undecodable,
 };
+use tracing::error;
 
 /// The chain of one handler, from the outside in.
 pub type Chain = Async<AnyEvent, LogExceptions<Retry<Limit<Timeout<Arc<ErasedHandler>>>>, AnyEvent>>;
@@ -216,5 +217,11 @@ impl Sink for Pipeline {
 
     async fn room(&self) {
         self.fallen_to(self.first_list_backlog).await;
+    }
+
+    fn undecodable(&self, object: &Undecodable) {
+        let subject = object.identity.subject();
+        error!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
+            error = object.error, "an object cannot be decoded and is left alone");
     }
 }

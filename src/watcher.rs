@@ -8,7 +8,10 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use kube::Client;
 use kube::runtime::watcher;
-use staffetta_handler::{AnyEvent, Backoff, BackoffPolicy, EventHandler, HandlerError, Kind, Turn, causes};
+use staffetta_handler::{
+    AnyEvent, Backoff, BackoffPolicy, EventHandler, Failure, HandlerError, Kind, Sighting, Turn, Undecodable,
+    causes,
+};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
@@ -22,17 +25,30 @@ pub trait Sink: EventHandler<AnyEvent> {
 
     /// Ends when there is room for more of a list. Nothing but a list ever waits for it.
     fn room(&self) -> impl Future<Output = ()> + Send;
+
+    /// The server sent something that is no object of its kind. It is told once for each state of it.
+    fn undecodable(&self, object: &Undecodable);
 }
 
 /// The waits after an error of a watch; they start anew when the server says something.
 const BACKOFF: BackoffPolicy =
     BackoffPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(30), limit: None };
 
+/// After this time without a word from the server, and after each error, a watch asks where in its history the server is.
+const QUIET: Duration = Duration::from_secs(300);
+
+/// After so many refusals in a row a watch lists anew: its place in the history may be what the server refuses.
+const REFUSALS: u32 = 3;
+
+/// How many undecodable objects of a kind are remembered.
+const UNDECODABLE: usize = 1000;
+
 /// Watches any number of kinds, each once, and delivers to `S`.
 ///
 /// Each watch lists in pages and then watches with bookmarks. After an error, an outage, or when the server has
-/// forgotten its place in the history (410), it backs off, lists again and goes on, for ever. Watches can be added and
-/// removed while it runs.
+/// forgotten its place in the history (410), it backs off, lists again and goes on, for ever. When the server's history
+/// went back, because its data was lost or replaced by an older one, all objects are delivered again. Watches can be
+/// added and removed while it runs.
 pub struct Watcher<S> {
     client: Client,
     config: watcher::Config,
@@ -46,6 +62,7 @@ struct Watch {
     listed: watch::Receiver<bool>,
     /// The last error, until the server says something again.
     trouble: Arc<Mutex<Option<String>>>,
+    undecodable: Arc<Mutex<HashMap<String, Undecodable>>>,
     task: JoinHandle<()>,
 }
 
@@ -62,6 +79,13 @@ impl<S: Sink> Watcher<S> {
         self
     }
 
+    /// Asks anew after this time, at most 294 s; a connection that died without a word is found 5 s later.
+    #[must_use]
+    pub fn watch_timeout(mut self, time: Duration) -> Self {
+        self.config.timeout = Some(u32::try_from(time.as_secs()).unwrap_or(u32::MAX).clamp(1, 294));
+        self
+    }
+
     /// Watches `kind`, unless it is watched already.
     pub fn add(&self, kind: &Kind) {
         let mut watches = self.watches();
@@ -71,6 +95,7 @@ impl<S: Sink> Watcher<S> {
         let known = Arc::new(Mutex::new(Known::new(kind)));
         let (done, listed) = watch::channel(false);
         let trouble = Arc::<Mutex<Option<String>>>::default();
+        let undecodable = Arc::<Mutex<HashMap<String, Undecodable>>>::default();
         let one = OneWatch {
             kind: kind.clone(),
             client: self.client.clone(),
@@ -79,9 +104,11 @@ impl<S: Sink> Watcher<S> {
             sink: Arc::clone(&self.sink),
             listed: done,
             trouble: Arc::clone(&trouble),
+            undecodable: Arc::clone(&undecodable),
             backoff: BACKOFF.start(),
         };
-        let watch = Watch { kind: kind.clone(), known, listed, trouble, task: tokio::spawn(one.run()) };
+        let task = tokio::spawn(one.run());
+        let watch = Watch { kind: kind.clone(), known, listed, trouble, undecodable, task };
         watches.insert(kind.type_id, watch);
     }
 
@@ -104,6 +131,18 @@ impl<S: Sink> Watcher<S> {
             .filter(|watch| !*watch.listed.borrow())
             .map(|watch| (watch.kind.name.clone().into_owned(), lock(&watch.trouble).clone()))
             .collect()
+    }
+
+    /// The objects that exist and cannot be decoded.
+    pub fn undecodable(&self) -> Vec<Undecodable> {
+        let of = |watch: &Watch| lock(&watch.undecodable).values().cloned().collect::<Vec<_>>();
+        self.watches().values().flat_map(of).collect()
+    }
+
+    /// How many objects of each watched kind exist.
+    pub fn objects(&self) -> Vec<(String, usize)> {
+        let of = |watch: &Watch| (watch.kind.name.clone().into_owned(), lock(&watch.known).len());
+        self.watches().values().map(of).collect()
     }
 
     /// The watches that ended by themselves, which none ever should.
@@ -157,21 +196,74 @@ struct OneWatch<S> {
     sink: Arc<S>,
     listed: watch::Sender<bool>,
     trouble: Arc<Mutex<Option<String>>>,
+    undecodable: Arc<Mutex<HashMap<String, Undecodable>>>,
     backoff: Backoff,
+}
+
+/// Why a watch ended.
+enum Ended {
+    /// It must list anew.
+    Behind,
+    /// kube's watch ended by itself, which it never does.
+    ByItself,
 }
 
 impl<S: Sink> OneWatch<S> {
     async fn run(mut self) {
+        while let Ended::Behind = self.follow().await {
+            info!(kind = %self.kind.name, "the watch lists anew");
+        }
+    }
+
+    /// One stream of kube's: a list, then watches from where it stood.
+    async fn follow(&mut self) -> Ended {
         let mut stream = self.kind.watch(self.client.clone(), self.config.clone());
-        while let Some(said) = stream.next().await {
-            match said {
-                Ok(event) => self.take(event).await,
-                Err(error) => self.back_off(&error).await,
+        loop {
+            match tokio::time::timeout(QUIET, stream.next()).await {
+                Ok(Some(Ok(event))) => {
+                    self.take(event).await;
+                    continue;
+                }
+                Ok(Some(Err(error))) => {
+                    self.back_off(&error, hint(&error)).await;
+                    if is_refusal(&error) && self.backoff.attempts().is_multiple_of(REFUSALS) {
+                        return Ended::Behind;
+                    }
+                }
+                Ok(None) => return Ended::ByItself,
+                Err(_) => {}
+            }
+            if self.history_went_back().await {
+                return Ended::Behind;
             }
         }
     }
 
-    async fn take(&mut self, event: watcher::Event<Arc<dyn staffetta_handler::Object>>) {
+    /// Whether the server has lost what it said before: to watch on from there would be answered with silence. An outage
+    /// is waited out here.
+    async fn history_went_back(&mut self) -> bool {
+        if lock(&self.known).is_empty() {
+            return false;
+        }
+        loop {
+            match self.kind.newest(self.client.clone()).await {
+                Ok(newest) => return self.rewound(&newest),
+                Err(error) => self.back_off(&error, error.retry_after()).await,
+            }
+        }
+    }
+
+    fn rewound(&self, newest: &str) -> bool {
+        let mut known = lock(&self.known);
+        let back = known.is_ahead_of(newest);
+        if back {
+            known.rewind();
+            warn!(kind = %self.kind.name, newest, "the API server's history went back; all objects are handled again");
+        }
+        back
+    }
+
+    async fn take(&mut self, event: watcher::Event<Sighting>) {
         if !matches!(event, watcher::Event::Init) && self.backoff.attempts() > 0 {
             info!(kind = %self.kind.name, "the watch goes on");
             self.backoff = BACKOFF.start();
@@ -179,28 +271,63 @@ impl<S: Sink> OneWatch<S> {
         }
         match event {
             watcher::Event::Init => lock(&self.known).list_begins(),
-            watcher::Event::InitApply(object) => {
-                let events = lock(&self.known).applied(object);
-                self.deliver(events.into_iter().flatten()).await;
+            watcher::Event::InitApply(seen) => {
+                self.apply(seen).await;
                 if !*self.listed.borrow() {
                     self.sink.room().await;
                 }
             }
             watcher::Event::InitDone => {
                 let vanished = lock(&self.known).list_ends();
+                self.forget_undecodable();
                 self.deliver(vanished).await;
                 debug!(kind = %self.kind.name, "listed");
                 self.sink.listed(self.kind.type_id);
                 self.listed.send_replace(true);
             }
-            watcher::Event::Apply(object) => {
-                let events = lock(&self.known).applied(object);
-                self.deliver(events.into_iter().flatten()).await;
-            }
-            watcher::Event::Delete(object) => {
-                let event = lock(&self.known).deleted(object);
+            watcher::Event::Apply(seen) => self.apply(seen).await,
+            watcher::Event::Delete(seen) => {
+                self.note(&seen, false);
+                let event = lock(&self.known).deleted(seen);
                 self.deliver(event).await;
             }
+        }
+    }
+
+    async fn apply(&self, seen: Sighting) {
+        self.note(&seen, true);
+        let events = lock(&self.known).applied(seen);
+        self.deliver(events.into_iter().flatten()).await;
+    }
+
+    /// Forgets what cannot be decoded and went while nobody watched.
+    fn forget_undecodable(&self) {
+        let mut undecodable = lock(&self.undecodable);
+        if !undecodable.is_empty() {
+            let there = lock(&self.known).uids();
+            undecodable.retain(|uid, _| there.contains(uid));
+        }
+    }
+
+    /// Remembers what cannot be decoded, as long as it is there and cannot be.
+    fn note(&self, seen: &Sighting, there: bool) {
+        let mut undecodable = lock(&self.undecodable);
+        match seen {
+            Sighting::Undecodable(object) if there => {
+                let before = undecodable.get(&object.identity.uid);
+                if before != Some(object) && undecodable.len() < UNDECODABLE {
+                    undecodable.insert(object.identity.uid.clone(), object.clone());
+                    drop(undecodable);
+                    self.sink.undecodable(object);
+                }
+            }
+            Sighting::Undecodable(object) => {
+                undecodable.remove(&object.identity.uid);
+            }
+            Sighting::Object(object) if !undecodable.is_empty() => {
+                undecodable.remove(object.meta().uid.as_deref().unwrap_or_default());
+            }
+            Sighting::Object(_) => {}
         }
     }
 
@@ -213,11 +340,32 @@ impl<S: Sink> OneWatch<S> {
         }
     }
 
-    async fn back_off(&mut self, error: &watcher::Error) {
-        let wait = self.backoff.next_wait(None).unwrap_or(BACKOFF.max);
+    async fn back_off(&mut self, error: &(dyn std::error::Error + Sync), hint: Option<Duration>) {
+        let wait = self.backoff.next_wait(hint).unwrap_or(BACKOFF.max);
         let attempt = self.backoff.attempts();
         *lock(&self.trouble) = Some(causes(error));
         warn!(kind = %self.kind.name, attempt, wait_ms = wait.as_millis(), error = causes(error), "the watch failed");
         tokio::time::sleep(wait).await;
+    }
+}
+
+/// How long the server asks to be left alone.
+fn hint(error: &watcher::Error) -> Option<Duration> {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => error.retry_after(),
+        _ => None,
+    }
+}
+
+/// Whether the server itself answered, and refused.
+fn is_refusal(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchError(_) => true,
+        watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => {
+            matches!(error, kube::Error::Api(_))
+        }
+        _ => false,
     }
 }

@@ -3,17 +3,19 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::any::TypeId;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use kube::{Client, Config};
+use kube::core::ObjectMeta;
+use kube::{Client, Config, Resource};
 use serde_json::json;
 use staffetta::watcher::{Sink, Watcher};
 use staffetta_apiserver::{ApiServer, Fault, Options, Requests};
-use staffetta_handler::{AnyEvent, EventHandler, HandlerError, Kind, Turn};
+use staffetta_handler::{AnyEvent, EventHandler, HandlerError, Kind, Turn, Undecodable};
 use tokio::sync::{Semaphore, mpsc};
 
 /// Sends on what it gets, in words. A list waits while `room` has no permit.
@@ -40,6 +42,10 @@ impl Sink for Recorder {
     async fn room(&self) {
         self.room.acquire().await.unwrap().forget();
     }
+
+    fn undecodable(&self, object: &Undecodable) {
+        let _ = self.events.send(format!("{} cannot be decoded", object.identity.subject()));
+    }
 }
 
 struct World {
@@ -64,7 +70,7 @@ impl World {
 
     async fn create(&self, name: &str) {
         let map = ConfigMap {
-            metadata: kube::core::ObjectMeta { name: Some(name.into()), ..Default::default() },
+            metadata: ObjectMeta { name: Some(name.into()), ..Default::default() },
             ..Default::default()
         };
         self.maps().create(&PostParams::default(), &map).await.unwrap();
@@ -86,9 +92,60 @@ impl World {
         }
     }
 
+    /// Who is the next one of whom anything is said.
+    async fn said_first(&mut self, whom: &str) {
+        let said = tokio::time::timeout(Duration::from_secs(20), self.events.recv()).await;
+        let said = said.expect("the watcher says something in time").unwrap();
+        assert!(said.starts_with(whom) && said.ends_with("cannot be decoded"), "{said}");
+    }
+
     fn asked(&self, verb: &str) -> usize {
         let requests = self.server.requests();
         requests.iter().filter(|request| request.verb == verb && request.resource == "configmaps").count()
+    }
+}
+
+/// A `ConfigMap` that knows no values but these.
+#[derive(Clone, Debug, serde::Deserialize)]
+struct Narrow {
+    metadata: ObjectMeta,
+    #[serde(default, rename = "data")]
+    _data: std::collections::BTreeMap<String, Value>,
+}
+
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Value {
+    Even,
+    More,
+}
+
+impl Resource for Narrow {
+    type DynamicType = ();
+    type Scope = <ConfigMap as Resource>::Scope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        ConfigMap::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        ConfigMap::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        ConfigMap::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        ConfigMap::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
     }
 }
 
@@ -199,6 +256,24 @@ async fn an_error_of_the_server_is_outlived() {
     world.said(&["Added ConfigMap default/a", "listed"]).await;
     world.create("b").await;
     world.said(&["Added ConfigMap default/b"]).await;
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_decoded_costs_the_others_nothing() {
+    let mut world = world(ROOM).await;
+    world.create("a").await;
+    world.create("b").await;
+    let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink));
+    watcher.add(&Kind::of::<Narrow>());
+    world.said(&["Added ConfigMap default/a", "Added ConfigMap default/b", "listed"]).await;
+    world.change("a", "odd").await;
+    world.said_first("ConfigMap default/a").await;
+    assert_eq!(watcher.undecodable().len(), 1);
+    world.change("b", "even").await;
+    world.said(&["Modified ConfigMap default/b"]).await;
+    world.change("a", "even").await;
+    world.said(&["Modified ConfigMap default/a"]).await;
+    assert!(watcher.undecodable().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -37,6 +37,10 @@ pub struct Kubernetes {
     /// `$KUBECONFIG` or `~/.kube/config`.
     #[schemars(length(min = 1), example = "/etc/staffetta/kubeconfig")]
     pub kubeconfig: Option<PathBuf>,
+    /// A watch goes on in a new request after this time. One whose connection died without a word is found to be dead 5 s
+    /// later.
+    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "294s"))]
+    pub watch_timeout: Span,
 }
 
 impl Default for Kubernetes {
@@ -45,6 +49,7 @@ impl Default for Kubernetes {
             enabled_handlers: ["vif", "lb", "lbaasspec"].map(str::to_owned).to_vec(),
             cluster_id: "kubernetes".to_owned(),
             kubeconfig: None,
+            watch_timeout: Span::from_secs(60),
         }
     }
 }

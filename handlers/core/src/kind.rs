@@ -4,8 +4,10 @@ use std::any::{Any, TypeId};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt, TryFutureExt};
+use kube::api::ListParams;
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
@@ -15,9 +17,10 @@ use crate::any_event::AnyEvent;
 use crate::event::{Event, Tombstone};
 use crate::message::Change;
 use crate::object::{Identity, Object};
+use crate::sighting::{Decoded, Sighting};
 
 /// What a watch says of objects whose type is erased.
-pub type WatchResult = Result<watcher::Event<Arc<dyn Object>>, watcher::Error>;
+pub type WatchResult = Result<watcher::Event<Sighting>, watcher::Error>;
 
 /// A kind of object: its name and how it is watched.
 #[derive(Clone)]
@@ -29,7 +32,8 @@ pub struct Kind {
     /// The group and version, as in the field `apiVersion`: `v1`.
     pub api_version: Cow<'static, str>,
     open: fn(Client, watcher::Config) -> BoxStream<'static, WatchResult>,
-    decode: fn(Value) -> serde_json::Result<Arc<dyn Object>>,
+    newest: fn(Client) -> BoxFuture<'static, Result<String, kube::Error>>,
+    decode: fn(Value) -> serde_json::Result<Sighting>,
     event: fn(Change, Arc<dyn Object>) -> Option<AnyEvent>,
     missed: fn(Arc<Identity>) -> AnyEvent,
 }
@@ -45,16 +49,21 @@ impl Kind {
             name: K::kind(&()),
             api_version: K::api_version(&()),
             open: |client, config| {
-                watcher(Api::<K>::all(client), config).map(|event| event.map(erase)).boxed()
+                watcher(Api::<Decoded<K>>::all(client), config).map(|event| event.map(erase)).boxed()
             },
-            decode: |object| Ok(share(serde_json::from_value::<K>(object)?)),
+            newest: |client| {
+                let first = ListParams::default().limit(1);
+                let list = async move { Api::<K>::all(client).list_metadata(&first).await };
+                list.map_ok(|list| list.metadata.resource_version.unwrap_or_default()).boxed()
+            },
+            decode: |object| serde_json::from_value::<Decoded<K>>(object).map(Decoded::share),
             event: event::<K>,
             missed: |identity| Event::<K>::Deleted(Tombstone::Missed(identity)).erase(),
         }
     }
 
-    /// An object of this kind, as the watch would deliver it.
-    pub fn decode(&self, object: Value) -> serde_json::Result<Arc<dyn Object>> {
+    /// An object of this kind, as the watch would show it.
+    pub fn decode(&self, object: Value) -> serde_json::Result<Sighting> {
         (self.decode)(object)
     }
 
@@ -68,9 +77,14 @@ impl Kind {
         (self.missed)(Arc::new(identity))
     }
 
-    /// Watches all objects of this kind. Each is decoded once, and loses its `managedFields` at once.
+    /// Watches all objects of this kind. Each is decoded once, by itself, and loses its `managedFields` at once.
     pub fn watch(&self, client: Client, config: watcher::Config) -> BoxStream<'static, WatchResult> {
         (self.open)(client, config)
+    }
+
+    /// The resourceVersion at which the server is now.
+    pub async fn newest(&self, client: Client) -> Result<String, kube::Error> {
+        (self.newest)(client).await
     }
 }
 
@@ -88,26 +102,17 @@ where
     Some(event.erase())
 }
 
-fn erase<K>(event: watcher::Event<K>) -> watcher::Event<Arc<dyn Object>>
+fn erase<K>(event: watcher::Event<Decoded<K>>) -> watcher::Event<Sighting>
 where
     K: Resource<DynamicType = ()> + Send + Sync + 'static,
 {
     match event {
-        watcher::Event::Apply(object) => watcher::Event::Apply(share(object)),
-        watcher::Event::Delete(object) => watcher::Event::Delete(share(object)),
-        watcher::Event::InitApply(object) => watcher::Event::InitApply(share(object)),
+        watcher::Event::Apply(object) => watcher::Event::Apply(object.share()),
+        watcher::Event::Delete(object) => watcher::Event::Delete(object.share()),
+        watcher::Event::InitApply(object) => watcher::Event::InitApply(object.share()),
         watcher::Event::Init => watcher::Event::Init,
         watcher::Event::InitDone => watcher::Event::InitDone,
     }
-}
-
-/// Nobody here needs the `managedFields`, which are often the larger half of an object.
-fn share<K>(mut object: K) -> Arc<dyn Object>
-where
-    K: Resource<DynamicType = ()> + Send + Sync + 'static,
-{
-    object.meta_mut().managed_fields = None;
-    Arc::new(object)
 }
 
 impl std::fmt::Debug for Kind {
@@ -119,37 +124,22 @@ impl std::fmt::Debug for Kind {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::{Pod, Service};
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+    use serde_json::json;
 
     use super::*;
     use crate::testing::pod;
 
     #[test]
-    fn managed_fields_are_dropped_as_soon_as_an_object_is_decoded() {
-        let mut object = pod("default", "web");
-        object.metadata.managed_fields = Some(vec![ManagedFieldsEntry::default()]);
-        for said in [watcher::Event::Apply(object.clone()), watcher::Event::InitApply(object)] {
-            let (watcher::Event::Apply(object) | watcher::Event::InitApply(object)) = erase(said) else {
-                panic!("it stays what it was");
-            };
-            assert_eq!(
-                (object.meta().managed_fields.as_ref(), object.meta().name.as_deref()),
-                (None, Some("web"))
-            );
-        }
-    }
-
-    #[test]
-    fn an_object_is_decoded_as_the_watch_would_deliver_it() {
-        let object =
-            serde_json::json!({ "metadata": { "name": "web", "managedFields": [{ "manager": "m" }] } });
-        let decoded = Kind::of::<Pod>().decode(object).unwrap();
-        assert_eq!(
-            (decoded.meta().name.as_deref(), decoded.meta().managed_fields.as_ref()),
-            (Some("web"), None)
-        );
-        assert!(Kind::of::<Pod>().event(Change::Modified, decoded).is_some());
-        assert!(Kind::of::<Pod>().decode(serde_json::json!({ "spec": 7 })).is_err());
+    fn an_object_is_decoded_as_the_watch_would_show_it() {
+        let object = |spec: Value| {
+            let meta = json!({ "name": "web", "uid": "u1", "managedFields": [{ "manager": "m" }] });
+            Kind::of::<Pod>().decode(json!({ "metadata": meta, "spec": spec }))
+        };
+        let Ok(Sighting::Object(pod)) = object(json!({ "containers": [] })) else { panic!("it is a pod") };
+        assert_eq!((pod.meta().name.as_deref(), &pod.meta().managed_fields), (Some("web"), &None));
+        assert!(Kind::of::<Pod>().event(Change::Modified, pod).is_some());
+        assert!(matches!(object(json!(7)), Ok(Sighting::Undecodable(_))));
+        assert!(Kind::of::<Pod>().decode(json!({ "spec": 7 })).is_err());
     }
 
     #[test]

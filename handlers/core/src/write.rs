@@ -37,8 +37,9 @@ struct Echo {
 /// How many echoes are awaited at most before those that never came are forgotten.
 const ECHOES: usize = 1024;
 
-/// After this time an echo does not come any more: a watch that was away has listed anew by then.
-const ECHO_TIME: Duration = Duration::from_secs(600);
+/// How long an echo is awaited. A watch lags behind by a second or two at most; what comes later was lost with the server's
+/// history, and a write on top of it is still guarded by the resourceVersion.
+const ECHO_TIME: Duration = Duration::from_secs(15);
 
 /// What became of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,28 @@ pub enum Written {
     Conflict,
     /// The object is gone, is another one by now, or its deletion has begun: release what was made for it.
     Gone,
+}
+
+/// The object at hand is older than a write of ours, whose own event is still to come and supersedes this one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the event of our last write is still to come")]
+pub struct Stale {
+    /// After this time it is not awaited any more.
+    wait: Duration,
+}
+
+impl Failure for Stale {
+    fn transient(&self) -> bool {
+        true
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        Some(self.wait)
+    }
+
+    fn reason(&self) -> &'static str {
+        "EventAwaited"
+    }
 }
 
 /// The API server refused a write, or could not be reached.
@@ -90,19 +113,24 @@ where
 
     /// Whether `object` is older than the last write of ours. The event that tells of that write is still to come.
     pub fn is_stale(&self, object: &K) -> bool {
+        self.fresh(object).is_err()
+    }
+
+    /// Fails while `object` is older than the last write of ours: the event of that write supersedes this one, and should
+    /// it be lost, this one is as good as any after a while.
+    pub fn fresh(&self, object: &K) -> Result<(), Stale> {
         let meta = object.meta();
         let (Some(uid), Some(version)) = (&meta.uid, version(meta.resource_version.as_deref())) else {
-            return false;
+            return Ok(());
         };
         let echo = self.echoes.get(uid).map(|echo| *echo);
-        match echo {
-            Some(echo) if version < echo.version && echo.written.elapsed() < ECHO_TIME => true,
-            Some(_) => {
-                self.echoes.remove(uid);
-                false
-            }
-            None => false,
+        let Some(echo) = echo else { return Ok(()) };
+        let wait = ECHO_TIME.saturating_sub(echo.written.elapsed());
+        if version < echo.version && !wait.is_zero() {
+            return Err(Stale { wait });
         }
+        self.echoes.remove(uid);
+        Ok(())
     }
 
     /// Forgets the writes to an object that is gone.
@@ -231,6 +259,16 @@ mod tests {
             fields.iter().map(|field| json!({ "field": field, "reason": "r", "message": "m" })).collect();
         json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "Invalid",
             "message": "no", "details": { "causes": causes } })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_echo_that_never_comes_is_not_awaited_for_ever() {
+        let answer = json!({ "metadata": { "name": "web", "resourceVersion": "5" } });
+        let (writer, _, _) = write(200, answer).await;
+        let stale = writer.fresh(&pod("default", "web")).unwrap_err();
+        assert!(stale.transient());
+        tokio::time::advance(stale.retry_after().unwrap()).await;
+        assert_eq!(writer.fresh(&pod("default", "web")), Ok(()));
     }
 
     #[tokio::test]

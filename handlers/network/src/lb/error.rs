@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use staffetta_driver::DriverError;
-use staffetta_handler::{Failure, WriteError};
+use staffetta_handler::{Failure, Stale, WriteError};
 
 use crate::annotation::AnnotationError;
 
@@ -38,6 +38,9 @@ pub enum LbError {
         /// What would have been the next step.
         step: String,
     },
+    /// The event is older than our last write.
+    #[error(transparent)]
+    Stale(#[from] Stale),
     /// The service could not be written.
     #[error("write the load balancer down")]
     Write(#[source] WriteError),
@@ -49,6 +52,7 @@ impl Failure for LbError {
             Self::Spec(_) | Self::State(_) | Self::Unsettled { .. } => false,
             Self::Legacy(error) => error.transient(),
             Self::Marks(error) | Self::LoadBalancer(error) | Self::PublicIp(error) => error.transient(),
+            Self::Stale(error) => error.transient(),
             Self::Write(error) => error.transient(),
         }
     }
@@ -58,6 +62,7 @@ impl Failure for LbError {
             Self::Spec(_) | Self::State(_) | Self::Unsettled { .. } => None,
             Self::Legacy(error) => error.retry_after(),
             Self::Marks(error) | Self::LoadBalancer(error) | Self::PublicIp(error) => error.retry_after(),
+            Self::Stale(error) => error.retry_after(),
             Self::Write(error) => error.retry_after(),
         }
     }

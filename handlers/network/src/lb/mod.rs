@@ -89,7 +89,8 @@ impl LbHandler {
     async fn sync(&self, key: &ServiceKey) -> Result<(), LbError> {
         // Of a service that is gone or goes, an event of its own tells.
         let present = self.services.get(key).filter(|service| service.metadata.deletion_timestamp.is_none());
-        let Some(service) = present.filter(|service| !self.writer.is_stale(service)) else { return Ok(()) };
+        let Some(service) = present else { return Ok(()) };
+        self.writer.fresh(&service)?;
         let owner = Owner::of(&service.metadata);
         let spec = LbaasServiceSpec::of(&service).map_err(LbError::Spec)?;
         let Some(spec) = spec else {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use staffetta_driver::DriverError;
-use staffetta_handler::{Failure, WriteError};
+use staffetta_handler::{Failure, Stale, WriteError};
 
 use crate::annotation::AnnotationError;
 
@@ -37,6 +37,9 @@ pub enum LbaasSpecError {
     /// The driver `service_security_groups` failed.
     #[error("find the security groups of the service")]
     SecurityGroups(#[source] DriverError),
+    /// The event is older than our last write.
+    #[error(transparent)]
+    Stale(#[from] Stale),
     /// The annotation could not be written.
     #[error("write the spec of the load balancer")]
     Write(#[from] WriteError),
@@ -46,6 +49,7 @@ impl Failure for LbaasSpecError {
     fn transient(&self) -> bool {
         match self {
             Self::Project(error) | Self::Subnets(error) | Self::SecurityGroups(error) => error.transient(),
+            Self::Stale(error) => error.transient(),
             Self::Write(error) => error.transient(),
             Self::Field { .. } | Self::Annotation(_) | Self::NoSubnet => false,
         }
@@ -54,6 +58,7 @@ impl Failure for LbaasSpecError {
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Project(error) | Self::Subnets(error) | Self::SecurityGroups(error) => error.retry_after(),
+            Self::Stale(error) => error.retry_after(),
             Self::Write(error) => error.retry_after(),
             Self::Field { .. } | Self::Annotation(_) | Self::NoSubnet => None,
         }

@@ -85,9 +85,7 @@ impl ResourceEventHandler<Service> for LbaasSpecHandler {
     }
 
     async fn on_present(&self, service: &Arc<Service>) -> Result<(), LbaasSpecError> {
-        if self.writer.is_stale(service) {
-            return Ok(());
-        }
+        self.writer.fresh(service)?;
         let current = LbaasServiceSpec::of(service)?;
         let patch = match stated(service)? {
             Some(stated) => {

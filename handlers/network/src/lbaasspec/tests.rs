@@ -156,11 +156,11 @@ async fn a_malformed_spec_is_a_final_error_and_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn an_event_older_than_our_own_write_is_skipped() {
+async fn an_event_older_than_our_own_write_waits_for_the_echo() {
     let world = world(&web());
     let old = world.api.object();
     world.event().await.unwrap();
-    world.feed(old).await.unwrap();
+    assert!(matches!(world.feed(old).await, Err(LbaasSpecError::Stale(_))));
     assert_eq!(world.api.patches().len(), 1);
 }
 

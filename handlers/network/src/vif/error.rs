@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use staffetta_driver::{DriverError, VifId};
-use staffetta_handler::{Failure, WriteError};
+use staffetta_handler::{Failure, Stale, WriteError};
 
 use crate::annotation::AnnotationError;
 
@@ -51,6 +51,9 @@ pub enum VifError {
         #[source]
         source: DriverError,
     },
+    /// The event is older than our last write.
+    #[error(transparent)]
+    Stale(#[from] Stale),
     /// The pod could not be written.
     #[error("write the VIFs down")]
     Write(#[source] WriteError),
@@ -61,6 +64,7 @@ impl Failure for VifError {
         match self {
             Self::Annotation(_) | Self::NoSubnet => false,
             Self::NotActive { .. } => true,
+            Self::Stale(error) => error.transient(),
             Self::Write(error) => error.transient(),
             other => other.driver().is_some_and(DriverError::transient),
         }
@@ -69,6 +73,7 @@ impl Failure for VifError {
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::NotActive { ask_again, .. } => Some(*ask_again),
+            Self::Stale(error) => error.retry_after(),
             Self::Write(error) => error.retry_after(),
             other => other.driver().and_then(DriverError::retry_after),
         }
@@ -85,7 +90,11 @@ impl VifError {
             | Self::Marks(error)
             | Self::Activate(error)
             | Self::Release { source: error, .. } => Some(error),
-            Self::Annotation(_) | Self::NoSubnet | Self::NotActive { .. } | Self::Write(_) => None,
+            Self::Annotation(_)
+            | Self::NoSubnet
+            | Self::NotActive { .. }
+            | Self::Stale(_)
+            | Self::Write(_) => None,
         }
     }
 }

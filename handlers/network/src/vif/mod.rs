@@ -210,7 +210,8 @@ impl ResourceEventHandler<Pod> for VifHandler {
     }
 
     async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), VifError> {
-        if self.writer.is_stale(pod) { Ok(()) } else { self.act(pod).await }
+        self.writer.fresh(pod)?;
+        self.act(pod).await
     }
 
     async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<(), VifError> {

@@ -107,13 +107,15 @@ async fn a_service_that_is_to_have_none_loses_its_load_balancer_and_our_marks_on
     assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
 }
 
+const STALE: &str = "the event of our last write is still to come";
+
 #[tokio::test]
-async fn an_event_older_than_our_own_write_is_skipped() {
+async fn an_event_older_than_our_own_write_waits_for_the_echo() {
     let world = world();
     let old = world.api.object();
     world.event().await.unwrap();
-    world.feed(Event::Modified(old)).await.unwrap();
-    world.slice("s1", &["10.1.0.1"]).await.unwrap();
+    assert_eq!(world.feed(Event::Modified(old)).await.unwrap_err().to_string(), STALE);
+    assert_eq!(world.slice("s1", &["10.1.0.1"]).await.unwrap_err().to_string(), STALE);
     assert_eq!(world.calls(), ["ensure", "ensure listener"]);
     world.event().await.unwrap();
     assert_eq!(world.members(HTTP), ["10.1.0.1:8080"], "the echo makes up for it");

@@ -63,14 +63,14 @@ async fn a_pod_whose_vif_is_active_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_older_than_our_write_is_skipped() {
+async fn an_event_older_than_our_write_waits_for_the_echo() {
     let world = world();
     let old = world.api.object();
     world.settle().await;
     world.handler.claims.forget(&UID.into());
     let calls = world.vifs.calls();
     world.api.change(|pod| pod["status"]["phase"] = json!("Running"));
-    world.feed(Event::Modified(old)).await.unwrap();
+    assert!(matches!(world.feed(Event::Modified(old)).await, Err(VifError::Stale(_))));
     assert_eq!((world.vifs.calls(), world.patches().len()), (calls, 2));
 }
 

@@ -1,0 +1,181 @@
+//! Objects as a watch shows them: each decoded by itself, so that one that cannot be costs the others nothing.
+
+use std::any::TypeId;
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error};
+use serde_json::value::RawValue;
+
+use crate::object::{Identity, Object};
+
+/// What a watch shows of one object.
+#[derive(Clone)]
+pub enum Sighting {
+    /// The object.
+    Object(Arc<dyn Object>),
+    /// The server sent something that is no object of its kind. It exists all the same.
+    Undecodable(Undecodable),
+}
+
+/// An object that cannot be decoded: which one, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is no {} as this program knows it: {error}", identity.kind)]
+pub struct Undecodable {
+    /// Which object.
+    pub identity: Identity,
+    /// Why it cannot be decoded, with the place in the JSON text.
+    pub error: String,
+}
+
+/// A `K`, or what could be made out of a text that is none.
+#[derive(Clone)]
+pub(crate) enum Decoded<K> {
+    Object(K),
+    Undecodable { meta: Box<ObjectMeta>, error: String },
+}
+
+impl<K> Decoded<K>
+where
+    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+{
+    /// The object without its `managedFields`, which nobody reads.
+    pub(crate) fn share(self) -> Sighting {
+        match self {
+            Self::Object(mut object) => {
+                object.meta_mut().managed_fields = None;
+                Sighting::Object(Arc::new(object))
+            }
+            Self::Undecodable { meta, error } => {
+                let identity = Identity {
+                    type_id: TypeId::of::<K>(),
+                    kind: K::kind(&()),
+                    namespace: meta.namespace,
+                    name: meta.name.unwrap_or_default(),
+                    uid: meta.uid.unwrap_or_default(),
+                    resource_version: meta.resource_version,
+                };
+                Sighting::Undecodable(Undecodable { identity, error })
+            }
+        }
+    }
+}
+
+impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        match serde_json::from_str(text.get()) {
+            Ok(object) => Ok(Self::Object(object)),
+            Err(error) => match names(text.get()) {
+                Some(meta) => Ok(Self::Undecodable { meta: Box::new(meta), error: error.to_string() }),
+                None => Err(D::Error::custom(error)),
+            },
+        }
+    }
+}
+
+/// The names by which the object can be told from others, however odd the rest is.
+fn names(text: &str) -> Option<ObjectMeta> {
+    let value: serde_json::Value = serde_json::from_str(text).ok()?;
+    let meta = value.get("metadata")?;
+    let field = |name: &str| meta.get(name).and_then(|value| value.as_str()).map(str::to_owned);
+    Some(ObjectMeta {
+        name: Some(field("name")?),
+        namespace: field("namespace"),
+        uid: Some(field("uid")?),
+        resource_version: field("resourceVersion"),
+        ..ObjectMeta::default()
+    })
+}
+
+impl<K: Resource<DynamicType = ()>> Resource for Decoded<K> {
+    type DynamicType = ();
+    type Scope = K::Scope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        K::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        K::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        K::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        K::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        match self {
+            Self::Object(object) => object.meta(),
+            Self::Undecodable { meta, .. } => meta,
+        }
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        match self {
+            Self::Object(object) => object.meta_mut(),
+            Self::Undecodable { meta, .. } => meta,
+        }
+    }
+}
+
+impl<K> fmt::Debug for Decoded<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Object(_) => "Decoded",
+            Self::Undecodable { .. } => "Undecodable",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::core::{ObjectList, WatchEvent};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(spec: &Value) -> Value {
+        json!({ "metadata": { "namespace": "default", "name": "web", "uid": "u1", "resourceVersion": "7",
+            "managedFields": [{ "manager": "m" }] }, "spec": spec })
+    }
+
+    #[test]
+    fn one_that_cannot_be_decoded_leaves_the_others_of_its_list_as_they_are() {
+        let items = [pod(&json!({ "containers": [] })), pod(&json!({ "containers": "none" }))];
+        let text = json!({ "metadata": { "resourceVersion": "9" }, "items": items }).to_string();
+        let list: ObjectList<Decoded<Pod>> = serde_json::from_str(&text).unwrap();
+        let seen: Vec<_> = list.items.into_iter().map(Decoded::share).collect();
+        let [Sighting::Object(object), Sighting::Undecodable(other)] = &seen[..] else {
+            panic!("one is a pod, one is not");
+        };
+        assert_eq!((object.meta().name.as_deref(), &object.meta().managed_fields), (Some("web"), &None));
+        assert_eq!(other.identity.subject().to_string(), "Pod default/web (u1)");
+        assert_eq!(other.identity.resource_version.as_deref(), Some("7"));
+        let told = other.to_string();
+        assert!(told.starts_with("it is no Pod as this program knows it: invalid type: string"), "{told}");
+    }
+
+    #[test]
+    fn an_event_of_a_watch_is_read_the_same_way() {
+        let line = format!(r#"{{"type":"MODIFIED","object":{}}}"#, pod(&json!(5)));
+        let event: WatchEvent<Decoded<Pod>> = serde_json::from_str(&line).unwrap();
+        let WatchEvent::Modified(Decoded::Undecodable { meta, .. }) = event else { panic!("it is known") };
+        assert_eq!(meta.uid.as_deref(), Some("u1"));
+    }
+
+    #[test]
+    fn what_does_not_even_have_a_name_is_an_error_of_the_whole_answer() {
+        for text in ["5", r#"{"metadata":{"name":5}}"#, r#"{"metadata":{"name":"web","uid":"u"},"spec":}"#] {
+            assert!(serde_json::from_str::<Decoded<Pod>>(text).is_err(), "{text}");
+        }
+    }
+}
