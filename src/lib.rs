@@ -15,6 +15,7 @@ pub mod pipeline;
 pub mod watcher;
 
 mod admin;
+mod client;
 mod health;
 mod known;
 mod run;

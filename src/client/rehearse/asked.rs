@@ -221,9 +221,18 @@ mod tests {
     #[test]
     fn what_was_there_is_asked_without_effect() {
         let (patch, body) = before(&parts("PATCH", "/api/v1/nodes/n1?fieldManager=m")).unwrap();
-        assert_eq!((patch.method, patch.uri.to_string().as_str()), (Method::PATCH, "/api/v1/nodes/n1?dryRun=All"));
-        assert_eq!((patch.headers[CONTENT_TYPE].as_bytes(), body.as_slice()), (&b"application/merge-patch+json"[..], &b"{}"[..]));
+        assert_eq!(
+            (patch.method, patch.uri.to_string().as_str()),
+            (Method::PATCH, "/api/v1/nodes/n1?dryRun=All")
+        );
+        assert_eq!(
+            (patch.headers[CONTENT_TYPE].as_bytes(), body.as_slice()),
+            (&b"application/merge-patch+json"[..], &b"{}"[..])
+        );
         let (get, body) = before(&parts("PUT", "/api/v1/nodes/n1?fieldManager=m")).unwrap();
-        assert_eq!((get.method, get.uri.to_string().as_str(), body.len()), (Method::GET, "/api/v1/nodes/n1", 0));
+        assert_eq!(
+            (get.method, get.uri.to_string().as_str(), body.len()),
+            (Method::GET, "/api/v1/nodes/n1", 0)
+        );
     }
 }

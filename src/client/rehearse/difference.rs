@@ -21,9 +21,19 @@ enum Place {
     Finalizer(String),
 }
 
-/// What the server writes by itself, or nobody can change.
-const NOT_OURS: [&str; 6] =
-    ["creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"];
+/// What the server writes by itself, what nobody can change, and what every object has.
+const NOT_TOLD: [&[&str]; 10] = [
+    &["apiVersion"],
+    &["kind"],
+    &["metadata", "creationTimestamp"],
+    &["metadata", "generation"],
+    &["metadata", "managedFields"],
+    &["metadata", "name"],
+    &["metadata", "namespace"],
+    &["metadata", "resourceVersion"],
+    &["metadata", "selfLink"],
+    &["metadata", "uid"],
+];
 
 /// How the key begins under which a strategic merge patch removes from a list.
 const REMOVED_FROM: &str = "$deleteFromPrimitiveList/";
@@ -43,7 +53,7 @@ fn compare(
 ) {
     let nothing = Map::new();
     let (before, after) = (before.filter(|value| !value.is_null()), after.filter(|value| !value.is_null()));
-    if before == after || matches!(path.as_slice(), [meta, field] if meta == "metadata" && NOT_OURS.contains(&field.as_str())) {
+    if before == after || NOT_TOLD.iter().any(|place| path.iter().eq(place.iter())) {
         return;
     }
     if path.as_slice() == ["metadata", "finalizers"] {
@@ -95,9 +105,9 @@ impl Difference {
         }
     }
 
-    /// For people. What an object of this kind must not show is hidden.
-    pub(super) fn particular(&self, kind: &str) -> Particular {
-        let (name, secret) = match &self.place {
+    /// For people; of a secret without what it holds.
+    pub(super) fn particular(&self, secret: bool) -> Particular {
+        let (name, hidden) = match &self.place {
             Place::Finalizer(finalizer) => (format!("finalizer {finalizer}"), false),
             Place::Field(path) => {
                 let name = match path.as_slice() {
@@ -108,11 +118,11 @@ impl Difference {
                     path => path.join("."),
                 };
                 let data = path.first().is_some_and(|first| first == "data" || first == "stringData");
-                (name, kind == "Secret" && data)
+                (name, secret && data)
             }
         };
         let shown = |value: &Option<Value>| {
-            value.clone().map(|value| if secret { Value::from("(hidden)") } else { value })
+            value.clone().map(|value| if hidden { Value::from("(hidden)") } else { value })
         };
         Particular::Changes { name, from: shown(&self.from), to: shown(&self.to) }
     }
@@ -173,7 +183,7 @@ mod tests {
     use super::*;
 
     fn names(before: &Value, after: &Value) -> Vec<String> {
-        let particular = |difference: &Difference| match difference.particular("Pod") {
+        let particular = |difference: &Difference| match difference.particular(false) {
             Particular::Changes { name, from, to } => format!("{name} {} {}", from.is_some(), to.is_some()),
             Particular::Is { name, .. } => panic!("{name} is no change"),
         };
@@ -207,11 +217,16 @@ mod tests {
 
     #[test]
     fn what_a_secret_holds_is_hidden() {
-        let (before, after) = (json!({ "data": { "password": "b2xk" } }), json!({ "data": { "password": "bmV3" } }));
-        let shown = |kind| format!("{:?}", differences(&before, &after)[0].particular(kind));
-        assert!(shown("ConfigMap").contains("bmV3"));
-        assert!(!shown("Secret").contains("b2xk") && !shown("Secret").contains("bmV3"), "{}", shown("Secret"));
-        assert!(shown("Secret").contains("data.password"));
+        let (before, after) =
+            (json!({ "data": { "password": "b2xk" } }), json!({ "data": { "password": "bmV3" } }));
+        let shown = |secret| format!("{:?}", differences(&before, &after)[0].particular(secret));
+        assert!(shown(false).contains("bmV3"));
+        assert!(
+            !shown(true).contains("b2xk") && !shown(true).contains("bmV3"),
+            "{}",
+            shown(true)
+        );
+        assert!(shown(true).contains("data.password"));
     }
 
     #[test]
@@ -220,8 +235,13 @@ mod tests {
         let patch = json!({ "metadata": { "finalizers": ["e/f", "a/b"], "annotations": { "k": null, "n": "1" },
             "$deleteFromPrimitiveList/finalizers": ["c/d"] }, "status": { "x": [1] } });
         let after = merged(&object, &patch);
-        let expected = ["annotation k true false", "annotation n false true", "finalizer c/d true false",
-            "finalizer e/f false true", "status.x false true"];
+        let expected = [
+            "annotation k true false",
+            "annotation n false true",
+            "finalizer c/d true false",
+            "finalizer e/f false true",
+            "status.x false true",
+        ];
         assert_eq!(names(&object, &after), expected);
     }
 

@@ -101,8 +101,10 @@ mod tests {
             let changes = differences(&server, &after);
             echoes.written(after, changes);
         }
-        let (first, second) =
-            (json!({ "theirs": "1", "first": "ours" }), json!({ "theirs": "1", "first": "ours", "second": "ours" }));
+        let (first, second) = (
+            json!({ "theirs": "1", "first": "ours" }),
+            json!({ "theirs": "1", "first": "ours", "second": "ours" }),
+        );
         assert_eq!(echoes.take(), [Echo::Is(object("u1", &first)), Echo::Is(object("u1", &second))]);
         assert_eq!(echoes.take(), []);
         assert_eq!(echoes.by_now(server), object("u1", &second));
