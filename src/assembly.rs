@@ -2,6 +2,7 @@
 
 mod memory;
 mod network;
+mod rehearsal;
 
 use staffetta_handler::Registry;
 

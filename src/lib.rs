@@ -4,7 +4,7 @@
 //! or a driver to the registry, and run.
 //!
 //! From the outside in: [`cli`] parses, [`config`] reads the file, [`controller`] starts the [`watcher`] and feeds the
-//! [`pipeline`], which [`assembly`] has filled with handlers and drivers.
+//! [`pipeline`], which [`assembly`] has filled with handlers and drivers. [`rehearsal`] plans what that would do.
 
 pub mod assembly;
 pub mod cli;
@@ -12,6 +12,7 @@ pub mod config;
 pub mod connect;
 pub mod controller;
 pub mod pipeline;
+pub mod rehearsal;
 pub mod watcher;
 
 mod admin;

@@ -221,11 +221,7 @@ mod tests {
             (json!({ "data": { "password": "b2xk" } }), json!({ "data": { "password": "bmV3" } }));
         let shown = |secret| format!("{:?}", differences(&before, &after)[0].particular(secret));
         assert!(shown(false).contains("bmV3"));
-        assert!(
-            !shown(true).contains("b2xk") && !shown(true).contains("bmV3"),
-            "{}",
-            shown(true)
-        );
+        assert!(!shown(true).contains("b2xk") && !shown(true).contains("bmV3"), "{}", shown(true));
         assert!(shown(true).contains("data.password"));
     }
 

@@ -9,7 +9,6 @@ mod asked;
 mod difference;
 mod echoes;
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::sync::Mutex;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
