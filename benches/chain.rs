@@ -17,8 +17,11 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
+use staffetta::metrics::counter::Counter;
+use staffetta::metrics::histogram::Histogram;
+use staffetta::observers::Observers;
 use staffetta::pipeline::{self, Pipeline, Policy};
-use staffetta_handler::{AnyEvent, Event, EventHandler, Registration, ResourceEventHandler, Turn};
+use staffetta_handler::{AnyEvent, Event, EventHandler, Meter, Registration, ResourceEventHandler, Turn};
 
 mod report;
 use report::{Row, median, tell};
@@ -112,6 +115,41 @@ impl ResourceEventHandler<Tick> for NoOp {
     }
 }
 
+/// What counts the events of a chain that ships.
+struct Counting;
+
+impl Observers for Counting {
+    fn meter(&self, _: &str) -> Arc<dyn Meter> {
+        Arc::<Counts>::default()
+    }
+}
+
+#[derive(Default)]
+struct Counts {
+    added: Counter,
+    waited: Histogram,
+    worked: Histogram,
+    retried: Counter,
+}
+
+impl Meter for Counts {
+    fn added(&self) {
+        self.added.increment();
+    }
+
+    fn waited(&self, time: Duration) {
+        self.waited.observe(time);
+    }
+
+    fn worked(&self, time: Duration) {
+        self.worked.observe(time);
+    }
+
+    fn retried(&self) {
+        self.retried.increment();
+    }
+}
+
 type Ticks = Arc<Vec<Arc<Tick>>>;
 
 fn ticks(order: impl Iterator<Item = (usize, u32)>, kinds: &[Arc<Tick>]) -> Ticks {
@@ -130,7 +168,7 @@ fn event(tick: &Arc<Tick>) -> AnyEvent {
 fn chain(ledger: &Arc<Ledger>, coalesce: bool) -> Arc<Pipeline> {
     let registration = Registration::new(NoOp(Arc::clone(ledger))).on::<Tick>().erase();
     let policy = Policy { coalesce, queue_depth: EVENTS as usize, ..Policy::default() };
-    Arc::new(pipeline::build(vec![("no-op".into(), registration)], &policy))
+    Arc::new(pipeline::build(vec![("no-op".into(), registration)], &policy, &Counting))
 }
 
 /// Seconds from the first event to the end of the last.

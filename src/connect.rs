@@ -4,9 +4,14 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use http::HeaderValue;
+use http::header::USER_AGENT;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tracing::warn;
+
+/// By which the API server's audit log names this program.
+const AGENT: &str = concat!("staffetta/", env!("CARGO_PKG_VERSION"));
 
 /// Why there is no way to the Kubernetes API.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +45,7 @@ pub async fn client(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
     };
     // Retry repeats, and it alone: it knows what waits and what was superseded.
     config.default_retry = false;
+    config.headers.push((USER_AGENT, HeaderValue::from_static(AGENT)));
     config.connect_timeout = Some(Duration::from_secs(10));
     // A watch says something each minute; what is silent for longer than this is dead.
     config.read_timeout = Some(Duration::from_secs(300));

@@ -15,6 +15,7 @@ use tracing::{info, warn};
 
 use crate::config::Configuration;
 use crate::health::Health;
+use crate::observers::LogOnly;
 use crate::pipeline::{self, Pipeline, Policy};
 use crate::watcher::Watcher;
 use crate::{admin, connect, sweeper};
@@ -178,7 +179,7 @@ impl Work {
         });
         let handlers = handlers.collect::<Result<Vec<_>, _>>()?;
         info!(handlers = enabled.join(","), "the handlers are made");
-        Ok(pipeline::build(handlers, &Policy::from(&self.configuration.relay)))
+        Ok(pipeline::build(handlers, &Policy::from(&self.configuration.relay), &LogOnly))
     }
 
     fn watcher(&self, pipeline: &Arc<Pipeline>) -> Watcher<Pipeline> {

@@ -11,6 +11,8 @@ pub mod cli;
 pub mod config;
 pub mod connect;
 pub mod controller;
+pub mod metrics;
+pub mod observers;
 pub mod pipeline;
 pub mod rehearsal;
 pub mod watcher;

@@ -6,16 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::config;
+use crate::observers::Observers;
 use crate::watcher::Sink;
 use staffetta_handler::{
     AnyEvent, Async, Compose, Dispatcher, ErasedHandler, ErasedSweep, EventHandler, HandlerError, Kind,
-    KindIndex, Limit, LogExceptions, LogReport, Message, QueuePolicy, Registration, ResyncPolicy, Retry,
-    RetryPolicy, Timeout, Turn, Undecodable,
+    KindIndex, Limit, LogExceptions, Message, QueuePolicy, Registration, ResyncPolicy, Retry, RetryPolicy,
+    Standing, Tally, Timeout, Turn, Undecodable,
 };
 use tracing::error;
 
 /// The chain of one handler, from the outside in.
-pub type Chain = Async<AnyEvent, LogExceptions<Retry<Limit<Timeout<Arc<ErasedHandler>>>>, AnyEvent>>;
+pub type Chain = Async<AnyEvent, LogExceptions<Links, AnyEvent>>;
+
+type Links = Retry<Limit<Timeout<Arc<ErasedHandler>>>, AnyEvent>;
 
 /// How the chains behave; the options of the section `[relay]`.
 #[derive(Clone, Copy, Debug)]
@@ -94,8 +97,8 @@ pub struct Pipeline {
 }
 
 /// Builds the chain of each handler, in the order in which they are given:
-/// `Dispatcher -> for each: Async(LogExceptions(Retry(Limit(Timeout(handler)))))`.
-pub fn build(handlers: Vec<(String, Registration)>, policy: &Policy) -> Pipeline {
+/// `Dispatcher -> for each: Async(LogExceptions(Retry(Limit(Timeout(handler)))))`. What happens in it is told to `observers`.
+pub fn build(handlers: Vec<(String, Registration)>, policy: &Policy, observers: &dyn Observers) -> Pipeline {
     let mut pipeline = Pipeline {
         dispatcher: Dispatcher::default(),
         indexes: HashMap::new(),
@@ -104,12 +107,13 @@ pub fn build(handlers: Vec<(String, Registration)>, policy: &Policy) -> Pipeline
         first_list_backlog: policy.first_list_backlog,
     };
     for (name, registration) in handlers {
-        pipeline.add(name, registration, policy);
+        pipeline.add(name, registration, policy, observers);
     }
     pipeline
 }
 
-fn chain(name: &str, handler: &Arc<ErasedHandler>, policy: &Policy) -> Chain {
+fn chain(name: &str, handler: &Arc<ErasedHandler>, policy: &Policy, observers: &dyn Observers) -> Chain {
+    let report = observers.report(name, policy.resync);
     let queues = QueuePolicy {
         coalesce: policy.coalesce,
         depth: policy.queue_depth,
@@ -119,13 +123,14 @@ fn chain(name: &str, handler: &Arc<ErasedHandler>, policy: &Policy) -> Chain {
         .timeout(policy.handler_timeout)
         .limit(policy.max_concurrency)
         .retry(policy.retry)
-        .log_exceptions(Arc::new(LogReport::new(name).resync(policy.resync)));
+        .reported(Arc::clone(&report))
+        .log_exceptions(report);
     let keys = Arc::clone(handler);
-    Async::new(links, queues, move |event| keys.key(event))
+    Async::metered(links, queues, move |event| keys.key(event), observers.meter(name))
 }
 
 impl Pipeline {
-    fn add(&mut self, name: String, registration: Registration, policy: &Policy) {
+    fn add(&mut self, name: String, registration: Registration, policy: &Policy, observers: &dyn Observers) {
         let (handler, indexes, sweep) = registration.into_parts();
         let handler = Arc::new(handler);
         let mut awaits: HashSet<_> =
@@ -133,7 +138,7 @@ impl Pipeline {
         if sweep.is_some() {
             awaits.insert(Awaited::Recovered);
         }
-        let mut chain = chain(&name, &handler, policy);
+        let mut chain = chain(&name, &handler, policy, observers);
         if !awaits.is_empty() {
             chain = chain.closed();
         }
@@ -188,6 +193,16 @@ impl Relay {
     /// Whether the handler gets events already.
     pub fn is_open(&self) -> bool {
         self.awaits.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// How many events do or wait for what in its queues.
+    pub fn tally(&self) -> Tally {
+        self.chain.tally()
+    }
+
+    /// At most `limit` events that are not handled yet, those in trouble first.
+    pub fn standings(&self, limit: usize) -> Vec<Standing> {
+        self.chain.standings(limit)
     }
 
     fn happened(&self, what: Awaited) {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use staffetta::observers::LogOnly;
 use staffetta::pipeline::{self, Pipeline, Policy};
 use staffetta::watcher::Sink;
 use staffetta_handler::testing::{Fault, pod};
@@ -52,7 +53,7 @@ fn world() -> World {
         (handler.to_owned(), Registration::new(scribe).on::<Pod>().erase())
     });
     let policy = Policy { max_concurrency: 1, handler_timeout: Duration::from_secs(10), ..Policy::default() };
-    World { pipeline: pipeline::build(handlers.into(), &policy), log }
+    World { pipeline: pipeline::build(handlers.into(), &policy, &LogOnly), log }
 }
 
 impl World {
@@ -100,7 +101,7 @@ async fn one_that_panics_gets_another_chance_and_harms_nobody() {
     world.added("panics").await;
     world.added("works").await;
     assert_eq!((world.count("first works"), world.count("second panics")), (1, 1));
-    tokio::time::sleep(Duration::from_secs(61)).await;
+    tokio::time::sleep(Duration::from_secs(67)).await;
     assert_eq!(world.count("first panics"), 2);
 }
 
@@ -135,7 +136,7 @@ async fn a_handler_with_an_index_gets_nothing_before_the_index_is_complete() {
     let log = Arc::new(Mutex::new(Vec::new()));
     let scribe = Scribe { handler: "second", log: Arc::clone(&log) };
     let registration = Registration::new(scribe).on::<Pod>().index::<ConfigMap>(Arc::new(Complete)).erase();
-    let pipeline = pipeline::build(vec![("second".into(), registration)], &Policy::default());
+    let pipeline = pipeline::build(vec![("second".into(), registration)], &Policy::default(), &LogOnly);
     let world = World { pipeline, log };
     let kinds: Vec<_> = world.pipeline.kinds().iter().map(|kind| kind.name.clone()).collect();
     assert_eq!(kinds, ["Pod", "ConfigMap"], "the kind of the index is watched too");

@@ -182,7 +182,7 @@ async fn what_went_in_a_gap_is_deleted_and_what_did_not_change_says_nothing() {
     world.delete("returns").await;
     world.create("returns").await;
     world.change("changes", "1").await;
-    faults.trim_event_log();
+    world.server.trim_event_log();
     faults.resume_watches();
     faults.cut_watches();
 

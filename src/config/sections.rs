@@ -78,7 +78,8 @@ pub struct Relay {
     /// How many events of one ordering key (an object, a Service) may wait with `coalesce = false`. Past that, changes
     /// are replaced by newer ones.
     pub queue_depth: NonZeroUsize,
-    /// After how long an event that failed for good is handled again. It doubles with each failure in a row.
+    /// After how long an event that failed for good is handled again. It doubles with each failure in a row, and is varied
+    /// by up to a tenth so that many do not come at once.
     #[schemars(extend("x-minimum" = "1s"))]
     pub failed_resync: Span,
     /// The longest time until a failed event is handled again. Not less than `failed_resync`.

@@ -16,7 +16,7 @@ use super::stage::Stage;
 
 /// A handler with the inner links of its chain, from the outside in. A queue needs none of them: what is to be handled is
 /// known at once.
-type Links = LogExceptions<Retry<Timeout<Arc<ErasedHandler>>>, AnyEvent>;
+type Links = LogExceptions<Retry<Timeout<Arc<ErasedHandler>>, AnyEvent>, AnyEvent>;
 
 /// One handler in a dry run.
 pub(super) struct Part {

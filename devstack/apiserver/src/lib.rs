@@ -8,22 +8,21 @@
 //! A map of the inside, from pure to wet: `table` has a row a resource; `store` keeps the objects and the log of
 //! events; `engine` does what requests ask for, with `patch`, `selector`, `defaults`, `validate` and
 //! `rules`; `watch` reads the log; `views`, `discovery` and `openapi` show what there is; `http` is the
-//! thin shell; `plan` and `faults` break it on purpose.
+//! thin shell. `front` stands before all of that, breaks it on purpose and keeps the record of requests; `proxy` puts the
+//! same front before a real API server.
 
-mod audit;
 mod catalog;
-mod connections;
 mod custom;
 mod defaults;
 mod discovery;
 mod engine;
-mod faults;
+mod front;
 mod http;
 mod object;
 mod openapi;
 mod patch;
-mod plan;
 mod protobuf;
+mod proxy;
 mod random;
 mod rules;
 mod selector;
@@ -38,7 +37,6 @@ mod version;
 mod views;
 mod watch;
 
-pub use audit::RequestRecord;
-pub use faults::Faults;
-pub use plan::{Fault, Requests};
+pub use front::{Fault, Faults, RequestRecord, Requests};
+pub use proxy::{Proxy, ProxyError};
 pub use server::{ApiServer, Options};

@@ -4,13 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use tokio::task::JoinHandle;
-
-use crate::audit::RequestRecord;
-use crate::connections::{Door, Socket, listen};
-use crate::faults::Faults;
-use crate::http::handle;
+use crate::front::{Faults, RequestRecord, Serving};
+use crate::http::Embedded;
 use crate::shared::Shared;
 
 /// How a server is set up.
@@ -36,9 +31,8 @@ impl Default for Options {
 
 /// A running server. It ends when it is dropped.
 pub struct ApiServer {
-    url: String,
     shared: Arc<Shared>,
-    serving: JoinHandle<()>,
+    serving: Serving,
 }
 
 impl ApiServer {
@@ -47,67 +41,47 @@ impl ApiServer {
     /// # Errors
     /// The address cannot be listened on.
     pub async fn start(options: Options) -> std::io::Result<Self> {
-        let (listener, at) = listen(options.listen).await?;
         let shared = Arc::new(Shared::new(options.event_log, options.bookmark_interval));
-        let door = Door { listener, connections: Arc::clone(&shared.connections) };
-        let router = Router::new().fallback(handle).with_state(Arc::clone(&shared));
-        let serving = tokio::spawn(async move {
-            // It serves until the task is ended.
-            let _ = axum::serve(door, router.into_make_service_with_connect_info::<Socket>()).await;
-        });
-        Ok(Self { url: format!("http://{at}"), shared, serving })
+        let embedded = Arc::new(Embedded(Arc::clone(&shared)));
+        Ok(Self { shared, serving: Serving::start(options.listen, embedded).await? })
     }
 
     /// The address: `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> &str {
-        &self.url
+        self.serving.url()
     }
 
     /// A kubeconfig (YAML) whose only context is this server.
     #[must_use]
     pub fn kubeconfig(&self) -> String {
-        format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: devstack\n\
-             clusters:\n- name: devstack\n  cluster:\n    server: {}\n\
-             users:\n- name: devstack\n  user: {{}}\n\
-             contexts:\n- name: devstack\n  context:\n    cluster: devstack\n    user: devstack\n    namespace: default\n",
-            self.url
-        )
+        self.serving.kubeconfig()
     }
 
     /// What goes wrong on purpose.
     #[must_use]
     pub fn faults(&self) -> Faults {
-        Faults::new(Arc::clone(&self.shared))
+        self.serving.faults()
+    }
+
+    /// Forgets all events: who asks for what happened before now gets 410.
+    pub fn trim_event_log(&self) {
+        self.shared.with(|cluster| cluster.store.trim());
     }
 
     /// The requests for resources so far, oldest first.
     #[must_use]
     pub fn requests(&self) -> Vec<RequestRecord> {
-        self.shared.audit.all()
+        self.serving.requests()
     }
 
     /// Forgets the requests so far.
     pub fn clear_requests(&self) {
-        self.shared.audit.clear();
+        self.serving.clear_requests();
     }
 
     /// Ends the server: nothing is listened to any more, all connections are cut.
-    pub async fn stop(mut self) {
-        self.end();
-        // The task was ended; that it says so is all there is to learn.
-        let _ = (&mut self.serving).await;
-    }
-
-    fn end(&self) {
-        self.serving.abort();
-        self.shared.connections.refuse(true);
-    }
-}
-
-impl Drop for ApiServer {
-    fn drop(&mut self) {
-        self.end();
+    pub async fn stop(self) {
+        self.serving.stop().await;
     }
 }

@@ -1,34 +1,18 @@
-//! What all connections share: the cluster behind a lock, and the bells that wake watchers.
+//! What all connections share: the cluster behind a lock, and the bell that wakes watchers.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use crate::audit::Audit;
-use crate::connections::Connections;
 use crate::engine::Cluster;
-use crate::plan::Plan;
-
-/// What is done to all watches at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Watches {
-    /// Nothing is delivered.
-    pub(crate) paused: bool,
-    /// Counts the times at which all were cut.
-    pub(crate) cut: u64,
-}
 
 /// The state of one server.
 pub(crate) struct Shared {
     cluster: Mutex<Cluster>,
     /// The revision of the last write.
     pub(crate) written: watch::Sender<u64>,
-    pub(crate) watches: watch::Sender<Watches>,
-    pub(crate) plan: Plan,
-    pub(crate) audit: Audit,
-    pub(crate) connections: Arc<Connections>,
     pub(crate) bookmark_interval: Duration,
 }
 
@@ -38,10 +22,6 @@ impl Shared {
         Self {
             written: watch::Sender::new(cluster.store.revision()),
             cluster: Mutex::new(cluster),
-            watches: watch::Sender::default(),
-            plan: Plan::default(),
-            audit: Audit::default(),
-            connections: Arc::default(),
             bookmark_interval,
         }
     }

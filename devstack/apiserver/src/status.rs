@@ -46,6 +46,11 @@ impl Cause {
         }
     }
 
+    /// The field is wrong for any reason.
+    pub(crate) fn of_reason(reason: &'static str, field: &str, message: &str) -> Self {
+        Self { reason, field: field.into(), message: message.into() }
+    }
+
     /// The field must be set.
     pub(crate) fn required(field: &str, why: &str) -> Self {
         let message = if why.is_empty() { "Required value".into() } else { format!("Required value: {why}") };

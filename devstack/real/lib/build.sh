@@ -7,12 +7,14 @@ CACHE=${STAFFETTA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/staffetta}
 
 # go_build FOLDER [PACKAGE [ALIAS...]] prints the path of the program that go/FOLDER/PACKAGE builds. It is named after
 # PACKAGE, or else FOLDER, and lies beside its aliases. The cache entry is named by a digest of the sources and
-# checksums: a new version is built anew, an entry that exists is complete.
+# checksums: a new version is built anew, an entry that exists is complete. Where BUILD_NOTHING is set, an absent one is
+# a failure.
 go_build() {
   local folder=$1 package=${2:-.} name=$1 entry
   [ "$package" = . ] || name=$package
   entry=$CACHE/real/$name-$(module_version "$folder")-$(sources_digest "$folder")
   if [ ! -x "$entry/$name" ]; then
+    [ -z "${BUILD_NOTHING:-}" ] || die "$name is not built yet"
     mkdir -p "$CACHE/real"
     (
       flock 9 # two runs at once build once

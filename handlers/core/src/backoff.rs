@@ -64,6 +64,18 @@ impl Backoff {
     }
 }
 
+/// A wait up to a tenth shorter or longer than `wait`, so that many that begin together do not end together.
+pub(crate) fn spread(wait: Duration) -> Duration {
+    let spread = ExponentialBackoffBuilder::<TokioClock>::new()
+        .with_initial_interval(wait)
+        .with_max_interval(wait)
+        .with_randomization_factor(0.1)
+        .with_max_elapsed_time(None)
+        .build()
+        .next_backoff();
+    spread.unwrap_or(wait)
+}
+
 #[derive(Clone, Debug, Default)]
 struct TokioClock;
 

@@ -45,7 +45,7 @@ pub trait Compose<E: Message>: EventHandler<E> + Sized {
     }
 
     /// Repeats an invocation while it fails with a transient error.
-    fn retry(self, policy: RetryPolicy) -> Retry<Self> {
+    fn retry(self, policy: RetryPolicy) -> Retry<Self, E> {
         Retry::new(self, policy)
     }
 

@@ -2,14 +2,16 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::clock::after;
 use crate::message::{Change, Message};
+use crate::past::{Carry, bequeath, trouble_of};
 use crate::registration::Superseded;
-use crate::turn::{Carry, Verdict};
+use crate::standing::{Phase, Trouble};
+use crate::turn::Verdict;
 
 /// How the queues treat what waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +30,10 @@ impl Default for QueuePolicy {
     }
 }
 
-/// The messages of one ordering key, except the one in hand.
+/// The messages of one ordering key.
 pub(crate) struct Lane<E> {
+    /// The one that has its turn; none only while the queues are closed, and while everything waits for its time.
+    in_hand: Option<InHand<E>>,
     waiting: VecDeque<Waiting<E>>,
     /// Messages that failed for good, until their time comes.
     parked: Vec<Parked<E>>,
@@ -39,25 +43,58 @@ pub(crate) struct Lane<E> {
     pub(crate) started: bool,
 }
 
+struct InHand<E> {
+    event: E,
+    phase: Phase,
+    since: Instant,
+    trouble: Option<Arc<Trouble>>,
+}
+
 struct Waiting<E> {
     event: E,
-    carry: Carry,
+    since: Instant,
+    past: Carry,
 }
 
 struct Parked<E> {
     event: E,
+    since: Instant,
     due: Instant,
-    failures: u32,
+    past: Carry,
+}
+
+/// A message that gets its turn.
+pub(crate) struct Next<E> {
+    pub(crate) event: E,
+    /// Since when it waits for that.
+    pub(crate) since: Instant,
+    /// What the turns before it left.
+    pub(crate) past: Carry,
+}
+
+/// One message as a visitor sees it.
+pub(crate) struct Seen<'a, E> {
+    pub(crate) event: &'a E,
+    pub(crate) phase: Phase,
+    pub(crate) since: Instant,
+    pub(crate) trouble: Option<&'a Arc<Trouble>>,
 }
 
 impl<E: Message> Lane<E> {
-    pub(crate) fn new(started: bool) -> Self {
-        Self { waiting: VecDeque::new(), parked: Vec::new(), bell: None, started }
+    /// A lane from which nobody takes messages yet.
+    pub(crate) fn closed() -> Self {
+        Self { in_hand: None, waiting: VecDeque::new(), parked: Vec::new(), bell: None, started: false }
+    }
+
+    /// A lane whose first message gets its turn at once.
+    pub(crate) fn started(event: E, since: Instant) -> Self {
+        let in_hand = InHand { event, phase: Phase::Queued, since, trouble: None };
+        Self { in_hand: Some(in_hand), started: true, ..Self::closed() }
     }
 
     /// A message arrives. Answers how many waiting ones it replaced although coalescing is off: the queue is full.
-    pub(crate) fn push(&mut self, event: E, policy: &QueuePolicy) -> usize {
-        let mut arrival = Waiting { event, carry: Carry::default() };
+    pub(crate) fn push(&mut self, event: E, since: Instant, policy: &QueuePolicy) -> usize {
+        let mut arrival = Waiting { event, since, past: None };
         if !self.parked.is_empty() {
             self.replace_parked(&mut arrival, policy);
         }
@@ -66,11 +103,7 @@ impl<E: Message> Lane<E> {
             self.coalesce(&mut arrival);
         } else if arrival.event.change() == Change::Deleted {
             // A second Deleted of one object, from a sweep, says nothing new.
-            let uid = arrival.event.uid();
-            let again = |waiting: &Waiting<E>| {
-                waiting.event.change() == Change::Deleted && waiting.event.uid() == uid
-            };
-            self.waiting.retain(|waiting| !again(waiting));
+            self.replace_waiting(&mut arrival, |waiting| waiting.event.change() == Change::Deleted);
         }
         let full = !policy.coalesce && before >= policy.depth;
         let overflowed = if full { before - self.waiting.len() } else { 0 };
@@ -81,20 +114,26 @@ impl<E: Message> Lane<E> {
         overflowed
     }
 
-    /// The next message, in order of arrival.
-    pub(crate) fn next(&mut self) -> Option<(E, Carry)> {
-        self.waiting.pop_front().map(|Waiting { event, carry }| (event, carry))
+    /// Hands out the message whose turn it is: one that failed and whose time has come, else the next in order of arrival.
+    pub(crate) fn next(&mut self) -> Option<Next<E>> {
+        let next = self.next_due().or_else(|| self.next_waiting())?;
+        let (event, since, trouble) = (next.event.clone(), next.since, trouble_of(&next.past));
+        self.in_hand = Some(InHand { event, phase: Phase::Queued, since, trouble });
+        Some(next)
     }
 
-    /// The parked message whose time came first, if any has.
-    pub(crate) fn next_due(&mut self) -> Option<(E, Carry)> {
+    fn next_waiting(&mut self) -> Option<Next<E>> {
+        self.waiting.pop_front().map(|Waiting { event, since, past }| Next { event, since, past })
+    }
+
+    fn next_due(&mut self) -> Option<Next<E>> {
         let due = self.due()?;
         if due > Instant::now() {
             return None;
         }
         let first = self.parked.iter().position(|parked| parked.due == due)?;
-        let Parked { event, failures, .. } = self.parked.remove(first);
-        Some((event, Carry { backoff: None, failures }))
+        let Parked { event, due, past, .. } = self.parked.remove(first);
+        Some(Next { event, since: due, past })
     }
 
     /// When the next parked message's time comes.
@@ -102,18 +141,37 @@ impl<E: Message> Lane<E> {
         self.parked.iter().map(|parked| parked.due).min()
     }
 
-    /// Takes back a message that has had its turn, by what became of it.
-    pub(crate) fn end(&mut self, event: E, verdict: Verdict, carry: Carry, policy: &QueuePolicy) {
+    /// The message in hand does or waits for something else from now on.
+    pub(crate) fn stands(&mut self, phase: Phase, since: Instant) {
+        if let Some(in_hand) = &mut self.in_hand {
+            in_hand.phase = phase;
+            in_hand.since = since;
+        }
+    }
+
+    /// The message in hand has failed, and waits for its next attempt.
+    pub(crate) fn rests(&mut self, at: Instant, trouble: Arc<Trouble>) {
+        self.stands(Phase::Retrying { at }, Instant::now());
+        if let Some(in_hand) = &mut self.in_hand {
+            in_hand.trouble = Some(trouble);
+        }
+    }
+
+    /// Takes back the message in hand, by what became of it.
+    pub(crate) fn end(&mut self, verdict: Verdict, mut past: Carry, policy: &QueuePolicy) {
+        let Some(InHand { event, .. }) = self.in_hand.take() else { return };
         match verdict {
             Verdict::Done => {}
             Verdict::Superseded => {
-                self.hand_over(&event, carry, policy);
+                self.hand_over(&event, past, policy);
             }
             Verdict::Again(delay) => {
-                let failures = carry.failures + 1;
-                if !self.hand_over(&event, Carry { backoff: None, failures }, policy) {
-                    let due = Instant::now().checked_add(delay).unwrap_or_else(far_away);
-                    self.parked.push(Parked { event, due, failures });
+                let failed = past.get_or_insert_default();
+                failed.failures += 1;
+                failed.backoff = None;
+                if let Some(past) = self.hand_over(&event, past, policy) {
+                    let since = Instant::now();
+                    self.parked.push(Parked { event, since, due: after(since, delay), past: Some(past) });
                 }
             }
         }
@@ -132,9 +190,29 @@ impl<E: Message> Lane<E> {
         Arc::clone(self.bell.get_or_insert_with(Arc::default))
     }
 
+    /// Shows every message to `see`.
+    pub(crate) fn visit(&self, mut see: impl FnMut(Seen<'_, E>)) {
+        if let Some(InHand { event, phase, since, trouble }) = &self.in_hand {
+            see(Seen { event, phase: *phase, since: *since, trouble: trouble.as_ref() });
+        }
+        let phase = if self.started { Phase::Queued } else { Phase::Held };
+        for Waiting { event, since, past } in &self.waiting {
+            see(Seen {
+                event,
+                phase,
+                since: *since,
+                trouble: past.as_ref().and_then(|past| past.trouble.as_ref()),
+            });
+        }
+        for Parked { event, since, due, past } in &self.parked {
+            let trouble = past.as_ref().and_then(|past| past.trouble.as_ref());
+            see(Seen { event, phase: Phase::Failed { at: *due }, since: *since, trouble });
+        }
+    }
+
     /// Leaves what is known of `event` to the first message that stands for it: a newer one of its object, or one that
-    /// supersedes it. False when there is none.
-    fn hand_over(&mut self, event: &E, carry: Carry, policy: &QueuePolicy) -> bool {
+    /// supersedes it. Gives it back when there is none.
+    fn hand_over(&mut self, event: &E, past: Carry, policy: &QueuePolicy) -> Carry {
         if event.change() == Change::Added
             && let Some(heir) = self.waiting.iter_mut().find(|waiting| waiting.event.uid() == event.uid())
         {
@@ -143,23 +221,24 @@ impl<E: Message> Lane<E> {
         let heir = |newer: &E| newer.uid() == event.uid() || supersedes(newer, event, policy);
         match self.waiting.iter_mut().find(|waiting| heir(&waiting.event)) {
             Some(heir) => {
-                heir.carry = carry;
-                true
+                bequeath(past, &mut heir.past);
+                None
             }
-            None => false,
+            None => past,
         }
     }
 
     /// A newer message stands for those that failed: the object is handled at once when it changes.
     fn replace_parked(&mut self, arrival: &mut Waiting<E>, policy: &QueuePolicy) {
         let mut added = false;
-        self.parked.retain(|parked| {
+        self.parked.retain_mut(|parked| {
             let same = parked.event.uid() == arrival.event.uid();
-            if same {
-                arrival.carry.failures = arrival.carry.failures.max(parked.failures);
-                added |= parked.event.change() == Change::Added;
+            let replaced = same || supersedes(&arrival.event, &parked.event, policy);
+            if replaced {
+                bequeath(parked.past.take(), &mut arrival.past);
+                added |= same && parked.event.change() == Change::Added;
             }
-            !same && !supersedes(&arrival.event, &parked.event, policy)
+            !replaced
         });
         if added {
             arrival.event = arrival.event.clone().into_added();
@@ -176,17 +255,24 @@ impl<E: Message> Lane<E> {
                     && self.waiting[last].event.change() == Change::Modified
                     && let Some(replaced) = self.waiting.remove(last)
                 {
-                    arrival.carry = replaced.carry;
+                    arrival.since = replaced.since;
+                    bequeath(replaced.past, &mut arrival.past);
                 }
             }
-            Change::Deleted => self.waiting.retain(|waiting| waiting.event.uid() != uid),
+            Change::Deleted => self.replace_waiting(arrival, |_| true),
         }
     }
-}
 
-/// When a time that cannot be reckoned with comes.
-fn far_away() -> Instant {
-    Instant::now() + Duration::from_secs(86_400 * 365)
+    /// Removes what waits of the object of `arrival` and is `replaced` by it.
+    fn replace_waiting(&mut self, arrival: &mut Waiting<E>, replaced: impl Fn(&Waiting<E>) -> bool) {
+        self.waiting.retain_mut(|waiting| {
+            let replaced = waiting.event.uid() == arrival.event.uid() && replaced(waiting);
+            if replaced {
+                bequeath(waiting.past.take(), &mut arrival.past);
+            }
+            !replaced
+        });
+    }
 }
 
 /// Whether `newer` makes the retries of `older` pointless. Nothing does that of a deletion or the request for one.
@@ -195,112 +281,4 @@ fn supersedes<E: Message>(newer: &E, older: &E, policy: &QueuePolicy) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::TestMessage;
-
-    const COALESCE: QueuePolicy =
-        QueuePolicy { coalesce: true, depth: 100, superseded: Superseded::BySameObject };
-
-    fn lane(events: &[TestMessage], policy: &QueuePolicy) -> Lane<TestMessage> {
-        let mut lane = Lane::new(true);
-        for event in events {
-            lane.push(event.clone(), policy);
-        }
-        lane
-    }
-
-    fn drain(lane: &mut Lane<TestMessage>) -> Vec<String> {
-        std::iter::from_fn(|| lane.next()).map(|(event, _)| event.to_string()).collect()
-    }
-
-    #[test]
-    fn a_modified_stands_for_the_modified_before_it_and_overtakes_nobody() {
-        use TestMessage as M;
-        let events = [M::modified("a", 1), M::modified("b", 1), M::modified("a", 2)];
-        assert_eq!(drain(&mut lane(&events, &COALESCE)), ["b modified 1", "a modified 2"]);
-    }
-
-    #[test]
-    fn an_added_is_never_replaced_by_a_modified() {
-        use TestMessage as M;
-        let events = [M::added("a"), M::modified("a", 1), M::modified("a", 2)];
-        assert_eq!(drain(&mut lane(&events, &COALESCE)), ["a added 0", "a modified 2"]);
-    }
-
-    #[test]
-    fn a_deleted_cancels_what_waits_of_its_object_and_is_never_dropped() {
-        use TestMessage as M;
-        let events = [M::added("a"), M::modified("a", 1), M::added("b"), M::deleted("a"), M::deleted("a")];
-        assert_eq!(
-            drain(&mut lane(&events, &COALESCE)),
-            ["b added 0", "a deleted 0"],
-            "and one Deleted is enough"
-        );
-    }
-
-    #[test]
-    fn without_coalescing_every_message_waits_until_the_queue_is_full() {
-        use TestMessage as M;
-        let policy = QueuePolicy { coalesce: false, depth: 3, ..COALESCE };
-        let mut lane = lane(&[M::modified("a", 1), M::modified("a", 2), M::modified("a", 3)], &policy);
-        assert_eq!(lane.push(M::modified("a", 4), &policy), 1);
-        assert_eq!(drain(&mut lane), ["a modified 1", "a modified 2", "a modified 4"]);
-    }
-
-    #[test]
-    fn a_superseded_added_makes_the_next_modified_an_added() {
-        use TestMessage as M;
-        let mut lane = lane(&[M::modified("b", 1), M::modified("a", 1)], &COALESCE);
-        let carry = Carry { backoff: None, failures: 2 };
-        lane.end(M::added("a"), Verdict::Superseded, carry, &COALESCE);
-        assert_eq!(lane.next().unwrap().1.failures, 0);
-        let (event, carry) = lane.next().unwrap();
-        assert_eq!((event.to_string().as_str(), carry.failures), ("a added 1", 2));
-    }
-
-    #[test]
-    fn only_a_message_of_the_same_object_supersedes_unless_the_key_counts_as_a_whole() {
-        use TestMessage as M;
-        let mut lane = lane(&[M::modified("b", 1)], &COALESCE);
-        assert!(lane.bell_for(&M::added("a"), &COALESCE).is_some());
-        assert!(lane.bell_for(&M::added("b"), &COALESCE).is_none());
-        let whole = QueuePolicy { superseded: Superseded::ByAnyOfItsKey, ..COALESCE };
-        assert!(lane.bell_for(&M::added("a"), &whole).is_none());
-        assert!(lane.bell_for(&M::deleted("b"), &whole).is_some(), "nothing supersedes a deletion");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_failed_request_for_deletion_is_not_repeated_after_the_deletion() {
-        use TestMessage as M;
-        let mut lane = lane(&[M::deleted("a")], &COALESCE);
-        lane.end(M::deleted("a"), Verdict::Again(Duration::MAX), Carry::default(), &COALESCE);
-        assert!(lane.due().is_none(), "the newer message of the object stands for it");
-        assert_eq!(lane.next().unwrap().1.failures, 1);
-        lane.end(M::deleted("a"), Verdict::Again(Duration::MAX), Carry::default(), &COALESCE);
-        assert!(lane.due().is_some(), "a time out of reach is a time far away");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_failed_message_waits_for_its_time_or_for_a_newer_one() {
-        use TestMessage as M;
-        let mut lane = lane(&[], &COALESCE);
-        let again = Verdict::Again(Duration::from_secs(60));
-        lane.end(M::added("a"), again, Carry::default(), &COALESCE);
-        lane.end(M::modified("b", 1), again, Carry::default(), &COALESCE);
-        assert!(lane.next().is_none() && lane.next_due().is_none());
-
-        lane.push(M::modified("a", 1), &COALESCE);
-        let (event, carry) = lane.next().unwrap();
-        assert_eq!(
-            (event.to_string().as_str(), carry.failures),
-            ("a added 1", 1),
-            "it was never handled as Added"
-        );
-
-        tokio::time::advance(Duration::from_secs(60)).await;
-        let (event, carry) = lane.next_due().unwrap();
-        assert_eq!((event.to_string().as_str(), carry.failures), ("b modified 1", 1));
-        assert!(lane.due().is_none());
-    }
-}
+mod tests;

@@ -51,6 +51,7 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for LogExceptions<H, E> {
             Ok(Err(error)) => error,
             Err(payload) => Panicked::new(&*payload).into(),
         };
+        turn.failed(&*error);
         self.report.failed(event, &error, turn);
         Ok(())
     }

@@ -7,10 +7,12 @@ pub trait Meter: Send + Sync + 'static {
     /// A message was taken in.
     fn added(&self);
 
-    /// A message got its turn after it had waited for this time. Time that it was parked after a failure is not counted.
+    /// A message got its turn after it had waited for this time, for those before it and for leave to be at work. Time that
+    /// it was parked after a failure is not counted. Where newer messages replaced one that waited, the wait is theirs together.
     fn waited(&self, time: Duration);
 
-    /// An invocation of the handler ended after this time. Each attempt of a retry is one invocation.
+    /// An invocation of the handler ended after this time, or was interrupted. Each attempt of a retry is one invocation.
+    /// [`Timeout`](crate::Timeout) is the link that sees where it begins and ends.
     fn worked(&self, time: Duration);
 
     /// A message failed for a passing reason and will be tried again.

@@ -1,27 +1,25 @@
 //! One ordered queue for each ordering key.
 
-use std::future::poll_fn;
 use std::hash::BuildHasherDefault;
-use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
-use futures_util::FutureExt;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::error;
 
-use crate::crew::{Crew, Place};
+use crate::crew::Crew;
 use crate::digest::Digest;
-use crate::failure::{HandlerError, causes};
+use crate::failure::HandlerError;
 use crate::handler::EventHandler;
-use crate::lane::{Lane, QueuePolicy};
+use crate::lane::{Lane, Next, QueuePolicy, Seen};
 use crate::message::{Message, OrderingKey};
-use crate::turn::{Carry, Turn, Verdict, Waiting};
+use crate::meter::{Meter, Unmetered};
+use crate::run::Ready;
+use crate::turn::Turn;
 
 /// Hands messages of one ordering key to its handler one at a time, in order of arrival; those of different keys run
 /// concurrently.
@@ -34,17 +32,19 @@ pub struct Async<E: Message, H> {
     end: Arc<End>,
 }
 
-struct Queues<E: Message, H> {
-    inner: H,
+/// What the copies of an [`Async`] share with those who run it.
+pub(crate) struct Queues<E: Message, H> {
+    pub(crate) inner: H,
     key: Box<dyn Fn(&E) -> OrderingKey + Send + Sync>,
-    policy: QueuePolicy,
-    lanes: DashMap<OrderingKey, Lane<E>, BuildHasherDefault<Digest>>,
+    pub(crate) policy: QueuePolicy,
+    pub(crate) meter: Arc<dyn Meter>,
+    pub(crate) lanes: DashMap<OrderingKey, Lane<E>, BuildHasherDefault<Digest>>,
     /// Who runs what is ready.
-    crew: Crew<Ready<E>>,
+    pub(crate) crew: Crew<Ready<E>>,
     /// Whether lanes get runners; see [`Async::open`].
     open: AtomicBool,
     /// Lanes in which everything waits for nothing but time.
-    resting: AtomicUsize,
+    pub(crate) resting: AtomicUsize,
     /// Rings when a lane is gone or rests, while somebody waits for that.
     fallen: Notify,
     awaited: AtomicBool,
@@ -53,9 +53,9 @@ struct Queues<E: Message, H> {
     /// Whether a task waits to give back the room of the map.
     tidying: AtomicBool,
     /// Retries end, and what failed is not waited for.
-    shutdown: CancellationToken,
+    pub(crate) shutdown: CancellationToken,
     /// Nothing more is handed out.
-    over: Arc<AtomicBool>,
+    pub(crate) over: Arc<AtomicBool>,
 }
 
 /// Ends the queues when nobody can push any more.
@@ -72,11 +72,21 @@ impl Drop for End {
 }
 
 impl<E: Message, H: EventHandler<E>> Async<E, H> {
-    /// Queues that are open at once.
+    /// Queues that are open at once, and that nobody counts.
     pub fn new(
         inner: H,
         policy: QueuePolicy,
         key: impl Fn(&E) -> OrderingKey + Send + Sync + 'static,
+    ) -> Self {
+        Self::metered(inner, policy, key, Arc::new(Unmetered))
+    }
+
+    /// Queues that are open at once, and tell `meter` what passes through them.
+    pub fn metered(
+        inner: H,
+        policy: QueuePolicy,
+        key: impl Fn(&E) -> OrderingKey + Send + Sync + 'static,
+        meter: Arc<dyn Meter>,
     ) -> Self {
         let (shutdown, over) = (CancellationToken::new(), Arc::<AtomicBool>::default());
         let end = End { shutdown: shutdown.clone(), over: Arc::clone(&over) };
@@ -84,6 +94,7 @@ impl<E: Message, H: EventHandler<E>> Async<E, H> {
             inner,
             key: Box::new(key),
             policy,
+            meter,
             lanes: DashMap::with_hasher_and_shard_amount(BuildHasherDefault::default(), SHARDS),
             crew: Crew::new(),
             open: AtomicBool::new(true),
@@ -111,10 +122,10 @@ impl<E: Message, H: EventHandler<E>> Async<E, H> {
         queues.open.store(true, Ordering::SeqCst);
         for mut lane in queues.lanes.iter_mut() {
             if !lane.started
-                && let Some((event, carry)) = lane.next()
+                && let Some(next) = lane.next()
             {
                 lane.started = true;
-                queues.start(*lane.key(), event, carry);
+                queues.start(*lane.key(), next);
             }
         }
     }
@@ -122,20 +133,21 @@ impl<E: Message, H: EventHandler<E>> Async<E, H> {
     /// Takes a message in.
     pub fn push(&self, event: E) {
         let queues = &self.queues;
-        let key = (queues.key)(&event);
+        queues.meter.added();
+        let (key, now) = ((queues.key)(&event), Instant::now());
         match queues.lanes.entry(key) {
             Entry::Occupied(mut lane) => {
-                let overflowed = lane.get_mut().push(event, &queues.policy);
+                let overflowed = lane.get_mut().push(event, now, &queues.policy);
                 if overflowed > 0 {
                     queues.overflowed.fetch_add(overflowed as u64, Ordering::Relaxed);
                 }
             }
             Entry::Vacant(vacant) => {
                 if queues.open.load(Ordering::SeqCst) {
-                    vacant.insert(Lane::new(true));
-                    queues.start(key, event, Carry::default());
+                    vacant.insert(Lane::started(event.clone(), now));
+                    queues.start(key, Next { event, since: now, past: None });
                 } else {
-                    vacant.insert(Lane::new(false)).push(event, &queues.policy);
+                    vacant.insert(Lane::closed()).push(event, now, &queues.policy);
                 }
             }
         }
@@ -154,6 +166,13 @@ impl<E: Message, H: EventHandler<E>> Async<E, H> {
     /// How many messages a full queue replaced although coalescing is off.
     pub fn overflowed(&self) -> u64 {
         self.queues.overflowed.load(Ordering::Relaxed)
+    }
+
+    /// Shows every message to `see`, while a part of the queues is locked.
+    pub(crate) fn visit(&self, mut see: impl FnMut(Seen<'_, E>)) {
+        for lane in &self.queues.lanes {
+            lane.visit(&mut see);
+        }
     }
 
     /// How many bytes the map of queues takes, its spare room included, the messages that wait in them not.
@@ -194,102 +213,6 @@ impl<E: Message, H> Clone for Async<E, H> {
 }
 
 impl<E: Message, H: EventHandler<E>> Queues<E, H> {
-    /// A lane has something to do and nobody does it yet.
-    fn start(self: &Arc<Self>, key: OrderingKey, event: E, carry: Carry) {
-        if let Some(place) = self.crew.add(Ready { key, event, carry }) {
-            self.recruit(place);
-        }
-    }
-
-    fn recruit(self: &Arc<Self>, place: Place) {
-        tokio::spawn(Arc::clone(self).run(place));
-    }
-
-    /// One runner: handles what is ready until nothing is. While a handler makes it wait, its place is another's.
-    async fn run(self: Arc<Self>, place: Place) {
-        let mut place = Some(place);
-        while let Some(Ready { key, event, carry }) = self.crew.next(&mut place) {
-            let mut lane = pin!(self.handle_lane(key, event, carry));
-            poll_fn(|context| {
-                let poll = lane.as_mut().poll(context);
-                if poll.is_pending()
-                    && let Some(successor) = place.take().and_then(|place| self.crew.leave(place))
-                {
-                    self.recruit(successor);
-                }
-                poll
-            })
-            .await;
-            tokio::task::coop::consume_budget().await;
-        }
-        self.tidy();
-    }
-
-    /// Handles the messages of one key until none is left; then the lane is gone.
-    async fn handle_lane(self: &Arc<Self>, key: OrderingKey, event: E, carry: Carry) {
-        let mut next = Some((event, carry));
-        while let Some((event, carry)) = next {
-            if self.over.load(Ordering::SeqCst) {
-                self.lanes.remove(&key);
-                break;
-            }
-            let (verdict, carry) = self.handle_one(key, &event, carry).await;
-            let Entry::Occupied(mut entry) = self.lanes.entry(key) else { break };
-            let lane = entry.get_mut();
-            lane.end(event, verdict, carry, &self.policy);
-            next = lane.next_due().or_else(|| lane.next());
-            if next.is_none() && lane.due().is_none() {
-                entry.remove();
-                break;
-            }
-            drop(entry);
-            if next.is_none() {
-                next = self.rest(key).await;
-            }
-        }
-        self.fallen();
-    }
-
-    /// One turn. A failure or a panic that nobody inside has ended ends here, with a line in the log.
-    async fn handle_one(self: &Arc<Self>, key: OrderingKey, event: &E, carry: Carry) -> (Verdict, Carry) {
-        let hand = InHand { queues: self, key, event };
-        let turn = Turn::new(&hand, &self.shutdown, carry);
-        match AssertUnwindSafe(self.inner.handle(event, &turn)).catch_unwind().await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => error!(error = causes(&*error), "a failure left the chain"),
-            Err(_) => error!(uid = event.uid(), "a panic left the chain"),
-        }
-        turn.end()
-    }
-
-    /// Waits until a parked message's time comes or a new one arrives; `None`, with the lane gone, at shutdown.
-    async fn rest(self: &Arc<Self>, key: OrderingKey) -> Option<(E, Carry)> {
-        loop {
-            let (due, bell) = match self.lanes.entry(key) {
-                Entry::Vacant(_) => return None,
-                Entry::Occupied(mut entry) => {
-                    let lane = entry.get_mut();
-                    if let Some(next) = lane.next_due().or_else(|| lane.next()) {
-                        return Some(next);
-                    }
-                    match lane.due() {
-                        Some(due) if !self.shutdown.is_cancelled() => (due, lane.bell()),
-                        _ => {
-                            entry.remove();
-                            return None;
-                        }
-                    }
-                }
-            };
-            let _resting = Resting::new(self);
-            tokio::select! {
-                () = tokio::time::sleep_until(due) => {}
-                () = bell.notified() => {}
-                () = self.shutdown.cancelled() => {}
-            }
-        }
-    }
-
     fn busy(&self) -> usize {
         self.lanes.len().saturating_sub(self.resting.load(Ordering::SeqCst))
     }
@@ -306,14 +229,15 @@ impl<E: Message, H: EventHandler<E>> Queues<E, H> {
         }
     }
 
-    fn fallen(&self) {
+    /// A lane is gone or rests.
+    pub(crate) fn fallen(&self) {
         if self.awaited.load(Ordering::SeqCst) && self.awaited.swap(false, Ordering::SeqCst) {
             self.fallen.notify_waiters();
         }
     }
 
     /// Gives back the room that the map of lanes has to spare, once this has been idle for a while: to make room is dear.
-    fn tidy(self: &Arc<Self>) {
+    pub(crate) fn tidy(self: &Arc<Self>) {
         if self.tidying.load(Ordering::Relaxed)
             || self.lanes.capacity() <= ROOM
             || self.tidying.swap(true, Ordering::SeqCst)
@@ -336,23 +260,6 @@ impl<E: Message, H: EventHandler<E>> Queues<E, H> {
     }
 }
 
-/// A lane in which everything waits for nothing but time, until this is dropped.
-struct Resting<'a, E: Message, H: EventHandler<E>>(&'a Queues<E, H>);
-
-impl<'a, E: Message, H: EventHandler<E>> Resting<'a, E, H> {
-    fn new(queues: &'a Queues<E, H>) -> Self {
-        queues.resting.fetch_add(1, Ordering::SeqCst);
-        queues.fallen();
-        Self(queues)
-    }
-}
-
-impl<E: Message, H: EventHandler<E>> Drop for Resting<'_, E, H> {
-    fn drop(&mut self) {
-        self.0.resting.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 /// Into how many parts, each with a lock of its own, the map of lanes is divided: enough that threads seldom meet.
 const SHARDS: usize = 128;
 
@@ -361,34 +268,3 @@ const ROOM: usize = 256;
 
 /// How long the map of lanes keeps more room than that.
 const IDLE: Duration = Duration::from_secs(1);
-
-/// A lane that has something to do: its first message.
-struct Ready<E> {
-    key: OrderingKey,
-    event: E,
-    carry: Carry,
-}
-
-/// What [`Turn`] may ask of the queue of the message in hand.
-struct InHand<'a, E: Message, H> {
-    queues: &'a Arc<Queues<E, H>>,
-    key: OrderingKey,
-    event: &'a E,
-}
-
-impl<E: Message, H: EventHandler<E>> Waiting for InHand<'_, E, H> {
-    fn bell(&self) -> Option<Arc<Notify>> {
-        let mut lane =
-            self.queues.lanes.get_mut(&self.key).expect("a lane exists while a message of it is in hand");
-        lane.bell_for(self.event, &self.queues.policy)
-    }
-
-    fn resting(&self, rests: bool) {
-        if rests {
-            self.queues.resting.fetch_add(1, Ordering::SeqCst);
-            self.queues.fallen();
-        } else {
-            self.queues.resting.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
-}

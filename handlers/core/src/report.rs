@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use tracing::error;
+use tracing::{debug, error};
 
+use crate::backoff::spread;
 use crate::failure::{HandlerError, causes};
 use crate::message::Message;
 use crate::turn::Turn;
@@ -19,7 +20,8 @@ pub trait Report<E: Message>: Send + Sync + 'static {
     }
 }
 
-/// When an event that failed for good is pushed again: after `initial`, then twice as late each time, up to `max`.
+/// When an event that failed for good is pushed again: after `initial`, then twice as late each time, up to `max`; each time up
+/// to a tenth earlier or later, so that objects that failed together do not come back together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResyncPolicy {
     /// The time after the first failure.
@@ -36,8 +38,12 @@ impl Default for ResyncPolicy {
 }
 
 impl ResyncPolicy {
-    /// The time until the event is pushed again, after `failures` failures before this one.
+    /// The time until the event is pushed again, after `failures` failures before this one. It differs from call to call.
     pub fn delay(self, failures: u32) -> Duration {
+        spread(self.mean(failures))
+    }
+
+    fn mean(self, failures: u32) -> Duration {
         self.initial.saturating_mul(1_u32.checked_shl(failures).unwrap_or(u32::MAX)).min(self.max)
     }
 }
@@ -67,9 +73,15 @@ impl<E: Message> Report<E> for LogReport {
         let subject = event.subject();
         let again = self.resync.delay(turn.failures());
         error!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
-            handler = self.handler, change = ?event.change(), again_s = again.as_secs(), error = causes(&**error),
+            handler = self.handler, attempt = turn.attempts(), change = ?event.change(), again_s = again.as_secs(), error = causes(&**error),
             "handling failed");
         turn.push_again(again);
+    }
+
+    fn will_retry(&self, event: &E, error: &HandlerError, wait: Duration, turn: &Turn<'_>) {
+        let subject = event.subject();
+        debug!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
+            handler = self.handler, attempt = turn.attempts(), wait_ms = wait.as_millis(), error = causes(&**error), "will try again");
     }
 }
 
@@ -80,8 +92,17 @@ mod tests {
     #[test]
     fn the_time_until_the_next_chance_doubles_up_to_its_longest() {
         let policy = ResyncPolicy::default();
-        let minutes: Vec<_> =
-            [0, 1, 2, 3, 4, 40].map(|failures| policy.delay(failures).as_secs() / 60).into();
+        let minutes: Vec<_> = [0, 1, 2, 3, 4, 40].map(|failures| policy.mean(failures).as_secs() / 60).into();
         assert_eq!(minutes, [1, 2, 4, 8, 15, 15]);
+    }
+
+    #[test]
+    fn objects_that_failed_together_come_back_spread_over_a_fifth_of_the_time() {
+        let mut seconds: Vec<_> =
+            (0..10_000).map(|_| ResyncPolicy::default().delay(0).as_secs_f64()).collect();
+        seconds.sort_by(f64::total_cmp);
+        assert!(seconds[0] >= 54.0 && seconds[9_999] <= 66.001, "{} to {}", seconds[0], seconds[9_999]);
+        let most = seconds.windows(500).map(|window| window[499] - window[0]).fold(f64::MAX, f64::min);
+        assert!(most > 0.3, "a twentieth of them comes within {most} s, when 0.6 were even");
     }
 }

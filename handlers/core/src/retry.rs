@@ -1,13 +1,13 @@
 //! Repeats what failed for a passing reason.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::debug;
-
 use crate::backoff::BackoffPolicy;
-use crate::failure::{HandlerError, causes};
+use crate::failure::HandlerError;
 use crate::handler::EventHandler;
 use crate::message::Message;
+use crate::report::Report;
 use crate::turn::Turn;
 
 /// How long and how often [`Retry`] repeats.
@@ -36,20 +36,29 @@ impl Default for RetryPolicy {
 ///
 /// It gives way to a newer message of the same object, which goes on with the back-off where it stands. When time is up
 /// it hands on the last error of the handler itself.
-pub struct Retry<H> {
+pub struct Retry<H, E> {
     inner: H,
     policy: BackoffPolicy,
+    report: Option<Arc<dyn Report<E>>>,
 }
 
-impl<H> Retry<H> {
+impl<H, E: Message> Retry<H, E> {
     /// Repeats `inner` by `policy`.
     pub fn new(inner: H, policy: RetryPolicy) -> Self {
         let RetryPolicy { interval, max_interval, timeout } = policy;
-        Self { inner, policy: BackoffPolicy { initial: interval, max: max_interval, limit: Some(timeout) } }
+        let policy = BackoffPolicy { initial: interval, max: max_interval, limit: Some(timeout) };
+        Self { inner, policy, report: None }
+    }
+
+    /// Tells `report` of each failure after which it repeats.
+    #[must_use]
+    pub fn reported(mut self, report: Arc<dyn Report<E>>) -> Self {
+        self.report = Some(report);
+        self
     }
 }
 
-impl<E: Message, H: EventHandler<E>> EventHandler<E> for Retry<H> {
+impl<E: Message, H: EventHandler<E>> EventHandler<E> for Retry<H, E> {
     async fn handle(&self, event: &E, turn: &Turn<'_>) -> Result<(), HandlerError> {
         let Err(mut error) = self.inner.handle(event, turn).await else { return Ok(()) };
         let mut backoff = turn.take_backoff().unwrap_or_else(|| self.policy.start());
@@ -58,19 +67,16 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Retry<H> {
                 return Err(error);
             }
             let Some(wait) = backoff.next_wait(error.retry_after()) else { return Err(error) };
-            let subject = event.subject();
-            debug!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
-                attempt = backoff.attempts(), wait_ms = wait.as_millis(), error = causes(&*error), "will try again");
-            let resting = turn.rest();
+            let resting = turn.rest(wait, turn.failed(&*error));
+            if let Some(report) = &self.report {
+                report.will_retry(event, &error, wait, turn);
+            }
             tokio::select! {
                 () = turn.superseded() => {
                     turn.give_way(backoff);
                     return Ok(());
                 }
-                () = turn.shutdown() => {
-                    debug!(uid = subject.uid, "gave up at shutdown");
-                    return Ok(());
-                }
+                () = turn.shutdown() => return Ok(()),
                 () = tokio::time::sleep(wait) => {}
             }
             drop(resting);
@@ -90,9 +96,9 @@ mod tests {
     use crate::compose::Compose;
     use crate::testing::{Fault, TestMessage, Turns};
 
-    fn failing(times: u32, fault: Fault) -> (impl EventHandler<TestMessage>, std::sync::Arc<AtomicU32>) {
-        let attempts = std::sync::Arc::new(AtomicU32::new(0));
-        let seen = std::sync::Arc::clone(&attempts);
+    fn failing(times: u32, fault: Fault) -> (impl EventHandler<TestMessage>, Arc<AtomicU32>) {
+        let attempts = Arc::new(AtomicU32::new(0));
+        let seen = Arc::clone(&attempts);
         let handler = Turns(move |_: &TestMessage| {
             let attempt = seen.fetch_add(1, Ordering::Relaxed);
             if attempt < times { Err(fault.clone().into()) } else { Ok(()) }

@@ -25,7 +25,7 @@ pub struct Standing {
     pub phase: Phase,
     /// Since when it does that.
     pub since: Instant,
-    /// What went wrong since it was last handled with success.
+    /// What went wrong since its object was last handled with success.
     pub trouble: Option<Trouble>,
 }
 
@@ -34,9 +34,9 @@ pub struct Standing {
 pub enum Phase {
     /// Its handler gets no messages yet: an index or the ownership marks are not complete.
     Held,
-    /// An earlier message of its ordering key is at work.
+    /// An earlier message of its ordering key is at work, or as many of its handler's as may be.
     Queued,
-    /// Its handler is at work, or waits for a permit to be.
+    /// Its handler is at work.
     Running,
     /// It failed for a passing reason and is tried again at this time.
     Retrying {

@@ -6,13 +6,17 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
+use crate::clock::after;
 use crate::failure::{Failure, HandlerError};
 use crate::handler::EventHandler;
 use crate::log_exceptions::Panicked;
 use crate::message::Message;
 use crate::turn::Turn;
 
-/// Ends an invocation that takes too long with a [`TimedOut`], which is transient.
+/// Ends an invocation that takes too long with a [`TimedOut`], which is transient, and tells the queue how long each one was
+/// at work.
+///
+/// It belongs inside [`Limit`](crate::Limit), so that waiting for a permit is not work.
 pub struct Timeout<H> {
     inner: H,
     limit: Duration,
@@ -40,7 +44,9 @@ impl Failure for TimedOut {
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Timeout<H> {
     async fn handle(&self, event: &E, turn: &Turn<'_>) -> Result<(), HandlerError> {
-        match tokio::time::timeout(self.limit, self.inner.handle(event, turn)).await {
+        let work = turn.work();
+        let deadline = after(work.began, self.limit);
+        match tokio::time::timeout_at(deadline, self.inner.handle(event, turn)).await {
             Ok(result) => result,
             Err(_) => Err(TimedOut { limit: self.limit }.into()),
         }

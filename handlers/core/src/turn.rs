@@ -1,27 +1,41 @@
 //! What only the queue knows of the message in hand, and what the wrappers tell the queue.
 
 use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
+use crate::clock::after;
+use crate::failure::Failure;
+use crate::meter::Meter;
+use crate::past::Carry;
+use crate::standing::Trouble;
 
 /// One message's turn.
 ///
 /// [`Async`](crate::Async) makes one for each message. A wrapper that is used alone gets [`Turn::alone`].
 pub struct Turn<'q> {
-    queue: Option<&'q dyn Waiting>,
-    shutdown: Option<&'q CancellationToken>,
+    queue: Option<Queue<'q>>,
     state: Mutex<State>,
+}
+
+struct Queue<'q> {
+    waiting: &'q dyn Waiting,
+    shutdown: &'q CancellationToken,
+    /// Since when the message waits for its turn.
+    since: Instant,
+    /// Whether its handler has been invoked.
+    begun: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
-    backoff: Option<Backoff>,
-    failures: u32,
+    past: Carry,
     verdict: Verdict,
 }
 
@@ -37,46 +51,67 @@ pub(crate) enum Verdict {
     Again(Duration),
 }
 
-/// What [`Async`](crate::Async) answers about the messages that wait behind the one in hand.
+/// What [`Async`](crate::Async) answers about the messages that wait behind the one in hand, and learns of that one.
 pub(crate) trait Waiting: Send + Sync {
     /// `None` when a message waits that supersedes the one in hand, else a bell that rings at the next arrival.
     fn bell(&self) -> Option<Arc<Notify>>;
-    /// The message in hand starts (`true`) or ends (`false`) to wait for nothing but time.
-    fn resting(&self, rests: bool);
+    /// The handler of the message in hand is invoked.
+    fn works(&self, since: Instant);
+    /// The message in hand waits for nothing but time, because of `trouble`.
+    fn rests(&self, until: Instant, trouble: Arc<Trouble>);
+    /// That rest is over.
+    fn wakes(&self);
+    /// What counts the messages.
+    fn meter(&self) -> &dyn Meter;
 }
 
 impl Turn<'static> {
     /// The turn of a message behind which nothing ever waits.
     pub fn alone() -> Self {
-        Self { queue: None, shutdown: None, state: Mutex::default() }
+        Self { queue: None, state: Mutex::default() }
     }
 }
 
 impl<'q> Turn<'q> {
-    pub(crate) fn new(queue: &'q dyn Waiting, shutdown: &'q CancellationToken, carry: Carry) -> Self {
-        let state = State { backoff: carry.backoff, failures: carry.failures, verdict: Verdict::Done };
-        Self { queue: Some(queue), shutdown: Some(shutdown), state: Mutex::new(state) }
+    pub(crate) fn new(
+        waiting: &'q dyn Waiting,
+        shutdown: &'q CancellationToken,
+        since: Instant,
+        past: Carry,
+    ) -> Self {
+        let queue = Queue { waiting, shutdown, since, begun: AtomicBool::new(false) };
+        Self { queue: Some(queue), state: Mutex::new(State { past, verdict: Verdict::Done }) }
     }
 
     /// Ends when a message waits that supersedes this one; never for a deletion or the request for one.
     pub(crate) async fn superseded(&self) {
-        let Some(queue) = self.queue else { return pending().await };
-        while let Some(bell) = queue.bell() {
+        let Some(queue) = &self.queue else { return pending().await };
+        while let Some(bell) = queue.waiting.bell() {
             bell.notified().await;
         }
     }
 
     /// Ends when the program stops.
     pub async fn shutdown(&self) {
-        match self.shutdown {
-            Some(token) => token.cancelled().await,
+        match &self.queue {
+            Some(queue) => queue.shutdown.cancelled().await,
             None => pending().await,
         }
     }
 
     /// How often this object failed for good since it last succeeded.
     pub fn failures(&self) -> u32 {
-        self.state().failures
+        self.state().past.as_ref().map_or(0, |past| past.failures)
+    }
+
+    /// How many attempts have failed since this object was last handled with success, the one that is reported included.
+    pub fn attempts(&self) -> u32 {
+        self.trouble().map_or(0, |trouble| trouble.attempts)
+    }
+
+    /// What went wrong since this object was last handled with success, what is reported included.
+    pub fn trouble(&self) -> Option<Arc<Trouble>> {
+        self.state().past.as_ref()?.trouble.clone()
     }
 
     /// Asks the queue to push the message again after `delay`, unless the object changes before.
@@ -87,27 +122,46 @@ impl<'q> Turn<'q> {
     /// Tells the queue that this message gave way to a newer one; the back-off stays where it stands.
     pub(crate) fn give_way(&self, backoff: Backoff) {
         let mut state = self.state();
-        state.backoff = Some(backoff);
+        state.past.get_or_insert_default().backoff = Some(backoff);
         state.verdict = Verdict::Superseded;
     }
 
     /// Where the back-off stands, if an earlier message of this object left one.
     pub(crate) fn take_backoff(&self) -> Option<Backoff> {
-        self.state().backoff.take()
+        self.state().past.as_mut()?.backoff.take()
     }
 
-    /// The message waits for nothing but time until the guard is dropped.
-    pub(crate) fn rest(&self) -> Rest<'q> {
-        if let Some(queue) = self.queue {
-            queue.resting(true);
+    /// The handler is invoked, until the guard is dropped.
+    pub(crate) fn work(&self) -> Work<'_> {
+        let began = Instant::now();
+        if let Some(queue) = &self.queue {
+            if !queue.begun.load(Ordering::Relaxed) {
+                queue.begun.store(true, Ordering::Relaxed);
+                queue.waiting.meter().waited(began.saturating_duration_since(queue.since));
+            }
+            queue.waiting.works(began);
         }
-        Rest(self.queue)
+        Work { began, queue: self.queue.as_ref() }
+    }
+
+    /// An attempt failed with `error`. Answers what went wrong until now.
+    pub(crate) fn failed(&self, error: &dyn Failure) -> Arc<Trouble> {
+        self.state().past.get_or_insert_default().failed(error)
+    }
+
+    /// After a failed attempt the message waits for nothing but time, at most `wait`, until the guard is dropped.
+    pub(crate) fn rest(&self, wait: Duration, trouble: Arc<Trouble>) -> Rest<'q> {
+        let queue = self.queue.as_ref().map(|queue| queue.waiting);
+        if let Some(queue) = queue {
+            queue.rests(after(Instant::now(), wait), trouble);
+            queue.meter().retried();
+        }
+        Rest(queue)
     }
 
     pub(crate) fn end(self) -> (Verdict, Carry) {
-        let State { backoff, failures, verdict } =
-            self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        (verdict, Carry { backoff, failures })
+        let State { past, verdict } = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (verdict, past)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -115,19 +169,28 @@ impl<'q> Turn<'q> {
     }
 }
 
-/// What one turn leaves to the next one of the same object.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Carry {
-    pub(crate) backoff: Option<Backoff>,
-    pub(crate) failures: u32,
+/// One invocation of the handler, until it is dropped.
+pub(crate) struct Work<'t> {
+    /// When it began.
+    pub(crate) began: Instant,
+    queue: Option<&'t Queue<'t>>,
 }
 
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        if let Some(queue) = self.queue {
+            queue.waiting.meter().worked(self.began.elapsed());
+        }
+    }
+}
+
+/// The rest before another attempt, until it is dropped.
 pub(crate) struct Rest<'q>(Option<&'q dyn Waiting>);
 
 impl Drop for Rest<'_> {
     fn drop(&mut self) {
         if let Some(queue) = self.0 {
-            queue.resting(false);
+            queue.wakes();
         }
     }
 }

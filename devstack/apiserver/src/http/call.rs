@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::path::Target;
-use super::query::Query;
+use crate::front::{Query, Question};
 use crate::object::Key;
 use crate::shared::Shared;
 use crate::status::Status;
@@ -28,11 +27,12 @@ impl Call {
     /// Refuses what no verb could answer: an unknown resource, a wrong scope.
     pub(super) fn new(
         shared: &Shared,
-        verb: &'static str,
-        target: &Target,
+        question: &Question,
         query: Query,
         accept: &str,
     ) -> Result<Self, Status> {
+        let Question { verb, target, .. } = question;
+        let verb = *verb;
         let found = shared.with(|c| c.catalog.find(&target.group, &target.version, &target.plural).cloned());
         let resource = found.ok_or_else(Status::no_such_path)?;
         let namespaced = resource.has(Trait::Namespaced);

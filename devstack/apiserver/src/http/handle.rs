@@ -1,23 +1,19 @@
-//! One request from end to end: path, faults, body, engine, record.
+//! One request for the embedded cluster: path, body, engine.
 
 use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::Request;
 use axum::response::Response;
-use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::request::Parts;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, StatusCode};
 
 use super::call::Call;
 use super::object::perform;
-use super::path::{Path, Target};
-use super::query::Query;
 use super::sent::Sent;
-use super::{answer, path, watch};
-use crate::audit::RequestRecord;
-use crate::connections::Socket;
-use crate::plan::{Asked, Fault};
+use super::watch;
+use crate::front::{Asked, Backend, Fixed, Query, Question, answer};
 use crate::shared::Shared;
 use crate::status::Status;
 use crate::{discovery, openapi};
@@ -25,108 +21,57 @@ use crate::{discovery, openapi};
 /// The largest body that is read, as on a real server.
 const BODY_BYTES: usize = 3 * 1024 * 1024;
 
-/// Answers a request.
-pub(crate) async fn handle(
-    State(shared): State<Arc<Shared>>,
-    ConnectInfo(socket): ConnectInfo<Socket>,
-    request: Request,
-) -> Response {
-    let (parts, body) = request.into_parts();
-    match path::parse(parts.uri.path()) {
-        None => answer::refusal(&Status::no_such_path()),
-        Some(Path::Target(target)) => of_target(&shared, &socket, target, &parts, body).await,
-        Some(path) if parts.method == Method::GET => fixed(&shared, &path),
-        Some(_) => answer::refusal(&Status::method_not_allowed()),
+/// The cluster of this process, as the one who answers.
+pub(crate) struct Embedded(pub(crate) Arc<Shared>);
+
+impl Backend for Embedded {
+    async fn answer(&self, asked: &Result<Asked, Status>, request: Request) -> Option<Response> {
+        let answered = match asked {
+            Ok(Asked::Objects(question)) => {
+                let (parts, body) = request.into_parts();
+                about_objects(&self.0, question, &parts, body).await
+            }
+            Ok(Asked::Fixed(path)) => fixed(&self.0, path),
+            Err(status) => Err(status.clone()),
+        };
+        Some(answered.unwrap_or_else(|status| answer::refusal(&status)))
     }
 }
 
 /// The paths that show what there is.
-fn fixed(shared: &Shared, path: &Path) -> Response {
+fn fixed(shared: &Shared, path: &Fixed) -> Result<Response, Status> {
     let found = shared.with(|cluster| {
         let catalog = &cluster.catalog;
         match path {
-            Path::Version => Some(discovery::version()),
-            Path::CoreVersions => Some(discovery::core_versions()),
-            Path::Groups => Some(discovery::group_list(catalog)),
-            Path::Group(group) => discovery::group(catalog, group),
-            Path::Resources(group, version) => discovery::resource_list(catalog, group, version),
-            Path::OpenApiIndex => Some(openapi::index(catalog)),
-            Path::OpenApi(group_version) => openapi::document(catalog, group_version),
-            Path::Health | Path::Target(_) => None,
+            Fixed::Version => Some(discovery::version()),
+            Fixed::CoreVersions => Some(discovery::core_versions()),
+            Fixed::Groups => Some(discovery::group_list(catalog)),
+            Fixed::Group(group) => discovery::group(catalog, group),
+            Fixed::Resources(group, version) => discovery::resource_list(catalog, group, version),
+            Fixed::OpenApiIndex => Some(openapi::index(catalog)),
+            Fixed::OpenApi(group_version) => openapi::document(catalog, group_version),
+            Fixed::Health => None,
         }
     });
     match (path, found) {
-        (Path::Health, _) => answer::text("ok"),
-        (_, Some(body)) => answer::json(StatusCode::OK, body.to_string()),
-        (_, None) => answer::refusal(&Status::no_such_path()),
+        (Fixed::Health, _) => Ok(answer::text("ok")),
+        (_, Some(body)) => Ok(answer::json(StatusCode::OK, body.to_string())),
+        (_, None) => Err(Status::no_such_path()),
     }
 }
 
-async fn of_target(
+async fn about_objects(
     shared: &Arc<Shared>,
-    socket: &Socket,
-    target: Target,
-    parts: &Parts,
-    body: Body,
-) -> Response {
-    let verb = match verb(&parts.method, &target, &parts.uri) {
-        Ok(verb) => verb,
-        Err(status) => return answer::refusal(&status),
-    };
-    let fault = shared.plan.meet(&Asked {
-        verb,
-        resource: &target.plural,
-        subresource: target.subresource.as_deref().unwrap_or_default(),
-        namespace: target.namespace.as_deref().unwrap_or_default(),
-        name: target.name.as_deref().unwrap_or_default(),
-    });
-    let record = |code| shared.audit.push(record(verb, &target, parts, code));
-    match fault {
-        Some(Fault::Hang) => {
-            record(0);
-            return std::future::pending().await;
-        }
-        Some(Fault::Cut) => {
-            record(0);
-            return cut(socket).await;
-        }
-        Some(Fault::Delay(time)) => tokio::time::sleep(time).await,
-        Some(Fault::Refuse { code, retry_after }) => {
-            record(code);
-            return answer::refusal(&Fault::refusal(code, retry_after));
-        }
-        Some(Fault::CutAfter) | None => {}
-    }
-    let response = answered(shared, verb, &target, parts, body).await.unwrap_or_else(|s| answer::refusal(&s));
-    if fault == Some(Fault::CutAfter) {
-        record(0);
-        return cut(socket).await;
-    }
-    record(response.status().as_u16());
-    response
-}
-
-/// Ends the connection; what is returned is never sent.
-async fn cut(socket: &Socket) -> Response {
-    if let Some(wire) = &socket.0 {
-        wire.cut();
-    }
-    std::future::pending().await
-}
-
-async fn answered(
-    shared: &Arc<Shared>,
-    verb: &'static str,
-    target: &Target,
+    question: &Question,
     parts: &Parts,
     body: Body,
 ) -> Result<Response, Status> {
     let body = to_bytes(body, BODY_BYTES)
         .await
         .map_err(|_| Status::of_code(413, format!("Request entity too large: limit is {BODY_BYTES}")))?;
-    let call = Call::new(shared, verb, target, Query::of(&parts.uri)?, header(&parts.headers, &ACCEPT))?;
+    let call = Call::new(shared, question, Query::of(&parts.uri)?, header(&parts.headers, &ACCEPT))?;
     let content_type = header(&parts.headers, &CONTENT_TYPE);
-    if verb == "watch" {
+    if question.verb == "watch" {
         return watch::begin(shared, &call);
     }
     let sent = Sent { content_type, bytes: &body };
@@ -134,34 +79,6 @@ async fn answered(
     Ok(answer::json(done.code, done.body(&call)))
 }
 
-fn verb(method: &Method, target: &Target, uri: &http::Uri) -> Result<&'static str, Status> {
-    let watches = Query::of(uri)?.flag("watch")?;
-    match (method.as_str(), target.name.is_some()) {
-        ("GET", true) => Ok("get"),
-        ("GET", false) if watches => Ok("watch"),
-        ("GET", false) => Ok("list"),
-        ("POST", _) => Ok("create"),
-        ("PUT", true) => Ok("update"),
-        ("PATCH", true) => Ok("patch"),
-        ("DELETE", true) => Ok("delete"),
-        ("DELETE", false) => Ok("deletecollection"),
-        _ => Err(Status::method_not_allowed()),
-    }
-}
-
 fn header<'a>(headers: &'a HeaderMap, name: &http::HeaderName) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
-}
-
-fn record(verb: &str, target: &Target, parts: &Parts, code: u16) -> RequestRecord {
-    RequestRecord {
-        verb: verb.into(),
-        resource: target.plural.clone(),
-        subresource: target.subresource.clone().unwrap_or_default(),
-        namespace: target.namespace.clone().unwrap_or_default(),
-        name: target.name.clone().unwrap_or_default(),
-        dry_run: Query::of(&parts.uri).is_ok_and(|query| query.values("dryRun") == ["All"]),
-        user_agent: header(&parts.headers, &USER_AGENT).into(),
-        code,
-    }
 }

@@ -1,6 +1,7 @@
 //! A watch on the wire: the events of a [`Watcher`] as lines of JSON, bookmarks, and an end in time.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use super::call::Call;
 use crate::engine::{ListQuery, parse_version};
 use crate::object::Object;
-use crate::shared::{Shared, Watches};
+use crate::shared::Shared;
 use crate::status::{Cause, Status};
 use crate::table::Resource;
 use crate::views::form::Form;
@@ -47,12 +48,8 @@ pub(super) fn begin(shared: &Arc<Shared>, call: &Call) -> Result<Response, Statu
     let start = Instant::now();
     let mut bookmark_ticks = interval_at(start + shared.bookmark_interval, shared.bookmark_interval);
     bookmark_ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let watches = shared.watches.subscribe();
-    let cut = watches.borrow().cut;
     let streaming = Streaming {
-        cut,
         written: shared.written.subscribe(),
-        watches,
         shared: Arc::clone(shared),
         resource: Arc::clone(&call.resource),
         form: call.form,
@@ -124,8 +121,6 @@ struct Streaming {
     form: Form,
     watcher: Watcher,
     written: watch::Receiver<u64>,
-    watches: watch::Receiver<Watches>,
-    cut: u64,
     bookmarks: Option<Interval>,
     end: Instant,
     /// Lines that wait to be sent.
@@ -135,16 +130,9 @@ struct Streaming {
 }
 
 impl Streaming {
-    /// The next chunk of lines; an error cuts the answer off.
-    async fn step(mut self) -> Option<(std::io::Result<Bytes>, Self)> {
+    /// The next chunk of lines.
+    async fn step(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
         loop {
-            let watches = *self.watches.borrow_and_update();
-            if watches.cut != self.cut {
-                self.over = true;
-                self.ready.clear();
-                self.cut = watches.cut;
-                return Some((Err(std::io::Error::other("the watch was cut")), self));
-            }
             if let Some(lines) = self.ready.pop_front() {
                 return Some((Ok(Bytes::from(lines)), self));
             }
@@ -152,10 +140,9 @@ impl Streaming {
                 return None;
             }
             self.written.mark_unchanged();
-            if !watches.paused && self.read() {
-                continue;
+            if !self.read() {
+                self.wait().await;
             }
-            self.wait(watches.paused).await;
         }
     }
 
@@ -183,20 +170,23 @@ impl Streaming {
     }
 
     /// Waits for a reason to look again.
-    async fn wait(&mut self, paused: bool) {
+    async fn wait(&mut self) {
         let tick = async {
             match &mut self.bookmarks {
-                Some(ticks) if !paused => ticks.tick().await,
+                Some(ticks) => ticks.tick().await,
                 _ => std::future::pending().await,
             }
         };
-        let mut bookmark_due = false;
+        let (mut bookmark_due, mut time_is_up) = (false, false);
         tokio::select! {
-            // The server owns both senders for as long as the watch holds it.
-            _ = self.written.changed(), if !paused => {}
-            _ = self.watches.changed() => {}
-            () = tokio::time::sleep_until(self.end) => self.over = true,
+            // The server owns the sender for as long as the watch holds it.
+            _ = self.written.changed() => {}
+            () = tokio::time::sleep_until(self.end) => time_is_up = true,
             _ = tick => bookmark_due = true,
+        }
+        if time_is_up {
+            self.read(); // what happened until now still belongs to it
+            self.over = true;
         }
         if bookmark_due {
             let mut lines = String::new();

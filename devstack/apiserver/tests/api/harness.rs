@@ -8,7 +8,7 @@ use kube::Client;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
-use staffetta_apiserver::{ApiServer, Options, testing};
+use staffetta_apiserver::{ApiServer, Options, Proxy, testing};
 use tokio::time::Instant;
 
 pub(crate) const MERGE: &str = "application/merge-patch+json";
@@ -214,6 +214,15 @@ where
 {
     let server = ApiServer::start(Options::default()).await.unwrap();
     run(client(Kubeconfig::from_yaml(&server.kubeconfig()).unwrap()).await, test).await;
+}
+
+pub(crate) async fn through_a_proxy<F>(test: impl FnOnce(Arc<Place>) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let proxy = Proxy::start(Kubeconfig::from_yaml(&server.kubeconfig()).unwrap()).await.unwrap();
+    run(client(Kubeconfig::from_yaml(&proxy.kubeconfig()).unwrap()).await, test).await;
 }
 
 pub(crate) async fn on_a_real_server<F>(test: impl FnOnce(Arc<Place>) -> F)

@@ -1,5 +1,6 @@
-//! What the API promises, verb by verb and resource by resource. Every test here runs twice: against the embedded server,
-//! and against the real one that `STAFFETTA_REAL_KUBERNETES` names. Where they differ, the embedded one is wrong.
+//! What the API promises, verb by verb and resource by resource. Every test here runs three times: against the embedded
+//! server, through a proxy before it, and against the real server that `STAFFETTA_REAL_KUBERNETES` names. Where the first
+//! and the last differ, the embedded one is wrong.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod conditions;
@@ -16,13 +17,22 @@ mod services;
 mod watches;
 mod writes;
 
-macro_rules! on_both_servers {
+macro_rules! on_all_servers {
     ($($module:ident :: $test:ident,)*) => {
         mod on_the_embedded_server {
             $(
                 #[tokio::test]
                 async fn $test() {
                     crate::harness::on_the_embedded_server(crate::$module::$test).await;
+                }
+            )*
+        }
+
+        mod through_a_proxy {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    crate::harness::through_a_proxy(crate::$module::$test).await;
                 }
             )*
         }
@@ -38,7 +48,7 @@ macro_rules! on_both_servers {
     };
 }
 
-on_both_servers! {
+on_all_servers! {
     writes::create_gives_an_object_its_identity,
     writes::create_refuses_what_it_cannot_store,
     reads::get_finds_what_was_created,

@@ -78,7 +78,8 @@ async fn what_failed_for_good_is_pushed_again_later_each_time() {
     let chain = scribe.chain(POLICY);
     let start = tokio::time::Instant::now();
     chain.push(TestMessage::added("a"));
-    for (second, attempts) in [(1, 1), (59, 1), (61, 2), (179, 2), (181, 3), (419, 3), (421, 4)] {
+    // 60, 120 and 240 s, each up to a tenth more or less.
+    for (second, attempts) in [(1, 1), (53, 1), (67, 2), (161, 2), (199, 3), (377, 3), (463, 4)] {
         tokio::time::sleep_until(start + Duration::from_secs(second)).await;
         settle().await;
         assert_eq!(scribe.attempts().len(), attempts, "after {second} s");

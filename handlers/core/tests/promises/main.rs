@@ -4,6 +4,9 @@
 
 mod corners;
 mod failures;
+mod meter;
 mod order;
 mod queues;
+mod reports;
+mod standings;
 mod support;

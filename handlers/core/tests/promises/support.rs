@@ -1,12 +1,12 @@
 //! A handler that writes down what it gets.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use staffetta_handler::testing::{Fault, TestMessage};
 use staffetta_handler::{
-    Async, Compose, EventHandler, HandlerError, LogReport, Message, OrderingKey, QueuePolicy, RetryPolicy,
-    Superseded, Turn,
+    Async, Compose, EventHandler, HandlerError, LogReport, Message, Meter, OrderingKey, QueuePolicy, Report,
+    RetryPolicy, Superseded, Turn, Unmetered,
 };
 
 pub(crate) const POLICY: QueuePolicy =
@@ -30,6 +30,7 @@ pub(crate) struct Scribe {
 
 struct State {
     attempts: Vec<TestMessage>,
+    handled: BTreeSet<String>,
     inside: HashSet<String>,
     overlaps: usize,
     answer: Verdict,
@@ -37,8 +38,13 @@ struct State {
 
 impl Scribe {
     pub(crate) fn new(answer: impl FnMut(&TestMessage) -> Answer + Send + 'static) -> Self {
-        let state =
-            State { attempts: Vec::new(), inside: HashSet::new(), overlaps: 0, answer: Box::new(answer) };
+        let state = State {
+            attempts: Vec::new(),
+            handled: BTreeSet::new(),
+            inside: HashSet::new(),
+            overlaps: 0,
+            answer: Box::new(answer),
+        };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -60,6 +66,16 @@ impl Scribe {
         objects
     }
 
+    /// The newest attempt.
+    pub(crate) fn last(&self) -> TestMessage {
+        self.lock().attempts.last().cloned().expect("there was one")
+    }
+
+    /// The UIDs of all that was handled with success.
+    pub(crate) fn handled(&self) -> BTreeSet<String> {
+        self.lock().handled.clone()
+    }
+
     /// How often two messages of one object were handled at a time.
     pub(crate) fn overlaps(&self) -> usize {
         self.lock().overlaps
@@ -71,11 +87,20 @@ impl Scribe {
 
     /// The links that ship around this handler, without the queues.
     pub(crate) fn link(&self) -> impl EventHandler<TestMessage> + use<> {
+        self.reported(Arc::new(LogReport::new("scribe")))
+    }
+
+    /// The same links, with a report.
+    pub(crate) fn reported(
+        &self,
+        report: Arc<dyn Report<TestMessage>>,
+    ) -> impl EventHandler<TestMessage> + use<> {
         self.clone()
             .timeout(std::time::Duration::from_secs(60))
             .limit(8)
             .retry(RetryPolicy::default())
-            .log_exceptions(Arc::new(LogReport::new("scribe")))
+            .reported(Arc::clone(&report))
+            .log_exceptions(report)
     }
 
     /// The chain that ships around this handler, a queue for each object.
@@ -83,7 +108,16 @@ impl Scribe {
         &self,
         policy: QueuePolicy,
     ) -> Async<TestMessage, impl EventHandler<TestMessage> + use<>> {
-        Async::new(self.link(), policy, |message: &TestMessage| OrderingKey::of(message.uid()))
+        self.metered(policy, Arc::new(Unmetered))
+    }
+
+    /// The same chain, with a meter.
+    pub(crate) fn metered(
+        &self,
+        policy: QueuePolicy,
+        meter: Arc<dyn Meter>,
+    ) -> Async<TestMessage, impl EventHandler<TestMessage> + use<>> {
+        Async::metered(self.link(), policy, |message: &TestMessage| OrderingKey::of(message.uid()), meter)
     }
 }
 
@@ -100,7 +134,10 @@ impl EventHandler<TestMessage> for Scribe {
         tokio::task::yield_now().await;
         self.lock().inside.remove(message.uid());
         match answer {
-            Answer::Succeed => Ok(()),
+            Answer::Succeed => {
+                self.lock().handled.insert(message.uid().to_owned());
+                Ok(())
+            }
             Answer::Fail(fault) => Err(fault.into()),
             Answer::Panic => panic!("as ordered"),
             Answer::Hang => std::future::pending().await,

@@ -2,18 +2,27 @@
 
 /// The parts of a path below a group version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
-    pub(super) group: String,
-    pub(super) version: String,
-    pub(super) namespace: Option<String>,
-    pub(super) plural: String,
-    pub(super) name: Option<String>,
-    pub(super) subresource: Option<String>,
+pub(crate) struct Target {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) namespace: Option<String>,
+    pub(crate) plural: String,
+    pub(crate) name: Option<String>,
+    pub(crate) subresource: Option<String>,
 }
 
 /// A path that is understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Path {
+    /// Objects.
+    Objects(Target),
+    /// What there is.
+    Fixed(Fixed),
+}
+
+/// A path that shows what there is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fixed {
     /// `/healthz`, `/livez`, `/readyz` and what lies below.
     Health,
     /// `/version`.
@@ -30,27 +39,26 @@ pub(super) enum Path {
     OpenApiIndex,
     /// `/openapi/v3/` and a group version.
     OpenApi(String),
-    /// Objects.
-    Target(Target),
 }
 
 /// Reads a path whose percent-encoding was resolved.
 pub(super) fn parse(path: &str) -> Option<Path> {
     let steps: Vec<_> = path.split('/').filter(|step| !step.is_empty()).collect();
-    match steps.as_slice() {
-        ["healthz" | "livez" | "readyz", ..] => Some(Path::Health),
-        ["version"] => Some(Path::Version),
-        ["api"] => Some(Path::CoreVersions),
-        ["apis"] => Some(Path::Groups),
-        ["apis", group] => Some(Path::Group((*group).into())),
-        ["api", version] => Some(Path::Resources(String::new(), (*version).into())),
-        ["apis", group, version] => Some(Path::Resources((*group).into(), (*version).into())),
-        ["openapi", "v3"] => Some(Path::OpenApiIndex),
-        ["openapi", "v3", rest @ ..] => Some(Path::OpenApi(rest.join("/"))),
-        ["api", version, rest @ ..] => target("", version, rest).map(Path::Target),
-        ["apis", group, version, rest @ ..] => target(group, version, rest).map(Path::Target),
-        _ => None,
-    }
+    let fixed = match steps.as_slice() {
+        ["healthz" | "livez" | "readyz", ..] => Fixed::Health,
+        ["version"] => Fixed::Version,
+        ["api"] => Fixed::CoreVersions,
+        ["apis"] => Fixed::Groups,
+        ["apis", group] => Fixed::Group((*group).into()),
+        ["api", version] => Fixed::Resources(String::new(), (*version).into()),
+        ["apis", group, version] => Fixed::Resources((*group).into(), (*version).into()),
+        ["openapi", "v3"] => Fixed::OpenApiIndex,
+        ["openapi", "v3", rest @ ..] => Fixed::OpenApi(rest.join("/")),
+        ["api", version, rest @ ..] => return target("", version, rest).map(Path::Objects),
+        ["apis", group, version, rest @ ..] => return target(group, version, rest).map(Path::Objects),
+        _ => return None,
+    };
+    Some(Path::Fixed(fixed))
 }
 
 fn target(group: &str, version: &str, steps: &[&str]) -> Option<Target> {
@@ -82,7 +90,7 @@ mod tests {
 
     fn parts(path: &str) -> (String, Option<String>, Option<String>, Option<String>) {
         match parse(path) {
-            Some(Path::Target(target)) => (target.plural, target.namespace, target.name, target.subresource),
+            Some(Path::Objects(target)) => (target.plural, target.namespace, target.name, target.subresource),
             other => panic!("{path} is {other:?}"),
         }
     }
@@ -107,6 +115,9 @@ mod tests {
     fn what_leads_nowhere_is_no_path() {
         assert_eq!(parse("/nothing"), None);
         assert_eq!(parse("/api/v1/a/b/c/d"), None);
-        assert_eq!(parse("/openapi/v3/apis/apps/v1"), Some(Path::OpenApi("apis/apps/v1".into())));
+        assert_eq!(
+            parse("/openapi/v3/apis/apps/v1"),
+            Some(Path::Fixed(Fixed::OpenApi("apis/apps/v1".into())))
+        );
     }
 }

@@ -9,11 +9,11 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// A second handle to the socket of one connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Wire(Arc<std::net::TcpStream>);
+pub(super) struct Wire(Arc<std::net::TcpStream>);
 
 impl Wire {
     /// Ends the connection in both directions, whatever is being sent.
-    pub(crate) fn cut(&self) {
+    pub(super) fn cut(&self) {
         // A connection that the client has closed already cannot be shut down, and need not be.
         let _ = self.0.shutdown(Shutdown::Both);
     }
@@ -21,7 +21,7 @@ impl Wire {
 
 /// All connections, and whether new ones are let in.
 #[derive(Default)]
-pub(crate) struct Connections(Mutex<Open>);
+pub(super) struct Connections(Mutex<Open>);
 
 #[derive(Default)]
 struct Open {
@@ -31,12 +31,17 @@ struct Open {
 
 impl Connections {
     /// Cuts all connections; while `refuse` holds, new ones are cut too.
-    pub(crate) fn refuse(&self, refuse: bool) {
+    pub(super) fn refuse(&self, refuse: bool) {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         open.refuse = refuse;
         if refuse {
-            open.wires.drain(..).filter_map(|wire| wire.upgrade()).for_each(|wire| Wire(wire).cut());
+            open.cut();
         }
+    }
+
+    /// Cuts all connections.
+    pub(super) fn cut(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).cut();
     }
 
     /// Takes in a new connection. False if it was cut.
@@ -52,10 +57,16 @@ impl Connections {
     }
 }
 
+impl Open {
+    fn cut(&mut self) {
+        self.wires.drain(..).filter_map(|wire| wire.upgrade()).for_each(|wire| Wire(wire).cut());
+    }
+}
+
 /// A listener that remembers what it accepts.
-pub(crate) struct Door {
-    pub(crate) listener: TcpListener,
-    pub(crate) connections: Arc<Connections>,
+pub(super) struct Door {
+    pub(super) listener: TcpListener,
+    pub(super) connections: Arc<Connections>,
 }
 
 impl Door {
@@ -89,7 +100,7 @@ impl Listener for Door {
 
 /// The connection that a request came by.
 #[derive(Clone)]
-pub(crate) struct Socket(pub(crate) Option<Wire>);
+pub(super) struct Socket(pub(super) Option<Wire>);
 
 impl Connected<IncomingStream<'_, Door>> for Socket {
     fn connect_info(stream: IncomingStream<'_, Door>) -> Self {
@@ -98,7 +109,7 @@ impl Connected<IncomingStream<'_, Door>> for Socket {
 }
 
 /// Opens the listening socket.
-pub(crate) async fn listen(at: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
+pub(super) async fn listen(at: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(at).await?;
     let at = listener.local_addr()?;
     Ok((listener, at))

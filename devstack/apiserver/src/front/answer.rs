@@ -1,4 +1,4 @@
-//! Answers: JSON with a code, or a Status.
+//! Answers: JSON with a code, a Status, or what a test has chosen.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -8,7 +8,7 @@ use http::{HeaderValue, StatusCode};
 use crate::status::Status;
 
 /// A JSON body under this code.
-pub(super) fn json(code: StatusCode, body: String) -> Response {
+pub(crate) fn json(code: StatusCode, body: String) -> Response {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -16,7 +16,7 @@ pub(super) fn json(code: StatusCode, body: String) -> Response {
 }
 
 /// A refusal.
-pub(super) fn refusal(status: &Status) -> Response {
+pub(crate) fn refusal(status: &Status) -> Response {
     let code = StatusCode::from_u16(status.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = json(code, status.json().to_string());
     if let Some(seconds) = status.retry_after() {
@@ -25,9 +25,20 @@ pub(super) fn refusal(status: &Status) -> Response {
     response
 }
 
-/// A line of plain text, as the health endpoints give it.
-pub(super) fn text(body: &'static str) -> Response {
-    let mut response = Response::new(Body::from(body));
+/// What a test has chosen: JSON, where it is an object, or plain text.
+pub(super) fn chosen(code: u16, body: &str) -> Response {
+    let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    if body.starts_with('{') {
+        return json(code, body.into());
+    }
+    let mut response = text(body.to_owned());
+    *response.status_mut() = code;
+    response
+}
+
+/// Plain text, as the health endpoints give it.
+pub(crate) fn text(body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response
 }

@@ -1,74 +1,13 @@
-//! The everyday verbs of a stock kubectl against the embedded server.
+//! The everyday verbs of a stock kubectl against the embedded server, and through a proxy.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod command;
+mod kubectl_through_a_proxy;
+
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 
-use staffetta_apiserver::{ApiServer, Options, testing};
-
-/// A kubectl with a server of its own.
-struct Kubectl {
-    program: PathBuf,
-    folder: tempfile::TempDir,
-    _server: ApiServer,
-    _runtime: tokio::runtime::Runtime,
-}
-
-impl Kubectl {
-    /// None where there is no kubectl.
-    fn new() -> Option<Self> {
-        let program = testing::program("kubectl")?;
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let server = runtime.block_on(ApiServer::start(Options::default())).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("config"), server.kubeconfig()).unwrap();
-        Some(Self { program, folder, _server: server, _runtime: runtime })
-    }
-
-    fn command(&self, arguments: &str) -> Command {
-        let mut command = Command::new(&self.program);
-        command
-            .args(arguments.split_whitespace())
-            .arg("--cache-dir")
-            .arg(self.folder.path().join("cache"))
-            .env("KUBECONFIG", self.folder.path().join("config"))
-            .current_dir(self.folder.path())
-            .stdin(Stdio::null());
-        command
-    }
-
-    fn output(&self, arguments: &str) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    /// What it prints when it succeeds.
-    #[track_caller]
-    fn run(&self, arguments: &str) -> String {
-        let output = self.output(arguments);
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        assert!(
-            output.status.success(),
-            "kubectl {arguments}: {}{}",
-            text(&output.stdout),
-            text(&output.stderr)
-        );
-        text(&output.stdout)
-    }
-
-    /// What it says when it fails.
-    #[track_caller]
-    fn fail(&self, arguments: &str) -> String {
-        let output = self.output(arguments);
-        assert!(!output.status.success(), "kubectl {arguments} succeeds");
-        String::from_utf8_lossy(&output.stderr).into_owned()
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.folder.path().join(name), text).unwrap();
-    }
-}
+use command::Kubectl;
 
 const WEB: &str = "
 apiVersion: apps/v1
@@ -95,7 +34,7 @@ mod kubectl {
 
     #[test]
     fn apply_creates_changes_and_leaves_alone() {
-        let Some(kubectl) = Kubectl::new() else { return };
+        let Some(kubectl) = Kubectl::embedded() else { return };
         kubectl.write("web.yaml", WEB);
         assert_eq!(kubectl.run("apply -f web.yaml"), "deployment.apps/web created\nservice/web created\n");
         assert_eq!(
@@ -115,7 +54,7 @@ mod kubectl {
 
     #[test]
     fn get_prints_the_columns_people_know() {
-        let Some(kubectl) = Kubectl::new() else { return };
+        let Some(kubectl) = Kubectl::embedded() else { return };
         kubectl.write("web.yaml", WEB);
         kubectl.run("apply -f web.yaml");
         let first = |arguments: &str| {
@@ -136,7 +75,7 @@ mod kubectl {
 
     #[test]
     fn describe_tells_of_objects_and_their_events() {
-        let Some(kubectl) = Kubectl::new() else { return };
+        let Some(kubectl) = Kubectl::embedded() else { return };
         kubectl.write("web.yaml", WEB);
         kubectl.run("apply -f web.yaml");
         let uid = kubectl.run("get service web -o jsonpath={.metadata.uid}");
@@ -156,7 +95,7 @@ mod kubectl {
 
     #[test]
     fn patch_annotate_label_and_scale_write() {
-        let Some(kubectl) = Kubectl::new() else { return };
+        let Some(kubectl) = Kubectl::embedded() else { return };
         kubectl.write("web.yaml", WEB);
         kubectl.run("apply -f web.yaml");
         kubectl.run("annotate service web a/b=c");
@@ -177,7 +116,7 @@ mod kubectl {
 
     #[test]
     fn create_makes_objects_from_flags_and_files() {
-        let Some(kubectl) = Kubectl::new() else { return };
+        let Some(kubectl) = Kubectl::embedded() else { return };
         kubectl.write("web.yaml", WEB);
         kubectl.run("create namespace team");
         kubectl.run("create -n team -f web.yaml");
@@ -198,7 +137,7 @@ mod kubectl {
 
     #[test]
     fn delete_waits_until_objects_are_gone() {
-        let Some(kubectl) = Kubectl::new() else { return };
+        let Some(kubectl) = Kubectl::embedded() else { return };
         kubectl.write("web.yaml", WEB);
         kubectl.run("create namespace team");
         kubectl.run("apply -n team -f web.yaml");
@@ -212,7 +151,7 @@ mod kubectl {
 
     #[test]
     fn get_watch_prints_what_happens() {
-        let Some(kubectl) = Kubectl::new() else { return };
+        let Some(kubectl) = Kubectl::embedded() else { return };
         kubectl.run("run one --image=one:1");
         let mut watching = kubectl.command("get pods -w -o name").stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
@@ -227,7 +166,7 @@ mod kubectl {
 
     #[test]
     fn custom_resources_are_objects_like_others() {
-        let Some(kubectl) = Kubectl::new() else { return };
+        let Some(kubectl) = Kubectl::embedded() else { return };
         kubectl.write(
             "definition.yaml",
             "

@@ -1,6 +1,10 @@
 //! Where tests find a real Kubernetes, and what they do when there is none.
 
+mod real_server;
+
 use std::path::PathBuf;
+
+pub use real_server::{RealServer, Snapshot};
 
 /// Names the kubeconfig of a real cluster that tests may use.
 pub const REAL_KUBERNETES: &str = "STAFFETTA_REAL_KUBERNETES";

@@ -1,0 +1,200 @@
+//! `cargo bench --bench annotate`: pods that exist get their VIFs from a real API server's point of view.
+//!
+//! Writes a second against bare patches of the same body by the same client library, the requests of a pod's whole life as
+//! the server's audit log counts them, and the CPU time that an event costs.
+
+#![allow(clippy::cast_precision_loss, reason = "the figures are far below 2^52")]
+
+mod cluster;
+mod controller;
+mod report;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use kube::Client;
+use kube::api::DeleteParams;
+use kube::runtime::watcher;
+use serde_json::Value;
+use staffetta_apiserver::testing::RealServer;
+
+use cluster::{FINALIZER, IN_FLIGHT};
+use controller::Controller;
+use report::{Row, median, tell};
+
+fn main() {
+    let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
+    let mut rows = runtime.block_on(throughput());
+    rows.extend(runtime.block_on(requests_of_a_life()));
+    tell("annotate", &rows);
+}
+
+/// What one run reached.
+struct Run {
+    writes_a_second: f64,
+    cpu_ms_an_event: f64,
+}
+
+/// Ours and theirs in turns, over the same pods.
+async fn throughput() -> Vec<Row> {
+    let names = names("pod", cluster::number("STAFFETTA_BENCH_PODS", 10_000));
+    let server = RealServer::launch(&[]).await;
+    let client = cluster::client(server.kubeconfig()).await;
+    cluster::create(&client, &names).await;
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    let mut annotations = BTreeMap::new();
+    for _ in 0..cluster::number("STAFFETTA_BENCH_PAIRS", 5) {
+        ours.push(annotate(server.kubeconfig(), names.len()).await);
+        if annotations.is_empty() {
+            let state = cluster::versions(&client).await.into_iter();
+            annotations = state.filter_map(|(name, (_, _, annotation))| Some((name, annotation?))).collect();
+            assert_eq!(annotations.len(), names.len(), "each pod has its VIF");
+        }
+        cluster::reset(&client, &names).await;
+        bare.push(bare_patches(&client, &names, &annotations).await);
+        cluster::reset(&client, &names).await;
+    }
+    let ratio = median(ours.iter().zip(&bare).map(|(ours, bare)| ours.writes_a_second / bare).collect());
+    let cpu = median(ours.iter().map(|run| run.cpu_ms_an_event).collect());
+    let writes = median(ours.iter().map(|run| run.writes_a_second).collect());
+    vec![
+        Row::new("VIFs written down", "1/s", writes)
+            .against(median(bare))
+            .goal(format!("at least 0.9 of bare PATCHes, {IN_FLIGHT} in flight"), ratio >= 0.9),
+        Row::new("the same, median of the pairs", "ratio", ratio),
+        Row::new("own CPU a pod event", "ms", cpu).goal("at most 0.2", cpu <= 0.2),
+    ]
+}
+
+/// Starts a controller and waits until each pod has its VIF. The first writes, while it still lists, are left out.
+async fn annotate(kubeconfig: &Path, pods: usize) -> Run {
+    let controller = Controller::start(kubeconfig, "[memory]\nactivation_delay_ms = 0\n").await;
+    let begin = pods / 100;
+    let from = controller.until_patched(begin).await;
+    let to = controller.until_patched(pods).await;
+    let run = Run {
+        writes_a_second: (to.patches - from.patches) / (to.at - from.at).as_secs_f64(),
+        cpu_ms_an_event: controller.cpu().as_secs_f64() * 1000.0 / (2 * pods) as f64,
+    };
+    controller.stop().await;
+    run
+}
+
+/// The same bodies, written by nothing but the client, while one watch of the pods is read.
+async fn bare_patches(client: &Client, names: &[String], annotations: &BTreeMap<String, String>) -> f64 {
+    let versions = cluster::versions(client).await;
+    let watched = cluster::pods(client);
+    let watch =
+        tokio::spawn(watcher(watched, watcher::Config::default()).for_each(async |event| drop(event)));
+    let begun = Instant::now();
+    cluster::each(names, async |name| {
+        let (uid, version, _) = &versions[name];
+        cluster::patch(client, name, &cluster::claim(uid, version, &annotations[name])).await;
+    })
+    .await;
+    let rate = names.len() as f64 / begun.elapsed().as_secs_f64();
+    watch.abort();
+    rate
+}
+
+/// What a pod costs from its creation to its end, counted by the server.
+async fn requests_of_a_life() -> Vec<Row> {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let (policy, log) = (folder.path().join("policy.yaml"), folder.path().join("audit.log"));
+    std::fs::write(&policy, POLICY).expect("the folder can be written");
+    let flags =
+        [format!("--audit-policy-file={}", policy.display()), format!("--audit-log-path={}", log.display())];
+    let server = RealServer::launch(&flags.each_ref().map(String::as_str)).await;
+    let client = cluster::client(server.kubeconfig()).await;
+    let mut rows = Vec::new();
+    for (words, delay, most) in [("active at once", 0, 1.0), ("active after 300 ms", 300, 2.0)] {
+        let names = names(&format!("life-{delay}"), 300);
+        let before = requests(&log);
+        let options = format!("[memory]\nactivation_delay_ms = {delay}\n");
+        let controller = Controller::start(server.kubeconfig(), &options).await;
+        cluster::create(&client, &names).await;
+        until_active(&client, &names).await;
+        let made = requests(&log);
+        end(&client, &names).await;
+        let ended = requests(&log);
+        controller.stop().await;
+        let pods = names.len() as f64;
+        let writes = (made.writes - before.writes) as f64 / pods;
+        let release = (ended.writes - made.writes) as f64 / pods;
+        let others = (ended.others - before.others) as f64;
+        rows.push(
+            Row::new(format!("writes a pod, {words}"), "1", writes)
+                .goal(format!("at most {most}"), writes <= most),
+        );
+        rows.push(Row::new("writes a pod, its deletion", "1", release).goal("at most 1", release <= 1.0));
+        rows.push(Row::new("reads and Events in all", "1", others).goal("0", others == 0.0));
+    }
+    rows
+}
+
+/// Waits until each pod's VIF is active.
+async fn until_active(client: &Client, names: &[String]) {
+    let active = |annotation: &str| {
+        annotation.contains(r#""active":true"#) || annotation.contains(r#""active": true"#)
+    };
+    let deadline = Instant::now() + Duration::from_secs(120);
+    loop {
+        let versions = cluster::versions(client).await;
+        if names.iter().all(|name| versions[name].2.as_deref().is_some_and(active)) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "not each pod got an active VIF");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Ends pods as a kubelet does, and waits until they are gone.
+async fn end(client: &Client, names: &[String]) {
+    let api = cluster::pods(client);
+    cluster::each(names, async |name| {
+        api.delete(name, &DeleteParams::default().grace_period(0)).await.expect("a pod can be deleted");
+    })
+    .await;
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !cluster::versions(client).await.is_empty() {
+        assert!(Instant::now() < deadline, "not each pod is gone: the finalizer {FINALIZER} stays");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Requests of the controller, as the server counted them.
+struct Requests {
+    writes: usize,
+    others: usize,
+}
+
+/// Lists, watches and discovery are not counted: each happens once.
+fn requests(log: &Path) -> Requests {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let mut requests = Requests { writes: 0, others: 0 };
+    for line in text.lines() {
+        let record: Value = serde_json::from_str(line).expect("the audit log is JSON, a record a line");
+        let ours = record["userAgent"].as_str().is_some_and(|agent| agent.starts_with("staffetta/"));
+        let controller = ours && record["verb"] != "list" && record["verb"] != "watch";
+        let resource = record["objectRef"]["resource"].as_str();
+        match (controller, resource, record["verb"].as_str()) {
+            (true, Some("pods"), Some("patch" | "update")) => requests.writes += 1,
+            (true, Some(_), _) => requests.others += 1,
+            _ => {}
+        }
+    }
+    requests
+}
+
+/// Each request for a resource, once it is answered.
+const POLICY: &str = "apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules: [{ level: Metadata }]
+";
+
+fn names(prefix: &str, count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("{prefix}-{number}")).collect()
+}

@@ -1,0 +1,119 @@
+//! A real kube-apiserver with pods in it, for benchmarks.
+
+#![allow(dead_code, reason = "each benchmark takes what it needs")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::PartialObjectMeta;
+use kube::{Api, Client, Config};
+use serde_json::{Value, json};
+
+/// The annotation that a pod gets.
+pub(crate) const VIF: &str = "openstack.org/kuryr-vif";
+/// The finalizer that a pod gets.
+pub(crate) const FINALIZER: &str = "staffetta.dev/vif";
+
+/// How many requests are in flight at a time, on both sides.
+pub(crate) const IN_FLIGHT: usize = 8;
+
+/// A number from the environment, for a shorter or a longer run.
+pub(crate) fn number(variable: &str, default: usize) -> usize {
+    let set = std::env::var(variable).ok();
+    set.map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}")))
+}
+
+/// The client library as the program uses it, under another name.
+pub(crate) async fn client(kubeconfig: &Path) -> Client {
+    // An error means that somebody installed one before.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("the server was just started");
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let mut config = config.expect("it is complete");
+    config.default_retry = false;
+    Client::try_from(config).expect("its certificates are readable")
+}
+
+pub(crate) fn pods(client: &Client) -> Api<Pod> {
+    Api::namespaced(client.clone(), "default")
+}
+
+/// A pod of about 3 KB on a node, as a deployment would make it.
+pub(crate) fn pod(name: &str) -> Pod {
+    let env: Vec<_> = (0..24)
+        .map(|number| json!({ "name": format!("VARIABLE_{number}"), "value": format!("a value of some length, {number}") }))
+        .collect();
+    let container = json!({
+        "name": "web", "image": "registry.example/shop/web:1.2.3", "env": env,
+        "ports": [{ "containerPort": 8080 }],
+        "resources": { "requests": { "cpu": "100m", "memory": "64Mi" }, "limits": { "memory": "128Mi" } },
+    });
+    let pod = json!({
+        "metadata": { "name": name, "labels": { "app": "web", "tier": "front" } },
+        "spec": { "nodeName": "node-1", "automountServiceAccountToken": false, "containers": [container] },
+    });
+    serde_json::from_value(pod).expect("it is a pod")
+}
+
+/// Creates pods of these names.
+pub(crate) async fn create(client: &Client, names: &[String]) {
+    let api = pods(client);
+    each(names, async |name| {
+        api.create(&PostParams::default(), &pod(name)).await.expect("a pod can be created");
+    })
+    .await;
+}
+
+/// What each pod must be told so that a patch of it is accepted: uid and resourceVersion, by name.
+pub(crate) async fn versions(client: &Client) -> BTreeMap<String, (String, String, Option<String>)> {
+    let api = pods(client);
+    let mut found = BTreeMap::new();
+    let mut page = ListParams::default().limit(500);
+    loop {
+        let list = api.list_metadata(&page).await.expect("pods can be listed");
+        for item in list.items {
+            let meta = item.metadata;
+            let annotation = meta.annotations.unwrap_or_default().remove(VIF);
+            let state = (meta.uid.unwrap_or_default(), meta.resource_version.unwrap_or_default(), annotation);
+            found.insert(meta.name.unwrap_or_default(), state);
+        }
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return found,
+        }
+    }
+}
+
+/// Takes the annotation and the finalizer away again.
+pub(crate) async fn reset(client: &Client, names: &[String]) {
+    let body = json!({ "metadata": { "annotations": { VIF: null },
+        "$deleteFromPrimitiveList/finalizers": [FINALIZER] } });
+    each(names, async |name| {
+        patch(client, name, &body).await;
+    })
+    .await;
+}
+
+/// One bare patch, as the program sends it.
+pub(crate) async fn patch(client: &Client, name: &str, body: &Value) -> PartialObjectMeta<Pod> {
+    let request = kube::api::Request::new("/api/v1/namespaces/default/pods")
+        .patch(name, &PatchParams::default(), &Patch::Strategic(body))
+        .expect("the request is well-formed");
+    client.request(request).await.expect("the PATCH is accepted")
+}
+
+/// The body by which the program claims a VIF.
+pub(crate) fn claim(uid: &str, version: &str, annotation: &str) -> Value {
+    json!({ "metadata": { "uid": uid, "resourceVersion": version, "annotations": { VIF: annotation },
+        "finalizers": [FINALIZER] } })
+}
+
+/// Does something for each name, so many at a time.
+pub(crate) async fn each(names: &[String], work: impl AsyncFn(&str)) {
+    stream::iter(names).for_each_concurrent(IN_FLIGHT, async |name| work(name).await).await;
+}

@@ -1,0 +1,65 @@
+//! What goes wrong on purpose: the handle by which a test breaks a running server, or the way to one.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Fault, Front, Requests};
+
+/// The handle of a test to all faults of a server or a proxy.
+#[derive(Clone)]
+pub struct Faults {
+    front: Arc<Front>,
+}
+
+impl Faults {
+    pub(super) fn new(front: Arc<Front>) -> Self {
+        Self { front }
+    }
+
+    /// The next `times` requests that match meet this fault. Of several that match, the oldest comes first.
+    pub fn inject(&self, requests: Requests, times: usize, fault: Fault) {
+        self.front.plan.add(requests, times, fault);
+    }
+
+    /// Forgets the faults that have not happened yet.
+    pub fn clear(&self) {
+        self.front.plan.clear();
+    }
+
+    /// How many injected faults have not happened yet.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.front.plan.pending()
+    }
+
+    /// Cuts all open watches in the middle of their answers.
+    pub fn cut_watches(&self) {
+        self.front.watches.send_modify(|watches| watches.cut += 1);
+    }
+
+    /// From now on watches stay silent, until [`resume_watches`](Faults::resume_watches): they are open, do not end, and
+    /// no byte comes. New ones begin, and are as silent.
+    pub fn pause_watches(&self) {
+        self.front.watches.send_modify(|watches| watches.paused = true);
+    }
+
+    /// Watches deliver again: what happened meanwhile, or 410 where the server has forgotten it.
+    pub fn resume_watches(&self) {
+        self.front.watches.send_modify(|watches| watches.paused = false);
+    }
+
+    /// Cuts all connections and closes new ones at once, until [`end_outage`](Faults::end_outage).
+    pub fn begin_outage(&self) {
+        self.front.connections.refuse(true);
+    }
+
+    /// Serves again. Nothing was lost.
+    pub fn end_outage(&self) {
+        self.front.connections.refuse(false);
+    }
+
+    /// From now on the Date headers are wrong by this many seconds, 0 for none; negative ones lie in the past.
+    pub fn skew_dates(&self, seconds: i64) {
+        self.front.skew.store(seconds, Ordering::Relaxed);
+    }
+}

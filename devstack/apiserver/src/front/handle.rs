@@ -1,0 +1,121 @@
+//! One request from end to end: faults, whoever answers, the record.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::response::Response;
+use http::header::{CONTENT_LENGTH, DATE, USER_AGENT};
+use http::{HeaderMap, HeaderValue};
+use jiff::fmt::rfc2822::DateTimePrinter;
+use jiff::{SignedDuration, Timestamp};
+
+use super::connections::Socket;
+use super::{Asked, Backend, Fault, Front, Question, RequestRecord, answer, gate, spoil};
+use crate::status::Status;
+
+/// The front and who answers behind it.
+pub(super) struct House<B> {
+    pub(super) front: Arc<Front>,
+    pub(super) backend: Arc<B>,
+}
+
+/// Answers a request.
+pub(super) async fn handle<B: Backend>(
+    State(house): State<Arc<House<B>>>,
+    ConnectInfo(socket): ConnectInfo<Socket>,
+    request: Request,
+) -> Response {
+    let asked = Asked::of(request.method(), request.uri());
+    let answered = match &asked {
+        Ok(Asked::Objects(question)) => house.about_objects(question, &asked, request).await,
+        _ => house.backend.answer(&asked, request).await,
+    };
+    let Some(mut response) = answered else {
+        return cut(&socket).await;
+    };
+    house.front.date(&mut response);
+    response
+}
+
+/// Ends the connection; what is returned is never sent.
+async fn cut(socket: &Socket) -> Response {
+    if let Some(wire) = &socket.0 {
+        wire.cut();
+    }
+    std::future::pending().await
+}
+
+impl<B: Backend> House<B> {
+    /// The answer, or None where the connection is to be cut.
+    async fn about_objects(
+        &self,
+        question: &Question,
+        asked: &Result<Asked, Status>,
+        request: Request,
+    ) -> Option<Response> {
+        let user_agent = user_agent(request.headers());
+        let record = |code| {
+            self.front.audit.push(RequestRecord::new(question, user_agent.clone(), code));
+        };
+        let fault = self.front.plan.meet(question);
+        match &fault {
+            Some(Fault::Hang) => {
+                record(0);
+                return std::future::pending().await;
+            }
+            Some(Fault::Cut) => {
+                record(0);
+                return None;
+            }
+            Some(Fault::Refuse { code, retry_after }) => {
+                record(*code);
+                return Some(answer::refusal(&Fault::refusal(*code, *retry_after)));
+            }
+            Some(Fault::Answer { code, body }) => {
+                record(*code);
+                return Some(answer::chosen(*code, body));
+            }
+            Some(Fault::Delay(time)) => tokio::time::sleep(*time).await,
+            _ => {}
+        }
+        let answered = self.backend.answer(asked, request).await.filter(|_| fault != Some(Fault::CutAfter));
+        record(answered.as_ref().map_or(0, |response| response.status().as_u16()));
+        let response = answered?;
+        if question.verb == "watch" && response.status().is_success() {
+            return Some(response.map(|body| gate::gated(&self.front, spoil::watch(body, fault))));
+        }
+        match fault {
+            Some(fault @ (Fault::CutMid | Fault::Garbage | Fault::Replace { .. })) => {
+                spoiled(response, &fault).await
+            }
+            _ => Some(response),
+        }
+    }
+}
+
+async fn spoiled(response: Response, fault: &Fault) -> Option<Response> {
+    let (mut parts, body) = response.into_parts();
+    parts.headers.remove(CONTENT_LENGTH);
+    Some(Response::from_parts(parts, spoil::answer(body, fault).await?))
+}
+
+impl Front {
+    /// Gives the answer a wrong date, where the test wants one.
+    fn date(&self, response: &mut Response<Body>) {
+        let skew = self.skew.load(Ordering::Relaxed);
+        if skew == 0 {
+            return;
+        }
+        let now = Timestamp::now().saturating_add(SignedDuration::from_secs(skew));
+        let date = now.ok().and_then(|now| DateTimePrinter::new().timestamp_to_rfc9110_string(&now).ok());
+        if let Some(date) = date.and_then(|date| HeaderValue::try_from(date).ok()) {
+            response.headers_mut().insert(DATE, date);
+        }
+    }
+}
+
+fn user_agent(headers: &HeaderMap) -> String {
+    headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default().into()
+}

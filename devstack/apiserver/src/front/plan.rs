@@ -1,0 +1,82 @@
+//! Which requests go wrong on purpose, and how. No I/O: the front asks with each request.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::asked::Question;
+use super::fault::Fault;
+use super::requests::Requests;
+
+/// The faults that are still to come, first match first.
+#[derive(Default)]
+pub(super) struct Plan(Mutex<Vec<Planned>>);
+
+struct Planned {
+    requests: Requests,
+    left: usize,
+    fault: Fault,
+}
+
+impl Plan {
+    fn planned(&self) -> MutexGuard<'_, Vec<Planned>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next `times` requests that match meet this fault.
+    pub(super) fn add(&self, requests: Requests, times: usize, fault: Fault) {
+        if times > 0 {
+            self.planned().push(Planned { requests, left: times, fault });
+        }
+    }
+
+    /// Forgets the faults that have not happened yet.
+    pub(super) fn clear(&self) {
+        self.planned().clear();
+    }
+
+    /// How many faults have not happened yet.
+    pub(super) fn pending(&self) -> usize {
+        self.planned().iter().fold(0, |sum, planned| sum.saturating_add(planned.left))
+    }
+
+    /// The fault that meets this question, used up by it.
+    pub(super) fn meet(&self, question: &Question) -> Option<Fault> {
+        let mut plan = self.planned();
+        let place = plan.iter().position(|planned| planned.requests.include(question))?;
+        plan[place].left -= 1;
+        let fault = plan[place].fault.clone();
+        if plan[place].left == 0 {
+            plan.remove(place);
+        }
+        Some(fault)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::front::path::Target;
+
+    #[test]
+    fn a_fault_meets_the_requests_it_names_and_is_used_up() {
+        let plan = Plan::default();
+        let requests = Requests::any().verb("patch").resource("pods").subresource("");
+        plan.add(requests, 2, Fault::status(503));
+        let asked = |verb, subresource: &str| {
+            let target = Target {
+                group: String::new(),
+                version: "v1".into(),
+                namespace: Some("a".into()),
+                plural: "pods".into(),
+                name: Some("b".into()),
+                subresource: Some(subresource.to_owned()).filter(|name| !name.is_empty()),
+            };
+            Question { verb, target, dry_run: false }
+        };
+        assert_eq!(plan.meet(&asked("get", "")), None);
+        assert_eq!(plan.meet(&asked("patch", "status")), None);
+        assert_eq!(plan.meet(&asked("patch", "")), Some(Fault::status(503)));
+        assert_eq!(plan.pending(), 1);
+        assert_eq!(plan.meet(&asked("patch", "")), Some(Fault::status(503)));
+        assert_eq!(plan.meet(&asked("patch", "")), None);
+    }
+}

@@ -1,0 +1,69 @@
+//! Which requests a test means.
+
+use super::asked::Question;
+
+/// Which requests a fault meets. What is not named matches everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    verb: Option<String>,
+    resource: Option<String>,
+    subresource: Option<String>,
+    namespace: Option<String>,
+    name: Option<String>,
+}
+
+impl Requests {
+    /// All requests for resources.
+    #[must_use]
+    pub fn any() -> Self {
+        Self::default()
+    }
+
+    /// Only those of this verb: get, list, watch, create, update, patch, delete or deletecollection.
+    #[must_use]
+    pub fn verb(mut self, verb: impl Into<String>) -> Self {
+        self.verb = Some(verb.into());
+        self
+    }
+
+    /// Only those for this resource, by its plural name.
+    #[must_use]
+    pub fn resource(mut self, resource: impl Into<String>) -> Self {
+        self.resource = Some(resource.into());
+        self
+    }
+
+    /// Only those for this subresource; the empty name is the object itself.
+    #[must_use]
+    pub fn subresource(mut self, subresource: impl Into<String>) -> Self {
+        self.subresource = Some(subresource.into());
+        self
+    }
+
+    /// Only those in this namespace.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Only those for the object of this name.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Is this one of them?
+    pub(super) fn include(&self, question: &Question) -> bool {
+        let target = &question.target;
+        let same = |wanted: &Option<String>, given: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| wanted == given.unwrap_or_default())
+        };
+        same(&self.verb, Some(question.verb))
+            && same(&self.resource, Some(&target.plural))
+            && same(&self.subresource, target.subresource.as_deref())
+            && same(&self.namespace, target.namespace.as_deref())
+            && same(&self.name, target.name.as_deref())
+    }
+}

@@ -1,0 +1,155 @@
+//! A real control plane of a test's own, which it may stop, start again, and take back to an earlier state.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::{real_kubeconfig, skip};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../real/kubernetes");
+/// Names the folder in which the script keeps the state of what runs.
+const STATE: &str = "STAFFETTA_REAL_STATE";
+
+/// One takes 400 MB: the tests of a process take turns.
+static TURN: Semaphore = Semaphore::const_new(1);
+
+/// An etcd and a kube-apiserver on loopback, kept under `devstack/real/kubernetes`; they end when this is dropped.
+///
+/// There are no other controllers, and namespaces have no service accounts. A process has one at a time, so a test that
+/// asks for a second while it holds the first waits for ever.
+///
+/// # Panics
+/// All methods do where the script fails, with what it says.
+pub struct RealServer {
+    state: TempDir,
+    flags: Vec<String>,
+    kubeconfig: PathBuf,
+    snapshots: std::sync::atomic::AtomicUsize,
+    _turn: SemaphorePermit<'static>,
+}
+
+/// What etcd held at one time. It ends with its [`RealServer`].
+pub struct Snapshot(PathBuf);
+
+impl RealServer {
+    /// Starts one, in its turn. `flags` go to kube-apiserver: `--watch-cache=false` ...
+    ///
+    /// Where no tests on a real Kubernetes are wanted, or where its programs would have to be built first, the test says
+    /// that it is skipped, and has to return.
+    ///
+    /// # Panics
+    /// Where every test is required.
+    pub async fn start(flags: &[&str]) -> Option<Self> {
+        real_kubeconfig()?;
+        let server = Self::make(flags).await;
+        let built = server.command(&["build", "--check"]).output();
+        if !built.is_ok_and(|output| output.status.success()) {
+            skip("the programs of a Kubernetes are not there: `devstack/real/kubernetes build` builds them");
+            return None;
+        }
+        Some(server.begin().await)
+    }
+
+    /// Starts one, in its turn, for a benchmark: programs that are missing are built first.
+    pub async fn launch(flags: &[&str]) -> Self {
+        Self::make(flags).await.begin().await
+    }
+
+    async fn begin(mut self) -> Self {
+        self.kubeconfig = self.up().await;
+        self
+    }
+
+    async fn make(flags: &[&str]) -> Self {
+        let turn = TURN.acquire().await.expect("it is never closed");
+        let parent = std::env::var_os(STATE).map_or_else(std::env::temp_dir, PathBuf::from);
+        let state = tempfile::Builder::new().prefix("private.").tempdir_in(&parent).unwrap_or_else(|error| {
+            panic!("no folder can be made in {}: {error}", parent.display());
+        });
+        Self {
+            state,
+            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+            kubeconfig: PathBuf::new(),
+            snapshots: 0.into(),
+            _turn: turn,
+        }
+    }
+
+    /// The path of the administrator's kubeconfig. It stays the same, and so does the address in it.
+    #[must_use]
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Ends the kube-apiserver; what it stored stays.
+    pub async fn stop_apiserver(&self) {
+        self.run(&["down", "apiserver"]).await;
+    }
+
+    /// Ends etcd under a running kube-apiserver.
+    pub async fn stop_etcd(&self) {
+        self.run(&["down", "etcd"]).await;
+    }
+
+    /// Starts what does not run, with the data and the ports that it had, and returns when it answers.
+    pub async fn resume(&self) {
+        self.up().await;
+    }
+
+    /// Keeps what etcd holds. Both are stopped for this, and run again when it returns.
+    pub async fn snapshot(&self) -> Snapshot {
+        let number = self.snapshots.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let folder = self.state.path().join(format!("snapshot-{number}"));
+        self.run(&["down"]).await;
+        self.run(&[OsStr::new("save"), folder.as_os_str()]).await;
+        self.resume().await;
+        Snapshot(folder)
+    }
+
+    /// Takes etcd back to what it held then: objects that came later are gone, and revisions are given out again. Both are
+    /// stopped for this, and run again when it returns.
+    pub async fn restore(&self, snapshot: &Snapshot) {
+        self.run(&["down"]).await;
+        self.run(&[OsStr::new("restore"), snapshot.0.as_os_str()]).await;
+        self.resume().await;
+    }
+
+    /// Makes etcd forget what was before its present revision. A kube-apiserver with a watch cache has a memory of its own
+    /// until it is started again; one that was started with `--watch-cache=false` has none.
+    pub async fn compact(&self) {
+        self.run(&["compact"]).await;
+    }
+
+    async fn up(&self) -> PathBuf {
+        let arguments = ["up", "--only-apiserver", "--"].into_iter();
+        let arguments: Vec<_> = arguments.chain(self.flags.iter().map(String::as_str)).collect();
+        let said = self.run(&arguments).await;
+        PathBuf::from(said.lines().last().unwrap_or_default())
+    }
+
+    async fn run(&self, arguments: &[impl AsRef<OsStr>]) -> String {
+        let command = self.command(arguments);
+        let words = format!("{command:?}");
+        let mut command = tokio::process::Command::from(command);
+        let Output { status, stdout, stderr } =
+            command.kill_on_drop(true).output().await.unwrap_or_else(|error| panic!("{words}: {error}"));
+        assert!(status.success(), "{words}: {}", String::from_utf8_lossy(&stderr));
+        String::from_utf8_lossy(&stdout).into_owned()
+    }
+
+    fn command(&self, arguments: &[impl AsRef<OsStr>]) -> Command {
+        let mut command = Command::new("bash");
+        command.arg(SCRIPT).args(arguments).env(STATE, self.state.path()).stdin(Stdio::null());
+        command
+    }
+}
+
+impl Drop for RealServer {
+    fn drop(&mut self) {
+        // A test that has failed already is not to fail for this too, and who runs the tests sees what the script says.
+        let _ = self.command(&["down", "--wipe"]).status();
+    }
+}

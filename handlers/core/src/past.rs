@@ -1,0 +1,45 @@
+//! What one turn leaves to the next one of the same object.
+
+use std::sync::Arc;
+
+use crate::backoff::Backoff;
+use crate::failure::Failure;
+use crate::standing::Trouble;
+
+/// What is known of an object that has failed; nothing once it was handled with success. It is small, because most have none.
+pub(crate) type Carry = Option<Box<Past>>;
+
+/// What is known of an object that has failed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Past {
+    /// Where the back-off of the retries stands, if they ended early.
+    pub(crate) backoff: Option<Backoff>,
+    /// How often it failed for good.
+    pub(crate) failures: u32,
+    /// What went wrong.
+    pub(crate) trouble: Option<Arc<Trouble>>,
+}
+
+impl Past {
+    /// One more attempt has failed with `error`. Answers what went wrong until now.
+    pub(crate) fn failed(&mut self, error: &dyn Failure) -> Arc<Trouble> {
+        let trouble = Arc::new(Trouble::after(self.trouble.as_deref(), error));
+        self.trouble = Some(Arc::clone(&trouble));
+        trouble
+    }
+}
+
+/// What went wrong, if anything did.
+pub(crate) fn trouble_of(carry: &Carry) -> Option<Arc<Trouble>> {
+    carry.as_ref()?.trouble.clone()
+}
+
+/// Leaves `past` to who may have one of its own; of two, the newer one counts, and the most failures.
+pub(crate) fn bequeath(past: Carry, heir: &mut Carry) {
+    let Some(mut past) = past else { return };
+    if let Some(own) = heir.take() {
+        past.failures = past.failures.max(own.failures);
+        past.trouble = past.trouble.or(own.trouble);
+    }
+    *heir = Some(past);
+}
