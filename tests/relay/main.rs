@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod dry_runs;
 mod faults;
+mod plans;
 mod pods;
 mod services;
 mod world;

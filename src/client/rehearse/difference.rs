@@ -99,9 +99,15 @@ impl Difference {
                 }
                 *list = held.into();
             }
-            Place::Field(path) => {
-                *field(object, path) = self.to.clone().unwrap_or_default();
-            }
+            Place::Field(path) => match (&self.to, path.split_last()) {
+                (Some(to), _) => *field(object, path) = to.clone(),
+                (None, Some((key, parents))) => {
+                    if let Some(parent) = field(object, parents).as_object_mut() {
+                        parent.remove(key);
+                    }
+                }
+                (None, None) => *object = Value::Null,
+            },
         }
     }
 
@@ -259,6 +265,7 @@ mod tests {
                 difference.apply(&mut made);
             }
             prop_assert_eq!(differences(&made, &after), []);
+            prop_assert!(!made.to_string().contains("null"), "what is removed is not there: {}", made);
         }
 
         #[test]
