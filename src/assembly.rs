@@ -3,6 +3,8 @@
 mod memory;
 mod network;
 mod rehearsal;
+#[cfg(feature = "simulated")]
+mod simulated;
 
 use staffetta_handler::Registry;
 
@@ -17,5 +19,7 @@ pub fn registry() -> Registry {
     network::interfaces(&mut registry);
     network::handlers(&mut registry);
     memory::drivers(&mut registry);
+    #[cfg(feature = "simulated")]
+    simulated::drivers(&mut registry);
     registry
 }

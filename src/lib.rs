@@ -4,13 +4,15 @@
 //! or a driver to the registry, and run.
 //!
 //! From the outside in: [`cli`] parses, [`config`] reads the file, [`controller`] starts the [`watcher`] and feeds the
-//! [`pipeline`], which [`assembly`] has filled with handlers and drivers. [`rehearsal`] plans what that would do.
+//! [`pipeline`], which [`assembly`] has filled with handlers and drivers. Of several processes, one works: [`leadership`].
+//! [`rehearsal`] plans what one would do.
 
 pub mod assembly;
 pub mod cli;
 pub mod config;
 pub mod connect;
 pub mod controller;
+pub mod leadership;
 pub mod metrics;
 pub mod observers;
 pub mod pipeline;
@@ -20,8 +22,10 @@ pub mod watcher;
 mod admin;
 mod client;
 mod health;
+mod identity;
 mod known;
 mod run;
+mod state;
 mod sweeper;
 mod telemetry;
 

@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::config::Span;
+use crate::state::PhaseName;
 
 /// Carries what happens in a Kubernetes cluster, through a chain of handlers, to the drivers of other worlds.
 #[derive(Debug, Parser)]
@@ -34,6 +35,8 @@ pub(super) enum Command {
     Handlers(ConfigFile),
     /// Lists the drivers that exist, and whether they are chosen.
     Drivers(ConfigFile),
+    /// Shows how a running controller is, which object is where in the chain, and why.
+    Status(StatusArguments),
     /// Writes a script that completes this command line in a shell.
     Completion {
         /// The shell.
@@ -48,7 +51,7 @@ pub(super) struct DryRun {
     #[arg(long)]
     pub(super) dry_run: bool,
     /// The form of the plan.
-    #[arg(long, value_enum, value_name = "FORM", default_value_t, requires = "dry_run")]
+    #[arg(short, long, value_enum, value_name = "FORM", default_value_t, requires = "dry_run")]
     pub(super) output: PlanForm,
     /// How long the dry run may take.
     #[arg(long, value_name = "TIME", default_value = "10m", requires = "dry_run")]
@@ -81,4 +84,43 @@ pub(super) struct ConfigFile {
     /// The configuration file. Without it: /etc/staffetta/staffetta.toml if it exists, else the defaults.
     #[arg(long, value_name = "FILE", env = "STAFFETTA_CONFIG", hide_env_values = true)]
     pub(super) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StatusArguments {
+    /// Shows only objects of this name, and all that is known of them.
+    pub(super) name: Option<String>,
+    /// Shows only objects of this namespace.
+    #[arg(short, long)]
+    pub(super) namespace: Option<String>,
+    /// Shows only objects of this kind: `pod`.
+    #[arg(long)]
+    pub(super) kind: Option<String>,
+    /// Shows only what this handler has to do.
+    #[arg(long)]
+    pub(super) handler: Option<String>,
+    /// Shows only objects that are in this phase.
+    #[arg(long)]
+    pub(super) phase: Option<PhaseName>,
+    /// Shows all that is not handled yet. Without it, or a name or a phase: objects in trouble, and those that have been
+    /// in one phase for more than 5 seconds.
+    #[arg(long)]
+    pub(super) all: bool,
+    /// The form of the answer.
+    #[arg(short, long, value_enum, default_value_t = OutputForm::Table)]
+    pub(super) output: OutputForm,
+    /// Where the controller's admin server listens: `http://127.0.0.1:8082`. Without it: what `admin.listen` says.
+    #[arg(long, value_name = "URL", env = "STAFFETTA_ADMIN", hide_env_values = true)]
+    pub(super) admin: Option<String>,
+    #[command(flatten)]
+    pub(super) file: ConfigFile,
+}
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum OutputForm {
+    /// For people.
+    Table,
+    /// For machines.
+    Json,
 }

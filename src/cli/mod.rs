@@ -5,6 +5,7 @@
 
 mod answer;
 mod arguments;
+mod status;
 mod table;
 
 use std::io::{self, Write};
@@ -42,6 +43,10 @@ enum CommandError {
     Run(#[from] RunError),
     #[error("the plan is not complete, or not all of it would succeed: it says where")]
     Incomplete,
+    #[error(transparent)]
+    Address(#[from] status::AddressError),
+    #[error(transparent)]
+    Ask(#[from] status::AskError),
     #[error("cannot write the answer")]
     Output(#[from] io::Error),
 }
@@ -57,10 +62,11 @@ impl CommandError {
 
     fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Configuration(ConfigurationError::Unreadable { .. } | ConfigurationError::Mistakes(_)) => {
-                ExitCode::from(2)
-            }
+            Self::Configuration(ConfigurationError::Unreadable { .. } | ConfigurationError::Mistakes(_))
+            | Self::Address(_)
+            | Self::Ask(status::AskError::Refused(_)) => ExitCode::from(2),
             Self::Configuration(ConfigurationError::Schema(_) | ConfigurationError::Unfit(_))
+            | Self::Ask(_)
             | Self::Run(_)
             | Self::Incomplete
             | Self::Output(_) => ExitCode::FAILURE,

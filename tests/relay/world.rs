@@ -26,6 +26,9 @@ pub(crate) const VIF: &str = "openstack.org/kuryr-vif";
 pub(crate) const SPEC: &str = "openstack.org/kuryr-lbaas-spec";
 pub(crate) const STATE: &str = "openstack.org/kuryr-lbaas-state";
 
+/// The controllers of a world follow one another, and no two run at a time.
+const ALONE: &str = "[leader_election]\nenabled = false\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+
 /// An API server and a simulated world, which outlive the controllers that work in them.
 pub(crate) struct World {
     pub(crate) server: ApiServer,
@@ -102,7 +105,7 @@ impl World {
     pub(crate) fn configuration(&self, registry: &Registry) -> Configuration {
         let schema = FileSchema::assemble(registry).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
-        let text = format!("{}\n[admin]\nlisten = \"127.0.0.1:0\"\n", self.options);
+        let text = format!("{}\n{ALONE}", self.options);
         std::fs::write(file.path(), text).unwrap();
         Configuration::load(&schema, Some(file.path()), []).unwrap()
     }
