@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use kube::Client;
 use kube::api::PostParams;
-use kube::runtime::watcher;
+use kube::runtime::watcher::{self, watcher};
 use staffetta::config::LeaderElection;
 use staffetta_apiserver::testing::RealServer;
 use tempfile::TempDir;
@@ -98,7 +98,7 @@ async fn create_all_the_time(client: Client, created: Arc<AtomicUsize>) {
 /// The numbers of the pods that show a VIF, as the watch tells of them, and when it did.
 fn plugged(client: &Client) -> mpsc::UnboundedReceiver<(usize, Instant)> {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let watch = watcher::metadata_watcher(cluster::pods(client), watcher::Config::default());
+    let watch = watcher(cluster::pods_metadata(client), watcher::Config::default());
     tokio::spawn(watch.for_each(move |event| {
         let applied = match event {
             Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => Some(pod.metadata),

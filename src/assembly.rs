@@ -2,6 +2,7 @@
 
 mod memory;
 mod network;
+mod rehearsal;
 #[cfg(feature = "simulated")]
 mod simulated;
 

@@ -5,6 +5,7 @@
 //!
 //! From the outside in: [`cli`] parses, [`config`] reads the file, [`controller`] starts the [`watcher`] and feeds the
 //! [`pipeline`], which [`assembly`] has filled with handlers and drivers. Of several processes, one works: [`leadership`].
+//! [`rehearsal`] plans what one would do.
 
 pub mod assembly;
 pub mod cli;
@@ -15,6 +16,7 @@ pub mod leadership;
 pub mod metrics;
 pub mod observers;
 pub mod pipeline;
+pub mod rehearsal;
 mod report;
 pub mod watcher;
 

@@ -2,14 +2,17 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use staffetta_handler::Registry;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
 use crate::config::Configuration;
 use crate::connect::{self, ConnectError};
 use crate::controller::{Controller, ControllerError};
+use crate::rehearsal::{self, DryRun};
 use crate::telemetry;
 
 /// Why the program ended with a failure.
@@ -32,11 +35,28 @@ pub(crate) fn run(
     configuration: &Configuration,
     kubeconfig: Option<&Path>,
 ) -> Result<(), RunError> {
+    start(configuration)?.block_on(serve(registry, configuration, kubeconfig))
+}
+
+/// Plans what [`run`] would do, within `limit`. It ends by itself, and nobody listens at the admin address meanwhile.
+pub(crate) fn rehearse(
+    registry: Registry,
+    configuration: &Configuration,
+    kubeconfig: Option<&Path>,
+    limit: Duration,
+) -> Result<DryRun, RunError> {
+    start(configuration)?.block_on(async {
+        let client = connect::client(kubeconfig.or(configuration.kubernetes.kubeconfig.as_deref())).await?;
+        Ok(rehearsal::rehearse(registry, configuration, client, limit).await?)
+    })
+}
+
+/// What every run needs: the log, TLS, a runtime.
+fn start(configuration: &Configuration) -> Result<Runtime, RunError> {
     telemetry::init(&configuration.log).map_err(|error| RunError::Start(io::Error::other(error)))?;
     // An error means that somebody installed one before, which then is used.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = tokio::runtime::Runtime::new().map_err(RunError::Start)?;
-    runtime.block_on(serve(registry, configuration, kubeconfig))
+    Runtime::new().map_err(RunError::Start)
 }
 
 async fn serve(

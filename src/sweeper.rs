@@ -77,7 +77,10 @@ async fn once(
 }
 
 /// The owners that do not exist. Of a kind whose objects are not all known, nobody is an orphan.
-fn orphans(owners: Vec<Identity>, mut uids: impl FnMut(TypeId) -> Option<HashSet<String>>) -> Vec<Identity> {
+pub(crate) fn orphans(
+    owners: Vec<Identity>,
+    mut uids: impl FnMut(TypeId) -> Option<HashSet<String>>,
+) -> Vec<Identity> {
     let mut known = HashMap::new();
     owners
         .into_iter()

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use staffetta_driver::rehearsal::{
+    RehearsedLoadBalancerDriver, RehearsedPublicIpDriver, RehearsedVifDriver, RehearsedVifPool,
+};
 use staffetta_driver::{
     LoadBalancerDriver, NoopPool, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver,
     ServiceProjectDriver, ServicePublicIpDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver,
@@ -13,53 +16,56 @@ use staffetta_network::lb::{LbDrivers, LbHandler};
 use staffetta_network::lbaasspec::{LbaasSpecDrivers, LbaasSpecHandler};
 use staffetta_network::vif::{VifDrivers, VifHandler};
 
-/// Adds the driver traits, each with the driver that is used when the configuration names none.
+use super::rehearsal::planner;
+
+/// Adds the driver traits, each with the driver that is used when the configuration names none, and with what a dry run
+/// makes of it.
 pub(super) fn interfaces(registry: &mut Registry) {
-    registry.interface::<dyn PodProjectDriver>("pod_project", "memory", "To which project a pod belongs.");
-    registry.interface::<dyn PodSubnetsDriver>(
-        "pod_subnets",
-        "memory",
-        "In which subnets a pod gets its addresses.",
-    );
-    registry.interface::<dyn PodSecurityGroupsDriver>(
-        "pod_security_groups",
-        "memory",
-        "Which security groups guard a pod.",
-    );
-    registry.interface::<dyn PodVifDriver>("pod_vif", "memory", "Makes, activates and releases VIFs.");
-    registry.interface::<dyn VifPoolDriver>(
-        "vif_pool",
-        "noop",
-        "Keeps VIFs ready in front of the VIF driver.",
-    );
-    registry.interface::<dyn ServiceProjectDriver>(
-        "service_project",
-        "memory",
-        "To which project a service belongs.",
-    );
-    registry.interface::<dyn ServiceSubnetsDriver>(
-        "service_subnets",
-        "memory",
-        "In which subnet a service has its virtual address.",
-    );
-    registry.interface::<dyn ServiceSecurityGroupsDriver>(
-        "service_security_groups",
-        "memory",
-        "Which security groups guard a load balancer.",
-    );
-    registry.interface::<dyn LoadBalancerDriver>(
-        "endpoints_lbaas",
-        "memory",
-        "Makes and changes load balancers.",
-    );
-    registry.interface::<dyn ServicePublicIpDriver>(
-        "service_public_ip",
-        "memory",
-        "Gives services public addresses.",
-    );
+    pods(registry);
+    services(registry);
     registry.driver::<dyn VifPoolDriver>("noop", "Keeps none: each pod asks the VIF driver.", |setup| {
         Ok(Arc::new(NoopPool::new(setup.driver::<dyn PodVifDriver>()?)))
     });
+}
+
+fn pods(registry: &mut Registry) {
+    const PROJECT: &str = "To which project a pod belongs.";
+    registry.interface::<dyn PodProjectDriver>("pod_project", "memory", PROJECT).reads_only();
+    const SUBNETS: &str = "In which subnets a pod gets its addresses.";
+    registry.interface::<dyn PodSubnetsDriver>("pod_subnets", "memory", SUBNETS).reads_only();
+    const GROUPS: &str = "Which security groups guard a pod.";
+    registry.interface::<dyn PodSecurityGroupsDriver>("pod_security_groups", "memory", GROUPS).reads_only();
+    const VIF: &str = "Makes, activates and releases VIFs.";
+    registry
+        .interface::<dyn PodVifDriver>("pod_vif", "memory", VIF)
+        .rehearsed(|inner, plan| Arc::new(RehearsedVifDriver::new(inner, planner(plan, "pod_vif", "Pod"))));
+    const POOL: &str = "Keeps VIFs ready in front of the VIF driver.";
+    registry
+        .interface::<dyn VifPoolDriver>("vif_pool", "noop", POOL)
+        .rehearsed(|inner, plan| Arc::new(RehearsedVifPool::new(inner, planner(plan, "vif_pool", "Pod"))));
+}
+
+fn services(registry: &mut Registry) {
+    const PROJECT: &str = "To which project a service belongs.";
+    registry.interface::<dyn ServiceProjectDriver>("service_project", "memory", PROJECT).reads_only();
+    const SUBNETS: &str = "In which subnet a service has its virtual address.";
+    registry.interface::<dyn ServiceSubnetsDriver>("service_subnets", "memory", SUBNETS).reads_only();
+    const GROUPS: &str = "Which security groups guard a load balancer.";
+    registry
+        .interface::<dyn ServiceSecurityGroupsDriver>("service_security_groups", "memory", GROUPS)
+        .reads_only();
+    const LBAAS: &str = "Makes and changes load balancers.";
+    registry.interface::<dyn LoadBalancerDriver>("endpoints_lbaas", "memory", LBAAS).rehearsed(
+        |inner, plan| {
+            Arc::new(RehearsedLoadBalancerDriver::new(inner, planner(plan, "endpoints_lbaas", "Service")))
+        },
+    );
+    const PUBLIC: &str = "Gives services public addresses.";
+    registry.interface::<dyn ServicePublicIpDriver>("service_public_ip", "memory", PUBLIC).rehearsed(
+        |inner, plan| {
+            Arc::new(RehearsedPublicIpDriver::new(inner, planner(plan, "service_public_ip", "Service")))
+        },
+    );
 }
 
 /// Adds the handlers.

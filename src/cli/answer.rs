@@ -1,17 +1,18 @@
 //! What each command does.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
 
 use clap::CommandFactory;
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::{Arguments, Command, ConfigCommand, ConfigFile};
+use super::arguments::{Arguments, Command, ConfigCommand, ConfigFile, PlanForm};
 use super::status::status;
 use super::table::Table;
 use crate::config::{Configuration, ConfigurationError, FileSchema, choose_file};
-use crate::run::run;
+use crate::rehearsal::DryRun;
+use crate::run::{rehearse, run};
 
 /// Does `command` and writes its answer.
 pub(super) fn answer(
@@ -24,9 +25,15 @@ pub(super) fn answer(
     let load =
         |file: ConfigFile| Configuration::load(&schema, choose_file(file.config).as_deref(), variables);
     match command {
-        Command::Run { file, kubeconfig } => {
+        Command::Run { file, kubeconfig, dry_run } => {
             let configuration = load(file)?;
-            run(registry, &configuration, kubeconfig.as_deref())?;
+            if dry_run.dry_run {
+                let limit = dry_run.timeout.into();
+                let planned = rehearse(registry, &configuration, kubeconfig.as_deref(), limit)?;
+                plan(&planned, dry_run.output, output)?;
+            } else {
+                run(registry, &configuration, kubeconfig.as_deref())?;
+            }
         }
         Command::Config(ConfigCommand::Check(file)) => {
             load(file)?;
@@ -51,6 +58,18 @@ pub(super) fn answer(
         }
     }
     Ok(())
+}
+
+/// Writes the plan, whether or not it is complete.
+fn plan(planned: &DryRun, form: PlanForm, output: &mut impl Write) -> Result<(), CommandError> {
+    match form {
+        PlanForm::Text => write!(output, "{planned}")?,
+        PlanForm::Json => {
+            let text = serde_json::to_string_pretty(planned).map_err(io::Error::from)?;
+            writeln!(output, "{text}")?;
+        }
+    }
+    if planned.is_complete() { Ok(()) } else { Err(CommandError::Incomplete) }
 }
 
 fn handlers(registry: &Registry, configuration: &Configuration) -> Table<3> {

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use crate::config::Span;
 use crate::state::PhaseName;
 
 /// Carries what happens in a Kubernetes cluster, through a chain of handlers, to the drivers of other worlds.
@@ -24,6 +25,8 @@ pub(super) enum Command {
         /// The kubeconfig by which the API server is reached; goes before `kubernetes.kubeconfig`.
         #[arg(long, value_name = "FILE")]
         kubeconfig: Option<PathBuf>,
+        #[command(flatten)]
+        dry_run: DryRun,
     },
     /// Checks, shows and explains the configuration.
     #[command(subcommand)]
@@ -39,6 +42,29 @@ pub(super) enum Command {
         /// The shell.
         shell: Shell,
     },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DryRun {
+    /// Reads everything, writes nothing in Kubernetes or outside, prints what would be done, and ends: with 0 when all of it
+    /// could be planned, 1 when not.
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// The form of the plan.
+    #[arg(short, long, value_enum, value_name = "FORM", default_value_t, requires = "dry_run")]
+    pub(super) output: PlanForm,
+    /// How long the dry run may take.
+    #[arg(long, value_name = "TIME", default_value = "10m", requires = "dry_run")]
+    pub(super) timeout: Span,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(super) enum PlanForm {
+    /// For people: a line a step.
+    #[default]
+    Text,
+    /// For programs, with all that would be written.
+    Json,
 }
 
 #[derive(Debug, Subcommand)]

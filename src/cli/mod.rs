@@ -23,7 +23,8 @@ pub fn main(registry: Registry) -> ExitCode {
     let command = Arguments::parse().command;
     let mut output = io::stdout();
     let answered = answer::answer(command, registry, std::env::vars_os(), &mut output);
-    match answered.and_then(|()| Ok(output.flush()?)) {
+    let flushed = output.flush();
+    match answered.and_then(|()| Ok(flushed?)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
@@ -40,6 +41,8 @@ enum CommandError {
     Configuration(#[from] ConfigurationError),
     #[error(transparent)]
     Run(#[from] RunError),
+    #[error("the plan is not complete, or not all of it would succeed: it says where")]
+    Incomplete,
     #[error(transparent)]
     Address(#[from] status::AddressError),
     #[error(transparent)]
@@ -65,6 +68,7 @@ impl CommandError {
             Self::Configuration(ConfigurationError::Schema(_) | ConfigurationError::Unfit(_))
             | Self::Ask(_)
             | Self::Run(_)
+            | Self::Incomplete
             | Self::Output(_) => ExitCode::FAILURE,
         }
     }

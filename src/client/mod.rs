@@ -2,6 +2,7 @@
 
 mod fence;
 mod measured;
+mod rehearse;
 mod silence;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::leadership::Term;
 use crate::metrics::Requests;
 use fence::FenceLayer;
 use measured::Measured;
+pub(crate) use rehearse::{Echo, Echoes, rehearsed};
 pub(crate) use silence::Silence;
 
 /// Puts every layer around `client` at once: each wrap costs a queue of its own, a layer within one costs nothing.

@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod admin;
+mod dry_runs;
 mod exposition;
 mod faults;
 mod monitoring;
+mod plans;
 mod pods;
 mod promql;
 mod services;

@@ -1,38 +1,11 @@
 //! Services get load balancers, follow their endpoints, and give them back.
 
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::world::{SPEC, STATE, World};
 
 impl World {
-    async fn service(&self, name: &str, spec: Value) {
-        let service = json!({ "metadata": { "name": name }, "spec": spec });
-        self.web_services()
-            .create(&PostParams::default(), &serde_json::from_value(service).unwrap())
-            .await
-            .unwrap();
-    }
-
-    async fn slice(&self, service: &str, addresses: &[&str]) {
-        let endpoints: Vec<_> = addresses
-            .iter()
-            .map(|ip| json!({ "addresses": [ip], "conditions": { "ready": true } }))
-            .collect();
-        let slice = json!({ "metadata": { "name": format!("{service}-1"), "labels": { "kubernetes.io/service-name": service } },
-            "addressType": "IPv4", "endpoints": endpoints, "ports": [{ "name": "http", "port": 8080, "protocol": "TCP" }] });
-        self.slices().create(&PostParams::default(), &serde_json::from_value(slice).unwrap()).await.unwrap();
-    }
-
-    async fn set_endpoints(&self, service: &str, addresses: &[&str]) {
-        let endpoints: Vec<_> = addresses
-            .iter()
-            .map(|ip| json!({ "addresses": [ip], "conditions": { "ready": true } }))
-            .collect();
-        let patch = Patch::Merge(json!({ "endpoints": endpoints }));
-        self.slices().patch(&format!("{service}-1"), &PatchParams::default(), &patch).await.unwrap();
-    }
-
     /// The addresses of the members of the first load balancer, sorted.
     fn members(&self) -> Vec<String> {
         let load_balancers = self.services.load_balancers();
@@ -49,7 +22,7 @@ impl World {
     }
 }
 
-fn http() -> Value {
+pub(crate) fn http() -> Value {
     json!([{ "name": "http", "port": 80, "protocol": "TCP" }])
 }
 

@@ -10,9 +10,14 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use staffetta::config::{Configuration, FileSchema};
 use staffetta::controller::Controller;
+use staffetta::rehearsal::{DryRun, rehearse};
 use staffetta_apiserver::{ApiServer, Options};
-use staffetta_driver::PodVifDriver;
-use staffetta_driver::memory::{MemoryNetwork, MemoryOptions, MemoryServices, MemoryVifDriver, VifCall};
+use staffetta_driver::memory::{
+    MemoryLoadBalancerDriver, MemoryNetwork, MemoryOptions, MemoryPublicIpDriver, MemoryServices,
+    MemoryVifDriver, VifCall,
+};
+use staffetta_driver::{LoadBalancerDriver, PodVifDriver, ServicePublicIpDriver};
+use staffetta_handler::Registry;
 
 /// How long a step may take before the test fails. It is no measure of speed.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -29,6 +34,8 @@ pub(crate) struct World {
     pub(crate) server: ApiServer,
     pub(crate) client: Client,
     pub(crate) vifs: Arc<MemoryVifDriver>,
+    pub(crate) load_balancers: Arc<MemoryLoadBalancerDriver>,
+    pub(crate) public_ips: Arc<MemoryPublicIpDriver>,
     pub(crate) services: Arc<MemoryServices>,
     options: &'static str,
 }
@@ -46,8 +53,17 @@ impl World {
         let memory =
             MemoryOptions { activation_delay_ms: 50, load_balancer_delay_ms: 0, ..MemoryOptions::default() };
         let network = Arc::new(MemoryNetwork::new(memory.clone()));
-        let vifs = Arc::new(MemoryVifDriver::new(network, "kubernetes".into()));
-        Self { server, client, vifs, services: Arc::new(MemoryServices::new(memory)), options }
+        let services = Arc::new(MemoryServices::new(memory));
+        let cluster = || "kubernetes".into();
+        Self {
+            server,
+            client,
+            vifs: Arc::new(MemoryVifDriver::new(network, cluster())),
+            load_balancers: Arc::new(MemoryLoadBalancerDriver::new(Arc::clone(&services), cluster())),
+            public_ips: Arc::new(MemoryPublicIpDriver::new(Arc::clone(&services), cluster())),
+            services,
+            options,
+        }
     }
 
     /// Starts a controller and waits until it is ready.
@@ -59,17 +75,39 @@ impl World {
 
     /// Starts a controller.
     pub(crate) async fn starting_controller(&self) -> Controller {
+        let registry = self.registry();
+        let configuration = self.configuration(&registry);
+        Controller::start(registry, &configuration, self.client.clone()).await.unwrap()
+    }
+
+    /// What a controller would do now.
+    pub(crate) async fn dry_run(&self) -> DryRun {
+        let registry = self.registry();
+        let configuration = self.configuration(&registry);
+        rehearse(registry, &configuration, self.client.clone(), PATIENCE).await.unwrap()
+    }
+
+    /// Everything that ships, on the drivers of this world.
+    pub(crate) fn registry(&self) -> Registry {
+        const HELD: &str = "Held by the test.";
         let mut registry = staffetta::assembly::registry();
         staffetta::assembly::world(&mut registry, self.vifs.network(), &self.services);
-        let vifs = Arc::clone(&self.vifs);
+        let driver = Arc::clone(&self.vifs);
+        registry.driver::<dyn PodVifDriver>("memory", HELD, move |_| Ok(Arc::clone(&driver) as _));
+        let driver = Arc::clone(&self.load_balancers);
+        registry.driver::<dyn LoadBalancerDriver>("memory", HELD, move |_| Ok(Arc::clone(&driver) as _));
+        let driver = Arc::clone(&self.public_ips);
+        registry.driver::<dyn ServicePublicIpDriver>("memory", HELD, move |_| Ok(Arc::clone(&driver) as _));
         registry
-            .driver::<dyn PodVifDriver>("memory", "Held by the test.", move |_| Ok(Arc::clone(&vifs) as _));
-        let schema = FileSchema::assemble(&registry).unwrap();
+    }
+
+    /// The options of this world.
+    pub(crate) fn configuration(&self, registry: &Registry) -> Configuration {
+        let schema = FileSchema::assemble(registry).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         let text = format!("{}\n{ALONE}", self.options);
         std::fs::write(file.path(), text).unwrap();
-        let configuration = Configuration::load(&schema, Some(file.path()), []).unwrap();
-        Controller::start(registry, &configuration, self.client.clone()).await.unwrap()
+        Configuration::load(&schema, Some(file.path()), []).unwrap()
     }
 
     pub(crate) fn pods(&self) -> Api<Pod> {
@@ -82,6 +120,41 @@ impl World {
 
     pub(crate) fn slices(&self) -> Api<EndpointSlice> {
         Api::namespaced(self.client.clone(), "default")
+    }
+
+    /// Creates a service with the usual port.
+    pub(crate) async fn service(&self, name: &str, spec: Value) {
+        let service = json!({ "metadata": { "name": name }, "spec": spec });
+        self.web_services()
+            .create(&PostParams::default(), &serde_json::from_value(service).unwrap())
+            .await
+            .unwrap();
+    }
+
+    /// Creates the slice of a service.
+    pub(crate) async fn slice(&self, service: &str, addresses: &[&str]) {
+        let endpoints: Vec<_> = addresses
+            .iter()
+            .map(|ip| json!({ "addresses": [ip], "conditions": { "ready": true } }))
+            .collect();
+        let slice = json!({ "metadata": { "name": format!("{service}-1"), "labels": { "kubernetes.io/service-name": service } },
+            "addressType": "IPv4", "endpoints": endpoints, "ports": [{ "name": "http", "port": 8080, "protocol": "TCP" }] });
+        self.slices().create(&PostParams::default(), &serde_json::from_value(slice).unwrap()).await.unwrap();
+    }
+
+    /// Replaces the addresses in the slice of a service.
+    pub(crate) async fn set_endpoints(&self, service: &str, addresses: &[&str]) {
+        let endpoints: Vec<_> = addresses
+            .iter()
+            .map(|ip| json!({ "addresses": [ip], "conditions": { "ready": true } }))
+            .collect();
+        let patch = Patch::Merge(json!({ "endpoints": endpoints }));
+        self.slices().patch(&format!("{service}-1"), &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Merges a change into a service.
+    pub(crate) async fn change_service(&self, name: &str, patch: Value) {
+        self.web_services().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
     /// Creates a pod on a node; `metadata` and `spec` are merged over the usual.

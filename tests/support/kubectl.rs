@@ -1,5 +1,7 @@
 //! kubectl, as its user calls it.
 
+#![allow(dead_code, reason = "each test takes what it needs")]
+
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 

@@ -14,6 +14,8 @@
 //! | [`ServiceProjectDriver`], [`ServiceSubnetsDriver`], [`ServiceSecurityGroupsDriver`] | the same questions of a service |
 //! | [`LoadBalancerDriver`] | makes, changes, finds and releases load balancers |
 //! | [`ServicePublicIpDriver`] | acquires, associates and releases public addresses |
+//!
+//! [`rehearsal`] has a driver for each trait that changes something, which plans the changes of another one.
 
 mod error;
 mod id;
@@ -28,6 +30,7 @@ mod pod_project;
 mod pod_security_groups;
 mod pod_subnets;
 mod pod_vif;
+pub mod rehearsal;
 mod service_project;
 mod service_public_ip;
 mod service_security_groups;

@@ -11,6 +11,7 @@ use kube::api::ListParams;
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::any_event::AnyEvent;
 use crate::event::{Event, Tombstone};
@@ -34,6 +35,7 @@ pub struct Kind {
     pub path: String,
     open: fn(Client, watcher::Config) -> BoxStream<'static, WatchResult>,
     newest: fn(Client) -> BoxFuture<'static, Result<String, kube::Error>>,
+    decode: fn(Value) -> serde_json::Result<Sighting>,
     event: fn(Change, Arc<dyn Object>) -> Option<AnyEvent>,
     missed: fn(Arc<Identity>) -> AnyEvent,
 }
@@ -57,9 +59,15 @@ impl Kind {
                 let list = async move { Api::<K>::all(client).list_metadata(&first).await };
                 list.map_ok(|list| list.metadata.resource_version.unwrap_or_default()).boxed()
             },
+            decode: |object| serde_json::from_value::<Decoded<K>>(object).map(Decoded::share),
             event: event::<K>,
             missed: |identity| Event::<K>::Deleted(Tombstone::Missed(identity)).erase(),
         }
+    }
+
+    /// An object of this kind, as the watch would show it.
+    pub fn decode(&self, object: Value) -> serde_json::Result<Sighting> {
+        (self.decode)(object)
     }
 
     /// What happened to an object of this kind; none when it is of another.
@@ -119,9 +127,23 @@ impl std::fmt::Debug for Kind {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::{Pod, Service};
+    use serde_json::json;
 
     use super::*;
     use crate::testing::pod;
+
+    #[test]
+    fn an_object_is_decoded_as_the_watch_would_show_it() {
+        let object = |spec: Value| {
+            let meta = json!({ "name": "web", "uid": "u1", "managedFields": [{ "manager": "m" }] });
+            Kind::of::<Pod>().decode(json!({ "metadata": meta, "spec": spec }))
+        };
+        let Ok(Sighting::Object(pod)) = object(json!({ "containers": [] })) else { panic!("it is a pod") };
+        assert_eq!((pod.meta().name.as_deref(), &pod.meta().managed_fields), (Some("web"), &None));
+        assert!(Kind::of::<Pod>().event(Change::Modified, pod).is_some());
+        assert!(matches!(object(json!(7)), Ok(Sighting::Undecodable(_))));
+        assert!(Kind::of::<Pod>().decode(json!({ "spec": 7 })).is_err());
+    }
 
     #[test]
     fn an_object_of_another_kind_makes_no_event() {

@@ -2,6 +2,7 @@
 
 use std::any::{Any, TypeId, type_name};
 use std::collections::{BTreeMap, HashSet};
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use kube::Client;
@@ -10,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::plan::Plan;
 use crate::registration::Registration;
 use crate::setup::{Makers, Setup, SetupError};
 
@@ -54,8 +56,17 @@ pub struct Interface {
     pub about: String,
     /// The drivers, by name.
     pub drivers: BTreeMap<String, DriverEntry>,
-    pub(crate) type_id: TypeId,
+    type_id: TypeId,
+    type_name: &'static str,
+    /// What takes the place of a driver in a dry run; none while nobody has said.
+    rehearse: Option<Rehearse>,
 }
+
+/// Puts a driver that plans in front of one that acts: both an `Arc` of the trait, in a box.
+type Rehearse = Box<dyn Fn(AnyDriver, &Plan) -> AnyDriver + Send + Sync>;
+
+/// An `Arc` of a driver trait.
+type AnyDriver = Box<dyn Any + Send + Sync>;
 
 impl Interface {
     /// The option in the section `[kubernetes]` that names the driver.
@@ -71,7 +82,55 @@ pub struct DriverEntry {
     pub(crate) build: DriverFactory,
 }
 
-type DriverFactory = Box<dyn Fn(&Setup) -> Result<Box<dyn Any + Send + Sync>, SetupError> + Send + Sync>;
+type DriverFactory = Box<dyn Fn(&Setup) -> Result<AnyDriver, SetupError> + Send + Sync>;
+
+/// A driver trait that was just added, to say what a dry run makes of its drivers.
+///
+/// ```
+/// use std::sync::Arc;
+/// use staffetta_handler::{Plan, Registry, Step};
+///
+/// trait Lamp: Send + Sync {
+///     fn is_lit(&self) -> bool;
+///     fn light(&self);
+/// }
+///
+/// /// Answers what the real one does, and writes down what it would be asked to do.
+/// struct Rehearsed(Arc<dyn Lamp>, Plan);
+///
+/// impl Lamp for Rehearsed {
+///     fn is_lit(&self) -> bool {
+///         self.0.is_lit()
+///     }
+///     fn light(&self) {
+///         self.1.add(Step::new("lamp", "light a lamp"));
+///     }
+/// }
+///
+/// let mut registry = Registry::default();
+/// let lamp = registry.interface::<dyn Lamp>("lamp", "candle", "Lights the way.");
+/// lamp.rehearsed(|inner, plan| Arc::new(Rehearsed(inner, plan)));
+/// ```
+pub struct NewInterface<'r, D: ?Sized> {
+    interface: &'r mut Interface,
+    driver_trait: PhantomData<fn() -> Arc<D>>,
+}
+
+impl<D: ?Sized + Send + Sync + 'static> NewInterface<'_, D> {
+    /// In a dry run, a driver is replaced by what `rehearse` makes of it: a driver that passes reads on, and adds to the plan
+    /// what it would be asked to do.
+    pub fn rehearsed(self, rehearse: impl Fn(Arc<D>, Plan) -> Arc<D> + Send + Sync + 'static) {
+        self.interface.rehearse = Some(Box::new(move |inner, plan| {
+            let inner = *inner.downcast().expect("the factory was registered for this trait");
+            Box::new(rehearse(inner, plan.clone()))
+        }));
+    }
+
+    /// No method of the trait changes anything, so that a dry run may call them all.
+    pub fn reads_only(self) {
+        self.interface.rehearse = Some(Box::new(|inner, _| inner));
+    }
+}
 
 /// A section of the configuration file: a struct whose fields are the options.
 pub struct Section {
@@ -95,15 +154,25 @@ impl Registry {
         self.handlers.insert(name.to_owned(), entry);
     }
 
-    /// Adds a driver trait. `default` names the driver that is used when the configuration names none.
-    pub fn interface<D: ?Sized + 'static>(&mut self, alias: &str, default: &str, about: &str) {
+    /// Adds a driver trait. `default` names the driver that is used when the configuration names none. As long as the
+    /// answer was not told what a dry run makes of its drivers, a dry run with a handler that uses one is refused.
+    pub fn interface<D: ?Sized + 'static>(
+        &mut self,
+        alias: &str,
+        default: &str,
+        about: &str,
+    ) -> NewInterface<'_, D> {
         self.interfaces.push(Interface {
             alias: alias.to_owned(),
             default: default.to_owned(),
             about: about.to_owned(),
             drivers: BTreeMap::new(),
             type_id: TypeId::of::<D>(),
+            type_name: type_name::<D>(),
+            rehearse: None,
         });
+        let interface = self.interfaces.last_mut().expect("it was pushed just now");
+        NewInterface { interface, driver_trait: PhantomData }
     }
 
     /// Adds a driver. A second one of the same name takes the place of the first.
@@ -167,20 +236,20 @@ impl Makers for Registry {
         Some((interface.option(), interface.default.clone()))
     }
 
-    fn make(
-        &self,
-        driver_trait: TypeId,
-        name: &str,
-        setup: &Setup,
-    ) -> Result<Box<dyn Any + Send + Sync>, SetupError> {
+    fn make(&self, driver_trait: TypeId, name: &str, setup: &Setup) -> Result<AnyDriver, SetupError> {
         let interface = self.interfaces.iter().find(|interface| interface.type_id == driver_trait);
-        let entry = interface.and_then(|interface| interface.drivers.get(name));
-        let entry = entry.ok_or_else(|| SetupError::UnknownDriver {
+        let entry = interface.and_then(|interface| Some((interface, interface.drivers.get(name)?)));
+        let (interface, entry) = entry.ok_or_else(|| SetupError::UnknownDriver {
             option: interface.map(Interface::option).unwrap_or_default(),
             name: name.to_owned(),
             known: interface.map(|interface| join(interface.drivers.keys())).unwrap_or_default(),
         })?;
-        (entry.build)(setup)
+        let Some(plan) = setup.plan() else { return (entry.build)(setup) };
+        let rehearse = interface.rehearse.as_ref().ok_or_else(|| SetupError::Unrehearsed {
+            option: interface.option(),
+            driver_trait: interface.type_name,
+        })?;
+        Ok(rehearse((entry.build)(setup)?, plan))
     }
 }
 
@@ -197,6 +266,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::plan::Step;
 
     trait Lamp: Send + Sync {
         fn name(&self) -> &'static str;
@@ -229,6 +299,49 @@ mod tests {
         let (first, second) = (setup.driver::<dyn Lamp>().unwrap(), setup.driver::<dyn Lamp>().unwrap());
         assert_eq!((first.name(), second.name(), MADE.load(Ordering::Relaxed)), ("torch", "torch", 1));
         assert_eq!(setup.driver_named::<dyn Lamp>("candle").unwrap().name(), "candle");
+    }
+
+    /// Says in front of another lamp's name what it would be.
+    struct Rehearsed(Arc<dyn Lamp>, Plan);
+
+    impl Lamp for Rehearsed {
+        fn name(&self) -> &'static str {
+            self.1.add(Step::new("lamp", format!("light the {}", self.0.name())));
+            "rehearsed"
+        }
+    }
+
+    #[tokio::test]
+    async fn a_dry_run_gets_what_a_trait_makes_of_its_drivers_and_a_real_one_the_drivers() {
+        let mut registry = Registry::default();
+        let lamp = registry.interface::<dyn Lamp>("lamp", "candle", "Lights the way.");
+        lamp.rehearsed(|inner, plan| Arc::new(Rehearsed(inner, plan)));
+        registry.driver::<dyn Lamp>("candle", "", |_| Ok(Arc::new(Named("candle"))));
+        let registry = Arc::new(registry);
+        let plan = Plan::default();
+        let dry = setup(&registry, json!({})).rehearsing(plan.clone());
+        assert_eq!(dry.driver::<dyn Lamp>().unwrap().name(), "rehearsed");
+        assert_eq!(plan.take().into_values().next().unwrap().steps[0].step.what, "light the candle");
+        assert_eq!(setup(&registry, json!({})).driver::<dyn Lamp>().unwrap().name(), "candle");
+    }
+
+    #[tokio::test]
+    async fn a_trait_that_only_reads_is_its_own_rehearsal() {
+        let mut registry = Registry::default();
+        registry.interface::<dyn Lamp>("lamp", "candle", "Lights the way.").reads_only();
+        registry.driver::<dyn Lamp>("candle", "", |_| Ok(Arc::new(Named("candle"))));
+        let dry = setup(&Arc::new(registry), json!({})).rehearsing(Plan::default());
+        assert_eq!(dry.driver::<dyn Lamp>().unwrap().name(), "candle");
+    }
+
+    #[tokio::test]
+    async fn a_trait_of_which_nobody_said_how_it_is_rehearsed_refuses_a_dry_run_by_name() {
+        let mut registry = Registry::default();
+        registry.interface::<dyn Lamp>("lamp", "candle", "Lights the way.");
+        registry.driver::<dyn Lamp>("candle", "", |_| panic!("it is not even made"));
+        let dry = setup(&Arc::new(registry), json!({})).rehearsing(Plan::default());
+        let error = dry.driver::<dyn Lamp>().err().map(|error| error.to_string()).unwrap();
+        assert!(error.contains("registry::tests::Lamp (`lamp_driver`) are rehearsed"), "{error}");
     }
 
     #[tokio::test]

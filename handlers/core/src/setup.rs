@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::failure::HandlerError;
+use crate::plan::Plan;
 
 /// What a handler or a driver is given when it is made: the client, its configuration, its drivers.
 pub struct Setup {
@@ -18,6 +19,7 @@ pub struct Setup {
     client: Client,
     configuration: Value,
     served: HashSet<String>,
+    plan: Option<Plan>,
     drivers: Mutex<HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>>,
     checks: Mutex<Vec<Check>>,
 }
@@ -72,6 +74,17 @@ pub enum SetupError {
     /// Nobody registered that driver trait.
     #[error("no driver trait {0} was registered")]
     UnknownInterface(&'static str),
+    /// A dry run is wanted, and nobody said what it is to make of the drivers of this trait.
+    #[error(
+        "a dry run is not possible: nobody said how the drivers of {driver_trait} (`{option}`) are rehearsed; leave out \
+         the handler, or register the trait with `rehearsed` or `reads_only`"
+    )]
+    Unrehearsed {
+        /// The option that names the driver.
+        option: String,
+        /// The trait.
+        driver_trait: &'static str,
+    },
     /// A section does not fit its struct.
     #[error("the section `[{section}]` is not as it must be")]
     Section {
@@ -93,7 +106,28 @@ impl Setup {
         configuration: Value,
         served: HashSet<String>,
     ) -> Self {
-        Self { makers, client, configuration, served, drivers: Mutex::default(), checks: Mutex::default() }
+        Self {
+            makers,
+            client,
+            configuration,
+            served,
+            plan: None,
+            drivers: Mutex::default(),
+            checks: Mutex::default(),
+        }
+    }
+
+    /// Makes it the setup of a dry run: each driver only reads, and what it would be asked to do is added to `plan`.
+    /// It says nothing of the client, which has to be one that only reads too.
+    #[must_use]
+    pub fn rehearsing(mut self, plan: Plan) -> Self {
+        self.plan = Some(plan);
+        self
+    }
+
+    /// The plan to which is added what would be done, in a dry run.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.plan.as_ref()
     }
 
     /// The client of the Kubernetes API.

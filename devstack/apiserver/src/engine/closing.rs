@@ -203,16 +203,21 @@ impl Cluster {
 }
 
 impl Cluster {
-    /// PUT to `namespaces/NAME/finalize`: the one way to change the finalizers of a namespace's spec.
+    /// PUT to `namespaces/NAME/finalize`: the one way to change the finalizers of a namespace's spec. With `dry_run` the
+    /// answer is the same and nothing is stored.
     pub(crate) fn finalize_namespace(
         &mut self,
         at: &Key,
         body: &Value,
+        dry_run: bool,
         now: Timestamp,
     ) -> Result<crate::object::Object, crate::status::Status> {
         let namespaces = crate::table::builtin("", "namespaces");
         let mut object = Value::clone(self.get(&namespaces, at)?);
         object["spec"] = body["spec"].clone();
+        if dry_run {
+            return Ok(Arc::new(object));
+        }
         let object = self.put(&namespaces.stored_as, at, object);
         self.settle(now);
         Ok(object)

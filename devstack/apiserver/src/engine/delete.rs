@@ -20,6 +20,7 @@ pub(crate) struct DeleteOptions {
     pub(crate) preconditions: Option<Preconditions>,
     pub(crate) propagation_policy: Option<Propagation>,
     pub(crate) orphan_dependents: Option<bool>,
+    /// `All`, or nothing.
     #[serde(default)]
     pub(crate) dry_run: Vec<String>,
 }
@@ -134,7 +135,7 @@ impl Cluster {
             mark_at_once(&mut marked, &resource.stored_as, now);
             closing::announce(&resource.stored_as, &mut marked);
         }
-        if options.dry_run.iter().any(|stage| stage == "All") {
+        if !options.dry_run.is_empty() {
             return Ok(if held { Deleted::Waits(Arc::new(marked)) } else { Deleted::Gone(old) });
         }
         let mut last = Arc::clone(&old);

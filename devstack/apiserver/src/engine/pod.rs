@@ -59,12 +59,13 @@ fn first_period(pod: &Value, asked: Option<i64>) -> i64 {
 }
 
 impl Cluster {
-    /// POST to `pods/binding`: gives the pod its node.
+    /// POST to `pods/binding`: gives the pod its node. With `dry_run` the answer is the same and nothing is stored.
     pub(crate) fn bind(
         &mut self,
         pods: &Resource,
         at: &Key,
         binding: &Value,
+        dry_run: bool,
         now: Timestamp,
     ) -> Result<Value, Status> {
         if meta(binding, "name") != at.name {
@@ -100,7 +101,9 @@ impl Cluster {
             map_mut(meta_mut(&mut pod).entry("annotations").or_insert(Value::Null))
                 .insert(name.clone(), value.clone());
         }
-        self.put(&pods.stored_as, at, pod);
+        if !dry_run {
+            self.put(&pods.stored_as, at, pod);
+        }
         Ok(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}))
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Question {
     /// get, list, watch, create, update, patch, delete or deletecollection.
     pub(crate) verb: &'static str,
     pub(crate) target: Target,
+    /// Whether the query says `dryRun=All`.
+    pub(crate) dry_run: bool,
 }
 
 impl Asked {
@@ -31,15 +33,17 @@ impl Asked {
             Some(Path::Fixed(_)) if method != Method::GET => Err(Status::method_not_allowed()),
             Some(Path::Fixed(fixed)) => Ok(Self::Fixed(fixed)),
             Some(Path::Objects(target)) => {
-                let verb = verb(method, &target, uri)?;
-                Ok(Self::Objects(Question { verb, target }))
+                let query = Query::of(uri)?;
+                let verb = verb(method, &target, &query)?;
+                let dry_run = query.values("dryRun") == ["All"];
+                Ok(Self::Objects(Question { verb, target, dry_run }))
             }
         }
     }
 }
 
-fn verb(method: &Method, target: &Target, uri: &Uri) -> Result<&'static str, Status> {
-    let watches = Query::of(uri)?.flag("watch")?;
+fn verb(method: &Method, target: &Target, query: &Query) -> Result<&'static str, Status> {
+    let watches = query.flag("watch")?;
     match (method.as_str(), target.name.is_some()) {
         ("GET", true) => Ok("get"),
         ("GET", false) if watches => Ok("watch"),

@@ -17,6 +17,8 @@ pub struct RequestRecord {
     pub namespace: String,
     /// Empty for requests that are about many objects.
     pub name: String,
+    /// Whether the query says `dryRun=All`. A deletion with a body is one only if its body says so too.
+    pub dry_run: bool,
     /// The User-Agent header.
     pub user_agent: String,
     /// The HTTP status of the answer; 0 where the client was left without one.
@@ -32,6 +34,7 @@ impl RequestRecord {
             subresource: target.subresource.clone().unwrap_or_default(),
             namespace: target.namespace.clone().unwrap_or_default(),
             name: target.name.clone().unwrap_or_default(),
+            dry_run: question.dry_run,
             user_agent,
             code,
         }

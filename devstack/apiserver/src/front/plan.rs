@@ -70,7 +70,7 @@ mod tests {
                 name: Some("b".into()),
                 subresource: Some(subresource.to_owned()).filter(|name| !name.is_empty()),
             };
-            Question { verb, target }
+            Question { verb, target, dry_run: false }
         };
         assert_eq!(plan.meet(&asked("get", "")), None);
         assert_eq!(plan.meet(&asked("patch", "status")), None);

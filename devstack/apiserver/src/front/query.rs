@@ -7,19 +7,28 @@ use http::Uri;
 
 use crate::status::Status;
 
-/// The parameters of a request by name.
-pub(crate) struct Query(BTreeMap<String, String>);
+/// The parameters of a request by name, each with all its values.
+pub(crate) struct Query(BTreeMap<String, Vec<String>>);
 
 impl Query {
     pub(crate) fn of(uri: &Uri) -> Result<Self, Status> {
-        let pairs = Pairs::<BTreeMap<String, String>>::try_from_uri(uri)
+        let pairs = Pairs::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|error| Status::bad_request(format!("the query cannot be read: {error}")))?;
-        Ok(Self(pairs.0))
+        let mut parameters = BTreeMap::<_, Vec<_>>::new();
+        for (name, value) in pairs.0 {
+            parameters.entry(name).or_default().push(value);
+        }
+        Ok(Self(parameters))
     }
 
     /// A parameter; empty where it is absent.
     pub(crate) fn text(&self, name: &str) -> &str {
-        self.0.get(name).map_or("", String::as_str)
+        self.values(name).last().map_or("", String::as_str)
+    }
+
+    /// All values of a parameter.
+    pub(crate) fn values(&self, name: &str) -> &[String] {
+        self.0.get(name).map_or(&[], Vec::as_slice)
     }
 
     pub(crate) fn flag(&self, name: &str) -> Result<bool, Status> {

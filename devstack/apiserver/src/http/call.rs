@@ -31,7 +31,7 @@ impl Call {
         query: Query,
         accept: &str,
     ) -> Result<Self, Status> {
-        let Question { verb, target } = question;
+        let Question { verb, target, .. } = question;
         let verb = *verb;
         let found = shared.with(|c| c.catalog.find(&target.group, &target.version, &target.plural).cloned());
         let resource = found.ok_or_else(Status::no_such_path)?;

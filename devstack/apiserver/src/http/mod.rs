@@ -1,6 +1,7 @@
 //! HTTP: from a request to the engine and back. With the front the only part of the server that does I/O.
 
 mod call;
+mod dry_run;
 mod handle;
 mod object;
 mod query;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::call::Call;
+use super::dry_run;
 use super::sent::Sent;
 use crate::engine::{Change, Cluster, DeleteOptions, Deleted, Listing, Part, Propagation, scale};
 use crate::object::{Object, meta};
@@ -52,11 +53,12 @@ pub(super) fn perform(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>) -> Re
         },
         Some("scale") if call.resource.has(Trait::Scale) => on_scale(cluster, call, sent),
         Some("binding") if call.resource.kind == "Pod" && call.verb == "create" => {
-            let body = cluster.bind(&call.resource, &call.key(), &sent.json()?, call.now)?;
+            let dry_run = dry_run(call)?;
+            let body = cluster.bind(&call.resource, &call.key(), &sent.json()?, dry_run, call.now)?;
             Ok(Done { code: StatusCode::CREATED, content: Content::Fixed(body) })
         }
         Some("finalize") if call.resource.kind == "Namespace" && call.verb == "update" => cluster
-            .finalize_namespace(&call.key(), &sent.json()?, call.now)
+            .finalize_namespace(&call.key(), &sent.json()?, dry_run(call)?, call.now)
             .map(|object| Done::ok(Content::Object(object))),
         Some(_) => Err(Status::no_such_path()),
     }
@@ -84,15 +86,25 @@ fn get(cluster: &Cluster, call: &Call) -> Result<Done, Status> {
     Ok(Done::ok(Content::Object(Arc::clone(object))))
 }
 
+/// Whether the query of a write other than a deletion asks for a dry run.
+fn dry_run(call: &Call) -> Result<bool, Status> {
+    let options = match call.verb {
+        "create" => "CreateOptions",
+        "update" => "UpdateOptions",
+        _ => "PatchOptions",
+    };
+    dry_run::wanted(call.query.values("dryRun"), options)
+}
+
 fn create(cluster: &mut Cluster, call: &Call, body: Value) -> Result<Done, Status> {
-    let dry_run = call.query.dry_run()?;
+    let dry_run = dry_run(call)?;
     let object = cluster.create(&call.resource, call.namespace.as_deref(), body, dry_run, call.now)?;
     Ok(Done { code: StatusCode::CREATED, content: Content::Object(object) })
 }
 
 fn write(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>, part: Part) -> Result<Done, Status> {
     let key = call.key();
-    let dry_run = call.query.dry_run()?;
+    let dry_run = dry_run(call)?;
     let change = if call.verb == "patch" {
         let form = patch::Form::of(sent.content_type, &call.resource)?;
         Change::Patch(form, sent.bytes.to_vec())
@@ -129,32 +141,35 @@ fn on_scale(cluster: &mut Cluster, call: &Call, sent: &Sent<'_>) -> Result<Done,
         _ => return Err(Status::method_not_allowed()),
     };
     let next = scale::applied(&call.resource, object, &wanted)?;
-    let dry_run = call.query.dry_run()?;
+    let dry_run = dry_run(call)?;
     let change = Change::Replace(next);
     let object = cluster.update(&call.resource, &key, Part::Main, change, dry_run, call.now)?;
     Ok(Done::ok(Content::Fixed(scale::of(&call.resource.scale, &object))))
 }
 
-/// The options of a deletion: from the body, or else from the query.
+/// The options of a deletion: from the body, or, where there is none, from the query. What the query says beside a body
+/// is not looked at.
 fn delete_options(call: &Call, sent: &Sent<'_>) -> Result<DeleteOptions, Status> {
-    let body = if sent.bytes.is_empty() { json!({}) } else { sent.json()? };
-    if !body["propagationPolicy"].is_null() {
-        propagation(&body["propagationPolicy"])?;
-    }
-    let mut options: DeleteOptions = serde_json::from_value(body)
-        .map_err(|error| Status::bad_request(format!("the body is no DeleteOptions: {error}")))?;
-    if options.grace_period_seconds.is_none()
-        && let Some(seconds) = call.query.number("gracePeriodSeconds")?
-    {
-        options.grace_period_seconds = i64::try_from(seconds).ok();
-    }
-    let policy = call.query.text("propagationPolicy");
-    if options.propagation_policy.is_none() && !policy.is_empty() {
-        options.propagation_policy = Some(propagation(&policy.into())?);
-    }
-    if call.query.dry_run()? {
-        options.dry_run.push("All".into());
-    }
+    let options = if sent.bytes.is_empty() {
+        let policy = call.query.text("propagationPolicy");
+        DeleteOptions {
+            grace_period_seconds: call
+                .query
+                .number("gracePeriodSeconds")?
+                .and_then(|seconds| i64::try_from(seconds).ok()),
+            propagation_policy: if policy.is_empty() { None } else { Some(propagation(&policy.into())?) },
+            dry_run: call.query.values("dryRun").to_vec(),
+            ..DeleteOptions::default()
+        }
+    } else {
+        let body = sent.json()?;
+        if !body["propagationPolicy"].is_null() {
+            propagation(&body["propagationPolicy"])?;
+        }
+        serde_json::from_value(body)
+            .map_err(|error| Status::bad_request(format!("the body is no DeleteOptions: {error}")))?
+    };
+    dry_run::wanted(&options.dry_run, "DeleteOptions")?;
     Ok(options)
 }
 

@@ -9,14 +9,6 @@ use crate::status::Status;
 use crate::table::Resource;
 
 impl Query {
-    pub(super) fn dry_run(&self) -> Result<bool, Status> {
-        match self.text("dryRun") {
-            "" => Ok(false),
-            "All" => Ok(true),
-            other => Err(Status::bad_request(format!("dryRun: {other:?} is not supported, All is"))),
-        }
-    }
-
     /// The selectors; a single object is selected by its name.
     pub(super) fn selector(&self, resource: &Resource) -> Result<Selector, Status> {
         Selector::parse(resource, self.text("labelSelector"), self.text("fieldSelector"))

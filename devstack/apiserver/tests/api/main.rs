@@ -5,6 +5,7 @@
 
 mod conditions;
 mod deletes;
+mod dry_runs;
 mod events;
 mod harness;
 mod lifecycle;
@@ -66,6 +67,13 @@ on_all_servers! {
     deletes::delete_collection_takes_what_is_selected,
     reads::discovery_names_every_row,
     reads::tables_and_metadata_are_forms_of_every_list,
+    dry_runs::a_dry_create_answers_with_what_would_be,
+    dry_runs::a_dry_change_answers_with_what_would_be,
+    dry_runs::a_dry_delete_leaves_the_object,
+    dry_runs::a_dry_finalize_leaves_the_namespace,
+    dry_runs::a_deletion_with_a_body_does_not_look_at_the_query,
+    dry_runs::a_dry_run_of_another_name_is_refused,
+    dry_runs::a_dry_run_knows_what_is_special_to_pods,
     conditions::uid_and_version_guard_every_write,
     conditions::finalizers_hold_an_object_until_they_are_gone,
     conditions::annotations_have_a_limit_in_all,

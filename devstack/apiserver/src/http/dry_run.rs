@@ -1,0 +1,15 @@
+//! `dryRun`: whether a write is to be answered and not done.
+
+use serde_json::json;
+
+use crate::status::{Cause, Status};
+
+/// Whether these values ask for a dry run. `All` is the only one that a server knows; `options` are those that hold it,
+/// such as `PatchOptions`.
+pub(super) fn wanted(values: &[String], options: &str) -> Result<bool, Status> {
+    if values.iter().all(|value| value == "All") {
+        return Ok(!values.is_empty());
+    }
+    let cause = Cause::unsupported("dryRun", &json!(values), &["All"]);
+    Err(Status::invalid_kind("meta.k8s.io", options, "", &[cause]))
+}

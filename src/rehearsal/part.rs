@@ -1,0 +1,110 @@
+//! One handler in a dry run.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use staffetta_handler::{
+    AnyEvent, Compose, ErasedHandler, ErasedSweep, EventHandler, HandlerError, Kind, LogExceptions, Message,
+    Plan, Registration, Report, Retry, Timeout, Turn, causes,
+};
+
+use super::patience::RETRY;
+use super::stage::Stage;
+
+/// A handler with the inner links of its chain, from the outside in. A queue needs none of them: what is to be handled is
+/// known at once.
+type Links = LogExceptions<Retry<Timeout<Arc<ErasedHandler>>, AnyEvent>, AnyEvent>;
+
+/// One handler in a dry run.
+pub(super) struct Part {
+    name: Arc<str>,
+    handler: Arc<ErasedHandler>,
+    links: Links,
+    sweep: Option<Box<dyn ErasedSweep>>,
+    needs: Vec<Kind>,
+    plan: Plan,
+}
+
+impl Part {
+    /// The handler gives each invocation at most `limit`. Its indexes are put on the stage.
+    pub(super) fn new(
+        name: &str,
+        registration: Registration,
+        stage: &mut Stage,
+        plan: &Plan,
+        limit: Duration,
+    ) -> Self {
+        let (handler, indexes, sweep) = registration.into_parts();
+        let handler = Arc::new(handler);
+        for kind in handler.kinds() {
+            stage.wants(kind);
+        }
+        let needs = indexes.iter().map(|index| index.kind.clone()).collect();
+        for index in indexes {
+            stage.index(index);
+        }
+        let links =
+            Arc::clone(&handler).timeout(limit).retry(RETRY).log_exceptions(Arc::new(Failures(plan.clone())));
+        Self { name: name.into(), handler, links, sweep, needs, plan: plan.clone() }
+    }
+
+    /// The name of the handler.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The kinds of which all objects must be known before the handler gets an event.
+    pub(super) fn needs(&self) -> impl Iterator<Item = &Kind> {
+        self.needs.iter()
+    }
+
+    /// How its ownership marks are read.
+    pub(super) fn sweep(&self) -> Option<&dyn ErasedSweep> {
+        self.sweep.as_deref()
+    }
+
+    /// Hands it the events that it wants: those of one ordering key one after the other, `concurrency` keys at a time.
+    pub(super) async fn handle(&self, events: Vec<AnyEvent>, concurrency: usize, stage: &Stage) {
+        let mut lanes: Vec<Vec<AnyEvent>> = Vec::new();
+        let mut places = HashMap::new();
+        for event in events.into_iter().filter(|event| self.gets(event)) {
+            let place = *places.entry(self.handler.key(&event)).or_insert(lanes.len());
+            if place == lanes.len() {
+                lanes.push(Vec::new());
+            }
+            lanes[place].push(event);
+        }
+        let lanes = stream::iter(lanes).map(|lane| async move {
+            for event in lane {
+                self.handle_one(event, stage).await;
+            }
+        });
+        lanes.buffer_unordered(concurrency).collect::<()>().await;
+    }
+
+    fn gets(&self, event: &AnyEvent) -> bool {
+        self.handler.kinds().any(|kind| kind.type_id == event.route())
+    }
+
+    async fn handle_one(&self, event: AnyEvent, stage: &Stage) {
+        let Some(event) = stage.by_now(event).filter(|event| self.handler.wants(event)) else { return };
+        let handled: Result<(), HandlerError> = self
+            .plan
+            .during(Arc::clone(&self.name), event.subject().into(), self.links.handle(&event, &Turn::alone()))
+            .await;
+        debug_assert!(handled.is_ok(), "its failures end in the plan");
+        stage.take_in();
+    }
+}
+
+/// Ends failures in the plan: what failed would fail.
+struct Failures(Plan);
+
+impl Report<AnyEvent> for Failures {
+    fn failed(&self, _: &AnyEvent, error: &HandlerError, _: &Turn<'_>) {
+        self.0.failed(&causes(&**error));
+    }
+}
