@@ -2,6 +2,8 @@
 
 mod memory;
 mod network;
+#[cfg(feature = "simulated")]
+mod simulated;
 
 use staffetta_handler::Registry;
 
@@ -16,5 +18,7 @@ pub fn registry() -> Registry {
     network::interfaces(&mut registry);
     network::handlers(&mut registry);
     memory::drivers(&mut registry);
+    #[cfg(feature = "simulated")]
+    simulated::drivers(&mut registry);
     registry
 }

@@ -1,14 +1,22 @@
 //! The way to the Kubernetes API.
 
+mod token;
+
 use std::collections::HashSet;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
 use http::header::USER_AGENT;
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use tower::layer::layer_fn;
 use tracing::warn;
+
+use token::{Bearer, TokenFile};
 
 /// By which the API server's audit log names this program.
 const AGENT: &str = concat!("staffetta/", env!("CARGO_PKG_VERSION"));
@@ -30,6 +38,15 @@ pub enum ConnectError {
         "no kubeconfig was named (--kubeconfig), and neither a service account nor a default kubeconfig can be used"
     )]
     Infer(#[source] Box<kube::config::InferConfigError>),
+    /// The file with the token cannot be read.
+    #[error("the token file {} cannot be used", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// The client cannot be made of it.
     #[error("the client of the Kubernetes API cannot be made")]
     Client(#[source] Box<kube::Error>),
@@ -74,7 +91,12 @@ pub async fn connection(kubeconfig: Option<&Path>) -> Result<Connection, Connect
         warn!("the kubeconfig switches the verification of the API server's certificate off");
     }
     let host = host(&config.cluster_url);
-    let client = Client::try_from(config).map_err(|source| ConnectError::Client(Box::new(source)))?;
+    let token = TokenFile::take(&mut config.auth_info);
+    let builder = ClientBuilder::try_from(config).map_err(|source| ConnectError::Client(Box::new(source)))?;
+    let Some(path) = token else { return Ok(Connection { client: builder.build(), host }) };
+    let token = TokenFile::open(path.clone()).map_err(|source| ConnectError::Token { path, source })?;
+    let token = Arc::new(token);
+    let client = builder.with_layer(&layer_fn(|inner| Bearer::new(inner, Arc::clone(&token)))).build();
     Ok(Connection { client, host })
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use kube::Client;
 use staffetta_handler::{BackoffPolicy, Check, HandlerError, Registry, Setup, SetupError, bounded, causes};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -16,10 +17,12 @@ use tracing::{info, warn};
 use crate::config::Configuration;
 use crate::connect::Connection;
 use crate::health::{Condition, Health};
+use crate::identity::identity;
+use crate::leadership::{Leadership, Loss, Role, Status, Term};
 use crate::metrics::{Counted, Figures};
 use crate::observers::LogOnly;
 use crate::pipeline::{self, Pipeline, Policy};
-use crate::state::{Leadership, Sources, State};
+use crate::state::{self, Sources, State};
 use crate::watcher::{Sight, Watcher};
 use crate::{admin, client, connect, sweeper};
 
@@ -30,10 +33,15 @@ const BACKOFF: BackoffPolicy =
 /// How long the API server may take to say what it has.
 const ANSWER: Duration = Duration::from_secs(30);
 
+/// What must be well before the program is ready, beside watches, drivers and handlers.
+const API_SERVER: &str = "api server";
+const LEADERSHIP: &str = "leadership";
+
 /// The running controller. It takes no more events in once this is dropped.
 pub struct Controller {
     admin: SocketAddr,
     health: Arc<Health>,
+    leadership: watch::Receiver<Status>,
     stop: CancellationToken,
     task: AbortOnDropHandle<Result<(), ControllerError>>,
 }
@@ -62,13 +70,17 @@ pub enum ControllerError {
     /// The controller's own task panicked.
     #[error("the controller ended by itself")]
     Panicked(#[source] tokio::task::JoinError),
+    /// It led and does so no more. Another one takes over; started anew, this one stands by.
+    #[error("this process does not lead any more")]
+    Deposed(#[source] Loss),
     /// What ran when it was told to stop did not end in time.
     #[error("not everything was done within the drain time (`shutdown.drain`)")]
     Undrained,
 }
 
 impl Controller {
-    /// Starts the handlers that the configuration enables. An API server that does not answer is waited for.
+    /// Starts the handlers that the configuration enables, as soon as this process leads. An API server that does not
+    /// answer is waited for.
     pub async fn start(
         registry: Registry,
         configuration: &Configuration,
@@ -76,10 +88,15 @@ impl Controller {
     ) -> Result<Self, ControllerError> {
         let Connection { client, host } = connection.into();
         let (health, stop) = (Arc::new(Health::default()), CancellationToken::new());
-        health.waits("api server", "not asked yet");
+        health.waits(API_SERVER, "not asked yet");
         let figures = Arc::new(Figures::new(&host, &configuration.kubernetes.enabled_handlers));
-        let client = client::wrap(client, &figures.requests, &figures.silence);
-        let state = Arc::new(State::new(identity(), &health, &figures, sources()));
+        let (election, identity) = (&configuration.leader_election, identity());
+        let wrapped = |term: &Term| client::wrap(client.clone(), &figures.requests, &figures.silence, term);
+        let leadership = Leadership::start(election, &identity, wrapped(&Term::for_ever()));
+        let status = leadership.subscribe();
+        let client = wrapped(leadership.term());
+        let sources = sources(&election.lease_name, status.clone());
+        let state = Arc::new(State::new(identity, &health, &figures, sources));
         let listen = configuration.admin.listen;
         let (admin, admin_task) = admin::serve(listen, Arc::clone(&state))
             .await
@@ -90,6 +107,7 @@ impl Controller {
             configuration: configuration.clone(),
             client,
             health: Arc::clone(&health),
+            leadership,
             state,
             stop: stop.clone(),
         };
@@ -99,7 +117,7 @@ impl Controller {
             drop(admin_task);
             result
         });
-        Ok(Self { admin, health, stop, task: AbortOnDropHandle::new(task) })
+        Ok(Self { admin, health, leadership: status, stop, task: AbortOnDropHandle::new(task) })
     }
 
     /// Where the admin server listens.
@@ -107,7 +125,13 @@ impl Controller {
         self.admin
     }
 
-    /// Ends when each watch has seen all objects of its kind and each driver's check has succeeded.
+    /// How the election of a leader stands.
+    pub fn leadership(&self) -> Status {
+        self.leadership.borrow().clone()
+    }
+
+    /// Ends when each watch has seen all objects of its kind and each driver's check has succeeded, or when this process
+    /// stands by for another one.
     pub async fn ready(&self) {
         self.health.until_ready().await;
     }
@@ -122,7 +146,7 @@ impl Controller {
         self.task.await.map_err(ControllerError::Panicked)?
     }
 
-    /// Stops the controller: no more events, and what runs is given the drain time.
+    /// Stops the controller: no more events, what runs is given the drain time, and the lease is given up.
     pub async fn stop(self) -> Result<(), ControllerError> {
         self.stop.cancel();
         self.ended().await
@@ -134,13 +158,32 @@ struct Work {
     configuration: Configuration,
     client: Client,
     health: Arc<Health>,
+    leadership: Leadership,
     state: Arc<State>,
     stop: CancellationToken,
 }
 
 impl Work {
     async fn run(self) -> Result<(), ControllerError> {
-        let Some(served) = self.stop.run_until_cancelled(self.served()).await else { return Ok(()) };
+        let result = tokio::select! {
+            biased;
+            loss = self.leadership.lost() => Err(ControllerError::Deposed(loss)),
+            result = self.stand_by_and_lead() => result,
+        };
+        // What did not end in time may still act: the lease keeps others away until it has run out.
+        if !matches!(result, Err(ControllerError::Undrained)) {
+            self.leadership.release().await;
+        }
+        result
+    }
+
+    async fn stand_by_and_lead(&self) -> Result<(), ControllerError> {
+        let elected = async {
+            self.served().await;
+            self.elected().await;
+            self.served().await
+        };
+        let Some(served) = self.stop.run_until_cancelled(elected).await else { return Ok(()) };
         let setup = self.registry.setup(self.client.clone(), self.configuration.value.clone(), served);
         let pipeline = Arc::new(self.pipeline(&setup)?);
         let watcher = Arc::new(self.watcher(&pipeline));
@@ -148,7 +191,8 @@ impl Work {
         self.prepare(&mut tasks, setup.into_checks(), &pipeline);
         self.watch(&mut tasks, &pipeline, &watcher);
         self.state.runs(&pipeline, &watcher);
-        self.health.is_well("api server");
+        self.health.is_well(API_SERVER);
+        self.health.is_well(LEADERSHIP);
 
         self.stop.cancelled().await;
         self.health.waits("shutdown", "the program was told to stop");
@@ -176,9 +220,31 @@ impl Work {
             let attempt = backoff.attempts();
             let error = causes(&*error);
             warn!(attempt, wait_ms = wait.as_millis(), error, "the API server does not answer");
-            self.health.waits("api server", error);
+            self.health.waits(API_SERVER, error);
             tokio::time::sleep(wait).await;
         }
+    }
+
+    /// Ends when this process leads. One that stands by, and sees for whom, is ready.
+    async fn elected(&self) {
+        self.health.waits(LEADERSHIP, "the lease was not read yet");
+        let mut status = self.leadership.subscribe();
+        loop {
+            match &*status.borrow_and_update() {
+                Status { role: Role::Leader | Role::Unopposed, .. } => break,
+                Status { trouble: Some(trouble), .. } => self.health.waits(LEADERSHIP, trouble),
+                Status { role: Role::Standby { .. }, .. } => {
+                    self.health.is_well(API_SERVER);
+                    self.health.is_well(LEADERSHIP);
+                }
+                Status { role: Role::Candidate | Role::Ended(_), .. } => {}
+            }
+            if status.changed().await.is_err() {
+                // The election is over, and whoever waits for that hears of it.
+                std::future::pending::<()>().await;
+            }
+        }
+        self.health.waits(LEADERSHIP, "taking over");
     }
 
     fn pipeline(&self, setup: &Setup) -> Result<Pipeline, ControllerError> {
@@ -190,7 +256,9 @@ impl Work {
         let handlers = handlers.collect::<Result<Vec<_>, _>>()?;
         info!(handlers = enabled.join(","), "the handlers are made");
         let observers = Counted::new(LogOnly, &self.state.figures);
-        Ok(pipeline::build(handlers, &Policy::from(&self.configuration.relay), &observers))
+        let policy =
+            Policy { term: self.leadership.term().clone(), ..Policy::from(&self.configuration.relay) };
+        Ok(pipeline::build(handlers, &policy, &observers))
     }
 
     fn watcher(&self, pipeline: &Arc<Pipeline>) -> Watcher<Pipeline> {
@@ -247,18 +315,19 @@ impl Work {
     }
 }
 
-/// The name of this process among its replicas: that of its host, which in a cluster is that of its pod.
-fn identity() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
 /// What may become of a Kubernetes Event.
 const EVENT_OUTCOMES: [&str; 5] = ["created", "updated", "dropped", "refused", "failed"];
 
-/// There is no election of a leader, and no Kubernetes Event is written.
-fn sources() -> Sources {
+/// Who knows what the state shows; no Kubernetes Event is written.
+fn sources(lease: &str, status: watch::Receiver<Status>) -> Sources {
+    let name = lease.to_owned();
+    let leadership = move || {
+        let Status { role, slow_renewals, .. } = status.borrow().clone();
+        let leads = matches!(role, Role::Leader | Role::Unopposed);
+        state::Leadership { name: name.clone(), leads, role: role.to_string(), slow_renewals }
+    };
     Sources {
-        leadership: Box::new(Leadership::unopposed),
+        leadership: Box::new(leadership),
         kubernetes_events: Box::new(|| EVENT_OUTCOMES.map(|outcome| (outcome, 0)).into()),
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::config;
+use crate::leadership::{InTerm, Term};
 use crate::observers::Observers;
 use crate::watcher::Sink;
 use staffetta_handler::{
@@ -18,10 +19,10 @@ use tracing::error;
 /// The chain of one handler, from the outside in.
 pub type Chain = Async<AnyEvent, LogExceptions<Links, AnyEvent>>;
 
-type Links = Retry<Limit<Timeout<Arc<ErasedHandler>>>, AnyEvent>;
+type Links = Retry<Limit<Timeout<InTerm<Arc<ErasedHandler>>>>, AnyEvent>;
 
-/// How the chains behave; the options of the section `[relay]`.
-#[derive(Clone, Copy, Debug)]
+/// How the chains behave: the options of the section `[relay]`, and for how long.
+#[derive(Clone, Debug)]
 pub struct Policy {
     /// How many invocations of one handler run at a time.
     pub max_concurrency: usize,
@@ -37,6 +38,8 @@ pub struct Policy {
     pub resync: ResyncPolicy,
     /// How many objects may have something to do before the next ones of a list are taken in.
     pub first_list_backlog: usize,
+    /// For how long this process may act. Handlers work while it holds.
+    pub term: Term,
 }
 
 impl Default for Policy {
@@ -63,6 +66,7 @@ impl From<&config::Relay> for Policy {
                 max: options.failed_resync_max.into(),
             },
             first_list_backlog: options.first_list_backlog.get(),
+            term: Term::for_ever(),
         }
     }
 }
@@ -97,7 +101,7 @@ pub struct Pipeline {
 }
 
 /// Builds the chain of each handler, in the order in which they are given:
-/// `Dispatcher -> for each: Async(LogExceptions(Retry(Limit(Timeout(handler)))))`. What happens in it is told to `observers`.
+/// `Dispatcher -> for each: Async(LogExceptions(Retry(Limit(Timeout(InTerm(handler))))))`. What happens in it is told to `observers`.
 pub fn build(handlers: Vec<(String, Registration)>, policy: &Policy, observers: &dyn Observers) -> Pipeline {
     let mut pipeline = Pipeline {
         dispatcher: Dispatcher::default(),
@@ -119,7 +123,7 @@ fn chain(name: &str, handler: &Arc<ErasedHandler>, policy: &Policy, observers: &
         depth: policy.queue_depth,
         superseded: handler.superseded(),
     };
-    let links = Arc::clone(handler)
+    let links = InTerm::new(Arc::clone(handler), policy.term.clone())
         .timeout(policy.handler_timeout)
         .limit(policy.max_concurrency)
         .retry(policy.retry)

@@ -38,8 +38,8 @@ pub trait Sink: EventHandler<AnyEvent> {
 const BACKOFF: BackoffPolicy =
     BackoffPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(30), limit: None };
 
-/// After this time without a word from the server, and after each error, a watch asks where in its history the server is.
-const QUIET: Duration = Duration::from_secs(300);
+/// How long kube's watch lasts when nobody says otherwise.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(290);
 
 /// After so many refusals in a row a watch lists anew: its place in the history may be what the server refuses.
 const REFUSALS: u32 = 3;
@@ -58,6 +58,7 @@ pub struct Watcher<S> {
     config: watcher::Config,
     sink: Arc<S>,
     watches: Mutex<HashMap<TypeId, Watch>>,
+    timeout: Duration,
 }
 
 struct Watch {
@@ -85,7 +86,13 @@ impl Watch {
 impl<S: Sink> Watcher<S> {
     /// Watches through `client` and delivers to `sink`; it must be used within a tokio runtime.
     pub fn new(client: Client, sink: Arc<S>) -> Self {
-        Self { client, config: watcher::Config::default(), sink, watches: Mutex::default() }
+        Self {
+            client,
+            config: watcher::Config::default(),
+            sink,
+            watches: Mutex::default(),
+            timeout: WATCH_TIMEOUT,
+        }
     }
 
     /// Asks for `size` objects at a time when it lists.
@@ -95,10 +102,13 @@ impl<S: Sink> Watcher<S> {
         self
     }
 
-    /// Asks anew after this time, at most 294 s; a connection that died without a word is found 5 s later.
+    /// Asks anew after this time, from 1 s to 294 s; a connection that died without a word is found 5 s later. After twice
+    /// this time without news, and after each error, a watch asks where in its history the server is.
     #[must_use]
     pub fn watch_timeout(mut self, time: Duration) -> Self {
-        self.config.timeout = Some(u32::try_from(time.as_secs()).unwrap_or(u32::MAX).clamp(1, 294));
+        let seconds = u32::try_from(time.as_secs()).unwrap_or(u32::MAX).clamp(1, 294);
+        self.config.timeout = Some(seconds);
+        self.timeout = Duration::from_secs(seconds.into());
         self
     }
 
@@ -122,6 +132,7 @@ impl<S: Sink> Watcher<S> {
             course: Arc::clone(&course),
             undecodable: Arc::clone(&undecodable),
             backoff: BACKOFF.start(),
+            quiet: self.timeout * 2,
         };
         let task = tokio::spawn(one.run());
         let watch = Watch { kind: kind.clone(), known, listed, course, undecodable, task };
@@ -206,6 +217,8 @@ struct OneWatch<S> {
     course: Arc<Course>,
     undecodable: Arc<Mutex<HashMap<String, Undecodable>>>,
     backoff: Backoff,
+    /// After this time without news it asks where in its history the server is.
+    quiet: Duration,
 }
 
 /// Why a watch ended.
@@ -227,7 +240,7 @@ impl<S: Sink> OneWatch<S> {
     async fn follow(&mut self) -> Ended {
         let mut stream = self.kind.watch(self.client.clone(), self.config.clone());
         loop {
-            match tokio::time::timeout(QUIET, stream.next()).await {
+            match tokio::time::timeout(self.quiet, stream.next()).await {
                 Ok(Some(Ok(event))) => {
                     self.take(event).await;
                     continue;

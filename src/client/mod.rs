@@ -1,5 +1,6 @@
 //! The client of the Kubernetes API as the program uses it: the one that it was given, in layers.
 
+mod fence;
 mod measured;
 mod silence;
 
@@ -10,15 +11,17 @@ use kube::client::ClientBuilder;
 use tower::layer::layer_fn;
 use tower::service_fn;
 
+use crate::leadership::Term;
 use crate::metrics::Requests;
+use fence::FenceLayer;
 use measured::Measured;
 pub(crate) use silence::Silence;
 
 /// Puts every layer around `client` at once: each wrap costs a queue of its own, a layer within one costs nothing.
 ///
 /// The first layer is next to the server: what a later one refuses or answers itself was never asked, and counts as no
-/// request.
-pub(crate) fn wrap(client: Client, requests: &Arc<Requests>, silence: &Arc<Silence>) -> Client {
+/// request. Nothing is written before `term` begins or after it ends.
+pub(crate) fn wrap(client: Client, requests: &Arc<Requests>, silence: &Arc<Silence>, term: &Term) -> Client {
     let namespace = client.default_namespace().to_owned();
     let valid_until = *client.valid_until();
     let server = service_fn(move |request| {
@@ -27,6 +30,7 @@ pub(crate) fn wrap(client: Client, requests: &Arc<Requests>, silence: &Arc<Silen
     });
     ClientBuilder::new(server, namespace)
         .with_layer(&layer_fn(|inner| Measured::new(inner, requests, silence)))
+        .with_layer(&FenceLayer::new(term.clone()))
         .with_valid_until(valid_until)
         .build()
 }
@@ -67,7 +71,7 @@ mod tests {
 
     fn wrapped() -> Wrapped {
         let (requests, silence) = (Arc::new(Requests::new("server")), Arc::<Silence>::default());
-        Wrapped { client: wrap(server(), &requests, &silence), requests, silence }
+        Wrapped { client: wrap(server(), &requests, &silence, &Term::for_ever()), requests, silence }
     }
 
     impl Wrapped {

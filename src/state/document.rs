@@ -42,6 +42,7 @@ pub(crate) struct Leadership {
     pub(crate) slow_renewals: u64,
 }
 
+#[cfg(test)]
 impl Leadership {
     /// There is no election: this process works.
     pub(crate) fn unopposed() -> Self {

@@ -1,10 +1,16 @@
 //! What went wrong in the other world, in the words that a handler understands.
 
+mod form;
+
 use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use self::form::Form;
 
 /// Why a driver could not do what it was asked to do.
 ///
@@ -22,7 +28,10 @@ use std::time::Duration;
 /// assert_eq!(error.to_string(), "request a port: no address is free: the subnet 10.0.0.0/29 is full");
 /// assert!(error.transient() && !error.ambiguous());
 /// ```
-#[derive(Clone, Debug)]
+///
+/// It can be carried as JSON; what is lost on the way is the type of its source, whose chain becomes one of texts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(into = "Form", from = "Form")]
 pub struct DriverError {
     reason: Reason,
     step: Cow<'static, str>,
@@ -34,7 +43,8 @@ pub struct DriverError {
 }
 
 /// Why a step failed, and with it whether repeating may help.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// What the call names does not exist. Final.
     NotFound,

@@ -20,6 +20,7 @@ mod id;
 mod load_balancer;
 mod load_balancer_driver;
 pub mod memory;
+mod milliseconds;
 mod network;
 mod noop;
 mod owner;

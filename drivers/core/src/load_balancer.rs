@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{ListenerId, LoadBalancerId, MemberId, PoolId, PortId, ProjectId, SecurityGroupId, SubnetId};
 
 /// A load balancer with all that hangs on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadBalancer {
     /// The id.
     pub id: LoadBalancerId,
@@ -46,7 +46,8 @@ impl LoadBalancer {
 }
 
 /// What the other side is doing with a load balancer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Provisioning {
     /// Nothing: it takes changes.
     Active,
@@ -57,7 +58,7 @@ pub enum Provisioning {
 }
 
 /// A listener with its pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listener {
     /// The id.
     pub id: ListenerId,
@@ -68,7 +69,7 @@ pub struct Listener {
 }
 
 /// What is known of a listener before it is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ListenerSpec {
     /// The protocol.
     pub protocol: Protocol,
@@ -123,7 +124,7 @@ impl FromStr for Protocol {
 }
 
 /// The pool behind a listener. It bears the listener's name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
     /// The id.
     pub id: PoolId,
@@ -132,7 +133,7 @@ pub struct Pool {
 }
 
 /// A member of a pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// The id.
     pub id: MemberId,
@@ -141,7 +142,7 @@ pub struct Member {
 }
 
 /// What is known of a member before it is made.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct MemberSpec {
     /// The address.
     pub ip: IpAddr,
@@ -154,7 +155,7 @@ pub struct MemberSpec {
 }
 
 /// What is known of a load balancer before it is made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadBalancerSpec {
     /// The name: `namespace/service`.
     pub name: String,

@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 use crate::id::{NetworkId, SubnetId};
 
 /// A network, as the machine that binds a VIF must know it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
     /// The id.
     pub id: NetworkId,
@@ -38,7 +39,7 @@ impl Network {
 }
 
 /// A subnet with the network to which it belongs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subnet {
     /// The id.
     pub id: SubnetId,
@@ -68,7 +69,7 @@ impl Subnet {
 }
 
 /// A subnet as one VIF sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubnetAddresses {
     /// The addresses of the subnet.
     pub cidr: IpNet,
@@ -83,7 +84,7 @@ pub struct SubnetAddresses {
 }
 
 /// A route of a subnet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// Where it leads.
     pub cidr: IpNet,

@@ -3,11 +3,12 @@
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Serialize};
 
 use crate::id::Uid;
 
 /// The Kubernetes object for which a thing was made. Two owners are the same when their UIDs are.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Owner {
     /// The namespace.
     pub namespace: String,
@@ -35,7 +36,7 @@ impl fmt::Display for Owner {
 }
 
 /// A thing that carries this cluster's mark, with its owner.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marked<T> {
     /// For whom it was made; none for a thing that is kept ready for whoever comes.
     pub owner: Option<Owner>,

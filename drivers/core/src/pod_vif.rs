@@ -4,15 +4,17 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::error::DriverError;
 use crate::id::{ProjectId, SecurityGroupId};
+use crate::milliseconds;
 use crate::network::Subnet;
 use crate::owner::{Marked, Owner};
 use crate::vif::Vif;
 
 /// What is known of a VIF before it is made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VifRequest {
     /// The pod that gets it.
     pub owner: Owner,
@@ -29,7 +31,8 @@ pub struct VifRequest {
 }
 
 /// Whether packets pass.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[expect(
     clippy::large_enum_variant,
     reason = "an answer is used up at once, and a box would be in every driver's way"
@@ -39,7 +42,8 @@ pub enum Activation {
     Active(Vif),
     /// Not yet.
     NotYet {
-        /// When it is worth asking again.
+        /// When it is worth asking again. In JSON, whole milliseconds.
+        #[serde(rename = "ask_again_ms", with = "milliseconds")]
         ask_again: Duration,
     },
 }

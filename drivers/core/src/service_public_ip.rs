@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::error::DriverError;
 use crate::id::{PortId, ProjectId, PublicIpId};
 use crate::owner::{Marked, Owner};
 
 /// A public address (in OpenStack a floating IP) that leads to the port of a load balancer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublicIp {
     /// The id.
     pub id: PublicIpId,
@@ -22,7 +23,8 @@ pub struct PublicIp {
 }
 
 /// Where a public address comes from, and with it whose business it is to free it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Allocation {
     /// The driver took it out of its pool, marked it, and frees it.
     Pool,
@@ -31,7 +33,7 @@ pub enum Allocation {
 }
 
 /// Which public address is wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublicIpRequest {
     /// The project that pays for it.
     pub project: ProjectId,

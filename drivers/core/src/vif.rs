@@ -4,13 +4,14 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::id::VifId;
 use crate::network::{Network, SubnetAddresses};
 
 /// A virtual interface. Its fields are those of the library `os_vif`, from which the machine that binds it reads them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Vif {
     /// The id of the port.
     pub id: VifId,
@@ -35,9 +36,11 @@ pub struct Vif {
 }
 
 /// How a VIF is bound: the classes of `os_vif` and of Kuryr.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum VifClass {
     /// `VIFOpenVSwitch`: a port of an Open vSwitch bridge.
+    #[serde(rename = "open_vswitch")]
     OpenVSwitch {
         /// The interface on the node.
         vif_name: String,
@@ -52,6 +55,7 @@ pub enum VifClass {
         bridge_name: String,
     },
     /// `VIFVHostUser`: a socket that a user-space switch serves.
+    #[serde(rename = "vhost_user")]
     VHostUser {
         /// The interface on the node.
         vif_name: String,
@@ -93,9 +97,11 @@ pub enum VifClass {
 }
 
 /// What the switch must know of a port.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PortProfile {
     /// `VIFPortProfileOpenVSwitch`.
+    #[serde(rename = "open_vswitch")]
     OpenVSwitch {
         /// The id by which Open vSwitch and Neutron agree on the port.
         interface_id: String,
@@ -118,8 +124,9 @@ impl Vif {
     }
 }
 
-/// A hardware address (EUI-48).
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+/// A hardware address (EUI-48). In JSON, its text.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct MacAddress(pub [u8; 6]);
 
 impl fmt::Display for MacAddress {
@@ -159,6 +166,20 @@ impl FromStr for MacAddress {
             *octet = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
         }
         octets.next().is_none().then_some(Self(address)).ok_or_else(wrong)
+    }
+}
+
+impl From<MacAddress> for String {
+    fn from(address: MacAddress) -> Self {
+        address.to_string()
+    }
+}
+
+impl TryFrom<String> for MacAddress {
+    type Error = NotAMacAddress;
+
+    fn try_from(text: String) -> Result<Self, NotAMacAddress> {
+        text.parse()
     }
 }
 

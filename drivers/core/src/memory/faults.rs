@@ -4,11 +4,17 @@ use std::collections::{HashMap, VecDeque};
 use std::future::pending;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
 
 use crate::error::DriverError;
+use crate::milliseconds;
 
 /// What goes wrong with one call.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Fault {
     /// It does nothing and fails with this error.
     Fail(DriverError),
@@ -18,6 +24,12 @@ pub enum Fault {
     DoneThenFail(DriverError),
     /// It does its work and never answers.
     DoneThenHang,
+    /// It does its work only after this time, unless nobody waits for it any more. In JSON, whole milliseconds.
+    #[serde(rename = "delay_ms")]
+    Delay(#[serde(with = "milliseconds")] Duration),
+    /// It does its work and answers only after this time. In JSON, whole milliseconds.
+    #[serde(rename = "done_then_delay_ms")]
+    DoneThenDelay(#[serde(with = "milliseconds")] Duration),
 }
 
 /// The faults that wait for the next calls of each method `M`.
@@ -59,6 +71,15 @@ impl<M: Copy + Eq + Hash> Faults<M> {
             Some(Fault::DoneThenHang) => {
                 work()?;
                 pending().await
+            }
+            Some(Fault::Delay(time)) => {
+                sleep(time).await;
+                work()
+            }
+            Some(Fault::DoneThenDelay(time)) => {
+                let answer = work();
+                sleep(time).await;
+                answer
             }
         }
     }
@@ -105,11 +126,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_delayed_call_does_its_work_late_and_a_delayed_answer_at_once() {
+        let (faults, done, hour) = (Faults::default(), Cell::new(0), Duration::from_secs(3600));
+        let work = || {
+            done.set(done.get() + 1);
+            Ok(())
+        };
+        faults.inject("ask", 2, Fault::Delay(hour));
+        faults.inject("ask", 1, Fault::DoneThenDelay(hour));
+        let begun = tokio::time::Instant::now();
+        assert!(tokio::time::timeout(hour / 2, faults.call("ask", work)).await.is_err());
+        assert_eq!(done.get(), 0, "nobody waits for it any more");
+        faults.call("ask", work).await.unwrap();
+        assert_eq!((done.get(), begun.elapsed()), (1, hour + hour / 2));
+        assert!(tokio::time::timeout(hour / 2, faults.call("ask", work)).await.is_err());
+        assert_eq!(done.get(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_hanging_call_never_answers() {
         let faults = Faults::default();
         faults.inject("ask", 1, Fault::Hang);
-        let answer =
-            tokio::time::timeout(std::time::Duration::from_secs(3600), faults.call("ask", || Ok(()))).await;
+        let answer = tokio::time::timeout(Duration::from_secs(3600), faults.call("ask", || Ok(()))).await;
         assert!(answer.is_err());
     }
 }

@@ -77,6 +77,10 @@ impl LoadBalancers {
         self.balancers.values()
     }
 
+    pub(super) fn get(&self, id: &LoadBalancerId) -> Option<&Balancer> {
+        self.balancers.get(id)
+    }
+
     pub(super) fn has_port(&self, port: &PortId) -> bool {
         self.balancers.values().any(|balancer| balancer.tree.port == *port)
     }

@@ -89,6 +89,11 @@ impl MemoryNetwork {
         self.state().ports.values().cloned().collect()
     }
 
+    /// The port of that id, whoever made it.
+    pub fn port(&self, id: &VifId) -> Option<Port> {
+        self.state().ports.get(id).cloned()
+    }
+
     /// The addresses of the subnet that are in use.
     pub fn addresses_in_use(&self, cidr: IpNet) -> Vec<IpAddr> {
         self.state().subnets.get(&subnet_id(cidr)).into_iter().flat_map(AddressPool::held).collect()

@@ -44,6 +44,10 @@ impl PublicIps {
         self.held.values()
     }
 
+    pub(super) fn get(&self, id: &PublicIpId) -> Option<&Held> {
+        self.held.get(id)
+    }
+
     pub(super) fn insert_users(&mut self, ip: IpAddr) -> PublicIpId {
         self.insert(None, None, ip, Allocation::User).id
     }

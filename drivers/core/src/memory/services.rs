@@ -8,7 +8,7 @@ use super::load_balancers::LoadBalancers;
 use super::public_ips::PublicIps;
 use crate::id::{LoadBalancerId, PublicIpId};
 use crate::load_balancer::LoadBalancer;
-use crate::owner::Owner;
+use crate::owner::{Marked, Owner};
 use crate::service_public_ip::PublicIp;
 
 use tokio::time::Instant;
@@ -46,6 +46,13 @@ impl MemoryServices {
         state.load_balancers.all().map(|balancer| (balancer.owner.clone(), balancer.at(now))).collect()
     }
 
+    /// The load balancer of that id, whoever made it.
+    pub fn load_balancer(&self, id: &LoadBalancerId) -> Option<Marked<LoadBalancer>> {
+        let state = self.state();
+        let found = state.load_balancers.get(id)?;
+        Some(Marked { owner: found.owner.clone(), thing: found.at(Instant::now()) })
+    }
+
     /// Allows only so many load balancers from now on, or any number.
     pub fn set_load_balancer_quota(&self, quota: Option<u32>) {
         self.state().load_balancers.quota = quota;
@@ -70,6 +77,13 @@ impl MemoryServices {
     pub fn public_ips(&self) -> Vec<(Option<Owner>, PublicIp)> {
         let state = self.state();
         state.public_ips.all().map(|held| (held.owner.clone(), held.public_ip.clone())).collect()
+    }
+
+    /// The public address of that id, whoever made it.
+    pub fn public_ip(&self, id: &PublicIpId) -> Option<Marked<PublicIp>> {
+        let state = self.state();
+        let held = state.public_ips.get(id)?;
+        Some(Marked { owner: held.owner.clone(), thing: held.public_ip.clone() })
     }
 
     /// A user makes a public address, to name it in `spec.loadBalancerIP`.

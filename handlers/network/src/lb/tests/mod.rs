@@ -2,6 +2,7 @@ mod adoption;
 mod deletion;
 mod endpoints;
 mod failures;
+mod late;
 mod laws;
 mod presence;
 mod public;

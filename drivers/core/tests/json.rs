@@ -1,0 +1,159 @@
+//! How the things of the contract look in JSON, and that they are the same after the journey.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use staffetta_driver::memory::Fault;
+use staffetta_driver::{
+    Activation, Allocation, DriverError, Listener, ListenerSpec, LoadBalancer, Marked, Member, MemberSpec,
+    Network, Owner, Pool, PortProfile, Protocol, Provisioning, PublicIp, Reason, Route, SubnetAddresses, Vif,
+    VifClass,
+};
+
+fn travels<T: Serialize + DeserializeOwned + PartialEq + Debug>(thing: &T, as_json: &Value) {
+    assert_eq!(serde_json::to_value(thing).unwrap(), *as_json);
+    assert_eq!(serde_json::from_value::<T>(as_json.clone()).unwrap(), *thing);
+}
+
+fn vif(class: VifClass) -> Vif {
+    Vif {
+        id: "v1".into(),
+        address: "fa:16:3e:00:00:01".parse().unwrap(),
+        active: true,
+        plugin: "ovs".into(),
+        class,
+        network: Network { mtu: Some(1450), ..Network::new("n1".into()) },
+        subnets: vec![SubnetAddresses {
+            cidr: "10.0.0.0/24".parse().unwrap(),
+            gateway: Some([10, 0, 0, 1].into()),
+            dns: vec![[10, 0, 0, 2].into()],
+            routes: vec![Route { cidr: "0.0.0.0/0".parse().unwrap(), gateway: [10, 0, 0, 1].into() }],
+            ips: vec![[10, 0, 0, 7].into()],
+        }],
+        has_traffic_filtering: false,
+        preserve_on_delete: false,
+        port_profile: Some(PortProfile::OpenVSwitch { interface_id: "v1".into() }),
+    }
+}
+
+#[test]
+fn a_vif_is_plain_data() {
+    let class = VifClass::OpenVSwitch { vif_name: "tap1".into(), bridge_name: "br-int".into() };
+    let plain = json!({
+        "id": "v1", "address": "fa:16:3e:00:00:01", "active": true, "plugin": "ovs",
+        "class": { "open_vswitch": { "vif_name": "tap1", "bridge_name": "br-int" } },
+        "network": { "id": "n1", "label": null, "bridge": null, "mtu": 1450, "should_provide_bridge": false,
+            "should_provide_vlan": false },
+        "subnets": [{ "cidr": "10.0.0.0/24", "gateway": "10.0.0.1", "dns": ["10.0.0.2"],
+            "routes": [{ "cidr": "0.0.0.0/0", "gateway": "10.0.0.1" }], "ips": ["10.0.0.7"] }],
+        "has_traffic_filtering": false, "preserve_on_delete": false,
+        "port_profile": { "open_vswitch": { "interface_id": "v1" } },
+    });
+    travels(&vif(class), &plain);
+}
+
+#[test]
+fn every_class_of_a_vif_has_its_name() {
+    let name = || "eth0".to_owned();
+    let mode = || "client".to_owned();
+    let fields = || json!({ "a": 1 }).as_object().unwrap().clone();
+    let classes = [
+        (VifClass::Bridge { vif_name: name(), bridge_name: name() }, "bridge"),
+        (VifClass::VHostUser { vif_name: name(), path: name(), mode: mode() }, "vhost_user"),
+        (VifClass::VlanNested { vif_name: name(), vlan_id: 7 }, "vlan_nested"),
+        (VifClass::MacvlanNested { vif_name: name() }, "macvlan_nested"),
+        (VifClass::DpdkNested { vif_name: name(), pci_address: name(), dev_driver: name() }, "dpdk_nested"),
+        (VifClass::Other { name: name(), version: name(), fields: fields() }, "other"),
+    ];
+    for (class, name) in classes {
+        let json = serde_json::to_value(&class).unwrap();
+        assert_eq!(json.as_object().unwrap().keys().collect::<Vec<_>>(), [name]);
+        travels(&class, &json);
+    }
+}
+
+#[test]
+fn what_is_no_hardware_address_is_refused_by_name() {
+    let refused = serde_json::from_value::<staffetta_driver::MacAddress>(json!("fa:16")).unwrap_err();
+    assert_eq!(refused.to_string(), "`fa:16` is not a hardware address such as fa:16:3e:00:00:01");
+}
+
+#[test]
+fn an_activation_says_when_to_ask_again() {
+    let later = Activation::NotYet { ask_again: Duration::from_millis(500) };
+    travels(&later, &json!({ "not_yet": { "ask_again_ms": 500 } }));
+    let class = VifClass::MacvlanNested { vif_name: "eth0".into() };
+    let now = Activation::Active(vif(class));
+    assert_eq!(serde_json::to_value(&now).unwrap()["active"]["id"], "v1");
+}
+
+#[test]
+fn a_load_balancer_is_plain_data() {
+    let at = ListenerSpec { protocol: Protocol::Tcp, port: 80 };
+    let spec = MemberSpec { ip: [10, 0, 0, 9].into(), port: 8080, name: "a".into(), subnet: "s1".into() };
+    let member = Member { id: "m1".into(), spec };
+    let pool = Pool { id: "p1".into(), members: vec![member] };
+    let marked = Marked {
+        owner: Some(Owner { namespace: "default".into(), name: "web".into(), uid: "u1".into() }),
+        thing: LoadBalancer {
+            id: "l1".into(),
+            project: "p".into(),
+            name: "default/web".into(),
+            vip: [10, 0, 0, 1].into(),
+            subnet: "s1".into(),
+            port: "port".into(),
+            provider: None,
+            security_groups: vec!["g".into()],
+            status: Provisioning::Pending,
+            listeners: vec![Listener { id: "li1".into(), at, pool: Some(pool) }],
+        },
+    };
+    let plain = json!({
+        "owner": { "namespace": "default", "name": "web", "uid": "u1" },
+        "thing": {
+            "id": "l1", "project": "p", "name": "default/web", "vip": "10.0.0.1", "subnet": "s1", "port": "port",
+            "provider": null, "security_groups": ["g"], "status": "pending",
+            "listeners": [{ "id": "li1", "at": { "protocol": "TCP", "port": 80 }, "pool": { "id": "p1", "members": [
+                { "id": "m1", "spec": { "ip": "10.0.0.9", "port": 8080, "name": "a", "subnet": "s1" } }] } }],
+        },
+    });
+    travels(&marked, &plain);
+}
+
+#[test]
+fn a_public_address_is_plain_data() {
+    let ip = PublicIp {
+        id: "i1".into(),
+        ip: [203, 0, 113, 7].into(),
+        allocation: Allocation::User,
+        port: Some("p".into()),
+    };
+    travels(&ip, &json!({ "id": "i1", "ip": "203.0.113.7", "allocation": "user", "port": "p" }));
+}
+
+#[test]
+fn faults_are_written_as_a_person_would() {
+    let outage = DriverError::new(Reason::Unavailable, "make a port");
+    let faults = [
+        (Fault::Fail(outage.clone()), json!({ "fail": { "reason": "unavailable", "step": "make a port" } })),
+        (Fault::Hang, json!("hang")),
+        (
+            Fault::DoneThenFail(outage),
+            json!({ "done_then_fail": { "reason": "unavailable", "step": "make a port" } }),
+        ),
+        (Fault::DoneThenHang, json!("done_then_hang")),
+        (Fault::Delay(Duration::from_millis(20)), json!({ "delay_ms": 20 })),
+        (Fault::DoneThenDelay(Duration::from_millis(20)), json!({ "done_then_delay_ms": 20 })),
+    ];
+    for (fault, plain) in faults {
+        let json = serde_json::to_value(&fault).unwrap();
+        assert_eq!(json, plain);
+        let read: Fault = serde_json::from_value(plain).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), json);
+    }
+}

@@ -1,0 +1,87 @@
+//! What the driver of load balancers promises.
+
+use std::time::Duration;
+
+use staffetta_driver::memory::MemoryOptions;
+use staffetta_driver::{LoadBalancerSpec, Protocol, Provisioning, Reason};
+
+use crate::world::{HTTP, Place, balancer, instant, member, owner};
+
+laws! {
+    the_same_owner_gets_the_same_load_balancer,
+    a_load_balancer_is_released_by_its_owner_alone,
+    listeners_and_members_hang_on_it_as_they_were_asked_for,
+    a_pending_load_balancer_says_when_it_takes_a_change,
+    what_is_refused_keeps_its_reason,
+}
+
+async fn the_same_owner_gets_the_same_load_balancer(place: Place) {
+    let drivers = place.drivers(instant());
+    let made = drivers.balancers.ensure_load_balancer(&owner("a"), &balancer("10.0.0.1")).await.unwrap();
+    assert_eq!((made.status, made.provider.as_deref()), (Provisioning::Active, Some("memory")));
+    let again = drivers.balancers.ensure_load_balancer(&owner("a"), &balancer("10.0.0.1")).await.unwrap();
+    assert_eq!(again, made);
+    let guarded = LoadBalancerSpec { security_groups: vec!["h".into()], ..balancer("10.0.0.1") };
+    let changed = drivers.balancers.ensure_load_balancer(&owner("a"), &guarded).await.unwrap();
+    assert_eq!((changed.id, changed.security_groups), (made.id, vec!["h".into()]));
+}
+
+async fn a_load_balancer_is_released_by_its_owner_alone(place: Place) {
+    let world = place.world(instant());
+    let (east, west) = (world.drivers("east"), world.drivers("west"));
+    let made = east.balancers.ensure_load_balancer(&owner("a"), &balancer("10.0.0.1")).await.unwrap();
+    east.balancers.release_load_balancer(&owner("b"), &made.id).await.unwrap();
+    west.balancers.release_load_balancer(&owner("a"), &made.id).await.unwrap();
+    assert_eq!(east.balancers.load_balancers(Some(&owner("a"))).await.unwrap().len(), 1);
+    assert_eq!(west.balancers.load_balancers(None).await.unwrap(), []);
+    east.balancers.release_load_balancer(&owner("a"), &made.id).await.unwrap();
+    east.balancers.release_load_balancer(&owner("a"), &made.id).await.unwrap();
+    assert_eq!(east.balancers.load_balancers(None).await.unwrap(), []);
+}
+
+async fn listeners_and_members_hang_on_it_as_they_were_asked_for(place: Place) {
+    let drivers = place.drivers(instant());
+    let balancers = drivers.balancers;
+    let made = balancers.ensure_load_balancer(&owner("a"), &balancer("10.0.0.1")).await.unwrap();
+    let listener = balancers.ensure_listener(&made, HTTP).await.unwrap();
+    assert_eq!(balancers.ensure_listener(&made, HTTP).await.unwrap(), listener);
+    let dns = staffetta_driver::ListenerSpec { protocol: Protocol::Udp, port: 53 };
+    let other = balancers.ensure_listener(&made, dns).await.unwrap();
+    let pool = listener.pool.as_ref().unwrap().id.clone();
+    let specs = [member("10.1.0.1"), member("fd00::1")];
+    let members = balancers.set_members(&made, &pool, &specs).await.unwrap();
+    assert_eq!(members.iter().map(|member| member.spec.clone()).collect::<Vec<_>>(), specs);
+    balancers.release_listener(&made, &other).await.unwrap();
+    let tree = balancers.load_balancers(Some(&owner("a"))).await.unwrap().remove(0).thing;
+    assert_eq!(tree.listeners.len(), 1);
+    assert_eq!(tree.listener(HTTP).unwrap().pool.as_ref().unwrap().members, members);
+}
+
+async fn a_pending_load_balancer_says_when_it_takes_a_change(place: Place) {
+    let hour = Duration::from_secs(3600);
+    let drivers = place.drivers(MemoryOptions { load_balancer_delay_ms: 3_600_000, ..instant() });
+    let made = drivers.balancers.ensure_load_balancer(&owner("a"), &balancer("10.0.0.1")).await.unwrap();
+    assert_eq!(made.status, Provisioning::Pending);
+    let busy = drivers.balancers.ensure_listener(&made, HTTP).await.unwrap_err();
+    let wait = busy.retry_after().unwrap();
+    assert!(busy.reason() == Reason::Conflict && hour / 2 < wait && wait <= hour, "{busy} {wait:?}");
+}
+
+async fn what_is_refused_keeps_its_reason(place: Place) {
+    let drivers = place.drivers(MemoryOptions {
+        load_balancer_quota: Some(1),
+        service_subnet: Some("10.0.0.0/24".parse().unwrap()),
+        ..instant()
+    });
+    let refused = async |name: &str, vip: &str| {
+        let made = drivers.balancers.ensure_load_balancer(&owner(name), &balancer(vip)).await;
+        let error = made.unwrap_err();
+        (error.reason(), error.transient())
+    };
+    assert_eq!(refused("a", "10.0.1.1").await, (Reason::Refused, false));
+    let made = drivers.balancers.ensure_load_balancer(&owner("a"), &balancer("10.0.0.1")).await.unwrap();
+    assert_eq!(refused("b", "10.0.0.2").await, (Reason::Quota, true));
+    drivers.balancers.release_load_balancer(&owner("a"), &made.id).await.unwrap();
+    let missing = drivers.balancers.ensure_listener(&made, HTTP).await.unwrap_err();
+    assert_eq!(missing.reason(), Reason::NotFound);
+}
