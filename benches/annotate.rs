@@ -1,7 +1,9 @@
 //! `cargo bench --bench annotate`: pods that exist get their VIFs from a real API server's point of view.
 //!
-//! Writes a second against bare PATCHes of the same body by the same client library, the requests of a pod's whole life as
+//! Writes a second against bare patches of the same body by the same client library, the requests of a pod's whole life as
 //! the server's audit log counts them, and the CPU time that an event costs.
+
+#![allow(clippy::cast_precision_loss, reason = "the figures are far below 2^52")]
 
 mod cluster;
 mod controller;
@@ -12,14 +14,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::DeleteParams;
 use kube::runtime::watcher;
 use serde_json::Value;
 use staffetta_apiserver::testing::RealServer;
 
-use cluster::{FINALIZER, IN_FLIGHT, VIF};
+use cluster::{FINALIZER, IN_FLIGHT};
 use controller::Controller;
 use report::{Row, median, tell};
 

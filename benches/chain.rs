@@ -17,8 +17,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
-use staffetta::metrics::counter::Counter;
-use staffetta::metrics::histogram::Histogram;
+use staffetta::metrics::QueueMeter;
 use staffetta::observers::Observers;
 use staffetta::pipeline::{self, Pipeline, Policy};
 use staffetta_handler::{AnyEvent, Event, EventHandler, Meter, Registration, ResourceEventHandler, Turn};
@@ -120,33 +119,7 @@ struct Counting;
 
 impl Observers for Counting {
     fn meter(&self, _: &str) -> Arc<dyn Meter> {
-        Arc::<Counts>::default()
-    }
-}
-
-#[derive(Default)]
-struct Counts {
-    added: Counter,
-    waited: Histogram,
-    worked: Histogram,
-    retried: Counter,
-}
-
-impl Meter for Counts {
-    fn added(&self) {
-        self.added.increment();
-    }
-
-    fn waited(&self, time: Duration) {
-        self.waited.observe(time);
-    }
-
-    fn worked(&self, time: Duration) {
-        self.worked.observe(time);
-    }
-
-    fn retried(&self) {
-        self.retried.increment();
+        Arc::<QueueMeter>::default()
     }
 }
 

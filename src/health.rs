@@ -5,26 +5,36 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-/// What must be well before the program is ready, by name, with the reason why it is not.
+/// What must be well before the program is ready, and what must run for it to live.
 pub(crate) struct Health {
-    waiting: Mutex<BTreeMap<String, String>>,
-    stuck: Mutex<Option<Stuck>>,
-    unlisted: Mutex<Option<Unlisted>>,
+    /// By name the reason why it is not well; none when it is.
+    conditions: Mutex<BTreeMap<String, Option<String>>>,
+    stuck: Mutex<Vec<Stuck>>,
+    watches: Mutex<Option<Watches>>,
     ready: watch::Sender<bool>,
 }
 
-/// Names what should run and does not.
+/// Something that must be well before the program is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Condition {
+    /// What it is: `driver neutron-vif`, `watch Pod`.
+    pub(crate) name: String,
+    /// Why it is not well; none when it is.
+    pub(crate) reason: Option<String>,
+}
+
+/// Names what should run and does not, each with what is the matter.
 type Stuck = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
-/// Names the kinds that are not listed yet, each with the error that keeps it from that.
-type Unlisted = Box<dyn Fn() -> Vec<(String, Option<String>)> + Send + Sync>;
+/// The watches, each a condition.
+type Watches = Box<dyn Fn() -> Vec<Condition> + Send + Sync>;
 
 impl Default for Health {
     fn default() -> Self {
         Self {
-            waiting: Mutex::default(),
+            conditions: Mutex::default(),
             stuck: Mutex::default(),
-            unlisted: Mutex::default(),
+            watches: Mutex::default(),
             ready: watch::Sender::new(false),
         }
     }
@@ -33,25 +43,24 @@ impl Default for Health {
 impl Health {
     /// `name` is not well, for this reason; the program is not ready until it is.
     pub(crate) fn waits(&self, name: impl Into<String>, reason: impl Into<String>) {
-        lock(&self.waiting).insert(name.into(), reason.into());
+        let mut conditions = lock(&self.conditions);
+        conditions.insert(name.into(), Some(reason.into()));
         self.ready.send_replace(false);
     }
 
     /// `name` is well.
     pub(crate) fn is_well(&self, name: &str) {
-        let mut waiting = lock(&self.waiting);
-        waiting.remove(name);
-        self.ready.send_replace(waiting.is_empty());
+        let mut conditions = lock(&self.conditions);
+        conditions.insert(name.to_owned(), None);
+        self.ready.send_replace(conditions.values().all(Option::is_none));
     }
 
-    /// Why the program is not ready: a name and a reason each. Empty when it is.
-    pub(crate) fn reasons(&self) -> Vec<(String, String)> {
-        let waiting = lock(&self.waiting).clone().into_iter();
-        let unlisted = lock(&self.unlisted).as_ref().map(|unlisted| unlisted()).unwrap_or_default();
-        let watch = |(kind, error): (String, Option<String>)| {
-            (format!("watch {kind}"), error.unwrap_or_else(|| "not all objects are listed yet".to_owned()))
-        };
-        waiting.chain(unlisted.into_iter().map(watch)).collect()
+    /// All that must be well, by name.
+    pub(crate) fn conditions(&self) -> Vec<Condition> {
+        let told = lock(&self.conditions).clone();
+        let told = told.into_iter().map(|(name, reason)| Condition { name, reason });
+        let watches = lock(&self.watches).as_ref().map(|watches| watches()).unwrap_or_default();
+        told.chain(watches).collect()
     }
 
     /// Ends when the program is ready.
@@ -60,25 +69,58 @@ impl Health {
         ready.wait_for(|ready| *ready).await.expect("the sender lives as long as this");
     }
 
-    /// Liveness asks `stuck` for what should run and does not. An object that fails never has a say in it.
+    /// Liveness asks `stuck` too for what should run and does not. An object that fails never has a say in it.
     pub(crate) fn watch_over(&self, stuck: impl Fn() -> Vec<String> + Send + Sync + 'static) {
-        *lock(&self.stuck) = Some(Box::new(stuck));
+        lock(&self.stuck).push(Box::new(stuck));
     }
 
-    /// Readiness asks `unlisted` for the kinds that are not listed yet, and why.
-    pub(crate) fn explain(
-        &self,
-        unlisted: impl Fn() -> Vec<(String, Option<String>)> + Send + Sync + 'static,
-    ) {
-        *lock(&self.unlisted) = Some(Box::new(unlisted));
+    /// Readiness asks `watches` for the kinds, and why one is not listed yet.
+    pub(crate) fn explain(&self, watches: impl Fn() -> Vec<Condition> + Send + Sync + 'static) {
+        *lock(&self.watches) = Some(Box::new(watches));
     }
 
     /// What should run and does not.
     pub(crate) fn stuck(&self) -> Vec<String> {
-        lock(&self.stuck).as_ref().map(|stuck| stuck()).unwrap_or_default()
+        lock(&self.stuck).iter().flat_map(|stuck| stuck()).collect()
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn it_is_ready_when_all_is_well_and_no_more_when_something_is_not() {
+        let health = Health::default();
+        health.waits("driver a", "no answer");
+        health.waits("driver b", "no answer");
+        health.is_well("driver a");
+        let condition = |name: &str, reason: Option<&str>| Condition {
+            name: name.into(),
+            reason: reason.map(Into::into),
+        };
+        assert_eq!(
+            health.conditions(),
+            [condition("driver a", None), condition("driver b", Some("no answer"))]
+        );
+        assert!(!*health.ready.borrow());
+        health.is_well("driver b");
+        health.until_ready().await;
+        health.waits("shutdown", "asked to");
+        assert!(!*health.ready.borrow());
+    }
+
+    #[test]
+    fn everyone_who_watches_over_something_is_asked() {
+        let health = Health::default();
+        assert!(health.stuck().is_empty());
+        health.watch_over(|| vec!["one".into()]);
+        health.watch_over(Vec::new);
+        health.watch_over(|| vec!["other".into()]);
+        assert_eq!(health.stuck(), ["one", "other"]);
+    }
 }

@@ -148,6 +148,7 @@ impl Known {
         let identity = Identity {
             type_id: self.kind.type_id,
             kind: self.kind.name.clone(),
+            api_version: self.kind.api_version.clone(),
             namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
             name: name.to_owned(),
             uid: entry.uid.to_string(),

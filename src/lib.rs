@@ -4,24 +4,32 @@
 //! or a driver to the registry, and run.
 //!
 //! From the outside in: [`cli`] parses, [`config`] reads the file, [`controller`] starts the [`watcher`] and feeds the
-//! [`pipeline`], which [`assembly`] has filled with handlers and drivers.
+//! [`pipeline`], which [`assembly`] has filled with handlers and drivers. Of several processes, one works: [`leadership`].
 
 pub mod assembly;
 pub mod cli;
 pub mod config;
 pub mod connect;
 pub mod controller;
+pub mod leadership;
 pub mod metrics;
 pub mod observers;
 pub mod pipeline;
+mod report;
 pub mod watcher;
 
 mod admin;
+mod client;
+mod events;
 mod health;
+mod identity;
 mod known;
 mod run;
+mod state;
 mod sweeper;
 mod telemetry;
+#[cfg(test)]
+mod testing;
 
 pub use cli::main as run;
 pub use run::RunError;

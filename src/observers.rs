@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use staffetta_handler::{AnyEvent, LogReport, Meter, Report, ResyncPolicy, Unmetered};
+use staffetta_handler::{AnyEvent, LogReport, Meter, Report, ResyncPolicy, Undecodable, Unmetered};
+use tracing::error;
 
 /// Supplies what the chain of each handler tells of itself. Asked once for each handler, when the chain is built.
 pub trait Observers {
@@ -11,11 +12,26 @@ pub trait Observers {
         Arc::new(LogReport::new(handler).resync(resync))
     }
 
+    /// Who learns of objects that no handler gets to see, once for each state of one.
+    fn undecodable(&self) -> OnUndecodable {
+        Box::new(log_undecodable)
+    }
+
     /// What counts the events of `handler`.
     fn meter(&self, handler: &str) -> Arc<dyn Meter> {
         let _ = handler;
         Arc::new(Unmetered)
     }
+}
+
+/// Learns of an object that cannot be decoded. It is called from within the watch, so it must never wait.
+pub type OnUndecodable = Box<dyn Fn(&Undecodable) + Send + Sync>;
+
+/// Writes one line for an object that cannot be decoded.
+pub(crate) fn log_undecodable(object: &Undecodable) {
+    let subject = object.identity.subject();
+    error!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
+        error = object.error, "an object cannot be decoded and is left alone");
 }
 
 /// Failures go to the log alone, and nothing is counted.

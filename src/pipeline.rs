@@ -6,22 +6,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::config;
-use crate::observers::Observers;
+use crate::leadership::{InTerm, Term};
+use crate::observers::{Observers, OnUndecodable};
 use crate::watcher::Sink;
 use staffetta_handler::{
     AnyEvent, Async, Compose, Dispatcher, ErasedHandler, ErasedSweep, EventHandler, HandlerError, Kind,
     KindIndex, Limit, LogExceptions, Message, QueuePolicy, Registration, ResyncPolicy, Retry, RetryPolicy,
     Standing, Tally, Timeout, Turn, Undecodable,
 };
-use tracing::error;
 
 /// The chain of one handler, from the outside in.
 pub type Chain = Async<AnyEvent, LogExceptions<Links, AnyEvent>>;
 
-type Links = Retry<Limit<Timeout<Arc<ErasedHandler>>>, AnyEvent>;
+type Links = Retry<Limit<Timeout<InTerm<Arc<ErasedHandler>>>>, AnyEvent>;
 
-/// How the chains behave; the options of the section `[relay]`.
-#[derive(Clone, Copy, Debug)]
+/// How the chains behave: the options of the section `[relay]`, and for how long.
+#[derive(Clone, Debug)]
 pub struct Policy {
     /// How many invocations of one handler run at a time.
     pub max_concurrency: usize,
@@ -37,6 +37,8 @@ pub struct Policy {
     pub resync: ResyncPolicy,
     /// How many objects may have something to do before the next ones of a list are taken in.
     pub first_list_backlog: usize,
+    /// For how long this process may act. Handlers work while it holds.
+    pub term: Term,
 }
 
 impl Default for Policy {
@@ -63,6 +65,7 @@ impl From<&config::Relay> for Policy {
                 max: options.failed_resync_max.into(),
             },
             first_list_backlog: options.first_list_backlog.get(),
+            term: Term::for_ever(),
         }
     }
 }
@@ -94,10 +97,11 @@ pub struct Pipeline {
     kinds: Vec<Kind>,
     relays: Vec<Relay>,
     first_list_backlog: usize,
+    undecodable: OnUndecodable,
 }
 
 /// Builds the chain of each handler, in the order in which they are given:
-/// `Dispatcher -> for each: Async(LogExceptions(Retry(Limit(Timeout(handler)))))`. What happens in it is told to `observers`.
+/// `Dispatcher -> for each: Async(LogExceptions(Retry(Limit(Timeout(InTerm(handler))))))`. What happens in it is told to `observers`.
 pub fn build(handlers: Vec<(String, Registration)>, policy: &Policy, observers: &dyn Observers) -> Pipeline {
     let mut pipeline = Pipeline {
         dispatcher: Dispatcher::default(),
@@ -105,6 +109,7 @@ pub fn build(handlers: Vec<(String, Registration)>, policy: &Policy, observers: 
         kinds: Vec::new(),
         relays: Vec::new(),
         first_list_backlog: policy.first_list_backlog,
+        undecodable: observers.undecodable(),
     };
     for (name, registration) in handlers {
         pipeline.add(name, registration, policy, observers);
@@ -119,7 +124,7 @@ fn chain(name: &str, handler: &Arc<ErasedHandler>, policy: &Policy, observers: &
         depth: policy.queue_depth,
         superseded: handler.superseded(),
     };
-    let links = Arc::clone(handler)
+    let links = InTerm::new(Arc::clone(handler), policy.term.clone())
         .timeout(policy.handler_timeout)
         .limit(policy.max_concurrency)
         .retry(policy.retry)
@@ -168,6 +173,25 @@ impl Pipeline {
     /// The enabled handlers.
     pub fn relays(&self) -> &[Relay] {
         &self.relays
+    }
+
+    /// What `relay` waits for before its handler gets its first event, in words; nothing once it does.
+    pub fn awaited(&self, relay: &Relay) -> Vec<String> {
+        let awaits = relay.awaits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut awaited: Vec<_> = awaits.iter().map(|what| self.words(*what)).collect();
+        awaited.sort_unstable();
+        awaited
+    }
+
+    fn words(&self, what: Awaited) -> String {
+        match what {
+            Awaited::Recovered => "the ownership marks are not read yet".to_owned(),
+            Awaited::Listed(kind) => {
+                let kind = self.kinds.iter().find(|known| known.type_id == kind);
+                let kind = kind.map(|kind| &*kind.name).unwrap_or_default();
+                format!("not all objects of kind {kind} are listed yet")
+            }
+        }
     }
 
     /// Ends when at most `most` objects have something to do, over all handlers that already get events.
@@ -235,8 +259,6 @@ impl Sink for Pipeline {
     }
 
     fn undecodable(&self, object: &Undecodable) {
-        let subject = object.identity.subject();
-        error!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
-            error = object.error, "an object cannot be decoded and is left alone");
+        (self.undecodable)(object);
     }
 }

@@ -46,8 +46,9 @@ async fn serve(
 ) -> Result<(), RunError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Start)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Start)?;
-    let client = connect::client(kubeconfig.or(configuration.kubernetes.kubeconfig.as_deref())).await?;
-    let controller = Controller::start(registry, configuration, client).await?;
+    let kubeconfig = kubeconfig.or(configuration.kubernetes.kubeconfig.as_deref());
+    let connection = connect::connection(kubeconfig).await?;
+    let controller = Controller::start(registry, configuration, connection).await?;
     let stop = controller.token();
     tokio::spawn(async move {
         let mut signalled = false;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use staffetta_handler::{BackoffPolicy, ErasedSweep, HandlerError, Identity, Kind, bounded, causes};
 use tracing::{debug, info, warn};
 
+use crate::metrics::Sweeps;
 use crate::pipeline::{Pipeline, Relay};
 use crate::watcher::Watcher;
 
@@ -40,32 +41,39 @@ pub(crate) async fn sweep(
     watcher: &Watcher<Pipeline>,
     interval: Duration,
     limit: Duration,
+    sweeps: &Sweeps,
 ) {
     let Some(sweep) = &relay.sweep else { return };
     loop {
-        if let Err(error) = bounded(limit, once(relay, &**sweep, kinds, watcher)).await {
-            warn!(handler = relay.name, error = causes(&*error), "the sweep could not be made");
+        match bounded(limit, once(relay, &**sweep, kinds, watcher)).await {
+            Ok(orphans) => sweeps.succeeded(orphans),
+            Err(error) => {
+                sweeps.failed();
+                warn!(handler = relay.name, error = causes(&*error), "the sweep could not be made");
+            }
         }
         tokio::time::sleep(interval).await;
     }
 }
 
-/// Hands the handler a `Deleted` for each owner that does not exist any more, through its own queue.
+/// Hands the handler a `Deleted` for each owner that does not exist any more, through its own queue. Answers how many.
 async fn once(
     relay: &Relay,
     sweep: &dyn ErasedSweep,
     kinds: &[Kind],
     watcher: &Watcher<Pipeline>,
-) -> Result<(), HandlerError> {
+) -> Result<usize, HandlerError> {
     let owners = sweep.owners().await?;
+    let mut released = 0;
     for orphaned in orphans(owners, |kind| watcher.uids(kind)) {
         let Some(kind) = kinds.iter().find(|kind| kind.type_id == orphaned.type_id) else { continue };
         let subject = orphaned.subject();
         info!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
             handler = relay.name, "its owner is gone, it will be released");
         relay.chain.push(kind.missed(orphaned));
+        released += 1;
     }
-    Ok(())
+    Ok(released)
 }
 
 /// The owners that do not exist. Of a kind whose objects are not all known, nobody is an orphan.

@@ -9,14 +9,18 @@ use futures_util::StreamExt;
 use kube::Client;
 use kube::runtime::watcher;
 use staffetta_handler::{
-    AnyEvent, Backoff, BackoffPolicy, EventHandler, Failure, HandlerError, Kind, Sighting, Turn, Undecodable,
-    causes,
+    AnyEvent, Backoff, BackoffPolicy, EventHandler, Failure, HandlerError, Kind, Message, Sighting, Turn,
+    Undecodable, causes,
 };
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
 use crate::known::Known;
+use course::Course;
+pub use course::{Sight, SoFar};
+
+mod course;
 
 /// Where a [`Watcher`] delivers.
 pub trait Sink: EventHandler<AnyEvent> {
@@ -34,8 +38,8 @@ pub trait Sink: EventHandler<AnyEvent> {
 const BACKOFF: BackoffPolicy =
     BackoffPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(30), limit: None };
 
-/// After this time without a word from the server, and after each error, a watch asks where in its history the server is.
-const QUIET: Duration = Duration::from_secs(300);
+/// How long kube's watch lasts when nobody says otherwise.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(290);
 
 /// After so many refusals in a row a watch lists anew: its place in the history may be what the server refuses.
 const REFUSALS: u32 = 3;
@@ -54,22 +58,41 @@ pub struct Watcher<S> {
     config: watcher::Config,
     sink: Arc<S>,
     watches: Mutex<HashMap<TypeId, Watch>>,
+    timeout: Duration,
 }
 
 struct Watch {
     kind: Kind,
     known: Arc<Mutex<Known>>,
     listed: watch::Receiver<bool>,
-    /// The last error, until the server says something again.
-    trouble: Arc<Mutex<Option<String>>>,
+    course: Arc<Course>,
     undecodable: Arc<Mutex<HashMap<String, Undecodable>>>,
     task: JoinHandle<()>,
+}
+
+impl Watch {
+    fn sight(&self) -> Sight {
+        Sight {
+            kind: self.kind.clone(),
+            listed: *self.listed.borrow(),
+            objects: lock(&self.known).len(),
+            undecodable: lock(&self.undecodable).len(),
+            ended: self.task.is_finished(),
+            so_far: self.course.so_far(),
+        }
+    }
 }
 
 impl<S: Sink> Watcher<S> {
     /// Watches through `client` and delivers to `sink`; it must be used within a tokio runtime.
     pub fn new(client: Client, sink: Arc<S>) -> Self {
-        Self { client, config: watcher::Config::default(), sink, watches: Mutex::default() }
+        Self {
+            client,
+            config: watcher::Config::default(),
+            sink,
+            watches: Mutex::default(),
+            timeout: WATCH_TIMEOUT,
+        }
     }
 
     /// Asks for `size` objects at a time when it lists.
@@ -79,10 +102,13 @@ impl<S: Sink> Watcher<S> {
         self
     }
 
-    /// Asks anew after this time, at most 294 s; a connection that died without a word is found 5 s later.
+    /// Asks anew after this time, from 1 s to 294 s; a connection that died without a word is found 5 s later. After twice
+    /// this time without news, and after each error, a watch asks where in its history the server is.
     #[must_use]
     pub fn watch_timeout(mut self, time: Duration) -> Self {
-        self.config.timeout = Some(u32::try_from(time.as_secs()).unwrap_or(u32::MAX).clamp(1, 294));
+        let seconds = u32::try_from(time.as_secs()).unwrap_or(u32::MAX).clamp(1, 294);
+        self.config.timeout = Some(seconds);
+        self.timeout = Duration::from_secs(seconds.into());
         self
     }
 
@@ -94,7 +120,7 @@ impl<S: Sink> Watcher<S> {
         }
         let known = Arc::new(Mutex::new(Known::new(kind)));
         let (done, listed) = watch::channel(false);
-        let trouble = Arc::<Mutex<Option<String>>>::default();
+        let course = Arc::<Course>::default();
         let undecodable = Arc::<Mutex<HashMap<String, Undecodable>>>::default();
         let one = OneWatch {
             kind: kind.clone(),
@@ -103,12 +129,13 @@ impl<S: Sink> Watcher<S> {
             known: Arc::clone(&known),
             sink: Arc::clone(&self.sink),
             listed: done,
-            trouble: Arc::clone(&trouble),
+            course: Arc::clone(&course),
             undecodable: Arc::clone(&undecodable),
             backoff: BACKOFF.start(),
+            quiet: self.timeout * 2,
         };
         let task = tokio::spawn(one.run());
-        let watch = Watch { kind: kind.clone(), known, listed, trouble, undecodable, task };
+        let watch = Watch { kind: kind.clone(), known, listed, course, undecodable, task };
         watches.insert(kind.type_id, watch);
     }
 
@@ -124,25 +151,17 @@ impl<S: Sink> Watcher<S> {
         self.watches().drain().for_each(|(_, watch)| watch.task.abort());
     }
 
-    /// The watches that did not see all objects of their kind yet, each with its last error if it has one.
-    pub fn unlisted(&self) -> Vec<(String, Option<String>)> {
-        self.watches()
-            .values()
-            .filter(|watch| !*watch.listed.borrow())
-            .map(|watch| (watch.kind.name.clone().into_owned(), lock(&watch.trouble).clone()))
-            .collect()
+    /// How each watch is at this moment, by the name of its kind.
+    pub fn sights(&self) -> Vec<Sight> {
+        let mut sights: Vec<_> = self.watches().values().map(Watch::sight).collect();
+        sights.sort_unstable_by(|one, other| one.kind.name.cmp(&other.kind.name));
+        sights
     }
 
     /// The objects that exist and cannot be decoded.
     pub fn undecodable(&self) -> Vec<Undecodable> {
         let of = |watch: &Watch| lock(&watch.undecodable).values().cloned().collect::<Vec<_>>();
         self.watches().values().flat_map(of).collect()
-    }
-
-    /// How many objects of each watched kind exist.
-    pub fn objects(&self) -> Vec<(String, usize)> {
-        let of = |watch: &Watch| (watch.kind.name.clone().into_owned(), lock(&watch.known).len());
-        self.watches().values().map(of).collect()
     }
 
     /// The watches that ended by themselves, which none ever should.
@@ -195,9 +214,11 @@ struct OneWatch<S> {
     known: Arc<Mutex<Known>>,
     sink: Arc<S>,
     listed: watch::Sender<bool>,
-    trouble: Arc<Mutex<Option<String>>>,
+    course: Arc<Course>,
     undecodable: Arc<Mutex<HashMap<String, Undecodable>>>,
     backoff: Backoff,
+    /// After this time without news it asks where in its history the server is.
+    quiet: Duration,
 }
 
 /// Why a watch ended.
@@ -219,7 +240,7 @@ impl<S: Sink> OneWatch<S> {
     async fn follow(&mut self) -> Ended {
         let mut stream = self.kind.watch(self.client.clone(), self.config.clone());
         loop {
-            match tokio::time::timeout(QUIET, stream.next()).await {
+            match tokio::time::timeout(self.quiet, stream.next()).await {
                 Ok(Some(Ok(event))) => {
                     self.take(event).await;
                     continue;
@@ -267,13 +288,20 @@ impl<S: Sink> OneWatch<S> {
         if !matches!(event, watcher::Event::Init) && self.backoff.attempts() > 0 {
             info!(kind = %self.kind.name, "the watch goes on");
             self.backoff = BACKOFF.start();
-            *lock(&self.trouble) = None;
+            self.course.goes_on();
         }
+        self.course.works(true);
+        self.take_in(event).await;
+        self.course.works(false);
+    }
+
+    async fn take_in(&mut self, event: watcher::Event<Sighting>) {
         match event {
             watcher::Event::Init => lock(&self.known).list_begins(),
             watcher::Event::InitApply(seen) => {
                 self.apply(seen).await;
                 if !*self.listed.borrow() {
+                    self.course.works(false);
                     self.sink.room().await;
                 }
             }
@@ -282,6 +310,7 @@ impl<S: Sink> OneWatch<S> {
                 self.forget_undecodable();
                 self.deliver(vanished).await;
                 debug!(kind = %self.kind.name, "listed");
+                self.course.listed();
                 self.sink.listed(self.kind.type_id);
                 self.listed.send_replace(true);
             }
@@ -333,6 +362,7 @@ impl<S: Sink> OneWatch<S> {
 
     async fn deliver(&self, events: impl IntoIterator<Item = AnyEvent>) {
         for event in events {
+            self.course.happened(event.change());
             let result: Result<(), HandlerError> = self.sink.handle(&event, &Turn::alone()).await;
             if let Err(error) = result {
                 warn!(?event, error = causes(&*error), "an event was not taken in");
@@ -343,7 +373,7 @@ impl<S: Sink> OneWatch<S> {
     async fn back_off(&mut self, error: &(dyn std::error::Error + Sync), hint: Option<Duration>) {
         let wait = self.backoff.next_wait(hint).unwrap_or(BACKOFF.max);
         let attempt = self.backoff.attempts();
-        *lock(&self.trouble) = Some(causes(error));
+        self.course.failed(causes(error));
         warn!(kind = %self.kind.name, attempt, wait_ms = wait.as_millis(), error = causes(error), "the watch failed");
         tokio::time::sleep(wait).await;
     }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -32,4 +33,47 @@ fn every_fault_names_a_test_that_exists() {
     assert!(tests.len() > 25, "the tables were read");
     let missing: Vec<_> = tests.iter().filter(|test| !code.contains(&format!("fn {test}("))).collect();
     assert!(missing.is_empty(), "docs/faults.md names tests that do not exist: {missing:?}");
+}
+
+/// The words that functions with this signature answer, outside of tests.
+fn answers(code: &str, signature: &str) -> BTreeSet<String> {
+    let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    let bodies = code.split(signature).skip(1).map(|rest| rest.split("\n    }\n").next().unwrap());
+    let words = bodies.flat_map(|body| body.split('"').skip(1).step_by(2));
+    let is_reason = |word: &&str| word.starts_with(|first: char| first.is_ascii_uppercase());
+    words.filter(is_reason).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_reason_of_an_event_is_explained_and_no_other() {
+    let mut files = Vec::new();
+    for folder in ["handlers", "drivers", "src"] {
+        sources(&Path::new(ROOT).join(folder), &mut files);
+    }
+    files.retain(|file| {
+        !file.ends_with("tests.rs") && !file.components().any(|part| part.as_os_str() == "tests")
+    });
+    let mut reasons = BTreeSet::new();
+    for file in &files {
+        let code = fs::read_to_string(file).unwrap();
+        reasons.extend(answers(&code, "fn reason(&self) -> &'static str {"));
+        if file.ends_with("drivers/core/src/error.rs") {
+            reasons.extend(answers(&code, "fn name(self) -> &'static str {"));
+        }
+        if file.ends_with("src/report.rs") {
+            let constants =
+                code.lines().filter_map(|line| line.strip_prefix("pub(crate) const ")?.split('"').nth(1));
+            reasons.extend(constants.map(str::to_owned));
+        }
+    }
+    let document = fs::read_to_string(Path::new(ROOT).join("docs/events.md")).unwrap();
+    let (_, table) = document.split_once("\n## Reasons\n").unwrap();
+    let rows: Vec<_> = table.lines().filter_map(|line| line.strip_prefix("| `")).collect();
+    let explained: BTreeSet<_> = rows.iter().map(|row| row.split('`').next().unwrap().to_owned()).collect();
+    assert!(
+        reasons.contains("QuotaExceeded") && reasons.contains("Recovered"),
+        "the code was read: {reasons:?}"
+    );
+    assert_eq!(reasons, explained, "docs/events.md and the code differ");
+    assert!(rows.is_sorted() && rows.iter().all(|row| row.matches(" | ").count() == 2), "{rows:#?}");
 }

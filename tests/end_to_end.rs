@@ -65,7 +65,7 @@ async fn a_deployment_and_a_service_come_and_go(kubeconfig: &Path, parts: Parts)
     };
 
     kubectl.run(&["create", "namespace", &namespace]).await;
-    kubectl.apply(&MANIFEST.replace("NODES", &namespace)).await;
+    kubectl.feed(&["apply", "-f", "-"], &MANIFEST.replace("NODES", &namespace)).await;
     rolled_out("web:1", 3).await;
     kubectl.run(&["scale", "deployment/web", "--replicas=5"]).await;
     rolled_out("web:1", 5).await;

@@ -73,6 +73,29 @@ fn a_kubeconfig_that_cannot_be_used_is_named_and_ends_the_program() {
     }
 }
 
+#[test]
+fn a_token_file_that_cannot_be_used_is_named_and_ends_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let (kubeconfig, token) = (folder.path().join("kubeconfig"), folder.path().join("token"));
+    let user = json!({ "name": "user", "user": { "tokenFile": token } });
+    let cluster = json!({ "name": "cluster", "cluster": { "server": "http://127.0.0.1:1" } });
+    let context = json!({ "name": "context", "context": { "cluster": "cluster", "user": "user" } });
+    let content = json!({ "users": [user], "clusters": [cluster], "contexts": [context], "current-context": "context" });
+    std::fs::write(&kubeconfig, content.to_string()).unwrap();
+    for (content, why) in
+        [(None, "No such file"), (Some(" \n"), "there is no token in it"), (Some("a\nb"), "no token")]
+    {
+        if let Some(content) = content {
+            std::fs::write(&token, content).unwrap();
+        }
+        let output = Command::new(PROGRAM).args(["run", "--kubeconfig"]).arg(&kubeconfig).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("the token file {} cannot be used", token.display())), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}
+
 #[tokio::test]
 async fn an_address_that_is_taken_is_named_and_ends_the_program() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

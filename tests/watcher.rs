@@ -217,7 +217,8 @@ async fn a_kind_is_watched_once_and_watches_come_and_go_while_it_runs() {
     watcher.add(&Kind::of::<Pod>());
     watcher.until_listed().await;
     world.said(&["listed", "listed"]).await;
-    assert_eq!((world.asked("list"), watcher.unlisted().len(), watcher.ended().len()), (1, 0, 0));
+    assert!(watcher.sights().iter().all(|sight| sight.listed));
+    assert_eq!((world.asked("list"), watcher.sights().len(), watcher.ended().len()), (1, 2, 0));
     assert_eq!(watcher.uids(kind.type_id).map(|uids| uids.len()), Some(0));
 
     watcher.remove(&kind);
@@ -292,4 +293,45 @@ async fn an_outage_is_waited_out_and_not_hammered() {
     let asked = asked.load(Ordering::Relaxed);
     assert!((15..=40).contains(&asked), "{asked} requests in ten minutes");
     assert!(watcher.ended().is_empty());
+}
+
+/// A sink that never comes back from an event, or from a list when there is no room.
+struct Stuck {
+    room: bool,
+}
+
+impl EventHandler<AnyEvent> for Stuck {
+    async fn handle(&self, _: &AnyEvent, _: &Turn<'_>) -> Result<(), HandlerError> {
+        if self.room { std::future::pending().await } else { Ok(()) }
+    }
+}
+
+impl Sink for Stuck {
+    fn listed(&self, _: TypeId) {}
+
+    async fn room(&self) {
+        std::future::pending::<()>().await;
+    }
+
+    fn undecodable(&self, _: &Undecodable) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_does_not_come_back_from_an_event_is_stuck_and_one_that_waits_for_room_is_not() {
+    let list = json!({ "kind": "ConfigMapList", "apiVersion": "v1", "metadata": { "resourceVersion": "1" },
+        "items": [{ "metadata": { "name": "a", "namespace": "default", "uid": "u1", "resourceVersion": "1" } }] });
+    let server = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+        let body = kube::client::Body::from(list.to_string().into_bytes());
+        async { Ok::<_, std::io::Error>(http::Response::new(body)) }
+    });
+    let client = Client::new(server, "default");
+    for room in [true, false] {
+        let watcher = Watcher::new(client.clone(), Arc::new(Stuck { room }));
+        watcher.add(&Kind::of::<ConfigMap>());
+        let stuck = || watcher.sights()[0].stuck();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(stuck(), None);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(stuck().is_some(), room, "{:?}", stuck());
+    }
 }

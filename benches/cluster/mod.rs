@@ -1,5 +1,7 @@
 //! A real kube-apiserver with pods in it, for benchmarks.
 
+#![allow(dead_code, reason = "each benchmark takes what it needs")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -32,7 +34,8 @@ pub(crate) async fn client(kubeconfig: &Path) -> Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("the server was just started");
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    let config = Config { default_retry: false, ..config.expect("it is complete") };
+    let mut config = config.expect("it is complete");
+    config.default_retry = false;
     Client::try_from(config).expect("its certificates are readable")
 }
 
@@ -66,7 +69,7 @@ pub(crate) async fn create(client: &Client, names: &[String]) {
     .await;
 }
 
-/// What each pod must be told so that a PATCH of it is accepted: uid and resourceVersion, by name.
+/// What each pod must be told so that a patch of it is accepted: uid and resourceVersion, by name.
 pub(crate) async fn versions(client: &Client) -> BTreeMap<String, (String, String, Option<String>)> {
     let api = pods(client);
     let mut found = BTreeMap::new();
@@ -96,7 +99,7 @@ pub(crate) async fn reset(client: &Client, names: &[String]) {
     .await;
 }
 
-/// One bare PATCH, as the program sends it.
+/// One bare patch, as the program sends it.
 pub(crate) async fn patch(client: &Client, name: &str, body: &Value) -> PartialObjectMeta<Pod> {
     let request = kube::api::Request::new("/api/v1/namespaces/default/pods")
         .patch(name, &PatchParams::default(), &Patch::Strategic(body))

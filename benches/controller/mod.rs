@@ -1,5 +1,7 @@
 //! The program as it ships, in a process of its own.
 
+#![allow(clippy::cast_precision_loss, reason = "the figures are far below 2^52")]
+
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -24,7 +26,7 @@ pub(crate) struct Controller {
 /// How far it is.
 pub(crate) struct Progress {
     pub(crate) at: Instant,
-    /// How many PATCHes were acknowledged.
+    /// How many patches were acknowledged.
     pub(crate) patches: f64,
 }
 
@@ -64,7 +66,7 @@ impl Controller {
         Self { child, admin, metrics: reqwest::Client::new(), _folder: folder }
     }
 
-    /// Waits until that many PATCHes were acknowledged.
+    /// Waits until that many patches were acknowledged.
     pub(crate) async fn until_patched(&self, count: usize) -> Progress {
         let deadline = Instant::now() + PATIENCE;
         loop {

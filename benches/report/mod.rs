@@ -1,5 +1,6 @@
 //! How a benchmark tells its result: a table for people, `target/bench/NAME.json` for machines.
 
+#![allow(dead_code, reason = "each benchmark takes what it needs")]
 #![allow(clippy::print_stdout, reason = "the table is what a benchmark is for")]
 
 use std::fs;

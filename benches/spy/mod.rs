@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use http::{Method, Request, Response};
+use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
-use tower::ServiceExt;
 
 /// What was seen, by the name of the pod.
 #[derive(Clone, Default)]
@@ -28,27 +27,27 @@ impl Spy {
             let (client, spy) = (client.clone(), spy.clone());
             async move {
                 let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-                let answer = client.oneshot(request).await?;
-                Ok::<_, tower::BoxError>(spy.note(&method, &path, answer))
+                let answer = client.send(request).await?;
+                spy.note(&method, &path, answer.status());
+                let reader = spy.clone();
+                Ok::<_, kube::Error>(answer.map(|body| {
+                    body.map_frame(move |frame| {
+                        if let Some(data) = frame.data_ref() {
+                            reader.read(data);
+                        }
+                        frame
+                    })
+                }))
             }
         });
         Client::new(service, "default")
     }
 
-    fn note(&self, method: &Method, path: &str, answer: Response<Body>) -> Response<Body> {
+    fn note(&self, method: &Method, path: &str, status: StatusCode) {
         let pod = path.rsplit_once("/pods/").map(|(_, name)| name);
-        if let (&Method::PATCH, Some(name), true) = (method, pod, answer.status().is_success()) {
+        if let (&Method::PATCH, Some(name), true) = (method, pod, status.is_success()) {
             self.seen().acknowledged.entry(name.to_owned()).or_insert_with(Instant::now);
         }
-        let spy = self.clone();
-        answer.map(|body| {
-            Body::wrap_body(body.map_frame(move |frame| {
-                if let Some(data) = frame.data_ref() {
-                    spy.read(data);
-                }
-                frame
-            }))
-        })
     }
 
     /// The first name in each event of a pod is its own.

@@ -8,6 +8,7 @@ use staffetta_handler::Registry;
 
 use super::CommandError;
 use super::arguments::{Arguments, Command, ConfigCommand, ConfigFile};
+use super::status::status;
 use super::table::Table;
 use crate::config::{Configuration, ConfigurationError, FileSchema, choose_file};
 use crate::run::run;
@@ -39,6 +40,10 @@ pub(super) fn answer(
         Command::Config(ConfigCommand::Schema) => writeln!(output, "{:#}", schema.to_json())?,
         Command::Handlers(file) => write!(output, "{}", handlers(&registry, &load(file)?))?,
         Command::Drivers(file) => write!(output, "{}", drivers(&registry, &load(file)?))?,
+        Command::Status(mut arguments) => {
+            let file = ConfigFile { config: arguments.file.config.take() };
+            status(arguments, || load(file), output)?;
+        }
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "staffetta", &mut script);

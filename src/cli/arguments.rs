@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::state::PhaseName;
+
 /// Carries what happens in a Kubernetes cluster, through a chain of handlers, to the drivers of other worlds.
 #[derive(Debug, Parser)]
 #[command(name = "staffetta", version, disable_help_subcommand = true)]
@@ -30,6 +32,8 @@ pub(super) enum Command {
     Handlers(ConfigFile),
     /// Lists the drivers that exist, and whether they are chosen.
     Drivers(ConfigFile),
+    /// Shows how a running controller is, which object is where in the chain, and why.
+    Status(StatusArguments),
     /// Writes a script that completes this command line in a shell.
     Completion {
         /// The shell.
@@ -54,4 +58,43 @@ pub(super) struct ConfigFile {
     /// The configuration file. Without it: /etc/staffetta/staffetta.toml if it exists, else the defaults.
     #[arg(long, value_name = "FILE", env = "STAFFETTA_CONFIG", hide_env_values = true)]
     pub(super) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StatusArguments {
+    /// Shows only objects of this name, and all that is known of them.
+    pub(super) name: Option<String>,
+    /// Shows only objects of this namespace.
+    #[arg(short, long)]
+    pub(super) namespace: Option<String>,
+    /// Shows only objects of this kind: `pod`.
+    #[arg(long)]
+    pub(super) kind: Option<String>,
+    /// Shows only what this handler has to do.
+    #[arg(long)]
+    pub(super) handler: Option<String>,
+    /// Shows only objects that are in this phase.
+    #[arg(long)]
+    pub(super) phase: Option<PhaseName>,
+    /// Shows all that is not handled yet. Without it, or a name or a phase: objects in trouble, and those that have been
+    /// in one phase for more than 5 seconds.
+    #[arg(long)]
+    pub(super) all: bool,
+    /// The form of the answer.
+    #[arg(short, long, value_enum, default_value_t = OutputForm::Table)]
+    pub(super) output: OutputForm,
+    /// Where the controller's admin server listens: `http://127.0.0.1:8082`. Without it: what `admin.listen` says.
+    #[arg(long, value_name = "URL", env = "STAFFETTA_ADMIN", hide_env_values = true)]
+    pub(super) admin: Option<String>,
+    #[command(flatten)]
+    pub(super) file: ConfigFile,
+}
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum OutputForm {
+    /// For people.
+    Table,
+    /// For machines.
+    Json,
 }

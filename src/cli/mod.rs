@@ -5,6 +5,7 @@
 
 mod answer;
 mod arguments;
+mod status;
 mod table;
 
 use std::io::{self, Write};
@@ -39,6 +40,10 @@ enum CommandError {
     Configuration(#[from] ConfigurationError),
     #[error(transparent)]
     Run(#[from] RunError),
+    #[error(transparent)]
+    Address(#[from] status::AddressError),
+    #[error(transparent)]
+    Ask(#[from] status::AskError),
     #[error("cannot write the answer")]
     Output(#[from] io::Error),
 }
@@ -54,10 +59,11 @@ impl CommandError {
 
     fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Configuration(ConfigurationError::Unreadable { .. } | ConfigurationError::Mistakes(_)) => {
-                ExitCode::from(2)
-            }
+            Self::Configuration(ConfigurationError::Unreadable { .. } | ConfigurationError::Mistakes(_))
+            | Self::Address(_)
+            | Self::Ask(status::AskError::Refused(_)) => ExitCode::from(2),
             Self::Configuration(ConfigurationError::Schema(_) | ConfigurationError::Unfit(_))
+            | Self::Ask(_)
             | Self::Run(_)
             | Self::Output(_) => ExitCode::FAILURE,
         }

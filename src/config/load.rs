@@ -10,13 +10,14 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::check::check_file;
+use super::contradiction::Pair;
 use super::environment;
 use super::layer::merge;
 use super::mistake::Mistake;
 use super::node::{Shape, Table, document};
 use super::place::{Locator, Place};
 use super::schema::{FileSchema, SchemaError};
-use super::sections::{Admin, Kubernetes, Log, Relay, Shutdown};
+use super::sections::{Admin, Events, Kubernetes, LeaderElection, Log, Relay, Shutdown};
 
 /// The file that is read when none is named, if it exists.
 pub const DEFAULT_FILE: &str = "/etc/staffetta/staffetta.toml";
@@ -30,6 +31,10 @@ pub struct Configuration {
     pub kubernetes: Kubernetes,
     /// `[relay]`.
     pub relay: Relay,
+    /// `[leader_election]`.
+    pub leader_election: LeaderElection,
+    /// `[events]`.
+    pub events: Events,
     /// `[admin]`.
     pub admin: Admin,
     /// `[log]`.
@@ -47,6 +52,8 @@ impl fmt::Debug for Configuration {
             .debug_struct("Configuration")
             .field("kubernetes", &self.kubernetes)
             .field("relay", &self.relay)
+            .field("leader_election", &self.leader_election)
+            .field("events", &self.events)
             .field("admin", &self.admin)
             .field("log", &self.log)
             .field("shutdown", &self.shutdown)
@@ -112,6 +119,8 @@ impl Configuration {
         let configuration = Self {
             kubernetes: section(&value, "kubernetes")?,
             relay: section(&value, "relay")?,
+            leader_election: section(&value, "leader_election")?,
+            events: section(&value, "events")?,
             admin: section(&value, "admin")?,
             log: section(&value, "log")?,
             shutdown: section(&value, "shutdown")?,
@@ -124,15 +133,18 @@ impl Configuration {
 
     /// What fits by itself but not together. Defaults do not contradict each other, so one of each pair has a place.
     fn contradictions(&self) -> Vec<Mistake> {
-        let place = |option: &str| self.origins.get(&("relay".to_owned(), option.to_owned())).cloned();
-        let mistake = |[(low, least), (high, most)]: [(&str, _); 2]| {
+        let mistake = |pair: Pair| {
+            let place =
+                |option: &str| self.origins.get(&(pair.section.to_owned(), option.to_owned())).cloned();
+            let what = pair.contradiction()?;
+            let (low, high) = (pair.low.0, pair.high.0);
             Some(Mistake {
                 place: place(low).or_else(|| place(high))?,
-                path: format!("relay.{low}"),
-                what: format!("{least} is more than relay.{high}, which is {most}"),
+                path: format!("{}.{low}", pair.section),
+                what,
             })
         };
-        self.relay.contradictions().into_iter().filter_map(mistake).collect()
+        Pair::all(&self.relay, &self.leader_election).into_iter().filter_map(mistake).collect()
     }
 }
 

@@ -4,6 +4,7 @@
 //! [`FileSchema`] joins them, the file is held against it before anything is read, and the sample is written from it.
 
 mod check;
+mod contradiction;
 mod environment;
 mod form;
 mod format;
@@ -28,5 +29,5 @@ pub use load::{Configuration, ConfigurationError, DEFAULT_FILE, Mistakes, choose
 pub use mistake::Mistake;
 pub use place::Place;
 pub use schema::{FileSchema, SchemaError};
-pub use sections::{Admin, Kubernetes, Log, LogFormat, Relay, Shutdown, register};
+pub use sections::{Admin, Events, Kubernetes, LeaderElection, Log, LogFormat, Relay, Shutdown, register};
 pub use span::{Span, SpanError};

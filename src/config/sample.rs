@@ -137,16 +137,31 @@ fn capitalised(text: &str) -> String {
 /// Writes each line as a comment, over several lines where it is too long.
 fn comment(sample: &mut String, text: &str) {
     for line in text.lines() {
-        let mut width = WIDTH;
+        sample.push('#');
+        let mut width = 1;
         for word in line.split_whitespace() {
-            if width + 1 + word.chars().count() > WIDTH {
-                sample.push_str(if width == WIDTH { "#" } else { "\n#" });
+            let length = 1 + word.chars().count();
+            if width > 1 && width + length > WIDTH {
+                sample.push_str("\n#");
                 width = 1;
             }
             sample.push(' ');
             sample.push_str(word);
-            width += 1 + word.chars().count();
+            width += length;
         }
-        sample.push_str(if width == WIDTH { "#\n" } else { "\n" });
+        sample.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comment_that_fills_its_line_to_the_last_place_goes_on_on_the_next() {
+        let mut sample = String::new();
+        let word = "x".repeat(WIDTH - 2);
+        comment(&mut sample, &format!("{word} and so on\n\nand {word}"));
+        assert_eq!(sample, format!("# {word}\n# and so on\n#\n# and\n# {word}\n"));
     }
 }

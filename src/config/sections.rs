@@ -14,6 +14,8 @@ use super::span::Span;
 pub fn register(registry: &mut Registry) {
     registry.section::<Kubernetes>("kubernetes");
     registry.section::<Relay>("relay");
+    registry.section::<LeaderElection>("leader_election");
+    registry.section::<Events>("events");
     registry.section::<Admin>("admin");
     registry.section::<Log>("log");
     registry.section::<Shutdown>("shutdown");
@@ -112,18 +114,65 @@ impl Default for Relay {
     }
 }
 
-impl Relay {
-    /// Pairs of options of which the first must not exceed the second, and do.
-    pub(super) fn contradictions(&self) -> Vec<[(&'static str, Span); 2]> {
-        let pairs = [
-            [("retry_interval", self.retry_interval), ("retry_max_interval", self.retry_max_interval)],
-            [("failed_resync", self.failed_resync), ("failed_resync_max", self.failed_resync_max)],
-        ];
-        pairs.into_iter().filter(|[(_, low), (_, high)]| low > high).collect()
+/// Which of several programs that run side by side works. The others stand by and write nothing.
+///
+/// They agree by a `Lease` of `coordination.k8s.io/v1`, which the one that works renews.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LeaderElection {
+    /// Whether there is an election. Switched off, the program works at once, and must be the only one of its
+    /// `kubernetes.cluster_id`.
+    pub enabled: bool,
+    /// The name of the lease. Programs with the same one stand by for each other.
+    #[schemars(length(min = 1, max = 63), extend("format" = "dns-label"))]
+    pub lease_name: String,
+    /// The namespace of the lease. Without it: the namespace of the service account inside a pod, elsewhere that of
+    /// the kubeconfig's context.
+    #[schemars(length(min = 1, max = 63), extend("format" = "dns-label"), example = "kube-system")]
+    pub namespace: Option<String>,
+    /// How long the others wait after the last sign of life of the one that works. The lease says it in whole seconds,
+    /// rounded up.
+    #[schemars(extend("x-minimum" = "1s"))]
+    pub lease_duration: Span,
+    /// How long the one that works goes on without having renewed the lease; then it ends. Less than `lease_duration`:
+    /// what it has sent by then has the difference to arrive, and the clocks of two machines may differ in speed by it.
+    #[schemars(extend("x-minimum" = "100ms"))]
+    pub renew_deadline: Span,
+    /// The longest time between two renewals, and between two attempts of one that failed. Less than `renew_deadline`.
+    #[schemars(extend("x-minimum" = "100ms"))]
+    pub retry_period: Span,
+}
+
+impl Default for LeaderElection {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            lease_name: "staffetta".to_owned(),
+            namespace: None,
+            lease_duration: Span::from_secs(15),
+            renew_deadline: Span::from_secs(10),
+            retry_period: Span::from_secs(2),
+        }
     }
 }
 
-/// The server that answers how the program is: `/livez`, `/readyz`.
+/// The Kubernetes Events by which a person learns, at the object itself, why it is stuck.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Events {
+    /// Whether Events are written. They are bounded: an object that fails again and again has one, which counts, and is
+    /// written once a minute; all together at most 10 writes a second. The log says the same without them.
+    pub enabled: bool,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self { enabled: true }
+    }
+}
+
+/// The server that answers how the program is: `/livez`, `/readyz`, `/metrics`, `/debug/state`. Whoever reaches it can read
+/// the names of objects and what went wrong with them, and change nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Admin {

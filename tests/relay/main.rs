@@ -3,7 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod admin;
+mod exposition;
 mod faults;
+mod monitoring;
 mod pods;
+mod promql;
 mod services;
+mod status;
 mod world;

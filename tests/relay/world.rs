@@ -21,6 +21,9 @@ pub(crate) const VIF: &str = "openstack.org/kuryr-vif";
 pub(crate) const SPEC: &str = "openstack.org/kuryr-lbaas-spec";
 pub(crate) const STATE: &str = "openstack.org/kuryr-lbaas-state";
 
+/// The controllers of a world follow one another, and no two run at a time.
+const ALONE: &str = "[leader_election]\nenabled = false\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+
 /// An API server and a simulated world, which outlive the controllers that work in them.
 pub(crate) struct World {
     pub(crate) server: ApiServer,
@@ -63,7 +66,7 @@ impl World {
             .driver::<dyn PodVifDriver>("memory", "Held by the test.", move |_| Ok(Arc::clone(&vifs) as _));
         let schema = FileSchema::assemble(&registry).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
-        let text = format!("{}\n[admin]\nlisten = \"127.0.0.1:0\"\n", self.options);
+        let text = format!("{}\n{ALONE}", self.options);
         std::fs::write(file.path(), text).unwrap();
         let configuration = Configuration::load(&schema, Some(file.path()), []).unwrap();
         Controller::start(registry, &configuration, self.client.clone()).await.unwrap()

@@ -22,9 +22,9 @@ impl Kubectl {
         Some(Self { program, kubeconfig: kubeconfig.into(), cache, namespace: namespace.into() })
     }
 
-    /// Runs it to its good end.
-    pub(crate) async fn run(&self, arguments: &[&str]) {
-        self.feed(arguments, "").await;
+    /// Runs it to its good end, and answers what it printed.
+    pub(crate) async fn run(&self, arguments: &[&str]) -> String {
+        self.feed(arguments, "").await
     }
 
     /// Applies a manifest.
@@ -32,7 +32,8 @@ impl Kubectl {
         self.feed(&["apply", "-f", "-"], manifest).await;
     }
 
-    async fn feed(&self, arguments: &[&str], input: &str) {
+    /// The same with something to read.
+    pub(crate) async fn feed(&self, arguments: &[&str], input: &str) -> String {
         let mut child = Command::new(&self.program)
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
@@ -50,7 +51,9 @@ impl Kubectl {
         stdin.write_all(input.as_bytes()).await.unwrap();
         drop(stdin);
         let output = child.wait_with_output().await.unwrap();
-        let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-        assert!(output.status.success(), "kubectl {}: {}", arguments.join(" "), said.join("\n"));
+        let [printed, said] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        assert!(output.status.success(), "kubectl {}: {printed}\n{said}", arguments.join(" "));
+        printed
     }
 }

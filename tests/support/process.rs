@@ -1,5 +1,7 @@
 //! A controller in a process of its own.
 
+#![allow(dead_code, reason = "each test takes what it needs")]
+
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -22,8 +24,6 @@ impl Process {
     /// Starts `program run` with this configuration and kubeconfig; ends when its admin server listens.
     pub(crate) async fn start(program: &Path, folder: &Path, configuration: &str, kubeconfig: &str) -> Self {
         let (config, kube) = (folder.join("staffetta.toml"), folder.join("kubeconfig"));
-        let configuration =
-            format!("{configuration}\n[admin]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n");
         std::fs::write(&config, configuration).unwrap();
         std::fs::write(&kube, kubeconfig).unwrap();
         let mut child = Command::new(program)
@@ -32,6 +32,8 @@ impl Process {
             .arg(&config)
             .arg("--kubeconfig")
             .arg(&kube)
+            .env("STAFFETTA_ADMIN__LISTEN", "127.0.0.1:0")
+            .env("STAFFETTA_LOG__FORMAT", "json")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -66,22 +68,32 @@ impl Process {
         eventually("the controller is ready", async || self.get("/readyz").await.0 == 200).await;
     }
 
-    /// The next line of the log that contains `text`.
-    pub(crate) async fn says(&mut self, text: &str) -> String {
-        loop {
-            let line =
-                next_line(&mut self.log).await.unwrap_or_else(|| panic!("the log ended without `{text}`"));
-            if line.contains(text) {
-                return line;
-            }
+    /// The lines of the log that were not read yet, up to the next one that contains `text`.
+    pub(crate) async fn says(&mut self, text: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        while lines.last().is_none_or(|line: &String| !line.contains(text)) {
+            let line = next_line(&mut self.log).await;
+            lines.push(line.unwrap_or_else(|| panic!("the log ended without `{text}`: {lines:#?}")));
         }
+        lines
+    }
+
+    /// Sends a signal: `TERM`, `KILL`, `STOP`, `CONT` ...
+    pub(crate) async fn signal(&self, signal: &str) {
+        let id = self.child.id().expect("it still runs").to_string();
+        let sent = Command::new("kill").args([&format!("-{signal}"), &id]).status().await.unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits for the end.
+    pub(crate) async fn ends(&mut self) -> ExitStatus {
+        tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("it ends in time").unwrap()
     }
 
     /// Sends SIGTERM and waits for the end.
     pub(crate) async fn terminate(&mut self) -> ExitStatus {
-        let id = self.child.id().expect("it still runs").to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().await.unwrap().success());
-        tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("it ends in time").unwrap()
+        self.signal("TERM").await;
+        self.ends().await
     }
 }
 

@@ -57,7 +57,12 @@ impl Stack {
         let mut registry = staffetta::assembly::registry();
         staffetta::assembly::world(&mut registry, &network, &services);
         let schema = FileSchema::assemble(&registry).unwrap();
-        let options = [("ADMIN__LISTEN", "127.0.0.1:0"), ("RELAY__RETRY_INTERVAL", "100ms")];
+        // Several tests may share one real server, each with a controller of its own.
+        let options = [
+            ("ADMIN__LISTEN", "127.0.0.1:0"),
+            ("LEADER_ELECTION__ENABLED", "false"),
+            ("RELAY__RETRY_INTERVAL", "100ms"),
+        ];
         let variables = options.map(|(option, value)| (format!("STAFFETTA_{option}").into(), value.into()));
         let configuration = Configuration::load(&schema, None, variables).unwrap();
         let controller = Controller::start(registry, &configuration, client.clone()).await.unwrap();

@@ -6,8 +6,8 @@
 //! a DELETE is not complete (content of namespaces, dependents of owners, objects of definitions).
 //!
 //! A map of the inside, from pure to wet: `table` has a row a resource; `store` keeps the objects and the log of
-//! events; `engine` does what requests ask for, with `patch`, `selector`, `defaults`, `validate` and
-//! `rules`; `watch` reads the log; `views`, `discovery` and `openapi` show what there is; `http` is the
+//! events; `engine` does what requests ask for, with `patch`, `selector`, `defaults`, `validate`,
+//! `rules` and `event`; `watch` reads the log; `views`, `discovery` and `openapi` show what there is; `http` is the
 //! thin shell. `front` stands before all of that, breaks it on purpose and keeps the record of requests; `proxy` puts the
 //! same front before a real API server.
 
@@ -16,6 +16,7 @@ mod custom;
 mod defaults;
 mod discovery;
 mod engine;
+mod event;
 mod front;
 mod http;
 mod object;

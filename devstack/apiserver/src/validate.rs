@@ -163,7 +163,8 @@ fn name_is_wrong(resource: &Resource, name: &str) -> Option<&'static str> {
     )
 }
 
-fn is_qualified_name(name: &str) -> bool {
+/// A name with or without a DNS prefix: `app`, `example.org/app`.
+pub(crate) fn is_qualified_name(name: &str) -> bool {
     match name.split_once('/') {
         None => is_name_part(name),
         Some((prefix, part)) => {

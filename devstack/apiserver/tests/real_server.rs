@@ -2,6 +2,8 @@
 //! through a proxy.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+use std::net::TcpStream;
+
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ListParams, PostParams, WatchEvent, WatchParams};
@@ -106,4 +108,10 @@ async fn what_etcd_has_forgotten_is_410_on_a_real_server() {
         panic!("its version is gone");
     };
     assert_eq!((status.code, status.reason.as_str()), (410, "Expired"));
+
+    let cluster = Kubeconfig::read_from(world.server.kubeconfig()).unwrap().clusters.remove(0).cluster;
+    let address = cluster.unwrap().server.unwrap().replace("https://", "");
+    assert!(TcpStream::connect(&address).is_ok());
+    drop(world);
+    assert!(TcpStream::connect(&address).is_err(), "it ends with its owner");
 }

@@ -70,6 +70,19 @@ impl Reason {
             Self::NotFound | Self::Refused | Self::Unsupported => false,
         }
     }
+
+    /// The reason in one word of CamelCase, for a person who sees the object and not the driver.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotFound => "ReferenceNotFound",
+            Self::Quota => "QuotaExceeded",
+            Self::NoAddress => "SubnetFull",
+            Self::Refused => "DriverRefused",
+            Self::Unavailable => "DriverUnavailable",
+            Self::Conflict => "DriverConflict",
+            Self::Unsupported => "Unsupported",
+        }
+    }
 }
 
 impl fmt::Display for Reason {

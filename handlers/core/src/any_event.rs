@@ -4,9 +4,9 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::event::Event;
+use crate::event::{Event, Tombstone};
 use crate::message::{Change, Message, Subject};
-use crate::object::Object;
+use crate::object::{Identity, Object};
 
 /// What happened to one object of any kind: the form in which events travel through the chain.
 ///
@@ -24,6 +24,11 @@ impl AnyEvent {
     pub fn object(&self) -> Option<&dyn Object> {
         self.0.object()
     }
+
+    /// Which object it is about.
+    pub fn identity(&self) -> Identity {
+        self.0.identity()
+    }
 }
 
 impl<K: Object> Event<K> {
@@ -37,6 +42,7 @@ impl<K: Object> Event<K> {
 trait Erased: Send + Sync {
     fn any(&self) -> &dyn Any;
     fn object(&self) -> Option<&dyn Object>;
+    fn identity(&self) -> Identity;
     fn change(&self) -> Change;
     fn finalizing(&self) -> bool;
     fn subject(&self) -> Subject<'_>;
@@ -52,6 +58,15 @@ impl<K: Object> Erased for Event<K> {
 
     fn object(&self) -> Option<&dyn Object> {
         Event::object(self).map(|object| &**object as &dyn Object)
+    }
+
+    fn identity(&self) -> Identity {
+        match self {
+            Event::Added(object) | Event::Modified(object) | Event::Deleted(Tombstone::Last(object)) => {
+                Identity::of_object(&**object)
+            }
+            Event::Deleted(Tombstone::Missed(identity)) => Identity::clone(identity),
+        }
     }
 
     fn change(&self) -> Change {
@@ -116,8 +131,6 @@ mod tests {
     use k8s_openapi::api::core::v1::{Pod, Service};
 
     use super::*;
-    use crate::event::Tombstone;
-    use crate::object::Identity;
     use crate::testing::pod;
 
     #[test]
@@ -135,6 +148,16 @@ mod tests {
         assert!(event.downcast_ref::<Pod>().is_some());
         assert!(event.downcast_ref::<Service>().is_none());
         assert_eq!(format!("{event:?}"), "Deleted Pod default/web (u1)");
+    }
+
+    #[test]
+    fn every_event_knows_which_object_it_is_about() {
+        let object = Arc::new(pod("default", "web"));
+        let identity = Event::Added(object).erase().identity();
+        assert_eq!((&*identity.kind, &*identity.api_version), ("Pod", "v1"));
+        assert_eq!((&*identity.name, identity.resource_version.as_deref()), ("web", Some("1")));
+        let missed = Event::<Pod>::Deleted(Tombstone::Missed(Arc::new(identity.clone()))).erase();
+        assert_eq!(missed.identity(), identity);
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::time::Duration;
 
+use crate::object::Identity;
+
 /// What a handler's error tells the chain.
 ///
 /// A handler's error is an enum of its own, one variant for each step that can fail, each with its source:
@@ -43,6 +45,12 @@ pub trait Failure: Error + Send + Sync + 'static {
     fn reason(&self) -> &'static str {
         "HandlingFailed"
     }
+
+    /// The object at which a person must look, where it is not the one whose event failed: the service of a slice. The
+    /// Kubernetes Event is about that one.
+    fn concerns(&self) -> Option<&Identity> {
+        None
+    }
 }
 
 /// A handler's error once its type is erased.
@@ -75,6 +83,10 @@ impl Failure for kube::Error {
         let Self::Api(status) = self else { return None };
         let seconds = status.details.as_ref()?.retry_after_seconds;
         (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
+    }
+
+    fn reason(&self) -> &'static str {
+        if self.transient() { "ApiUnavailable" } else { "ApiRefused" }
     }
 }
 
@@ -113,6 +125,7 @@ mod tests {
         }
         assert_eq!(answer(429, 7).retry_after(), Some(Duration::from_secs(7)));
         assert_eq!(answer(429, 0).retry_after(), None);
+        assert_eq!((answer(503, 0).reason(), answer(403, 0).reason()), ("ApiUnavailable", "ApiRefused"));
     }
 
     #[test]

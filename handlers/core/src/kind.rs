@@ -30,6 +30,8 @@ pub struct Kind {
     pub name: Cow<'static, str>,
     /// The group and version, as in the field `apiVersion`: `v1`.
     pub api_version: Cow<'static, str>,
+    /// Where the API server has all objects of it: `/api/v1/pods`.
+    pub path: String,
     open: fn(Client, watcher::Config) -> BoxStream<'static, WatchResult>,
     newest: fn(Client) -> BoxFuture<'static, Result<String, kube::Error>>,
     event: fn(Change, Arc<dyn Object>) -> Option<AnyEvent>,
@@ -46,6 +48,7 @@ impl Kind {
             type_id: TypeId::of::<K>(),
             name: K::kind(&()),
             api_version: K::api_version(&()),
+            path: K::url_path(&(), None),
             open: |client, config| {
                 watcher(Api::<Decoded<K>>::all(client), config).map(|event| event.map(erase)).boxed()
             },

@@ -12,7 +12,7 @@ use crate::message::Message;
 use crate::report::Report;
 use crate::turn::Turn;
 
-/// Hands every failure, a panic too, to a [`Report`]. To whoever is outside, the message was handled.
+/// Hands every failure, a panic too, to a [`Report`], and tells it when all is well again. To whoever is outside, the message was handled.
 pub struct LogExceptions<H, E> {
     inner: H,
     report: Arc<dyn Report<E>>,
@@ -42,12 +42,21 @@ impl Failure for Panicked {
     fn transient(&self) -> bool {
         false
     }
+
+    fn reason(&self) -> &'static str {
+        "Panicked"
+    }
 }
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for LogExceptions<H, E> {
     async fn handle(&self, event: &E, turn: &Turn<'_>) -> Result<(), HandlerError> {
         let error = match AssertUnwindSafe(self.inner.handle(event, turn)).catch_unwind().await {
-            Ok(Ok(())) => return Ok(()),
+            Ok(Ok(())) => {
+                if turn.makes_good() {
+                    self.report.recovered(event, turn);
+                }
+                return Ok(());
+            }
             Ok(Err(error)) => error,
             Err(payload) => Panicked::new(&*payload).into(),
         };

@@ -41,6 +41,20 @@ pub enum Change {
     Deleted,
 }
 
+impl Change {
+    /// All that can happen.
+    pub const ALL: [Self; 3] = [Self::Added, Self::Modified, Self::Deleted];
+
+    /// The change in one lower-case word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Modified => "modified",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
 /// Whom a message is about, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject<'a> {

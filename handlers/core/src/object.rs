@@ -58,6 +58,8 @@ pub struct Identity {
     pub type_id: TypeId,
     /// The kind, as in the field `kind`.
     pub kind: Cow<'static, str>,
+    /// The group and version, as in the field `apiVersion`.
+    pub api_version: Cow<'static, str>,
     /// The namespace; none for a cluster-scoped object.
     pub namespace: Option<String>,
     /// The name.
@@ -74,7 +76,29 @@ impl Identity {
     where
         K: Resource<DynamicType = ()> + 'static,
     {
-        Self { type_id: TypeId::of::<K>(), kind: K::kind(&()), namespace, name, uid, resource_version: None }
+        Self {
+            type_id: TypeId::of::<K>(),
+            kind: K::kind(&()),
+            api_version: K::api_version(&()),
+            namespace,
+            name,
+            uid,
+            resource_version: None,
+        }
+    }
+
+    /// The identity of an object that is at hand.
+    pub fn of_object<K: Object>(object: &K) -> Self {
+        let meta = object.meta();
+        Self {
+            type_id: TypeId::of::<K>(),
+            kind: object.kind(),
+            api_version: object.api_version(),
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+            resource_version: meta.resource_version.clone(),
+        }
     }
 
     /// Whom it is, for people.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::backoff::Backoff;
 use crate::failure::Failure;
+use crate::object::Identity;
 use crate::standing::Trouble;
 
 /// What is known of an object that has failed; nothing once it was handled with success. It is small, because most have none.
@@ -18,6 +19,8 @@ pub(crate) struct Past {
     pub(crate) failures: u32,
     /// What went wrong.
     pub(crate) trouble: Option<Arc<Trouble>>,
+    /// At which object a person was told of it.
+    pub(crate) told: Option<Arc<Identity>>,
 }
 
 impl Past {
@@ -40,6 +43,7 @@ pub(crate) fn bequeath(past: Carry, heir: &mut Carry) {
     if let Some(own) = heir.take() {
         past.failures = past.failures.max(own.failures);
         past.trouble = past.trouble.or(own.trouble);
+        past.told = past.told.or(own.told);
     }
     *heir = Some(past);
 }

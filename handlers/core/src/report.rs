@@ -9,7 +9,7 @@ use crate::failure::{HandlerError, causes};
 use crate::message::Message;
 use crate::turn::Turn;
 
-/// Learns of every failure that ended an invocation for good, and decides when the object gets another chance.
+/// Learns of every failure, and decides when an object that failed for good gets another chance.
 pub trait Report<E: Message>: Send + Sync + 'static {
     /// `event` failed with `error`.
     fn failed(&self, event: &E, error: &HandlerError, turn: &Turn<'_>);
@@ -17,6 +17,11 @@ pub trait Report<E: Message>: Send + Sync + 'static {
     /// `event` failed with `error` for a passing reason, and is tried again after `wait`.
     fn will_retry(&self, event: &E, error: &HandlerError, wait: Duration, turn: &Turn<'_>) {
         let _ = (event, error, wait, turn);
+    }
+
+    /// `event` was handled with success after what `turn` still knows had gone wrong with its object.
+    fn recovered(&self, event: &E, turn: &Turn<'_>) {
+        let _ = (event, turn);
     }
 }
 

@@ -53,6 +53,7 @@ where
                 let identity = Identity {
                     type_id: TypeId::of::<K>(),
                     kind: K::kind(&()),
+                    api_version: K::api_version(&()),
                     namespace: meta.namespace,
                     name: meta.name.unwrap_or_default(),
                     uid: meta.uid.unwrap_or_default(),

@@ -36,9 +36,20 @@ pub struct TimedOut {
     limit: Duration,
 }
 
+impl TimedOut {
+    /// How long it took.
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+}
+
 impl Failure for TimedOut {
     fn transient(&self) -> bool {
         true
+    }
+
+    fn reason(&self) -> &'static str {
+        "TimedOut"
     }
 }
 

@@ -13,6 +13,7 @@ use crate::backoff::Backoff;
 use crate::clock::after;
 use crate::failure::Failure;
 use crate::meter::Meter;
+use crate::object::Identity;
 use crate::past::Carry;
 use crate::standing::Trouble;
 
@@ -22,6 +23,8 @@ use crate::standing::Trouble;
 pub struct Turn<'q> {
     queue: Option<Queue<'q>>,
     state: Mutex<State>,
+    /// Whether anything went wrong, so that nobody need look at the state of the many turns in which nothing did.
+    troubled: AtomicBool,
 }
 
 struct Queue<'q> {
@@ -68,7 +71,7 @@ pub(crate) trait Waiting: Send + Sync {
 impl Turn<'static> {
     /// The turn of a message behind which nothing ever waits.
     pub fn alone() -> Self {
-        Self { queue: None, state: Mutex::default() }
+        Self { queue: None, state: Mutex::default(), troubled: AtomicBool::new(false) }
     }
 }
 
@@ -80,7 +83,8 @@ impl<'q> Turn<'q> {
         past: Carry,
     ) -> Self {
         let queue = Queue { waiting, shutdown, since, begun: AtomicBool::new(false) };
-        Self { queue: Some(queue), state: Mutex::new(State { past, verdict: Verdict::Done }) }
+        let troubled = AtomicBool::new(past.is_some());
+        Self { queue: Some(queue), state: Mutex::new(State { past, verdict: Verdict::Done }), troubled }
     }
 
     /// Ends when a message waits that supersedes this one; never for a deletion or the request for one.
@@ -112,6 +116,32 @@ impl<'q> Turn<'q> {
     /// What went wrong since this object was last handled with success, what is reported included.
     pub fn trouble(&self) -> Option<Arc<Trouble>> {
         self.state().past.as_ref()?.trouble.clone()
+    }
+
+    /// Notes that a person was told what went wrong, at this object. Answers whether that is news since all was well.
+    pub fn tell(&self, at: Identity) -> bool {
+        let mut state = self.state();
+        let told = &mut state.past.get_or_insert_default().told;
+        let first = told.is_none();
+        told.get_or_insert_with(|| Arc::new(at));
+        first
+    }
+
+    /// At which object a person was told what went wrong since all was well.
+    pub fn told(&self) -> Option<Arc<Identity>> {
+        self.state().past.as_ref()?.told.clone()
+    }
+
+    /// Whether success, if this turn ends with it, makes good what went wrong before. It does not when the turn gave way to a
+    /// newer message, or when the program stops: then nothing was done.
+    pub(crate) fn makes_good(&self) -> bool {
+        if !self.troubled.load(Ordering::Relaxed) {
+            return false;
+        }
+        let stops = self.queue.as_ref().is_some_and(|queue| queue.shutdown.is_cancelled());
+        let state = self.state();
+        let trouble = state.past.as_ref().is_some_and(|past| past.trouble.is_some());
+        trouble && state.verdict == Verdict::Done && !stops
     }
 
     /// Asks the queue to push the message again after `delay`, unless the object changes before.
@@ -146,6 +176,7 @@ impl<'q> Turn<'q> {
 
     /// An attempt failed with `error`. Answers what went wrong until now.
     pub(crate) fn failed(&self, error: &dyn Failure) -> Arc<Trouble> {
+        self.troubled.store(true, Ordering::Relaxed);
         self.state().past.get_or_insert_default().failed(error)
     }
 

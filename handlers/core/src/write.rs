@@ -41,13 +41,14 @@ const ECHOES: usize = 1024;
 /// history, and a write on top of it is still guarded by the resourceVersion.
 const ECHO_TIME: Duration = Duration::from_secs(15);
 
-/// What became of a write.
+/// What became of a write that did not fail.
+///
+/// A write that comes too late, because the object has changed meanwhile (409), is a failure like others: it is repeated,
+/// unless the event that tells of the change supersedes it first, as a rule within milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// The object is as it was wanted.
     Done,
-    /// The object changed meanwhile. The event that tells so is the retry.
-    Conflict,
     /// The object is gone, is another one by now, or its deletion has begun: release what was made for it.
     Gone,
 }
@@ -100,6 +101,10 @@ impl Failure for WriteError {
     fn retry_after(&self) -> Option<Duration> {
         self.source.retry_after()
     }
+
+    fn reason(&self) -> &'static str {
+        if self.refused() && !self.transient() { "WriteRefused" } else { "WriteFailed" }
+    }
 }
 
 impl<K> Writer<K>
@@ -151,9 +156,11 @@ where
         self.send(object, "metadata", request).await
     }
 
-    /// Changes fields of the status of `object`; the caller compares first.
+    /// Changes fields of the status of `object`, unless somebody else changed the object meanwhile; the caller compares first.
+    /// Nobody would find out later that a status is wrong, so a late one is refused.
     pub async fn status(&self, object: &K, status: Value) -> Result<Written, WriteError> {
-        let body = json!({ "metadata": { "uid": object.meta().uid }, "status": status });
+        let metadata = json!({ "uid": object.meta().uid, "resourceVersion": self.latest(object) });
+        let body = json!({ "metadata": metadata, "status": status });
         let request = Self::request(object).patch_subresource(
             "status",
             object.meta().name.as_deref().unwrap_or_default(),
@@ -161,6 +168,15 @@ where
             &Patch::Strategic(body),
         );
         self.send(object, "status", request).await
+    }
+
+    /// The newest resourceVersion of `object` that this process knows: of its own last write, or of the event.
+    fn latest(&self, object: &K) -> Option<String> {
+        let meta = object.meta();
+        let echo = meta.uid.as_ref().and_then(|uid| self.echoes.get(uid).map(|echo| *echo));
+        let seen = version(meta.resource_version.as_deref());
+        let ours = echo.filter(|echo| echo.written.elapsed() < ECHO_TIME && seen < Some(echo.version));
+        ours.map(|echo| echo.version.to_string()).or_else(|| meta.resource_version.clone())
     }
 
     fn request(object: &K) -> Request {
@@ -185,7 +201,6 @@ where
             Err(kube::Error::Api(status)) if status.code == 404 || names_only_our_object(&status) => {
                 Ok(Written::Gone)
             }
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Written::Conflict),
             Err(source) => Err(WriteError {
                 what,
                 kind: K::kind(&()).into_owned(),
@@ -289,10 +304,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_status_is_written_over_what_this_process_saw_or_wrote_last_and_over_nothing_else() {
+        let answer = json!({ "metadata": { "name": "web", "resourceVersion": "5" } });
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let writer = Writer::<Pod>::new(Client::new(service, "default"));
+        let pod = pod("default", "web");
+        let mut versions = Vec::new();
+        for _ in 0..2 {
+            let (written, ()) = tokio::join!(writer.status(&pod, json!({ "phase": "Running" })), async {
+                let (asked, reply) = server.next_request().await.expect("one request");
+                let body = asked.into_body().collect_bytes().await.expect("it is all there");
+                let body: Value = serde_json::from_slice(&body).expect("it is JSON");
+                versions.push(body["metadata"]["resourceVersion"].clone());
+                let body = Body::from(serde_json::to_vec(&answer).unwrap());
+                reply.send_response(Response::new(body));
+            });
+            assert_eq!(written.unwrap(), Written::Done);
+        }
+        assert_eq!(versions, ["1", "5"]);
+    }
+
+    #[tokio::test]
     async fn an_answer_that_concerns_the_object_itself_is_no_failure() {
         for (code, fields, expected) in [
-            (409, &[][..], Written::Conflict),
-            (404, &[], Written::Gone),
+            (404, &[][..], Written::Gone),
             (422, &["metadata.finalizers"], Written::Gone),
             (422, &["metadata.uid"], Written::Gone),
         ] {
@@ -308,6 +343,7 @@ mod tests {
             (422, &["metadata.uid", "metadata.annotations"], false),
             (403, &[], false),
             (429, &[], true),
+            (409, &[], true),
         ] {
             let (_, written, _) = write(code, refusal(code, fields)).await;
             let error = written.unwrap_err();

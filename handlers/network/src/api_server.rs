@@ -98,6 +98,11 @@ where
         });
     }
 
+    /// A patch that somebody sent arrives now, of the `metadata` or the `status`. Answers its code.
+    pub(crate) fn arrives(&self, what: &str, patch: &Value) -> u16 {
+        self.apply(what, patch).status().as_u16()
+    }
+
     pub(crate) fn annotation(&self, key: &str) -> Option<String> {
         self.object().meta().annotations.as_ref().and_then(|annotations| annotations.get(key).cloned())
     }

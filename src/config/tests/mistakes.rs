@@ -131,6 +131,19 @@ fn options_that_contradict_each_other_are_refused_where_they_were_set() {
 }
 
 #[test]
+fn a_leader_that_would_outlive_its_lease_or_renew_it_too_late_is_refused() {
+    let found = mistakes(
+        "[leader_election]\nrenew_deadline = '15s'\n",
+        &[("STAFFETTA_LEADER_ELECTION__RETRY_PERIOD", "20s")],
+    );
+    let expected = [
+        "s.toml:2:18: leader_election.renew_deadline: 15s is not less than leader_election.lease_duration, which is 15s",
+        "environment STAFFETTA_LEADER_ELECTION__RETRY_PERIOD: leader_election.retry_period: 20s is not less than leader_election.renew_deadline, which is 15s",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn a_secret_is_neither_quoted_nor_shown() {
     let found = mistakes("[lamp]\npassword = 'hunter2'\n", &[]);
     assert_eq!(found, ["s.toml:2:12: lamp.password: must have at least 8 characters, not 7"]);

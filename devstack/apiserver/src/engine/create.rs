@@ -10,7 +10,7 @@ use crate::object::{Key, Object, is_empty, key, meta, meta_mut, seconds, termina
 use crate::status::{Cause, Status};
 use crate::table::{Resource, Trait};
 use crate::version::stored;
-use crate::{custom, defaults, random, rules, validate};
+use crate::{custom, defaults, event, random, rules, validate};
 
 /// Fields of the metadata that only the server writes.
 const SERVER_FIELDS: [&str; 7] = [
@@ -88,6 +88,9 @@ impl Cluster {
         let name = meta(&object, "name");
         let mut causes = validate::metadata(resource, &object);
         causes.extend(judged(resource, &object));
+        if &*resource.stored_as == "events" {
+            causes.extend(event::created(resource, &object));
+        }
         if !causes.is_empty() {
             return Err(Status::invalid(resource, name, &causes));
         }

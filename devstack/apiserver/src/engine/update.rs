@@ -12,7 +12,7 @@ use crate::patch::{self, Form};
 use crate::status::Status;
 use crate::table::{Resource, Trait};
 use crate::version::{shown, stored};
-use crate::{defaults, rules, validate};
+use crate::{defaults, event, rules, validate};
 
 /// What a write wants.
 pub(crate) enum Change {
@@ -167,6 +167,9 @@ fn judge(resource: &Resource, at: &Key, old: &Value, new: &Value) -> Result<(), 
         causes.extend(judged(resource, new));
         if !resource.has(Trait::Custom) {
             causes.extend(rules::update(&resource.kind, old, new));
+        }
+        if &*resource.stored_as == "events" {
+            causes.extend(event::updated(resource, old, new));
         }
     }
     if causes.is_empty() { Ok(()) } else { Err(Status::invalid(resource, &at.name, &causes)) }

@@ -25,6 +25,8 @@ pub enum Fault {
     },
     /// It is done, after this time.
     Delay(Duration),
+    /// It is done when the test says so: [`Faults::let_go`](crate::Faults::let_go).
+    Hold,
     /// It is not done, and never answered.
     Hang,
     /// It is not done, and the connection is cut.

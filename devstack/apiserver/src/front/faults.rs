@@ -16,7 +16,8 @@ impl Faults {
         Self { front }
     }
 
-    /// The next `times` requests that match meet this fault. Of several that match, the oldest comes first.
+    /// The next `times` requests that match meet this fault. Of several that match, the oldest comes first. A watch meets
+    /// its fault when it begins; to have one in a watch that is open, inject it and cut that.
     pub fn inject(&self, requests: Requests, times: usize, fault: Fault) {
         self.front.plan.add(requests, times, fault);
     }
@@ -30,6 +31,16 @@ impl Faults {
     #[must_use]
     pub fn pending(&self) -> usize {
         self.front.plan.pending()
+    }
+
+    /// Ends when so many requests are held back by [`Fault::Hold`].
+    pub async fn until_held(&self, count: usize) {
+        self.front.hold.until_held(count).await;
+    }
+
+    /// Lets all requests go on that are held back.
+    pub fn let_go(&self) {
+        self.front.hold.let_go();
     }
 
     /// Cuts all open watches in the middle of their answers.

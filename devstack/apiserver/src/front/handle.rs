@@ -78,6 +78,7 @@ impl<B: Backend> House<B> {
                 return Some(answer::chosen(*code, body));
             }
             Some(Fault::Delay(time)) => tokio::time::sleep(*time).await,
+            Some(Fault::Hold) => self.front.hold.wait().await,
             _ => {}
         }
         let answered = self.backend.answer(asked, request).await.filter(|_| fault != Some(Fault::CutAfter));

@@ -9,6 +9,7 @@ mod fault;
 mod faults;
 mod gate;
 mod handle;
+mod hold;
 mod path;
 mod plan;
 mod query;
@@ -30,6 +31,7 @@ use connections::Connections;
 pub use fault::Fault;
 pub use faults::Faults;
 use gate::Watches;
+use hold::Hold;
 pub(crate) use path::Fixed;
 use plan::Plan;
 pub(crate) use query::Query;
@@ -55,6 +57,7 @@ pub(crate) struct Front {
     audit: Audit,
     connections: Arc<Connections>,
     watches: watch::Sender<Watches>,
+    hold: Hold,
     /// By how many seconds the Date headers are wrong.
     skew: AtomicI64,
 }

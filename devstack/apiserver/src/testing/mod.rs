@@ -39,11 +39,15 @@ pub fn program(name: &str) -> Option<PathBuf> {
     found
 }
 
+/// Says that a test is skipped, which has to return.
+///
+/// # Panics
+/// Where every test is required.
 #[expect(
     clippy::print_stderr,
     reason = "a skipped test must say so, and the test harness shows what is printed"
 )]
-fn skip(why: &str) {
+pub fn skip(why: &str) {
     assert!(
         std::env::var_os(REQUIRE).is_none_or(|required| required != "all"),
         "required by {REQUIRE}=all: {why}"

@@ -44,25 +44,38 @@ impl RealServer {
     /// Where every test is required.
     pub async fn start(flags: &[&str]) -> Option<Self> {
         real_kubeconfig()?;
-        let turn = TURN.acquire().await.expect("it is never closed");
-        let parent = std::env::var_os(STATE).map_or_else(std::env::temp_dir, PathBuf::from);
-        let state = tempfile::Builder::new().prefix("private.").tempdir_in(&parent).unwrap_or_else(|error| {
-            panic!("no folder can be made in {}: {error}", parent.display());
-        });
-        let mut server = Self {
-            state,
-            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
-            kubeconfig: PathBuf::new(),
-            snapshots: 0.into(),
-            _turn: turn,
-        };
+        let server = Self::make(flags).await;
         let built = server.command(&["build", "--check"]).output();
         if !built.is_ok_and(|output| output.status.success()) {
             skip("the programs of a Kubernetes are not there: `devstack/real/kubernetes build` builds them");
             return None;
         }
-        server.kubeconfig = server.up().await;
-        Some(server)
+        Some(server.begin().await)
+    }
+
+    /// Starts one, in its turn, for a benchmark: programs that are missing are built first.
+    pub async fn launch(flags: &[&str]) -> Self {
+        Self::make(flags).await.begin().await
+    }
+
+    async fn begin(mut self) -> Self {
+        self.kubeconfig = self.up().await;
+        self
+    }
+
+    async fn make(flags: &[&str]) -> Self {
+        let turn = TURN.acquire().await.expect("it is never closed");
+        let parent = std::env::var_os(STATE).map_or_else(std::env::temp_dir, PathBuf::from);
+        let state = tempfile::Builder::new().prefix("private.").tempdir_in(&parent).unwrap_or_else(|error| {
+            panic!("no folder can be made in {}: {error}", parent.display());
+        });
+        Self {
+            state,
+            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+            kubeconfig: PathBuf::new(),
+            snapshots: 0.into(),
+            _turn: turn,
+        }
     }
 
     /// The path of the administrator's kubeconfig. It stays the same, and so does the address in it.

@@ -96,32 +96,3 @@ pub(crate) async fn a_definition_is_served_and_takes_its_objects_along(place: Ar
     let group = format!("/apis/{}", place.group());
     place.until("the group is gone", || async { place.get(&group).await.code == 404 }).await;
 }
-
-pub(crate) async fn an_event_reads_the_same_in_both_groups(place: Arc<Place>) {
-    let place = &*place;
-    let newer = format!("/apis/events.k8s.io/v1/namespaces/{}/events", place.namespace);
-    let event = json!({
-        "metadata": {"name": "a"}, "regarding": {"kind": "Pod", "name": "x", "namespace": place.namespace},
-        "reason": "Because", "note": "a note", "type": "Normal", "action": "Acting",
-        "reportingController": "example.org/test", "reportingInstance": "i", "eventTime": "2026-01-01T00:00:00.000000Z",
-    });
-    place.post(&newer, &event).await.expect(201, "an event");
-    let older = place.get(&place.core("events/a")).await.expect(200, "the same event");
-    let given = [
-        &older["message"],
-        &older["involvedObject"]["name"],
-        &older["reportingComponent"],
-        &older["apiVersion"],
-    ];
-    assert_eq!(given, ["a note", "x", "example.org/test", "v1"]);
-    for path in [
-        place.core("events?fieldSelector=involvedObject.name=x"),
-        format!("{newer}?fieldSelector=regarding.name=x"),
-    ] {
-        let list = place.get(&path).await.expect(200, &path);
-        assert_eq!(list["items"].as_array().map(Vec::len), Some(1), "{path}");
-    }
-    let labels = json!({"metadata": {"labels": {"a": "b"}}});
-    let patched = place.patch(&format!("{newer}/a"), MERGE, &labels).await.expect(200, "patch");
-    assert_eq!((&patched["note"], &patched["metadata"]["labels"]["a"]), (&json!("a note"), &json!("b")));
-}

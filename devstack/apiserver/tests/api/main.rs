@@ -5,6 +5,7 @@
 
 mod conditions;
 mod deletes;
+mod events;
 mod harness;
 mod lifecycle;
 mod lists;
@@ -93,5 +94,7 @@ on_all_servers! {
     lifecycle::dependents_follow_their_owner,
     lifecycle::orphans_stay_without_their_owner,
     lifecycle::a_definition_is_served_and_takes_its_objects_along,
-    lifecycle::an_event_reads_the_same_in_both_groups,
+    events::an_event_reads_the_same_in_both_groups,
+    events::an_event_says_who_what_why_and_when,
+    events::what_an_event_said_changes_through_the_older_group_alone,
 }

@@ -39,6 +39,19 @@ pub(crate) async fn a_request_can_hang_and_another_be_late(world: &World) {
     assert!(start.elapsed() >= Duration::from_millis(50));
 }
 
+pub(crate) async fn requests_can_be_held_back_until_they_are_let_go(world: &World) {
+    world.faults().inject(Requests::any().verb("create"), 2, Fault::Hold);
+    let leases = world.leases();
+    let let_go = async || {
+        world.faults().until_held(2).await;
+        assert!(leases.get_opt("a").await.unwrap().is_none() && leases.get_opt("b").await.unwrap().is_none());
+        world.faults().let_go();
+    };
+    let (a, b, ()) = tokio::join!(world.create("a"), world.create("b"), let_go());
+    a.and(b).unwrap();
+    world.create("c").await.unwrap();
+}
+
 pub(crate) async fn an_outage_cuts_everybody_off_and_loses_nothing(world: &World) {
     let mut watch = world.watch(&world.version().await).await;
     world.create("a").await.unwrap();

@@ -53,6 +53,7 @@ on_every_way! {
     connections::a_cut_request_is_done_or_not_as_the_fault_says,
     connections::an_answer_can_break_off_in_the_middle,
     connections::a_request_can_hang_and_another_be_late,
+    connections::requests_can_be_held_back_until_they_are_let_go,
     connections::an_outage_cuts_everybody_off_and_loses_nothing,
     watches::watches_can_be_cut_and_resumed,
     watches::a_watch_can_be_cut_in_the_middle_of_an_event,

@@ -2,6 +2,7 @@
 
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt as _, TryStreamExt as _};
+use http::header::ACCEPT_ENCODING;
 use http::{Request, Response};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
@@ -119,9 +120,10 @@ impl World {
         format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases{rest}", self.namespace)
     }
 
-    /// An answer as it comes.
+    /// An answer as it comes, for a client that would take it compressed.
     pub(crate) async fn get(&self, path: &str) -> Result<Response<Body>, Error> {
-        self.client.send(Request::get(path).body(Body::empty()).unwrap()).await
+        let request = Request::get(path).header(ACCEPT_ENCODING, "gzip");
+        self.client.send(request.body(Body::empty()).unwrap()).await
     }
 
     pub(crate) async fn version(&self) -> String {

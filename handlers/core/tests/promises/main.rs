@@ -7,6 +7,7 @@ mod failures;
 mod meter;
 mod order;
 mod queues;
+mod recovery;
 mod reports;
 mod standings;
 mod support;

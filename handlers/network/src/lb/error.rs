@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use staffetta_driver::DriverError;
-use staffetta_handler::{Failure, Stale, WriteError};
+use staffetta_driver::{DriverError, ListenerSpec};
+use staffetta_handler::{Failure, Identity, Stale, WriteError};
 
 use crate::annotation::AnnotationError;
 
@@ -38,6 +38,23 @@ pub enum LbError {
         /// What would have been the next step.
         step: String,
     },
+    /// The other side has no such protocol. The load balancer stands, without these ports.
+    #[error("serve {}, which the service now lacks", list(listeners))]
+    Unserved {
+        /// The ports; at least one.
+        listeners: Vec<ListenerSpec>,
+        /// What the other side said of the first.
+        #[source]
+        source: Box<DriverError>,
+    },
+    /// A slice of the service changed, and the service failed.
+    #[error("{source}")]
+    Service {
+        /// The service.
+        service: Box<Identity>,
+        /// What failed.
+        source: Box<Self>,
+    },
     /// The event is older than our last write.
     #[error(transparent)]
     Stale(#[from] Stale),
@@ -46,10 +63,15 @@ pub enum LbError {
     Write(#[source] WriteError),
 }
 
+fn list(listeners: &[ListenerSpec]) -> String {
+    listeners.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
 impl Failure for LbError {
     fn transient(&self) -> bool {
         match self {
-            Self::Spec(_) | Self::State(_) | Self::Unsettled { .. } => false,
+            Self::Spec(_) | Self::State(_) | Self::Unsettled { .. } | Self::Unserved { .. } => false,
+            Self::Service { source, .. } => source.transient(),
             Self::Legacy(error) => error.transient(),
             Self::Marks(error) | Self::LoadBalancer(error) | Self::PublicIp(error) => error.transient(),
             Self::Stale(error) => error.transient(),
@@ -59,11 +81,32 @@ impl Failure for LbError {
 
     fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Spec(_) | Self::State(_) | Self::Unsettled { .. } => None,
+            Self::Spec(_) | Self::State(_) | Self::Unsettled { .. } | Self::Unserved { .. } => None,
+            Self::Service { source, .. } => source.retry_after(),
             Self::Legacy(error) => error.retry_after(),
             Self::Marks(error) | Self::LoadBalancer(error) | Self::PublicIp(error) => error.retry_after(),
             Self::Stale(error) => error.retry_after(),
             Self::Write(error) => error.retry_after(),
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Spec(_) | Self::State(_) => "AnnotationMalformed",
+            Self::Unsettled { .. } => "DriverInconsistent",
+            Self::Unserved { .. } => "ProtocolUnsupported",
+            Self::Service { source, .. } => source.reason(),
+            Self::Legacy(error) => error.reason(),
+            Self::Marks(error) | Self::LoadBalancer(error) | Self::PublicIp(error) => error.reason().name(),
+            Self::Stale(error) => error.reason(),
+            Self::Write(error) => error.reason(),
+        }
+    }
+
+    fn concerns(&self) -> Option<&Identity> {
+        match self {
+            Self::Service { service, .. } => Some(service),
+            _ => None,
         }
     }
 }

@@ -26,7 +26,8 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Client, Resource, ResourceExt};
 use staffetta_driver::{Owner, Uid};
 use staffetta_handler::{
-    Event, Failure, Message, OrderingKey, Registration, ResourceEventHandler, Superseded, Tombstone, Writer,
+    Event, Failure, Identity, Message, OrderingKey, Registration, ResourceEventHandler, Superseded,
+    Tombstone, Writer,
 };
 
 use self::claims::{Claim, Claims};
@@ -103,7 +104,10 @@ impl LbHandler {
         let mut settling = self.settling(&owner, Some(wanted), annotated, has_finalizer(&service)).await?;
         let settled = settling.settle().await;
         match &settled {
-            Ok(()) => self.publish(&service, key, &settling, true).await,
+            Ok(()) => {
+                self.publish(&service, key, &settling, true).await?;
+                settling.served()
+            }
             // What failed for good is written down as far as it came; so is what lacks nothing but its public address.
             // A predecessor's annotation stays until all of it is marked: nothing else tells what there is.
             Err(_) if settling.standing.unmarked => settled,
@@ -135,8 +139,9 @@ impl LbHandler {
         finalizer: bool,
     ) -> Result<Settling<'a>, LbError> {
         let standing = annotated.clone();
+        let (drivers, claims) = (&self.drivers, &self.claims);
         let mut settling =
-            Settling { drivers: &self.drivers, claims: &self.claims, owner, wanted, annotated, standing };
+            Settling { drivers, claims, owner, wanted, annotated, standing, unserved: Vec::new() };
         match self.claims.get(&owner.uid) {
             Some(Claim::Known(standing)) => settling.standing = standing,
             Some(Claim::Marked(marked)) => {
@@ -272,10 +277,14 @@ impl ResourceEventHandler<Endpoints> for LbHandler {
 
 impl LbHandler {
     async fn endpoints_changed(&self, uid: &str) -> Result<(), LbError> {
-        match self.endpoints.service_of(uid) {
-            Some(service) => self.sync(&service).await,
-            None => Ok(()),
-        }
+        let Some(key) = self.endpoints.service_of(uid) else { return Ok(()) };
+        let Err(error) = self.sync(&key).await else { return Ok(()) };
+        // Whoever wonders looks at the service, not at its slices.
+        let service = self.services.get(&key).map(|service| Box::new(Identity::of_object(&*service)));
+        Err(match service {
+            Some(service) => LbError::Service { service, source: Box::new(error) },
+            None => error,
+        })
     }
 
     async fn endpoints_gone(&self, uid: &str) -> Result<(), LbError> {

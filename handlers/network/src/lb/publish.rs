@@ -53,7 +53,6 @@ impl LbHandler {
                 }
                 Ok(())
             }
-            Written::Conflict => Ok(()),
             Written::Gone => self.release(owner, annotated.clone(), standing.clone()).await,
         }
     }

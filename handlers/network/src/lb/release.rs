@@ -67,7 +67,9 @@ impl LbHandler {
         standing: Standing,
     ) -> Result<(), LbError> {
         let (drivers, claims) = (&self.drivers, &self.claims);
-        Settling { drivers, claims, owner, wanted: None, annotated, standing }.settle().await
+        Settling { drivers, claims, owner, wanted: None, annotated, standing, unserved: Vec::new() }
+            .settle()
+            .await
     }
 
     /// Releases what this process knows of, or else what the annotation shows, or else what the marks tell. That nothing

@@ -6,7 +6,6 @@ use staffetta_driver::{
     Allocation, DriverError, Listener, ListenerSpec, LoadBalancer, LoadBalancerDriver, LoadBalancerSpec,
     Owner, PortId, PublicIp, PublicIpRequest, Reason, ServicePublicIpDriver,
 };
-use tracing::warn;
 
 use super::claims::{Claim, Claims};
 use super::error::LbError;
@@ -40,6 +39,8 @@ pub(super) struct Settling<'a> {
     /// What the annotation shows.
     pub(super) annotated: Standing,
     pub(super) standing: Standing,
+    /// The ports that the other side cannot serve, and what it said.
+    pub(super) unserved: Vec<(ListenerSpec, DriverError)>,
 }
 
 impl Settling<'_> {
@@ -120,7 +121,7 @@ impl Settling<'_> {
                     self.know();
                     match step {
                         Step::EnsureListener(at) if error.reason() == Reason::Unsupported => {
-                            self.do_without(at, &error);
+                            self.do_without(at, error);
                         }
                         _ => return Err((step, error)),
                     }
@@ -135,12 +136,20 @@ impl Settling<'_> {
     }
 
     /// The other side has no such protocol: the service works on its other ports.
-    fn do_without(&mut self, at: ListenerSpec, error: &DriverError) {
-        warn!(kind = "Service", namespace = self.owner.namespace, name = self.owner.name, uid = self.owner.uid.as_str(),
-            handler = "lb", listener = %at, error = %error, "the port has no listener");
+    fn do_without(&mut self, at: ListenerSpec, error: DriverError) {
         if let Some(wanted) = &mut self.wanted {
             wanted.listeners.remove(&at);
         }
+        self.unserved.push((at, error));
+    }
+
+    /// Fails with the ports that the service wants and does not get.
+    pub(super) fn served(self) -> Result<(), LbError> {
+        let (listeners, mut sources): (Vec<_>, Vec<_>) = self.unserved.into_iter().unzip();
+        if sources.is_empty() {
+            return Ok(());
+        }
+        Err(LbError::Unserved { listeners, source: Box::new(sources.swap_remove(0)) })
     }
 
     async fn step(&mut self, step: &Step) -> Result<(), DriverError> {

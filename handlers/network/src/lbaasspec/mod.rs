@@ -14,7 +14,7 @@ use staffetta_handler::{Event, MetadataPatch, Registration, ResourceEventHandler
 pub use annotation::{LbaasPortSpec, LbaasServiceSpec, Reach, SPEC_ANNOTATION};
 pub use error::LbaasSpecError;
 pub use service::LOAD_BALANCER_CLASS;
-use service::{Stated, is_balanced, stated};
+use service::{Stated, is_balanced, stated, unsupported};
 
 use crate::versioned_object::Versioned;
 
@@ -26,6 +26,7 @@ use crate::versioned_object::Versioned;
 ///   somebody else's work.
 /// * It makes nothing outside, so it has no finalizer; and it writes only what differs.
 /// * An annotation that cannot be read is an error and stays as it is.
+/// * What a service asks for and nobody here can do is an error too, once its spec stands.
 pub struct LbaasSpecHandler {
     drivers: LbaasSpecDrivers,
     writer: Writer<Service>,
@@ -91,7 +92,12 @@ impl ResourceEventHandler<Service> for LbaasSpecHandler {
             Some(stated) => {
                 let wanted = self.wanted(service, stated).await?;
                 if current.as_ref() == Some(&wanted) {
-                    return Ok(());
+                    let fields = unsupported(service);
+                    return if fields.is_empty() {
+                        Ok(())
+                    } else {
+                        Err(LbaasSpecError::Unsupported { fields })
+                    };
                 }
                 MetadataPatch::default().annotate(SPEC_ANNOTATION, wanted.to_text())
             }

@@ -44,6 +44,18 @@ pub(super) fn stated(service: &Service) -> Result<Option<Stated>, LbaasSpecError
     }))
 }
 
+/// What the service asks for and no spec can say, each with an effect that somebody relies on.
+pub(super) fn unsupported(service: &Service) -> Vec<&'static str> {
+    let Some(spec) = service.spec.as_ref().filter(|_| is_balanced(service)) else { return Vec::new() };
+    let ranges = spec.load_balancer_source_ranges.as_ref().is_some_and(|ranges| !ranges.is_empty());
+    let asked = [
+        ("spec.loadBalancerSourceRanges", ranges && matches!(reach(spec), Ok(Reach::LoadBalancer))),
+        ("spec.sessionAffinity", spec.session_affinity.as_deref() == Some("ClientIP")),
+        ("the second of spec.clusterIPs", spec.cluster_ips.as_ref().is_some_and(|ips| ips.len() > 1)),
+    ];
+    asked.into_iter().filter_map(|(field, asked)| asked.then_some(field)).collect()
+}
+
 /// The cluster IP, where there is one: it is absent until it is assigned, and `None` for a headless service.
 fn cluster_ip(spec: &ServiceSpec) -> Option<&str> {
     spec.cluster_ip.as_deref().filter(|ip| !ip.is_empty() && *ip != "None")
@@ -129,6 +141,26 @@ mod tests {
         assert_eq!(reach(Value::Null), (Reach::LoadBalancer, true));
         assert_eq!(reach(json!(LOAD_BALANCER_CLASS)), (Reach::LoadBalancer, true));
         assert_eq!(reach(json!("example.com/other")), (Reach::NodePort, false));
+    }
+
+    #[test]
+    fn what_is_asked_for_in_vain_is_named_and_only_where_it_has_an_effect() {
+        let asked = |spec: Value| unsupported(&service("web", &spec));
+        let all = json!({ "type": "LoadBalancer", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "fd00::1"],
+            "sessionAffinity": "ClientIP", "loadBalancerSourceRanges": ["192.0.2.0/24"] });
+        assert_eq!(asked(all.clone()).len(), 3);
+        for (field, value, left) in [
+            ("type", json!("ClusterIP"), 2),
+            ("loadBalancerClass", json!("example.com/other"), 2),
+            ("loadBalancerSourceRanges", json!([]), 2),
+            ("sessionAffinity", json!("None"), 2),
+            ("clusterIPs", json!(["10.0.0.1"]), 2),
+            ("clusterIP", json!("None"), 0),
+        ] {
+            let mut spec = all.clone();
+            spec[field] = value;
+            assert_eq!(asked(spec).len(), left, "{field}");
+        }
     }
 
     #[test]

@@ -96,6 +96,19 @@ async fn a_change_of_the_service_is_followed() {
 }
 
 #[tokio::test]
+async fn what_a_service_asks_for_in_vain_is_told_once_its_spec_stands() {
+    let world = world(&web());
+    world.api.change(|service| service["spec"]["sessionAffinity"] = json!("ClientIP"));
+    world.event().await.unwrap();
+    assert!(world.shown().is_some(), "the service works without");
+    let told = world.event().await.unwrap_err();
+    assert_eq!((told.reason(), told.transient()), ("FieldUnsupported", false));
+    assert!(told.to_string().contains("spec.sessionAffinity"), "{told}");
+    world.api.change(|service| service["spec"]["sessionAffinity"] = json!("None"));
+    world.event().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_service_that_is_balanced_no_more_loses_its_spec() {
     let world = world(&web());
     world.event().await.unwrap();

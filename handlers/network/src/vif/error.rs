@@ -78,6 +78,23 @@ impl Failure for VifError {
             other => other.driver().and_then(DriverError::retry_after),
         }
     }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Annotation(_) => "AnnotationMalformed",
+            Self::NoSubnet => "NoSubnet",
+            Self::NotActive { .. } => "VifNotActive",
+            Self::Stale(error) => error.reason(),
+            Self::Write(error) => error.reason(),
+            Self::Project(error)
+            | Self::Subnets(error)
+            | Self::SecurityGroups(error)
+            | Self::Request(error)
+            | Self::Marks(error)
+            | Self::Activate(error)
+            | Self::Release { source: error, .. } => error.reason().name(),
+        }
+    }
 }
 
 impl VifError {

@@ -138,7 +138,7 @@ impl VifHandler {
         let text = PodState::new(vif).write();
         let patch = MetadataPatch::default().annotate(KURYR_VIF, text).add_finalizer(FINALIZER).claim();
         match self.writer.metadata(pod, &patch).await {
-            Ok(Written::Done | Written::Conflict) => Ok(()),
+            Ok(Written::Done) => Ok(()),
             Ok(Written::Gone) => self.give_up(owner).await,
             Err(error) => {
                 if refused_for_good(&error) {

@@ -152,7 +152,8 @@ pub(super) fn slice_endpoints(slice: &Value, _: Timestamp) -> Value {
 
 pub(super) fn last_seen(event: &Value, now: Timestamp) -> Value {
     let times = ["lastTimestamp", "deprecatedLastTimestamp", "eventTime", "firstTimestamp"];
-    let time = times.iter().find_map(|field| event[*field].as_str());
+    let series = event["series"]["lastObservedTime"].as_str();
+    let time = series.or_else(|| times.iter().find_map(|field| event[*field].as_str()));
     since(time.unwrap_or(meta(event, "creationTimestamp")), now)
 }
 
@@ -183,6 +184,15 @@ pub(super) fn declared(column: &Value, object: &Value, now: Timestamp) -> Value 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_was_last_seen_when_its_series_was() {
+        let event = json!({"eventTime": "1970-01-01T00:00:00.000000Z"});
+        assert_eq!(last_seen(&event, Timestamp::from_second(90).unwrap()), "90s");
+        let mut again = event;
+        again["series"] = json!({"count": 2, "lastObservedTime": "1970-01-01T00:01:00.000000Z"});
+        assert_eq!(last_seen(&again, Timestamp::from_second(90).unwrap()), "30s");
+    }
 
     #[test]
     fn durations_get_coarser_with_time() {

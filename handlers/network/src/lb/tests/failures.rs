@@ -114,6 +114,20 @@ async fn a_step_that_is_refused_for_good_ends_it_and_what_stands_is_written_down
 }
 
 #[tokio::test]
+async fn a_failure_after_a_slice_changed_is_about_the_service() {
+    let world = prepared().await;
+    let refused = || Fault::Fail(error(Reason::Quota));
+    world.balancers.faults().inject(LoadBalancerMethod::Ensure, 2, refused());
+    let of_service = world.event().await.unwrap_err();
+    let of_slice = world.slice("s2", &["10.1.0.2"]).await.unwrap_err();
+    let service = of_slice.concerns().expect("it says whom it concerns");
+    assert_eq!((&*service.kind, &*service.api_version, &*service.name), ("Service", "v1", "web"));
+    assert_eq!((of_slice.reason(), of_slice.transient()), ("QuotaExceeded", true));
+    assert!(of_service.concerns().is_none());
+    assert_eq!(causes(&*of_slice), causes(&*of_service));
+}
+
+#[tokio::test]
 async fn when_nothing_was_made_nothing_is_written() {
     let world = prepared().await;
     world.balancers.faults().inject(LoadBalancerMethod::Ensure, 1, Fault::Fail(error(Reason::Refused)));
@@ -130,7 +144,9 @@ async fn a_port_whose_protocol_nobody_serves_does_not_keep_the_others_from_worki
     world.balancers.faults().inject(LoadBalancerMethod::EnsureListener, 1, second[0].clone());
     world.event().await.unwrap_err();
     world.balancers.faults().inject(LoadBalancerMethod::EnsureListener, 1, second[1].clone());
-    world.event().await.unwrap();
+    let told = world.event().await.unwrap_err();
+    assert_eq!((told.reason(), told.transient()), ("ProtocolUnsupported", false));
+    assert_eq!(told.to_string(), "serve TCP:80, which the service now lacks");
     assert_eq!(world.tree().listeners.len(), 1);
     assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
     let calls = world.calls();

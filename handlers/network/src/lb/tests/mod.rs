@@ -2,6 +2,7 @@ mod adoption;
 mod deletion;
 mod endpoints;
 mod failures;
+mod late;
 mod laws;
 mod presence;
 mod public;
@@ -16,7 +17,7 @@ use staffetta_driver::memory::{
     MemoryServices, PublicIpCall,
 };
 use staffetta_driver::{ListenerSpec, LoadBalancer, Protocol};
-use staffetta_handler::{ErasedHandler, ErasedSweep, EventHandler, HandlerError, Identity, KindIndex, Turn};
+use staffetta_handler::{ErasedHandler, ErasedSweep, EventHandler, HandlerError, KindIndex, Turn, causes};
 
 use super::*;
 use crate::api_server::{Answer, ApiServer, THEIRS};

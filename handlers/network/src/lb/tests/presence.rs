@@ -128,7 +128,7 @@ async fn a_malformed_annotation_is_a_final_error_that_names_it_and_stays_as_it_i
         world.api.annotate(key, "{broken");
         let error = world.event().await.unwrap_err();
         assert!(!error.transient());
-        let text = staffetta_handler::causes(&*error);
+        let text = causes(&*error);
         assert!(text.contains(key) && text.contains("{broken") && text.contains("remove it"), "{text}");
         assert!(world.is_empty() && world.api.patches().is_empty());
     }

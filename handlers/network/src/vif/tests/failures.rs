@@ -85,7 +85,7 @@ async fn a_pod_that_changed_meanwhile_is_written_by_the_newer_event_with_the_sam
     let world = world();
     let old = world.api.object();
     world.api.change(|pod| pod["metadata"]["labels"] = json!({ "app": "web" }));
-    world.feed(Event::Added(old)).await.unwrap();
+    assert!(world.feed(Event::Added(old)).await.unwrap_err().transient(), "the newer event supersedes it");
     assert!(world.shown().is_none());
     world.event().await.unwrap();
     assert_eq!((world.requests(), world.ports().len(), world.patches().len()), (1, 1, 2));
@@ -147,7 +147,7 @@ async fn a_write_whose_answer_got_lost_is_recognised_by_its_event() {
     let event = Event::Added(world.api.object());
     world.api.answer(Answer::Lost);
     assert!(world.feed(event.clone()).await.unwrap_err().transient());
-    world.feed(event).await.unwrap();
+    assert!(world.feed(event).await.unwrap_err().transient(), "it has changed since");
     tokio::time::advance(world.activation_delay()).await;
     world.event().await.unwrap();
     assert!(world.shown().unwrap().default_vif.active);

@@ -1,5 +1,6 @@
 mod deletion;
 mod failures;
+mod late;
 mod laws;
 mod oddities;
 mod presence;

@@ -1,0 +1,101 @@
+//! When a report learns that all is well again, and what is known of whom a person was told of.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use staffetta_handler::testing::{Fault, TestMessage};
+use staffetta_handler::{Async, EventHandler, HandlerError, Identity, Message, OrderingKey, Report, Turn};
+
+use crate::support::{Answer, POLICY, Scribe, settle};
+
+#[derive(Default)]
+struct Reported(Mutex<Vec<String>>);
+
+impl Reported {
+    fn note(&self, what: &str, event: &TestMessage, turn: &Turn<'_>) {
+        let told = turn.told().map(|told| format!(", told at {}", told.name)).unwrap_or_default();
+        self.0.lock().unwrap().push(format!("{event} {what} {}{told}", turn.attempts()));
+    }
+}
+
+impl Report<TestMessage> for Reported {
+    fn failed(&self, event: &TestMessage, _: &HandlerError, turn: &Turn<'_>) {
+        self.note("failed", event, turn);
+        turn.push_again(Duration::from_secs(60));
+    }
+
+    fn will_retry(&self, event: &TestMessage, _: &HandlerError, _: Duration, turn: &Turn<'_>) {
+        let told = turn.told().is_some();
+        self.note("will retry", event, turn);
+        let identity = Identity::of::<Pod>(None, format!("attempt {}", turn.attempts()), String::new());
+        assert_eq!(turn.tell(identity), !told, "only the first time is news");
+    }
+
+    fn recovered(&self, event: &TestMessage, turn: &Turn<'_>) {
+        self.note("recovered", event, turn);
+    }
+}
+
+struct World<H> {
+    chain: Async<TestMessage, H>,
+    reported: Arc<Reported>,
+}
+
+fn world(scribe: &Scribe) -> World<impl EventHandler<TestMessage>> {
+    let reported = Arc::<Reported>::default();
+    let links = scribe.reported(Arc::clone(&reported) as Arc<dyn Report<TestMessage>>);
+    World { chain: Async::new(links, POLICY, |message| OrderingKey::of(message.uid())), reported }
+}
+
+impl<H> World<H> {
+    fn told(&self) -> Vec<String> {
+        std::mem::take(&mut self.reported.0.lock().unwrap())
+    }
+}
+
+/// Answers the attempts as said, then with success.
+fn scribe(answers: &[Fault]) -> Scribe {
+    let mut answers = answers.to_vec().into_iter();
+    Scribe::new(move |_| answers.next().map_or(Answer::Succeed, Answer::Fail))
+}
+
+#[tokio::test(start_paused = true)]
+async fn recovery_is_told_once_after_retries_and_after_a_failure_for_good() {
+    let (busy, refused) = (Fault::transient("busy"), Fault::permanent("refused"));
+    let world = world(&scribe(&[busy.clone(), busy, refused]));
+    world.chain.push(TestMessage::added("a"));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let told = [
+        "a added 0 will retry 1",
+        "a added 0 will retry 2, told at attempt 1",
+        "a added 0 failed 3, told at attempt 1",
+    ];
+    assert_eq!(world.told(), told);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.told(), ["a added 0 recovered 3, told at attempt 1"]);
+    world.chain.push(TestMessage::modified("a", 1));
+    settle().await;
+    assert!(world.told().is_empty(), "nothing was wrong");
+}
+
+#[tokio::test(start_paused = true)]
+async fn to_give_way_is_no_recovery() {
+    let world = world(&scribe(&[Fault::transient("busy"), Fault::transient("busy")]));
+    world.chain.push(TestMessage::added("a"));
+    settle().await;
+    world.chain.push(TestMessage::modified("a", 1));
+    settle().await;
+    assert_eq!(world.told(), ["a added 0 will retry 1", "a added 1 will retry 2, told at attempt 1"]);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(world.told(), ["a added 1 recovered 2, told at attempt 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_program_is_no_recovery() {
+    let world = world(&scribe(&[Fault::transient("busy")]));
+    world.chain.push(TestMessage::added("a"));
+    settle().await;
+    assert!(world.chain.drain(Duration::from_secs(1)).await);
+    assert_eq!(world.told(), ["a added 0 will retry 1"]);
+}

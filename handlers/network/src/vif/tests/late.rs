@@ -1,0 +1,47 @@
+//! What an earlier leader sent arrives when another one leads.
+
+use staffetta_handler::Sweep;
+
+use super::*;
+
+/// The pod gets its VIF from one leader and another one takes over; answers what the first has written.
+async fn taken_over() -> (World, Vec<Value>) {
+    let mut world = settled().await;
+    let sent = world.patches();
+    assert_eq!(sent.len(), 2, "the VIF, and that it is active");
+    world.restart();
+    world.handler.recover().await.unwrap();
+    world.event().await.unwrap();
+    (world, sent)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_claim_is_refused() {
+    let (world, sent) = taken_over().await;
+    assert_eq!(world.api.arrives("metadata", &sent[0]), 409);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_activation_of_a_pod_that_lives_changes_nothing() {
+    let (world, sent) = taken_over().await;
+    world.phase("Running");
+    world.event().await.unwrap();
+    let before = world.text();
+    world.api.arrives("metadata", &sent[1]);
+    world.event().await.unwrap();
+    assert_eq!(world.text(), before);
+    assert_eq!((world.requests(), world.ports().len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_activation_of_a_pod_that_has_finished_is_undone() {
+    let (world, sent) = taken_over().await;
+    world.phase("Succeeded");
+    world.event().await.unwrap();
+    world.assert_released();
+    world.api.arrives("metadata", &sent[1]);
+    world.event().await.unwrap();
+    assert_eq!(world.text(), None);
+    world.assert_released();
+    assert_eq!((world.requests(), world.releases()), (1, 1));
+}

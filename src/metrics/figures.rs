@@ -1,0 +1,60 @@
+//! What is counted.
+
+use std::sync::Arc;
+
+use super::counted::Failures;
+use super::queue_meter::QueueMeter;
+use super::{Requests, Sweeps};
+use crate::client::Silence;
+
+/// What is counted while the program runs.
+pub(crate) struct Figures {
+    /// The requests to the API server.
+    pub(crate) requests: Arc<Requests>,
+    /// When it last said something.
+    pub(crate) silence: Arc<Silence>,
+    handlers: Vec<HandlerFigures>,
+}
+
+/// What is counted of one enabled handler.
+pub(super) struct HandlerFigures {
+    pub(super) name: String,
+    pub(super) meter: Arc<QueueMeter>,
+    pub(super) failures: Arc<Failures>,
+    pub(super) sweeps: Arc<Sweeps>,
+}
+
+impl Figures {
+    /// All of them are 0. `host` is the API server as `host:port`.
+    pub(crate) fn new(host: &str, handlers: &[String]) -> Self {
+        let figures = |name: &String| HandlerFigures {
+            name: name.clone(),
+            meter: Arc::default(),
+            failures: Arc::default(),
+            sweeps: Arc::default(),
+        };
+        Self {
+            requests: Arc::new(Requests::new(host)),
+            silence: Arc::default(),
+            handlers: handlers.iter().map(figures).collect(),
+        }
+    }
+
+    /// The enabled handlers by name, in the order in which they are enabled.
+    pub(crate) fn handlers(&self) -> impl Iterator<Item = &str> {
+        self.handlers.iter().map(|handler| handler.name.as_str())
+    }
+
+    /// What counts the sweeps of a handler.
+    pub(crate) fn sweeps(&self, handler: &str) -> Arc<Sweeps> {
+        self.handler(handler).map(|figures| Arc::clone(&figures.sweeps)).unwrap_or_default()
+    }
+
+    pub(super) fn each(&self) -> &[HandlerFigures] {
+        &self.handlers
+    }
+
+    pub(super) fn handler(&self, name: &str) -> Option<&HandlerFigures> {
+        self.handlers.iter().find(|handler| handler.name == name)
+    }
+}

@@ -1,0 +1,283 @@
+//! What etc/deploy makes works on a real cluster, and with no more rights than that takes.
+
+use std::time::Instant;
+
+use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition};
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{ListParams, ObjectList, PostParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+use staffetta_apiserver::testing::skip;
+use tokio::sync::Mutex;
+
+use crate::kubectl::Kubectl;
+use crate::process::eventually;
+use crate::rights::{self, Rights, at_home, granted, is_granted, of_handlers, rules};
+use crate::site::Site;
+
+/// A controller is for the whole cluster: two of them would take each other's pods.
+static CLUSTER: Mutex<()> = Mutex::const_new(());
+
+const DEFAULT: [&str; 3] = ["vif", "lbaasspec", "lb"];
+
+/// NODE stands for a name that nobody else has.
+const WORKLOAD: &str = r"
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec: {nodeName: NODE, containers: [{name: web, image: 'web:1'}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: poison, annotations: {openstack.org/kuryr-vif: '{'}}
+spec: {nodeName: NODE, containers: [{name: web, image: 'web:1'}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: NODE}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {type: LoadBalancer, ports: [{name: http, port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{name: http, port: 8080}]
+endpoints: [{addresses: [10.10.0.9], conditions: {ready: true}}]
+";
+
+#[tokio::test]
+async fn it_works_with_its_own_token_and_may_nothing_beyond_on_a_real_server() {
+    let _turn = CLUSTER.lock().await;
+    let Some(site) = Site::apply("rights", ".", &[]).await else { return };
+    let account = site.account().await;
+    let token = site.token(&account, "token").await;
+    site.put(&token);
+    let mut leader = site.run("first").await;
+    leader.ready().await;
+    let mut standby = site.run("second").await;
+    standby.ready().await;
+    let work = Work::begin(&site).await;
+    work.is_done().await;
+
+    let expected = of_handlers(&DEFAULT);
+    let client = site.client_of(&token).await;
+    may_only(&site, &client, &work.namespace, &expected).await;
+
+    assert!(leader.terminate().await.success());
+    let ended = Instant::now();
+    work.pod("after").await;
+    work.has_vif("after").await;
+    eprintln!("a VIF from the other one {:?} after the leader ended", ended.elapsed());
+    work.end().await;
+    assert!(standby.terminate().await.success());
+
+    let all = expected.union(&at_home()).cloned().collect();
+    let account = format!("system:serviceaccount:{}:{account}", site.namespace);
+    let used = rights::used(&site.kubeconfig, &account, &all);
+    site.remove().await;
+    let Some(used) = used else { return skip("the API server keeps no audit log beside the kubeconfig") };
+    // An Event that stands is brought up to date, but not before a minute has passed.
+    let superfluous: Vec<_> = all.difference(&used).filter(|right| *right != "patch events").collect();
+    assert!(superfluous.is_empty(), "rights that nobody used: {superfluous:?}");
+}
+
+#[tokio::test]
+async fn who_handles_only_pods_has_only_rights_for_pods_on_a_real_server() {
+    let _turn = CLUSTER.lock().await;
+    let Some(site) = Site::apply("pods", "example", &[]).await else { return };
+    let token = site.token(&site.account().await, "token").await;
+    site.put(&token);
+    let mut process = site.run("only").await;
+    process.ready().await;
+    let work = Work::begin(&site).await;
+    work.has_vif("web").await;
+    let client = site.client_of(&token).await;
+    may_only(&site, &client, &work.namespace, &of_handlers(&["vif"])).await;
+    work.end().await;
+    assert!(process.terminate().await.success());
+    site.remove().await;
+}
+
+#[tokio::test]
+async fn a_handler_without_its_rights_says_what_it_lacks_on_a_real_server() {
+    let _turn = CLUSTER.lock().await;
+    let Some(site) = Site::apply("without", "base", &[]).await else { return };
+    site.put(&site.token(&site.account().await, "token").await);
+    let mut process = site.run("only").await;
+    process.says("pods is forbidden").await;
+    eventually("it says so at /readyz", async || {
+        let (code, reasons) = process.get("/readyz?verbose").await;
+        code == 503 && reasons.contains("pods is forbidden")
+    })
+    .await;
+    assert_eq!(process.get("/livez").await.0, 200);
+    assert!(process.terminate().await.success());
+    site.remove().await;
+}
+
+#[tokio::test]
+async fn a_token_that_is_replaced_while_it_runs_is_no_failure_on_a_real_server() {
+    let _turn = CLUSTER.lock().await;
+    let Some(site) = Site::apply("tokens", ".", &[]).await else { return };
+    let account = site.account().await;
+    let old = site.token(&account, "old").await;
+    site.put(&old);
+    let mut process = site.run("only").await;
+    process.ready().await;
+    let work = Work::begin(&site).await;
+    work.has_vif("web").await;
+
+    site.put(&site.token(&account, "new").await);
+    site.void("old").await;
+    let refused = site.client_of(&old).await;
+    eventually("the old token is refused", async || {
+        matches!(refused.apiserver_version().await, Err(kube::Error::Api(status)) if status.code == 401)
+    })
+    .await;
+    let voided = Instant::now();
+    work.pod("after").await;
+    work.has_vif("after").await;
+    eprintln!("a VIF {:?} after the old token was refused", voided.elapsed());
+    assert_eq!(process.get("/readyz").await.0, 200);
+
+    work.end().await;
+    assert!(process.terminate().await.success());
+    let lines = process.says("all that ran has ended").await;
+    let trouble = lines.iter().filter(|line| line.contains("Unauthorized") || line.contains("401"));
+    assert_eq!(trouble.collect::<Vec<_>>(), Vec::<&String>::new());
+    site.remove().await;
+}
+
+#[tokio::test]
+async fn its_pods_are_admitted_as_its_namespace_says_on_a_real_server() {
+    let _turn = CLUSTER.lock().await;
+    for (name, components, restricted) in
+        [("restricted", &[][..], true), ("privileged", &["host-network"], false)]
+    {
+        let Some(site) = Site::apply(name, ".", components).await else { return };
+        let pods = Api::<Pod>::namespaced(site.client.clone(), &site.namespace);
+        let sets = Api::<ReplicaSet>::namespaced(site.client.clone(), &site.namespace);
+        eventually("both pods are made", async || {
+            let sets = sets.list(&ListParams::default()).await.unwrap();
+            let failures = sets.iter().filter_map(|set| set.status.as_ref()?.conditions.as_ref());
+            assert_eq!(failures.flatten().collect::<Vec<_>>(), Vec::<&ReplicaSetCondition>::new());
+            pods.list(&ListParams::default()).await.unwrap().items.len() == 2
+        })
+        .await;
+        let careless = json!({ "metadata": { "name": "careless" },
+            "spec": { "containers": [{ "name": "c", "image": "i" }] } });
+        let careless = serde_json::from_value(careless).unwrap();
+        let refused = pods.create(&PostParams { dry_run: true, ..PostParams::default() }, &careless).await;
+        let refused = refused.map_err(|error| error.to_string());
+        let violates = |error: &String| error.contains("violates PodSecurity \"restricted:latest\"");
+        assert_eq!(refused.as_ref().is_err_and(violates), restricted, "{refused:?}");
+        site.remove().await;
+    }
+}
+
+/// Asserts that whoever the client is has these rights in all namespaces, at home the lease, and nothing else that not
+/// everybody has.
+async fn may_only(site: &Site, client: &Client, elsewhere: &str, expected: &Rights) {
+    let nobody = site.client_of(&site.token("default", "nobody").await).await;
+    let home = site.namespace.as_str();
+    let of_everybody = rules(&nobody, home).await;
+    let beyond = |rights: Rights| rights.difference(&of_everybody).cloned().collect::<Rights>();
+
+    let everywhere_and_home: Rights = expected.union(&at_home()).cloned().collect();
+    assert_eq!(beyond(rules(client, elsewhere).await), *expected, "the rules elsewhere");
+    assert_eq!(beyond(rules(client, home).await), everywhere_and_home, "the rules at home");
+
+    let unnamed = |rights: &Rights| {
+        rights.iter().filter(|right| !right.ends_with(" staffetta")).cloned().collect::<Rights>()
+    };
+    assert_eq!(beyond(granted(client, None).await), *expected, "granted in all namespaces");
+    assert_eq!(beyond(granted(client, Some(home)).await), unnamed(&everywhere_and_home), "granted at home");
+
+    for (namespace, name, granted) in
+        [(home, "staffetta", true), (home, "other", false), (elsewhere, "staffetta", false)]
+    {
+        let asked = ResourceAttributes {
+            group: Some("coordination.k8s.io".into()),
+            resource: Some("leases".into()),
+            namespace: Some(namespace.into()),
+            name: Some(name.into()),
+            verb: Some("patch".into()),
+            ..ResourceAttributes::default()
+        };
+        assert_eq!(is_granted(client, asked).await, granted, "the lease {namespace}/{name}");
+    }
+}
+
+/// Something to do for a controller, in a namespace of its own.
+struct Work {
+    namespace: String,
+    kubectl: Kubectl,
+    client: Client,
+}
+
+impl Work {
+    async fn begin(site: &Site) -> Self {
+        let namespace = format!("{}-work", site.namespace);
+        let kubectl = Kubectl::find(&site.kubeconfig, &namespace).expect("it was found before");
+        kubectl.run(&["create", "namespace", &namespace]).await;
+        let this = Self { namespace, kubectl, client: site.client.clone() };
+        this.kubectl.run(&["wait", "--for=create", "serviceaccount/default", "--timeout=60s"]).await;
+        this.kubectl.apply(&WORKLOAD.replace("NODE", &this.namespace)).await;
+        this
+    }
+
+    /// A pod more.
+    async fn pod(&self, name: &str) {
+        let pod = WORKLOAD.split("---").next().unwrap().replace("name: web}\n", &format!("name: {name}}}\n"));
+        self.kubectl.apply(&pod.replace("NODE", &self.namespace)).await;
+    }
+
+    /// Ends when everything is as it must be: the pod has a VIF, the service a load balancer with an address, what failed an
+    /// Event.
+    async fn is_done(&self) {
+        self.has_vif("web").await;
+        let services = Api::<Service>::namespaced(self.client.clone(), &self.namespace);
+        eventually("the service has a public address", async || {
+            let service = services.get("web").await.unwrap();
+            let described = service.annotations().contains_key("openstack.org/kuryr-lbaas-state");
+            let ingress = service.status.and_then(|status| status.load_balancer?.ingress);
+            described && ingress.is_some_and(|ingress| ingress.iter().any(|ingress| ingress.ip.is_some()))
+        })
+        .await;
+        let events = Api::<Event>::namespaced(self.client.clone(), &self.namespace);
+        eventually("an Event tells of the poison", async || {
+            let events: ObjectList<Event> = events.list(&ListParams::default()).await.unwrap();
+            let of_us = |event: &&Event| {
+                event.reporting_controller.as_deref().is_some_and(|name| name.contains("staffetta"))
+            };
+            events.iter().filter(of_us).any(|event| {
+                event.regarding.as_ref().is_some_and(|object| object.name.as_deref() == Some("poison"))
+            })
+        })
+        .await;
+    }
+
+    async fn has_vif(&self, name: &str) {
+        let pods = Api::<Pod>::namespaced(self.client.clone(), &self.namespace);
+        eventually("the pod has an active VIF", async || {
+            let pod = pods.get(name).await.unwrap();
+            pod.annotations()
+                .get("openstack.org/kuryr-vif")
+                .is_some_and(|vif| vif.contains(r#""active":true"#))
+        })
+        .await;
+    }
+
+    /// Takes all of it away; what was made for it is released meanwhile.
+    async fn end(self) {
+        self.kubectl.run(&["delete", "pods", "--all", "--grace-period=0", "--force"]).await;
+        self.kubectl.run(&["delete", "service/web", &format!("node/{}", self.namespace)]).await;
+        self.kubectl.run(&["delete", "namespace", &self.namespace, "--wait=false"]).await;
+    }
+}

@@ -1,0 +1,137 @@
+//! The image: the program runs from it alone, and it is what the image formats say.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+use staffetta_apiserver::testing::skip;
+use staffetta_apiserver::{ApiServer, Options};
+
+use crate::process::Process;
+use crate::{PROGRAM, folder};
+
+/// Runs etc/deploy/image to its good end.
+fn image(arguments: &[&Path]) {
+    let output =
+        Command::new(folder().join("image")).env("SOURCE_DATE_EPOCH", "0").args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A program that is ours, seen from within `root` and nobody there, with nothing to write to; `home` is there too.
+/// None where we may not make such a world.
+fn within(root: &Path, home: &Path) -> Option<PathBuf> {
+    let script = format!(
+        r#"#!/bin/sh
+if [ "$(id -u)" = 0 ]; then nobody=--userspec=65532:65532; else user='--user --map-root-user'; fi
+# shellcheck disable=SC2086
+exec unshare --mount $user sh -ec '
+  mount --bind {root} {root}
+  mkdir -p {root}{home}
+  mount --bind {home} {root}{home}
+  mount -o remount,bind,ro {root}
+  mount -o remount,bind,ro {root}{home}
+  exec chroot '$nobody' {root} /usr/bin/staffetta "$@"' sh "$@"
+"#,
+        root = root.display(),
+        home = home.display()
+    );
+    let program = root.with_extension("sh");
+    fs::write(&program, script).unwrap();
+    for (path, mode) in [(&*program, 0o755), (home, 0o755)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let allowed = Command::new("unshare").args(["--mount", "--map-root-user", "true"]).output();
+    if allowed.is_ok_and(|output| output.status.success()) {
+        return Some(program);
+    }
+    skip("unshare(1) may not make a world without anything else");
+    None
+}
+
+#[tokio::test]
+async fn the_program_runs_from_it_alone_as_nobody_and_writes_nothing() {
+    let (place, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let root = place.path().join("rootfs");
+    image(&["rootfs".as_ref(), PROGRAM.as_ref(), &root]);
+    // What the kubelet brings: the configuration, and the names of the pod's network.
+    fs::copy(folder().join("base/staffetta.toml"), root.join("etc/staffetta/staffetta.toml")).unwrap();
+    fs::write(root.join("etc/hosts"), "127.0.0.1 api.test\n").unwrap();
+    let Some(program) = within(&root, home.path()) else { return };
+
+    for (arguments, answer) in [
+        (&["--version"][..], concat!("staffetta ", env!("CARGO_PKG_VERSION"), "\n")),
+        (&["config", "check"], "ok\n"),
+    ] {
+        let output = Command::new(&program).args(arguments).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), answer, "{output:?}");
+    }
+
+    // A name is looked up, and the whole of the program works.
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let kubeconfig = server.kubeconfig().replace("127.0.0.1", "api.test");
+    assert_ne!(kubeconfig, server.kubeconfig());
+    let mut process = Process::start(&program, home.path(), "", &kubeconfig).await;
+    process.ready().await;
+    assert!(process.terminate().await.success());
+}
+
+#[test]
+fn the_archive_is_an_oci_image_whose_digests_are_true_and_the_same_each_time() {
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().join("rootfs");
+    image(&["rootfs".as_ref(), "/bin/true".as_ref(), &root]);
+    let (one, other) = (place.path().join("one.tar"), place.path().join("other.tar"));
+    image(&["archive".as_ref(), &root, &one]);
+    let program = fs::File::options().append(true).open(root.join("usr/bin/staffetta")).unwrap();
+    program.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(86_400)).unwrap();
+    image(&["archive".as_ref(), &root, &other]);
+    assert!(fs::read(&one).unwrap() == fs::read(&other).unwrap(), "two archives of the same files differ");
+
+    let layout = place.path().join("layout");
+    unpack(&one, &layout);
+    let read = |path: &str| fs::read(layout.join(path)).unwrap();
+    let json = |path: &str| serde_json::from_slice::<Value>(&read(path)).unwrap();
+    assert_eq!(json("oci-layout"), json!({ "imageLayoutVersion": "1.0.0" }));
+    let blob = |descriptor: &Value| {
+        let digest = descriptor["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap().to_owned();
+        let path = format!("blobs/sha256/{digest}");
+        assert_eq!(descriptor["size"], json!(read(&path).len()));
+        let sum = Command::new("sha256sum").arg(layout.join(&path)).output().unwrap();
+        assert!(String::from_utf8(sum.stdout).unwrap().starts_with(&digest));
+        path
+    };
+    let index = json("index.json");
+    let name = &index["manifests"][0]["annotations"]["io.containerd.image.name"];
+    assert_eq!(name, concat!("docker.io/library/staffetta:", env!("CARGO_PKG_VERSION")));
+    let manifest = json(&blob(&index["manifests"][0]));
+    let config = json(&blob(&manifest["config"]));
+    let layer = &manifest["layers"][0];
+    assert_eq!(config["rootfs"]["diff_ids"], json!([layer["digest"]]));
+
+    let unpacked = place.path().join("unpacked");
+    unpack(&layout.join(blob(layer)), &unpacked);
+    for path in ["usr/bin/staffetta", "etc/passwd", "etc/ssl/certs/ca-certificates.crt"] {
+        assert!(fs::read(unpacked.join(path)).unwrap() == fs::read(root.join(path)).unwrap(), "{path}");
+    }
+    as_the_container_file_says(&config["config"]);
+}
+
+/// The archive and the Containerfile say the same in two languages.
+fn as_the_container_file_says(config: &Value) {
+    let text = fs::read_to_string(folder().join("Containerfile")).unwrap();
+    let said = |word: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(word)).unwrap();
+        serde_json::from_str(line).unwrap_or_else(|_| json!(line.trim()))
+    };
+    assert_eq!(said("USER"), config["User"]);
+    assert_eq!(json!([said("ENV")]), config["Env"]);
+    assert_eq!((said("ENTRYPOINT"), said("CMD")), (config["Entrypoint"].clone(), config["Cmd"].clone()));
+}
+
+fn unpack(archive: &Path, into: &Path) {
+    fs::create_dir(into).unwrap();
+    assert!(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(into).status().unwrap().success());
+}

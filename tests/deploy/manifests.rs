@@ -1,0 +1,270 @@
+//! What can be seen of the manifests without a cluster.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use staffetta::config::{Configuration, FileSchema};
+use staffetta_apiserver::{ApiServer, Options};
+
+use crate::process::Process;
+use crate::site::overlay;
+use crate::{PROGRAM, folder};
+
+/// The documents of a file.
+fn documents(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap();
+    serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The only document of a file below etc/deploy.
+fn document(path: &str) -> Value {
+    let mut documents = documents(&folder().join(path));
+    assert_eq!(documents.len(), 1, "{path}");
+    documents.remove(0)
+}
+
+/// The program's own reading of a configuration below etc/deploy.
+fn configuration(path: &str) -> Configuration {
+    let schema = FileSchema::assemble(&staffetta::assembly::registry()).unwrap();
+    let configuration = Configuration::load(&schema, Some(&folder().join(path)), []);
+    configuration.unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn strings(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().map(|item| item.as_str().unwrap().to_owned()).collect()
+}
+
+fn container(deployment: &Value) -> &Value {
+    let containers = deployment["spec"]["template"]["spec"]["containers"].as_array().unwrap();
+    assert_eq!(containers.len(), 1);
+    &containers[0]
+}
+
+#[test]
+fn every_file_is_named_by_the_kustomization_beside_it_and_every_name_is_a_file() {
+    let mut folders = vec![folder().to_owned()];
+    let mut seen = 0;
+    while let Some(folder) = folders.pop() {
+        let mut files = BTreeSet::new();
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let manifest = ["yaml", "toml"].map(OsStr::new).contains(&path.extension().unwrap_or_default());
+            if path.is_dir() {
+                folders.push(path);
+            } else if manifest && path.file_name() != Some(OsStr::new("kustomization.yaml")) {
+                files.insert(path);
+            }
+        }
+        let path = folder.join("kustomization.yaml");
+        if files.is_empty() && !path.exists() {
+            continue;
+        }
+        let kustomization = &documents(&path)[0];
+        let generated = kustomization["configMapGenerator"].as_array().into_iter().flatten();
+        let patches = kustomization["patches"].as_array().into_iter().flatten();
+        let named = strings(&kustomization["resources"])
+            .into_iter()
+            .chain(strings(&kustomization["components"]))
+            .chain(patches.map(|patch| patch["path"].as_str().unwrap().to_owned()))
+            .chain(generated.flat_map(|generator| strings(&generator["files"])));
+        let named: BTreeSet<PathBuf> = named.map(|name| folder.join(name)).collect();
+        let (folders, named): (BTreeSet<_>, _) = named.into_iter().partition(|path| path.is_dir());
+        assert_eq!(named, files, "{}", path.display());
+        for folder in folders {
+            assert!(folder.join("kustomization.yaml").exists(), "{}", folder.display());
+        }
+        seen += files.len();
+    }
+    assert!(seen > 10, "the folder was walked");
+}
+
+#[test]
+fn every_handler_has_a_component_and_those_that_are_enabled_are_applied() {
+    let folders = fs::read_dir(folder().join("handlers")).unwrap();
+    let folders: BTreeSet<_> =
+        folders.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let registry = staffetta::assembly::registry();
+    assert_eq!(folders, registry.handlers().map(|(name, _)| name.to_owned()).collect());
+
+    for (kustomization, configured) in [
+        ("kustomization.yaml", "base/staffetta.toml"),
+        ("example/kustomization.yaml", "example/staffetta.toml"),
+    ] {
+        let components = strings(&document(kustomization)["components"]);
+        let handlers = components.iter().map(|path| path.rsplit_once("handlers/").unwrap().1.to_owned());
+        let enabled = configuration(configured).kubernetes.enabled_handlers;
+        assert_eq!(handlers.collect::<BTreeSet<_>>(), enabled.into_iter().collect(), "{kustomization}");
+    }
+}
+
+#[test]
+fn one_port_is_listened_at_probed_and_let_through() {
+    let deployment = document("base/deployment.yaml");
+    let port = container(&deployment)["ports"][0]["containerPort"].clone();
+    for path in ["base/staffetta.toml", "example/staffetta.toml"] {
+        let listen = configuration(path).admin.listen;
+        assert!(listen.ip().is_unspecified(), "the kubelet asks from outside of the pod");
+        assert_eq!(json!(listen.port()), port, "{path}");
+    }
+    let policy = document("base/network-policy.yaml");
+    let ingress = policy["spec"]["ingress"].as_array().unwrap();
+    assert_eq!(ingress.iter().map(|rule| &rule["ports"]).collect::<Vec<_>>(), [&json!([{ "port": port }])]);
+    assert!(ingress.iter().all(|rule| rule["from"].as_array().is_some_and(|from| !from.is_empty())));
+
+    let on_the_node = document("host-network/deployment.yaml");
+    let listen = container(&on_the_node)["env"][0].clone();
+    let address = format!("127.0.0.1:{port}");
+    assert_eq!(listen, json!({ "name": "STAFFETTA_ADMIN__LISTEN", "value": address }));
+    for probe in ["livenessProbe", "readinessProbe"] {
+        assert_eq!(container(&deployment)[probe]["httpGet"]["port"], "admin");
+        assert_eq!(container(&on_the_node)[probe]["httpGet"]["host"], "127.0.0.1");
+    }
+}
+
+#[tokio::test]
+async fn the_program_takes_the_arguments_and_answers_the_probes() {
+    let deployment = document("base/deployment.yaml");
+    let container = container(&deployment);
+    assert_eq!(container["args"], json!(["run"]));
+    let (server, home) = (ApiServer::start(Options::default()).await.unwrap(), tempfile::tempdir().unwrap());
+    let process = Process::start(PROGRAM.as_ref(), home.path(), "", &server.kubeconfig()).await;
+    process.ready().await;
+    for probe in ["livenessProbe", "readinessProbe"] {
+        let path = container[probe]["httpGet"]["path"].as_str().unwrap();
+        assert_eq!(process.get(path).await.0, 200, "{path}");
+    }
+}
+
+#[test]
+fn the_configuration_lies_where_the_program_looks_for_it() {
+    let pod = document("base/deployment.yaml")["spec"]["template"]["spec"].clone();
+    let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+    assert_eq!(
+        mounts,
+        &[json!({ "name": "configuration", "mountPath": "/etc/staffetta", "readOnly": true })]
+    );
+    let generator = document("base/kustomization.yaml")["configMapGenerator"][0].clone();
+    assert_eq!(generator["files"], json!(["staffetta.toml"]));
+    let volume = json!({ "name": "configuration", "configMap": { "name": generator["name"] } });
+    assert_eq!(pod["volumes"], json!([volume]));
+}
+
+#[test]
+fn there_is_time_to_drain_before_the_pod_is_killed() {
+    let deployment = document("base/deployment.yaml");
+    let grace = &deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"];
+    let grace = Duration::from_secs(grace.as_u64().unwrap());
+    for path in ["base/staffetta.toml", "example/staffetta.toml"] {
+        let drain = Duration::from(configuration(path).shutdown.drain);
+        assert!(grace >= drain + Duration::from_secs(5), "{path}");
+    }
+}
+
+#[test]
+fn two_replicas_agree_by_the_lease_that_their_role_names_and_one_always_stays() {
+    let deployment = document("base/deployment.yaml");
+    assert_eq!(deployment["spec"]["replicas"], 2);
+    let rolling = &deployment["spec"]["strategy"]["rollingUpdate"];
+    assert_eq!(rolling, &json!({ "maxSurge": 1, "maxUnavailable": 0 }));
+    assert_eq!(document("base/disruption-budget.yaml")["spec"]["maxUnavailable"], 1);
+
+    let role = documents(&folder().join("base/leader-election.yaml")).remove(0);
+    let names: Vec<_> =
+        role["rules"].as_array().unwrap().iter().flat_map(|rule| strings(&rule["resourceNames"])).collect();
+    for path in ["base/staffetta.toml", "example/staffetta.toml"] {
+        let election = configuration(path).leader_election;
+        assert!(election.enabled && election.namespace.is_none(), "{path}");
+        assert_eq!(names, [election.lease_name], "{path}");
+    }
+}
+
+#[test]
+fn the_pod_gets_nothing_that_it_does_not_need() {
+    let pod = document("base/deployment.yaml")["spec"]["template"]["spec"].clone();
+    assert_eq!(pod["enableServiceLinks"], false, "links look like options: STAFFETTA_...");
+    assert_eq!(
+        pod["securityContext"],
+        json!({ "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532,
+            "seccompProfile": { "type": "RuntimeDefault" } })
+    );
+    assert_eq!(
+        pod["containers"][0]["securityContext"],
+        json!({ "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+            "capabilities": { "drop": ["ALL"] } })
+    );
+}
+
+#[test]
+fn the_image_is_that_of_this_version() {
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    let deployment = document("base/deployment.yaml");
+    assert_eq!(container(&deployment)["image"], format!("staffetta:{VERSION}"));
+    for path in ["kustomization.yaml", "example/kustomization.yaml"] {
+        let image = document(path)["images"][0].clone();
+        assert_eq!((&image["name"], &image["newTag"]), (&json!("staffetta"), &json!(VERSION)), "{path}");
+    }
+}
+
+/// What kubectl makes of a folder, without a server; none where there is no kubectl.
+fn rendered(folder: &Path) -> Option<Vec<Value>> {
+    let kubectl = staffetta_apiserver::testing::program("kubectl")?;
+    let output = Command::new(kubectl).arg("kustomize").arg(folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(serde_saphyr::from_multiple(str::from_utf8(&output.stdout).unwrap()).unwrap())
+}
+
+fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    objects.iter().filter(|object| object["kind"] == kind).collect()
+}
+
+#[test]
+fn under_names_of_its_own_all_of_it_still_belongs_together_with_kubectl() {
+    let overlay = overlay("other", ".", &[]);
+    let Some(objects) = rendered(overlay.path()) else { return };
+    let account = json!({ "kind": "ServiceAccount", "name": "staffetta-other", "namespace": "other" });
+    for binding in ["RoleBinding", "ClusterRoleBinding"].into_iter().flat_map(|kind| of_kind(&objects, kind))
+    {
+        assert_eq!(binding["subjects"], json!([account]), "{}", binding["metadata"]["name"]);
+        let role = &binding["roleRef"];
+        let roles = of_kind(&objects, role["kind"].as_str().unwrap());
+        assert!(roles.iter().any(|one| one["metadata"]["name"] == role["name"]), "{role}");
+    }
+    let role = of_kind(&objects, "Role")[0];
+    assert_eq!(
+        role["rules"][1]["resourceNames"],
+        json!(["staffetta"]),
+        "the lease is named by the configuration"
+    );
+    for object in &objects {
+        let global = object["kind"].as_str().unwrap().starts_with("ClusterRole");
+        let expected = if global || object["kind"] == "Namespace" { Value::Null } else { json!("other") };
+        assert_eq!(object["metadata"]["namespace"], expected, "{}", object["kind"]);
+        assert_eq!(object["metadata"]["labels"]["app.kubernetes.io/name"], "staffetta", "{}", object["kind"]);
+    }
+    let pod = &of_kind(&objects, "Deployment")[0]["spec"]["template"]["spec"];
+    assert_eq!(pod["serviceAccountName"], account["name"]);
+    let map = &of_kind(&objects, "ConfigMap")[0]["metadata"]["name"];
+    assert_eq!(pod["volumes"][0]["configMap"]["name"], *map);
+}
+
+#[test]
+fn on_the_network_of_the_node_it_waits_for_no_other_and_listens_to_the_node_only_with_kubectl() {
+    let overlay = overlay("other", ".", &["host-network"]);
+    let Some(objects) = rendered(overlay.path()) else { return };
+    let deployment = &of_kind(&objects, "Deployment")[0]["spec"];
+    let pod = &deployment["template"]["spec"];
+    assert_eq!((&pod["hostNetwork"], &pod["dnsPolicy"]), (&json!(true), &json!("Default")));
+    assert_eq!(deployment["strategy"]["rollingUpdate"], json!({ "maxSurge": 0, "maxUnavailable": 1 }));
+    assert_eq!(
+        pod["containers"][0]["livenessProbe"]["httpGet"],
+        json!({ "host": "127.0.0.1", "path": "/livez", "port": "admin" })
+    );
+    assert_eq!(of_kind(&objects, "NetworkPolicy"), Vec::<&Value>::new(), "none holds there");
+    let labels = &of_kind(&objects, "Namespace")[0]["metadata"]["labels"];
+    assert_eq!(labels["pod-security.kubernetes.io/enforce"], "privileged");
+}

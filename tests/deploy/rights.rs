@@ -1,0 +1,155 @@
+//! What a service account may do, as the API server itself says, and what it did.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use futures_util::{StreamExt, stream};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SelfSubjectRulesReview,
+    SelfSubjectRulesReviewSpec,
+};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::Value;
+
+/// Rights as one says them: `list pods`, `patch services/status`, `get leases.coordination.k8s.io staffetta`.
+pub(crate) type Rights = BTreeSet<String>;
+
+/// The rights in all namespaces that each handler asks for.
+pub(crate) fn of_handlers(handlers: &[&str]) -> Rights {
+    // Events: in the namespace of whatever object they are about.
+    let mut rights = vec!["create events.events.k8s.io", "patch events"];
+    for handler in handlers {
+        rights.extend(match *handler {
+            "vif" => &["list pods", "watch pods", "patch pods"][..],
+            "lbaasspec" => &["list services", "watch services", "patch services"],
+            "lb" => &[
+                "list services",
+                "watch services",
+                "patch services",
+                "patch services/status",
+                "list endpointslices.discovery.k8s.io",
+                "watch endpointslices.discovery.k8s.io",
+                "list endpoints",
+            ],
+            other => panic!("what does {other} need?"),
+        });
+    }
+    rights.into_iter().map(str::to_owned).collect()
+}
+
+/// The rights in the namespace of the program, beyond those in all.
+pub(crate) fn at_home() -> Rights {
+    let lease = ["get", "watch", "patch"].map(|verb| format!("{verb} {LEASES} staffetta"));
+    lease.into_iter().chain([format!("create {LEASES}")]).collect()
+}
+
+const LEASES: &str = "leases.coordination.k8s.io";
+
+/// All rights in a namespace, of whomever the client is.
+pub(crate) async fn rules(client: &Client, namespace: &str) -> Rights {
+    let spec = SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) };
+    let review = SelfSubjectRulesReview { spec, ..SelfSubjectRulesReview::default() };
+    let reviews = Api::<SelfSubjectRulesReview>::all(client.clone());
+    let status = reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap();
+    assert!(!status.incomplete);
+    let mut rights = Rights::new();
+    for rule in status.resource_rules {
+        for resource in rule.resources.iter().flatten() {
+            for group in rule.api_groups.iter().flatten() {
+                for verb in &rule.verbs {
+                    let right = right(verb, resource, group);
+                    match rule.resource_names.as_deref() {
+                        None | Some([]) => drop(rights.insert(right)),
+                        Some(names) => rights.extend(names.iter().map(|name| format!("{right} {name}"))),
+                    }
+                }
+            }
+        }
+    }
+    rights
+}
+
+/// What of all that the server offers would be granted, asked one by one; in all namespaces where none is named.
+pub(crate) async fn granted(client: &Client, namespace: Option<&str>) -> Rights {
+    let questions = offered(client).await.into_iter().map(|(verb, resource, group)| async move {
+        let (path, subresource) = match resource.split_once('/') {
+            Some((path, subresource)) => (path.to_owned(), Some(subresource.to_owned())),
+            None => (resource.clone(), None),
+        };
+        let asked = ResourceAttributes {
+            group: Some(group.clone()),
+            namespace: namespace.map(str::to_owned),
+            resource: Some(path),
+            subresource,
+            verb: Some(verb.clone()),
+            ..ResourceAttributes::default()
+        };
+        is_granted(client, asked).await.then(|| right(&verb, &resource, &group))
+    });
+    let answers = stream::iter(questions).buffer_unordered(8).collect::<Vec<_>>().await;
+    answers.into_iter().flatten().collect()
+}
+
+/// The answer of the server to one question.
+pub(crate) async fn is_granted(client: &Client, asked: ResourceAttributes) -> bool {
+    let spec = SelfSubjectAccessReviewSpec {
+        resource_attributes: Some(asked),
+        ..SelfSubjectAccessReviewSpec::default()
+    };
+    let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+    let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
+    reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed
+}
+
+/// Each verb of each resource that the server has.
+async fn offered(client: &Client) -> Vec<(String, String, String)> {
+    let mut offered = Vec::new();
+    let mut take =
+        |group: &str, resources: Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource>| {
+            for resource in resources {
+                let of = |verb| (verb, resource.name.clone(), group.to_owned());
+                offered.extend(resource.verbs.iter().cloned().map(of));
+            }
+        };
+    take("", client.list_core_api_resources("v1").await.unwrap().resources);
+    for group in client.list_api_groups().await.unwrap().groups {
+        let version = group.preferred_version.unwrap().group_version;
+        take(&group.name, client.list_api_group_resources(&version).await.unwrap().resources);
+    }
+    assert!(offered.len() > 300, "the server was asked for all that it has");
+    offered
+}
+
+/// What `account` asked for, as the server noted it, of its `rights`; what was refused to it is an error. None where the
+/// server keeps no notes beside the kubeconfig.
+pub(crate) fn used(kubeconfig: &Path, account: &str, rights: &Rights) -> Option<Rights> {
+    let log = std::fs::read_to_string(kubeconfig.with_file_name("audit.log")).ok()?;
+    let mut used = Rights::new();
+    for line in log.lines().filter(|line| line.contains(account)) {
+        let entry: Value = serde_json::from_str(line).unwrap();
+        if entry["user"]["username"] != account {
+            continue;
+        }
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        assert_eq!(entry["annotations"]["authorization.k8s.io/decision"], "allow", "{line}");
+        let object = &entry["objectRef"];
+        let resource = match object["subresource"].as_str() {
+            Some(subresource) => format!("{}/{subresource}", text(&object["resource"])),
+            None => text(&object["resource"]),
+        };
+        let right = right(&text(&entry["verb"]), &resource, &text(&object["apiGroup"]));
+        let named = format!("{right} {}", text(&object["name"]));
+        used.extend([right, named].into_iter().filter(|right| rights.contains(right)));
+    }
+    Some(used)
+}
+
+fn right(verb: &str, resource: &str, group: &str) -> String {
+    let (path, subresource) = resource.split_once('/').map_or((resource, None), |(p, s)| (p, Some(s)));
+    let path = if group.is_empty() { path.to_owned() } else { format!("{path}.{group}") };
+    match subresource {
+        Some(subresource) => format!("{verb} {path}/{subresource}"),
+        None => format!("{verb} {path}"),
+    }
+}

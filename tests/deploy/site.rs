@@ -1,0 +1,168 @@
+//! etc/deploy on a real cluster, under names of the test's own, and the program as its pods would run it.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
+use kube::api::{DeleteParams, ObjectMeta, PostParams};
+use kube::{Api, Client, Resource};
+use serde_json::{Value, json};
+use staffetta_apiserver::testing::real_kubeconfig;
+use tempfile::TempDir;
+
+use crate::kubectl::Kubectl;
+use crate::process::{Process, eventually};
+use crate::{PROGRAM, folder};
+
+/// What a test cannot wait for: the simulated world is quick, and a failure is tried again at once.
+const QUICK: &str = r#"
+[memory]
+activation_delay_ms = 20
+load_balancer_delay_ms = 10
+[relay]
+retry_interval = "100ms"
+failed_resync = "1s"
+"#;
+
+pub(crate) struct Site {
+    /// The administrator's, in the namespace of the site.
+    pub(crate) kubectl: Kubectl,
+    /// The administrator's.
+    pub(crate) client: Client,
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) namespace: String,
+    /// The kustomization that gives it its names. Beside it: what the pod would find in its file system.
+    overlay: TempDir,
+}
+
+impl Site {
+    /// Applies the kustomization in `path` below etc/deploy, with `components` on top of it, as the site `name`; none where
+    /// there is no cluster.
+    pub(crate) async fn apply(name: &str, path: &str, components: &[&str]) -> Option<Self> {
+        let kubeconfig = real_kubeconfig()?;
+        let namespace = format!("deploy-{name}-{}", std::process::id());
+        let kubectl = Kubectl::find(&kubeconfig, &namespace)?;
+        let overlay = overlay(&namespace, path, components);
+        kubectl.run(&["apply", "--kustomize", overlay.path().to_str().unwrap()]).await;
+        let client = staffetta::connect::client(Some(&kubeconfig)).await.unwrap();
+        Some(Self { kubectl, client, kubeconfig, namespace, overlay })
+    }
+
+    /// The name of the service account of the Deployment.
+    pub(crate) async fn account(&self) -> String {
+        let pod = self.deployment().await.spec.unwrap().template.spec.unwrap();
+        pod.service_account_name.unwrap()
+    }
+
+    async fn deployment(&self) -> Deployment {
+        let deployments = Api::<Deployment>::namespaced(self.client.clone(), &self.namespace);
+        deployments.get(&format!("staffetta-{}", self.namespace)).await.unwrap()
+    }
+
+    /// The file that the kubelet would put before the program.
+    async fn configuration(&self) -> String {
+        let pod = self.deployment().await.spec.unwrap().template.spec.unwrap();
+        let name = pod.volumes.unwrap().remove(0).config_map.unwrap().name;
+        let maps = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace);
+        maps.get(&name).await.unwrap().data.unwrap().remove("staffetta.toml").unwrap()
+    }
+
+    /// A token of `account` that is good for as long as the Secret `bound` exists, which is made for it.
+    pub(crate) async fn token(&self, account: &str, bound: &str) -> String {
+        let secret = Secret {
+            metadata: ObjectMeta { name: Some(bound.to_owned()), ..ObjectMeta::default() },
+            ..Secret::default()
+        };
+        let secret = self.secrets().create(&PostParams::default(), &secret).await.unwrap();
+        let spec = TokenRequestSpec {
+            bound_object_ref: Some(BoundObjectReference {
+                api_version: Some("v1".into()),
+                kind: Some("Secret".into()),
+                name: Some(bound.to_owned()),
+                uid: secret.meta().uid.clone(),
+            }),
+            expiration_seconds: Some(600),
+            ..TokenRequestSpec::default()
+        };
+        let request = TokenRequest { spec, ..TokenRequest::default() };
+        let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), &self.namespace);
+        eventually("the service account exists", async || accounts.get_opt(account).await.unwrap().is_some())
+            .await;
+        let answer = accounts.create_token_request(account, &PostParams::default(), &request).await.unwrap();
+        answer.status.unwrap().token
+    }
+
+    /// Makes the tokens void that are bound to a Secret.
+    pub(crate) async fn void(&self, bound: &str) {
+        self.secrets().delete(bound, &DeleteParams::default()).await.unwrap();
+    }
+
+    fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Puts `token` where the program finds it, as the kubelet does: at once, or not at all.
+    pub(crate) fn put(&self, token: &str) {
+        let next = self.overlay.path().join("next-token");
+        fs::write(&next, token).unwrap();
+        fs::rename(next, self.token_file()).unwrap();
+    }
+
+    fn token_file(&self) -> PathBuf {
+        self.overlay.path().join("token")
+    }
+
+    /// A client that sends `token` and nothing else of the administrator's.
+    pub(crate) async fn client_of(&self, token: &str) -> Client {
+        let path = self.overlay.path().join("other-kubeconfig");
+        fs::write(&path, self.kubeconfig_of(json!({ "token": token })).await).unwrap();
+        staffetta::connect::client(Some(&path)).await.unwrap()
+    }
+
+    /// Starts the program with the configuration and the service account of the site, whose token is in its file.
+    pub(crate) async fn run(&self, replica: &str) -> Process {
+        let home = self.overlay.path().join(replica);
+        fs::create_dir(&home).unwrap();
+        let mut configuration = self.configuration().await;
+        configuration.write_str(QUICK).unwrap();
+        let kubeconfig = self.kubeconfig_of(json!({ "tokenFile": self.token_file() })).await;
+        Process::start(PROGRAM.as_ref(), &home, &configuration, &kubeconfig).await
+    }
+
+    async fn kubeconfig_of(&self, user: Value) -> String {
+        let shown = self.kubectl.run(&["config", "view", "--raw", "--minify", "--output", "json"]).await;
+        let mut kubeconfig: Value = serde_json::from_str(&shown).unwrap();
+        kubeconfig["users"][0]["user"] = user;
+        kubeconfig["contexts"][0]["context"]["namespace"] = json!(self.namespace);
+        kubeconfig.to_string()
+    }
+
+    /// Takes away what was applied, and all that was made in the namespace.
+    pub(crate) async fn remove(self) {
+        let overlay = self.overlay.path().to_str().unwrap();
+        self.kubectl.run(&["delete", "--kustomize", overlay, "--wait=false"]).await;
+    }
+}
+
+/// A folder with a kustomization of the one in `path` below etc/deploy and of `components`, all under names of its own.
+pub(crate) fn overlay(namespace: &str, path: &str, components: &[&str]) -> TempDir {
+    let overlay = tempfile::tempdir().unwrap();
+    let home = overlay.path().canonicalize().unwrap();
+    let kustomization = json!({
+        "namespace": namespace,
+        "nameSuffix": format!("-{namespace}"),
+        "resources": [relative(&home, &folder().join(path))],
+        "components": components.iter().map(|path| relative(&home, &folder().join(path))).collect::<Vec<_>>(),
+    });
+    fs::write(home.join("kustomization.yaml"), kustomization.to_string()).unwrap();
+    overlay
+}
+
+/// The way from one folder to another. A kustomization names others by it only.
+fn relative(from: &Path, to: &Path) -> PathBuf {
+    let up = from.components().skip(1).map(|_| "..");
+    up.collect::<PathBuf>().join(to.strip_prefix("/").unwrap())
+}

@@ -1,0 +1,173 @@
+//! Answers that nobody wants.
+
+use std::time::Duration;
+
+use staffetta_apiserver::Fault;
+
+use crate::world::{World, pods};
+
+/// What a write is answered, twice, and whether that alone makes the handling fail.
+fn refusals() -> Vec<(&'static str, Fault)> {
+    let later = Fault::Refuse { code: 429, retry_after: Some(1) };
+    vec![
+        ("401", Fault::status(401)),
+        ("403", Fault::status(403)),
+        ("409", Fault::status(409)),
+        ("422", Fault::invalid(&[("metadata.annotations", "FieldValueTooLong")])),
+        ("429", later),
+        ("500", Fault::status(500)),
+        ("503", Fault::status(503)),
+        ("504", Fault::status(504)),
+        ("cut", Fault::Cut),
+        ("lost", Fault::CutAfter),
+        ("late", Fault::Delay(Duration::from_millis(300))),
+        ("hangs", Fault::Hang),
+        ("garbage", Fault::Garbage),
+    ]
+}
+
+async fn writes(world: World) {
+    let controller = world.ready_controller().await;
+    for (name, fault) in refusals() {
+        let before = world.asked("patch", "pods");
+        world.faults().inject(pods("patch"), 2, fault);
+        let name = format!("write-{name}");
+        world.pod(&name).await;
+        world.until_settled(&[&name]).await;
+        let asked = world.asked("patch", "pods") - before;
+        assert!((2..=8).contains(&asked), "{name}: {asked} writes for two faults and two states");
+        world.faults().clear();
+        world.end_pod(&name).await;
+        world.until_gone(&name).await;
+        world.until_settled(&[]).await;
+    }
+    assert_eq!(world.asked("get", "pods"), 0, "nothing is read to be written");
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_write_that_is_refused_lost_or_late_is_made_good() {
+    writes(World::embedded().await).await;
+}
+
+#[tokio::test]
+async fn a_write_that_is_refused_lost_or_late_is_made_good_on_a_real_server() {
+    if let Some(world) = World::real(&[]).await {
+        writes(world).await;
+    }
+}
+
+async fn lists(world: World) {
+    world.pod("before").await;
+    for (name, fault) in refusals() {
+        let slow = ["hangs", "late"].contains(&name);
+        if slow || name == "409" || name == "422" {
+            continue; // no answers to a list; what hangs is cut by the time-out of the connection, minutes later
+        }
+        let (before, begun) = (world.asked("list", "pods"), tokio::time::Instant::now());
+        world.faults().inject(pods("list"), 2, fault);
+        let controller = world.ready_controller().await;
+        world.until_settled(&["before"]).await;
+        let (asked, waited) = (world.asked("list", "pods") - before, begun.elapsed());
+        assert!(asked <= 6, "{name}: {asked} lists in {waited:?}");
+        controller.stop().await.unwrap();
+        world.faults().clear();
+    }
+}
+
+#[tokio::test]
+async fn a_first_list_that_is_refused_is_asked_for_again_and_not_at_once() {
+    lists(World::embedded().await).await;
+}
+
+#[tokio::test]
+async fn a_first_list_that_is_refused_is_asked_for_again_and_not_at_once_on_a_real_server() {
+    if let Some(world) = World::real(&[]).await {
+        lists(world).await;
+    }
+}
+
+async fn watches(world: World) {
+    let controller = world.ready_controller().await;
+    let faults = [
+        ("cut", Fault::CutMid),
+        ("garbage", Fault::Garbage),
+        ("error-410", Fault::watch_error(410)),
+        ("error-500", Fault::watch_error(500)),
+        ("refused-403", Fault::status(403)),
+        ("refused-500", Fault::status(500)),
+        ("later", Fault::Refuse { code: 429, retry_after: Some(1) }),
+    ];
+    for (name, fault) in faults {
+        let before = world.asked("watch", "pods");
+        world.faults().inject(pods("watch"), 1, fault);
+        world.until("the fault has met a watch", async || world.faults().pending() == 0).await;
+        let name = format!("watch-{name}");
+        world.pod(&name).await;
+        world.until_settled(&[&name]).await;
+        let asked = world.asked("watch", "pods") - before;
+        assert!(asked <= 20, "{name}: {asked} watches");
+        world.end_pod(&name).await;
+        world.until_gone(&name).await;
+        world.until_settled(&[]).await;
+    }
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_watch_that_breaks_in_any_way_goes_on() {
+    watches(World::embedded().await).await;
+}
+
+#[tokio::test]
+async fn a_watch_that_breaks_in_any_way_goes_on_on_a_real_server() {
+    if let Some(world) = World::real(&["--min-request-timeout=5"]).await {
+        watches(world).await;
+    }
+}
+
+async fn odd_object(world: World) {
+    world.faults().inject(pods("list"), 1, Fault::undecodable("odd", "/spec/containers"));
+    world.pod("odd").await;
+    world.pod("sound").await;
+    let controller = world.ready_controller().await;
+    world.until_settled(&["sound"]).await;
+    controller.stop().await.unwrap();
+    let controller = world.ready_controller().await;
+    world.until_settled(&["odd", "sound"]).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_decoded_costs_the_others_of_its_list_nothing() {
+    odd_object(World::embedded().await).await;
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_decoded_costs_the_others_of_its_list_nothing_on_a_real_server() {
+    if let Some(world) = World::real(&[]).await {
+        odd_object(world).await;
+    }
+}
+
+async fn skew(world: World) {
+    let controller = world.ready_controller().await;
+    for (name, seconds) in [("fast", 86_400), ("slow", -86_400)] {
+        world.faults().skew_dates(seconds);
+        world.pod(name).await;
+    }
+    world.until_settled(&["fast", "slow"]).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_whose_clock_is_wrong_changes_nothing() {
+    skew(World::embedded().await).await;
+}
+
+#[tokio::test]
+async fn a_server_whose_clock_is_wrong_changes_nothing_on_a_real_server() {
+    if let Some(world) = World::real(&[]).await {
+        skew(world).await;
+    }
+}

@@ -1,0 +1,10 @@
+//! What a Kubernetes API server can do to a controller: each fault on the embedded server and on a real one, with the same
+//! code. The controller is the one that ships; it reaches the server through a proxy that breaks what passes through it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod answers;
+mod gaps;
+mod outages;
+mod silence;
+mod world;

@@ -1,0 +1,78 @@
+//! A leader that was stopped past its lease and goes on writes nothing that takes effect.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use staffetta_apiserver::{Fault, Requests};
+
+use crate::process::eventually;
+use crate::world::{Runner, SHORT, World};
+
+/// How long a VIF takes to become active: longer than it takes to stop a process.
+const SLOW: &str = "activation_delay_ms = 5000\n";
+
+/// What all pods show.
+async fn pods(world: &World) -> Vec<Pod> {
+    world.pods().list(&ListParams::default()).await.unwrap().items
+}
+
+/// How the patches of pods were answered that this process sent.
+fn patches(runner: &Runner) -> Vec<u16> {
+    let writes = runner.writes().into_iter().filter(|request| request.resource == "pods");
+    writes.map(|request| request.code).collect()
+}
+
+async fn a_leader_that_was_stopped_past_its_lease_changes_nothing(world: &World) {
+    let mut first = world.runner(SHORT, SLOW).await;
+    first.leads().await;
+    let mut second = world.runner(SHORT, SLOW).await;
+    second.stands_by().await;
+
+    // Four pods whose VIFs the first one will find active when it goes on, and one whose claim is on its way.
+    for number in 0..40 {
+        world.pod(&format!("waits-{number}")).await;
+    }
+    for number in 0..40 {
+        world.until_plugged(&format!("waits-{number}"), false).await;
+    }
+    let claims = Requests::any().verb("patch").resource("pods").name("held");
+    first.proxy.faults().inject(claims, 1, Fault::Hold);
+    world.pod("held").await;
+    first.proxy.faults().until_held(1).await;
+    first.process.signal("STOP").await;
+
+    // The second one takes over, and events wait for the first.
+    second.leads().await;
+    for number in 0..4 {
+        world.pod(&format!("new-{number}")).await;
+    }
+    for name in ["held", "new-0", "new-1", "new-2", "new-3"] {
+        world.until_plugged(name, true).await;
+    }
+    let before = pods(world).await;
+
+    // What was on its way arrives late.
+    let answered = patches(&first).len();
+    first.proxy.faults().let_go();
+    eventually("the late claim is answered", async || patches(&first).len() > answered).await;
+    assert_eq!(patches(&first)[answered..], [409]);
+
+    // The first one goes on, and is refused by itself.
+    first.proxy.clear_requests();
+    first.process.signal("CONT").await;
+    assert_eq!(first.process.ends().await.code(), Some(1));
+    first.process.says("this process does not lead any more").await;
+    assert_eq!(first.writes(), []);
+    assert_eq!(pods(world).await, before);
+    assert!(second.process.terminate().await.success());
+}
+
+#[tokio::test]
+async fn a_leader_that_was_stopped_past_its_lease_changes_nothing_on_the_embedded_server() {
+    a_leader_that_was_stopped_past_its_lease_changes_nothing(&World::embedded().await).await;
+}
+
+#[tokio::test]
+async fn a_leader_that_was_stopped_past_its_lease_changes_nothing_on_a_real_server() {
+    let Some(world) = World::real().await else { return };
+    a_leader_that_was_stopped_past_its_lease_changes_nothing(&world).await;
+}

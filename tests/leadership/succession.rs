@@ -1,0 +1,131 @@
+//! One leads; when it ends, another one does.
+
+use std::process::ExitStatus;
+
+use crate::process::eventually;
+use crate::world::{LONG, SHORT, World};
+
+const AT_ONCE: &str = "activation_delay_ms = 0\n";
+
+async fn the_standby_takes_over_when_the_leader_is_killed(world: &World) {
+    let mut first = world.runner(SHORT, AT_ONCE).await;
+    first.leads().await;
+    let mut second = world.runner(SHORT, AT_ONCE).await;
+    second.stands_by().await;
+    world.pod("before").await;
+    world.until_plugged("before", true).await;
+    let asked = second.proxy.requests();
+    assert!(asked.iter().all(|request| request.resource == "leases" && !request.is_write()), "{asked:#?}");
+    let mut leader = world.lease().await;
+    eventually("the lease is renewed", async || {
+        leader = world.lease().await;
+        leader.renew_time > leader.acquire_time
+    })
+    .await;
+    assert_eq!((leader.lease_transitions, leader.lease_duration_seconds), (Some(0), Some(4)));
+
+    first.process.signal("KILL").await;
+    first.process.ends().await;
+    world.pod("after").await;
+    second.leads().await;
+    world.until_plugged("after", true).await;
+    second.process.ready().await;
+    let heir = world.lease().await;
+    assert_ne!(heir.holder_identity, leader.holder_identity);
+    assert_eq!(heir.lease_transitions, Some(1));
+    assert!(heir.acquire_time > leader.renew_time, "{heir:?}");
+    assert!(second.process.terminate().await.success());
+    assert_eq!(world.lease().await.holder_identity.as_deref().unwrap_or_default(), "");
+}
+
+async fn the_standby_takes_over_at_once_when_the_leader_is_told_to_stop(world: &World) {
+    let mut first = world.runner(LONG, AT_ONCE).await;
+    first.leads().await;
+    let mut second = world.runner(LONG, AT_ONCE).await;
+    second.stands_by().await;
+    let mut third = world.runner(LONG, AT_ONCE).await;
+    third.stands_by().await;
+    assert!(third.process.terminate().await.success(), "a standby ends at once");
+    assert!(third.writes().is_empty());
+
+    world.pod("web").await;
+    world.until_plugged("web", true).await;
+    assert!(first.process.terminate().await.success());
+    first.process.says("all that ran has ended").await;
+    first.process.says("the lease is given up").await;
+    second.leads().await;
+    world.pod("after").await;
+    world.until_plugged("after", true).await;
+    assert!(second.process.terminate().await.success());
+}
+
+async fn a_leader_without_its_server_ends_before_the_lease_does(world: &World) {
+    let mut first = world.runner(SHORT, AT_ONCE).await;
+    first.leads().await;
+    let mut second = world.runner(SHORT, AT_ONCE).await;
+    second.stands_by().await;
+    first.proxy.faults().begin_outage();
+    let ended: ExitStatus = first.process.ends().await;
+    assert_eq!(ended.code(), Some(1));
+    first.process.says("this process does not lead any more").await;
+    second.leads().await;
+    world.pod("web").await;
+    world.until_plugged("web", true).await;
+    assert!(second.process.terminate().await.success());
+}
+
+async fn a_standby_whose_watch_is_silent_takes_over_all_the_same(world: &World) {
+    let mut first = world.runner(SHORT, AT_ONCE).await;
+    first.leads().await;
+    let proxy = world.proxy().await;
+    proxy.faults().pause_watches();
+    let mut second = world.runner_behind(proxy, SHORT, AT_ONCE).await;
+    second.stands_by().await;
+    let looks = || second.proxy.requests().iter().filter(|request| request.verb == "get").count();
+    let before = looks();
+    eventually("it looks by itself", async || looks() > before + 2).await;
+    first.process.signal("KILL").await;
+    second.leads().await;
+    second.proxy.faults().resume_watches();
+    world.pod("web").await;
+    world.until_plugged("web", true).await;
+    assert!(second.process.terminate().await.success());
+}
+
+#[tokio::test]
+async fn the_standby_takes_over_when_the_leader_is_killed_on_the_embedded_server() {
+    the_standby_takes_over_when_the_leader_is_killed(&World::embedded().await).await;
+}
+
+#[tokio::test]
+async fn the_standby_takes_over_when_the_leader_is_killed_on_a_real_server() {
+    let Some(world) = World::real().await else { return };
+    the_standby_takes_over_when_the_leader_is_killed(&world).await;
+}
+
+#[tokio::test]
+async fn the_standby_takes_over_at_once_when_the_leader_is_told_to_stop_on_the_embedded_server() {
+    the_standby_takes_over_at_once_when_the_leader_is_told_to_stop(&World::embedded().await).await;
+}
+
+#[tokio::test]
+async fn the_standby_takes_over_at_once_when_the_leader_is_told_to_stop_on_a_real_server() {
+    let Some(world) = World::real().await else { return };
+    the_standby_takes_over_at_once_when_the_leader_is_told_to_stop(&world).await;
+}
+
+#[tokio::test]
+async fn a_leader_without_its_server_ends_before_the_lease_does_on_the_embedded_server() {
+    a_leader_without_its_server_ends_before_the_lease_does(&World::embedded().await).await;
+}
+
+#[tokio::test]
+async fn a_leader_without_its_server_ends_before_the_lease_does_on_a_real_server() {
+    let Some(world) = World::real().await else { return };
+    a_leader_without_its_server_ends_before_the_lease_does(&world).await;
+}
+
+#[tokio::test]
+async fn a_standby_whose_watch_is_silent_takes_over_all_the_same_on_the_embedded_server() {
+    a_standby_whose_watch_is_silent_takes_over_all_the_same(&World::embedded().await).await;
+}

@@ -1,0 +1,82 @@
+//! Reads the queries of Prometheus, as far as the dashboard and the alerts use their language: whether one is well formed, and
+//! what it asks for.
+
+mod parse;
+mod token;
+
+use std::collections::BTreeSet;
+
+/// What a query asks for.
+#[derive(Debug, Default)]
+pub(crate) struct Query {
+    /// The series that it reads.
+    pub(crate) selectors: Vec<Selector>,
+    /// The labels by which it groups or matches.
+    pub(crate) labels: BTreeSet<String>,
+}
+
+/// The choice of series.
+#[derive(Debug, Default)]
+pub(crate) struct Selector {
+    pub(crate) metric: String,
+    pub(crate) matchers: Vec<Matcher>,
+    /// The function that gets the series over a length of time; none where it is read as it is.
+    pub(crate) range_of: Option<String>,
+}
+
+/// The choice by one label.
+#[derive(Debug)]
+pub(crate) struct Matcher {
+    pub(crate) label: String,
+    pub(crate) operator: String,
+    pub(crate) value: String,
+}
+
+/// Reads a query.
+pub(crate) fn read(query: &str) -> Result<Query, String> {
+    parse::parse(token::tokens(query)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read;
+
+    #[test]
+    fn a_query_is_taken_apart() {
+        let query = read(
+            r#"histogram_quantile(0.99, sum by (job, le) (rate(wait_seconds_bucket{job="a", code=~"5.."}[5m]))) > 10
+               and on (job) info unless ignoring (code) -max_over_time(x[1h]) * 2 == bool 1 or absent(y)"#,
+        )
+        .unwrap();
+        let metrics: Vec<_> = query.selectors.iter().map(|selector| selector.metric.as_str()).collect();
+        assert_eq!(metrics, ["wait_seconds_bucket", "info", "x", "y"]);
+        assert_eq!(query.labels.iter().map(String::as_str).collect::<Vec<_>>(), ["code", "job", "le"]);
+        let first = &query.selectors[0];
+        assert_eq!(first.range_of.as_deref(), Some("rate"));
+        assert_eq!((first.matchers[1].label.as_str(), first.matchers[1].operator.as_str()), ("code", "=~"));
+    }
+
+    #[test]
+    fn what_is_malformed_is_refused() {
+        for query in [
+            "",
+            "sum by job (x)",
+            "rate(x)",
+            "x[5m]",
+            "sum(x",
+            "x{a=b}",
+            "x{a=\"b}",
+            "rate(x[5])",
+            "x and",
+            "odd(x)",
+            "x > > 1",
+            "sum(x))",
+            "x{a=\"b\" c=\"d\"}",
+            "max_over_time(x[5m]",
+            "rate(sum(x)[5m])",
+            "x ? y",
+        ] {
+            assert!(read(query).is_err(), "`{query}` was taken");
+        }
+    }
+}

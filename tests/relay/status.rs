@@ -1,0 +1,113 @@
+//! `staffetta status`, as a person calls it who wonders why a pod is stuck.
+
+use serde_json::{Value, json};
+use staffetta::controller::Controller;
+use staffetta_driver::memory::{Fault, VifMethod};
+use staffetta_driver::{DriverError, Reason};
+
+use crate::world::{World, active};
+
+/// What the program answers: its exit code, and what it wrote to standard output and standard error.
+async fn status(controller: &Controller, arguments: &[&str]) -> (i32, String, String) {
+    let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_staffetta"))
+        .arg("status")
+        .args(["--admin", &controller.admin().to_string()])
+        .args(arguments)
+        .env("HTTP_PROXY", "http://127.0.0.1:9")
+        .output()
+        .await
+        .unwrap();
+    let [said, complained] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    (output.status.code().unwrap(), said, complained)
+}
+
+/// The one line of `text` that contains `words`, without the room between its columns.
+fn line(text: &str, words: &str) -> String {
+    let mut found = text.lines().filter(|line| line.contains(words));
+    let line = found.next().unwrap_or_else(|| panic!("no line says `{words}`:\n{text}"));
+    assert!(found.next().is_none(), "more than one line says `{words}`:\n{text}");
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test]
+async fn a_person_sees_in_one_command_which_object_is_stuck_and_why() {
+    let world = World::new().await;
+    let refused =
+        || Fault::Fail(DriverError::new(Reason::Refused, "ask the switch").detail("VLAN 7 is full"));
+    world.vifs.faults().inject(VifMethod::Request, 1000, refused());
+    let controller = world.controller().await;
+    world.pod("web", json!({}), json!({})).await;
+    let mut shown = String::new();
+    world
+        .until("the pod is shown", async || {
+            let (code, said, complained) = status(&controller, &[]).await;
+            assert_eq!((code, complained.as_str()), (0, ""));
+            shown = said;
+            shown.contains("default/web")
+        })
+        .await;
+    assert!(shown.starts_with("staffetta 0.1.0 on "), "{shown}");
+    assert!(line(&shown, "staffetta 0.1.0 on ").contains(": unopposed, ready, up for "), "{shown}");
+    let row = line(&shown, "default/web");
+    assert!(row.starts_with("vif Pod default/web failed "), "{row}");
+    assert!(row.contains("VLAN 7 is full"), "{row}");
+    let handler = shown.lines().find(|line| line.starts_with("vif ") && line.ends_with("open")).unwrap();
+    assert_eq!(handler.split_whitespace().collect::<Vec<_>>(), ["vif", "0", "0", "0", "0", "1", "open"]);
+
+    let (code, details, _) = status(&controller, &["web", "-n", "default"]).await;
+    assert_eq!(code, 0);
+    let row = |name: &str| line(&details, &format!("  {name} "));
+    assert_eq!((row("handler"), row("event")), ("handler vif".into(), "event added".into()));
+    assert!(
+        row("state").starts_with("state failed, for ") && row("next").starts_with("next in "),
+        "{details}"
+    );
+    assert!(row("attempts").starts_with("attempts 1 failed, the first "), "{details}");
+    assert!(row("error").ends_with("VLAN 7 is full"), "{details}");
+
+    for elsewhere in [["-n", "other"], ["--kind", "service"], ["--phase", "queued"], ["--handler", "lb"]] {
+        let (code, said, _) = status(&controller, &elsewhere).await;
+        assert!(code == 0 && !said.contains("VLAN 7"), "{elsewhere:?}: {said}");
+    }
+    let (_, said, _) = status(&controller, &["web", "-n", "other"]).await;
+    assert!(
+        said.ends_with("Nothing of that name waits or is at work: it is handled, or no handler wants it.\n"),
+        "{said}"
+    );
+
+    let (_, answer, _) = status(&controller, &["-o", "json", "--kind", "Pod"]).await;
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!((&answer["ready"], &answer["objects"][0]["name"]), (&json!(true), &json!("web")));
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_at_work_is_shown_when_asked_for_until_it_is_handled() {
+    let world = World::new().await;
+    world.vifs.faults().inject(VifMethod::Request, 1, Fault::Hang);
+    let controller = world.controller().await;
+    world.pod("web", json!({}), json!({})).await;
+    let shown = async |arguments: &[&str]| status(&controller, arguments).await.1.contains("default/web");
+    world.until("the pod is at work", async || shown(&["--phase", "running"]).await).await;
+    assert!(shown(&["--all"]).await && !shown(&["--phase", "failed"]).await);
+    drop(controller);
+
+    let controller = world.controller().await;
+    world.vif_of("web", active).await;
+    world
+        .until("it is handled", async || {
+            status(&controller, &[]).await.1.ends_with("Every object is handled.\n")
+        })
+        .await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_question_that_the_controller_refuses_is_bad_usage() {
+    let world = World::new().await;
+    let controller = world.controller().await;
+    let (code, said, complained) = status(&controller, &["--handler", "odd"]).await;
+    assert_eq!((code, said.as_str()), (2, ""));
+    assert_eq!(complained, "error: the handler `odd` is not enabled; those are: `vif`, `lb`, `lbaasspec`\n");
+    controller.stop().await.unwrap();
+}
