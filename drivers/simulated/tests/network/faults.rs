@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use staffetta_driver::{DriverError, Reason, VifRequest};
 use staffetta_simulated::{Fault, Method};
 
-use crate::world::{Drivers, Place, any_address, balancer, instant, owner};
+use crate::world::{Drivers, PATIENCE, Place, any_address, balancer, instant, owner};
 
 /// Longer than any test.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -102,7 +102,7 @@ async fn until_listed(drivers: &Drivers, request: &VifRequest, number: usize) {
     };
     tokio::select! {
         answer = drivers.vifs.request_vif(request) => panic!("it answered: {answer:?}"),
-        () = listed => {}
+        listed = tokio::time::timeout(PATIENCE, listed) => listed.expect("the work is done"),
     }
 }
 

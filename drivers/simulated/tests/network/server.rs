@@ -5,9 +5,9 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use staffetta_driver::{DriverError, PodVifDriver, Reason};
-use staffetta_simulated::{Client, Fault, Kind, Method};
+use staffetta_simulated::{Client, Fault, Kind, Method, Options};
 
-use crate::world::{Remote, client, instant};
+use crate::world::{PATIENCE, Remote, client, instant};
 
 /// Longer than any test.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -41,8 +41,10 @@ async fn request_vif(remote: &Remote) -> Vec<u8> {
         .into()
 }
 
+/// Ends when the ledger has so many entries.
 async fn until_made(client: &Client, number: usize) {
-    while client.ledger().await.unwrap().entries().len() < number {}
+    let made = async { while client.ledger().await.unwrap().entries().len() < number {} };
+    tokio::time::timeout(PATIENCE, made).await.expect("all calls that came whole are done");
 }
 
 #[tokio::test]
@@ -137,8 +139,21 @@ async fn a_server_that_ends_cuts_its_callers_and_says_nothing_more() {
     let mut hanging = send(&remote, &call);
     let Remote { server, client: before } = remote;
     drop(server);
-    let _ = hanging.read_to_end(&mut Vec::new());
     let gone = client(&url, 60_000).check().await.unwrap_err();
     assert!(gone.transient() && gone.to_string().contains("there is no way to"), "{gone}");
     assert!(before.check().await.is_err());
+    // An end or a reset, but no answer.
+    let mut said = Vec::new();
+    let _ = hanging.read_to_end(&mut said);
+    assert_eq!(said, b"");
+}
+
+#[tokio::test]
+async fn the_address_of_a_server_that_ended_is_free_at_once() {
+    let mut options = Options::default();
+    for _ in 0..50 {
+        let remote = Remote::with(&options);
+        remote.client.check().await.unwrap();
+        options.listen = remote.server.url().strip_prefix("http://").unwrap().parse().unwrap();
+    }
 }

@@ -1,6 +1,7 @@
 //! A network for one test, in this process or behind HTTP, and the drivers that reach it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use staffetta_driver::memory::{LoadBalancerMethod, PublicIpMethod, VifMethod};
 use staffetta_driver::memory::{
@@ -14,6 +15,9 @@ use staffetta_driver::{
     ServicePublicIpDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver, VifPoolDriver, VifRequest,
 };
 use staffetta_simulated::{Client, Fault, Method, Options, Server, SimulatedOptions};
+
+/// How long a step may take before the test fails. It is no measure of speed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A port of a service.
 pub(crate) const HTTP: ListenerSpec = ListenerSpec { protocol: Protocol::Tcp, port: 80 };
