@@ -60,6 +60,32 @@ async fn an_outside_handler_and_an_outside_driver_work_beside_ours() {
     process.says("all that ran has ended").await;
 }
 
+#[tokio::test]
+async fn an_outside_handler_and_an_outside_driver_are_rehearsed_as_ours_are() {
+    let program = tokio::task::spawn_blocking(build).await.unwrap();
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
+    let pods = Api::<Pod>::namespaced(client, "default");
+    let pod = json!({ "metadata": { "name": "web" },
+        "spec": { "nodeName": "n1", "containers": [{ "name": "c", "image": "i" }] } });
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, server.kubeconfig()).unwrap();
+    let mut command = tokio::process::Command::new(program);
+    command.env("STAFFETTA_KUBERNETES__ENABLED_HANDLERS", "vif,greeter");
+    command.env("STAFFETTA_KUBERNETES__POD_VIF_DRIVER", "acme");
+    let output = command.args(["run", "--dry-run", "--kubeconfig"]).arg(&kubeconfig).output().await.unwrap();
+    let plan = String::from_utf8(output.stdout).unwrap();
+    let expected = "Pod default/web\n\
+         \x20 vif: would request a VIF: subnets 10.10.0.0/16, security groups default, project memory, node n1\n\
+         \x20 vif: would write: + annotation openstack.org/kuryr-vif, + finalizer staffetta.dev/vif\n\
+         \x20 greeter: would write: + annotation example.com/greeting hello\n";
+    assert!(plan.starts_with(expected), "{plan}{}", String::from_utf8_lossy(&output.stderr));
+    let metadata = pods.get("web").await.unwrap().metadata;
+    assert_eq!((metadata.annotations, metadata.finalizers), (None, None));
+}
+
 #[test]
 fn the_readme_shows_the_handler_as_it_is_and_it_is_short() {
     let source = std::fs::read_to_string(Path::new(SOURCE).join("src/main.rs")).unwrap();

@@ -168,3 +168,89 @@ fn has_ended(object: &Value) -> bool {
     let grace = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
     metadata["deletionTimestamp"].is_string() && !held && grace == 0
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{Pod, Service};
+    use serde_json::json;
+
+    use super::*;
+
+    fn stage(seen: &[Value]) -> Stage {
+        let mut stage = Stage::new(Arc::default(), Arc::default());
+        stage.wants(&Kind::of::<Pod>());
+        let seen = seen.iter().map(|pod| Kind::of::<Pod>().decode(pod.clone()).unwrap());
+        stage.listed(&Kind::of::<Pod>(), seen.collect());
+        stage
+    }
+
+    fn pod(name: &str, metadata: Value) -> Value {
+        let mut pod = json!({ "kind": "Pod", "apiVersion": "v1", "metadata": metadata });
+        pod["metadata"]["name"] = json!(name);
+        pod["metadata"]["uid"] = json!(format!("uid-{name}"));
+        pod
+    }
+
+    fn told(events: &[AnyEvent]) -> Vec<String> {
+        events.iter().map(|event| format!("{event:?}")).collect()
+    }
+
+    #[test]
+    fn each_object_is_told_once_a_round_as_it_would_be_last() {
+        let stage = stage(&[pod("a", json!({})), pod("b", json!({}))]);
+        assert_eq!(told(&stage.next_round()), ["Added Pod a (uid-a)", "Added Pod b (uid-b)"]);
+        for version in ["1", "2"] {
+            stage.is(pod("a", json!({ "labels": { "version": version } })));
+        }
+        let round = stage.next_round();
+        assert_eq!(told(&round), ["Modified Pod a (uid-a)"]);
+        assert_eq!(round[0].object().unwrap().meta().labels.as_ref().unwrap()["version"], "2");
+        assert!(stage.next_round().is_empty());
+    }
+
+    #[test]
+    fn an_event_that_waited_shows_the_object_as_it_would_be_by_now() {
+        let stage = stage(&[pod("a", json!({})), pod("b", json!({}))]);
+        let round = stage.next_round();
+        stage.is(pod("a", json!({ "labels": { "new": "yes" } })));
+        stage.gone("uid-b");
+        let now: Vec<_> = round.into_iter().filter_map(|event| stage.by_now(event)).collect();
+        assert_eq!(told(&now), ["Added Pod a (uid-a)"], "of what would be gone another event tells");
+        assert!(now[0].object().unwrap().meta().labels.is_some());
+        assert_eq!(told(&stage.next_round()), ["Modified Pod a (uid-a)", "Deleted Pod b (uid-b)"]);
+    }
+
+    #[test]
+    fn an_object_ends_when_nothing_and_nobody_holds_it() {
+        let asked = |finalizers: Value, grace: u8| {
+            pod(
+                "a",
+                json!({ "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace, "finalizers": finalizers }),
+            )
+        };
+        let stage = stage(&[]);
+        for (object, expected) in [
+            (pod("a", json!({})), "Modified Pod a (uid-a)"),
+            (asked(json!(["a/b"]), 0), "Modified Pod a (uid-a)"),
+            (asked(json!([]), 30), "Modified Pod a (uid-a)"),
+            (asked(json!([]), 0), "Deleted Pod a (uid-a)"),
+        ] {
+            stage.is(object);
+            assert_eq!(told(&stage.next_round()), [expected]);
+        }
+    }
+
+    #[test]
+    fn what_nobody_wants_concerns_nobody_and_what_nobody_can_decode_is_told_and_exists() {
+        let stage = stage(&[json!({ "metadata": { "name": "odd", "uid": "uid-odd" }, "spec": 7 })]);
+        stage.is(json!({ "kind": "Service", "apiVersion": "v1", "metadata": { "name": "a", "uid": "s" } }));
+        assert!(stage.next_round().is_empty());
+        assert_eq!(stage.uids(TypeId::of::<Pod>()), Some(HashSet::from(["uid-odd".to_owned()])));
+        assert_eq!(stage.uids(TypeId::of::<Service>()), None, "not all of them are known");
+        let troubles = stage.troubles.take();
+        assert!(
+            troubles.len() == 1 && troubles[0].starts_with("Pod odd (uid-odd) was not looked at: "),
+            "{troubles:?}"
+        );
+    }
+}

@@ -9,6 +9,7 @@ use crate::id::ProjectId;
 /// Says to which project of the other world a pod belongs.
 ///
 /// The same pod gets the same answer for as long as it lives.
+/// It changes nothing: a dry run asks it as well.
 ///
 /// ```
 /// use async_trait::async_trait;

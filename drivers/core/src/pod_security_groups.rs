@@ -7,6 +7,7 @@ use crate::error::DriverError;
 use crate::id::{ProjectId, SecurityGroupId};
 
 /// Says which security groups guard a pod when its VIF is made. An empty answer means the other side's own default.
+/// It changes nothing: a dry run asks it as well.
 ///
 /// ```
 /// use async_trait::async_trait;

@@ -11,6 +11,7 @@ use crate::network::Subnet;
 ///
 /// All subnets of one answer belong to one network; the pod gets one address in each. An empty answer is an error of the
 /// configuration, and the handler says so.
+/// It changes nothing: a dry run asks it as well.
 ///
 /// ```
 /// use async_trait::async_trait;

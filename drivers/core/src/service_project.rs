@@ -9,6 +9,7 @@ use crate::id::ProjectId;
 /// Says to which project of the other world the load balancer of a service belongs.
 ///
 /// The same service gets the same answer for as long as it lives: a load balancer cannot move.
+/// It changes nothing: a dry run asks it as well.
 ///
 /// ```
 /// use async_trait::async_trait;

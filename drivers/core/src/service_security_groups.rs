@@ -8,6 +8,7 @@ use crate::id::{ProjectId, SecurityGroupId};
 
 /// Says which security groups guard the address of a service's load balancer. An empty answer means the other side's own
 /// default. The order says nothing; the handler sorts.
+/// It changes nothing: a dry run asks it as well.
 ///
 /// ```
 /// use async_trait::async_trait;

@@ -10,6 +10,7 @@ use crate::id::{ProjectId, SubnetId};
 ///
 /// A load balancer has one address and so one subnet: the handler takes the first. An empty answer is an error of the
 /// configuration, and the handler says so. The same service gets the same answer for as long as it keeps its cluster IP.
+/// It changes nothing: a dry run asks it as well.
 ///
 /// ```
 /// use async_trait::async_trait;
