@@ -47,3 +47,27 @@ pub(crate) fn bequeath(past: Carry, heir: &mut Carry) {
     }
     *heir = Some(past);
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+
+    use super::*;
+
+    fn past(failures: u32, told: Option<&str>) -> Carry {
+        let told = told.map(|name| Arc::new(Identity::of::<Pod>(None, name.to_owned(), String::new())));
+        Some(Box::new(Past { failures, told, ..Past::default() }))
+    }
+
+    #[test]
+    fn of_two_pasts_the_most_failures_are_kept_and_at_which_object_it_was_told() {
+        for (newer, older, told) in
+            [(None, Some("b"), "b"), (Some("a"), Some("b"), "a"), (Some("a"), None, "a")]
+        {
+            let mut heir = past(3, older);
+            bequeath(past(2, newer), &mut heir);
+            let heir = heir.unwrap();
+            assert_eq!((heir.failures, &*heir.told.unwrap().name), (3, told));
+        }
+    }
+}
