@@ -30,16 +30,16 @@ pub(super) fn interfaces(registry: &mut Registry) {
 
 fn pods(registry: &mut Registry) {
     const PROJECT: &str = "To which project a pod belongs.";
-    registry.interface::<dyn PodProjectDriver>("pod_project", "memory", PROJECT).reads_only();
     const SUBNETS: &str = "In which subnets a pod gets its addresses.";
-    registry.interface::<dyn PodSubnetsDriver>("pod_subnets", "memory", SUBNETS).reads_only();
     const GROUPS: &str = "Which security groups guard a pod.";
-    registry.interface::<dyn PodSecurityGroupsDriver>("pod_security_groups", "memory", GROUPS).reads_only();
     const VIF: &str = "Makes, activates and releases VIFs.";
+    const POOL: &str = "Keeps VIFs ready in front of the VIF driver.";
+    registry.interface::<dyn PodProjectDriver>("pod_project", "memory", PROJECT).reads_only();
+    registry.interface::<dyn PodSubnetsDriver>("pod_subnets", "memory", SUBNETS).reads_only();
+    registry.interface::<dyn PodSecurityGroupsDriver>("pod_security_groups", "memory", GROUPS).reads_only();
     registry
         .interface::<dyn PodVifDriver>("pod_vif", "memory", VIF)
         .rehearsed(|inner, plan| Arc::new(RehearsedVifDriver::new(inner, planner(plan, "pod_vif", "Pod"))));
-    const POOL: &str = "Keeps VIFs ready in front of the VIF driver.";
     registry
         .interface::<dyn VifPoolDriver>("vif_pool", "noop", POOL)
         .rehearsed(|inner, plan| Arc::new(RehearsedVifPool::new(inner, planner(plan, "vif_pool", "Pod"))));
@@ -47,20 +47,20 @@ fn pods(registry: &mut Registry) {
 
 fn services(registry: &mut Registry) {
     const PROJECT: &str = "To which project a service belongs.";
-    registry.interface::<dyn ServiceProjectDriver>("service_project", "memory", PROJECT).reads_only();
     const SUBNETS: &str = "In which subnet a service has its virtual address.";
-    registry.interface::<dyn ServiceSubnetsDriver>("service_subnets", "memory", SUBNETS).reads_only();
     const GROUPS: &str = "Which security groups guard a load balancer.";
+    const LBAAS: &str = "Makes and changes load balancers.";
+    const PUBLIC: &str = "Gives services public addresses.";
+    registry.interface::<dyn ServiceProjectDriver>("service_project", "memory", PROJECT).reads_only();
+    registry.interface::<dyn ServiceSubnetsDriver>("service_subnets", "memory", SUBNETS).reads_only();
     registry
         .interface::<dyn ServiceSecurityGroupsDriver>("service_security_groups", "memory", GROUPS)
         .reads_only();
-    const LBAAS: &str = "Makes and changes load balancers.";
     registry.interface::<dyn LoadBalancerDriver>("endpoints_lbaas", "memory", LBAAS).rehearsed(
         |inner, plan| {
             Arc::new(RehearsedLoadBalancerDriver::new(inner, planner(plan, "endpoints_lbaas", "Service")))
         },
     );
-    const PUBLIC: &str = "Gives services public addresses.";
     registry.interface::<dyn ServicePublicIpDriver>("service_public_ip", "memory", PUBLIC).rehearsed(
         |inner, plan| {
             Arc::new(RehearsedPublicIpDriver::new(inner, planner(plan, "service_public_ip", "Service")))

@@ -27,7 +27,7 @@ pub(super) fn answer(
     match command {
         Command::Run { file, kubeconfig, dry_run } => {
             let configuration = load(file)?;
-            if dry_run.dry_run {
+            if dry_run.asked_for {
                 let limit = dry_run.timeout.into();
                 let planned = rehearse(registry, &configuration, kubeconfig.as_deref(), limit)?;
                 plan(&planned, dry_run.output, output)?;

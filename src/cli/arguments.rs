@@ -48,8 +48,8 @@ pub(super) enum Command {
 pub(super) struct DryRun {
     /// Reads everything, writes nothing in Kubernetes or outside, prints what would be done, and ends: with 0 when all of it
     /// could be planned, 1 when not.
-    #[arg(long)]
-    pub(super) dry_run: bool,
+    #[arg(id = "dry_run", long = "dry-run")]
+    pub(super) asked_for: bool,
     /// The form of the plan.
     #[arg(short, long, value_enum, value_name = "FORM", default_value_t, requires = "dry_run")]
     pub(super) output: PlanForm,

@@ -131,7 +131,7 @@ mod tests {
             }
         });
         let snapshot = histogram.snapshot();
-        assert_eq!((snapshot.count(), snapshot.sum), (40_000, Duration::from_millis(39 * 40 / 2 * 1000)));
+        assert_eq!((snapshot.count(), snapshot.sum), (40_000, Duration::from_secs(39 * 40 / 2)));
     }
 
     proptest! {

@@ -58,7 +58,7 @@ pub async fn rehearse(
     match tokio::time::timeout(limit, rehearsal.run(&Arc::new(registry))).await {
         Ok(done) => done?,
         Err(_) => {
-            rehearsal.troubles.add(format!("not everything was looked at within {} s", limit.as_secs()))
+            rehearsal.troubles.add(format!("not everything was looked at within {} s", limit.as_secs()));
         }
     }
     Ok(DryRun::new(rehearsal.plan.take(), rehearsal.troubles.take()))

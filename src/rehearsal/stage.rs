@@ -184,7 +184,7 @@ mod tests {
         stage
     }
 
-    fn pod(name: &str, metadata: Value) -> Value {
+    fn pod(name: &str, metadata: &Value) -> Value {
         let mut pod = json!({ "kind": "Pod", "apiVersion": "v1", "metadata": metadata });
         pod["metadata"]["name"] = json!(name);
         pod["metadata"]["uid"] = json!(format!("uid-{name}"));
@@ -197,10 +197,10 @@ mod tests {
 
     #[test]
     fn each_object_is_told_once_a_round_as_it_would_be_last() {
-        let stage = stage(&[pod("a", json!({})), pod("b", json!({}))]);
+        let stage = stage(&[pod("a", &json!({})), pod("b", &json!({}))]);
         assert_eq!(told(&stage.next_round()), ["Added Pod a (uid-a)", "Added Pod b (uid-b)"]);
         for version in ["1", "2"] {
-            stage.is(pod("a", json!({ "labels": { "version": version } })));
+            stage.is(pod("a", &json!({ "labels": { "version": version } })));
         }
         let round = stage.next_round();
         assert_eq!(told(&round), ["Modified Pod a (uid-a)"]);
@@ -210,9 +210,9 @@ mod tests {
 
     #[test]
     fn an_event_that_waited_shows_the_object_as_it_would_be_by_now() {
-        let stage = stage(&[pod("a", json!({})), pod("b", json!({}))]);
+        let stage = stage(&[pod("a", &json!({})), pod("b", &json!({}))]);
         let round = stage.next_round();
-        stage.is(pod("a", json!({ "labels": { "new": "yes" } })));
+        stage.is(pod("a", &json!({ "labels": { "new": "yes" } })));
         stage.gone("uid-b");
         let now: Vec<_> = round.into_iter().filter_map(|event| stage.by_now(event)).collect();
         assert_eq!(told(&now), ["Added Pod a (uid-a)"], "of what would be gone another event tells");
@@ -225,12 +225,12 @@ mod tests {
         let asked = |finalizers: Value, grace: u8| {
             pod(
                 "a",
-                json!({ "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace, "finalizers": finalizers }),
+                &json!({ "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace, "finalizers": finalizers }),
             )
         };
         let stage = stage(&[]);
         for (object, expected) in [
-            (pod("a", json!({})), "Modified Pod a (uid-a)"),
+            (pod("a", &json!({})), "Modified Pod a (uid-a)"),
             (asked(json!(["a/b"]), 0), "Modified Pod a (uid-a)"),
             (asked(json!([]), 30), "Modified Pod a (uid-a)"),
             (asked(json!([]), 0), "Deleted Pod a (uid-a)"),

@@ -183,7 +183,7 @@ async fn what_works_again_because_the_object_is_gone_makes_no_event() {
 /// An error that says whom it concerns.
 #[derive(Debug, thiserror::Error)]
 #[error("refused")]
-struct OfService(Identity);
+struct OfService(Box<Identity>);
 
 impl Failure for OfService {
     fn transient(&self) -> bool {
@@ -205,7 +205,7 @@ async fn what_concerns_another_object_is_told_there_and_so_is_its_recovery() {
     let mut failures = 1;
     let mut world = World::new(move || {
         failures -= 1;
-        if failures >= 0 { Err(OfService(service.clone())) } else { Ok(()) }
+        if failures >= 0 { Err(OfService(Box::new(service.clone()))) } else { Ok(()) }
     });
     world.added().await;
     let told = world.until(100).await;

@@ -54,6 +54,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::unnecessary_wraps, reason = "it stands for what a turn leaves")]
     fn past(failures: u32, told: Option<&str>) -> Carry {
         let told = told.map(|name| Arc::new(Identity::of::<Pod>(None, name.to_owned(), String::new())));
         Some(Box::new(Past { failures, told, ..Past::default() }))

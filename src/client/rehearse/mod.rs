@@ -105,7 +105,7 @@ where
             }
         }
         Ok(match answer.refusal() {
-            None => self.planned(&write, present, answer),
+            None => self.planned(&write, present.as_ref(), answer),
             Some(Refusal::Stale) => {
                 // The newer state is the retry, as it would be.
                 present
@@ -141,7 +141,7 @@ where
     }
 
     /// The server would take the write: `answer` is what would be.
-    fn planned(&self, write: &Write<'_>, present: Option<Value>, answer: Answer) -> Response<Body> {
+    fn planned(&self, write: &Write<'_>, present: Option<&Value>, answer: Answer) -> Response<Body> {
         match *write.method {
             Method::POST => {
                 self.step(write, Some(&answer.body), &differences(&Value::Null, &write.body), None);
@@ -154,9 +154,9 @@ where
             }
             _ => {
                 let after = &answer.body;
-                let changes = match &present {
+                let changes = match present {
                     Some(present) if version(present) == version(after) => differences(present, after),
-                    present => write.wished(present.as_ref().unwrap_or(&Value::Null)),
+                    present => write.wished(present.unwrap_or(&Value::Null)),
                 };
                 if !changes.is_empty() {
                     self.step(write, Some(after), &changes, None);

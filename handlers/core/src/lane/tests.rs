@@ -21,6 +21,7 @@ fn in_hand(lane: &mut Lane<TestMessage>, event: TestMessage) {
     std::mem::swap(&mut lane.in_hand, &mut other.in_hand);
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it stands for what a turn leaves")]
 fn past(failures: u32) -> Carry {
     Some(Box::new(Past { failures, ..Past::default() }))
 }

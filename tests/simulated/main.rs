@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "support/process.rs"]
+mod killing;
+#[path = "../support/process.rs"]
 mod process;
 
 use std::path::Path;
@@ -37,7 +38,8 @@ fn options(url: &str) -> String {
     format!(
         "[kubernetes]\nenabled_handlers = [\"vif\"]\npod_project_driver = \"simulated\"\n\
          pod_subnets_driver = \"simulated\"\npod_security_groups_driver = \"simulated\"\n\
-         pod_vif_driver = \"simulated\"\n[simulated]\nurl = \"{url}\"\n"
+         pod_vif_driver = \"simulated\"\n[simulated]\nurl = \"{url}\"\n\
+         [leader_election]\nenabled = false\n"
     )
 }
 
