@@ -9,11 +9,11 @@
 //! | wrapper | what it adds |
 //! |---|---|
 //! | [`Dispatcher`] | each message to those who registered for it |
-//! | [`Async`] | a queue for each ordering key, so that nobody waits for somebody else |
-//! | [`LogExceptions`] | the end of every failure |
-//! | [`Retry`] | another attempt, when the error says that it may help |
+//! | [`Async`] | a queue for each ordering key, so that nobody waits for somebody else; it tells what stands in it ([`Tally`], [`Standing`]) and what passes ([`Meter`]) |
+//! | [`LogExceptions`] | the end of every failure, at a [`Report`] |
+//! | [`Retry`] | another attempt, when the error says that it may help; the [`Report`] hears of that too |
 //! | [`Limit`] | a bound on what runs at a time |
-//! | [`Timeout`] | a bound on how long it runs |
+//! | [`Timeout`] | a bound on how long it runs, and the measure of it |
 
 mod any_event;
 mod backoff;

@@ -24,7 +24,10 @@ impl<H> Limit<H> {
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Limit<H> {
     async fn handle(&self, event: &E, turn: &Turn<'_>) -> Result<(), HandlerError> {
-        let _permit = self.permits.acquire().await.expect("the semaphore is never closed");
+        let _permit = match self.permits.try_acquire() {
+            Ok(permit) => permit,
+            Err(_) => self.permits.acquire().await.expect("the semaphore is never closed"),
+        };
         self.inner.handle(event, turn).await
     }
 }

@@ -53,7 +53,7 @@ pub enum Phase {
 /// What went wrong with an object since it was last handled with success.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// The last error with its causes, in one line.
+    /// The last error with its causes, in one line; of a long one the first 1024 bytes.
     pub error: Arc<str>,
     /// Its reason in one word; see [`Failure::reason`].
     pub reason: &'static str,
@@ -68,13 +68,27 @@ impl Trouble {
     #[must_use]
     pub fn after(before: Option<&Self>, error: &dyn Failure) -> Self {
         Self {
-            error: causes(error).into(),
+            error: line(error),
             reason: error.reason(),
             attempts: before.map_or(0, |before| before.attempts).saturating_add(1),
             since: before.map_or_else(Instant::now, |before| before.since),
         }
     }
 }
+
+/// The error with its causes, cut where it is longer than anybody reads.
+fn line(error: &dyn Failure) -> Arc<str> {
+    let mut line = causes(error);
+    if line.len() > LONGEST {
+        let end = (0..=LONGEST).rev().find(|end| line.is_char_boundary(*end));
+        line.truncate(end.unwrap_or_default());
+        line.push_str(" ...");
+    }
+    line.into()
+}
+
+/// How many bytes of an error are kept: with 100,000 objects in trouble, 100 MB at most.
+const LONGEST: usize = 1024;
 
 impl Standing {
     /// Where `message` stands.
@@ -90,5 +104,25 @@ impl Standing {
             since,
             trouble,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Fault;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_trouble_counts_its_attempts_from_the_first_one_and_keeps_the_last_error() {
+        let first = Trouble::after(None, &Fault::transient("busy"));
+        tokio::time::advance(std::time::Duration::from_secs(5)).await;
+        let second = Trouble::after(Some(&first), &Fault::permanent("refused"));
+        assert_eq!((&*second.error, second.attempts, second.since), ("refused", 2, first.since));
+    }
+
+    #[test]
+    fn a_long_error_is_cut_between_two_characters() {
+        let trouble = Trouble::after(None, &Fault::permanent(&"€".repeat(1000)));
+        assert_eq!(*trouble.error, format!("{} ...", "€".repeat(341)));
     }
 }
