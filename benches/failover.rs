@@ -16,9 +16,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use kube::Client;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
+use kube::core::PartialObjectMeta;
 use kube::runtime::watcher;
+use kube::{Api, Client};
 use staffetta::config::LeaderElection;
 use staffetta_apiserver::testing::RealServer;
 use tempfile::TempDir;
@@ -98,7 +100,8 @@ async fn create_all_the_time(client: Client, created: Arc<AtomicUsize>) {
 /// The numbers of the pods that show a VIF, as the watch tells of them, and when it did.
 fn plugged(client: &Client) -> mpsc::UnboundedReceiver<(usize, Instant)> {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let watch = watcher::metadata_watcher(cluster::pods(client), watcher::Config::default());
+    let pods = Api::<PartialObjectMeta<Pod>>::namespaced(client.clone(), "default");
+    let watch = watcher(pods, watcher::Config::default());
     tokio::spawn(watch.for_each(move |event| {
         let applied = match event {
             Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => Some(pod.metadata),
@@ -146,7 +149,7 @@ impl Runner {
         let file = folder.path().join("staffetta.toml");
         let text = "[kubernetes]\nenabled_handlers = [\"vif\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n\
                     [log]\nformat = \"json\"\n[memory]\nactivation_delay_ms = 0\n";
-        tokio::fs::write(&file, text).await.expect("the folder can be written");
+        std::fs::write(&file, text).expect("the folder can be written");
         let mut child = Command::new(env!("CARGO_BIN_EXE_staffetta"))
             .args(["run", "--config"])
             .arg(&file)
