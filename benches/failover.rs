@@ -16,9 +16,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use kube::Client;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
-use kube::runtime::watcher::{self, watcher};
+use kube::core::PartialObjectMeta;
+use kube::runtime::watcher;
+use kube::{Api, Client};
 use staffetta::config::LeaderElection;
 use staffetta_apiserver::testing::RealServer;
 use tempfile::TempDir;
@@ -50,11 +52,11 @@ async fn failover() -> Vec<Row> {
     let mut plugged = plugged(&client);
 
     let retry_period: Duration = LeaderElection::default().retry_period.into();
-    let mut leader = Runner::start(server.kubeconfig());
+    let mut leader = Runner::start(server.kubeconfig()).await;
     leader.says("this process leads").await;
     let mut gaps = Vec::new();
     for round in 0..rounds {
-        let mut standby = Runner::start(server.kubeconfig());
+        let mut standby = Runner::start(server.kubeconfig()).await;
         standby.says("standing by").await;
         first_plugged(&mut plugged, created.load(Ordering::SeqCst)).await;
         tokio::time::sleep(retry_period * u32::try_from(round % 10).unwrap_or_default() / 10).await;
@@ -98,7 +100,8 @@ async fn create_all_the_time(client: Client, created: Arc<AtomicUsize>) {
 /// The numbers of the pods that show a VIF, as the watch tells of them, and when it did.
 fn plugged(client: &Client) -> mpsc::UnboundedReceiver<(usize, Instant)> {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let watch = watcher(cluster::pods_metadata(client), watcher::Config::default());
+    let pods = Api::<PartialObjectMeta<Pod>>::namespaced(client.clone(), "default");
+    let watch = watcher(pods, watcher::Config::default());
     tokio::spawn(watch.for_each(move |event| {
         let applied = match event {
             Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => Some(pod.metadata),
@@ -141,7 +144,7 @@ struct Runner {
 }
 
 impl Runner {
-    fn start(kubeconfig: &Path) -> Self {
+    async fn start(kubeconfig: &Path) -> Self {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let file = folder.path().join("staffetta.toml");
         let text = "[kubernetes]\nenabled_handlers = [\"vif\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n\

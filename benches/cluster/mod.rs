@@ -43,11 +43,6 @@ pub(crate) fn pods(client: &Client) -> Api<Pod> {
     Api::namespaced(client.clone(), "default")
 }
 
-/// Nothing but the metadata of pods.
-pub(crate) fn pods_metadata(client: &Client) -> Api<PartialObjectMeta<Pod>> {
-    Api::namespaced(client.clone(), "default")
-}
-
 /// A pod of about 3 KB on a node, as a deployment would make it.
 pub(crate) fn pod(name: &str) -> Pod {
     let env: Vec<_> = (0..24)

@@ -171,8 +171,11 @@ impl Campaign {
         self.status.send_modify(|status| status.becomes(Role::Ended(Some(loss))));
     }
 
-    /// Tells in what role this process is, if that is news.
+    /// Tells in what role this process is, if that is news. Of the end, its own line tells.
     fn tell(&self) {
+        if self.election.is_over() {
+            return;
+        }
         let role = match (self.election.deadline(), self.election.holder()) {
             (Some(_), _) => Role::Leader,
             (None, None | Some("")) => Role::Candidate,

@@ -35,6 +35,8 @@ pub(super) struct Election {
     seen: Seen,
     /// Whether the lease must be read before it is written: its version is not known, or known to be old.
     stale: bool,
+    /// Whether the last write met somebody else's, and nobody was seen to have the lease since.
+    contended: bool,
     /// When the server is asked next: by a candidate for a look, by a leader for a renewal.
     ask_at: BootTime,
 }
@@ -93,6 +95,7 @@ impl Election {
             role: Role::Candidate,
             seen: Seen::Nothing,
             stale: true,
+            contended: false,
             ask_at: BootTime::default(),
         }
     }
@@ -126,6 +129,7 @@ impl Election {
     /// The lease was seen at `now`, or that there is none.
     pub(super) fn saw(&mut self, now: BootTime, lease: Option<Sighting>) {
         self.stale = false;
+        self.contended &= lease.as_ref().is_none_or(|lease| self.is_free(lease));
         match (&self.role, &lease) {
             (Role::Leader { .. }, Some(lease)) if lease.holder != self.identity => {
                 self.role = Role::Over(Loss::Taken { by: lease.holder.clone() });
@@ -161,7 +165,7 @@ impl Election {
     pub(super) fn wrote(&mut self, sent: BootTime, now: BootTime, outcome: Outcome) {
         match outcome {
             Outcome::Written(lease) => {
-                self.stale = false;
+                (self.stale, self.contended) = (false, false);
                 self.seen = Seen::Lease { lease, since: now };
                 let deadline = sent + self.timing.renew_deadline;
                 // A term that was over once does not come back, whatever the answer says.
@@ -177,7 +181,8 @@ impl Election {
             }
             Outcome::Conflict => {
                 self.stale = true;
-                self.ask_at = now;
+                let again = std::mem::replace(&mut self.contended, true);
+                self.ask_at = if again { now + self.pause() } else { now };
             }
             Outcome::Missing => self.saw(now, None),
             Outcome::Failed => {
@@ -193,6 +198,11 @@ impl Election {
             Role::Leader { deadline } => Some(deadline),
             Role::Candidate | Role::Over(_) => None,
         }
+    }
+
+    /// Whether this participant has led and does so no more.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.role, Role::Over(_))
     }
 
     /// Who holds the lease, as far as was seen; an empty name when nobody does.

@@ -20,6 +20,7 @@ mod simulation;
 mod tests;
 
 use std::future::pending;
+use std::time::Duration;
 
 use kube::{Api, Client};
 use tokio::sync::watch;
@@ -40,6 +41,9 @@ pub use loss::Loss;
 pub use status::{Role, Status};
 pub use term::{NotLeading, Term};
 
+/// How long the API server may take for one answer; of a renewal at most half the time that there is for it.
+const ANSWER: Duration = Duration::from_secs(10);
+
 /// This process's part in the election. When it is dropped, the lease is left to run out.
 pub(crate) struct Leadership {
     term: Term,
@@ -50,7 +54,8 @@ pub(crate) struct Leadership {
 }
 
 impl Leadership {
-    /// Takes part in the election that the options describe, if they do, under the name `identity`. `client` must not be behind the fence.
+    /// Takes part in the election that the options describe, if they do, under the name `identity`. `client` must not be
+    /// behind the fence.
     pub(crate) fn start(options: &LeaderElection, identity: &str, client: Client) -> Self {
         let stop = CancellationToken::new();
         if !options.enabled {
@@ -70,7 +75,7 @@ impl Leadership {
             server: LeaseServer {
                 leases: Api::namespaced(client, &namespace),
                 name: options.lease_name.clone(),
-                limit: timing.renew_deadline / 2,
+                limit: ANSWER.min(timing.renew_deadline / 2),
             },
             election: Election::new(identity.to_owned(), timing, random()),
             term: term.clone(),

@@ -2,8 +2,6 @@
 
 use super::election::Outcome;
 use super::lease::{Draft, Sighting};
-use std::time::Duration;
-
 use super::*;
 use clock::BootTime;
 use election::Step;
@@ -222,6 +220,23 @@ fn who_loses_the_race_for_the_lease_stands_by() {
     assert!(until(&election.step(at(100.2))) > 101.0);
     assert_eq!(election.holder(), Some("them"));
     assert_eq!(election.release(), None);
+}
+
+#[test]
+fn who_meets_others_again_and_again_takes_its_time() {
+    let mut election = candidate();
+    election.saw(at(100.0), None);
+    election.wrote(at(100.0), at(100.1), Outcome::Conflict);
+    assert!(matches!(election.step(at(100.1)), Step::Look));
+    election.saw(at(100.2), None);
+    written(election.step(at(100.2)));
+    election.wrote(at(100.2), at(100.3), Outcome::Conflict);
+    let look = until(&election.step(at(100.3)));
+    assert!((101.9..=102.3).contains(&look), "{look}");
+    election.saw(at(102.3), Some(lease("them", 1)));
+    written(election.step(at(117.3)));
+    election.wrote(at(117.3), at(117.4), Outcome::Conflict);
+    assert!(matches!(election.step(at(117.4)), Step::Look), "that is another race");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use kube::api::ListParams;
 use staffetta_apiserver::{Fault, Requests};
 
 use crate::process::eventually;
-use crate::world::{Runner, SHORT, World};
+use crate::world::{PATIENT, Runner, SHORT, World};
 
 /// How long a VIF takes to become active: longer than it takes to stop a process.
 const SLOW: &str = "activation_delay_ms = 5000\n";
@@ -24,10 +24,10 @@ fn patches(runner: &Runner) -> Vec<u16> {
 async fn a_leader_that_was_stopped_past_its_lease_changes_nothing(world: &World) {
     let mut first = world.runner(SHORT, SLOW).await;
     first.leads().await;
-    let mut second = world.runner(SHORT, SLOW).await;
+    let mut second = world.runner(PATIENT, SLOW).await;
     second.stands_by().await;
 
-    // Four pods whose VIFs the first one will find active when it goes on, and one whose claim is on its way.
+    // Pods whose VIFs the first one will find active when it goes on, and one whose claim is on its way.
     for number in 0..40 {
         world.pod(&format!("waits-{number}")).await;
     }

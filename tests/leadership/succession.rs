@@ -3,14 +3,14 @@
 use std::process::ExitStatus;
 
 use crate::process::eventually;
-use crate::world::{LONG, SHORT, World};
+use crate::world::{LONG, PATIENT, SHORT, World};
 
 const AT_ONCE: &str = "activation_delay_ms = 0\n";
 
 async fn the_standby_takes_over_when_the_leader_is_killed(world: &World) {
     let mut first = world.runner(SHORT, AT_ONCE).await;
     first.leads().await;
-    let mut second = world.runner(SHORT, AT_ONCE).await;
+    let mut second = world.runner(PATIENT, AT_ONCE).await;
     second.stands_by().await;
     world.pod("before").await;
     world.until_plugged("before", true).await;
@@ -62,7 +62,7 @@ async fn the_standby_takes_over_at_once_when_the_leader_is_told_to_stop(world: &
 async fn a_leader_without_its_server_ends_before_the_lease_does(world: &World) {
     let mut first = world.runner(SHORT, AT_ONCE).await;
     first.leads().await;
-    let mut second = world.runner(SHORT, AT_ONCE).await;
+    let mut second = world.runner(PATIENT, AT_ONCE).await;
     second.stands_by().await;
     first.proxy.faults().begin_outage();
     let ended: ExitStatus = first.process.ends().await;
@@ -79,7 +79,7 @@ async fn a_standby_whose_watch_is_silent_takes_over_all_the_same(world: &World) 
     first.leads().await;
     let proxy = world.proxy().await;
     proxy.faults().pause_watches();
-    let mut second = world.runner_behind(proxy, SHORT, AT_ONCE).await;
+    let mut second = world.runner_behind(proxy, PATIENT, AT_ONCE).await;
     second.stands_by().await;
     let looks = || second.proxy.requests().iter().filter(|request| request.verb == "get").count();
     let before = looks();

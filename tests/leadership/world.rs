@@ -18,6 +18,9 @@ const VIF: &str = "openstack.org/kuryr-vif";
 
 /// Another one takes over after 4 s.
 pub(crate) const SHORT: &str = "lease_duration = \"4s\"\nrenew_deadline = \"3s\"\nretry_period = \"400ms\"\n";
+/// Asks as often, and outlives a machine that is busy with something else.
+pub(crate) const PATIENT: &str =
+    "lease_duration = \"30s\"\nrenew_deadline = \"20s\"\nretry_period = \"400ms\"\n";
 /// Another one takes over after longer than any test waits.
 pub(crate) const LONG: &str = "lease_duration = \"1h\"\nrenew_deadline = \"30m\"\nretry_period = \"1s\"\n";
 
