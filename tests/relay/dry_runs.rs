@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
 use serde_json::{Value, json};
 use staffetta::controller::ControllerError;
 use staffetta::rehearsal::{DryRun, rehearse};
+use staffetta_apiserver::RequestRecord;
 use staffetta_apiserver::{Fault, Requests};
 use staffetta_driver::memory::{LoadBalancerCall, PublicIpCall, VifCall, VifMethod};
 use staffetta_driver::{DriverError, Owner, PodVifDriver, Reason, VifRequest};
@@ -98,7 +100,7 @@ async fn nothing_is_written_and_no_driver_is_asked_to_change_anything() {
         "an orphan: {plan}"
     );
 
-    let writes = world.server.requests().into_iter().filter(|request| request.is_write());
+    let writes = world.server.requests().into_iter().filter(RequestRecord::is_write);
     let writes: Vec<_> = writes.collect();
     assert!(writes.len() > 4 && writes.iter().all(|request| request.dry_run), "{writes:#?}");
     assert!(writes.iter().all(|request| !["events", "leases"].contains(&request.resource.as_str())));
@@ -111,8 +113,8 @@ async fn nothing_is_written_and_no_driver_is_asked_to_change_anything() {
 impl World {
     /// All pods and services, as they are.
     async fn everything(&self) -> Vec<Value> {
-        let pods = self.pods().list(&Default::default()).await.unwrap().items;
-        let services = self.web_services().list(&Default::default()).await.unwrap().items;
+        let pods = self.pods().list(&ListParams::default()).await.unwrap().items;
+        let services = self.web_services().list(&ListParams::default()).await.unwrap().items;
         let pods = pods.iter().map(|pod| serde_json::to_value(pod).unwrap());
         pods.chain(services.iter().map(|service| serde_json::to_value(service).unwrap())).collect()
     }
