@@ -52,11 +52,11 @@ async fn failover() -> Vec<Row> {
     let mut plugged = plugged(&client);
 
     let retry_period: Duration = LeaderElection::default().retry_period.into();
-    let mut leader = Runner::start(server.kubeconfig()).await;
+    let mut leader = Runner::start(server.kubeconfig());
     leader.says("this process leads").await;
     let mut gaps = Vec::new();
     for round in 0..rounds {
-        let mut standby = Runner::start(server.kubeconfig()).await;
+        let mut standby = Runner::start(server.kubeconfig());
         standby.says("standing by").await;
         first_plugged(&mut plugged, created.load(Ordering::SeqCst)).await;
         tokio::time::sleep(retry_period * u32::try_from(round % 10).unwrap_or_default() / 10).await;
@@ -144,7 +144,7 @@ struct Runner {
 }
 
 impl Runner {
-    async fn start(kubeconfig: &Path) -> Self {
+    fn start(kubeconfig: &Path) -> Self {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let file = folder.path().join("staffetta.toml");
         let text = "[kubernetes]\nenabled_handlers = [\"vif\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n\

@@ -56,7 +56,7 @@ impl<H> World<H> {
 
 /// Answers the attempts as said, then with success.
 fn scribe(answers: &[Fault]) -> Scribe {
-    let mut answers = answers.to_vec().into_iter();
+    let mut answers = answers.iter().cloned();
     Scribe::new(move |_| answers.next().map_or(Answer::Succeed, Answer::Fail))
 }
 
