@@ -1,5 +1,6 @@
 //! When a report learns that all is well again, and what is known of whom a person was told of.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -55,15 +56,15 @@ impl<H> World<H> {
 }
 
 /// Answers the attempts as said, then with success.
-fn scribe(answers: &[Fault]) -> Scribe {
-    let mut answers = answers.iter().cloned();
-    Scribe::new(move |_| answers.next().map_or(Answer::Succeed, Answer::Fail))
+fn scribe(answers: impl IntoIterator<Item = Fault>) -> Scribe {
+    let mut answers: VecDeque<_> = answers.into_iter().collect();
+    Scribe::new(move |_| answers.pop_front().map_or(Answer::Succeed, Answer::Fail))
 }
 
 #[tokio::test(start_paused = true)]
 async fn recovery_is_told_once_after_retries_and_after_a_failure_for_good() {
     let (busy, refused) = (Fault::transient("busy"), Fault::permanent("refused"));
-    let world = world(&scribe(&[busy.clone(), busy, refused]));
+    let world = world(&scribe([busy.clone(), busy, refused]));
     world.chain.push(TestMessage::added("a"));
     tokio::time::sleep(Duration::from_secs(30)).await;
     let told = [
@@ -81,7 +82,7 @@ async fn recovery_is_told_once_after_retries_and_after_a_failure_for_good() {
 
 #[tokio::test(start_paused = true)]
 async fn to_give_way_is_no_recovery() {
-    let world = world(&scribe(&[Fault::transient("busy"), Fault::transient("busy")]));
+    let world = world(&scribe([Fault::transient("busy"), Fault::transient("busy")]));
     world.chain.push(TestMessage::added("a"));
     settle().await;
     world.chain.push(TestMessage::modified("a", 1));
@@ -93,7 +94,7 @@ async fn to_give_way_is_no_recovery() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_program_is_no_recovery() {
-    let world = world(&scribe(&[Fault::transient("busy")]));
+    let world = world(&scribe([Fault::transient("busy")]));
     world.chain.push(TestMessage::added("a"));
     settle().await;
     assert!(world.chain.drain(Duration::from_secs(1)).await);
