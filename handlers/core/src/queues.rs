@@ -18,7 +18,6 @@ use crate::handler::EventHandler;
 use crate::lane::{Lane, Next, QueuePolicy, Seen};
 use crate::message::{Message, OrderingKey};
 use crate::meter::{Meter, Unmetered};
-use crate::run::Ready;
 use crate::turn::Turn;
 
 /// Hands messages of one ordering key to its handler one at a time, in order of arrival; those of different keys run
@@ -56,6 +55,12 @@ pub(crate) struct Queues<E: Message, H> {
     pub(crate) shutdown: CancellationToken,
     /// Nothing more is handed out.
     pub(crate) over: Arc<AtomicBool>,
+}
+
+/// A lane that has something to do: its first message.
+pub(crate) struct Ready<E> {
+    pub(crate) key: OrderingKey,
+    pub(crate) next: Next<E>,
 }
 
 /// Ends the queues when nobody can push any more.

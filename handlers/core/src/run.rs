@@ -19,15 +19,9 @@ use crate::lane::{Lane, Next};
 use crate::message::{Message, OrderingKey};
 use crate::meter::Meter;
 use crate::past::Carry;
-use crate::queues::Queues;
+use crate::queues::{Queues, Ready};
 use crate::standing::{Phase, Trouble};
 use crate::turn::{Turn, Verdict, Waiting};
-
-/// A lane that has something to do: its first message.
-pub(crate) struct Ready<E> {
-    key: OrderingKey,
-    next: Next<E>,
-}
 
 impl<E: Message, H: EventHandler<E>> Queues<E, H> {
     /// A lane has something to do and nobody does it yet.
