@@ -22,7 +22,7 @@ async fn the_standby_takes_over_when_the_leader_is_killed(world: &World) {
         leader.renew_time > leader.acquire_time
     })
     .await;
-    assert_eq!((leader.lease_transitions, leader.lease_duration_seconds), (Some(0), Some(4)));
+    assert_eq!((leader.lease_transitions, leader.lease_duration_seconds), (Some(0), Some(10)));
 
     first.process.signal("KILL").await;
     first.process.ends().await;
