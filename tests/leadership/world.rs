@@ -17,7 +17,8 @@ use crate::process::{Process, eventually};
 const VIF: &str = "openstack.org/kuryr-vif";
 
 /// Another one takes over after 10 s: what keeps a busy machine from a renewal is shorter.
-pub(crate) const SHORT: &str = "lease_duration = \"10s\"\nrenew_deadline = \"8s\"\nretry_period = \"400ms\"\n";
+pub(crate) const SHORT: &str =
+    "lease_duration = \"10s\"\nrenew_deadline = \"8s\"\nretry_period = \"400ms\"\n";
 /// Asks as often, and outlives a machine that is busy with something else.
 pub(crate) const PATIENT: &str =
     "lease_duration = \"30s\"\nrenew_deadline = \"20s\"\nretry_period = \"400ms\"\n";
