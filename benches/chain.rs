@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
+use staffetta::leadership::Term;
 use staffetta::metrics::QueueMeter;
 use staffetta::observers::Observers;
 use staffetta::pipeline::{self, Pipeline, Policy};
@@ -25,10 +26,16 @@ use staffetta_handler::{AnyEvent, Event, EventHandler, Meter, Registration, Reso
 mod report;
 use report::{Row, median, tell};
 
+/// That of the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const OBJECTS: usize = 10_000;
 const EVENTS: u32 = 100;
 const TOTAL: usize = OBJECTS * EVENTS as usize;
 const ROUNDS: usize = 5;
+/// A leader's term ends some time: each step of a handler looks at the clock.
+const TERM: Duration = Duration::from_secs(24 * 3600);
 
 /// A small object: the state `sequence` of the thing `index`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -140,7 +147,7 @@ fn event(tick: &Arc<Tick>) -> AnyEvent {
 
 fn chain(ledger: &Arc<Ledger>, coalesce: bool) -> Arc<Pipeline> {
     let registration = Registration::new(NoOp(Arc::clone(ledger))).on::<Tick>().erase();
-    let policy = Policy { coalesce, queue_depth: EVENTS as usize, ..Policy::default() };
+    let policy = Policy { coalesce, queue_depth: EVENTS as usize, term: Term::lasting(TERM), ..Policy::default() };
     Arc::new(pipeline::build(vec![("no-op".into(), registration)], &policy, &Counting))
 }
 

@@ -7,10 +7,9 @@
 #![allow(clippy::cast_precision_loss, reason = "the figures are far below 2^52")]
 
 mod cluster;
+mod program;
 mod report;
 
-use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -23,15 +22,15 @@ use kube::runtime::watcher;
 use kube::{Api, Client};
 use staffetta::config::LeaderElection;
 use staffetta_apiserver::testing::RealServer;
-use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
+use program::Program;
 use report::{Row, median, tell};
 
 /// How long anything may take before the benchmark gives up.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// The drivers answer at once.
+const SECTIONS: &str = "[memory]\nactivation_delay_ms = 0\n";
 /// The time between two pods.
 const PACE: Duration = Duration::from_millis(100);
 /// What a take-over may take after the lease has run out.
@@ -52,23 +51,23 @@ async fn failover() -> Vec<Row> {
     let mut plugged = plugged(&client);
 
     let retry_period: Duration = LeaderElection::default().retry_period.into();
-    let mut leader = Runner::start(server.kubeconfig());
+    let mut leader = Program::start(server.kubeconfig(), SECTIONS);
     leader.says("this process leads").await;
     let mut gaps = Vec::new();
     for round in 0..rounds {
-        let mut standby = Runner::start(server.kubeconfig());
+        let mut standby = Program::start(server.kubeconfig(), SECTIONS);
         standby.says("standing by").await;
         first_plugged(&mut plugged, created.load(Ordering::SeqCst)).await;
         tokio::time::sleep(retry_period * u32::try_from(round % 10).unwrap_or_default() / 10).await;
         let killed = Instant::now();
-        leader.kill().await;
+        leader.child.kill().await.expect("it can be killed");
         // Whatever the leader sent was for pods that exist by now.
         let seen = first_plugged(&mut plugged, created.load(Ordering::SeqCst)).await;
         gaps.push((seen - killed).as_secs_f64());
         standby.says("this process leads").await;
         leader = standby;
     }
-    leader.kill().await;
+    leader.child.kill().await.expect("it can be killed");
     creator.abort();
     rows(gaps)
 }
@@ -134,58 +133,4 @@ async fn first_plugged(
         }
     };
     tokio::time::timeout(PATIENCE, first).await.expect("somebody writes in the end")
-}
-
-/// A process of the program with the default lease, and nothing but the handler `vif`.
-struct Runner {
-    child: Child,
-    log: mpsc::UnboundedReceiver<String>,
-    _folder: TempDir,
-}
-
-impl Runner {
-    fn start(kubeconfig: &Path) -> Self {
-        let folder = tempfile::tempdir().expect("a folder can be made");
-        let file = folder.path().join("staffetta.toml");
-        let text = "[kubernetes]\nenabled_handlers = [\"vif\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n\
-                    [log]\nformat = \"json\"\n[memory]\nactivation_delay_ms = 0\n";
-        std::fs::write(&file, text).expect("the folder can be written");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_staffetta"))
-            .args(["run", "--config"])
-            .arg(&file)
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("the program was built for this benchmark");
-        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
-        let (sender, log) = mpsc::unbounded_channel();
-        tokio::spawn(async move {
-            while let Ok(Some(line)) = lines.next_line().await {
-                // Nobody listens any more when the process is forgotten.
-                let _ = sender.send(line);
-            }
-        });
-        Self { child, log, _folder: folder }
-    }
-
-    /// Waits for a line of the log with this text.
-    async fn says(&mut self, text: &str) {
-        let said = async {
-            while let Some(line) = self.log.recv().await {
-                if line.contains(text) {
-                    return;
-                }
-            }
-            panic!("the process ended before it said `{text}`");
-        };
-        tokio::time::timeout(PATIENCE, said).await.unwrap_or_else(|_| panic!("it does not say `{text}`"));
-    }
-
-    /// Sends SIGKILL and waits until it is gone.
-    async fn kill(mut self) {
-        self.child.kill().await.expect("it can be killed");
-    }
 }

@@ -91,7 +91,7 @@ async fn start(client: Client) -> Controller {
     let registry = staffetta::assembly::registry();
     let schema = FileSchema::assemble(&registry).expect("the program's own sections fit together");
     let file = tempfile::NamedTempFile::new().expect("a file can be made");
-    let text = "[kubernetes]\nenabled_handlers = [\"vif\"]\n[leader_election]\nenabled = false\n\
+    let text = "[kubernetes]\nenabled_handlers = [\"vif\"]\n\
                 [admin]\nlisten = \"127.0.0.1:0\"\n[memory]\nactivation_delay_ms = 0\n";
     std::fs::write(file.path(), text).expect("the file can be written");
     let configuration = Configuration::load(&schema, Some(file.path()), []).expect("it is well-formed");

@@ -29,6 +29,10 @@ use tokio::process::{Child, Command};
 
 use report::{Row, tell};
 
+/// That of the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Says which of the two this process is to be.
 const ROLE: &str = "STAFFETTA_BENCH_ROLE";
 
@@ -88,7 +92,7 @@ async fn measure() -> Vec<Row> {
     let text = format!(
         "[kubernetes]\nenabled_handlers = [\"vif\"]\npod_project_driver = \"simulated\"\npod_subnets_driver = \"simulated\"\n\
          pod_security_groups_driver = \"simulated\"\npod_vif_driver = \"simulated\"\n[simulated]\nurl = \"{}\"\n\
-         [leader_election]\nenabled = false\n[admin]\nlisten = \"127.0.0.1:0\"\n",
+         [admin]\nlisten = \"127.0.0.1:0\"\n",
         network.url()
     );
     std::fs::write(&file, text).expect("the folder can be written");

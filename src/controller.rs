@@ -291,7 +291,8 @@ impl Work {
 
     fn watcher(&self, pipeline: &Arc<Pipeline>) -> Watcher<Pipeline> {
         let timeout = self.configuration.kubernetes.watch_timeout.into();
-        Watcher::new(self.client.clone(), Arc::clone(pipeline)).watch_timeout(timeout)
+        let watcher = Watcher::new(self.client.clone(), Arc::clone(pipeline)).watch_timeout(timeout);
+        watcher.overheard(Arc::clone(&self.state.figures.silence))
     }
 
     /// Runs the drivers' checks and reads the ownership marks, each until it succeeds.

@@ -1,9 +1,11 @@
 //! Whether the program lives, and whether it is ready.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use tokio::sync::watch;
+
+use crate::lock::lock;
 
 /// What must be well before the program is ready, and what must run for it to live.
 pub(crate) struct Health {
@@ -83,10 +85,6 @@ impl Health {
     pub(crate) fn stuck(&self) -> Vec<String> {
         lock(&self.stuck).iter().flat_map(|stuck| stuck()).collect()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -104,9 +104,10 @@ impl Known {
         }
     }
 
-    /// Whether a server whose newest resourceVersion is `newest` has lost what this watch was told before.
-    pub(crate) fn is_ahead_of(&self, newest: &str) -> bool {
-        newest.parse::<u64>().is_ok_and(|newest| newest < self.highest)
+    /// Whether a server whose newest resourceVersion is `newest` has lost what was heard of it before. `reached` is how
+    /// far bookmarks have taken the watch, which objects of other kinds move on.
+    pub(crate) fn is_ahead_of(&self, newest: &str, reached: u64) -> bool {
+        newest.parse::<u64>().is_ok_and(|newest| newest < self.highest.max(reached))
     }
 
     /// The server's history went back: versions say nothing any more, and each object is delivered again.
@@ -115,11 +116,6 @@ impl Known {
         for entry in self.namespaces.values_mut().flat_map(HashMap::values_mut) {
             entry.version = "".into();
         }
-    }
-
-    /// Whether nothing is known to exist.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.namespaces.is_empty()
     }
 
     /// How many objects exist.
@@ -279,11 +275,12 @@ mod tests {
         let mut known = Known::new(&Kind::of::<Pod>());
         applied(&mut known, "web", "u1", "7");
         applied(&mut known, "db", "u2", "9");
-        assert!(known.is_ahead_of("8") && !known.is_ahead_of("9") && !known.is_ahead_of("no number"));
+        assert!(known.is_ahead_of("8", 0) && !known.is_ahead_of("9", 0) && !known.is_ahead_of("no number", 99));
+        assert!(known.is_ahead_of("9", 10), "a bookmark was ahead of all objects");
         known.rewind();
         known.list_begins();
         assert_eq!(applied(&mut known, "web", "u1", "7"), ["Modified Pod default/web (u1)"]);
         assert_eq!(known.list_ends().len(), 1);
-        assert!(!known.is_ahead_of("8"));
+        assert!(!known.is_ahead_of("8", 0));
     }
 }

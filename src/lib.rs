@@ -26,6 +26,7 @@ mod events;
 mod health;
 mod identity;
 mod known;
+mod lock;
 mod run;
 mod state;
 mod sweeper;

@@ -2,7 +2,7 @@
 
 use std::any::TypeId;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -10,13 +10,16 @@ use kube::Client;
 use kube::runtime::watcher;
 use staffetta_handler::{
     AnyEvent, Backoff, BackoffPolicy, EventHandler, Failure, HandlerError, Kind, Message, Sighting, Turn,
-    Undecodable, causes,
+    Undecodable, bounded, causes,
 };
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
+use crate::client::Silence;
 use crate::known::Known;
+use crate::lock::lock;
 use course::Course;
 pub use course::{Sight, SoFar};
 
@@ -41,24 +44,31 @@ const BACKOFF: BackoffPolicy =
 /// How long kube's watch lasts when nobody says otherwise.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(290);
 
-/// After so many refusals in a row a watch lists anew: its place in the history may be what the server refuses.
-const REFUSALS: u32 = 3;
+/// How long the server may take to say where in its history it is.
+const WHERE: Duration = Duration::from_secs(10);
+
+/// How long the server may take for a page of a list, or to take a watch up again: the limit that it has itself.
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// After this time a watch that failed looks whether the server took it up again, which no event tells.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How many undecodable objects of a kind are remembered.
 const UNDECODABLE: usize = 1000;
 
 /// Watches any number of kinds, each once, and delivers to `S`.
 ///
-/// Each watch lists in pages and then watches with bookmarks. After an error, an outage, or when the server has
-/// forgotten its place in the history (410), it backs off, lists again and goes on, for ever. When the server's history
-/// went back, because its data was lost or replaced by an older one, all objects are delivered again. Watches can be
-/// added and removed while it runs.
+/// Each watch lists in pages and then watches with bookmarks. After an error it backs off and goes on where it was; after
+/// an outage (the first attempt to go on fails too), or when the server has forgotten its place in the history (410), it lists
+/// again, for ever. When the server's history went back, because its data was lost or replaced by an older one, all objects
+/// are delivered again. Watches can be added and removed while it runs.
 pub struct Watcher<S> {
     client: Client,
     config: watcher::Config,
     sink: Arc<S>,
     watches: Mutex<HashMap<TypeId, Watch>>,
     timeout: Duration,
+    silence: Arc<Silence>,
 }
 
 struct Watch {
@@ -92,7 +102,16 @@ impl<S: Sink> Watcher<S> {
             sink,
             watches: Mutex::default(),
             timeout: WATCH_TIMEOUT,
+            silence: Arc::default(),
         }
+    }
+
+    /// Knows from `silence` what kube's watch does not tell: whether the server took a watch up again, and how far bookmarks
+    /// took it.
+    #[must_use]
+    pub(crate) fn overheard(mut self, silence: Arc<Silence>) -> Self {
+        self.silence = silence;
+        self
     }
 
     /// Asks for `size` objects at a time when it lists.
@@ -132,7 +151,9 @@ impl<S: Sink> Watcher<S> {
             course: Arc::clone(&course),
             undecodable: Arc::clone(&undecodable),
             backoff: BACKOFF.start(),
+            failed: Instant::now(),
             quiet: self.timeout * 2,
+            silence: Arc::clone(&self.silence),
         };
         let task = tokio::spawn(one.run());
         let watch = Watch { kind: kind.clone(), known, listed, course, undecodable, task };
@@ -202,10 +223,6 @@ impl<S> Drop for Watcher<S> {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The task of one watch.
 struct OneWatch<S> {
     kind: Kind,
@@ -217,8 +234,11 @@ struct OneWatch<S> {
     course: Arc<Course>,
     undecodable: Arc<Mutex<HashMap<String, Undecodable>>>,
     backoff: Backoff,
+    /// When it failed last.
+    failed: Instant,
     /// After this time without news it asks where in its history the server is.
     quiet: Duration,
+    silence: Arc<Silence>,
 }
 
 /// Why a watch ended.
@@ -228,6 +248,11 @@ enum Ended {
     /// kube's watch ended by itself, which it never does.
     ByItself,
 }
+
+/// The server took a request and gave no answer.
+#[derive(Debug, thiserror::Error)]
+#[error("the API server gives no answer within {} s", ANSWER.as_secs())]
+struct Unanswered;
 
 impl<S: Sink> OneWatch<S> {
     async fn run(mut self) {
@@ -239,22 +264,36 @@ impl<S: Sink> OneWatch<S> {
     /// One stream of kube's: a list, then watches from where it stood.
     async fn follow(&mut self) -> Ended {
         let mut stream = self.kind.watch(self.client.clone(), self.config.clone());
+        let mut lists = true;
         loop {
-            match tokio::time::timeout(self.quiet, stream.next()).await {
+            let patience = match self.backoff.attempts() {
+                _ if lists => ANSWER,
+                0 => self.quiet,
+                _ => LOOK,
+            };
+            match tokio::time::timeout(patience, stream.next()).await {
                 Ok(Some(Ok(event))) => {
+                    lists = matches!(event, watcher::Event::Init | watcher::Event::InitApply(_));
                     self.take(event).await;
                     continue;
                 }
                 Ok(Some(Err(error))) => {
+                    self.notice_recovery();
                     self.back_off(&error, hint(&error)).await;
-                    if is_refusal(&error) && self.backoff.attempts().is_multiple_of(REFUSALS) {
-                        return Ended::Behind;
-                    }
                 }
                 Ok(None) => return Ended::ByItself,
+                Err(_) if lists || self.is_refused_a_watch() => {
+                    self.back_off(&Unanswered, None).await;
+                    return Ended::Behind;
+                }
+                Err(_) if self.backoff.attempts() > 0 => {
+                    self.notice_recovery();
+                    continue;
+                }
                 Err(_) => {}
             }
-            if self.history_went_back().await {
+            // What happened in an outage is not for the history to tell: it may be another server's by now.
+            if !lists && (self.history_went_back().await || self.backoff.attempts() > 1) {
                 return Ended::Behind;
             }
         }
@@ -263,20 +302,41 @@ impl<S: Sink> OneWatch<S> {
     /// Whether the server has lost what it said before: to watch on from there would be answered with silence. An outage
     /// is waited out here.
     async fn history_went_back(&mut self) -> bool {
-        if lock(&self.known).is_empty() {
-            return false;
-        }
         loop {
-            match self.kind.newest(self.client.clone()).await {
+            let newest = self.kind.newest(self.client.clone());
+            match bounded(WHERE, async { newest.await.map_err(HandlerError::from) }).await {
                 Ok(newest) => return self.rewound(&newest),
-                Err(error) => self.back_off(&error, error.retry_after()).await,
+                Err(error) => self.back_off(&*error, error.retry_after()).await,
             }
         }
     }
 
+    /// A watch that the server took up again goes on, even when nothing happens to its objects.
+    fn notice_recovery(&mut self) {
+        if self.backoff.attempts() > 0 && self.heard().is_some_and(|heard| heard > self.failed) {
+            self.goes_on();
+        }
+    }
+
+    /// Whether the server has left a watch that failed without any answer for too long.
+    fn is_refused_a_watch(&self) -> bool {
+        let unheard = self.heard().is_some_and(|heard| heard <= self.failed);
+        self.backoff.attempts() > 0 && unheard && self.failed.elapsed() > ANSWER
+    }
+
+    fn heard(&self) -> Option<Instant> {
+        self.silence.last_heard(&self.kind.path)
+    }
+
+    fn goes_on(&mut self) {
+        info!(kind = %self.kind.name, "the watch goes on");
+        self.backoff = BACKOFF.start();
+        self.course.goes_on();
+    }
+
     fn rewound(&self, newest: &str) -> bool {
         let mut known = lock(&self.known);
-        let back = known.is_ahead_of(newest);
+        let back = known.is_ahead_of(newest, self.silence.reached(&self.kind.path));
         if back {
             known.rewind();
             warn!(kind = %self.kind.name, newest, "the API server's history went back; all objects are handled again");
@@ -286,9 +346,7 @@ impl<S: Sink> OneWatch<S> {
 
     async fn take(&mut self, event: watcher::Event<Sighting>) {
         if !matches!(event, watcher::Event::Init) && self.backoff.attempts() > 0 {
-            info!(kind = %self.kind.name, "the watch goes on");
-            self.backoff = BACKOFF.start();
-            self.course.goes_on();
+            self.goes_on();
         }
         self.course.works(true);
         self.take_in(event).await;
@@ -376,6 +434,7 @@ impl<S: Sink> OneWatch<S> {
         self.course.failed(causes(error));
         warn!(kind = %self.kind.name, attempt, wait_ms = wait.as_millis(), error = causes(error), "the watch failed");
         tokio::time::sleep(wait).await;
+        self.failed = Instant::now();
     }
 }
 
@@ -386,16 +445,5 @@ fn hint(error: &watcher::Error) -> Option<Duration> {
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => error.retry_after(),
         _ => None,
-    }
-}
-
-/// Whether the server itself answered, and refused.
-fn is_refusal(error: &watcher::Error) -> bool {
-    match error {
-        watcher::Error::WatchError(_) => true,
-        watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => {
-            matches!(error, kube::Error::Api(_))
-        }
-        _ => false,
     }
 }

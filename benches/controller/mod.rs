@@ -1,26 +1,25 @@
-//! The program as it ships, in a process of its own.
+//! A controller of which the writes are counted.
 
 #![allow(clippy::cast_precision_loss, reason = "the figures are far below 2^52")]
 
 use std::path::Path;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
 use crate::cluster::IN_FLIGHT;
+use crate::program::Program;
 
 /// How long anything may take before the benchmark gives up.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// The time between two looks at the counters, which cost the controller CPU time too.
+const LOOK: Duration = Duration::from_millis(100);
 
-/// A running controller with nothing but the handler `vif`.
+/// A running program that says how many writes were acknowledged.
 pub(crate) struct Controller {
-    child: Child,
+    program: Program,
     admin: String,
     metrics: reqwest::Client,
-    _folder: TempDir,
 }
 
 /// How far it is.
@@ -33,37 +32,11 @@ pub(crate) struct Progress {
 impl Controller {
     /// Starts one and waits until its admin server listens.
     pub(crate) async fn start(kubeconfig: &Path, options: &str) -> Self {
-        let folder = tempfile::tempdir().expect("a folder can be made");
-        let file = folder.path().join("staffetta.toml");
-        let text = format!(
-            "[kubernetes]\nenabled_handlers = [\"vif\"]\n[relay]\nmax_concurrency = {IN_FLIGHT}\n[leader_election]\nenabled = false\n\
-             [admin]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"json\"\n{options}"
-        );
-        std::fs::write(&file, text).expect("the folder can be written");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_staffetta"))
-            .args(["run", "--config"])
-            .arg(&file)
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("the program was built for this benchmark");
-        let mut log = BufReader::new(child.stderr.take().expect("it is piped")).lines();
-        let admin = loop {
-            let line = log
-                .next_line()
-                .await
-                .expect("the log is text")
-                .expect("the controller says where it listens");
-            let line: serde_json::Value = serde_json::from_str(&line).expect("the log is JSON");
-            if let Some(admin) = line["admin"].as_str() {
-                break admin.to_owned();
-            }
-        };
-        tokio::spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });
-        Self { child, admin, metrics: reqwest::Client::new(), _folder: folder }
+        let sections = format!("[relay]\nmax_concurrency = {IN_FLIGHT}\n{options}");
+        let mut program = Program::start(kubeconfig, &sections);
+        let line = program.says("the admin server listens").await;
+        let admin = line["admin"].as_str().expect("the line says where").to_owned();
+        Self { program, admin, metrics: reqwest::Client::new() }
     }
 
     /// Waits until that many patches were acknowledged.
@@ -75,7 +48,7 @@ impl Controller {
                 return progress;
             }
             assert!(progress.at < deadline, "{} of {count} PATCHes in {PATIENCE:?}", progress.patches);
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(LOOK).await;
         }
     }
 
@@ -94,17 +67,19 @@ impl Controller {
 
     /// The CPU time that its process has used.
     pub(crate) fn cpu(&self) -> Duration {
-        let id = self.child.id().expect("it runs");
-        let process =
-            procfs::process::Process::new(i32::try_from(id).expect("a process id fits")).expect("it runs");
-        let stat = process.stat().expect("/proc can be read");
+        let id = i32::try_from(self.process()).expect("a process id fits");
+        let stat = procfs::process::Process::new(id).and_then(|process| process.stat()).expect("it runs");
         Duration::from_secs_f64((stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64)
     }
 
     /// Sends SIGTERM and waits for the end.
     pub(crate) async fn stop(mut self) {
-        let id = self.child.id().expect("it runs").to_string();
-        Command::new("kill").args(["-TERM", &id]).status().await.expect("it can be told to stop");
-        self.child.wait().await.expect("it ends");
+        let process = self.process().to_string();
+        Command::new("kill").args(["-TERM", &process]).status().await.expect("it can be told to stop");
+        self.program.child.wait().await.expect("it ends");
+    }
+
+    fn process(&self) -> u32 {
+        self.program.child.id().expect("it runs")
     }
 }

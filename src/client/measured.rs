@@ -40,8 +40,12 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let watches = request.uri().query().is_some_and(|query| query.split('&').any(|part| part == WATCH));
+        let query = request.uri().query().unwrap_or_default();
+        let watches = query.split('&').any(|part| part == WATCH);
         let ear = if watches { self.silence.ear(request.uri().path()) } else { None };
+        if let Some((ear, version)) = ear.as_ref().zip(version(query)) {
+            ear.goes_on_from(version);
+        }
         let mut pending = Pending {
             requests: Arc::clone(&self.requests),
             method: request.method().clone(),
@@ -69,6 +73,11 @@ fn hear(ear: Option<&Ear>) {
 
 /// What makes a request a watch, as the client library writes it.
 const WATCH: &str = "watch=true";
+
+/// From where in the history a watch is asked for.
+fn version(query: &str) -> Option<u64> {
+    query.split('&').find_map(|part| part.strip_prefix("resourceVersion="))?.parse().ok()
+}
 
 /// A request under way; it has ended when this is dropped. Who stops to wait for the answer has none, as with an error of
 /// the connection.

@@ -1,9 +1,12 @@
-//! For how long the API server has said nothing in a watch.
+//! For how long the API server has said nothing in a watch, and where in its history that watch is.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::time::Instant;
+
+use crate::lock::lock;
 
 /// When the API server last said anything in the watch of each path to which somebody listens: that the watch begins, an event,
 /// or a bookmark, by which a server shows in quiet times that it is still there.
@@ -12,20 +15,28 @@ pub(crate) struct Silence {
     ears: Mutex<HashMap<String, Arc<Ear>>>,
 }
 
-/// When something was last heard on one path.
-pub(crate) struct Ear(Mutex<Instant>);
+/// When something was last heard on one path, and from where in the history it was asked for.
+pub(crate) struct Ear {
+    heard: Mutex<Instant>,
+    reached: AtomicU64,
+}
 
 impl Ear {
     /// Something was heard.
     pub(crate) fn hear(&self) {
-        *lock(&self.0) = Instant::now();
+        *lock(&self.heard) = Instant::now();
+    }
+
+    /// A watch goes on from this resourceVersion: so far a list, an object or a bookmark has taken it.
+    pub(crate) fn goes_on_from(&self, version: u64) {
+        self.reached.store(version, Ordering::Relaxed);
     }
 }
 
 impl Silence {
     /// Listens on `path` from now on.
     pub(crate) fn listen(&self, path: &str) {
-        let ear = || Arc::new(Ear(Mutex::new(Instant::now())));
+        let ear = || Arc::new(Ear { heard: Mutex::new(Instant::now()), reached: AtomicU64::new(0) });
         lock(&self.ears).entry(path.to_owned()).or_insert_with(ear);
     }
 
@@ -36,10 +47,11 @@ impl Silence {
 
     /// When something was last heard on `path`, or listening began. None where nobody listens.
     pub(crate) fn last_heard(&self, path: &str) -> Option<Instant> {
-        self.ear(path).map(|ear| *lock(&ear.0))
+        self.ear(path).map(|ear| *lock(&ear.heard))
     }
-}
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The resourceVersion from which the watch of `path` went on last; 0 where that is not known.
+    pub(crate) fn reached(&self, path: &str) -> u64 {
+        self.ear(path).map_or(0, |ear| ear.reached.load(Ordering::Relaxed))
+    }
 }

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
+use std::time::Duration;
 
 use staffetta_handler::Failure;
 
@@ -42,6 +43,13 @@ impl Term {
         Self(Arc::new(AtomicU64::new(NEVER)))
     }
 
+    /// A term that lasts so long from now.
+    pub fn lasting(time: Duration) -> Self {
+        let term = Self::not_begun();
+        term.lasts_until(BootTime::now() + time);
+        term
+    }
+
     /// A term that has not begun.
     pub(crate) fn not_begun() -> Self {
         Self(Arc::new(AtomicU64::new(0)))
@@ -76,8 +84,6 @@ impl Term {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -92,6 +98,7 @@ mod tests {
         term.lasts_until(BootTime::now() + Duration::from_secs(3600));
         copy.end();
         assert!(!term.holds());
-        assert!(Term::for_ever().holds());
+        assert!(Term::for_ever().holds() && Term::lasting(Duration::from_secs(3600)).holds());
+        assert!(!Term::lasting(Duration::ZERO).holds());
     }
 }

@@ -1,11 +1,13 @@
 //! What a watch tells of itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use staffetta_handler::{Change, Kind};
 use tokio::time::Instant;
+
+use crate::lock::lock;
 
 /// How a watch goes: written by its task, read by whoever asks.
 #[derive(Default)]
@@ -103,8 +105,4 @@ impl Course {
             works: lock(&self.works).map(|since| since.elapsed()),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,11 +3,13 @@
 use std::any::TypeId;
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error};
+use serde::de::{DeserializeOwned, Deserializer, Error};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::object::{Identity, Object};
@@ -67,15 +69,37 @@ where
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Box::<RawValue>::deserialize(deserializer)?;
-        match serde_json::from_str(text.get()) {
+        let mut text = String::from(Box::<str>::from(Box::<RawValue>::deserialize(deserializer)?));
+        if let Some(managed_fields) = managed_fields(&text) {
+            text.replace_range(managed_fields, "null");
+        }
+        match serde_json::from_str(&text) {
             Ok(object) => Ok(Self::Object(object)),
-            Err(error) => match names(text.get()) {
+            Err(error) => match names(&text) {
                 Some(meta) => Ok(Self::Undecodable { meta: Box::new(meta), error: error.to_string() }),
                 None => Err(D::Error::custom(error)),
             },
         }
     }
+}
+
+/// Where in the text of an object its `managedFields` stand. Nobody reads them, and to decode them costs as much as the rest:
+/// they are trees of many small maps.
+fn managed_fields(text: &str) -> Option<Range<usize>> {
+    #[derive(Deserialize)]
+    struct Whole<'a> {
+        #[serde(borrow)]
+        metadata: Option<Metadata<'a>>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata<'a> {
+        #[serde(borrow)]
+        managed_fields: Option<&'a RawValue>,
+    }
+    let found = serde_json::from_str::<Whole<'_>>(text).ok()?.metadata?.managed_fields?.get();
+    let start = found.as_ptr().addr() - text.as_ptr().addr();
+    Some(start..start + found.len())
 }
 
 /// The names by which the object can be told from others, however odd the rest is.
@@ -163,6 +187,20 @@ mod tests {
         assert_eq!(other.identity.resource_version.as_deref(), Some("7"));
         let told = other.to_string();
         assert!(told.starts_with("it is no Pod as this program knows it: invalid type: string"), "{told}");
+    }
+
+    #[test]
+    fn the_managed_fields_are_found_wherever_they_stand_and_nothing_else_is_taken_for_them() {
+        let fields = r#"[{"manager":"m","fieldsV1":{"f:spec":{"}":"]"}}}]"#;
+        for (text, found) in [
+            (format!(r#"{{"spec":{{}},"metadata":{{"name":"web","managedFields":{fields},"uid":"u"}}}}"#), Some(fields)),
+            (format!(r#"{{"metadata":{{ "managedFields" : {fields} }},"spec":null}}"#), Some(fields)),
+            (format!(r#"{{"metadata":{{"annotations":{{"managedFields":"no"}}}},"managedFields":{fields}}}"#), None),
+            (r#"{"metadata":{"name":5}}"#.to_owned(), None),
+            ("7".to_owned(), None),
+        ] {
+            assert_eq!(managed_fields(&text).map(|range| &text[range]), found, "{text}");
+        }
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! How a handler writes its results back: few writes, each guarded, and no event of ours mistaken for news.
 
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
 use kube::api::{Patch, PatchParams, Request};
-use kube::core::PartialObjectMeta;
 use kube::core::response::Status;
 use kube::{Client, Resource};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use tokio::time::Instant;
@@ -24,6 +25,8 @@ pub struct Writer<K> {
     client: Client,
     /// The resourceVersion of our last write of an object, by UID, until its event has come.
     echoes: DashMap<String, Echo>,
+    /// When there are so many, those that never came are forgotten.
+    crowded: AtomicUsize,
     kind: PhantomData<fn(K)>,
 }
 
@@ -34,7 +37,7 @@ struct Echo {
     written: Instant,
 }
 
-/// How many echoes are awaited at most before those that never came are forgotten.
+/// How many echoes are awaited before it is worth looking for those that never came.
 const ECHOES: usize = 1024;
 
 /// How long an echo is awaited. A watch lags behind by a second or two at most; what comes later was lost with the server's
@@ -113,7 +116,7 @@ where
 {
     /// Writes through `client`.
     pub fn new(client: Client) -> Self {
-        Self { client, echoes: DashMap::new(), kind: PhantomData }
+        Self { client, echoes: DashMap::new(), crowded: AtomicUsize::new(ECHOES), kind: PhantomData }
     }
 
     /// Whether `object` is older than the last write of ours. The event that tells of that write is still to come.
@@ -190,7 +193,7 @@ where
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<Written, WriteError> {
         let answer = match request {
-            Ok(request) => self.client.request::<PartialObjectMeta<K>>(request).await,
+            Ok(request) => self.client.request::<WrittenObject>(request).await,
             Err(error) => Err(kube::Error::BuildRequest(error)),
         };
         match answer {
@@ -215,21 +218,42 @@ where
         }
     }
 
+    /// Forgets the echoes that never came, once there are twice as many as the last time left: each write pays for one look.
+    fn forget_old(&self, now: Instant) {
+        let there = self.echoes.len();
+        if there >= self.crowded.load(Ordering::Relaxed) {
+            self.crowded.store(usize::MAX, Ordering::Relaxed);
+            self.echoes.retain(|_, echo| now.saturating_duration_since(echo.written) < ECHO_TIME);
+            self.crowded.store((2 * self.echoes.len()).max(ECHOES), Ordering::Relaxed);
+        }
+    }
+
     fn expect_echo(&self, object: &K, written: Option<&str>) {
         let meta = object.meta();
         if let (Some(uid), Some(new)) = (&meta.uid, version(written))
             && version(meta.resource_version.as_deref()).is_some_and(|old| old < new)
         {
-            if self.echoes.len() >= ECHOES {
-                self.echoes.retain(|_, echo| echo.written.elapsed() < ECHO_TIME);
-            }
-            let echo = Echo { version: new, written: Instant::now() };
+            let now = Instant::now();
+            self.forget_old(now);
+            let echo = Echo { version: new, written: now };
             self.echoes
                 .entry(uid.clone())
                 .and_modify(|last| *last = Echo { version: new.max(last.version), ..echo })
                 .or_insert(echo);
         }
     }
+}
+
+/// What is read of the answer to a write: nothing but where in the history it stands.
+#[derive(Deserialize)]
+struct WrittenObject {
+    metadata: WrittenVersion,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenVersion {
+    resource_version: Option<String>,
 }
 
 /// 422 whose causes name only `metadata.finalizers` (the deletion has begun) or `metadata.uid` (another object by now).

@@ -107,8 +107,22 @@ fn objects(objects: &[Object]) -> Table<8> {
     table
 }
 
+/// Why it means nothing that an object is not shown; none where it means that it is handled.
+pub(super) fn blind(document: &Document) -> Option<String> {
+    let Document { leadership, ready, watches, .. } = document;
+    if !leadership.leads {
+        let role = line(&leadership.role);
+        return Some(format!("This process handles nothing ({role}): ask the one that leads."));
+    }
+    let all = *ready && watches.iter().all(|watch| watch.listed);
+    (!all).then(|| "Not all objects are known yet; see above what it waits for.".to_owned())
+}
+
 /// What is said where no object is shown.
 fn nothing(document: &Document) -> String {
+    if let Some(why) = blind(document) {
+        return why;
+    }
     let count = |handler: &Handler| {
         handler.held + handler.queued + handler.running + handler.retrying + handler.failed
     };
@@ -135,6 +149,18 @@ mod tests {
             assert!(cut.lines().all(|line| line.chars().count() <= width), "{cut}");
             assert!(cut.lines().any(|line| line.ends_with('…')), "{cut}");
         }
+    }
+
+    #[test]
+    fn who_cannot_know_does_not_say_that_all_is_well() {
+        let mut standby = document(Vec::new());
+        standby.leadership.leads = false;
+        standby.leadership.role = "standby of web-2".into();
+        let said = overview(&standby, None);
+        assert!(said.ends_with("\nThis process handles nothing (standby of web-2): ask the one that leads.\n"), "{said}");
+        let mut starting = document(Vec::new());
+        starting.ready = false;
+        assert!(overview(&starting, None).ends_with("\nNot all objects are known yet; see above what it waits for.\n"));
     }
 
     #[test]
