@@ -147,7 +147,8 @@ fn event(tick: &Arc<Tick>) -> AnyEvent {
 
 fn chain(ledger: &Arc<Ledger>, coalesce: bool) -> Arc<Pipeline> {
     let registration = Registration::new(NoOp(Arc::clone(ledger))).on::<Tick>().erase();
-    let policy = Policy { coalesce, queue_depth: EVENTS as usize, term: Term::lasting(TERM), ..Policy::default() };
+    let policy =
+        Policy { coalesce, queue_depth: EVENTS as usize, term: Term::lasting(TERM), ..Policy::default() };
     Arc::new(pipeline::build(vec![("no-op".into(), registration)], &policy, &Counting))
 }
 

@@ -275,7 +275,9 @@ mod tests {
         let mut known = Known::new(&Kind::of::<Pod>());
         applied(&mut known, "web", "u1", "7");
         applied(&mut known, "db", "u2", "9");
-        assert!(known.is_ahead_of("8", 0) && !known.is_ahead_of("9", 0) && !known.is_ahead_of("no number", 99));
+        assert!(
+            known.is_ahead_of("8", 0) && !known.is_ahead_of("9", 0) && !known.is_ahead_of("no number", 99)
+        );
         assert!(known.is_ahead_of("9", 10), "a bookmark was ahead of all objects");
         known.rewind();
         known.list_begins();

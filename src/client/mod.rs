@@ -140,7 +140,9 @@ mod tests {
         answer.into_body().collect_bytes().await.unwrap();
         assert_eq!(silent("/watched"), Some(0), "it says something");
         assert_eq!(wrapped.silence.reached("/watched"), 0);
-        drop(wrapped.ask("GET", "/watched?&watch=true&resourceVersion=1000&timeoutSeconds=60").await.unwrap());
+        drop(
+            wrapped.ask("GET", "/watched?&watch=true&resourceVersion=1000&timeoutSeconds=60").await.unwrap(),
+        );
         assert_eq!((wrapped.silence.reached("/watched"), wrapped.silence.reached("/odd")), (1000, 0));
     }
 }

@@ -1,7 +1,7 @@
 //! What a watch tells of itself.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use staffetta_handler::{Change, Kind};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde_json::value::RawValue;
 
 use crate::object::{Identity, Object};
@@ -193,9 +193,17 @@ mod tests {
     fn the_managed_fields_are_found_wherever_they_stand_and_nothing_else_is_taken_for_them() {
         let fields = r#"[{"manager":"m","fieldsV1":{"f:spec":{"}":"]"}}}]"#;
         for (text, found) in [
-            (format!(r#"{{"spec":{{}},"metadata":{{"name":"web","managedFields":{fields},"uid":"u"}}}}"#), Some(fields)),
+            (
+                format!(r#"{{"spec":{{}},"metadata":{{"name":"web","managedFields":{fields},"uid":"u"}}}}"#),
+                Some(fields),
+            ),
             (format!(r#"{{"metadata":{{ "managedFields" : {fields} }},"spec":null}}"#), Some(fields)),
-            (format!(r#"{{"metadata":{{"annotations":{{"managedFields":"no"}}}},"managedFields":{fields}}}"#), None),
+            (
+                format!(
+                    r#"{{"metadata":{{"annotations":{{"managedFields":"no"}}}},"managedFields":{fields}}}"#
+                ),
+                None,
+            ),
             (r#"{"metadata":{"name":5}}"#.to_owned(), None),
             ("7".to_owned(), None),
         ] {

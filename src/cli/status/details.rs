@@ -19,7 +19,8 @@ pub(super) fn details(document: &Document) -> String {
         row(&mut text, "error", &line(&object.error));
     }
     if document.objects.is_empty() && document.undecodable.is_empty() {
-        let handled = || "Nothing of that name waits or is at work: it is handled, or no handler wants it.".to_owned();
+        let handled =
+            || "Nothing of that name waits or is at work: it is handled, or no handler wants it.".to_owned();
         let _ = writeln!(text, "\n{}", blind(document).unwrap_or_else(handled));
     }
     text

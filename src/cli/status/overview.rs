@@ -157,10 +157,16 @@ mod tests {
         standby.leadership.leads = false;
         standby.leadership.role = "standby of web-2".into();
         let said = overview(&standby, None);
-        assert!(said.ends_with("\nThis process handles nothing (standby of web-2): ask the one that leads.\n"), "{said}");
+        assert!(
+            said.ends_with("\nThis process handles nothing (standby of web-2): ask the one that leads.\n"),
+            "{said}"
+        );
         let mut starting = document(Vec::new());
         starting.ready = false;
-        assert!(overview(&starting, None).ends_with("\nNot all objects are known yet; see above what it waits for.\n"));
+        assert!(
+            overview(&starting, None)
+                .ends_with("\nNot all objects are known yet; see above what it waits for.\n")
+        );
     }
 
     #[test]
