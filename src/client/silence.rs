@@ -23,10 +23,9 @@ impl Ear {
 }
 
 impl Silence {
-    /// Listens on `path` from now on.
+    /// Listens on `path` from now on; what was heard there before is forgotten.
     pub(crate) fn listen(&self, path: &str) {
-        let ear = || Arc::new(Ear(Mutex::new(Instant::now())));
-        lock(&self.ears).entry(path.to_owned()).or_insert_with(ear);
+        lock(&self.ears).insert(path.to_owned(), Arc::new(Ear(Mutex::new(Instant::now()))));
     }
 
     /// Who must be told of what is heard on `path`.
