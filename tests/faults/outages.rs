@@ -30,8 +30,8 @@ fn attempts(time: Duration) -> usize {
 /// times more where its role changes.
 fn looks(time: Duration) -> usize {
     let retry_period: Duration = LeaderElection::default().retry_period.into();
-    let most = time.as_secs_f64() / retry_period.mul_f64(0.8).as_secs_f64();
-    (0..).take_while(|count| f64::from(*count) <= most).count() + 3
+    let looks = time.as_millis() / retry_period.mul_f64(0.8).as_millis();
+    usize::try_from(looks).unwrap() + 3
 }
 
 /// While the server is away for `time`, `replicas` ask for it, each at its own pace and none more than that.
