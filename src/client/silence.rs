@@ -42,3 +42,19 @@ impl Silence {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_listens_anew_has_heard_nothing_of_the_time_before() {
+        let silence = Silence::default();
+        silence.listen("/pods");
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        silence.listen("/pods");
+        assert_eq!(silence.last_heard("/pods").map(|heard| heard.elapsed()), Some(Duration::ZERO));
+    }
+}

@@ -171,10 +171,7 @@ async fn elected(work: &Work, mut status: watch::Receiver<Status>) {
             }
             Status { role: Role::Candidate | Role::Ended(_), .. } => {}
         }
-        if status.changed().await.is_err() {
-            // The election is over, and whoever waits for that hears of it.
-            std::future::pending::<()>().await;
-        }
+        status.changed().await.expect("the sender outlives every term");
     }
     work.health.waits(LEADERSHIP, "taking over");
 }

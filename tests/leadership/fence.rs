@@ -11,6 +11,7 @@ use serde_json::json;
 use staffetta::config::{Configuration, FileSchema};
 use staffetta::controller::Controller;
 use staffetta::leadership::Role;
+use staffetta_handler::testing::Fault;
 use staffetta_handler::{Registration, ResourceEventHandler, causes};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -32,7 +33,10 @@ struct Patient {
 #[derive(Clone, Copy, PartialEq)]
 enum Wants {
     Nothing,
+    /// It leaves a task behind that writes later.
     ALateWrite,
+    /// It has a driver whose check never succeeds.
+    ADriver,
 }
 
 /// What the handlers of all terms did. Terms are numbered from 1.
@@ -88,6 +92,9 @@ async fn controller(world: &World, wants: Wants) -> (Controller, Arc<Seen>, watc
     registry.handler("patient", "Waits.", move |setup| {
         let life = Arc::new(());
         told.lives.lock().unwrap().push(Arc::downgrade(&life));
+        if wants == Wants::ADriver {
+            setup.check("absent", || async { Err(Fault::transient("it is not there").into()) });
+        }
         let patient = Patient {
             term: told.made.fetch_add(1, Ordering::SeqCst) + 1,
             client: setup.client(),
@@ -109,10 +116,10 @@ async fn controller(world: &World, wants: Wants) -> (Controller, Arc<Seen>, watc
     (controller, seen, let_go)
 }
 
-/// Somebody removes the holder of the lease: the term ends, and the next one begins at once.
-async fn remove_holder(world: &World) {
-    let nobody = Patch::Merge(json!({ "spec": { "holderIdentity": "" } }));
-    world.leases().patch("staffetta", &PatchParams::default(), &nobody).await.unwrap();
+/// Somebody writes another holder into the lease: the term ends. If that is nobody, the next one begins at once.
+async fn set_holder(world: &World, holder: &str) {
+    let lease = Patch::Merge(json!({ "spec": { "holderIdentity": holder } }));
+    world.leases().patch("staffetta", &PatchParams::default(), &lease).await.unwrap();
 }
 
 /// Waits until the handler of this term waits.
@@ -131,7 +138,7 @@ async fn after_its_term_neither_a_handler_nor_what_it_left_behind_goes_on_though
     until_begun(&seen, 1).await;
     assert_eq!(controller.leadership().role, Role::Leader);
 
-    remove_holder(&world).await;
+    set_holder(&world, "").await;
     until_begun(&seen, 2).await;
     assert_eq!((controller.leadership().role, controller.leadership().losses), (Role::Leader, 1));
     assert_eq!(
@@ -169,7 +176,7 @@ async fn twenty_losses_leave_nothing_behind_and_are_no_failure_of_any_object() {
             controller.ready().await;
             early = tasks();
         }
-        remove_holder(&world).await;
+        set_holder(&world, "").await;
     }
     until_begun(&seen, 21).await;
     assert_eq!(controller.leadership().losses, 20);
@@ -182,5 +189,22 @@ async fn twenty_losses_leave_nothing_behind_and_are_no_failure_of_any_object() {
     assert_eq!(events, [], "nobody is told of what the ends of terms interrupted");
     let_go.send(true).unwrap();
     eventually("the last one goes on", async || *seen.calls.lock().unwrap() == [21]).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn who_stands_by_again_waits_for_nothing_that_only_a_leader_needs() {
+    let world = World::embedded().await;
+    let (controller, seen, _let_go) = controller(&world, Wants::ADriver).await;
+    world.pod("web").await;
+    until_begun(&seen, 1).await;
+    let readiness = async || {
+        let answer = reqwest::get(format!("http://{}/readyz", controller.admin())).await.unwrap();
+        answer.text().await.unwrap()
+    };
+    assert!(readiness().await.contains("driver absent: it is not there"), "{}", readiness().await);
+    set_holder(&world, "a thief").await;
+    eventually("it stands by, and is ready", async || readiness().await == "ok\n").await;
+    assert_eq!(controller.leadership().role, Role::Standby { holder: "a thief".into() });
     controller.stop().await.unwrap();
 }
