@@ -1,6 +1,7 @@
 //! One candidacy: from standing by to the end of the term, with everything that works in it.
 
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,8 +71,11 @@ impl<'w> Candidacy<'w> {
         let (work, client) = (self.work, self.client.clone());
         let status = self.leadership.subscribe();
         let elected = async {
-            served(work, &client).await;
-            elected(work, status).await;
+            // Who is elected has been answered, and waits no longer for that.
+            tokio::select! {
+                () = elected(work, status) => {}
+                never = answered(work, &client) => match never {},
+            }
             served(work, &client).await
         };
         let served = tokio::select! {
@@ -138,6 +142,13 @@ impl<'w> Candidacy<'w> {
             Policy { term: self.leadership.term().clone(), ..Policy::from(&self.work.configuration.relay) };
         Ok(pipeline::build(handlers, &policy, &observers))
     }
+}
+
+/// Says why the API server does not answer, until it does; then says nothing more.
+async fn answered(work: &Work, client: &Client) -> Infallible {
+    served(work, client).await;
+    work.health.is_well(API_SERVER);
+    std::future::pending().await
 }
 
 /// The API versions of the server, as soon as it answers.

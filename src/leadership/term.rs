@@ -110,7 +110,7 @@ mod tests {
         assert!(Term::for_ever().holds());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn work_that_waits_ends_with_its_term() {
         let term = Term::not_begun();
         term.lasts_until(BootTime::now() + Duration::from_secs(3600));
@@ -126,7 +126,9 @@ mod tests {
         tokio::task::yield_now().await;
         assert!(!waits.is_finished());
         term.end();
-        waits.await.unwrap().expect_err("its term is over");
+        let ended =
+            tokio::time::timeout(Duration::from_secs(10), waits).await.expect("nobody waits any more");
+        ended.unwrap().expect_err("its term is over");
         assert_eq!(Arc::strong_count(&held), 1, "nothing is left of it");
     }
 }
