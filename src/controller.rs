@@ -1,44 +1,35 @@
-//! The controller: what runs between start and stop.
+//! The controller: what runs between start and stop. What runs for one term of a leader is a `candidacy`; when its lease is lost,
+//! another one follows, and shares nothing with it that could act.
 
-use std::collections::HashSet;
+mod candidacy;
+mod running;
+
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Weak};
 
 use kube::Client;
-use staffetta_handler::{BackoffPolicy, Check, HandlerError, Registry, Setup, SetupError, bounded, causes};
+use staffetta_handler::{Registry, SetupError};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{info, warn};
+use tracing::info;
 
+use crate::admin;
 use crate::config::Configuration;
 use crate::connect::Connection;
-use crate::events::{self, EventCounts, Recorder, Recording};
+use crate::events::EventCounts;
 use crate::health::{Condition, Health};
 use crate::identity::identity;
-use crate::leadership::{Leadership, Loss, Role, Status, Term};
-use crate::metrics::{Counted, Figures};
-use crate::pipeline::{self, Pipeline, Policy};
-use crate::report::Reports;
+use crate::leadership::{self, Role, Status};
+use crate::metrics::Figures;
 use crate::state::{self, Sources, State};
-use crate::watcher::{Sight, Watcher};
-use crate::{admin, client, connect, sweeper};
-
-/// The waits after the API server or a driver's check failed at start.
-const BACKOFF: BackoffPolicy =
-    BackoffPolicy { initial: Duration::from_millis(500), max: Duration::from_secs(30), limit: None };
-
-/// How long the API server may take to say what it has.
-const ANSWER: Duration = Duration::from_secs(30);
+use crate::watcher::Sight;
+use candidacy::{Candidacy, End};
 
 /// What must be well before the program is ready, beside watches, drivers and handlers.
 const API_SERVER: &str = "api server";
 const LEADERSHIP: &str = "leadership";
-/// How long what was told last may take to be sent, at the end.
-const LAST_EVENTS: Duration = Duration::from_secs(2);
 
 /// The running controller. It takes no more events in once this is dropped.
 pub struct Controller {
@@ -73,17 +64,14 @@ pub enum ControllerError {
     /// The controller's own task panicked.
     #[error("the controller ended by itself")]
     Panicked(#[source] tokio::task::JoinError),
-    /// It led and does so no more. Another one takes over; started anew, this one stands by.
-    #[error("this process does not lead any more")]
-    Deposed(#[source] Loss),
     /// What ran when it was told to stop did not end in time.
     #[error("not everything was done within the drain time (`shutdown.drain`)")]
     Undrained,
 }
 
 impl Controller {
-    /// Starts the handlers that the configuration enables, as soon as this process leads. An API server that does not
-    /// answer is waited for.
+    /// Starts the handlers that the configuration enables, as soon as this process leads, and again each time that it leads
+    /// anew. An API server that does not answer is waited for.
     pub async fn start(
         registry: Registry,
         configuration: &Configuration,
@@ -94,18 +82,17 @@ impl Controller {
         health.waits(API_SERVER, "not asked yet");
         let figures = Arc::new(Figures::new(&host, &configuration.kubernetes.enabled_handlers));
         let (election, identity) = (&configuration.leader_election, identity());
-        let wrapped = |term: &Term| client::wrap(client.clone(), &figures.requests, &figures.silence, term);
-        let leadership = Leadership::start(election, &identity, wrapped(&Term::for_ever()));
-        let status = leadership.subscribe();
-        let client = wrapped(leadership.term());
+        let status = leadership::not_begun(election);
         let events = Arc::<EventCounts>::default();
-        let sources = sources(&election.lease_name, status.clone(), Arc::clone(&events));
+        let sources = sources(&election.lease_name, status.subscribe(), Arc::clone(&events));
         let state = Arc::new(State::new(identity.clone(), &health, &figures, sources));
+        explain(&health, &state);
         let listen = configuration.admin.listen;
         let (admin, admin_task) = admin::serve(listen, Arc::clone(&state))
             .await
             .map_err(|source| ControllerError::Admin { address: listen, source })?;
         info!(%admin, "the admin server listens");
+        let leadership = status.subscribe();
         let work = Work {
             registry: Arc::new(registry),
             configuration: configuration.clone(),
@@ -113,7 +100,7 @@ impl Controller {
             identity,
             events,
             health: Arc::clone(&health),
-            leadership,
+            status,
             state,
             stop: stop.clone(),
         };
@@ -123,7 +110,7 @@ impl Controller {
             drop(admin_task);
             result
         });
-        Ok(Self { admin, health, leadership: status, stop, task: AbortOnDropHandle::new(task) })
+        Ok(Self { admin, health, leadership, stop, task: AbortOnDropHandle::new(task) })
     }
 
     /// Where the admin server listens.
@@ -159,188 +146,35 @@ impl Controller {
     }
 }
 
+/// What outlives a term: the configuration, the way to the API server, and what others ask about.
 struct Work {
     registry: Arc<Registry>,
     configuration: Configuration,
+    /// Behind no fence.
     client: Client,
+    /// The name of this process.
     identity: String,
     events: Arc<EventCounts>,
     health: Arc<Health>,
-    leadership: Leadership,
+    status: watch::Sender<Status>,
     state: Arc<State>,
     stop: CancellationToken,
 }
 
 impl Work {
+    /// Stands by and leads, as often as the lease is lost, until it is told to stop.
     async fn run(self) -> Result<(), ControllerError> {
-        let result = tokio::select! {
-            biased;
-            loss = self.leadership.lost() => Err(ControllerError::Deposed(loss)),
-            result = self.stand_by_and_lead() => result,
-        };
-        // What did not end in time may still act: the lease keeps others away until it has run out.
-        if !matches!(result, Err(ControllerError::Undrained)) {
-            self.leadership.release().await;
-        }
-        result
-    }
-
-    async fn stand_by_and_lead(&self) -> Result<(), ControllerError> {
-        let elected = async {
-            self.served().await;
-            self.elected().await;
-            self.served().await
-        };
-        let Some(served) = self.stop.run_until_cancelled(elected).await else { return Ok(()) };
-        let (recorder, recording) = self.record(&served).unzip();
-        let setup = self.registry.setup(self.client.clone(), self.configuration.value.clone(), served);
-        let pipeline = Arc::new(self.pipeline(&setup, Reports::new(recorder))?);
-        let watcher = Arc::new(self.watcher(&pipeline));
-        let mut tasks = JoinSet::new();
-        self.prepare(&mut tasks, setup.into_checks(), &pipeline);
-        self.watch(&mut tasks, &pipeline, &watcher);
-        self.state.runs(&pipeline, &watcher);
-        self.health.is_well(API_SERVER);
-        self.health.is_well(LEADERSHIP);
-
-        self.stop.cancelled().await;
-        self.health.waits("shutdown", "the program was told to stop");
-        watcher.stop();
-        tasks.shutdown().await;
-        info!("no more events are taken in");
-        let drained = pipeline.drain(self.configuration.shutdown.drain.into()).await;
-        if let Some(recording) = recording {
-            recording.drain(LAST_EVENTS).await;
-        }
-        if drained {
-            info!("all that ran has ended");
-            Ok(())
-        } else {
-            Err(ControllerError::Undrained)
-        }
-    }
-
-    /// The API versions of the server, as soon as it answers.
-    async fn served(&self) -> HashSet<String> {
-        let mut backoff = BACKOFF.start();
-        loop {
-            let asked = async { connect::api_versions(&self.client).await.map_err(HandlerError::from) };
-            let error = match bounded(ANSWER, asked).await {
-                Ok(served) => return served,
-                Err(error) => error,
-            };
-            let wait = backoff.next_wait(error.retry_after()).unwrap_or(BACKOFF.max);
-            let attempt = backoff.attempts();
-            let error = causes(&*error);
-            warn!(attempt, wait_ms = wait.as_millis(), error, "the API server does not answer");
-            self.health.waits(API_SERVER, error);
-            tokio::time::sleep(wait).await;
-        }
-    }
-
-    /// Ends when this process leads. One that stands by, and sees for whom, is ready.
-    async fn elected(&self) {
-        self.health.waits(LEADERSHIP, "the lease was not read yet");
-        let mut status = self.leadership.subscribe();
-        loop {
-            match &*status.borrow_and_update() {
-                Status { role: Role::Leader | Role::Unopposed, .. } => break,
-                Status { trouble: Some(trouble), .. } => self.health.waits(LEADERSHIP, trouble),
-                Status { role: Role::Standby { .. }, .. } => {
-                    self.health.is_well(API_SERVER);
-                    self.health.is_well(LEADERSHIP);
-                }
-                Status { role: Role::Candidate | Role::Ended(_), .. } => {}
+        let pause = self.configuration.leader_election.retry_period.into();
+        for term in 1_u64.. {
+            match Candidacy::new(&self, term).run().await? {
+                End::Stopped => break,
+                End::Deposed(loss) => self.health.waits(LEADERSHIP, loss.to_string()),
             }
-            if status.changed().await.is_err() {
-                // The election is over, and whoever waits for that hears of it.
-                std::future::pending::<()>().await;
+            if self.stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+                break;
             }
         }
-        self.health.waits(LEADERSHIP, "taking over");
-    }
-
-    /// Starts to write Kubernetes Events, where they are wanted and the server takes them.
-    fn record(&self, served: &HashSet<String>) -> Option<(Recorder, Recording)> {
-        if !self.configuration.events.enabled {
-            return None;
-        }
-        if !served.contains(events::API_VERSION) {
-            warn!(
-                api_version = events::API_VERSION,
-                "the API server does not serve Kubernetes Events; failures go to the log alone"
-            );
-            return None;
-        }
-        Some(events::record(self.client.clone(), self.identity.clone(), Arc::clone(&self.events)))
-    }
-
-    fn pipeline(&self, setup: &Setup, reports: Reports) -> Result<Pipeline, ControllerError> {
-        let enabled = &self.configuration.kubernetes.enabled_handlers;
-        let handlers = enabled.iter().map(|name| match self.registry.make(name, setup) {
-            Ok(registration) => Ok((name.clone(), registration)),
-            Err(source) => Err(ControllerError::Handler { handler: name.clone(), source }),
-        });
-        let handlers = handlers.collect::<Result<Vec<_>, _>>()?;
-        info!(handlers = enabled.join(","), "the handlers are made");
-        let observers = Counted::new(reports, &self.state.figures);
-        let policy =
-            Policy { term: self.leadership.term().clone(), ..Policy::from(&self.configuration.relay) };
-        Ok(pipeline::build(handlers, &policy, &observers))
-    }
-
-    fn watcher(&self, pipeline: &Arc<Pipeline>) -> Watcher<Pipeline> {
-        let timeout = self.configuration.kubernetes.watch_timeout.into();
-        let watcher = Watcher::new(self.client.clone(), Arc::clone(pipeline)).watch_timeout(timeout);
-        watcher.overheard(Arc::clone(&self.state.figures.silence))
-    }
-
-    /// Runs the drivers' checks and reads the ownership marks, each until it succeeds.
-    fn prepare(&self, tasks: &mut JoinSet<()>, checks: Vec<Check>, pipeline: &Arc<Pipeline>) {
-        let limit = self.configuration.relay.handler_timeout.into();
-        for check in checks {
-            let name = format!("driver {}", check.name);
-            self.health.waits(&name, "not checked yet");
-            tasks.spawn(until_well(name, check, limit, Arc::clone(&self.health)));
-        }
-        for place in 0..pipeline.relays().len() {
-            let name = format!("handler {}", pipeline.relays()[place].name);
-            self.health.waits(&name, "the ownership marks are not read yet");
-            let (pipeline, health) = (Arc::clone(pipeline), Arc::clone(&self.health));
-            tasks.spawn(async move {
-                sweeper::recover(&pipeline.relays()[place], limit).await;
-                health.is_well(&name);
-            });
-        }
-    }
-
-    /// Watches each kind once; sweeps when all of them are listed.
-    fn watch(&self, tasks: &mut JoinSet<()>, pipeline: &Arc<Pipeline>, watcher: &Arc<Watcher<Pipeline>>) {
-        for kind in pipeline.kinds() {
-            self.state.figures.silence.listen(&kind.path);
-            watcher.add(kind);
-        }
-        let over = Arc::downgrade(watcher);
-        let sights = move || over.upgrade().map(|watcher| watcher.sights()).unwrap_or_default();
-        let seen = sights.clone();
-        self.health.watch_over(move || seen().iter().filter_map(Sight::stuck).collect());
-        self.health.explain(move || sights().into_iter().map(condition).collect());
-        self.health.waits("watches", "not all objects are listed yet");
-        let (pipeline, watcher, health) =
-            (Arc::clone(pipeline), Arc::clone(watcher), Arc::clone(&self.health));
-        let figures = Arc::clone(&self.state.figures);
-        let relay = &self.configuration.relay;
-        let (interval, limit) = (relay.sweep_interval.into(), relay.handler_timeout.into());
-        tasks.spawn(async move {
-            watcher.until_listed().await;
-            info!("all objects are listed");
-            health.is_well("watches");
-            let sweeps = pipeline.relays().iter().map(|relay| async {
-                let sweeps = figures.sweeps(&relay.name);
-                sweeper::sweep(relay, pipeline.kinds(), &watcher, interval, limit, &sweeps).await;
-            });
-            futures_util::future::join_all(sweeps).await;
-        });
+        Ok(())
     }
 }
 
@@ -348,11 +182,19 @@ impl Work {
 fn sources(lease: &str, status: watch::Receiver<Status>, events: Arc<EventCounts>) -> Sources {
     let name = lease.to_owned();
     let leadership = move || {
-        let Status { role, slow_renewals, .. } = status.borrow().clone();
+        let Status { role, slow_renewals, losses, .. } = status.borrow().clone();
         let leads = matches!(role, Role::Leader | Role::Unopposed);
-        state::Leadership { name: name.clone(), leads, role: role.to_string(), slow_renewals }
+        state::Leadership { name: name.clone(), leads, role: role.to_string(), slow_renewals, losses }
     };
     Sources { leadership: Box::new(leadership), kubernetes_events: Box::new(move || events.counts().into()) }
+}
+
+/// Liveness and readiness ask the watches that there are at the time.
+fn explain(health: &Health, state: &Arc<State>) {
+    let watches = |state: &Weak<State>| state.upgrade().map(|state| state.watches()).unwrap_or_default();
+    let (stuck, waits) = (Arc::downgrade(state), Arc::downgrade(state));
+    health.watch_over(move || watches(&stuck).iter().filter_map(Sight::stuck).collect());
+    health.explain(move || watches(&waits).into_iter().map(condition).collect());
 }
 
 /// A watch is well once it has shown all objects of its kind.
@@ -360,17 +202,4 @@ fn condition(sight: Sight) -> Condition {
     let reason = || sight.so_far.trouble.unwrap_or_else(|| "not all objects are listed yet".to_owned());
     let reason = (!sight.listed).then(reason);
     Condition { name: format!("watch {}", sight.kind.name), reason }
-}
-
-async fn until_well(name: String, check: Check, limit: Duration, health: Arc<Health>) {
-    let mut backoff = BACKOFF.start();
-    while let Err(error) = bounded(limit, (check.run)()).await {
-        let wait = backoff.next_wait(error.retry_after()).unwrap_or(BACKOFF.max);
-        let attempt = backoff.attempts();
-        let error = causes(&*error);
-        warn!(driver = check.name, attempt, wait_ms = wait.as_millis(), error, "the driver's check failed");
-        health.waits(&name, error);
-        tokio::time::sleep(wait).await;
-    }
-    health.is_well(&name);
 }

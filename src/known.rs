@@ -1,8 +1,14 @@
 //! Which objects of one kind exist, and what that makes of the next thing a watch says. Pure.
 
+mod names;
+mod stamp;
+
 use std::collections::{HashMap, HashSet};
 
 use staffetta_handler::{AnyEvent, Change, Identity, Kind, Sighting, Undecodable};
+
+use names::Names;
+use stamp::{Uid, Version};
 
 /// The objects of one kind that exist, as far as a watch has told.
 ///
@@ -10,7 +16,7 @@ use staffetta_handler::{AnyEvent, Change, Identity, Kind, Sighting, Undecodable}
 /// `Deleted` of what went while nobody watched.
 pub(crate) struct Known {
     kind: Kind,
-    namespaces: HashMap<Box<str>, HashMap<Box<str>, Entry>>,
+    namespaces: HashMap<Box<str>, Names<Entry>>,
     /// Counts the lists; an entry that a complete list did not show is gone.
     list: u32,
     /// The highest resourceVersion of all objects: how far in its history the server was.
@@ -18,9 +24,8 @@ pub(crate) struct Known {
 }
 
 struct Entry {
-    uid: Box<str>,
-    /// Empty when its state must be delivered again, whatever it is.
-    version: Box<str>,
+    uid: Uid,
+    version: Version,
     list: u32,
     /// Whether anything of it was delivered: one that never could be decoded was not.
     delivered: bool,
@@ -53,15 +58,15 @@ impl Known {
         self.highest = self.highest.max(number(shown.version));
         let before = self.enter(&shown, decoded);
         let gone = match before {
-            Some(ref before) if *before.uid != *shown.uid => {
+            Some(ref before) if before.uid != Uid::from(shown.uid) => {
                 before.delivered.then(|| self.gone(shown.namespace, shown.name, before))
             }
             _ => None,
         };
-        let before = before.filter(|before| *before.uid == *shown.uid && before.delivered);
+        let before = before.filter(|before| before.delivered && before.uid == Uid::from(shown.uid));
         let change = match before {
             None => Change::Added,
-            Some(before) if *before.version == *shown.version => return [gone, None],
+            Some(before) if before.version == Version::from(shown.version) => return [gone, None],
             Some(_) => Change::Modified,
         };
         match seen {
@@ -72,18 +77,15 @@ impl Known {
 
     /// Takes an object down as it is now. Answers what was known under its name.
     fn enter(&mut self, shown: &Shown<'_>, decoded: bool) -> Option<Entry> {
-        let (uid, version) = (shown.uid.into(), if decoded { shown.version.into() } else { "".into() });
-        let entry = Entry { uid, version, list: self.list, delivered: decoded };
+        let version = if decoded { shown.version.into() } else { Version::Unknown };
+        let entry = Entry { uid: shown.uid.into(), version, list: self.list, delivered: decoded };
         if !self.namespaces.contains_key(shown.namespace) {
-            self.namespaces.insert(shown.namespace.into(), HashMap::new());
+            self.namespaces.insert(shown.namespace.into(), Names::default());
         }
         let names = self.namespaces.get_mut(shown.namespace).expect("it was inserted above");
-        let Some(known) = names.get_mut(shown.name) else {
-            names.insert(shown.name.into(), entry);
-            return None;
-        };
-        let delivered = decoded || (known.delivered && known.uid == entry.uid);
-        Some(std::mem::replace(known, Entry { delivered, ..entry }))
+        let known = names.get(shown.name);
+        let delivered = decoded || known.is_some_and(|known| known.delivered && known.uid == entry.uid);
+        names.insert(shown.name, Entry { delivered, ..entry })
     }
 
     /// The server says that an object is gone.
@@ -91,7 +93,7 @@ impl Known {
         let shown = Shown::of(&seen);
         self.highest = self.highest.max(number(shown.version));
         if let Some(names) = self.namespaces.get_mut(shown.namespace) {
-            if names.get(shown.name).is_some_and(|known| *known.uid == *shown.uid) {
+            if names.get(shown.name).is_some_and(|known| known.uid == Uid::from(shown.uid)) {
                 names.remove(shown.name);
             }
             if names.is_empty() {
@@ -113,14 +115,14 @@ impl Known {
     /// The server's history went back: versions say nothing any more, and each object is delivered again.
     pub(crate) fn rewind(&mut self) {
         self.highest = 0;
-        for entry in self.namespaces.values_mut().flat_map(HashMap::values_mut) {
-            entry.version = "".into();
+        for entry in self.namespaces.values_mut().flat_map(Names::values_mut) {
+            entry.version = Version::Unknown;
         }
     }
 
     /// How many objects exist.
     pub(crate) fn len(&self) -> usize {
-        self.namespaces.values().map(HashMap::len).sum()
+        self.namespaces.values().map(Names::len).sum()
     }
 
     /// The list is complete: what it did not show is gone.
@@ -128,8 +130,8 @@ impl Known {
         let list = self.list;
         let mut vanished = Vec::new();
         for (namespace, names) in &mut self.namespaces {
-            let gone = names.extract_if(|_, entry| entry.list != list);
-            vanished.extend(gone.map(|(name, entry)| (namespace.clone(), name, entry)));
+            let gone = names.take(|entry| entry.list != list);
+            vanished.extend(gone.into_iter().map(|(name, entry)| (namespace.clone(), name, entry)));
         }
         self.namespaces.retain(|_, names| !names.is_empty());
         vanished.into_iter().map(|(namespace, name, entry)| self.gone(&namespace, &name, &entry)).collect()
@@ -137,7 +139,7 @@ impl Known {
 
     /// The UIDs of the objects that exist.
     pub(crate) fn uids(&self) -> HashSet<String> {
-        self.namespaces.values().flat_map(HashMap::values).map(|entry| entry.uid.to_string()).collect()
+        self.namespaces.values().flat_map(Names::values).map(|entry| entry.uid.to_string()).collect()
     }
 
     fn gone(&self, namespace: &str, name: &str, entry: &Entry) -> AnyEvent {

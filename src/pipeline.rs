@@ -206,6 +206,12 @@ impl Pipeline {
         let drains = self.relays.iter().map(|relay| relay.chain.drain(grace));
         futures_util::future::join_all(drains).await.into_iter().all(|done| done)
     }
+
+    /// Ends all retries, lets go what waits, and waits at most `grace` for what runs. Answers whether all of it has ended.
+    pub async fn halt(&self, grace: Duration) -> bool {
+        let halts = self.relays.iter().map(|relay| relay.chain.halt(grace));
+        futures_util::future::join_all(halts).await.into_iter().all(|ended| ended)
+    }
 }
 
 impl Relay {

@@ -20,6 +20,14 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// The tests that the rows of `docs/faults.md` name, in their last cells.
+fn named_tests() -> BTreeSet<String> {
+    let faults = fs::read_to_string(Path::new(ROOT).join("docs/faults.md")).unwrap();
+    let rows = faults.lines().filter(|line| line.starts_with("| ") && line.ends_with("` |"));
+    let cells = rows.map(|row| row.trim_end_matches(" |").rsplit(" | ").next().unwrap());
+    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
 #[test]
 fn every_fault_names_a_test_that_exists() {
     let mut files = Vec::new();
@@ -27,12 +35,37 @@ fn every_fault_names_a_test_that_exists() {
         sources(&Path::new(ROOT).join(folder), &mut files);
     }
     let code: String = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
-    let faults = fs::read_to_string(Path::new(ROOT).join("docs/faults.md")).unwrap();
-    let rows = faults.lines().filter(|line| line.starts_with("| ") && line.ends_with("` |"));
-    let tests: Vec<_> = rows.map(|row| row.trim_end_matches("` |").rsplit('`').next().unwrap()).collect();
-    assert!(tests.len() > 25, "the tables were read");
+    let tests = named_tests();
+    assert!(tests.len() > 100, "the tables were read");
     let missing: Vec<_> = tests.iter().filter(|test| !code.contains(&format!("fn {test}("))).collect();
     assert!(missing.is_empty(), "docs/faults.md names tests that do not exist: {missing:?}");
+}
+
+#[test]
+fn every_test_of_a_fault_is_named_by_a_row() {
+    let named = named_tests();
+    for folder in ["tests/faults", "tests/leadership", "tests/simulated"] {
+        let mut files = Vec::new();
+        sources(&Path::new(ROOT).join(folder), &mut files);
+        let code: String = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+        let tests: Vec<_> = tests_in(&code).collect();
+        assert!(tests.len() >= 6, "{folder} was read: {tests:?}");
+        let unnamed: Vec<_> =
+            tests.iter().filter(|test| !named.contains(**test) && !named.contains(bare(test))).collect();
+        assert!(unnamed.is_empty(), "docs/faults.md has no row for these of {folder}: {unnamed:?}");
+    }
+}
+
+/// The names of the tests in this code.
+fn tests_in(code: &str) -> impl Iterator<Item = &str> {
+    let after = code.split("#[tokio::test").skip(1).chain(code.split("#[test]").skip(1));
+    after.filter_map(|rest| rest.split_once("fn ")?.1.split('(').next())
+}
+
+/// What a test is called on whichever server it runs.
+fn bare(test: &str) -> &str {
+    let server = ["_on_a_real_server", "_on_the_embedded_server"];
+    server.iter().find_map(|server| test.strip_suffix(server)).unwrap_or(test)
 }
 
 /// The words that functions with this signature answer, outside of tests.

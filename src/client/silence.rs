@@ -34,10 +34,10 @@ impl Ear {
 }
 
 impl Silence {
-    /// Listens on `path` from now on.
+    /// Listens on `path` from now on; what was heard there before is forgotten.
     pub(crate) fn listen(&self, path: &str) {
-        let ear = || Arc::new(Ear { heard: Mutex::new(Instant::now()), reached: AtomicU64::new(0) });
-        lock(&self.ears).entry(path.to_owned()).or_insert_with(ear);
+        let ear = Ear { heard: Mutex::new(Instant::now()), reached: AtomicU64::new(0) };
+        lock(&self.ears).insert(path.to_owned(), Arc::new(ear));
     }
 
     /// Who must be told of what is heard on `path`.
@@ -53,5 +53,21 @@ impl Silence {
     /// The resourceVersion from which the watch of `path` went on last; 0 where that is not known.
     pub(crate) fn reached(&self, path: &str) -> u64 {
         self.ear(path).map_or(0, |ear| ear.reached.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_listens_anew_has_heard_nothing_of_the_time_before() {
+        let silence = Silence::default();
+        silence.listen("/pods");
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        silence.listen("/pods");
+        assert_eq!(silence.last_heard("/pods").map(|heard| heard.elapsed()), Some(Duration::ZERO));
     }
 }

@@ -134,8 +134,9 @@ pub struct LeaderElection {
     /// rounded up.
     #[schemars(extend("x-minimum" = "1s"))]
     pub lease_duration: Span,
-    /// How long the one that works goes on without having renewed the lease; then it ends. Less than `lease_duration`:
-    /// what it has sent by then has the difference to arrive, and the clocks of two machines may differ in speed by it.
+    /// How long the one that works goes on without having renewed the lease; then it stands by again. Less than
+    /// `lease_duration`: what it has sent by then has the difference to arrive, and the clocks of two machines may differ in
+    /// speed by it.
     #[schemars(extend("x-minimum" = "100ms"))]
     pub renew_deadline: Span,
     /// The longest time between two renewals, and between two attempts of one that failed. Less than `renew_deadline`.

@@ -34,17 +34,21 @@ pub(super) struct Campaign {
 }
 
 impl Campaign {
-    /// Takes part until it is told to end, or until it has led and does so no more.
-    pub(super) async fn run(mut self) {
+    /// Takes part until it is told to end, or until it has led and does so no more: then it answers why.
+    pub(super) async fn run(mut self) -> Option<Loss> {
         while !self.stop.is_cancelled() {
             match self.election.step(BootTime::now()) {
                 Step::Wait(until) => self.wait(until).await,
                 Step::Look => self.look().await,
                 Step::Write(draft) => self.write(&draft).await,
-                Step::StandDown(loss) => return self.stand_down(loss),
+                Step::StandDown(loss) => {
+                    self.stand_down(&loss);
+                    return Some(loss);
+                }
             }
         }
         self.give_up().await;
+        None
     }
 
     /// Waits, and listens meanwhile.
@@ -165,10 +169,10 @@ impl Campaign {
         }
     }
 
-    fn stand_down(self, loss: Loss) {
+    fn stand_down(&self, loss: &Loss) {
         self.term.end();
         error!(reason = %loss, "this process does not lead any more");
-        self.status.send_modify(|status| status.becomes(Role::Ended(Some(loss))));
+        self.status.send_modify(|status| status.becomes(Role::Ended(Some(loss.clone()))));
     }
 
     /// Tells in what role this process is, if that is news. Of the end, its own line tells.

@@ -1,6 +1,6 @@
 //! Why a leader is none any more.
 
-/// Why this process does not lead any more. It does not come back from that: it ends.
+/// Why this process does not lead any more. Its term does not come back from that: it stands by for another one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Loss {
     /// The lease could not be renewed by the deadline, because the server could not be reached or the process was stopped.

@@ -2,7 +2,8 @@
 //!
 //! The rules are `election`, told the time and free of I/O; `campaign` is the shell that talks to the API server. What the
 //! rest of the program sees is the [`Term`]: each handler, between any two of its steps, and each write look at its
-//! deadline. What was sent before it and arrives after it is refused by the server, or changes nothing that stands.
+//! deadline. What was sent before it and arrives after it is refused by the server, or changes nothing that stands. Who has
+//! lost the lease takes part anew, under another name and for a term of its own.
 
 mod campaign;
 mod clock;
@@ -26,7 +27,7 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::info;
+use tracing::{error, info};
 
 use crate::config::LeaderElection;
 use crate::identity::random;
@@ -44,26 +45,43 @@ pub use term::{NotLeading, Term};
 /// How long the API server may take for one answer; of a renewal at most half the time that there is for it.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// This process's part in the election. When it is dropped, the lease is left to run out.
+/// This process's part in the election, until it has led and does so no more. When it is dropped, the lease is left to run
+/// out.
 pub(crate) struct Leadership {
     term: Term,
-    status: watch::Receiver<Status>,
+    status: watch::Sender<Status>,
     stop: CancellationToken,
-    /// None where there is no election.
-    campaign: Option<AbortOnDropHandle<()>>,
+    /// None where there is no election, and when it is over.
+    campaign: Option<AbortOnDropHandle<Option<Loss>>>,
+}
+
+/// How the election stands before this process takes part in it, if the options want one.
+pub(crate) fn not_begun(options: &LeaderElection) -> watch::Sender<Status> {
+    let role = if options.enabled { Role::Candidate } else { Role::Unopposed };
+    watch::Sender::new(Status::new(role))
 }
 
 impl Leadership {
-    /// Takes part in the election that the options describe, if they do, under the name `identity`. `client` must not be
-    /// behind the fence.
-    pub(crate) fn start(options: &LeaderElection, identity: &str, client: Client) -> Self {
-        let stop = CancellationToken::new();
+    /// Takes part in the election that the options describe, if they do, under the name `identity`, which nobody ever had.
+    /// How it stands is told in `status`. `client` must not be behind the fence.
+    pub(crate) fn start(
+        options: &LeaderElection,
+        identity: &str,
+        client: Client,
+        status: &watch::Sender<Status>,
+    ) -> Self {
+        let (status, stop) = (status.clone(), CancellationToken::new());
         if !options.enabled {
-            let (_, status) = watch::channel(Status::new(Role::Unopposed));
             return Self { term: Term::for_ever(), status, stop, campaign: None };
         }
+        status.send_if_modified(|status| {
+            let anew = matches!(status.role, Role::Ended(_));
+            if anew {
+                status.becomes(Role::Candidate);
+            }
+            anew
+        });
         let term = Term::not_begun();
-        let (sender, status) = watch::channel(Status::new(Role::Candidate));
         let timing = Timing {
             lease_duration: options.lease_duration.into(),
             renew_deadline: options.renew_deadline.into(),
@@ -79,7 +97,7 @@ impl Leadership {
             },
             election: Election::new(identity.to_owned(), timing, random()),
             term: term.clone(),
-            status: sender,
+            status: status.clone(),
             stop: stop.clone(),
             changes: None,
             missed: false,
@@ -95,20 +113,21 @@ impl Leadership {
 
     /// How the election stands, now and whenever that changes.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Status> {
-        self.status.clone()
+        self.status.subscribe()
     }
 
-    /// Ends when this process does not lead any more.
-    pub(crate) async fn lost(&self) -> Loss {
-        if self.campaign.is_none() {
-            return pending().await;
+    /// Ends when this process has led and does so no more; its term is over then.
+    pub(crate) async fn lost(&mut self) -> Loss {
+        let Some(campaign) = &mut self.campaign else { return pending().await };
+        let ended = campaign.await;
+        self.campaign = None;
+        if let Ok(Some(loss)) = ended {
+            return loss;
         }
-        let mut status = self.subscribe();
-        let ended = status.wait_for(|status| matches!(status.role, Role::Ended(_))).await;
-        match ended.as_deref() {
-            Ok(Status { role: Role::Ended(Some(loss)), .. }) => loss.clone(),
-            _ => Loss::Abandoned,
-        }
+        self.term.end();
+        error!("the election ended by itself");
+        self.status.send_modify(|status| status.becomes(Role::Ended(Some(Loss::Abandoned))));
+        Loss::Abandoned
     }
 
     /// Gives the lease up, if this process has it: another one takes over at once. Nothing may be done after this.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::loss::Loss;
 
-/// How the election stands.
+/// How the election stands. The counts are those of the process, over all its terms.
 #[derive(Clone, Debug)]
 pub struct Status {
     /// What this process is in it.
@@ -17,6 +17,8 @@ pub struct Status {
     pub renewals: u64,
     /// How many of these needed more than one request.
     pub slow_renewals: u64,
+    /// How often it led and lost the lease.
+    pub losses: u64,
     /// What went wrong with the lease, if the last request failed.
     pub trouble: Option<String>,
 }
@@ -35,17 +37,18 @@ pub enum Role {
     },
     /// It leads.
     Leader,
-    /// It led, or gave up, and takes part no more.
+    /// It led, or gave up, and takes no part; after a loss, until it stands by again.
     Ended(Option<Loss>),
 }
 
 impl Status {
     /// Has been this from now on.
     pub(super) fn new(role: Role) -> Self {
-        Self { role, since: Timestamp::now(), renewals: 0, slow_renewals: 0, trouble: None }
+        Self { role, since: Timestamp::now(), renewals: 0, slow_renewals: 0, losses: 0, trouble: None }
     }
 
     pub(super) fn becomes(&mut self, role: Role) {
+        self.losses += u64::from(matches!(role, Role::Ended(Some(_))));
         self.role = role;
         self.since = Timestamp::now();
     }

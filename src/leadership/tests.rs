@@ -254,3 +254,22 @@ fn a_duration_that_is_no_whole_number_of_seconds_is_rounded_up() {
     election.saw(at(100.0), None);
     assert_eq!(written(election.step(at(100.0))).duration_seconds, 2);
 }
+
+#[tokio::test]
+async fn an_election_that_ends_by_itself_is_a_loss_and_ends_the_term() {
+    let status = watch::Sender::new(Status::new(Role::Leader));
+    let term = Term::not_begun();
+    term.lasts_until(BootTime::now() + Duration::from_secs(3600));
+    let campaign = tokio::spawn(async { panic!("as ordered") });
+    let mut leadership = Leadership {
+        term: term.clone(),
+        status: status.clone(),
+        stop: CancellationToken::new(),
+        campaign: Some(AbortOnDropHandle::new(campaign)),
+    };
+    assert_eq!(leadership.lost().await, Loss::Abandoned);
+    assert!(!term.holds());
+    assert_eq!(status.borrow().role, Role::Ended(Some(Loss::Abandoned)));
+    assert_eq!(status.borrow().losses, 1);
+    leadership.release().await;
+}

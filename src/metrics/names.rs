@@ -99,6 +99,8 @@ families! {
         "Whether this process is the one that works: 1, or 0 for a standby";
     LEADER_SLOWPATH = Counter "leader_election_slowpath_total" [NAME]
         "How often the leader had to read its lease before it could renew it";
+    LEADERSHIP_LOSSES = Counter "staffetta_leadership_losses_total" [NAME]
+        "How often this process led and lost the lease, after which it stands by again";
     KUBERNETES_EVENTS = Counter "staffetta_kubernetes_events_total" ["outcome"]
         "Kubernetes Events by which failures are told at their objects";
     PROCESS_CPU = Counter "process_cpu_seconds_total" []

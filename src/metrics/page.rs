@@ -55,6 +55,9 @@ impl Page {
         write(encoder, &names::LEADER_SLOWPATH, |series| {
             series.counter(&[&leadership.name], leadership.slow_renewals)
         })?;
+        write(encoder, &names::LEADERSHIP_LOSSES, |series| {
+            series.counter(&[&leadership.name], leadership.losses)
+        })?;
         write(encoder, &names::KUBERNETES_EVENTS, |series| {
             events.iter().try_for_each(|(outcome, count)| series.counter(&[outcome], *count))
         })

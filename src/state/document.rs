@@ -40,13 +40,16 @@ pub(crate) struct Leadership {
     pub(crate) role: String,
     /// How often it had to read its lease before it could renew it.
     pub(crate) slow_renewals: u64,
+    /// How often it led and lost the lease. Older programs do not say.
+    #[serde(default)]
+    pub(crate) losses: u64,
 }
 
 #[cfg(test)]
 impl Leadership {
     /// There is no election: this process works.
     pub(crate) fn unopposed() -> Self {
-        Self { name: "staffetta".into(), leads: true, role: "unopposed".into(), slow_renewals: 0 }
+        Self { name: "staffetta".into(), leads: true, role: "unopposed".into(), slow_renewals: 0, losses: 0 }
     }
 }
 

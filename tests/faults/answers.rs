@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use staffetta_apiserver::Fault;
 
-use crate::world::{World, pods};
+use crate::services::services;
+use crate::world::{Task, World, pods};
 
 /// What a write is answered, twice, and whether that alone makes the handling fail.
 fn refusals() -> Vec<(&'static str, Fault)> {
@@ -54,6 +55,36 @@ async fn a_write_that_is_refused_lost_or_late_is_made_good() {
 async fn a_write_that_is_refused_lost_or_late_is_made_good_on_a_real_server() {
     if let Some(world) = World::real(&[]).await {
         writes(world).await;
+    }
+}
+
+async fn service_writes(world: World) {
+    let controller = world.ready(Task::Services).await;
+    for (name, fault) in refusals() {
+        let before = world.asked("patch", "services");
+        world.faults().inject(services("patch"), 2, fault);
+        let name = format!("write-{name}");
+        world.service(&name).await;
+        world.until("the faults have met their writes", async || world.faults().pending() == 0).await;
+        world.until_served(&[&name]).await;
+        let asked = world.asked("patch", "services") - before;
+        assert!((2..=10).contains(&asked), "{name}: {asked} writes for two faults and two annotations");
+        world.end_service(&name).await;
+        world.until_service_is_gone(&name).await;
+        world.until_served(&[]).await;
+    }
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_write_on_a_service_that_is_refused_lost_or_late_is_made_good() {
+    service_writes(World::embedded().await).await;
+}
+
+#[tokio::test]
+async fn a_write_on_a_service_that_is_refused_lost_or_late_is_made_good_on_a_real_server() {
+    if let Some(world) = World::real(&[]).await {
+        service_writes(world).await;
     }
 }
 
@@ -161,12 +192,12 @@ async fn skew(world: World) {
 }
 
 #[tokio::test]
-async fn a_server_whose_clock_is_wrong_changes_nothing() {
+async fn a_wrong_date_in_every_answer_changes_nothing() {
     skew(World::embedded().await).await;
 }
 
 #[tokio::test]
-async fn a_server_whose_clock_is_wrong_changes_nothing_on_a_real_server() {
+async fn a_wrong_date_in_every_answer_changes_nothing_on_a_real_server() {
     if let Some(world) = World::real(&[]).await {
         skew(world).await;
     }

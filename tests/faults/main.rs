@@ -6,5 +6,6 @@
 mod answers;
 mod gaps;
 mod outages;
+mod services;
 mod silence;
 mod world;

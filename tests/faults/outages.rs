@@ -1,52 +1,141 @@
 //! The server is not there, or is another one.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use staffetta::config::LeaderElection;
+use staffetta::controller::Controller;
+use staffetta::leadership::Role;
 use staffetta_apiserver::{ApiServer, Options};
 
-use crate::world::{Upstream, World};
+use crate::world::{Task, Upstream, World};
 
-/// How long the server is away.
-const OUTAGE: Duration = Duration::from_secs(5);
+/// How long a server is away: for longer than a leader goes on without it.
+const OUTAGE: Duration = Duration::from_secs(20);
+const LONG_OUTAGE: Duration = Duration::from_secs(60);
 
-async fn outage(world: World) {
-    let controller = world.ready_controller().await;
+/// How often somebody asks at most within `time` who waits 1 s after the first failure, twice as long after each further one,
+/// half a minute at most, and a quarter less than that by chance; once more for what was under way.
+fn attempts(time: Duration) -> usize {
+    let (mut wait, mut begun, mut count) = (Duration::from_secs(1), Duration::ZERO, 1);
+    while begun <= time {
+        count += 1;
+        begun += wait.mul_f64(0.75);
+        wait = (wait * 2).min(Duration::from_secs(30));
+    }
+    count
+}
+
+/// How often a participant of the election asks at most within `time`: once a retry period, less a fifth by chance; a few
+/// times more where its role changes.
+fn looks(time: Duration) -> usize {
+    let retry_period: Duration = LeaderElection::default().retry_period.into();
+    let looks = time.as_millis() / retry_period.mul_f64(0.8).as_millis();
+    usize::try_from(looks).unwrap() + 3
+}
+
+/// While the server is away for `time`, `replicas` ask for it, each at its own pace and none more than that.
+async fn is_away(world: &World, time: Duration, replicas: usize) {
+    let before = world.proxy.requests().len();
+    world.begin_outage().await;
+    tokio::time::sleep(time).await; // that is the fault
+    let mut asked = BTreeMap::new();
+    for request in world.proxy.requests().split_off(before) {
+        *asked.entry(request.resource).or_insert(0_usize) += 1;
+    }
+    assert!(asked.values().sum::<usize>() > 0, "somebody asked");
+    let allowed = BTreeMap::from([
+        ("pods", attempts(time)),
+        ("services", attempts(time)),
+        ("endpointslices", attempts(time)),
+        ("leases", looks(time) * replicas),
+    ]);
+    let too_many: Vec<_> = asked
+        .iter()
+        .filter(|(what, count)| **count > allowed.get(what.as_str()).copied().unwrap_or(0))
+        .collect();
+    assert!(too_many.is_empty(), "{too_many:?} requests within {time:?}; {allowed:?} are enough");
+}
+
+async fn outage(world: World, time: Duration) {
+    let controller = world.ready(Task::Services).await;
     world.pod("before").await;
+    world.service("before").await;
     world.until_settled(&["before"]).await;
-    let asked = world.proxy.requests().len();
-    world.faults().begin_outage();
-    world.pod("during").await;
-    tokio::time::sleep(OUTAGE).await; // that is the fault
-    let asked = world.proxy.requests().len() - asked;
-    assert!(asked <= 30, "{asked} requests while the server was away");
-    world.faults().end_outage();
+    world.until_served(&["before"]).await;
+    is_away(&world, time, 0).await;
+    let mut pods = vec!["before", "after"];
+    if let Upstream::Embedded(_) = &world.upstream {
+        world.pod("during").await;
+        world.service("during").await;
+        pods.push("during");
+    }
+    world.end_outage().await;
     world.pod("after").await;
-    world.until_settled(&["before", "during", "after"]).await;
+    world.service("after").await;
+    world.until_settled(&pods).await;
+    world.until_served(&pods).await;
     controller.stop().await.unwrap();
 }
 
 #[tokio::test]
 async fn an_outage_is_waited_out_and_nobody_is_forgotten() {
-    outage(World::embedded().await).await;
+    outage(World::embedded().await, OUTAGE).await;
 }
 
 #[tokio::test]
 async fn a_server_that_stops_and_starts_again_with_its_data_is_waited_for_on_a_real_server() {
-    let Some(world) = World::real(&[]).await else { return };
-    let controller = world.ready_controller().await;
+    if let Some(world) = World::real(&[]).await {
+        outage(world, OUTAGE).await;
+    }
+}
+
+/// Ends when one of these leads. Answers which.
+async fn leader(world: &World, replicas: &[Controller]) -> usize {
+    let leads = |replica: &Controller| replica.leadership().role == Role::Leader;
+    world.until("one of them leads", async || replicas.iter().any(leads)).await;
+    replicas.iter().position(leads).unwrap()
+}
+
+async fn elected_through_an_outage(world: World, time: Duration) {
+    let replicas = [world.ready(Task::Elected).await, world.ready(Task::Elected).await];
+    let first = leader(&world, &replicas).await;
     world.pod("before").await;
+    world.service("before").await;
     world.until_settled(&["before"]).await;
-    let Upstream::Real(server) = &world.upstream else { unreachable!("it was just made") };
-    let asked = world.proxy.requests().len();
-    server.stop_apiserver().await;
-    tokio::time::sleep(OUTAGE).await; // that is the fault
-    let asked = world.proxy.requests().len() - asked;
-    assert!(asked <= 60, "{asked} requests while the server was away");
-    server.resume().await;
-    world.namespace().await;
+    world.until_served(&["before"]).await;
+    is_away(&world, time, replicas.len()).await;
+    for (place, replica) in replicas.iter().enumerate() {
+        let status = replica.leadership();
+        assert_ne!(status.role, Role::Leader, "nobody renews a lease at a server that is away");
+        assert_eq!(status.losses, u64::from(place == first));
+        let live = reqwest::get(format!("http://{}/livez", replica.admin())).await.unwrap();
+        assert!(live.status().is_success(), "it lives");
+    }
+    world.end_outage().await;
     world.pod("after").await;
+    world.service("after").await;
+    leader(&world, &replicas).await;
     world.until_settled(&["before", "after"]).await;
-    controller.stop().await.unwrap();
+    world.until_served(&["before", "after"]).await;
+    for replica in replicas {
+        tokio::time::timeout(OUTAGE, replica.ready())
+            .await
+            .expect("who leads is ready, and so is who stands by");
+        replica.stop().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_outage_that_outlasts_the_lease_ends_no_replica_and_one_leads_afterwards() {
+    elected_through_an_outage(World::embedded().await, OUTAGE).await;
+}
+
+#[tokio::test]
+async fn an_outage_of_a_minute_ends_no_replica_and_one_leads_afterwards_on_a_real_server() {
+    if let Some(world) = World::real(&[]).await {
+        elected_through_an_outage(world, LONG_OUTAGE).await;
+    }
 }
 
 #[tokio::test]

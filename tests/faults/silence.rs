@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use staffetta_driver::memory::{Fault, VifMethod};
+use staffetta_driver::memory::{Fault, VifCall, VifMethod};
+use tokio::time::Instant;
 
-use crate::world::World;
+use crate::world::{Task, World};
 
 async fn silent_watch(world: World) {
     let controller = world.ready_controller().await;
     world.pod("before").await;
     world.until_settled(&["before"]).await;
     world.faults().pause_watches();
-    let (asked, begun) = (world.asked("watch", "pods"), tokio::time::Instant::now());
+    let (asked, begun) = (world.asked("watch", "pods"), Instant::now());
     world.pod("silent").await;
     world
         .until("the silent watch was given up, twice", async || world.asked("watch", "pods") >= asked + 2)
@@ -35,13 +36,28 @@ async fn a_watch_that_stays_silent_is_given_up_and_made_anew_on_a_real_server() 
     }
 }
 
+/// How long a driver may hang: long enough that nobody else settles after it only.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
 async fn silent_driver(world: World) {
-    let controller = world.ready_controller().await;
+    let controller = world.ready_with(Task::Pods, TIMEOUT).await;
     world.vifs.faults().inject(VifMethod::Request, 1, Fault::DoneThenHang);
-    world.pod("hangs").await;
-    tokio::time::sleep(Duration::from_millis(50)).await; // the hanging call is most likely the first; either way both end well
-    world.pod("other").await;
+    let hangs = world.pod("hangs").await.metadata.uid.unwrap();
+    let requests = || {
+        let calls = world.vifs.calls().into_iter();
+        let owner = |call| if let VifCall::Request(owner) = call { Some(owner.to_string()) } else { None };
+        calls.filter_map(owner).collect::<Vec<_>>()
+    };
+    world.until("the driver was called", async || requests() == [&*hangs]).await;
+    let begun = Instant::now();
+    let other = world.pod("other").await.metadata.uid.unwrap();
+    world.until("the other has its VIF", async || world.is_plugged("other").await).await;
+    let waited = begun.elapsed();
+    assert!(waited < TIMEOUT / 2, "the other waited {waited:?} for the call that hangs");
+    assert!(!world.is_plugged("hangs").await, "it still hangs");
     world.until_settled(&["hangs", "other"]).await;
+    assert!(begun.elapsed() > TIMEOUT / 2, "it was interrupted");
+    assert_eq!(requests(), [hangs, other], "what the lost call made was found");
     controller.stop().await.unwrap();
 }
 

@@ -12,12 +12,15 @@ use serde_json::{Value, json};
 use staffetta::config::{Configuration, FileSchema};
 use staffetta::controller::Controller;
 use staffetta_apiserver::testing::RealServer;
-use staffetta_apiserver::{ApiServer, Faults, Options, Proxy, Requests};
+use staffetta_apiserver::{ApiServer, Fault, Faults, Options, Proxy, Requests};
 use staffetta_driver::PodVifDriver;
 use staffetta_driver::memory::{MemoryNetwork, MemoryOptions, MemoryServices, MemoryVifDriver};
 
 /// How long a step may take before the test fails. It is no measure of speed.
 const PATIENCE: Duration = Duration::from_secs(90);
+
+/// How long an attempt of a handler may take, where nobody says otherwise.
+const HANDLER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The annotation of a pod's VIF.
 const VIF: &str = "openstack.org/kuryr-vif";
@@ -27,10 +30,21 @@ pub(crate) struct World {
     pub(crate) upstream: Upstream,
     pub(crate) proxy: Proxy,
     pub(crate) vifs: Arc<MemoryVifDriver>,
-    services: Arc<MemoryServices>,
+    pub(crate) services: Arc<MemoryServices>,
     /// Goes past the proxy.
-    direct: Client,
+    pub(crate) direct: Client,
     folder: tempfile::TempDir,
+}
+
+/// What a controller has to do, and whether it is the only one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Pods, alone.
+    Pods,
+    /// Services too.
+    Services,
+    /// Both, by whoever of several is elected: the election is the one that ships.
+    Elected,
 }
 
 /// The server behind the proxy.
@@ -78,26 +92,37 @@ impl World {
         Self { upstream, proxy, vifs, services, direct, folder: tempfile::tempdir().unwrap() }
     }
 
-    /// Starts a controller that reaches the server through the proxy.
-    pub(crate) async fn controller(&self) -> Controller {
+    /// Starts a controller of pods that reaches the server through the proxy, and waits until it is ready.
+    pub(crate) async fn ready_controller(&self) -> Controller {
+        self.ready(Task::Pods).await
+    }
+
+    /// Starts a controller and waits until it is ready.
+    pub(crate) async fn ready(&self, task: Task) -> Controller {
+        self.ready_with(task, HANDLER_TIMEOUT).await
+    }
+
+    /// The same; an attempt of its handlers may take so long.
+    pub(crate) async fn ready_with(&self, task: Task, handler_timeout: Duration) -> Controller {
+        let controller = self.controller(task, handler_timeout).await;
+        tokio::time::timeout(PATIENCE, controller.ready()).await.expect("the controller is ready in time");
+        controller
+    }
+
+    async fn controller(&self, task: Task, handler_timeout: Duration) -> Controller {
         let mut registry = staffetta::assembly::registry();
         staffetta::assembly::world(&mut registry, self.vifs.network(), &self.services);
         let vifs = Arc::clone(&self.vifs);
         registry
             .driver::<dyn PodVifDriver>("memory", "Held by the test.", move |_| Ok(Arc::clone(&vifs) as _));
         let schema = FileSchema::assemble(&registry).unwrap();
-        let file = self.file("staffetta.toml", OPTIONS);
-        let configuration = Configuration::load(&schema, Some(&file), []).unwrap();
+        let file = self.file("staffetta.toml", &format!("{}{OPTIONS}", task.options()));
+        let timeout = format!("{}s", handler_timeout.as_secs());
+        let variable = ("STAFFETTA_RELAY__HANDLER_TIMEOUT".into(), timeout.into());
+        let configuration = Configuration::load(&schema, Some(&file), [variable]).unwrap();
         let kubeconfig = self.file("kubeconfig", &self.proxy.kubeconfig());
         let client = staffetta::connect::client(Some(&kubeconfig)).await.unwrap();
         Controller::start(registry, &configuration, client).await.unwrap()
-    }
-
-    /// Starts a controller and waits until it is ready.
-    pub(crate) async fn ready_controller(&self) -> Controller {
-        let controller = self.controller().await;
-        tokio::time::timeout(PATIENCE, controller.ready()).await.expect("the controller is ready in time");
-        controller
     }
 
     fn file(&self, name: &str, text: &str) -> PathBuf {
@@ -140,15 +165,19 @@ impl World {
         self.pods().delete(name, &DeleteParams::default().grace_period(0)).await.unwrap();
     }
 
+    /// Whether the pod has an active VIF.
+    pub(crate) async fn is_plugged(&self, name: &str) -> bool {
+        let pod = self.pods().get(name).await.unwrap();
+        let text = pod.metadata.annotations.unwrap_or_default().remove(VIF).unwrap_or_default();
+        let state: Value = serde_json::from_str(&text).unwrap_or_default();
+        state["versioned_object.data"]["default_vif"]["versioned_object.data"]["active"] == json!(true)
+    }
+
     /// Waits until each of these pods has an active VIF, and nobody else has a port.
     pub(crate) async fn until_settled(&self, names: &[&str]) {
         self.until(&format!("each of {names:?} has an active VIF and nobody else has"), async || {
             for name in names {
-                let pod = self.pods().get(name).await.unwrap();
-                let text = pod.metadata.annotations.unwrap_or_default().remove(VIF).unwrap_or_default();
-                let state: Value = serde_json::from_str(&text).unwrap_or_default();
-                let vif = &state["versioned_object.data"]["default_vif"]["versioned_object.data"];
-                if vif["active"] != json!(true) {
+                if !self.is_plugged(name).await {
                     return false;
                 }
             }
@@ -163,6 +192,28 @@ impl World {
             self.pods().get_opt(name).await.unwrap().is_none()
         })
         .await;
+    }
+
+    /// Nobody gets to the server through the proxy any more. A real one is stopped, and nobody gets to it at all.
+    pub(crate) async fn begin_outage(&self) {
+        match &self.upstream {
+            Upstream::Embedded(_) => {
+                self.faults().inject(Requests::any(), usize::MAX, Fault::Cut);
+                self.faults().cut_watches();
+            }
+            Upstream::Real(server) => server.stop_apiserver().await,
+        }
+    }
+
+    /// The server is there again, with its data.
+    pub(crate) async fn end_outage(&self) {
+        match &self.upstream {
+            Upstream::Embedded(_) => self.faults().clear(),
+            Upstream::Real(server) => {
+                server.resume().await;
+                self.namespace().await;
+            }
+        }
     }
 
     /// How many requests that match have passed, or failed to.
@@ -181,25 +232,28 @@ impl World {
     }
 }
 
+impl Task {
+    fn options(self) -> String {
+        let handlers = if self == Self::Pods { "\"vif\"" } else { "\"vif\", \"lb\", \"lbaasspec\"" };
+        format!(
+            "[leader_election]\nenabled = {}\n[kubernetes]\nenabled_handlers = [{handlers}]\n",
+            self == Self::Elected
+        )
+    }
+}
+
 /// Requests of the controller for pods.
 pub(crate) fn pods(verb: &str) -> Requests {
     Requests::any().verb(verb).resource("pods")
 }
 
-const OPTIONS: &str = r#"
-[kubernetes]
-enabled_handlers = ["vif"]
-watch_timeout = "1s"
+const OPTIONS: &str = r#"watch_timeout = "1s"
 
 [relay]
 retry_interval = "20ms"
 retry_max_interval = "500ms"
-handler_timeout = "3s"
 failed_resync = "1s"
 failed_resync_max = "2s"
-
-[leader_election]
-enabled = false
 
 [admin]
 listen = "127.0.0.1:0"

@@ -1,88 +1,210 @@
-//! What the program itself refuses once its term is over: in one process with the test, which holds a handler back.
+//! What the program itself refuses once a term is over: in one process with the test, which holds handlers back.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
 use kube::Client;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::json;
 use staffetta::config::{Configuration, FileSchema};
-use staffetta::controller::{Controller, ControllerError};
-use staffetta::leadership::{Loss, Role};
-use staffetta_apiserver::{Fault, Requests};
+use staffetta::controller::Controller;
+use staffetta::leadership::Role;
+use staffetta_handler::testing::Fault;
 use staffetta_handler::{Registration, ResourceEventHandler, causes};
-use tokio::sync::{mpsc, watch};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 
 use crate::process::eventually;
-use crate::world::{SHORT, World};
+use crate::world::{PATIENT, World};
 
-/// Waits before it calls its driver; leaves a task behind that writes by itself.
+/// The handler of one term. It waits before it calls its driver, and may leave a task behind that writes by itself.
 struct Patient {
+    term: usize,
     client: Client,
+    wants: Wants,
+    seen: Arc<Seen>,
     goes_on: watch::Receiver<bool>,
-    began: Arc<AtomicUsize>,
-    calls: Arc<AtomicUsize>,
-    written: mpsc::UnboundedSender<kube::Result<Pod>>,
+    _life: Arc<()>,
+}
+
+/// What a handler does before it waits.
+#[derive(Clone, Copy, PartialEq)]
+enum Wants {
+    Nothing,
+    /// It leaves a task behind that writes later.
+    ALateWrite,
+    /// It has a driver whose check never succeeds.
+    ADriver,
+}
+
+/// What the handlers of all terms did. Terms are numbered from 1.
+#[derive(Default)]
+struct Seen {
+    made: AtomicUsize,
+    lives: Mutex<Vec<Weak<()>>>,
+    /// The last term whose handler began.
+    began: AtomicUsize,
+    /// The terms whose handlers called their driver.
+    calls: Mutex<Vec<usize>>,
+    /// By term, what came of the late write.
+    written: Mutex<Vec<(usize, Result<(), String>)>>,
 }
 
 impl ResourceEventHandler<Pod> for Patient {
     type Error = std::convert::Infallible;
 
     async fn on_present(&self, _: &Arc<Pod>) -> Result<(), Self::Error> {
-        let pods = Api::<Pod>::namespaced(self.client.clone(), "default");
-        let (mut goes_on, written) = (self.goes_on.clone(), self.written.clone());
-        tokio::spawn(async move {
-            goes_on.wait_for(|goes_on| *goes_on).await.unwrap();
-            let late = Patch::Merge(json!({ "metadata": { "annotations": { "example.com/late": "yes" } } }));
-            written.send(pods.patch("web", &PatchParams::default(), &late).await).unwrap();
-        });
-        self.began.fetch_add(1, Ordering::SeqCst);
+        if self.seen.began.fetch_max(self.term, Ordering::SeqCst) == self.term {
+            return Ok(());
+        }
+        if self.wants == Wants::ALateWrite {
+            tokio::spawn(late_write(
+                self.term,
+                self.client.clone(),
+                self.goes_on.clone(),
+                Arc::clone(&self.seen),
+            ));
+        }
         self.goes_on.clone().wait_for(|goes_on| *goes_on).await.unwrap();
-        self.calls.fetch_add(1, Ordering::SeqCst);
+        self.seen.calls.lock().unwrap().push(self.term);
         Ok(())
     }
 }
 
-#[tokio::test]
-async fn after_its_term_neither_a_handler_nor_what_it_left_behind_goes_on() {
-    let world = World::embedded().await;
-    let proxy = world.proxy().await;
+async fn late_write(term: usize, client: Client, mut goes_on: watch::Receiver<bool>, seen: Arc<Seen>) {
+    goes_on.wait_for(|goes_on| *goes_on).await.unwrap();
+    let pods = Api::<Pod>::namespaced(client, "default");
+    let late =
+        Patch::Merge(json!({ "metadata": { "annotations": { "example.com/late": term.to_string() } } }));
+    let written = pods.patch("web", &PatchParams::default(), &late).await;
+    let written = written.map(drop).map_err(|error| causes(&error));
+    seen.written.lock().unwrap().push((term, written));
+}
+
+/// A controller with such a handler, and the switch that lets all of them go on.
+async fn controller(world: &World, wants: Wants) -> (Controller, Arc<Seen>, watch::Sender<bool>) {
     let (let_go, goes_on) = watch::channel(false);
-    let (began, calls) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-    let (written, mut results) = mpsc::unbounded_channel();
+    let seen = Arc::<Seen>::default();
+    let told = Arc::clone(&seen);
     let mut registry = staffetta::assembly::registry();
-    let (begin, call) = (Arc::clone(&began), Arc::clone(&calls));
     registry.handler("patient", "Waits.", move |setup| {
+        let life = Arc::new(());
+        told.lives.lock().unwrap().push(Arc::downgrade(&life));
+        if wants == Wants::ADriver {
+            setup.check("absent", || async { Err(Fault::transient("it is not there").into()) });
+        }
         let patient = Patient {
+            term: told.made.fetch_add(1, Ordering::SeqCst) + 1,
             client: setup.client(),
+            wants,
+            seen: Arc::clone(&told),
             goes_on: goes_on.clone(),
-            began: Arc::clone(&begin),
-            calls: Arc::clone(&call),
-            written: written.clone(),
+            _life: life,
         };
         Ok(Registration::new(patient).on::<Pod>().erase())
     });
     let file = tempfile::NamedTempFile::new().unwrap();
     let options = format!(
-        "[kubernetes]\nenabled_handlers = [\"patient\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n[leader_election]\n{SHORT}"
+        "[kubernetes]\nenabled_handlers = [\"patient\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n[leader_election]\n{PATIENT}"
     );
     std::fs::write(file.path(), options).unwrap();
     let schema = FileSchema::assemble(&registry).unwrap();
     let configuration = Configuration::load(&schema, Some(file.path()), []).unwrap();
-    let client = world.client_of(&proxy).await;
-    let controller = Controller::start(registry, &configuration, client).await.unwrap();
+    let controller = Controller::start(registry, &configuration, world.client()).await.unwrap();
+    (controller, seen, let_go)
+}
+
+/// Somebody writes another holder into the lease: the term ends. If that is nobody, the next one begins at once.
+async fn set_holder(world: &World, holder: &str) {
+    let lease = Patch::Merge(json!({ "spec": { "holderIdentity": holder } }));
+    world.leases().patch("staffetta", &PatchParams::default(), &lease).await.unwrap();
+}
+
+/// Waits until the handler of this term waits.
+async fn until_begun(seen: &Seen, term: usize) {
+    eventually(&format!("the handler of term {term} waits"), async || {
+        seen.began.load(Ordering::SeqCst) == term
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn after_its_term_neither_a_handler_nor_what_it_left_behind_goes_on_though_the_process_leads_again() {
+    let world = World::embedded().await;
+    let (controller, seen, let_go) = controller(&world, Wants::ALateWrite).await;
     world.pod("web").await;
-    eventually("the handler waits", async || began.load(Ordering::SeqCst) == 1).await;
-    eventually("the lease was renewed", async || controller.leadership().renewals > 0).await;
+    until_begun(&seen, 1).await;
     assert_eq!(controller.leadership().role, Role::Leader);
 
-    proxy.faults().inject(Requests::any().resource("leases"), usize::MAX, Fault::status(500));
-    let ended = controller.ended().await.unwrap_err();
-    assert!(matches!(ended, ControllerError::Deposed(Loss::Expired)), "{ended:?}");
+    set_holder(&world, "").await;
+    until_begun(&seen, 2).await;
+    assert_eq!((controller.leadership().role, controller.leadership().losses), (Role::Leader, 1));
+    assert_eq!(
+        seen.lives.lock().unwrap()[0].strong_count(),
+        0,
+        "the first term's handler is gone, and its call with it"
+    );
     let_go.send(true).unwrap();
-    let refused = causes(&results.recv().await.unwrap().unwrap_err());
-    assert!(refused.contains("this process does not hold the lease of the leader"), "{refused}");
-    assert_eq!(calls.load(Ordering::SeqCst), 0);
-    assert!(world.pods().get("web").await.unwrap().metadata.annotations.is_none());
+    eventually("both tasks have tried to write", async || seen.written.lock().unwrap().len() == 2).await;
+    for (term, written) in &*seen.written.lock().unwrap() {
+        match written {
+            Ok(()) => assert_eq!(*term, 2),
+            Err(error) => {
+                assert_eq!(*term, 1);
+                assert!(error.contains("this process does not hold the lease of the leader"), "{error}");
+            }
+        }
+    }
+    assert_eq!(*seen.calls.lock().unwrap(), [2]);
+    let annotations = world.pods().get("web").await.unwrap().metadata.annotations.unwrap();
+    assert_eq!(annotations["example.com/late"], "2");
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn twenty_losses_leave_nothing_behind_and_are_no_failure_of_any_object() {
+    let world = World::embedded().await;
+    let (controller, seen, let_go) = controller(&world, Wants::Nothing).await;
+    world.pod("web").await;
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let mut early = 0;
+    for term in 1..=20 {
+        until_begun(&seen, term).await;
+        if term == 3 {
+            controller.ready().await;
+            early = tasks();
+        }
+        set_holder(&world, "").await;
+    }
+    until_begun(&seen, 21).await;
+    assert_eq!(controller.leadership().losses, 20);
+    controller.ready().await;
+    let alive = seen.lives.lock().unwrap().iter().filter(|life| life.strong_count() > 0).count();
+    assert_eq!(alive, 1, "each term's chains went with it");
+    // Each term has a dozen tasks.
+    eventually("there are as many tasks as before", async || tasks() <= early + 3).await;
+    let events = Api::<Event>::all(world.client()).list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(events, [], "nobody is told of what the ends of terms interrupted");
+    let_go.send(true).unwrap();
+    eventually("the last one goes on", async || *seen.calls.lock().unwrap() == [21]).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn who_stands_by_again_waits_for_nothing_that_only_a_leader_needs() {
+    let world = World::embedded().await;
+    let (controller, seen, _let_go) = controller(&world, Wants::ADriver).await;
+    world.pod("web").await;
+    until_begun(&seen, 1).await;
+    let readiness = async || {
+        let answer = reqwest::get(format!("http://{}/readyz", controller.admin())).await.unwrap();
+        answer.text().await.unwrap()
+    };
+    assert!(readiness().await.contains("driver absent: it is not there"), "{}", readiness().await);
+    set_holder(&world, "a thief").await;
+    eventually("it stands by, and is ready", async || readiness().await == "ok\n").await;
+    assert_eq!(controller.leadership().role, Role::Standby { holder: "a thief".into() });
+    controller.stop().await.unwrap();
 }

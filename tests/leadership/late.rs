@@ -56,13 +56,14 @@ async fn a_leader_that_was_stopped_past_its_lease_changes_nothing(world: &World)
     eventually("the late claim is answered", async || patches(&first).len() > answered).await;
     assert_eq!(patches(&first)[answered..], [409]);
 
-    // The first one goes on, and is refused by itself.
+    // The first one goes on, is refused by itself, and stands by.
     first.proxy.clear_requests();
     first.process.signal("CONT").await;
-    assert_eq!(first.process.ends().await.code(), Some(1));
-    first.process.says("this process does not lead any more").await;
+    first.is_deposed().await;
+    first.stands_by().await;
     assert_eq!(first.writes(), []);
     assert_eq!(pods(world).await, before);
+    assert!(first.process.terminate().await.success());
     assert!(second.process.terminate().await.success());
 }
 

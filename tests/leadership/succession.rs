@@ -1,11 +1,7 @@
 //! One leads; when it ends, another one does.
 
-use std::process::ExitStatus;
-
 use crate::process::eventually;
-use crate::world::{LONG, PATIENT, SHORT, World};
-
-const AT_ONCE: &str = "activation_delay_ms = 0\n";
+use crate::world::{AT_ONCE, LONG, PATIENT, SHORT, World};
 
 async fn the_standby_takes_over_when_the_leader_is_killed(world: &World) {
     let mut first = world.runner(SHORT, AT_ONCE).await;
@@ -59,19 +55,28 @@ async fn the_standby_takes_over_at_once_when_the_leader_is_told_to_stop(world: &
     assert!(second.process.terminate().await.success());
 }
 
-async fn a_leader_without_its_server_ends_before_the_lease_does(world: &World) {
+async fn a_leader_without_its_server_gives_way_before_the_lease_ends_and_stands_by_again(world: &World) {
     let mut first = world.runner(SHORT, AT_ONCE).await;
     first.leads().await;
     let mut second = world.runner(PATIENT, AT_ONCE).await;
     second.stands_by().await;
     first.proxy.faults().begin_outage();
-    let ended: ExitStatus = first.process.ends().await;
-    assert_eq!(ended.code(), Some(1));
-    first.process.says("this process does not lead any more").await;
+    first.is_deposed().await;
     second.leads().await;
     world.pod("web").await;
     world.until_plugged("web", true).await;
+    eventually("the first says that nobody answers", async || first.process.get("/readyz").await.0 == 503)
+        .await;
+    assert_eq!((first.process.get("/livez").await.0, first.losses().await), (200, 1), "it lives");
+
+    first.proxy.faults().end_outage();
+    first.stands_by().await;
     assert!(second.process.terminate().await.success());
+    first.leads().await;
+    world.pod("after").await;
+    world.until_plugged("after", true).await;
+    first.process.ready().await;
+    assert!(first.process.terminate().await.success());
 }
 
 async fn a_standby_whose_watch_is_silent_takes_over_all_the_same(world: &World) {
@@ -115,14 +120,16 @@ async fn the_standby_takes_over_at_once_when_the_leader_is_told_to_stop_on_a_rea
 }
 
 #[tokio::test]
-async fn a_leader_without_its_server_ends_before_the_lease_does_on_the_embedded_server() {
-    a_leader_without_its_server_ends_before_the_lease_does(&World::embedded().await).await;
+async fn a_leader_without_its_server_gives_way_before_the_lease_ends_and_stands_by_again_on_the_embedded_server()
+ {
+    a_leader_without_its_server_gives_way_before_the_lease_ends_and_stands_by_again(&World::embedded().await)
+        .await;
 }
 
 #[tokio::test]
-async fn a_leader_without_its_server_ends_before_the_lease_does_on_a_real_server() {
+async fn a_leader_without_its_server_gives_way_before_the_lease_ends_and_stands_by_again_on_a_real_server() {
     let Some(world) = World::real().await else { return };
-    a_leader_without_its_server_ends_before_the_lease_does(&world).await;
+    a_leader_without_its_server_gives_way_before_the_lease_ends_and_stands_by_again(&world).await;
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use serde_json::json;
 use staffetta_apiserver::{Fault, Requests};
 
 use crate::process::eventually;
-use crate::world::{PATIENT, World};
+use crate::world::{AT_ONCE, PATIENT, SHORT, World};
 
 #[tokio::test]
 async fn without_rights_to_the_lease_it_says_so_and_goes_on_when_it_has_them() {
@@ -29,7 +29,7 @@ async fn without_rights_to_the_lease_it_says_so_and_goes_on_when_it_has_them() {
 #[tokio::test]
 async fn a_leader_whose_renewals_fail_now_and_then_goes_on() {
     let world = World::embedded().await;
-    let mut runner = world.runner(PATIENT, "activation_delay_ms = 0\n").await;
+    let mut runner = world.runner(PATIENT, AT_ONCE).await;
     runner.leads().await;
     let renewals = || Requests::any().resource("leases").verb("patch");
     for fault in [Fault::status(500), Fault::CutAfter, Fault::status(409), Fault::Garbage] {
@@ -49,14 +49,56 @@ async fn a_leader_whose_renewals_fail_now_and_then_goes_on() {
 }
 
 #[tokio::test]
-async fn a_leader_whose_lease_is_taken_ends() {
+async fn a_leader_whose_lease_is_taken_stands_by_for_the_thief_and_leads_again_after_it() {
     let world = World::embedded().await;
-    let mut runner = world.runner(PATIENT, "").await;
+    let mut runner = world.runner(PATIENT, AT_ONCE).await;
     runner.leads().await;
-    let thief = Patch::Merge(json!({ "spec": { "holderIdentity": "a thief" } }));
-    world.leases().patch("staffetta", &PatchParams::default(), &thief).await.unwrap();
-    let lines = runner.process.says("this process does not lead any more").await;
-    assert!(lines.last().unwrap().contains("the lease was taken by a thief"), "{lines:#?}");
-    assert_eq!(runner.process.ends().await.code(), Some(1));
+    world.pod("before").await;
+    world.until_plugged("before", true).await;
+    assert_eq!(runner.losses().await, 0);
+    let first = world.lease().await.holder_identity.unwrap();
+
+    let is_held_by = async |holder: &str| {
+        let patch = Patch::Merge(json!({ "spec": { "holderIdentity": holder } }));
+        world.leases().patch("staffetta", &PatchParams::default(), &patch).await.unwrap();
+    };
+    is_held_by("a thief").await;
+    let line = runner.is_deposed().await;
+    assert!(line.contains("the lease was taken by a thief"), "{line}");
+    runner.stands_by().await;
+    assert_eq!((runner.process.get("/livez").await.0, runner.losses().await), (200, 1));
+    let written = runner.writes().len();
+    world.pod("after").await;
     assert_eq!(world.lease().await.holder_identity.as_deref(), Some("a thief"));
+    assert_eq!(runner.writes().len(), written, "who stands by writes nothing");
+
+    is_held_by("").await;
+    let lines = runner.process.says("this process leads").await;
+    assert!(
+        lines.iter().all(|line| !line.contains("does not lead any more")),
+        "it was said once: {lines:#?}"
+    );
+    world.until_plugged("after", true).await;
+    runner.process.ready().await;
+    let second = world.lease().await.holder_identity.unwrap();
+    assert_eq!(second, format!("{first}-2"), "each term has a name of its own");
+    assert!(runner.process.terminate().await.success());
+    assert_eq!(world.lease().await.holder_identity.as_deref().unwrap_or_default(), "");
+}
+
+#[tokio::test]
+async fn told_to_end_without_its_server_a_leader_ends_well_before_and_after_the_loss() {
+    let world = World::embedded().await;
+    let mut runner = world.runner(PATIENT, AT_ONCE).await;
+    runner.leads().await;
+    runner.process.ready().await;
+    runner.proxy.faults().begin_outage();
+    assert!(runner.process.terminate().await.success(), "it leads still");
+
+    let mut runner = world.runner(SHORT, AT_ONCE).await;
+    runner.leads().await;
+    runner.process.ready().await;
+    runner.proxy.faults().begin_outage();
+    runner.is_deposed().await;
+    assert!(runner.process.terminate().await.success(), "it leads no more");
 }

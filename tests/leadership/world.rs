@@ -25,6 +25,9 @@ pub(crate) const PATIENT: &str =
 /// Another one takes over after longer than any test waits.
 pub(crate) const LONG: &str = "lease_duration = \"1h\"\nrenew_deadline = \"30m\"\nretry_period = \"1s\"\n";
 
+/// Options of `[memory]`: a VIF is active as soon as it is made.
+pub(crate) const AT_ONCE: &str = "activation_delay_ms = 0\n";
+
 /// An API server without a controller.
 pub(crate) struct World {
     client: Client,
@@ -62,9 +65,9 @@ impl World {
         Self { client: client(kubeconfig.clone()).await, kubeconfig, _server: server }
     }
 
-    /// A client that reaches the server through this proxy.
-    pub(crate) async fn client_of(&self, proxy: &Proxy) -> Client {
-        client(Kubeconfig::from_yaml(&proxy.kubeconfig()).unwrap()).await
+    /// A client of the server, past any proxy.
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
     }
 
     /// Starts a process with nothing but the handler `vif`. `election` are options of `[leader_election]`, `memory` of
@@ -146,6 +149,18 @@ impl Runner {
     pub(crate) async fn stands_by(&mut self) {
         self.process.says("standing by").await;
         self.process.ready().await;
+    }
+
+    /// It has led, and says once why it does so no more.
+    pub(crate) async fn is_deposed(&mut self) -> String {
+        self.process.says("this process does not lead any more").await.pop().unwrap()
+    }
+
+    /// How often it has lost the lease, as its metrics say.
+    pub(crate) async fn losses(&self) -> u32 {
+        let (_, page) = self.process.get("/metrics").await;
+        let series = "staffetta_leadership_losses_total{name=\"staffetta\"} ";
+        page.lines().find_map(|line| line.strip_prefix(series)).unwrap().parse().unwrap()
     }
 
     /// What it asked for, and changed, in all.

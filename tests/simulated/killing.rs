@@ -15,7 +15,7 @@ use serde_json::json;
 use staffetta_apiserver::testing::RealServer;
 use staffetta_apiserver::{ApiServer, Fault, Options, Proxy, Requests};
 use staffetta_driver::memory::MemoryOptions;
-use staffetta_simulated::{Kind, Server, SimulatedOptions};
+use staffetta_simulated::{self as network, Kind, Method, Server, SimulatedOptions};
 
 use crate::process::Process;
 use crate::{PROGRAM, VIF};
@@ -23,8 +23,23 @@ use crate::{PROGRAM, VIF};
 /// How many pods there are at a time.
 const PODS: usize = 300;
 
-/// How many writes are in flight when a controller is killed between the driver's answer and the acknowledged write.
+/// How many claims are in flight when a controller is killed between the driver's answer and the acknowledged write.
 const IN_FLIGHT: usize = 3;
+
+/// How long a driver's call takes at most before it does its work, and as long again before it answers, in milliseconds.
+const SLOWNESS: u64 = 40;
+
+/// Of how many calls in a row the slowness is chosen at a time.
+const CALLS: usize = 4;
+
+/// When a controller is killed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    /// Some time after it began, most likely in the middle of a driver's call.
+    Any,
+    /// The network has answered, the API server has the claims and will not answer. It has done them, or not.
+    Between { done: bool },
+}
 
 /// How long a step may take before the test fails. It is no measure of speed.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -64,27 +79,41 @@ impl World {
         let options = format!(
             "{}[relay]\nretry_interval = \"20ms\"\nretry_max_interval = \"500ms\"\nfailed_resync = \"1s\"\n\
              sweep_interval = \"1s\"\n",
-            crate::options(self.network.url())
+            crate::options(self.network.url(), crate::ALONE)
         );
         Process::start(Path::new(PROGRAM), self.folder.path(), &options, &self.proxy.kubeconfig()).await
     }
 
-    /// Kills a controller: some time after it began, or when the network has answered it and the API server has not.
-    async fn kill_one(&self, between: bool) -> bool {
-        let mut controller = self.controller().await;
-        let patches = Requests::any().verb("patch").resource("pods");
-        if between {
-            self.proxy.faults().inject(patches, IN_FLIGHT, Fault::Hang);
-            let patience = Duration::from_secs(20);
-            let met = until(async || self.proxy.faults().pending() == 0);
-            let met = tokio::time::timeout(patience, met).await.is_ok();
+    /// Kills a controller at this moment. Answers whether it came to that moment.
+    async fn kill_one(&self, moment: Moment) -> bool {
+        self.slow_down().await;
+        let Moment::Between { done } = moment else {
+            let mut controller = self.controller().await;
+            tokio::time::sleep(Duration::from_millis(self.chance.below(800))).await; // the point is that it is any time
             kill(&mut controller).await;
-            self.proxy.faults().clear();
-            return met;
-        }
-        tokio::time::sleep(Duration::from_millis(self.chance.below(800))).await; // the point is that it is any time
+            return true;
+        };
+        let fault = if done { Fault::HangAfter } else { Fault::Hang };
+        let unanswered = || self.proxy.requests().iter().filter(|request| request.code == 0).count();
+        self.proxy.clear_requests();
+        self.proxy.faults().inject(claims(), IN_FLIGHT, fault);
+        let mut controller = self.controller().await;
+        let met = until(async || unanswered() >= IN_FLIGHT);
+        let met = tokio::time::timeout(Duration::from_secs(20), met).await.is_ok();
         kill(&mut controller).await;
-        false
+        self.proxy.faults().clear();
+        met
+    }
+
+    /// The next calls for a VIF take their time, before they do their work or after it.
+    async fn slow_down(&self) {
+        self.ledger.clear_faults().await.unwrap();
+        for _ in 0..8 {
+            let time = Duration::from_millis(self.chance.below(SLOWNESS));
+            for fault in [network::Fault::Delay(time), network::Fault::DoneThenDelay(time)] {
+                self.ledger.inject(Method::RequestVif, CALLS, &fault).await.unwrap();
+            }
+        }
     }
 
     /// Waits until each pod has an active VIF, and there are no other ports.
@@ -129,6 +158,11 @@ impl World {
         tokio::time::timeout(PATIENCE, gone).await.expect("all pods and ports go in time");
         assert!(self.ledger.ledger().await.unwrap().standing(Kind::Port).is_empty());
     }
+}
+
+/// The writes that show a VIF for the first time: they alone carry the resourceVersion beside it.
+fn claims() -> Requests {
+    Requests::any().verb("patch").resource("pods").saying(VIF).saying("\"resourceVersion\"")
 }
 
 /// Pods that come and go, until it is told to stop.
@@ -214,16 +248,24 @@ impl Chance {
     }
 }
 
-/// So many controllers are killed one after the other, every fourth between a driver's answer and the acknowledged write.
-async fn killed(server: Kubeconfig, kills: usize) {
+/// So many controllers are killed one after the other, at least `between` of them between a driver's answer and the
+/// acknowledged write: half of those when the write was done.
+async fn killed(server: Kubeconfig, kills: usize, between: usize) {
     let world = World::new(server).await;
     let churn = Churn::start(&world.pods).await;
-    let mut between = 0;
+    let moments = [Moment::Between { done: false }, Moment::Any, Moment::Between { done: true }, Moment::Any];
+    let mut came = [0, 0];
     for round in 0..kills {
-        between += usize::from(world.kill_one(round % 4 == 0).await);
+        let moment = moments[round % moments.len()];
+        if world.kill_one(moment).await
+            && let Moment::Between { done } = moment
+        {
+            came[usize::from(done)] += 1;
+        }
     }
     churn.stop().await;
-    assert!(between * 5 >= kills, "{between} of {kills} were killed between the answer and the write");
+    world.ledger.clear_faults().await.unwrap();
+    assert!(came.into_iter().all(|count| count * 2 >= between), "between the answer and the write: {came:?}");
     let mut last = world.controller().await;
     world.until_settled().await;
     world.assert_made_once().await;
@@ -235,13 +277,13 @@ async fn killed(server: Kubeconfig, kills: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn however_often_it_is_killed_each_pod_has_one_port_and_none_is_made_twice() {
     let server = ApiServer::start(Options::default()).await.unwrap();
-    killed(Kubeconfig::from_yaml(&server.kubeconfig()).unwrap(), 12).await;
+    killed(Kubeconfig::from_yaml(&server.kubeconfig()).unwrap(), 12, 4).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_two_hundred_times_it_leaks_nothing_and_makes_nothing_twice_on_a_real_server() {
     if let Some(server) = RealServer::start(&[]).await {
-        killed(Kubeconfig::read_from(server.kubeconfig()).unwrap(), 200).await;
+        killed(Kubeconfig::read_from(server.kubeconfig()).unwrap(), 200, 40).await;
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod killing;
+mod late;
 #[path = "../support/process.rs"]
 mod process;
 
@@ -33,13 +34,16 @@ fn network() -> (Server, staffetta_simulated::Client) {
     (server, staffetta_simulated::Client::new(&options).unwrap())
 }
 
-/// The options of a controller whose pods live in the network at `url`.
-fn options(url: &str) -> String {
+/// Options of `[leader_election]`: there is none.
+const ALONE: &str = "enabled = false\n";
+
+/// The options of a controller whose pods live in the network at `url`; `election` are those of `[leader_election]`.
+fn options(url: &str, election: &str) -> String {
     format!(
         "[kubernetes]\nenabled_handlers = [\"vif\"]\npod_project_driver = \"simulated\"\n\
          pod_subnets_driver = \"simulated\"\npod_security_groups_driver = \"simulated\"\n\
          pod_vif_driver = \"simulated\"\n[simulated]\nurl = \"{url}\"\n\
-         [leader_election]\nenabled = false\n"
+         [leader_election]\n{election}"
     )
 }
 
@@ -64,7 +68,7 @@ async fn a_controller_that_is_killed_while_ports_are_made_makes_none_of_them_twi
     }
     client.inject(Method::RequestVif, WAITING, &Fault::DoneThenHang).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let (program, configuration) = (Path::new(PROGRAM), options(network.url()));
+    let (program, configuration) = (Path::new(PROGRAM), options(network.url(), ALONE));
     let first = Process::start(program, folder.path(), &configuration, &server.kubeconfig()).await;
     eventually("all ports are made", async || client.ports().await.unwrap().len() == PODS).await;
     eventually("all other pods have theirs", async || annotated(&pods).await == PODS - WAITING).await;
@@ -94,7 +98,7 @@ async fn a_controller_that_is_killed_while_ports_are_made_makes_none_of_them_twi
 #[tokio::test]
 async fn a_controller_without_its_network_is_not_ready_and_says_so() {
     let (network, _) = network();
-    let configuration = options(network.url());
+    let configuration = options(network.url(), ALONE);
     drop(network);
     let server = ApiServer::start(Options::default()).await.unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -201,6 +201,12 @@ impl<E: Message, H: EventHandler<E>> Async<E, H> {
         queues.over.store(true, Ordering::SeqCst);
         drained
     }
+
+    /// Ends all retries, lets go what waits, and waits at most `grace` for what runs. Answers whether all of it has ended.
+    pub async fn halt(&self, grace: Duration) -> bool {
+        self.queues.over.store(true, Ordering::SeqCst);
+        self.drain(grace).await
+    }
 }
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Async<E, H> {

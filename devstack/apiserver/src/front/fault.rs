@@ -29,6 +29,8 @@ pub enum Fault {
     Hold,
     /// It is not done, and never answered.
     Hang,
+    /// It is done, and never answered.
+    HangAfter,
     /// It is not done, and the connection is cut.
     Cut,
     /// It is done, and the connection is cut before the answer.

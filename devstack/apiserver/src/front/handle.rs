@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, Request, State};
 use axum::response::Response;
 use http::header::{CONTENT_LENGTH, DATE, USER_AGENT};
@@ -14,6 +14,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::connections::Socket;
 use super::{Asked, Backend, Fault, Front, Question, RequestRecord, answer, gate, spoil};
 use crate::status::Status;
+
+/// The largest body that is read to find the fault that meets it. A real server takes no more than 3 MiB.
+const BODY_BYTES: usize = 16 * 1024 * 1024;
 
 /// The front and who answers behind it.
 pub(super) struct House<B> {
@@ -59,7 +62,7 @@ impl<B: Backend> House<B> {
         let record = |code| {
             self.front.audit.push(RequestRecord::new(question, user_agent.clone(), code));
         };
-        let fault = self.front.plan.meet(question);
+        let (request, fault) = self.front.meet(question, request).await?;
         match &fault {
             Some(Fault::Hang) => {
                 record(0);
@@ -81,8 +84,12 @@ impl<B: Backend> House<B> {
             Some(Fault::Hold) => self.front.hold.wait().await,
             _ => {}
         }
-        let answered = self.backend.answer(asked, request).await.filter(|_| fault != Some(Fault::CutAfter));
+        let unanswered = matches!(fault, Some(Fault::CutAfter | Fault::HangAfter));
+        let answered = self.backend.answer(asked, request).await.filter(|_| !unanswered);
         record(answered.as_ref().map_or(0, |response| response.status().as_u16()));
+        if fault == Some(Fault::HangAfter) {
+            return std::future::pending().await;
+        }
         let response = answered?;
         if question.verb == "watch" && response.status().is_success() {
             return Some(response.map(|body| gate::gated(&self.front, spoil::watch(body, fault))));
@@ -103,6 +110,17 @@ async fn spoiled(response: Response, fault: &Fault) -> Option<Response> {
 }
 
 impl Front {
+    /// The fault that meets the request, which is handed back; None where it does not come to its end.
+    async fn meet(&self, question: &Question, request: Request) -> Option<(Request, Option<Fault>)> {
+        if !self.plan.reads_body(question) {
+            return Some((request, self.plan.meet(question, b"")));
+        }
+        let (parts, body) = request.into_parts();
+        let body = to_bytes(body, BODY_BYTES).await.ok()?;
+        let fault = self.plan.meet(question, &body);
+        Some((Request::from_parts(parts, Body::from(body)), fault))
+    }
+
     /// Gives the answer a wrong date, where the test wants one.
     fn date(&self, response: &mut Response<Body>) {
         let skew = self.skew.load(Ordering::Relaxed);

@@ -38,10 +38,17 @@ impl Plan {
         self.planned().iter().fold(0, |sum, planned| sum.saturating_add(planned.left))
     }
 
-    /// The fault that meets this question, used up by it.
-    pub(super) fn meet(&self, question: &Question) -> Option<Fault> {
+    /// Whether it takes the body of this question to know which fault meets it.
+    pub(super) fn reads_body(&self, question: &Question) -> bool {
+        let reads = |planned: &Planned| planned.requests.read_bodies() && planned.requests.include(question);
+        self.planned().iter().any(reads)
+    }
+
+    /// The fault that meets this question with this body, used up by it.
+    pub(super) fn meet(&self, question: &Question, body: &[u8]) -> Option<Fault> {
         let mut plan = self.planned();
-        let place = plan.iter().position(|planned| planned.requests.include(question))?;
+        let met = |planned: &Planned| planned.requests.include(question) && planned.requests.are_said(body);
+        let place = plan.iter().position(met)?;
         plan[place].left -= 1;
         let fault = plan[place].fault.clone();
         if plan[place].left == 0 {
@@ -72,11 +79,32 @@ mod tests {
             };
             Question { verb, target, dry_run: false }
         };
-        assert_eq!(plan.meet(&asked("get", "")), None);
-        assert_eq!(plan.meet(&asked("patch", "status")), None);
-        assert_eq!(plan.meet(&asked("patch", "")), Some(Fault::status(503)));
+        assert_eq!(plan.meet(&asked("get", ""), b""), None);
+        assert_eq!(plan.meet(&asked("patch", "status"), b""), None);
+        assert_eq!(plan.meet(&asked("patch", ""), b""), Some(Fault::status(503)));
         assert_eq!(plan.pending(), 1);
-        assert_eq!(plan.meet(&asked("patch", "")), Some(Fault::status(503)));
-        assert_eq!(plan.meet(&asked("patch", "")), None);
+        assert_eq!(plan.meet(&asked("patch", ""), b""), Some(Fault::status(503)));
+        assert_eq!(plan.meet(&asked("patch", ""), b""), None);
+    }
+
+    #[test]
+    fn a_body_is_read_only_where_a_fault_asks_for_it() {
+        let plan = Plan::default();
+        let target = |plural: &str| Target {
+            group: String::new(),
+            version: "v1".into(),
+            namespace: None,
+            plural: plural.into(),
+            name: None,
+            subresource: None,
+        };
+        let asked = |plural: &str| Question { verb: "create", target: target(plural), dry_run: false };
+        let requests = Requests::any().resource("pods").saying("one").saying("two");
+        plan.add(requests, 1, Fault::Cut);
+        assert!(plan.reads_body(&asked("pods")) && !plan.reads_body(&asked("nodes")));
+        assert_eq!(plan.meet(&asked("pods"), b"two"), None);
+        assert_eq!(plan.meet(&asked("nodes"), b"two one"), None);
+        assert_eq!(plan.meet(&asked("pods"), b"two one"), Some(Fault::Cut));
+        assert!(!plan.reads_body(&asked("pods")));
     }
 }

@@ -10,6 +10,8 @@ pub struct Requests {
     subresource: Option<String>,
     namespace: Option<String>,
     name: Option<String>,
+    /// What the body says, all of it.
+    body: Vec<String>,
 }
 
 impl Requests {
@@ -54,7 +56,26 @@ impl Requests {
         self
     }
 
-    /// Is this one of them?
+    /// Only those whose body contains this text too.
+    #[must_use]
+    pub fn saying(mut self, text: impl Into<String>) -> Self {
+        self.body.push(text.into());
+        self
+    }
+
+    /// Must the body be read to know?
+    pub(super) fn read_bodies(&self) -> bool {
+        !self.body.is_empty()
+    }
+
+    /// Does the body say what it must?
+    pub(super) fn are_said(&self, body: &[u8]) -> bool {
+        let says =
+            |text: &String| text.is_empty() || body.windows(text.len()).any(|part| part == text.as_bytes());
+        self.body.iter().all(says)
+    }
+
+    /// Is this one of them, as far as its first line tells?
     pub(super) fn include(&self, question: &Question) -> bool {
         let target = &question.target;
         let same = |wanted: &Option<String>, given: Option<&str>| {

@@ -51,6 +51,14 @@ pub(crate) async fn an_answer_can_be_chosen_to_the_letter(world: &World) {
     assert!(patched().await.is_ok());
 }
 
+pub(crate) async fn a_fault_can_be_for_what_a_body_says(world: &World) {
+    let of_b = Requests::any().verb("create").saying("\"name\":\"b\"");
+    world.faults().inject(of_b, 1, Fault::status(503));
+    world.create("a").await.expect("its body says something else");
+    assert_eq!(code(&world.create("b").await.unwrap_err()), 503);
+    world.create("b").await.expect("the body goes on to the server as it came");
+}
+
 pub(crate) async fn an_answer_can_be_garbage(world: &World) {
     world.faults().inject(Requests::any().verb("create"), 1, Fault::Garbage);
     let error = world.create("a").await.unwrap_err();

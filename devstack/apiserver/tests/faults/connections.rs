@@ -39,6 +39,24 @@ pub(crate) async fn a_request_can_hang_and_another_be_late(world: &World) {
     assert!(start.elapsed() >= Duration::from_millis(50));
 }
 
+pub(crate) async fn a_request_that_hangs_is_done_or_not_as_the_fault_says(world: &World) {
+    for (name, fault, done) in [("before", Fault::Hang, false), ("after", Fault::HangAfter, true)] {
+        world.clear_requests();
+        world.faults().inject(Requests::any().verb("create"), 1, fault);
+        let recorded = async {
+            while world.requests().is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            answer = world.create(name) => panic!("{name}: {answer:?} where there was to be no answer"),
+            () = recorded => {}
+        }
+        assert_eq!(world.requests()[0].code, 0, "{name}: nobody was answered");
+        assert_eq!(world.leases().get_opt(name).await.unwrap().is_some(), done, "{name}");
+    }
+}
+
 pub(crate) async fn requests_can_be_held_back_until_they_are_let_go(world: &World) {
     world.faults().inject(Requests::any().verb("create"), 2, Fault::Hold);
     let leases = world.leases();

@@ -45,6 +45,7 @@ macro_rules! on_every_way {
 on_every_way! {
     answers::a_refusal_meets_the_requests_it_names_as_often_as_it_says,
     answers::an_answer_can_be_chosen_to_the_letter,
+    answers::a_fault_can_be_for_what_a_body_says,
     answers::an_answer_can_be_garbage,
     answers::an_object_can_be_shown_as_nobody_can_read_it,
     answers::dates_can_be_wrong,
@@ -53,6 +54,7 @@ on_every_way! {
     connections::a_cut_request_is_done_or_not_as_the_fault_says,
     connections::an_answer_can_break_off_in_the_middle,
     connections::a_request_can_hang_and_another_be_late,
+    connections::a_request_that_hangs_is_done_or_not_as_the_fault_says,
     connections::requests_can_be_held_back_until_they_are_let_go,
     connections::an_outage_cuts_everybody_off_and_loses_nothing,
     watches::watches_can_be_cut_and_resumed,

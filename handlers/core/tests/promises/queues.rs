@@ -138,3 +138,22 @@ async fn a_drain_lets_what_runs_end_and_ends_what_sleeps() {
     settle().await;
     assert!(!stuck.drain(Duration::from_secs(5)).await, "what hangs does not end in time, and that is said");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_halt_lets_what_waits_go_and_leaves_no_timer_behind() {
+    let scribe = Scribe::new(|message| match message.to_string().as_str() {
+        "hangs added 0" => Answer::Hang,
+        "fails added 0" => Answer::Fail(Fault::transient("busy")),
+        "broken added 0" => Answer::Fail(Fault::permanent("refused")),
+        _ => Answer::Succeed,
+    });
+    let chain = scribe.chain(POLICY);
+    for uid in ["hangs", "fails", "broken"] {
+        chain.push(TestMessage::added(uid));
+    }
+    settle().await;
+    chain.push(TestMessage::deleted("hangs"));
+    assert!(chain.halt(Duration::from_secs(70)).await, "what hangs is interrupted after a minute");
+    tokio::time::sleep(Duration::from_secs(86_400)).await;
+    assert_eq!((scribe.attempts().len(), chain.queues()), (3, 0), "nothing is begun any more");
+}

@@ -1,0 +1,188 @@
+//! One candidacy: from standing by to the end of the term, with everything that works in it.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use staffetta_handler::{BackoffPolicy, HandlerError, Setup, bounded, causes};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::running::Running;
+use super::{API_SERVER, ControllerError, LEADERSHIP, Work};
+use crate::events::{self, Recorder, Recording};
+use crate::leadership::{Leadership, Loss, Role, Status, Term};
+use crate::metrics::Counted;
+use crate::pipeline::{self, Pipeline, Policy};
+use crate::report::Reports;
+use crate::{client, connect};
+
+/// The waits after the API server or a driver's check failed at start.
+pub(super) const BACKOFF: BackoffPolicy =
+    BackoffPolicy { initial: Duration::from_millis(500), max: Duration::from_secs(30), limit: None };
+
+/// How long the API server may take to say what it has.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// What works, or is to work, for one term. Its client and its chains are bound to that term, so that what is left of it is
+/// refused for ever, however often this process leads afterwards.
+pub(super) struct Candidacy<'w> {
+    work: &'w Work,
+    leadership: Leadership,
+    /// Behind the fence of the term.
+    client: Client,
+}
+
+/// How a candidacy ended.
+pub(super) enum End {
+    /// The program was told to stop.
+    Stopped,
+    /// The lease was lost.
+    Deposed(Loss),
+}
+
+impl<'w> Candidacy<'w> {
+    /// The `term`th of this process. It has a name of its own, so that the lease of the one before is waited out like
+    /// anybody's: what that has sent may still arrive.
+    pub(super) fn new(work: &'w Work, term: u64) -> Self {
+        let figures = &work.state.figures;
+        let wrapped =
+            |term: &Term| client::wrap(work.client.clone(), &figures.requests, &figures.silence, term);
+        let identity = if term == 1 { work.identity.clone() } else { format!("{}-{term}", work.identity) };
+        let election = &work.configuration.leader_election;
+        let leadership = Leadership::start(election, &identity, wrapped(&Term::for_ever()), &work.status);
+        let client = wrapped(leadership.term());
+        Self { work, leadership, client }
+    }
+
+    /// Ends when the program is told to stop, when the lease is lost, or when it cannot work.
+    pub(super) async fn run(mut self) -> Result<End, ControllerError> {
+        let end = self.stand_by_and_lead().await;
+        // What did not end in time may still act: the lease keeps others away until it has run out.
+        if !matches!(end, Err(ControllerError::Undrained)) {
+            self.leadership.release().await;
+        }
+        end
+    }
+
+    async fn stand_by_and_lead(&mut self) -> Result<End, ControllerError> {
+        let (work, client) = (self.work, self.client.clone());
+        let status = self.leadership.subscribe();
+        let elected = async {
+            // Who is elected has been answered, and waits no longer for that.
+            tokio::select! {
+                () = elected(work, status) => {}
+                never = answered(work, &client) => match never {},
+            }
+            served(work, &client).await
+        };
+        let served = tokio::select! {
+            biased;
+            () = work.stop.cancelled() => return Ok(End::Stopped),
+            loss = self.leadership.lost() => return Ok(End::Deposed(loss)),
+            served = elected => served,
+        };
+        let running = self.start(served)?;
+        work.health.is_well(API_SERVER);
+        work.health.is_well(LEADERSHIP);
+        let grace = work.configuration.shutdown.drain.into();
+        tokio::select! {
+            biased;
+            () = work.stop.cancelled() => {
+                work.health.waits("shutdown", "the program was told to stop");
+                if running.stop(grace).await { Ok(End::Stopped) } else { Err(ControllerError::Undrained) }
+            }
+            loss = self.leadership.lost() => {
+                work.health.waits(LEADERSHIP, loss.to_string());
+                for name in running.abandon(grace).await {
+                    work.health.is_well(&name);
+                }
+                Ok(End::Deposed(loss))
+            }
+        }
+    }
+
+    /// Starts all that works for this term.
+    fn start(&self, served: HashSet<String>) -> Result<Running, ControllerError> {
+        let Self { work, client, .. } = self;
+        let (recorder, recording) = self.record(&served).unzip();
+        let setup = work.registry.setup(client.clone(), work.configuration.value.clone(), served);
+        let pipeline = Arc::new(self.pipeline(&setup, Reports::new(recorder))?);
+        let running = Running::new(work, client.clone(), pipeline, recording);
+        Ok(running.prepare(setup.into_checks()).watch())
+    }
+
+    /// Starts to write Kubernetes Events, where they are wanted and the server takes them.
+    fn record(&self, served: &HashSet<String>) -> Option<(Recorder, Recording)> {
+        if !self.work.configuration.events.enabled {
+            return None;
+        }
+        if !served.contains(events::API_VERSION) {
+            warn!(
+                api_version = events::API_VERSION,
+                "the API server does not serve Kubernetes Events; failures go to the log alone"
+            );
+            return None;
+        }
+        Some(events::record(self.client.clone(), self.work.identity.clone(), Arc::clone(&self.work.events)))
+    }
+
+    fn pipeline(&self, setup: &Setup, reports: Reports) -> Result<Pipeline, ControllerError> {
+        let enabled = &self.work.configuration.kubernetes.enabled_handlers;
+        let handlers = enabled.iter().map(|name| match self.work.registry.make(name, setup) {
+            Ok(registration) => Ok((name.clone(), registration)),
+            Err(source) => Err(ControllerError::Handler { handler: name.clone(), source }),
+        });
+        let handlers = handlers.collect::<Result<Vec<_>, _>>()?;
+        info!(handlers = enabled.join(","), "the handlers are made");
+        let observers = Counted::new(reports, &self.work.state.figures);
+        let policy =
+            Policy { term: self.leadership.term().clone(), ..Policy::from(&self.work.configuration.relay) };
+        Ok(pipeline::build(handlers, &policy, &observers))
+    }
+}
+
+/// Says why the API server does not answer, until it does; then says nothing more.
+async fn answered(work: &Work, client: &Client) -> Infallible {
+    served(work, client).await;
+    work.health.is_well(API_SERVER);
+    std::future::pending().await
+}
+
+/// The API versions of the server, as soon as it answers.
+async fn served(work: &Work, client: &Client) -> HashSet<String> {
+    let mut backoff = BACKOFF.start();
+    loop {
+        let asked = async { connect::api_versions(client).await.map_err(HandlerError::from) };
+        let error = match bounded(ANSWER, asked).await {
+            Ok(served) => return served,
+            Err(error) => error,
+        };
+        let wait = backoff.next_wait(error.retry_after()).unwrap_or(BACKOFF.max);
+        let attempt = backoff.attempts();
+        let error = causes(&*error);
+        warn!(attempt, wait_ms = wait.as_millis(), error, "the API server does not answer");
+        work.health.waits(API_SERVER, error);
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// Ends when this process leads. One that stands by, and sees for whom, is ready.
+async fn elected(work: &Work, mut status: watch::Receiver<Status>) {
+    work.health.waits(LEADERSHIP, "the lease was not read yet");
+    loop {
+        match &*status.borrow_and_update() {
+            Status { role: Role::Leader | Role::Unopposed, .. } => break,
+            Status { trouble: Some(trouble), .. } => work.health.waits(LEADERSHIP, trouble),
+            Status { role: Role::Standby { .. }, .. } => {
+                work.health.is_well(API_SERVER);
+                work.health.is_well(LEADERSHIP);
+            }
+            Status { role: Role::Candidate | Role::Ended(_), .. } => {}
+        }
+        status.changed().await.expect("the sender outlives every term");
+    }
+    work.health.waits(LEADERSHIP, "taking over");
+}
