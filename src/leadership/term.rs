@@ -29,6 +29,9 @@ struct Bounds {
 /// The deadline of a term without end; no boot clock gets there.
 const NEVER: u64 = u64::MAX;
 
+/// The deadline of a term that is over; no process starts so early.
+const OVER: u64 = 1;
+
 /// What was to be done is refused: this process does not lead, or does not lead any more.
 #[derive(Debug, thiserror::Error)]
 #[error("refused: this process does not hold the lease of the leader")]
@@ -59,7 +62,7 @@ impl Term {
     /// Whether this process may act at this moment.
     pub fn holds(&self) -> bool {
         let deadline = self.0.deadline.load(Ordering::Acquire);
-        deadline == NEVER || (!self.0.over.is_cancelled() && BootTime::now().as_nanos() < deadline)
+        deadline == NEVER || BootTime::now().as_nanos() < deadline
     }
 
     /// Works on while the term holds: before each step of `work` the deadline is looked at, and work that is late goes no
@@ -86,11 +89,14 @@ impl Term {
 
     /// The term lasts until then, unless it is over.
     pub(crate) fn lasts_until(&self, deadline: BootTime) {
-        self.0.deadline.store(deadline.as_nanos(), Ordering::Release);
+        let later = |known| (known != OVER).then(|| deadline.as_nanos());
+        // An error means that it is over.
+        let _ = self.0.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
     }
 
     /// The term is over, for ever.
     pub(crate) fn end(&self) {
+        self.0.deadline.store(OVER, Ordering::Release);
         self.0.over.cancel();
     }
 }

@@ -223,6 +223,7 @@ async fn every_series_is_there_from_the_start() {
     assert_eq!(page.count("staffetta_build_info", &[("version", env!("CARGO_PKG_VERSION"))]), 1);
     assert_eq!(page.count("leader_election_master_status", &[("name", "staffetta")]), 1);
     assert_eq!(page.count("leader_election_slowpath_total", &[("name", "staffetta")]), 0);
+    assert_eq!(page.count("staffetta_leadership_losses_total", &[("name", "staffetta")]), 0);
     for outcome in ["created", "updated", "dropped", "refused", "failed"] {
         assert_eq!(page.count("staffetta_kubernetes_events_total", &[("outcome", outcome)]), 0);
     }

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStderr, Command};
+use tokio::sync::mpsc;
 
 /// How long a step of a real process may take before the test fails. It is no measure of speed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -16,8 +17,24 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// A running controller. It is killed when it is dropped.
 pub(crate) struct Process {
     child: Child,
-    log: Lines<BufReader<ChildStderr>>,
+    log: Log,
     admin: String,
+}
+
+/// The lines of a log that were not read yet.
+type Log = mpsc::UnboundedReceiver<String>;
+
+/// Reads all the time: a program whose log nobody reads waits for that in the end.
+fn log(stderr: ChildStderr) -> Log {
+    let (sender, log) = mpsc::unbounded_channel();
+    let mut lines = BufReader::new(stderr).lines();
+    tokio::spawn(async move {
+        while let Ok(Some(line)) = lines.next_line().await {
+            // Nobody reads on when the process was dropped.
+            let _ = sender.send(line);
+        }
+    });
+    log
 }
 
 impl Process {
@@ -40,7 +57,7 @@ impl Process {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut log = log(child.stderr.take().unwrap());
         let admin = loop {
             let line = next_line(&mut log).await.expect("the controller says where its admin server listens");
             let line: serde_json::Value =
@@ -87,7 +104,11 @@ impl Process {
 
     /// Waits for the end.
     pub(crate) async fn ends(&mut self) -> ExitStatus {
-        tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("it ends in time").unwrap()
+        let Ok(status) = tokio::time::timeout(PATIENCE, self.child.wait()).await else {
+            let lines: Vec<_> = std::iter::from_fn(|| self.log.try_recv().ok()).collect();
+            panic!("it does not end in time; it said last: {:#?}", &lines[lines.len().saturating_sub(20)..]);
+        };
+        status.unwrap()
     }
 
     /// Sends SIGTERM and waits for the end.
@@ -97,8 +118,8 @@ impl Process {
     }
 }
 
-async fn next_line(log: &mut Lines<BufReader<ChildStderr>>) -> Option<String> {
-    tokio::time::timeout(PATIENCE, log.next_line()).await.expect("a line comes in time").unwrap()
+async fn next_line(log: &mut Log) -> Option<String> {
+    tokio::time::timeout(PATIENCE, log.recv()).await.expect("a line comes in time")
 }
 
 /// Asks again until `condition` holds.
