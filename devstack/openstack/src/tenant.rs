@@ -1,0 +1,268 @@
+//! A project of a test's own.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::agents::Agents;
+use crate::api::{Api, PASSWORD};
+use crate::gate::Gate;
+use crate::things::{Port, Subnet, Trunk};
+
+/// What the user of a controller may: use the project, bind ports, and load balance.
+const ROLES: [&str; 3] = ["member", "service", "load-balancer_member"];
+
+/// How many tenants this process has made.
+static MADE: AtomicUsize = AtomicUsize::new(0);
+
+/// A project that nobody else uses, and a user in it. Both, and what is in the project, stay when this is dropped.
+pub struct Tenant {
+    /// The id of the project.
+    pub id: String,
+    /// The id of the user.
+    user: String,
+    /// The name of both.
+    name: String,
+    api: Arc<Api>,
+    folder: TempDir,
+}
+
+impl Tenant {
+    pub(crate) async fn new(api: Arc<Api>) -> Self {
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("test-{}-{number}", std::process::id());
+        let project = json!({ "project": { "name": name, "domain_id": "default" } });
+        let id = id_of(&api.identity(Method::POST, "projects", Some(project)).await["project"]);
+        let user = json!({ "user": { "name": name, "domain_id": "default", "password": PASSWORD } });
+        let user = id_of(&api.identity(Method::POST, "users", Some(user)).await["user"]);
+        for role in ROLES {
+            let found = api.identity(Method::GET, &format!("roles?name={role}"), None).await;
+            let role = id_of(&found["roles"][0]);
+            api.identity(Method::PUT, &format!("projects/{id}/users/{user}/roles/{role}"), None).await;
+        }
+        Self { id, user, name, api, folder: tempfile::tempdir().expect("a folder can be made") }
+    }
+
+    /// A clouds.yaml whose cloud `staffetta` is this project.
+    pub fn clouds(&self) -> PathBuf {
+        self.write_clouds(&self.api.keystone, PASSWORD)
+    }
+
+    /// The same, by a way that can be broken.
+    pub fn clouds_through(&self, gate: &Gate) -> PathBuf {
+        self.write_clouds(&gate.keystone(), PASSWORD)
+    }
+
+    /// The same with a password that is wrong.
+    pub fn clouds_with_wrong_password(&self) -> PathBuf {
+        self.write_clouds(&self.api.keystone, "not-the-password")
+    }
+
+    fn write_clouds(&self, keystone: &str, password: &str) -> PathBuf {
+        let name = &self.name;
+        let text = format!(
+            "clouds:\n  staffetta:\n    region_name: RegionOne\n    auth:\n      auth_url: {keystone}/v3\n      \
+             username: {name}\n      password: {password}\n      project_name: {name}\n      \
+             user_domain_id: default\n      project_domain_id: default\n"
+        );
+        self.write("clouds.yaml", &text)
+    }
+
+    /// The same with an application credential in the place of the user.
+    pub async fn clouds_with_application_credential(&self) -> PathBuf {
+        let (id, secret) = self.application_credential().await;
+        let text = format!(
+            "clouds:\n  staffetta:\n    region_name: RegionOne\n    auth_type: v3applicationcredential\n    auth:\n      \
+             auth_url: {}/v3\n      application_credential_id: {id}\n      application_credential_secret: {secret}\n",
+            self.api.keystone
+        );
+        self.write("clouds.yaml", &text)
+    }
+
+    /// Only a user can make credentials of its own: id and secret.
+    async fn application_credential(&self) -> (String, String) {
+        let token = self.api.token_of(&self.name).await;
+        let body = json!({ "application_credential": { "name": self.name } });
+        let path = format!("users/{}/application_credentials", self.user);
+        let made = self.api.identity_as(&token, Method::POST, &path, body).await;
+        let made = &made["application_credential"];
+        (id_of(made), made["secret"].as_str().expect("the secret is shown once").to_owned())
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).expect("the folder can be written");
+        path
+    }
+
+    /// A folder of the tenant's own, that ends with it.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The name of a node that no other test has.
+    #[must_use]
+    pub fn node_name(&self, name: &str) -> String {
+        format!("{name}-{}", self.name)
+    }
+
+    /// Makes a node, whose agent reports ports up so long after they were bound; without a delay, only when it is told
+    /// to. Answers its full name, see [`node_name`](Self::node_name).
+    pub async fn node(&self, name: &str, delay: Option<Duration>) -> String {
+        let name = self.node_name(name);
+        Agents(Arc::clone(&self.api)).node(&name, delay).await;
+        name
+    }
+
+    /// Makes a network with a subnet: an IPv4 prefix, whose first address is the gateway's.
+    pub async fn subnet(&self, prefix: &str) -> Subnet {
+        let network = self.create("network", json!({ "name": "pods" })).await;
+        let network = id_of(&network);
+        let subnet = json!({ "name": "pods", "network_id": network, "ip_version": 4, "cidr": prefix, "enable_dhcp": false });
+        Subnet { id: id_of(&self.create("subnet", subnet).await), network }
+    }
+
+    /// Makes a security group.
+    pub async fn security_group(&self, name: &str) -> String {
+        id_of(&self.create("security_group", json!({ "name": name })).await)
+    }
+
+    /// Makes a router.
+    pub async fn router(&self) -> String {
+        id_of(&self.create("router", json!({ "name": "pods" })).await)
+    }
+
+    /// Makes a pool of which subnets are taken, with prefixes of this length.
+    pub async fn subnet_pool(&self, prefix: &str, length: u8) -> String {
+        let pool = json!({ "name": "namespaces", "prefixes": [prefix], "default_prefixlen": length });
+        id_of(&self.create("subnetpool", pool).await)
+    }
+
+    /// Gives a node a port of its own in `subnet`, with a trunk on it.
+    pub async fn trunk(&self, node: &str, subnet: &Subnet) -> Trunk {
+        let port =
+            json!({ "name": node, "network_id": subnet.network, "fixed_ips": [{ "subnet_id": subnet.id }] });
+        let port: Port = typed(self.create("port", port).await);
+        let trunk = id_of(&self.create("trunk", json!({ "name": node, "port_id": port.id })).await);
+        // A port that is bound already cannot become the parent of a trunk.
+        self.update("port", &port.id, json!({ "binding:host_id": node })).await;
+        let address = port.address().expect("it has one address in the subnet");
+        Trunk { id: trunk, port: port.id, address }
+    }
+
+    /// The subports of a trunk: VLAN and id of the port.
+    pub async fn subports(&self, trunk: &Trunk) -> Vec<(u64, String)> {
+        let found = self.api.network(Method::GET, &format!("trunks/{}", trunk.id), None).await;
+        let ports = found["trunk"]["sub_ports"].as_array().cloned().unwrap_or_default();
+        let subport = |port: &Value| {
+            let vlan = port["segmentation_id"].as_u64().expect("a subport has a VLAN");
+            (vlan, port["port_id"].as_str().expect("a subport is a port").to_owned())
+        };
+        ports.iter().map(subport).collect()
+    }
+
+    /// Puts a port of somebody else on a trunk.
+    pub async fn add_subport(&self, trunk: &Trunk, subnet: &Subnet, vlan: u64) {
+        let port = self.create_port(subnet, json!({ "name": "foreign" })).await;
+        let subport = json!({ "port_id": port.id, "segmentation_type": "vlan", "segmentation_id": vlan });
+        let body = json!({ "sub_ports": [subport] });
+        self.api.network(Method::PUT, &format!("trunks/{}/add_subports", trunk.id), Some(body)).await;
+    }
+
+    /// All ports of the project.
+    pub async fn ports(&self) -> Vec<Port> {
+        self.list("ports", "").await
+    }
+
+    /// The ports of the project in a network, without those of its routers.
+    pub async fn pod_ports(&self, network: &str) -> Vec<Port> {
+        let mut ports: Vec<Port> = self.list("ports", &format!("&network_id={network}")).await;
+        ports.retain(|port| !port.device_owner.starts_with("network:"));
+        ports
+    }
+
+    /// A port, if it exists.
+    pub async fn port(&self, id: &str) -> Option<Port> {
+        let (status, answer) = self.api.try_network(Method::GET, &format!("ports/{id}"), None).await;
+        (status != StatusCode::NOT_FOUND).then(|| {
+            assert!(status.is_success(), "the port {id}: {status} {answer}");
+            typed(answer["port"].clone())
+        })
+    }
+
+    /// What is there of a kind, in Neutron's plural: `networks`, `subnets`, `security-groups` ...
+    pub async fn things(&self, kind: &str) -> Vec<Value> {
+        self.list(kind, "").await
+    }
+
+    /// Makes a port as somebody else would, with these fields beside the network.
+    pub async fn create_port(&self, subnet: &Subnet, fields: Value) -> Port {
+        let mut port = json!({ "network_id": subnet.network, "fixed_ips": [{ "subnet_id": subnet.id }] });
+        if let (Value::Object(port), Value::Object(fields)) = (&mut port, fields) {
+            port.extend(fields);
+        }
+        typed(self.create("port", port).await)
+    }
+
+    /// Makes many ports in one call, as they are.
+    pub async fn create_ports(&self, ports: Vec<Value>) -> Vec<Port> {
+        let ports: Vec<_> = ports.into_iter().map(|port| self.owned(port)).collect();
+        let answer = self.api.network(Method::POST, "ports", Some(json!({ "ports": ports }))).await;
+        typed(answer["ports"].clone())
+    }
+
+    /// Changes a thing outside.
+    pub async fn update(&self, kind: &str, id: &str, fields: Value) {
+        self.api
+            .network(Method::PUT, &format!("{}s/{id}", dashed(kind)), Some(json!({ kind: fields })))
+            .await;
+    }
+
+    /// Deletes a thing outside, if it is there.
+    pub async fn delete(&self, kind: &str, id: &str) {
+        let path = format!("{}s/{id}", dashed(kind));
+        let (status, answer) = self.api.try_network(Method::DELETE, &path, None).await;
+        assert!(status.is_success() || status == StatusCode::NOT_FOUND, "{path}: {status} {answer}");
+    }
+
+    /// How many things of a kind (`port`, `network` ...) there may be; -1 for any number.
+    pub async fn quota(&self, kind: &str, limit: i64) {
+        self.api
+            .network(Method::PUT, &format!("quotas/{}", self.id), Some(json!({ "quota": { kind: limit } })))
+            .await;
+    }
+
+    async fn create(&self, kind: &str, fields: Value) -> Value {
+        let body = json!({ kind: self.owned(fields) });
+        self.api.network(Method::POST, &format!("{}s", dashed(kind)), Some(body)).await[kind].clone()
+    }
+
+    fn owned(&self, mut fields: Value) -> Value {
+        fields["project_id"] = json!(self.id);
+        fields
+    }
+
+    async fn list<T: DeserializeOwned>(&self, kind: &str, query: &str) -> Vec<T> {
+        let path = format!("{kind}?project_id={}{query}", self.id);
+        typed(self.api.network(Method::GET, &path, None).await[kind.replace('-', "_")].clone())
+    }
+}
+
+fn dashed(kind: &str) -> String {
+    kind.replace('_', "-")
+}
+
+fn id_of(thing: &Value) -> String {
+    thing["id"].as_str().unwrap_or_else(|| panic!("a thing without an id: {thing}")).to_owned()
+}
+
+fn typed<T: DeserializeOwned>(value: Value) -> T {
+    let words = value.to_string();
+    serde_json::from_value(value).unwrap_or_else(|error| panic!("{error}: {words}"))
+}
