@@ -29,15 +29,15 @@ unpack_mariadb() {
   mkdir -p "$MARIADB_ROOT"
   for package in "$packages"/*.deb; do dpkg -x "$package" "$MARIADB_ROOT" || die "$package cannot be unpacked"; done
   rm -rf -- "$packages"
-  "$MARIADBD" --version >&2 || die "$MARIADBD does not run"
+  LD_LIBRARY_PATH=$MARIADB_LIBRARIES "$MARIADBD" --version >&2 || die "$MARIADBD does not run"
 }
 
 # The server, and the two libraries that a bare machine does not have.
 fetch_packages() {
-  apt-get -qq download mariadb-server-core liburing2 libaio1 && return
+  apt-get -qq -o APT::Sandbox::User=root download mariadb-server-core liburing2 libaio1 && return
   ! can_install || apt-get -qq update # a bare image comes without package lists
-  apt-get -qq download mariadb-server-core liburing2 libaio1 && return
-  apt-get -qq download mariadb-server-core liburing2 libaio1t64 # as later releases call it
+  apt-get -qq -o APT::Sandbox::User=root download mariadb-server-core liburing2 libaio1 && return
+  apt-get -qq -o APT::Sandbox::User=root download mariadb-server-core liburing2 libaio1t64 # as later releases call it
 }
 
 # The folder with the server's own messages and first tables differs between packagers.
@@ -72,8 +72,10 @@ make_databases() {
     printf 'create database mysql;\nuse mysql;\n'
     cat "$share/mysql_system_tables.sql" "$share/mysql_system_tables_data.sql"
     for name in "$@"; do printf 'create database %s character set utf8mb3;\n' "$name"; done
-  } | LD_LIBRARY_PATH=$MARIADB_LIBRARIES "$MARIADBD" "${flags[@]}" --bootstrap >&2 ||
-    die 'the databases could not be made (the messages of MariaDB are above)'
+  } | LD_LIBRARY_PATH=$MARIADB_LIBRARIES "$MARIADBD" "${flags[@]}" --bootstrap >"$data.log" 2>&1 || {
+    tail -n 20 "$data.log" >&2
+    die 'MariaDB could not make its databases (its messages are above)'
+  }
 }
 
 # start_mariadb DATA SOCKET

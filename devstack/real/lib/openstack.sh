@@ -25,7 +25,7 @@ find_services() {
 }
 
 requirements_digest() {
-  cat "$PYTHON_SOURCES"/{requirements,constraints}.txt "$LIBRARY"/{mariadb,openstack}.sh | sha256sum | cut -c1-12
+  cat "$PYTHON_SOURCES"/{requirements,constraints}.txt "$LIBRARY/mariadb.sh" | sha256sum | cut -c1-12
 }
 
 install_services() {
@@ -88,6 +88,8 @@ expiration = ${TOKEN_LIFE:-3600}
 # The least that is allowed: users are made for each test.
 password_hash_rounds = 4
 [fernet_tokens]
+key_repository = $STATE/keystone/fernet
+[fernet_receipts]
 key_repository = $STATE/keystone/fernet
 [credential]
 key_repository = $STATE/keystone/credential
