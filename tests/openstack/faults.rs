@@ -66,9 +66,7 @@ async fn a_node_without_an_agent_is_told_leaves_no_port_and_is_used_once_it_has_
     let controller = world.controller("").await;
     let node = world.tenant.node_name("unknown");
     world.pod_on(&node, "web", json!({})).await;
-    world
-        .until("a port is made and its binding fails", async || world.gate.count(&creation()) > 0)
-        .await;
+    world.until("a port is made and its binding fails", async || world.gate.count(&creation()) > 0).await;
     world.until_ports(0).await;
     world.tenant.node("unknown", Some(Duration::ZERO)).await;
     world.until_active(&["web"]).await;
@@ -179,7 +177,7 @@ async fn a_port_whose_answer_was_lost_is_found_by_its_mark_and_not_made_again_on
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_is_never_answered_is_given_up_and_made_again_on_a_real_openstack() {
-    passing(Fault::Hang, 2, "[neutron]\ntimeout = \"3s\"\n").await;
+    passing(Fault::Hang, 2, "[neutron]\ntimeout = 3\n").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -93,7 +93,8 @@ async fn until_settled(world: &World, pooled: bool) {
 /// Neutron has answered no more creations than there were pods.
 async fn assert_made_once(world: &World) {
     let calls = world.stack.calls(Service::Neutron).await.of_controller(&world.tenant.id);
-    let made = calls.count(|call| call.method == "POST" && call.path == "/v2.0/ports" && call.status == "201");
+    let made =
+        calls.count(|call| call.method == "POST" && call.path == "/v2.0/ports" && call.status == "201");
     assert!(made <= PODS, "{made} ports were made for {PODS} pods");
     assert!(made > ALIVE, "{made} ports were made, and controllers were killed in vain");
 }
@@ -103,7 +104,8 @@ async fn end_all(world: &World) {
     for pod in world.pods().list_metadata(&ListParams::default()).await.unwrap() {
         world.end_pod(&pod.metadata.name.unwrap()).await;
     }
-    until(async || world.pods().list(&ListParams::default()).await.unwrap().items.is_empty(), "all pods go").await;
+    until(async || world.pods().list(&ListParams::default()).await.unwrap().items.is_empty(), "all pods go")
+        .await;
 }
 
 async fn until(mut condition: impl AsyncFnMut() -> bool, what: &str) {

@@ -99,7 +99,7 @@ async fn a_vlan_that_somebody_else_takes_costs_no_pod_its_network_on_a_real_open
     }
     world.until_active(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let vlans: Vec<_> = nodes.subports(0).await.into_iter().map(|(vlan, _)| vlan).collect();
-    assert_eq!(vlans.len(), 39 - taken.len() + taken.len() + names.len());
+    assert!(vlans.len() >= 39 + names.len(), "{vlans:?}");
     assert_eq!(vlans.iter().collect::<BTreeSet<_>>().len(), vlans.len());
     controller.stop().await.unwrap();
 }

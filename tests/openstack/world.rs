@@ -13,7 +13,7 @@ use staffetta::config::{Configuration, FileSchema};
 use staffetta::controller::Controller;
 use staffetta_apiserver::testing::RealServer;
 use staffetta_apiserver::{ApiServer, Options};
-use staffetta_real_openstack::{Gate, Port, RealOpenStack, Subnet, Tenant};
+use staffetta_real_openstack::{Gate, Login, Port, RealOpenStack, Subnet, Tenant};
 
 /// How long a step may take before the test fails. It is no measure of speed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
@@ -104,30 +104,29 @@ impl World {
         let schema = FileSchema::assemble(&registry).unwrap();
         let file = self.folder.path().join("staffetta.toml");
         std::fs::write(&file, options).unwrap();
-        let configuration = Configuration::load(&schema, Some(&file), []).unwrap_or_else(|error| panic!("{error}"));
+        let configuration =
+            Configuration::load(&schema, Some(&file), []).unwrap_or_else(|error| panic!("{error}"));
         let client = staffetta::connect::client(Some(&self.kubeconfig())).await.unwrap();
         Controller::start(registry, &configuration, client).await.unwrap()
     }
 
     /// The options of a controller that works in this project by the gate.
     pub(crate) fn options(&self, more: &str) -> String {
-        self.options_with(&self.tenant.clouds_through(&self.gate), more)
+        self.options_with(&self.tenant.login_through(&self.gate), more)
     }
 
-    /// The options of a controller that logs in by this clouds.yaml.
-    pub(crate) fn options_with(&self, clouds: &Path, more: &str) -> String {
-        let mut options: toml::Table = toml::from_str(OPTIONS).unwrap();
-        merge(&mut options, toml::from_str(more).unwrap());
+    /// The options of a controller that logs in like this.
+    pub(crate) fn options_with(&self, login: &Login, more: &str) -> String {
+        let Login { auth_url, username, password, project } = login;
         let place = format!(
-            "[neutron]\nclouds_file = {:?}\ncloud = \"staffetta\"\n\
-             [neutron_defaults]\nproject = {:?}\npod_subnet = {:?}\npod_security_groups = [{:?}]\n",
-            clouds.display(),
-            self.tenant.id,
-            self.subnet.id,
-            self.group
+            "[neutron]\nauth_url = {auth_url:?}\nusername = {username:?}\npassword = {password:?}\n\
+             project_name = {project:?}\n[neutron_defaults]\nproject = {:?}\npod_subnet = {:?}\n\
+             pod_security_groups = [{:?}]\n",
+            self.tenant.id, self.subnet.id, self.group
         );
-        let mut all: toml::Table = toml::from_str(&place).unwrap();
-        merge(&mut all, options);
+        let mut all: toml::Table = toml::from_str(OPTIONS).unwrap();
+        merge(&mut all, toml::from_str(&place).unwrap());
+        merge(&mut all, toml::from_str(more).unwrap());
         all.to_string()
     }
 
@@ -182,7 +181,8 @@ impl World {
 
     /// Waits until the pod is gone.
     pub(crate) async fn until_gone(&self, name: &str) {
-        self.until(&format!("{name} is gone"), async || self.pods().get_opt(name).await.unwrap().is_none()).await;
+        self.until(&format!("{name} is gone"), async || self.pods().get_opt(name).await.unwrap().is_none())
+            .await;
     }
 
     /// Waits until an Event at the pod has this reason, and answers what it says.
@@ -215,7 +215,12 @@ impl World {
         let mut named = BTreeSet::new();
         for pod in self.pods().list(&ListParams::default()).await.unwrap() {
             for vif in vifs_of(&pod) {
-                assert!(named.insert(vif.id.clone()), "{} is the VIF of two pods, one is {}", vif.id, pod.name_any());
+                assert!(
+                    named.insert(vif.id.clone()),
+                    "{} is the VIF of two pods, one is {}",
+                    vif.id,
+                    pod.name_any()
+                );
             }
         }
         named

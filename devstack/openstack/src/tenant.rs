@@ -1,6 +1,5 @@
 //! A project of a test's own.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -8,12 +7,12 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::agents::Agents;
 use crate::api::{Api, PASSWORD};
 use crate::gate::Gate;
 use crate::things::{Port, Subnet, Trunk};
+use crate::user::User;
 
 /// What the user of a controller may: use the project, bind ports, and load balance.
 const ROLES: [&str; 3] = ["member", "service", "load-balancer_member"];
@@ -30,7 +29,32 @@ pub struct Tenant {
     /// The name of both.
     name: String,
     api: Arc<Api>,
-    folder: TempDir,
+}
+
+/// What a controller must know to log in.
+#[derive(Clone, Debug)]
+pub struct Login {
+    /// Keystone, with its version.
+    pub auth_url: String,
+    /// The user.
+    pub username: String,
+    /// The password.
+    pub password: String,
+    /// The name of the project.
+    pub project: String,
+}
+
+impl Login {
+    /// A clouds.yaml with the one cloud `staffetta`.
+    #[must_use]
+    pub fn clouds(&self) -> String {
+        let Self { auth_url, username, password, project } = self;
+        format!(
+            "clouds:\n  staffetta:\n    region_name: RegionOne\n    auth:\n      auth_url: {auth_url}\n      \
+             username: {username}\n      password: {password}\n      project_name: {project}\n      \
+             user_domain_id: default\n      project_domain_id: default\n"
+        )
+    }
 }
 
 impl Tenant {
@@ -46,64 +70,43 @@ impl Tenant {
             let role = id_of(&found["roles"][0]);
             api.identity(Method::PUT, &format!("projects/{id}/users/{user}/roles/{role}"), None).await;
         }
-        Self { id, user, name, api, folder: tempfile::tempdir().expect("a folder can be made") }
+        Self { id, user, name, api }
     }
 
-    /// A clouds.yaml whose cloud `staffetta` is this project.
-    pub fn clouds(&self) -> PathBuf {
-        self.write_clouds(&self.api.keystone, PASSWORD)
+    /// How a controller logs in to this project.
+    #[must_use]
+    pub fn login(&self) -> Login {
+        self.login_at(&self.api.keystone)
     }
 
     /// The same, by a way that can be broken.
-    pub fn clouds_through(&self, gate: &Gate) -> PathBuf {
-        self.write_clouds(&gate.keystone(), PASSWORD)
+    #[must_use]
+    pub fn login_through(&self, gate: &Gate) -> Login {
+        self.login_at(&gate.keystone())
     }
 
-    /// The same with a password that is wrong.
-    pub fn clouds_with_wrong_password(&self) -> PathBuf {
-        self.write_clouds(&self.api.keystone, "not-the-password")
+    fn login_at(&self, keystone: &str) -> Login {
+        Login {
+            auth_url: format!("{keystone}/v3"),
+            username: self.name.clone(),
+            password: PASSWORD.to_owned(),
+            project: self.name.clone(),
+        }
     }
 
-    fn write_clouds(&self, keystone: &str, password: &str) -> PathBuf {
-        let name = &self.name;
-        let text = format!(
-            "clouds:\n  staffetta:\n    region_name: RegionOne\n    auth:\n      auth_url: {keystone}/v3\n      \
-             username: {name}\n      password: {password}\n      project_name: {name}\n      \
-             user_domain_id: default\n      project_domain_id: default\n"
-        );
-        self.write("clouds.yaml", &text)
+    /// Logs in, to ask Neutron without a driver in between.
+    pub async fn user(&self, login: &Login) -> User {
+        User::log_in(login).await
     }
 
-    /// The same with an application credential in the place of the user.
-    pub async fn clouds_with_application_credential(&self) -> PathBuf {
-        let (id, secret) = self.application_credential().await;
-        let text = format!(
-            "clouds:\n  staffetta:\n    region_name: RegionOne\n    auth_type: v3applicationcredential\n    auth:\n      \
-             auth_url: {}/v3\n      application_credential_id: {id}\n      application_credential_secret: {secret}\n",
-            self.api.keystone
-        );
-        self.write("clouds.yaml", &text)
-    }
-
-    /// Only a user can make credentials of its own: id and secret.
-    async fn application_credential(&self) -> (String, String) {
+    /// An application credential of the controller's user: its id and its secret.
+    pub async fn application_credential(&self) -> (String, String) {
         let token = self.api.token_of(&self.name).await;
         let body = json!({ "application_credential": { "name": self.name } });
         let path = format!("users/{}/application_credentials", self.user);
         let made = self.api.identity_as(&token, Method::POST, &path, body).await;
         let made = &made["application_credential"];
         (id_of(made), made["secret"].as_str().expect("the secret is shown once").to_owned())
-    }
-
-    fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.folder.path().join(name);
-        std::fs::write(&path, text).expect("the folder can be written");
-        path
-    }
-
-    /// A folder of the tenant's own, that ends with it.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
     }
 
     /// The name of a node that no other test has.
@@ -208,6 +211,13 @@ impl Tenant {
             port.extend(fields);
         }
         typed(self.create("port", port).await)
+    }
+
+    /// The status and the type of the error with which a port in `subnet` is refused.
+    pub async fn refusal(&self, subnet: &Subnet) -> (StatusCode, String) {
+        let port = json!({ "port": self.owned(json!({ "network_id": subnet.network })) });
+        let (status, answer) = self.api.try_network(Method::POST, "ports", Some(port)).await;
+        (status, answer["NeutronError"]["type"].as_str().unwrap_or_default().to_owned())
     }
 
     /// Makes many ports in one call, as they are.

@@ -237,7 +237,7 @@ call() { curl --silent --fail --max-time 5 --noproxy '*' --output /dev/null "$@"
 seed() {
   [ ! -e "$STATE/seed" ] || return 0
   "$VENV/bin/python" "$PYTHON_SOURCES/seed.py" "$(keystone_url)" "$(neutron_url)" "$(octavia_url)" "$PASSWORD" \
-    >"$STATE/seed.new" || die 'the projects and networks could not be made (the reason is above)'
+    >"$STATE/seed.new" || die 'the projects and networks could not be made (the reason is above); begin anew with down --wipe'
   mv -- "$STATE/seed.new" "$STATE/seed"
 }
 

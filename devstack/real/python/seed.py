@@ -36,10 +36,9 @@ def log_in(user, project):
     return send("POST", f"{KEYSTONE}/auth/tokens", body)[0]["X-Subject-Token"]
 
 
-def create(url, kind, token, **fields):
+def create(api, kind, token, **fields):
     """Creates a thing and answers its id."""
-    plural = "policies" if kind == "policy" else kind.replace("_", "-") + "s"
-    return send("POST", f"{url}/{plural}", {kind: fields}, token)[1][kind]["id"]
+    return send("POST", f"{api}/{kind.replace('_', '-')}s", {kind: fields}, token)[1][kind]["id"]
 
 
 def fill_catalogue(admin):
@@ -76,7 +75,7 @@ def make_networks(admin, token):
                         enable_dhcp=False)
         send("PUT", f"{api}/routers/{router}/add_router_interface", {"subnet_id": subnet}, token)
         ids |= {f"{name.upper()}_NETWORK": network, f"{name.upper()}_SUBNET": subnet}
-    ids["POD_SUBNET_POOL"] = create(NEUTRON + "/v2.0", "subnetpool", token, name="namespaces",
+    ids["POD_SUBNET_POOL"] = create(api, "subnetpool", token, name="namespaces",
                                     prefixes=["10.160.0.0/11"], default_prefixlen=24)
     ids["POD_SECURITY_GROUP"] = create(api, "security_group", token, name="pods")
     return ids
