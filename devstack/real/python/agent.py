@@ -8,7 +8,7 @@ Only the machine is missing: Neutron binds the ports to these nodes by itself, a
 come over the message bus. A subport is bound to the node of its trunk when its agent reports it, as the trunk's agent does.
 """
 
-import json
+import functools
 import threading
 import time
 import traceback
@@ -17,6 +17,7 @@ from urllib.parse import parse_qs
 from counted import answer
 from neutron.objects.agent import Agent as AgentRow
 from neutron.plugins.ml2.rpc import RpcCallbacks
+from neutron.services.trunk.rpc.server import TrunkSkeleton
 from neutron_lib import context
 from neutron_lib.db import api as database
 from neutron_lib.plugins import directory
@@ -71,7 +72,7 @@ class Agent:
             time.sleep(POLL)
             try:
                 self.look(since)
-            except Exception:  # a port that was deleted meanwhile, a database that is restarted
+            except Exception:  # a database that is restarted
                 traceback.print_exc()
 
     def look(self, since):
@@ -83,7 +84,10 @@ class Agent:
         for port, (host, trunk, bound) in waiting.items():
             if (now - since.setdefault(port, now)) * 1000 >= delays[host]:
                 del since[port]
-                wire(port, host, trunk, bound)
+                try:
+                    wire(port, host, trunk, bound)
+                except Exception:  # a port that was deleted meanwhile
+                    traceback.print_exc()
 
 
 def rows():
@@ -129,9 +133,8 @@ def wire(port, host, trunk, bound):
     """What an agent does once the port is plugged."""
     admin = context.get_admin_context()
     if trunk and not bound:
-        skeleton = directory.get_plugin("trunk")._rpc_backend._skeleton
-        skeleton.update_subport_bindings(admin, subports=[{"trunk_id": trunk, "port_id": port}])
-        skeleton.update_trunk_status(admin, trunk, "ACTIVE")
+        trunks().update_subport_bindings(admin, subports=[{"trunk_id": trunk, "port_id": port}])
+        trunks().update_trunk_status(admin, trunk, "ACTIVE")
     callbacks().update_device_up(admin, agent_id=KIND + host, device=port, host=host)
 
 
@@ -142,6 +145,11 @@ def host_of(port):
 
 def status(port):
     return directory.get_plugin().get_port(context.get_admin_context(), port)["status"]
+
+
+@functools.cache
+def trunks():
+    return TrunkSkeleton()
 
 
 def callbacks():
