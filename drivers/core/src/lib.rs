@@ -16,6 +16,8 @@
 //! | [`LoadBalancerDriver`] | makes, changes, finds and releases load balancers |
 //! | [`ServicePublicIpDriver`] | acquires, associates and releases public addresses |
 //!
+//! What drivers ask of their other worlds, a [`RequestObserver`] learns.
+//!
 //! [`rehearsal`] has a driver for each trait that changes something, which plans the changes of another one.
 
 mod error;
@@ -32,6 +34,7 @@ mod pod_security_groups;
 mod pod_subnets;
 mod pod_vif;
 pub mod rehearsal;
+mod request_observer;
 mod service_project;
 mod service_public_ip;
 mod service_security_groups;
@@ -57,6 +60,7 @@ pub use pod_project::PodProjectDriver;
 pub use pod_security_groups::PodSecurityGroupsDriver;
 pub use pod_subnets::PodSubnetsDriver;
 pub use pod_vif::{Activation, PodVifDriver, VifRequest};
+pub use request_observer::{RequestObserver, RequestOutcome, Unobserved};
 pub use service_project::ServiceProjectDriver;
 pub use service_public_ip::{Allocation, PublicIp, PublicIpRequest, ServicePublicIpDriver};
 pub use service_security_groups::ServiceSecurityGroupsDriver;

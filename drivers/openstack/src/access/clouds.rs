@@ -1,0 +1,1 @@
+//! clouds.yaml, as OpenStack's own tools read it.

@@ -1,0 +1,26 @@
+//! OpenStack: one client of Keystone, Neutron and Octavia, and the drivers on it.
+//!
+//! A [`Cloud`] is reached as its [`Access`] says, which comes from the section `[neutron]` ([`NeutronOptions`]) or from
+//! clouds.yaml. It has a [`Service`] each for networks and load balancers; a service makes [`Call`]s, and what it refuses is
+//! an [`OpenStackError`], which knows what it means to a driver.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `access` | how a cloud is reached: options, clouds.yaml, secrets |
+//! | `identity` | the token: logging in, renewing, the catalogue |
+//! | `cloud` | the client: calls, pages, the limit of calls in flight, what a service can do |
+//! | `error` | what a service refuses, and what that means |
+//! | [`mark`] | how what we make is told from what others make |
+
+mod access;
+mod cached;
+mod cloud;
+mod error;
+mod identity;
+pub mod mark;
+
+pub use access::{
+    Access, AccessError, Auth, Credential, Domain, Interface, NeutronOptions, Scope, Secret, Tls, Urls, User,
+};
+pub use cloud::{Call, Cloud, CloudError, Service, ServiceKind};
+pub use error::{OpenStackError, Problem, Refusal};
