@@ -92,7 +92,10 @@ impl Activations {
                 }), began);
                 ids.iter().map(|id| Ok(board.answer(id, Instant::now()))).collect()
             }
-            Err(error) => ids.iter().map(|_| Err(error.clone())).collect(),
+            Err(error) => {
+                let error = DriverError::from(error);
+                ids.iter().map(|_| Err(error.clone())).collect()
+            }
         }
     }
 

@@ -1,12 +1,11 @@
 //! The calls of Neutron that the VIF drivers make.
 
-use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 
 use futures_util::future::try_join_all;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use staffetta_driver::{DriverError, SecurityGroupId, Subnet, SubnetId, VifId};
+use staffetta_driver::{SecurityGroupId, VifId};
 
 use super::wire::{NewPort, Port, PortChange, SubPort, Trunk};
 use crate::cloud::{Cloud, Service};
@@ -19,22 +18,22 @@ const IDS: usize = 2800;
 /// Neutron, as far as ports and trunks are concerned.
 #[derive(Clone, Debug)]
 pub(crate) struct Neutron {
-    cloud: Cloud,
+    service: Service,
 }
 
 impl Neutron {
-    pub(crate) fn new(cloud: Cloud) -> Self {
-        Self { cloud }
+    pub(crate) fn new(cloud: &Cloud) -> Self {
+        Self { service: cloud.network() }
     }
 
     /// Whether tags may be given to a port in the call that makes it. Where not, nothing is tagged: a tag that comes later
     /// is no mark, for whoever makes the port may be stopped before.
     pub(crate) async fn tags_new_ports(&self) -> Result<bool, OpenStackError> {
-        self.service().has_extension("tag-ports-during-bulk-creation").await
+        self.service.has_extension("tag-ports-during-bulk-creation").await
     }
 
     pub(crate) async fn create_port(&self, step: &'static str, port: &NewPort) -> Result<Port, OpenStackError> {
-        self.service().post(step, "ports").json(&json!({ "port": port })).answer_in("port").await
+        self.service.post(step, "ports").json(&json!({ "port": port })).answer_in("port").await
     }
 
     /// Makes all of the ports or none. The answer has their order.
@@ -43,13 +42,13 @@ impl Neutron {
         step: &'static str,
         ports: &[&NewPort],
     ) -> Result<Vec<Port>, OpenStackError> {
-        let call = self.service().post(step, "ports").json(&json!({ "ports": ports })).things(ports.len());
+        let call = self.service.post(step, "ports").json(&json!({ "ports": ports })).things(ports.len());
         call.answer_in("ports").await
     }
 
     /// The port of that id, if there is one.
     pub(crate) async fn port(&self, step: &'static str, id: &VifId) -> Result<Option<Port>, OpenStackError> {
-        match self.service().get(step, format!("ports/{id}")).answer_in("port").await {
+        match self.service.get(step, format!("ports/{id}")).answer_in("port").await {
             Ok(port) => Ok(Some(port)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
@@ -63,7 +62,7 @@ impl Neutron {
         filter: &[(&'static str, String)],
         fields: &[&str],
     ) -> Result<Vec<Port>, OpenStackError> {
-        let call = self.service().get(step, "ports").fields(fields);
+        let call = self.service.get(step, "ports").fields(fields);
         filter.iter().fold(call, |call, (name, value)| call.query(*name, value)).list("ports").await
     }
 
@@ -85,14 +84,14 @@ impl Neutron {
         change: &PortChange,
         revision: Option<u64>,
     ) -> Result<Port, OpenStackError> {
-        let call = self.service().put(step, format!("ports/{id}")).json(&json!({ "port": change }));
+        let call = self.service.put(step, format!("ports/{id}")).json(&json!({ "port": change }));
         let call = revision.into_iter().fold(call, |call, number| call.revision(number));
         call.answer_in("port").await
     }
 
     /// Deletes a port; one that does not exist is deleted.
     pub(crate) async fn delete_port(&self, step: &'static str, id: &VifId) -> Result<(), OpenStackError> {
-        match self.service().delete(step, format!("ports/{id}")).done().await {
+        match self.service.delete(step, format!("ports/{id}")).done().await {
             Err(error) if error.is_not_found() => Ok(()),
             result => result,
         }
@@ -100,7 +99,7 @@ impl Neutron {
 
     /// All trunks.
     pub(crate) async fn trunks(&self, step: &'static str) -> Result<Vec<Trunk>, OpenStackError> {
-        self.service().get(step, "trunks").fields(&["id", "sub_ports"]).list("trunks").await
+        self.service.get(step, "trunks").fields(&["id", "sub_ports"]).list("trunks").await
     }
 
     /// Those trunks of these ids that exist, in any order.
@@ -119,7 +118,7 @@ impl Neutron {
         trunk: &str,
         subports: &[SubPort],
     ) -> Result<(), OpenStackError> {
-        let call = self.service().put(step, format!("trunks/{trunk}/add_subports"));
+        let call = self.service.put(step, format!("trunks/{trunk}/add_subports"));
         call.json(&json!({ "sub_ports": subports })).things(subports.len()).done().await
     }
 
@@ -131,7 +130,7 @@ impl Neutron {
         subports: &[VifId],
     ) -> Result<(), OpenStackError> {
         let subports: Vec<_> = subports.iter().map(|id| json!({ "port_id": id })).collect();
-        let call = self.service().put(step, format!("trunks/{trunk}/remove_subports"));
+        let call = self.service.put(step, format!("trunks/{trunk}/remove_subports"));
         call.json(&json!({ "sub_ports": subports })).things(subports.len()).done().await
     }
 
@@ -145,29 +144,24 @@ impl Neutron {
         struct Group {
             id: SecurityGroupId,
         }
-        let call = self.service().get(step, "security-groups").fields(&["id"]).query("name", "default");
+        let call = self.service.get(step, "security-groups").fields(&["id"]).query("name", "default");
         let groups: Vec<Group> = call.query("project_id", project).list("security_groups").await?;
         Ok(groups.into_iter().map(|group| group.id).collect())
     }
 
     /// Those of a collection that have one of the ids: as few calls as fit into URLs, all at a time.
-    async fn by_id<T: DeserializeOwned, I: Display>(
+    pub(crate) async fn by_id<T: DeserializeOwned, I: Display>(
         &self,
         step: &'static str,
         collection: &'static str,
         ids: &[I],
         fields: &[&str],
     ) -> Result<Vec<T>, OpenStackError> {
-        let service = self.service();
         let lists = chunks(ids).into_iter().map(|ids| {
-            let call = service.get(step, collection).fields(fields);
+            let call = self.service.get(step, collection).fields(fields);
             ids.iter().fold(call, |call, id| call.query("id", id.to_string())).list(collection)
         });
         Ok(try_join_all(lists).await?.into_iter().flatten().collect())
-    }
-
-    fn service(&self) -> Service {
-        self.cloud.network()
     }
 }
 

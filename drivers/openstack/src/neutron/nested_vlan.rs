@@ -112,8 +112,8 @@ impl NestedVlanDriver {
             trunks.detach(host, &trunk, std::slice::from_ref(&vif.id)).await?;
         }
         if !there || anew {
-            let subport = SubPort::new(vif.id.clone(), vlan);
-            let added = self.0.ports.neutron.add_subports("add a subport to its trunk again", &trunk, &[subport]);
+            let subports = [SubPort::new(vif.id.clone(), vlan)];
+            let added = self.0.ports.neutron.add_subports("add a subport to its trunk again", &trunk, &subports);
             match added.await {
                 // Somebody else has just done it, or has the VLAN; the next look tells.
                 Err(error) if error.is("TrunkPortInUse") => {}

@@ -71,7 +71,10 @@ impl NeutronVifDriver {
                     ports.into_iter().map(|port| (port.id.clone(), port)).collect();
                 ids.iter().map(|id| Ok(ports.remove(id))).collect()
             }
-            Err(error) => ids.iter().map(|_| Err(error.clone())).collect(),
+            Err(error) => {
+                let error = DriverError::from(error);
+                ids.iter().map(|_| Err(error.clone())).collect()
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use crate::neutron::mark::{Nesting, Parent};
 use crate::neutron::nested_vlan::{NestedVlanDriver, trunk_of, trunks_of, vlan_of};
 use crate::neutron::nodes::host_of;
 use crate::neutron::translate::{self, Kind};
+use crate::neutron::wire::Port;
 
 /// Subports for the driver `nested-vlan`. One becomes ACTIVE in stock, and stays so.
 #[derive(Clone, Debug)]
@@ -53,7 +54,7 @@ impl NestedStock {
                 return if left.is_empty() { error.into() } else { error.maybe_done().into() };
             }
         };
-        let vif = |port: &_| translate::vif(port, &subnets(order), Kind::Vlan(vlans[&port_id(port)]));
+        let vif = |port: &Port| ports.vif(port, &order.subnets, Kind::Vlan(vlans[&port.id]));
         match made.iter().map(vif).collect() {
             Ok(vifs) => Lot { vifs, failure },
             Err(error) => DriverError::maybe_done(error).into(),
