@@ -20,7 +20,8 @@ mod identity;
 pub mod mark;
 
 pub use access::{
-    Access, AccessError, Auth, Credential, Domain, Interface, NeutronOptions, Scope, Secret, Tls, Urls, User,
+    Access, AccessError, Auth, Credential, Domain, Environment, Interface, NeutronOptions, Scope, Secret,
+    Tls, Urls, User,
 };
 pub use cloud::{Call, Cloud, CloudError, Service, ServiceKind};
 pub use error::{OpenStackError, Problem, Refusal};
