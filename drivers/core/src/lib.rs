@@ -42,6 +42,7 @@ mod service_subnets;
 mod stock;
 mod vif;
 mod vif_pool;
+pub mod warm_pool;
 
 pub use error::{DriverError, Reason};
 pub use id::{

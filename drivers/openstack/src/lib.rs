@@ -22,7 +22,8 @@ pub mod mark;
 mod neutron;
 
 pub use access::{
-    Access, AccessError, Auth, Credential, Domain, Interface, NeutronOptions, Scope, Secret, Tls, Urls, User,
+    Access, AccessError, Auth, Credential, Domain, Environment, Interface, NeutronOptions, Scope, Secret,
+    Tls, Urls, User,
 };
 pub use cloud::{Call, Cloud, CloudError, Service, ServiceKind};
 pub use error::{OpenStackError, Problem, Refusal};
