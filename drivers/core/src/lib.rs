@@ -11,6 +11,7 @@
 //! | [`PodSecurityGroupsDriver`] | which security groups guard a pod |
 //! | [`PodVifDriver`] | makes, activates, finds and releases VIFs |
 //! | [`VifPoolDriver`] | the same, in front of a [`PodVifDriver`] |
+//! | [`VifStock`] | makes, changes, lists and destroys VIFs for nobody yet, on which a pool stands |
 //! | [`ServiceProjectDriver`], [`ServiceSubnetsDriver`], [`ServiceSecurityGroupsDriver`] | the same questions of a service |
 //! | [`LoadBalancerDriver`] | makes, changes, finds and releases load balancers |
 //! | [`ServicePublicIpDriver`] | acquires, associates and releases public addresses |
@@ -38,8 +39,10 @@ mod service_project;
 mod service_public_ip;
 mod service_security_groups;
 mod service_subnets;
+mod stock;
 mod vif;
 mod vif_pool;
+pub mod warm_pool;
 
 pub use error::{DriverError, Reason};
 pub use id::{
@@ -63,5 +66,6 @@ pub use service_project::ServiceProjectDriver;
 pub use service_public_ip::{Allocation, PublicIp, PublicIpRequest, ServicePublicIpDriver};
 pub use service_security_groups::ServiceSecurityGroupsDriver;
 pub use service_subnets::ServiceSubnetsDriver;
+pub use stock::{StockKey, StockMade, StockOrder, Stocked, VifStock};
 pub use vif::{MacAddress, PortProfile, Vif, VifClass};
 pub use vif_pool::VifPoolDriver;

@@ -11,6 +11,7 @@
 //! | `cloud` | the client: calls, pages, the limit of calls in flight, what a service can do |
 //! | `error` | what a service refuses, and what that means |
 //! | [`mark`] | how what we make is told from what others make |
+//! | `neutron` | ports of pods: the VIF drivers, and ports in stock for pools |
 
 mod access;
 mod cached;
@@ -18,9 +19,14 @@ mod cloud;
 mod error;
 mod identity;
 pub mod mark;
+mod neutron;
 
 pub use access::{
-    Access, AccessError, Auth, Credential, Domain, Interface, NeutronOptions, Scope, Secret, Tls, Urls, User,
+    Access, AccessError, Auth, Credential, Domain, Environment, Interface, NeutronOptions, Scope, Secret,
+    Tls, Urls, User,
 };
 pub use cloud::{Call, Cloud, CloudError, Service, ServiceKind};
 pub use error::{OpenStackError, Problem, Refusal};
+pub use neutron::{
+    NestedMacvlanDriver, NestedStock, NestedVlanDriver, NeutronStock, NeutronVifDriver, PodVifNestedOptions, PortOptions,
+};

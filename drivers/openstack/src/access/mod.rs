@@ -2,6 +2,7 @@
 
 mod clouds;
 mod options;
+mod resolve;
 mod secret;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use reqwest::Url;
 
+pub use self::clouds::Environment;
 pub use self::options::NeutronOptions;
 pub use self::secret::Secret;
 
@@ -160,3 +162,6 @@ impl AccessError {
         Self { place: place.into(), what: what.into() }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,13 @@
 //! The section `[neutron]`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Secret;
+use super::clouds::{Environment, read_cloud};
+use super::resolve::{Places, resolve};
+use super::{Access, AccessError, Secret};
 
 /// How OpenStack is reached: Keystone, and through its catalogue Neutron and Octavia.
 ///
@@ -102,9 +103,6 @@ pub struct NeutronOptions {
     pub max_concurrency: usize,
 }
 
-/// How long a call may take when nobody says.
-const TIMEOUT: Duration = Duration::from_secs(30);
-
 impl Default for NeutronOptions {
     fn default() -> Self {
         Self {
@@ -135,6 +133,48 @@ impl Default for NeutronOptions {
             insecure: None,
             timeout: None,
             max_concurrency: 16,
+        }
+    }
+}
+
+impl NeutronOptions {
+    /// How the cloud is reached: as these options say, and clouds.yaml where they or the environment name a cloud.
+    pub fn access(&self, environment: &Environment) -> Result<Access, AccessError> {
+        let named = self.auth_url.is_some() || self.endpoint_override.is_some();
+        let cloud = self.cloud.as_ref().or(environment.cloud.as_ref().filter(|_| !named));
+        match cloud {
+            Some(_) if self.auth_url.is_some() => {
+                Err(AccessError::new("neutron.auth_url", "only one of this and neutron.cloud may be given"))
+            }
+            Some(cloud) => {
+                let (said, places) = read_cloud(cloud, environment)?;
+                resolve(&self.above(said), &places)
+            }
+            None if named || self.auth_type.as_deref() == Some("none") => resolve(self, &Places::section()),
+            None => Err(AccessError::new(
+                "neutron.auth_url",
+                "is missing, and neither neutron.cloud nor $OS_CLOUD names a cloud of clouds.yaml",
+            )),
+        }
+    }
+
+    /// What clouds.yaml said, below the options that may stand above it.
+    fn above(&self, said: Self) -> Self {
+        Self {
+            region_name: self.region_name.clone().or(said.region_name),
+            endpoint_type: self.endpoint_type.clone().or(said.endpoint_type),
+            endpoint_override: self.endpoint_override.clone().or(said.endpoint_override),
+            load_balancer_endpoint_override: self
+                .load_balancer_endpoint_override
+                .clone()
+                .or(said.load_balancer_endpoint_override),
+            cafile: self.cafile.clone().or(said.cafile),
+            certfile: self.certfile.clone().or(said.certfile),
+            keyfile: self.keyfile.clone().or(said.keyfile),
+            insecure: self.insecure.or(said.insecure),
+            timeout: self.timeout.or(said.timeout),
+            max_concurrency: self.max_concurrency,
+            ..said
         }
     }
 }

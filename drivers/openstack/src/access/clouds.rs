@@ -1,1 +1,0 @@
-//! clouds.yaml, as OpenStack's own tools read it.
