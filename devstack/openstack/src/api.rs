@@ -100,7 +100,7 @@ impl Api {
     }
 
     /// The administrator's token, another one where `refused` is the one that is known.
-    async fn token(&self, refused: Option<&str>) -> String {
+    pub(crate) async fn token(&self, refused: Option<&str>) -> String {
         let mut known = self.token.lock().await;
         if let Some(token) = known.as_deref().filter(|token| refused != Some(*token)) {
             return token.to_owned();

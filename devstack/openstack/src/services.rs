@@ -115,6 +115,17 @@ impl RealOpenStack {
         Agents(Arc::clone(&self.api))
     }
 
+    /// Where Neutron is, without its version.
+    #[must_use]
+    pub fn neutron(&self) -> &str {
+        &self.api.neutron
+    }
+
+    /// A token of the administrator.
+    pub async fn token(&self) -> String {
+        self.api.token(None).await
+    }
+
     /// A way to the services that can be broken.
     pub async fn gate(&self) -> Gate {
         Gate::open(&self.api).await
