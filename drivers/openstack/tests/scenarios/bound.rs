@@ -60,8 +60,9 @@ pub(crate) async fn marks_are_those_of_one_cluster_and_where_asked_of_one_pod(wo
     };
     assert_eq!(of(&east, None).await, ["a", "b"]);
     assert_eq!(of(&west, None).await, ["a"]);
-    assert_eq!(of(&east, Some(&world.owner("b"))).await, ["b"]);
-    assert!(of(&east, Some(&world.owner("c"))).await.is_empty());
+    let (b, c) = (world.owner("b"), world.owner("c"));
+    assert_eq!(of(&east, Some(&b)).await, ["b"]);
+    assert!(of(&east, Some(&c)).await.is_empty());
 }
 
 pub(crate) async fn a_vif_that_is_found_by_its_mark_is_the_one_that_was_made(world: &World) {
