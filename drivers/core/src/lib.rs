@@ -12,6 +12,8 @@
 //! | [`PodVifDriver`] | makes, activates, finds and releases VIFs |
 //! | [`VifPoolDriver`] | the same, in front of a [`PodVifDriver`] |
 //! | [`ServiceProjectDriver`], [`ServiceSubnetsDriver`], [`ServiceSecurityGroupsDriver`] | the same questions of a service |
+//! | [`NamespaceProjectDriver`] | to which project a namespace belongs |
+//! | [`NamespaceSubnetDriver`] | makes, finds and releases the networks of namespaces |
 //! | [`LoadBalancerDriver`] | makes, changes, finds and releases load balancers |
 //! | [`ServicePublicIpDriver`] | acquires, associates and releases public addresses |
 //!
@@ -25,6 +27,9 @@ mod load_balancer;
 mod load_balancer_driver;
 pub mod memory;
 mod milliseconds;
+mod namespace_observer;
+mod namespace_project;
+mod namespace_subnet;
 mod network;
 mod noop;
 mod owner;
@@ -51,6 +56,9 @@ pub use load_balancer::{
     Provisioning,
 };
 pub use load_balancer_driver::LoadBalancerDriver;
+pub use namespace_observer::NamespaceObserver;
+pub use namespace_project::NamespaceProjectDriver;
+pub use namespace_subnet::{NAMESPACE_NETWORK, NamespaceNetwork, NamespaceSubnetDriver};
 pub use network::{Network, Route, Subnet, SubnetAddresses};
 pub use noop::NoopPool;
 pub use owner::{Marked, Owner};
