@@ -150,7 +150,7 @@ impl Neutron {
     }
 
     /// Those of a collection that have one of the ids: as few calls as fit into URLs, all at a time.
-    pub(crate) async fn by_id<T: DeserializeOwned, I: Display>(
+    async fn by_id<T: DeserializeOwned, I: Display>(
         &self,
         step: &'static str,
         collection: &'static str,

@@ -2,9 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use dashmap::DashMap;
-use staffetta_driver::{ClusterId, DriverError, Owner, Subnet, SubnetId, Uid, Vif, VifId, VifRequest};
+use futures_util::future::join_all;
+use staffetta_driver::{
+    ClusterId, DriverError, Owner, ProjectId, Reason, Subnet, SubnetId, Uid, Vif, VifId, VifRequest,
+};
 use tracing::warn;
 
 use super::api::{Neutron, well_formed};
@@ -14,6 +18,7 @@ use super::translate::{self, Kind};
 use super::wire::{FixedIp, NewPort, Port, VIF_FIELDS};
 use crate::error::OpenStackError;
 use crate::mark::{cluster_tag, uid_tag};
+use crate::subnets::Subnets;
 
 /// The longest name of a port, in characters.
 const LONGEST_NAME: usize = 255;
@@ -23,6 +28,7 @@ const LIST: &str = "list the ports of this cluster";
 #[derive(Debug)]
 pub(crate) struct Ports {
     pub(crate) neutron: Neutron,
+    subnets: Arc<Subnets>,
     pub(crate) cluster: ClusterId,
     pub(crate) options: PortOptions,
     /// What this process saw of marks. They never change, so that it need not look again before it removes a port.
@@ -50,8 +56,8 @@ pub(crate) enum Standing {
 }
 
 impl Ports {
-    pub(crate) fn new(neutron: Neutron, cluster: ClusterId, options: PortOptions) -> Self {
-        Self { neutron, cluster, options, seen: DashMap::new() }
+    pub(crate) fn new(neutron: Neutron, subnets: Arc<Subnets>, cluster: ClusterId, options: PortOptions) -> Self {
+        Self { neutron, subnets, cluster, options, seen: DashMap::new() }
     }
 
     /// The port that `request` asks for.
@@ -76,7 +82,7 @@ impl Ports {
     pub(crate) fn new_port(&self, mark: &Mark, subnets: &[Subnet], host: Option<&str>) -> NewPort {
         let fixed_ip = |subnet: &Subnet| FixedIp { subnet_id: subnet.id.clone(), ip_address: None };
         NewPort {
-            project_id: staffetta_driver::ProjectId::default(),
+            project_id: ProjectId::default(),
             network_id: subnets.first().map(|subnet| subnet.network.id.clone()).unwrap_or_default(),
             fixed_ips: subnets.iter().map(fixed_ip).collect(),
             admin_state_up: true,
@@ -130,11 +136,19 @@ impl Ports {
         Ok(marked)
     }
 
-    /// What the subnets of these ports are.
+    /// What the subnets of these ports are. One that does not exist any more is left out.
     pub(crate) async fn subnets(&self, ports: &[(Mark, Port)]) -> Result<HashMap<SubnetId, Subnet>, DriverError> {
         let fixed_ips = ports.iter().flat_map(|(_, port)| &port.fixed_ips);
-        let ids: HashSet<SubnetId> = fixed_ips.map(|fixed| fixed.subnet_id.clone()).collect();
-        self.neutron.subnets(&ids).await
+        let ids: HashSet<&SubnetId> = fixed_ips.map(|fixed| &fixed.subnet_id).collect();
+        let mut known = HashMap::new();
+        for (id, subnet) in join_all(ids.into_iter().map(|id| async { (id, self.subnets.subnet(id).await) })).await {
+            match subnet {
+                Ok(subnet) => drop(known.insert(id.clone(), subnet)),
+                Err(error) if error.reason() == Reason::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(known)
     }
 
     /// The VIF of a port that was made in these subnets.

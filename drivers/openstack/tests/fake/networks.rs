@@ -26,6 +26,16 @@ impl State {
                 self.groups.insert(id, group.clone());
                 Answer::json(201, json!({ "security_group": group }))
             }
+            ("GET", [collection @ ("networks" | "subnets"), id]) => {
+                let (things, key) = match *collection {
+                    "networks" => (&self.networks, "network"),
+                    _ => (&self.subnets, "subnet"),
+                };
+                match things.get(*id) {
+                    Some(thing) => Answer::json(200, json!({ key: thing })),
+                    None => not_found(&format!("{}NotFound", if key == "subnet" { "Subnet" } else { "Network" }), id),
+                }
+            }
             ("GET", ["networks"]) => query.list("networks", &self.networks, self.page),
             ("GET", ["subnets"]) => query.list("subnets", &self.subnets, self.page),
             ("GET", ["security-groups"]) => query.list("security_groups", &self.groups, self.page),

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::{Client, Method};
@@ -11,7 +12,8 @@ use staffetta_driver::{
     Activation, DriverError, Network, Owner, PodVifDriver, ProjectId, Route, Subnet, Vif, VifId, VifRequest,
 };
 use staffetta_openstack::{
-    Cloud, NestedMacvlanDriver, NestedVlanDriver, NeutronVifDriver, PodVifNestedOptions, PortOptions,
+    Cloud, NestedMacvlanDriver, NestedVlanDriver, NeutronDefaults, NeutronVifDriver, PodVifNestedOptions, PortOptions,
+    Subnets,
 };
 
 /// How long anything may take before the test fails. It is no measure of speed.
@@ -176,17 +178,21 @@ impl World {
 
     /// The driver `neutron-vif` of a cluster.
     pub(crate) fn bound(&self, cluster: &str) -> NeutronVifDriver {
-        NeutronVifDriver::new(&self.cloud, cluster.into(), options())
+        NeutronVifDriver::new(&self.cloud, self.known_subnets(), cluster.into(), options())
     }
 
     /// The driver `nested-vlan` of a cluster whose nodes are in the subnet of the machine.
     pub(crate) fn vlan(&self, cluster: &str, machine: &Machine) -> NestedVlanDriver {
-        NestedVlanDriver::new(&self.cloud, cluster.into(), options(), nested(machine))
+        NestedVlanDriver::new(&self.cloud, self.known_subnets(), cluster.into(), options(), nested(machine))
     }
 
     /// The driver `nested-macvlan` of a cluster whose nodes are in the subnet of the machine.
     pub(crate) fn macvlan(&self, cluster: &str, machine: &Machine) -> NestedMacvlanDriver {
-        NestedMacvlanDriver::new(&self.cloud, cluster.into(), options(), nested(machine))
+        NestedMacvlanDriver::new(&self.cloud, self.known_subnets(), cluster.into(), options(), nested(machine))
+    }
+
+    fn known_subnets(&self) -> Arc<Subnets> {
+        Arc::new(Subnets::new(self.cloud.network(), &NeutronDefaults::default()))
     }
 
     /// A request for the pod of that name on that node.
