@@ -97,7 +97,10 @@ pub(crate) async fn what_an_annotation_calls_a_port_is_never_taken_for_a_path(wo
     let driver = world.bound("east");
     let vif = driver.request_vif(&world.request("web", &host, &subnet)).await.unwrap();
     driver.release_vif(&world.owner("web"), &vif).await.unwrap();
-    for id in [format!("../networks/{}", subnet.network.id), format!("{}/../../networks/{}", vif.id, subnet.network.id)] {
+    for id in [
+        format!("../networks/{}", subnet.network.id),
+        format!("{}/../../networks/{}", vif.id, subnet.network.id),
+    ] {
         let forged = Vif { id: id.into(), ..vif.clone() };
         driver.release_vif(&world.owner("web"), &forged).await.unwrap();
         assert_eq!(driver.activate_vif(&forged).await.unwrap_err().reason(), Reason::NotFound);
@@ -112,9 +115,11 @@ pub(crate) async fn a_port_that_kuryr_made_for_the_pod_is_given_back_and_a_forei
     let driver = world.bound("east");
     let vif = driver.request_vif(&world.request("web", &host, &subnet)).await.unwrap();
     let uid = world.owner("web").uid;
-    for (device_owner, device_id, stays) in
-        [("compute:kuryr", uid.as_str(), false), ("compute:kuryr", "another pod", true), ("compute:nova", "", true)]
-    {
+    for (device_owner, device_id, stays) in [
+        ("compute:kuryr", uid.as_str(), false),
+        ("compute:kuryr", "another pod", true),
+        ("compute:nova", "", true),
+    ] {
         let wish = json!({
             "network_id": subnet.network.id, "project_id": world.project, "device_owner": device_owner,
             "device_id": device_id, "fixed_ips": [{ "subnet_id": subnet.id }],
