@@ -13,6 +13,8 @@
 //! | [`VifPoolDriver`] | the same, in front of a [`PodVifDriver`] |
 //! | [`VifStock`] | makes, changes, lists and destroys VIFs for nobody yet, on which a pool stands |
 //! | [`ServiceProjectDriver`], [`ServiceSubnetsDriver`], [`ServiceSecurityGroupsDriver`] | the same questions of a service |
+//! | [`NamespaceProjectDriver`] | to which project a namespace belongs |
+//! | [`NamespaceSubnetDriver`] | makes, finds and releases the networks of namespaces |
 //! | [`LoadBalancerDriver`] | makes, changes, finds and releases load balancers |
 //! | [`ServicePublicIpDriver`] | acquires, associates and releases public addresses |
 //!
@@ -26,6 +28,9 @@ mod load_balancer;
 mod load_balancer_driver;
 pub mod memory;
 mod milliseconds;
+mod namespace_observer;
+mod namespace_project;
+mod namespace_subnet;
 mod network;
 mod noop;
 mod owner;
@@ -54,6 +59,9 @@ pub use load_balancer::{
     Provisioning,
 };
 pub use load_balancer_driver::LoadBalancerDriver;
+pub use namespace_observer::NamespaceObserver;
+pub use namespace_project::NamespaceProjectDriver;
+pub use namespace_subnet::{NAMESPACE_NETWORK, NamespaceNetwork, NamespaceSubnetDriver};
 pub use network::{Network, Route, Subnet, SubnetAddresses};
 pub use noop::NoopPool;
 pub use owner::{Marked, Owner};

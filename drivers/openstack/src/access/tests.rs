@@ -19,7 +19,7 @@ impl Home {
         Self(home)
     }
 
-    fn path(&self, name: &str) -> std::path::PathBuf {
+    fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
@@ -118,7 +118,7 @@ fn the_first_file_is_taken_and_the_named_one_before_all() {
     let access = NeutronOptions::default().access(&environment).unwrap();
     assert_eq!(opened(&access.auth).1, "named");
     environment.config_file = Some(home.path("none.yaml"));
-    let error = super::tests::access(&NeutronOptions::default(), &environment, home.0.path()).unwrap_err();
+    let error = tests::access(&NeutronOptions::default(), &environment, home.0.path()).unwrap_err();
     assert_eq!(error, "none.yaml: is named by the environment and does not exist");
 }
 

@@ -86,10 +86,13 @@ impl Activations {
                 let ports: HashMap<VifId, Port> =
                     ports.into_iter().map(|port| (port.id.clone(), port)).collect();
                 let mut board = self.board();
-                board.saw(lot.into_iter().map(|id| {
-                    let end = end(ports.get(&id));
-                    (id, end)
-                }), began);
+                board.saw(
+                    lot.into_iter().map(|id| {
+                        let end = end(ports.get(&id));
+                        (id, end)
+                    }),
+                    began,
+                );
                 ids.iter().map(|id| Ok(board.answer(id, Instant::now()))).collect()
             }
             Err(error) => {

@@ -126,7 +126,8 @@ fn same(one: &AddressPair, other: &AddressPair) -> bool {
         let text = &pair.ip_address;
         text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).map_err(|_| text.clone())
     };
-    let hardware = |pair: &AddressPair| pair.mac_address.as_deref().and_then(|text| text.parse::<MacAddress>().ok());
+    let hardware =
+        |pair: &AddressPair| pair.mac_address.as_deref().and_then(|text| text.parse::<MacAddress>().ok());
     address(one) == address(other) && hardware(one) == hardware(other)
 }
 
@@ -153,7 +154,10 @@ mod tests {
             Edit::Remove(vec![mine.clone()]),
             Edit::Add(vec![mine.clone()]),
             Edit::Add(vec![pair("fd00::5", "fa:16:3e:00:00:01")]),
-            Edit::Remove(vec![pair("fd00:0::5/128", "fa:16:3e:00:00:01"), pair("10.0.0.5", "fa:16:3e:00:00:02")]),
+            Edit::Remove(vec![
+                pair("fd00:0::5/128", "fa:16:3e:00:00:01"),
+                pair("10.0.0.5", "fa:16:3e:00:00:02"),
+            ]),
         ];
         assert_eq!(edited(std::slice::from_ref(&foreign), &edits), [foreign, mine]);
     }

@@ -32,7 +32,11 @@ impl Neutron {
         self.service.has_extension("tag-ports-during-bulk-creation").await
     }
 
-    pub(crate) async fn create_port(&self, step: &'static str, port: &NewPort) -> Result<Port, OpenStackError> {
+    pub(crate) async fn create_port(
+        &self,
+        step: &'static str,
+        port: &NewPort,
+    ) -> Result<Port, OpenStackError> {
         self.service.post(step, "ports").json(&json!({ "port": port })).answer_in("port").await
     }
 
@@ -150,7 +154,7 @@ impl Neutron {
     }
 
     /// Those of a collection that have one of the ids: as few calls as fit into URLs, all at a time.
-    pub(crate) async fn by_id<T: DeserializeOwned, I: Display>(
+    async fn by_id<T: DeserializeOwned, I: Display>(
         &self,
         step: &'static str,
         collection: &'static str,
@@ -196,7 +200,8 @@ mod tests {
 
     #[test]
     fn a_list_of_many_ids_becomes_as_few_as_fit_into_a_url() {
-        let ids: Vec<String> = (0..150).map(|number| format!("00000000-0000-4000-8000-{number:012}")).collect();
+        let ids: Vec<String> =
+            (0..150).map(|number| format!("00000000-0000-4000-8000-{number:012}")).collect();
         let chunks = chunks(&ids);
         assert_eq!(chunks.iter().map(Vec::len).collect::<Vec<_>>(), [70, 70, 10]);
         assert_eq!(chunks.concat().into_iter().cloned().collect::<Vec<_>>(), ids);
@@ -206,7 +211,9 @@ mod tests {
     #[test]
     fn what_is_no_id_never_gets_into_a_path() {
         assert!(well_formed(&"889e8fb0-3c6e-4c8e-9d3e-2f1a0b5c7d11".into()));
-        for text in ["", "..", "../networks/889e8fb0", "889e8fb0?x=1", "889e8fb0/tags", "889e8fb0%2f..", "port 7"] {
+        for text in
+            ["", "..", "../networks/889e8fb0", "889e8fb0?x=1", "889e8fb0/tags", "889e8fb0%2f..", "port 7"]
+        {
             assert!(!well_formed(&text.into()), "{text}");
         }
         assert!(!well_formed(&"a".repeat(37).into()));

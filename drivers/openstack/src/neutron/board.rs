@@ -209,7 +209,9 @@ mod tests {
         for (at, step) in [(50, 50), (400, 100), (4000, 1000), (400_000, 10_000)] {
             let at = now + milliseconds(at);
             board.saw([(id("a"), None)], at);
-            let Some(Known::Down { ask_again, waited }) = board.ask(&id("a"), at + milliseconds(1)) else { panic!() };
+            let Some(Known::Down { ask_again, waited }) = board.ask(&id("a"), at + milliseconds(1)) else {
+                panic!()
+            };
             assert_eq!(ask_again, milliseconds(step - 1));
             assert_eq!(waited, at + milliseconds(1) - now);
         }
@@ -247,7 +249,9 @@ mod tests {
         let (mut board, now) = (Board::default(), Instant::now());
         board.made(&id("a"), now);
         board.saw([(id("a"), None)], now + milliseconds(50));
-        let Known::Down { ask_again, .. } = board.answer(&id("a"), now + milliseconds(5000)) else { panic!() };
+        let Known::Down { ask_again, .. } = board.answer(&id("a"), now + milliseconds(5000)) else {
+            panic!()
+        };
         assert_eq!(ask_again, FIRST_STEP);
     }
 

@@ -97,9 +97,10 @@ impl Mark {
             (None, batch) => Purpose::Stock(batch?.to_owned()),
         };
         let parent = match (value("trunk"), value("port")) {
-            (Some(id), _) => {
-                Some(Parent::Trunk { id: id.to_owned(), vlan: value("vlan").and_then(|vlan| vlan.parse().ok()) })
-            }
+            (Some(id), _) => Some(Parent::Trunk {
+                id: id.to_owned(),
+                vlan: value("vlan").and_then(|vlan| vlan.parse().ok()),
+            }),
             (None, port) => port.map(|port| Parent::Port(port.into())),
         };
         let nesting = value("host").and_then(|host| host.parse().ok()).zip(parent);
@@ -123,7 +124,9 @@ impl fmt::Display for Mark {
             }
         }
         match &self.purpose {
-            Purpose::Pod(Owner { namespace, name, uid }) => text += &format!(" uid={uid} pod={namespace}/{name}"),
+            Purpose::Pod(Owner { namespace, name, uid }) => {
+                text += &format!(" uid={uid} pod={namespace}/{name}")
+            }
             Purpose::Stock(batch) => text += &format!(" batch={batch}"),
         }
         f.write_str(&text.chars().take(LONGEST).collect::<String>())
@@ -177,7 +180,9 @@ mod tests {
 
     #[test]
     fn what_others_write_is_no_mark() {
-        for description in ["", "staffetta:cluster=east", "my staffetta:cluster=east uid=1", "cluster=a uid=b"] {
+        for description in
+            ["", "staffetta:cluster=east", "my staffetta:cluster=east uid=1", "cluster=a uid=b"]
+        {
             assert_eq!(Mark::read(description), None, "{description}");
         }
     }

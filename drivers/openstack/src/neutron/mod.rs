@@ -23,13 +23,14 @@ mod nodes;
 mod options;
 mod ports;
 mod stock;
-mod subnets;
 mod together;
 mod translate;
 mod trunks;
 mod vif;
 mod vlans;
 mod wire;
+
+use std::sync::Arc;
 
 use staffetta_driver::ClusterId;
 
@@ -39,6 +40,7 @@ use self::nodes::Nodes;
 use self::ports::Ports;
 use self::trunks::Trunks;
 use crate::cloud::Cloud;
+use crate::subnets::Subnets;
 
 pub use self::nested_macvlan::NestedMacvlanDriver;
 pub use self::nested_vlan::NestedVlanDriver;
@@ -48,26 +50,38 @@ pub use self::vif::NeutronVifDriver;
 
 impl NeutronVifDriver {
     /// Makes ports in `cloud` with the mark of `cluster`.
-    pub fn new(cloud: &Cloud, cluster: ClusterId, options: PortOptions) -> Self {
-        Self::over(Ports::new(Neutron::new(cloud), cluster, options))
+    pub fn new(cloud: &Cloud, subnets: Arc<Subnets>, cluster: ClusterId, options: PortOptions) -> Self {
+        Self::over(Ports::new(Neutron::new(cloud), subnets, cluster, options))
     }
 }
 
 impl NestedVlanDriver {
     /// Makes subports in `cloud` with the mark of `cluster`.
-    pub fn new(cloud: &Cloud, cluster: ClusterId, options: PortOptions, nested: PodVifNestedOptions) -> Self {
+    pub fn new(
+        cloud: &Cloud,
+        subnets: Arc<Subnets>,
+        cluster: ClusterId,
+        options: PortOptions,
+        nested: PodVifNestedOptions,
+    ) -> Self {
         let neutron = Neutron::new(cloud);
         let trunks = Trunks::new(neutron.clone(), nested.worker_nodes_subnets);
-        Self::over(Ports::new(neutron, cluster, options), trunks)
+        Self::over(Ports::new(neutron, subnets, cluster, options), trunks)
     }
 }
 
 impl NestedMacvlanDriver {
     /// Makes ports in `cloud` with the mark of `cluster`.
-    pub fn new(cloud: &Cloud, cluster: ClusterId, options: PortOptions, nested: PodVifNestedOptions) -> Self {
+    pub fn new(
+        cloud: &Cloud,
+        subnets: Arc<Subnets>,
+        cluster: ClusterId,
+        options: PortOptions,
+        nested: PodVifNestedOptions,
+    ) -> Self {
         let neutron = Neutron::new(cloud);
         let nodes = Nodes::new(neutron.clone(), nested.worker_nodes_subnets);
         let pairs = AddressPairs::new(neutron.clone(), nested.rev_update_attempts);
-        Self::over(Ports::new(neutron, cluster, options), nodes, pairs)
+        Self::over(Ports::new(neutron, subnets, cluster, options), nodes, pairs)
     }
 }

@@ -67,7 +67,8 @@ impl PodVifDriver for NestedMacvlanDriver {
         if let Some(Nesting { parent: Parent::Port(parent), .. }) = nesting {
             let port = ports.neutron.port(READ, &vif.id).await?;
             // When somebody removed the port, its pairs are there all the same.
-            let pairs = port.map_or_else(|| pairs_of(vif.ips(), vif.address.to_string()), |port| pairs(&port));
+            let pairs =
+                port.map_or_else(|| pairs_of(vif.ips(), vif.address.to_string()), |port| pairs(&port));
             self.0.pairs.edit(&parent, Edit::Remove(pairs)).await?;
         }
         Ok(ports.remove(&vif.id).await?)
@@ -81,7 +82,8 @@ impl PodVifDriver for NestedMacvlanDriver {
             false => None,
         };
         let port = port.ok_or_else(|| no_port(vif))?;
-        if let Some(Nesting { parent: Parent::Port(parent), .. }) = port.mark().and_then(|mark| mark.nesting) {
+        if let Some(Nesting { parent: Parent::Port(parent), .. }) = port.mark().and_then(|mark| mark.nesting)
+        {
             self.allow(&parent, &port).await?;
         }
         Ok(Activation::Active(Vif { active: true, ..vif.clone() }))
@@ -108,5 +110,7 @@ fn pairs(port: &Port) -> Vec<AddressPair> {
 }
 
 fn pairs_of(addresses: impl Iterator<Item = IpAddr>, hardware: String) -> Vec<AddressPair> {
-    addresses.map(|ip| AddressPair { ip_address: ip.to_string(), mac_address: Some(hardware.clone()) }).collect()
+    addresses
+        .map(|ip| AddressPair { ip_address: ip.to_string(), mac_address: Some(hardware.clone()) })
+        .collect()
 }

@@ -20,8 +20,6 @@ use super::trunks::Trunks;
 use super::vif::no_port;
 use super::wire::{Port, SubPort};
 
-const READ: &str = "read the trunk of a port";
-
 /// The driver `nested-vlan`.
 #[derive(Clone, Debug)]
 pub struct NestedVlanDriver(Arc<Inner>);
@@ -50,49 +48,43 @@ impl NestedVlanDriver {
     /// Takes ports off their trunk and removes them, as far as that is possible. Answers what is still there.
     pub(crate) async fn dismantle(
         &self,
-        nesting: Option<&Nesting>,
+        nesting: &Nesting,
         ids: &[VifId],
         vlans: &HashMap<VifId, u16>,
     ) -> Vec<(VifId, DriverError)> {
-        if let Some(Nesting { host, parent: Parent::Trunk { id, .. } }) = nesting
-            && let Err(error) = self.0.trunks.detach(*host, id, ids).await
+        if let Parent::Trunk { id, .. } = &nesting.parent
+            && let Err(error) = self.0.trunks.detach(nesting.host, id, ids).await
         {
             return ids.iter().map(|id| (id.clone(), error.clone())).collect();
         }
-        let removals = ids.iter().map(|id| async { (id.clone(), self.0.ports.remove(id).await) });
+        let removals = ids.iter().map(|id| async { (id.clone(), self.remove_port(id).await) });
         let removed = futures_util::future::join_all(removals).await;
         let mut left = Vec::new();
         for (id, removed) in removed {
             match removed {
                 Ok(()) => {
                     self.0.activations.forget(&id);
-                    if let (Some(Nesting { host, .. }), Some(vlan)) = (nesting, vlans.get(&id)) {
-                        self.0.trunks.give_back(*host, [*vlan]);
-                    }
+                    self.0.trunks.give_back(nesting.host, vlans.get(&id).copied());
                 }
-                Err(error) => left.push((id, error.into())),
+                Err(error) => left.push((id, error)),
             }
         }
         left
     }
 
-    /// Takes one port off whatever trunk it is on and removes it.
-    async fn remove(&self, vif: &Vif, nesting: Option<Nesting>) -> Result<(), DriverError> {
-        let vlans = HashMap::from_iter(vlan_of(vif).map(|vlan| (vif.id.clone(), vlan)));
-        let ids = std::slice::from_ref(&vif.id);
-        if nesting.is_some() {
-            return match self.dismantle(nesting.as_ref(), ids, &vlans).await.pop() {
-                Some((_, error)) => Err(error),
-                None => Ok(()),
-            };
-        }
-        // It does not say itself of which trunk it is, as those do not that Kuryr made.
-        match self.0.ports.remove(&vif.id).await {
+    /// The wait for a port that was made just now begins.
+    pub(crate) fn made(&self, id: &VifId) {
+        self.0.activations.made(id);
+    }
+
+    /// Removes a port. When it is on a trunk of which nothing was known, it is taken off that first.
+    async fn remove_port(&self, id: &VifId) -> Result<(), DriverError> {
+        match self.0.ports.remove(id).await {
             Err(error) if error.is("PortInUseAsSubPort") => {
-                if let Some((trunk, _)) = self.0.trunks.with(&vif.id).await? {
-                    self.0.trunks.detach_from(&trunk, ids).await?;
+                if let Some(trunk) = self.0.trunks.with(id).await? {
+                    self.0.trunks.detach_from(&trunk, std::slice::from_ref(id)).await?;
                 }
-                Ok(self.0.ports.remove(&vif.id).await?)
+                Ok(self.0.ports.remove(id).await?)
             }
             result => Ok(result?),
         }
@@ -101,8 +93,7 @@ impl NestedVlanDriver {
     /// Adds the port to its trunk when it is not there; with `anew` even when it is.
     async fn mend(&self, vif: &Vif, anew: bool) -> Result<(), DriverError> {
         let Some(vlan) = vlan_of(vif) else { return Ok(()) };
-        let port = self.0.ports.neutron.port(READ, &vif.id).await?;
-        let nesting = port.and_then(|port| port.mark()).and_then(|mark| mark.nesting);
+        let nesting = self.0.ports.nesting(&vif.id).await?;
         let Some(Nesting { host, parent: Parent::Trunk { id: trunk, .. } }) = nesting else { return Ok(()) };
         let trunks = &self.0.trunks;
         let shown = trunks.subports(std::slice::from_ref(&trunk)).await?;
@@ -113,7 +104,8 @@ impl NestedVlanDriver {
         }
         if !there || anew {
             let subports = [SubPort::new(vif.id.clone(), vlan)];
-            let added = self.0.ports.neutron.add_subports("add a subport to its trunk again", &trunk, &subports);
+            let added =
+                self.0.ports.neutron.add_subports("add a subport to its trunk again", &trunk, &subports);
             match added.await {
                 // Somebody else has just done it, or has the VLAN; the next look tells.
                 Err(error) if error.is("TrunkPortInUse") => {}
@@ -127,7 +119,7 @@ impl NestedVlanDriver {
 #[async_trait]
 impl PodVifDriver for NestedVlanDriver {
     async fn request_vif(&self, request: &VifRequest) -> Result<Vif, DriverError> {
-        let Inner { ports, trunks, activations } = &*self.0;
+        let Inner { ports, trunks, .. } = &*self.0;
         let host = host_of(request)?;
         let promise = trunks.promise(host, 1).await?;
         let parent = Parent::Trunk { id: promise.trunk.id.clone(), vlan: promise.vlans.first().copied() };
@@ -139,7 +131,7 @@ impl PodVifDriver for NestedVlanDriver {
         });
         match vif {
             Ok(vif) => {
-                activations.made(&vif.id);
+                self.made(&vif.id);
                 Ok(vif)
             }
             // Whether it is a subport is not known. It says itself to which trunk and VLAN it belongs.
@@ -151,8 +143,14 @@ impl PodVifDriver for NestedVlanDriver {
     async fn release_vif(&self, owner: &Owner, vif: &Vif) -> Result<(), DriverError> {
         self.0.activations.forget(&vif.id);
         match self.0.ports.standing(owner, vif).await? {
-            Standing::Ours(nesting) => self.remove(vif, nesting).await,
             Standing::Gone | Standing::Theirs => Ok(()),
+            // It does not say itself of which trunk it is, as those do not that Kuryr made.
+            Standing::Ours(None) => self.remove_port(&vif.id).await,
+            Standing::Ours(Some(nesting)) => {
+                let vlans = HashMap::from_iter(vlan_of(vif).map(|vlan| (vif.id.clone(), vlan)));
+                let left = self.dismantle(&nesting, std::slice::from_ref(&vif.id), &vlans).await;
+                left.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+            }
         }
     }
 

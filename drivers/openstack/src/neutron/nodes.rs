@@ -57,10 +57,8 @@ impl<T> Nodes<T> {
 
     async fn find(&self, host: IpAddr) -> Result<NodePort, DriverError> {
         let subnets = self.subnets.iter().map(|subnet| format!("subnet_id={subnet}"));
-        let filter: Vec<_> = subnets
-            .chain([format!("ip_address={host}")])
-            .map(|fixed_ip| ("fixed_ips", fixed_ip))
-            .collect();
+        let filter: Vec<_> =
+            subnets.chain([format!("ip_address={host}")]).map(|fixed_ip| ("fixed_ips", fixed_ip)).collect();
         let mut ports = self.neutron.ports(STEP, &filter, &FIELDS).await?.into_iter();
         let failed = |detail| Err(DriverError::new(Reason::NotFound, STEP).detail(detail));
         match (ports.next(), ports.next()) {
@@ -79,7 +77,8 @@ impl<T> Nodes<T> {
 /// The address of the node, of which the pod's status tells once the kubelet knows of the pod.
 pub(crate) fn host_of(request: &VifRequest) -> Result<IpAddr, DriverError> {
     request.host_ip.ok_or_else(|| {
-        let detail = format!("the status of the pod does not tell the address of the node {} yet", request.node_name);
+        let detail =
+            format!("the status of the pod does not tell the address of the node {} yet", request.node_name);
         DriverError::new(Reason::Unavailable, STEP).detail(detail)
     })
 }

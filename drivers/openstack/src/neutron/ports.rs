@@ -2,9 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use dashmap::DashMap;
-use staffetta_driver::{ClusterId, DriverError, Owner, Subnet, SubnetId, Uid, Vif, VifId, VifRequest};
+use futures_util::future::join_all;
+use staffetta_driver::{
+    ClusterId, DriverError, Owner, ProjectId, Reason, Subnet, SubnetId, Uid, Vif, VifId, VifRequest,
+};
 use tracing::warn;
 
 use super::api::{Neutron, well_formed};
@@ -14,6 +18,7 @@ use super::translate::{self, Kind};
 use super::wire::{FixedIp, NewPort, Port, VIF_FIELDS};
 use crate::error::OpenStackError;
 use crate::mark::{cluster_tag, uid_tag};
+use crate::subnets::Subnets;
 
 /// The longest name of a port, in characters.
 const LONGEST_NAME: usize = 255;
@@ -23,6 +28,7 @@ const LIST: &str = "list the ports of this cluster";
 #[derive(Debug)]
 pub(crate) struct Ports {
     pub(crate) neutron: Neutron,
+    subnets: Arc<Subnets>,
     pub(crate) cluster: ClusterId,
     pub(crate) options: PortOptions,
     /// What this process saw of marks. They never change, so that it need not look again before it removes a port.
@@ -50,12 +56,22 @@ pub(crate) enum Standing {
 }
 
 impl Ports {
-    pub(crate) fn new(neutron: Neutron, cluster: ClusterId, options: PortOptions) -> Self {
-        Self { neutron, cluster, options, seen: DashMap::new() }
+    pub(crate) fn new(
+        neutron: Neutron,
+        subnets: Arc<Subnets>,
+        cluster: ClusterId,
+        options: PortOptions,
+    ) -> Self {
+        Self { neutron, subnets, cluster, options, seen: DashMap::new() }
     }
 
     /// The port that `request` asks for.
-    pub(crate) fn for_pod(&self, request: &VifRequest, nesting: Option<Nesting>, host: Option<&str>) -> NewPort {
+    pub(crate) fn for_pod(
+        &self,
+        request: &VifRequest,
+        nesting: Option<Nesting>,
+        host: Option<&str>,
+    ) -> NewPort {
         let Owner { namespace, name, uid } = &request.owner;
         let mark = self.mark(Purpose::Pod(request.owner.clone()), nesting);
         let named = || format!("{namespace}/{name}").chars().take(LONGEST_NAME).collect();
@@ -76,7 +92,7 @@ impl Ports {
     pub(crate) fn new_port(&self, mark: &Mark, subnets: &[Subnet], host: Option<&str>) -> NewPort {
         let fixed_ip = |subnet: &Subnet| FixedIp { subnet_id: subnet.id.clone(), ip_address: None };
         NewPort {
-            project_id: staffetta_driver::ProjectId::default(),
+            project_id: ProjectId::default(),
             network_id: subnets.first().map(|subnet| subnet.network.id.clone()).unwrap_or_default(),
             fixed_ips: subnets.iter().map(fixed_ip).collect(),
             admin_state_up: true,
@@ -114,10 +130,14 @@ impl Ports {
     /// Everything with the mark of this cluster, or what of it is marked for `owner`.
     pub(crate) async fn marked(&self, owner: Option<&Owner>) -> Result<Vec<(Mark, Port)>, DriverError> {
         let filter = match (self.neutron.tags_new_ports().await?, owner) {
-            (true, Some(owner)) => vec![("tags", format!("{},{}", cluster_tag(&self.cluster), uid_tag(&owner.uid)))],
+            (true, Some(owner)) => {
+                vec![("tags", format!("{},{}", cluster_tag(&self.cluster), uid_tag(&owner.uid)))]
+            }
             (true, None) => vec![("tags", cluster_tag(&self.cluster))],
             (false, Some(owner)) => vec![("device_id", owner.uid.to_string())],
-            (false, None) => [DEVICE_OWNER, SUBPORT_OWNER].map(|owner| ("device_owner", owner.to_owned())).to_vec(),
+            (false, None) => {
+                [DEVICE_OWNER, SUBPORT_OWNER].map(|owner| ("device_owner", owner.to_owned())).to_vec()
+            }
         };
         let ports = self.neutron.ports(LIST, &filter, &VIF_FIELDS).await?;
         let ours = |port: Port| {
@@ -130,11 +150,24 @@ impl Ports {
         Ok(marked)
     }
 
-    /// What the subnets of these ports are.
-    pub(crate) async fn subnets(&self, ports: &[(Mark, Port)]) -> Result<HashMap<SubnetId, Subnet>, DriverError> {
+    /// What the subnets of these ports are. One that does not exist any more is left out.
+    pub(crate) async fn subnets(
+        &self,
+        ports: &[(Mark, Port)],
+    ) -> Result<HashMap<SubnetId, Subnet>, DriverError> {
         let fixed_ips = ports.iter().flat_map(|(_, port)| &port.fixed_ips);
-        let ids: HashSet<SubnetId> = fixed_ips.map(|fixed| fixed.subnet_id.clone()).collect();
-        self.neutron.subnets(&ids).await
+        let ids: HashSet<&SubnetId> = fixed_ips.map(|fixed| &fixed.subnet_id).collect();
+        let mut known = HashMap::new();
+        for (id, subnet) in
+            join_all(ids.into_iter().map(|id| async move { (id, self.subnets.subnet(id).await) })).await
+        {
+            match subnet {
+                Ok(subnet) => drop(known.insert(id.clone(), subnet)),
+                Err(error) if error.reason() == Reason::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(known)
     }
 
     /// The VIF of a port that was made in these subnets.
@@ -164,6 +197,16 @@ impl Ports {
             warn!(port = %id, device_owner, uid = %owner.uid, "a port that is named by an object is not its own, and is left alone");
         }
         Ok(standing)
+    }
+
+    /// Of what a port of this cluster is a part; none of any other port.
+    pub(crate) async fn nesting(&self, id: &VifId) -> Result<Option<Nesting>, DriverError> {
+        if !self.seen.contains_key(id)
+            && let Some(port) = self.neutron.port("read of what a port is a part", id).await?
+        {
+            self.saw(&port);
+        }
+        Ok(self.seen.get(id).and_then(|seen| seen.nesting.clone()))
     }
 
     /// Which of these carry the mark of this cluster and no owner, with what they are a part of. Those that this process
@@ -236,7 +279,8 @@ mod tests {
     use super::*;
 
     fn of(device_owner: &str, device_id: &str, description: &str) -> Standing {
-        let port = json!({ "device_owner": device_owner, "device_id": device_id, "description": description });
+        let port =
+            json!({ "device_owner": device_owner, "device_id": device_id, "description": description });
         standing(&"east".into(), &"u1".into(), &serde_json::from_value(port).unwrap())
     }
 

@@ -109,7 +109,9 @@ mod tests {
         }
         first.abort();
         // The second has the turn now, and 3 is in its lot.
-        let third = async { tokio::join!(third, async { drop(tokio::time::timeout(Duration::from_millis(50), second).await) }) };
+        let third = async {
+            tokio::join!(third, async { drop(tokio::time::timeout(Duration::from_millis(50), second).await) })
+        };
         let (answer, ()) = tokio::time::timeout(Duration::from_secs(1), third).await.unwrap();
         assert_eq!(answer, 6);
     }

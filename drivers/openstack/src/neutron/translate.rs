@@ -55,7 +55,11 @@ impl Binding {
 
 /// The VIF of `port`. Addresses in subnets that are not among `subnets` are left out; those that are keep the order of
 /// the port.
-pub(crate) fn vif(port: &Port, subnets: &HashMap<SubnetId, Subnet>, kind: Kind<'_>) -> Result<Vif, DriverError> {
+pub(crate) fn vif(
+    port: &Port,
+    subnets: &HashMap<SubnetId, Subnet>,
+    kind: Kind<'_>,
+) -> Result<Vif, DriverError> {
     let address = port.mac_address.parse().map_err(|error| {
         DriverError::new(Reason::Refused, STEP).detail(format!("port {}", port.id)).because(error)
     })?;
@@ -91,7 +95,7 @@ fn base(port: &Port, subnets: &HashMap<SubnetId, Subnet>, address: MacAddress) -
         class: VifClass::Other { name: "VIFUnbindable".into(), version: "1.0".into(), fields: Map::new() },
         network,
         subnets,
-        has_traffic_filtering: port.vif_details.port_filter,
+        has_traffic_filtering: false,
         preserve_on_delete: false,
         port_profile: None,
     }
@@ -100,6 +104,7 @@ fn base(port: &Port, subnets: &HashMap<SubnetId, Subnet>, address: MacAddress) -
 /// The classes that Kuryr makes of the same bindings.
 fn bind(vif: &mut Vif, port: &Port, ovs_bridge: &str) -> Result<(), DriverError> {
     let details = &port.vif_details;
+    vif.has_traffic_filtering = details.port_filter;
     match port.vif_type.as_deref() {
         // One that is not bound is taken for what most of them become; it is written anew when it is ACTIVE.
         Some("ovs" | "vhostuser" | "unbound" | "binding_failed") => {
@@ -138,11 +143,9 @@ fn bind(vif: &mut Vif, port: &Port, ovs_bridge: &str) -> Result<(), DriverError>
 fn open_vswitch(port: &Port, details: &VifDetails, bridge: &str) -> VifClass {
     let id = port.id.as_str();
     match (&details.vhostuser_mode, &details.vhostuser_socket) {
-        (Some(mode), Some(socket)) => VifClass::VHostUser {
-            vif_name: interface("vhu", id),
-            path: socket.clone(),
-            mode: mode.clone(),
-        },
+        (Some(mode), Some(socket)) => {
+            VifClass::VHostUser { vif_name: interface("vhu", id), path: socket.clone(), mode: mode.clone() }
+        }
         _ if details.ovs_hybrid_plug => {
             VifClass::Bridge { vif_name: interface("tap", id), bridge_name: interface("qbr", id) }
         }
@@ -216,11 +219,16 @@ mod tests {
             "status": "ACTIVE", "binding:vif_type": "ovs",
             "binding:vif_details": { "port_filter": true, "bridge_name": "br-pods", "ovs_hybrid_plug": false },
         }));
-        let class = VifClass::OpenVSwitch { vif_name: "tap889e8fb0-3c".into(), bridge_name: "br-pods".into() };
-        assert_eq!((&vif.class, &*vif.plugin, vif.active, vif.has_traffic_filtering), (&class, "ovs", true, true));
+        let class =
+            VifClass::OpenVSwitch { vif_name: "tap889e8fb0-3c".into(), bridge_name: "br-pods".into() };
+        assert_eq!(
+            (&vif.class, &*vif.plugin, vif.active, vif.has_traffic_filtering),
+            (&class, "ovs", true, true)
+        );
         assert_eq!(vif.port_profile, Some(PortProfile::OpenVSwitch { interface_id: ID.into() }));
         assert_eq!((vif.network.mtu, vif.network.bridge.as_deref()), (Some(1450), Some("br-pods")));
-        let ips: Vec<_> = vif.subnets.iter().map(|subnet| (subnet.cidr.to_string(), subnet.ips.len())).collect();
+        let ips: Vec<_> =
+            vif.subnets.iter().map(|subnet| (subnet.cidr.to_string(), subnet.ips.len())).collect();
         assert_eq!(ips, [("fd00::/64".to_owned(), 1), ("10.0.0.64/26".to_owned(), 2)]);
     }
 
@@ -233,8 +241,10 @@ mod tests {
 
     #[test]
     fn a_hybrid_port_has_a_bridge_of_its_own() {
-        let vif = bound(&json!({ "binding:vif_type": "ovs", "binding:vif_details": { "ovs_hybrid_plug": true } }));
-        let class = VifClass::Bridge { vif_name: "tap889e8fb0-3c".into(), bridge_name: "qbr889e8fb0-3c".into() };
+        let vif =
+            bound(&json!({ "binding:vif_type": "ovs", "binding:vif_details": { "ovs_hybrid_plug": true } }));
+        let class =
+            VifClass::Bridge { vif_name: "tap889e8fb0-3c".into(), bridge_name: "qbr889e8fb0-3c".into() };
         assert_eq!((vif.class, &*vif.plugin), (class, "ovs"));
         assert!(vif.port_profile.is_some() && vif.network.bridge.as_deref() == Some("br-int"));
     }
@@ -254,7 +264,8 @@ mod tests {
     #[test]
     fn a_port_of_a_linux_bridge_is_on_the_bridge_of_its_network_which_the_node_makes() {
         let vif = bound(&json!({ "binding:vif_type": "bridge" }));
-        let class = VifClass::Bridge { vif_name: "tap889e8fb0-3c".into(), bridge_name: "brq0a1b2c3d-00".into() };
+        let class =
+            VifClass::Bridge { vif_name: "tap889e8fb0-3c".into(), bridge_name: "brq0a1b2c3d-00".into() };
         assert_eq!((vif.class, &*vif.plugin), (class, "linux_bridge"));
         assert!(vif.network.should_provide_bridge && vif.port_profile.is_none());
     }

@@ -65,15 +65,21 @@ impl Trunks {
             let error = match self.neutron.add_subports(ATTACH, &trunk.id, &subports).await {
                 Ok(()) => {
                     promise.keep();
-                    return Ok(subports.into_iter().map(|port| (port.port_id, port.segmentation_id)).collect());
+                    return Ok(subports
+                        .into_iter()
+                        .map(|port| (port.port_id, port.segmentation_id))
+                        .collect());
                 }
                 Err(error) => error,
             };
-            if !taken(&error) && !error.ambiguous() {
+            let unsure = error.refusal().is_none_or(|refusal| refusal.status >= 500);
+            if !taken(&error) && !unsure {
                 if error.is("TrunkNotFound") {
                     self.nodes.forget(host);
                     // The node has another one by now.
-                    return Err(DriverError::new(Reason::Unavailable, ATTACH).because(DriverError::from(error)));
+                    return Err(
+                        DriverError::new(Reason::Unavailable, ATTACH).because(DriverError::from(error))
+                    );
                 }
                 return Err(error.into());
             }
@@ -84,7 +90,7 @@ impl Trunks {
                 return Ok(attached);
             }
             // It may still take effect, and whoever asks again would not know.
-            if error.ambiguous() || !attached.is_empty() {
+            if unsure || !attached.is_empty() {
                 return Err(DriverError::from(error).maybe_done());
             }
             // Those that were promised first are given back when the new ones are there, so that these are others.
@@ -134,17 +140,19 @@ impl Trunks {
     /// The VLANs of all subports of these trunks.
     pub(crate) async fn subports(&self, trunks: &[String]) -> Result<HashMap<VifId, u16>, DriverError> {
         let trunks = self.neutron.trunks_by_id(READ, trunks).await?;
-        Ok(trunks.into_iter().flat_map(|trunk| trunk.sub_ports).map(|port| (port.port_id, port.segmentation_id)).collect())
+        Ok(trunks
+            .into_iter()
+            .flat_map(|trunk| trunk.sub_ports)
+            .map(|port| (port.port_id, port.segmentation_id))
+            .collect())
     }
 
-    /// The trunk to which somebody added the port, and its VLAN there. All trunks are looked through: it is for ports that
+    /// The trunk to which somebody added the port. All trunks are looked through: it is for ports that
     /// do not say themselves of which they are.
-    pub(crate) async fn with(&self, port: &VifId) -> Result<Option<(String, u16)>, DriverError> {
+    pub(crate) async fn with(&self, port: &VifId) -> Result<Option<String>, DriverError> {
         let all = self.neutron.trunks(READ).await?;
-        Ok(all.into_iter().find_map(|Trunk { id, sub_ports }| {
-            let port = sub_ports.iter().find(|subport| subport.port_id == *port)?;
-            Some((id, port.segmentation_id))
-        }))
+        let has = |trunk: &Trunk| trunk.sub_ports.iter().any(|subport| subport.port_id == *port);
+        Ok(all.into_iter().find(has).map(|trunk| trunk.id))
     }
 
     async fn read(&self, trunk: &TrunkOf) -> Result<HashMap<VifId, u16>, DriverError> {

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use staffetta_driver::{Activation, DriverError, Marked, Owner, PodVifDriver, Reason, Vif, VifId, VifRequest};
+use staffetta_driver::{
+    Activation, DriverError, Marked, Owner, PodVifDriver, Reason, Vif, VifId, VifRequest,
+};
 
 use super::activation::{Activations, Progress};
 use super::api::well_formed;
@@ -57,7 +59,9 @@ impl NeutronVifDriver {
         let failure = match Binding::of(&port) {
             Binding::Bound | Binding::Hidden => return Ok(port),
             Binding::Unbound => "Neutron left it unbound",
-            Binding::Failed => "the binding failed; is an agent of the network alive there, and does it know the network?",
+            Binding::Failed => {
+                "the binding failed; is an agent of the network alive there, and does it know the network?"
+            }
         };
         let error = unbound(&port, failure);
         Err(self.0.ports.undo(&id, error).await)

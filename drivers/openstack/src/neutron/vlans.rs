@@ -30,7 +30,8 @@ impl Vlans {
 
     /// Promises one that is free; none when all are in use.
     pub(crate) fn take(&mut self) -> Option<u16> {
-        let vlan = (self.next..=*VLANS.end()).chain(*VLANS.start()..self.next).find(|vlan| self.free(*vlan))?;
+        let vlan =
+            (self.next..=*VLANS.end()).chain(*VLANS.start()..self.next).find(|vlan| self.free(*vlan))?;
         self.promised.insert(vlan);
         self.next = after(vlan);
         Some(vlan)

@@ -21,7 +21,8 @@ impl Answer {
     }
 
     pub(crate) fn html(status: u16) -> Self {
-        let body = format!("<html><body><h1>{status}</h1>The server is temporarily unavailable.</body></html>");
+        let body =
+            format!("<html><body><h1>{status}</h1>The server is temporarily unavailable.</body></html>");
         Self { status, content_type: "text/html", body: body.into_bytes() }
     }
 

@@ -67,7 +67,13 @@ impl Fake {
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let extensions = ["tag-ports-during-bulk-creation", "standard-attr-tag", "trunk", "trunk-details", "revision-if-match"];
+        let extensions = [
+            "tag-ports-during-bulk-creation",
+            "standard-attr-tag",
+            "trunk",
+            "trunk-details",
+            "revision-if-match",
+        ];
         let state = State { extensions: extensions.into(), pairs: 10, ..State::default() };
         let state = Arc::new(Mutex::new(state));
         let server = tokio::spawn(serve(listener, Arc::clone(&state))).abort_handle();
@@ -101,7 +107,9 @@ async fn serve(listener: TcpListener, state: Arc<Mutex<State>>) -> Infallible {
         let Ok((stream, _)) = listener.accept().await else { continue };
         let state = Arc::clone(&state);
         let service = hyper::service::service_fn(move |request| handle(Arc::clone(&state), request));
-        tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        tokio::spawn(
+            hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service),
+        );
     }
 }
 
@@ -121,9 +129,10 @@ async fn handle(
         let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         state.requests.push(format!("{} {path}{query}", parts.method));
     }
-    let position = state.faults.iter().position(|(method, prefix, _)| {
-        !of_the_test && *method == parts.method && path.starts_with(prefix)
-    });
+    let position = state
+        .faults
+        .iter()
+        .position(|(method, prefix, _)| !of_the_test && *method == parts.method && path.starts_with(prefix));
     let fault = position.map(|position| state.faults.remove(position).2);
     let answer = match fault {
         Some(Fault::Refuse(status, kind)) => error(status, kind, "as the test wants it"),
@@ -142,7 +151,14 @@ async fn handle(
 }
 
 impl State {
-    fn answer(&mut self, method: &Method, path: &str, query: &Query, body: &Value, revision: Option<&str>) -> Answer {
+    fn answer(
+        &mut self,
+        method: &Method,
+        path: &str,
+        query: &Query,
+        body: &Value,
+        revision: Option<&str>,
+    ) -> Answer {
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         match (method.as_str(), &*parts) {
             ("GET", ["extensions"]) => {
@@ -158,7 +174,9 @@ impl State {
                 Answer::empty(204)
             }
             ("PUT", ["_agent", way @ ("up" | "down"), id]) => self.agent(id, *way == "up"),
-            (_, ["networks" | "subnets" | "security-groups", ..]) => self.networks(method, &parts, query, body),
+            (_, ["networks" | "subnets" | "security-groups", ..]) => {
+                self.networks(method, &parts, query, body)
+            }
             (_, ["ports", ..]) => self.ports(method, &parts, query, body, revision),
             (_, ["trunks", ..]) => self.trunks(method, &parts, query, body),
             _ => error(404, "HTTPNotFound", "The resource could not be found."),

@@ -9,7 +9,13 @@ use super::answer::{Answer, error, not_found};
 use super::query::Query;
 
 impl State {
-    pub(crate) fn networks(&mut self, method: &Method, parts: &[&str], query: &Query, body: &Value) -> Answer {
+    pub(crate) fn networks(
+        &mut self,
+        method: &Method,
+        parts: &[&str],
+        query: &Query,
+        body: &Value,
+    ) -> Answer {
         match (method.as_str(), parts) {
             ("POST", ["networks"]) => {
                 let id = self.id();
@@ -26,12 +32,29 @@ impl State {
                 self.groups.insert(id, group.clone());
                 Answer::json(201, json!({ "security_group": group }))
             }
+            ("GET", [collection @ ("networks" | "subnets"), id]) => {
+                let (things, key) = match *collection {
+                    "networks" => (&self.networks, "network"),
+                    _ => (&self.subnets, "subnet"),
+                };
+                match things.get(*id) {
+                    Some(thing) => Answer::json(200, json!({ key: thing })),
+                    None => not_found(
+                        &format!("{}NotFound", if key == "subnet" { "Subnet" } else { "Network" }),
+                        id,
+                    ),
+                }
+            }
             ("GET", ["networks"]) => query.list("networks", &self.networks, self.page),
             ("GET", ["subnets"]) => query.list("subnets", &self.subnets, self.page),
             ("GET", ["security-groups"]) => query.list("security_groups", &self.groups, self.page),
             ("DELETE", ["networks", id]) => {
                 if self.ports.values().any(|port| port["network_id"] == **id) {
-                    return error(409, "NetworkInUse", "There are one or more ports still in use on the network.");
+                    return error(
+                        409,
+                        "NetworkInUse",
+                        "There are one or more ports still in use on the network.",
+                    );
                 }
                 self.subnets.retain(|_, subnet| subnet["network_id"] != **id);
                 match self.networks.remove(*id) {
@@ -70,7 +93,9 @@ impl State {
         let cidr: Ipv4Net = known["cidr"].as_str().unwrap().parse().unwrap();
         let mut free = cidr.hosts().skip(1).map(|address| address.to_string());
         match wish {
-            Some(wish) if taken(wish) => Err(error(409, "IpAddressAlreadyAllocated", "IP address already allocated.")),
+            Some(wish) if taken(wish) => {
+                Err(error(409, "IpAddressAlreadyAllocated", "IP address already allocated."))
+            }
             Some(wish) => Ok(wish.to_owned()),
             None => free.find(|address| !taken(address)).ok_or_else(|| {
                 error(409, "IpAddressGenerationFailure", "No more IP addresses available on network.")

@@ -17,7 +17,9 @@ impl State {
         revision: Option<&str>,
     ) -> Answer {
         match (method.as_str(), parts) {
-            ("POST", ["ports"]) if body["ports"].is_array() => self.create_ports(body["ports"].as_array().unwrap()),
+            ("POST", ["ports"]) if body["ports"].is_array() => {
+                self.create_ports(body["ports"].as_array().unwrap())
+            }
             ("POST", ["ports"]) => match self.create_port(&body["port"], false) {
                 Ok(port) => Answer::json(201, json!({ "port": port })),
                 Err(refusal) => refusal,
@@ -75,7 +77,8 @@ impl State {
             fixed_ips.push(json!({ "subnet_id": subnet, "ip_address": address }));
         }
         let id = self.id();
-        let default = self.groups.values().find(|group| group["name"] == "default").map(|group| group["id"].clone());
+        let default =
+            self.groups.values().find(|group| group["name"] == "default").map(|group| group["id"].clone());
         let mut port = json!({
             "id": id, "network_id": network, "project_id": wish["project_id"], "fixed_ips": fixed_ips,
             "mac_address": format!("fa:16:3e:{}:{}:{}", &id[2..4], &id[4..6], &id[6..8]), "status": "DOWN",
@@ -114,10 +117,15 @@ impl State {
         }
         let pairs = change["allowed_address_pairs"].as_array().map_or(0, Vec::len);
         if pairs > self.pairs {
-            return error(400, "AllowedAddressPairExhausted", "The number of allowed address pairs exceeds the maximum.");
+            return error(
+                400,
+                "AllowedAddressPairExhausted",
+                "The number of allowed address pairs exceeds the maximum.",
+            );
         }
         let unknown = change["security_groups"].as_array().into_iter().flatten();
-        if let Some(unknown) = unknown.into_iter().find(|id| !self.groups.contains_key(id.as_str().unwrap())) {
+        if let Some(unknown) = unknown.into_iter().find(|id| !self.groups.contains_key(id.as_str().unwrap()))
+        {
             return not_found("SecurityGroupNotFound", unknown.as_str().unwrap());
         }
         for (name, value) in change.as_object().unwrap() {

@@ -20,17 +20,23 @@ impl Query {
     }
 
     /// What of `things` passes the filters, one page of it, with the fields that are wanted.
-    pub(crate) fn list(&self, collection: &str, things: &BTreeMap<String, Value>, page: Option<usize>) -> Answer {
+    pub(crate) fn list(
+        &self,
+        collection: &str,
+        things: &BTreeMap<String, Value>,
+        page: Option<usize>,
+    ) -> Answer {
         let marker = self.all("marker").next().unwrap_or_default();
         let limit = self.all("limit").next().and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX);
         let limit: usize = page.unwrap_or(usize::MAX).min(limit);
         let mut passing = things.values().filter(|thing| self.passes(thing));
-        let mut passing = passing.by_ref().skip_while(|thing| {
-            !marker.is_empty() && thing["id"].as_str().unwrap() <= marker
-        });
+        let mut passing = passing
+            .by_ref()
+            .skip_while(|thing| !marker.is_empty() && thing["id"].as_str().unwrap() <= marker);
         let listed: Vec<&Value> = passing.by_ref().take(limit).collect();
         let more = passing.next().is_some();
-        let mut answer = json!({ collection: listed.iter().map(|thing| self.fields(thing)).collect::<Vec<_>>() });
+        let mut answer =
+            json!({ collection: listed.iter().map(|thing| self.fields(thing)).collect::<Vec<_>>() });
         if let (true, Some(last)) = (more, listed.last()) {
             let href = format!("http://elsewhere/v2.0/{collection}?marker={}", last["id"].as_str().unwrap());
             answer[format!("{collection}_links")] = json!([{ "rel": "next", "href": href }]);
@@ -60,12 +66,15 @@ impl Query {
     /// An address of the port is one of those that are named, in one of the subnets that are named.
     fn fixed_ips(&self, port: &Value) -> bool {
         let wanted = |part: &'static str| {
-            let values = self.all("fixed_ips").filter_map(move |value| value.strip_prefix(part)?.strip_prefix('='));
+            let values =
+                self.all("fixed_ips").filter_map(move |value| value.strip_prefix(part)?.strip_prefix('='));
             values.collect::<Vec<_>>()
         };
         let (ips, subnets) = (wanted("ip_address"), wanted("subnet_id"));
         port["fixed_ips"].as_array().unwrap().iter().any(|fixed| {
-            let is = |wanted: &[&str], key: &str| wanted.is_empty() || wanted.contains(&fixed[key].as_str().unwrap());
+            let is = |wanted: &[&str], key: &str| {
+                wanted.is_empty() || wanted.contains(&fixed[key].as_str().unwrap())
+            };
             is(&ips, "ip_address") && is(&subnets, "subnet_id")
         })
     }

@@ -23,7 +23,9 @@ impl State {
                 self.trunks.remove(*id);
                 Answer::empty(204)
             }
-            ("PUT", ["trunks", id, "add_subports"]) => self.add_subports(id, body["sub_ports"].as_array().unwrap()),
+            ("PUT", ["trunks", id, "add_subports"]) => {
+                self.add_subports(id, body["sub_ports"].as_array().unwrap())
+            }
             ("PUT", ["trunks", id, "remove_subports"]) => {
                 self.remove_subports(id, body["sub_ports"].as_array().unwrap())
             }
@@ -42,11 +44,16 @@ impl State {
             }
             let subports = self.trunks[id]["sub_ports"].as_array().unwrap();
             if subports.iter().any(|other| other["segmentation_id"] == wish["segmentation_id"]) {
-                return error(409, "DuplicateSubPort", "segmentation_type vlan and segmentation_id already in use.");
+                return error(
+                    409,
+                    "DuplicateSubPort",
+                    "segmentation_type vlan and segmentation_id already in use.",
+                );
             }
         }
         for wish in wishes {
-            self.ports.get_mut(wish["port_id"].as_str().unwrap()).unwrap()["device_owner"] = json!("trunk:subport");
+            self.ports.get_mut(wish["port_id"].as_str().unwrap()).unwrap()["device_owner"] =
+                json!("trunk:subport");
             self.trunks.get_mut(id).unwrap()["sub_ports"].as_array_mut().unwrap().push(wish.clone());
         }
         Answer::json(200, self.trunks[id].clone())
@@ -55,7 +62,8 @@ impl State {
     fn remove_subports(&mut self, id: &str, wishes: &[Value]) -> Answer {
         let trunk = self.trunks.get_mut(id).unwrap();
         let subports = trunk["sub_ports"].as_array_mut().unwrap();
-        let missing = wishes.iter().find(|wish| !subports.iter().any(|other| other["port_id"] == wish["port_id"]));
+        let missing =
+            wishes.iter().find(|wish| !subports.iter().any(|other| other["port_id"] == wish["port_id"]));
         if let Some(missing) = missing {
             return not_found("SubPortNotFound", missing["port_id"].as_str().unwrap());
         }
@@ -65,7 +73,9 @@ impl State {
 
     /// The trunk of which the port is a subport.
     pub(crate) fn trunk_with(&self, port: &str) -> Option<&str> {
-        let of = |trunk: &&Value| trunk["sub_ports"].as_array().unwrap().iter().any(|other| other["port_id"] == port);
+        let of = |trunk: &&Value| {
+            trunk["sub_ports"].as_array().unwrap().iter().any(|other| other["port_id"] == port)
+        };
         self.trunks.values().find(of)?["id"].as_str()
     }
 }

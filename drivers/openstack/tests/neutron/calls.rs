@@ -85,5 +85,8 @@ async fn a_lot_of_ports_is_made_by_one_call_and_bindings_that_come_late_are_read
     let requests = fake.requests();
     assert_eq!(requests[0], "POST ports");
     // The first port is asked for alone.
-    assert!(requests.len() <= 3 && requests[1..].iter().all(|request| request.starts_with("GET ports?")), "{requests:?}");
+    assert!(
+        requests.len() <= 3 && requests[1..].iter().all(|request| request.starts_with("GET ports?")),
+        "{requests:?}"
+    );
 }

@@ -144,7 +144,8 @@ async fn pods_for_whose_addresses_there_is_no_room_wait_and_the_others_do_not() 
     let driver = world.macvlan("east", &machine);
     let requests: Vec<_> =
         (0..5).map(|pod| world.nested_request(&format!("pod-{pod}"), &machine, &machine.subnet)).collect();
-    let vifs = futures_util::future::join_all(requests.iter().map(|request| driver.request_vif(request))).await;
+    let vifs =
+        futures_util::future::join_all(requests.iter().map(|request| driver.request_vif(request))).await;
     let (made, refused): (Vec<_>, Vec<_>) = vifs.into_iter().partition(Result::is_ok);
     assert_eq!((made.len(), refused.len()), (3, 2));
     for error in refused {
@@ -180,7 +181,11 @@ async fn a_trunk_that_takes_no_subport_costs_no_port() {
     for _ in 0..4 {
         fake.inject(Method::PUT, "trunks", Fault::Refuse(409, "DuplicateSubPort"));
     }
-    assert_eq!(driver.request_vif(&request).await.unwrap_err().reason(), Reason::Conflict, "it is not tried for ever");
+    assert_eq!(
+        driver.request_vif(&request).await.unwrap_err().reason(),
+        Reason::Conflict,
+        "it is not tried for ever"
+    );
     assert!(world.ports(&subnet).await.is_empty());
     let stock = NestedStock::new(driver.clone());
     fake.inject(Method::PUT, "trunks", Fault::Refuse(409, "TrunkInErrorState"));

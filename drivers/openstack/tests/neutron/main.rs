@@ -18,7 +18,7 @@ use staffetta_driver::Unobserved;
 use staffetta_openstack::{Access, Auth, Cloud, Interface, Tls, Urls};
 
 use crate::fake::Fake;
-use crate::scenarios::world::World;
+use crate::scenarios::world::{World, client};
 
 const PROJECT: &str = "0f1e2d3c4b5a69788796a5b4c3d2e1f0";
 
@@ -39,9 +39,12 @@ async fn fake() -> (Arc<Fake>, World) {
         neutron: fake.url.clone(),
         token: None,
         project: PROJECT.into(),
-        keep: Box::new(Arc::clone(&fake)),
+        client: client(),
+        _keep: Box::new(Arc::clone(&fake)),
     };
-    world.create("security-groups", "security_group", json!({ "name": "default", "project_id": PROJECT })).await;
+    world
+        .create("security-groups", "security_group", json!({ "name": "default", "project_id": PROJECT }))
+        .await;
     (fake, world)
 }
 

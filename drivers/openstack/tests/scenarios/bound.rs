@@ -60,8 +60,9 @@ pub(crate) async fn marks_are_those_of_one_cluster_and_where_asked_of_one_pod(wo
     };
     assert_eq!(of(&east, None).await, ["a", "b"]);
     assert_eq!(of(&west, None).await, ["a"]);
-    assert_eq!(of(&east, Some(&world.owner("b"))).await, ["b"]);
-    assert!(of(&east, Some(&world.owner("c"))).await.is_empty());
+    let (b, c) = (world.owner("b"), world.owner("c"));
+    assert_eq!(of(&east, Some(&b)).await, ["b"]);
+    assert!(of(&east, Some(&c)).await.is_empty());
 }
 
 pub(crate) async fn a_vif_that_is_found_by_its_mark_is_the_one_that_was_made(world: &World) {
@@ -96,7 +97,10 @@ pub(crate) async fn what_an_annotation_calls_a_port_is_never_taken_for_a_path(wo
     let driver = world.bound("east");
     let vif = driver.request_vif(&world.request("web", &host, &subnet)).await.unwrap();
     driver.release_vif(&world.owner("web"), &vif).await.unwrap();
-    for id in [format!("../networks/{}", subnet.network.id), format!("{}/../../networks/{}", vif.id, subnet.network.id)] {
+    for id in [
+        format!("../networks/{}", subnet.network.id),
+        format!("{}/../../networks/{}", vif.id, subnet.network.id),
+    ] {
         let forged = Vif { id: id.into(), ..vif.clone() };
         driver.release_vif(&world.owner("web"), &forged).await.unwrap();
         assert_eq!(driver.activate_vif(&forged).await.unwrap_err().reason(), Reason::NotFound);
@@ -111,9 +115,11 @@ pub(crate) async fn a_port_that_kuryr_made_for_the_pod_is_given_back_and_a_forei
     let driver = world.bound("east");
     let vif = driver.request_vif(&world.request("web", &host, &subnet)).await.unwrap();
     let uid = world.owner("web").uid;
-    for (device_owner, device_id, stays) in
-        [("compute:kuryr", uid.as_str(), false), ("compute:kuryr", "another pod", true), ("compute:nova", "", true)]
-    {
+    for (device_owner, device_id, stays) in [
+        ("compute:kuryr", uid.as_str(), false),
+        ("compute:kuryr", "another pod", true),
+        ("compute:nova", "", true),
+    ] {
         let wish = json!({
             "network_id": subnet.network.id, "project_id": world.project, "device_owner": device_owner,
             "device_id": device_id, "fixed_ips": [{ "subnet_id": subnet.id }],

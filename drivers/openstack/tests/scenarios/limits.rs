@@ -11,7 +11,10 @@ pub(crate) async fn a_quota_makes_pods_wait_and_its_raising_lets_them_go_on(worl
     driver.request_vif(&world.request("a", &host, &subnet)).await.unwrap();
     let error = driver.request_vif(&world.request("b", &host, &subnet)).await.unwrap_err();
     assert_eq!((error.reason(), error.transient(), error.ambiguous()), (Reason::Quota, true, false));
-    assert!(error.to_string().contains("Quota exceeded") && error.to_string().contains("(request req-"), "{error}");
+    assert!(
+        error.to_string().contains("Quota exceeded") && error.to_string().contains("(request req-"),
+        "{error}"
+    );
     world.allow_ports(2).await;
     driver.request_vif(&world.request("b", &host, &subnet)).await.unwrap();
     world.allow_ports(-1).await;

@@ -10,7 +10,9 @@ fn pair(vif: &Vif) -> String {
     format!("{} {}", vif.ips().next().unwrap(), vif.address)
 }
 
-pub(crate) async fn the_port_of_the_node_may_use_the_addresses_of_its_pods_as_long_as_they_live(world: &World) {
+pub(crate) async fn the_port_of_the_node_may_use_the_addresses_of_its_pods_as_long_as_they_live(
+    world: &World,
+) {
     let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
     let driver = world.macvlan("east", &machine);
     let vif = driver.request_vif(&world.nested_request("a", &machine, &machine.subnet)).await.unwrap();
@@ -39,7 +41,8 @@ pub(crate) async fn pods_of_one_node_that_come_together_all_get_their_addresses(
     assert_eq!(world.pairs(&machine.port).await, pairs);
     let releases = requests.iter().zip(&vifs);
     let released =
-        join_all(releases.map(|(request, vif)| driver.release_vif(&request.owner, vif.as_ref().unwrap()))).await;
+        join_all(releases.map(|(request, vif)| driver.release_vif(&request.owner, vif.as_ref().unwrap())))
+            .await;
     assert!(released.iter().all(Result::is_ok), "{released:?}");
     assert!(world.pairs(&machine.port).await.is_empty());
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::json;
-use staffetta_driver::{PodVifDriver, Reason, StockKey, StockOrder, Vif, VifClass, VifId, VifRequest, VifStock};
+use staffetta_driver::{
+    PodVifDriver, Reason, StockKey, StockOrder, Vif, VifClass, VifId, VifRequest, VifStock,
+};
 use staffetta_openstack::{NestedStock, NeutronStock};
 
 use super::world::{Machine, World, activated, text};

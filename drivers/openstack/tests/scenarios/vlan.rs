@@ -23,7 +23,10 @@ pub(crate) async fn a_pod_gets_a_subport_of_its_nodes_trunk(world: &World) {
     let (machine, subnet) = place(world).await;
     let driver = world.vlan("east", &machine);
     let vif = driver.request_vif(&world.nested_request("web", &machine, &subnet)).await.unwrap();
-    assert_eq!((&*vif.plugin, vif.active, vif.network.id.clone()), ("noop", false, subnet.network.id.clone()));
+    assert_eq!(
+        (&*vif.plugin, vif.active, vif.network.id.clone()),
+        ("noop", false, subnet.network.id.clone())
+    );
     assert_eq!(world.subports(&machine).await, [(vif.id.to_string(), vlan(&vif))]);
     world.wire(&vif.id, &machine.host).await;
     let active = activated(&driver, &vif).await.unwrap();
@@ -54,7 +57,9 @@ pub(crate) async fn a_vlan_that_another_controller_takes_meanwhile_is_not_used_t
     let mut vlans = Vec::new();
     for pod in ["a", "b", "c"] {
         for driver in [&east, &west] {
-            vlans.push(vlan(&driver.request_vif(&world.nested_request(pod, &machine, &subnet)).await.unwrap()));
+            vlans.push(vlan(
+                &driver.request_vif(&world.nested_request(pod, &machine, &subnet)).await.unwrap(),
+            ));
         }
     }
     vlans.sort_unstable();
@@ -120,7 +125,10 @@ pub(crate) async fn a_node_without_a_port_or_a_trunk_is_told_by_name(world: &Wor
     let request = world.nested_request("web", &machine, &subnet);
     let error = refused(VifRequest { host_ip: Some([10, 2, 0, 200].into()), ..request.clone() }).await;
     assert_eq!(error.reason(), Reason::NotFound);
-    assert!(error.to_string().contains("10.2.0.200") && error.to_string().contains("worker_nodes_subnets"), "{error}");
+    assert!(
+        error.to_string().contains("10.2.0.200") && error.to_string().contains("worker_nodes_subnets"),
+        "{error}"
+    );
     let error = refused(VifRequest { host_ip: None, ..request.clone() }).await;
     assert!(error.transient() && error.to_string().contains("the node machine yet"), "{error}");
     let wish = json!({ "network_id": machine.subnet.network.id, "fixed_ips": [{ "subnet_id": machine.subnet.id }], "project_id": world.project });

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::{Client, Method};
@@ -11,7 +12,8 @@ use staffetta_driver::{
     Activation, DriverError, Network, Owner, PodVifDriver, ProjectId, Route, Subnet, Vif, VifId, VifRequest,
 };
 use staffetta_openstack::{
-    Cloud, NestedMacvlanDriver, NestedVlanDriver, NeutronVifDriver, PodVifNestedOptions, PortOptions,
+    Cloud, NestedMacvlanDriver, NestedVlanDriver, NeutronDefaults, NeutronVifDriver, PodVifNestedOptions,
+    PortOptions, Subnets,
 };
 
 /// How long anything may take before the test fails. It is no measure of speed.
@@ -27,8 +29,10 @@ pub(crate) struct World {
     pub(crate) token: Option<String>,
     /// The project, which nobody else uses.
     pub(crate) project: ProjectId,
+    /// By this the test itself asks.
+    pub(crate) client: Client,
     /// What lives as long as the world.
-    pub(crate) keep: Box<dyn Any + Send + Sync>,
+    pub(crate) _keep: Box<dyn Any + Send + Sync>,
 }
 
 /// A node that is a machine of the cloud itself.
@@ -45,13 +49,13 @@ impl World {
     /// Asks Neutron as an administrator, and answers the status and the body.
     pub(crate) async fn ask(&self, method: Method, path: &str, body: &Value) -> (u16, Value) {
         let version = if path.starts_with("_agent") { "" } else { "v2.0/" };
-        let client = Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
-        let mut request = client.request(method, format!("{}/{version}{path}", self.neutron));
+        let mut request = self.client.request(method, format!("{}/{version}{path}", self.neutron));
         request = request.header("x-of-the-test", "1").header("content-type", "application/json");
         if let Some(token) = &self.token {
             request = request.header("x-auth-token", token);
         }
-        let answer = if body.is_null() { request } else { request.body(body.to_string()) }.send().await.unwrap();
+        let answer =
+            if body.is_null() { request } else { request.body(body.to_string()) }.send().await.unwrap();
         let status = answer.status().as_u16();
         let text = answer.text().await.unwrap();
         (status, serde_json::from_str(&text).unwrap_or(Value::Null))
@@ -67,7 +71,8 @@ impl World {
     /// A network with one subnet.
     pub(crate) async fn subnet(&self, cidr: &str) -> Subnet {
         let name = "pods";
-        let network = self.create("networks", "network", json!({ "name": name, "project_id": self.project })).await;
+        let network =
+            self.create("networks", "network", json!({ "name": name, "project_id": self.project })).await;
         let wish = json!({
             "network_id": network["id"], "cidr": cidr, "ip_version": 4, "enable_dhcp": false, "project_id": self.project,
             "dns_nameservers": ["10.0.0.53"],
@@ -107,8 +112,9 @@ impl World {
             "device_owner": "compute:nova", "admin_state_up": true,
         });
         let port = self.create("ports", "port", wish).await;
-        let trunk =
-            self.create("trunks", "trunk", json!({ "port_id": port["id"], "project_id": self.project })).await;
+        let trunk = self
+            .create("trunks", "trunk", json!({ "port_id": port["id"], "project_id": self.project }))
+            .await;
         // A parent must not be bound before it has its trunk.
         let change = json!({ "port": { "binding:host_id": host } });
         self.ask(Method::PUT, &format!("ports/{}", text(&port["id"])), &change).await;
@@ -150,7 +156,8 @@ impl World {
     pub(crate) async fn subports(&self, machine: &Machine) -> Vec<(String, u64)> {
         let (_, answer) = self.ask(Method::GET, &format!("trunks?id={}", machine.trunk), &Value::Null).await;
         let subports = answer["trunks"][0]["sub_ports"].as_array().unwrap().clone();
-        let subport = |port: Value| (text(&port["port_id"]).to_owned(), port["segmentation_id"].as_u64().unwrap());
+        let subport =
+            |port: Value| (text(&port["port_id"]).to_owned(), port["segmentation_id"].as_u64().unwrap());
         subports.into_iter().map(subport).collect()
     }
 
@@ -158,8 +165,9 @@ impl World {
     pub(crate) async fn pairs(&self, port: &str) -> Vec<String> {
         let port = self.port(port).await;
         let pairs = port["allowed_address_pairs"].as_array().unwrap().iter();
-        let mut pairs: Vec<_> =
-            pairs.map(|pair| format!("{} {}", text(&pair["ip_address"]), text(&pair["mac_address"]))).collect();
+        let mut pairs: Vec<_> = pairs
+            .map(|pair| format!("{} {}", text(&pair["ip_address"]), text(&pair["mac_address"])))
+            .collect();
         pairs.sort_unstable();
         pairs
     }
@@ -176,17 +184,27 @@ impl World {
 
     /// The driver `neutron-vif` of a cluster.
     pub(crate) fn bound(&self, cluster: &str) -> NeutronVifDriver {
-        NeutronVifDriver::new(&self.cloud, cluster.into(), options())
+        NeutronVifDriver::new(&self.cloud, self.known_subnets(), cluster.into(), options())
     }
 
     /// The driver `nested-vlan` of a cluster whose nodes are in the subnet of the machine.
     pub(crate) fn vlan(&self, cluster: &str, machine: &Machine) -> NestedVlanDriver {
-        NestedVlanDriver::new(&self.cloud, cluster.into(), options(), nested(machine))
+        NestedVlanDriver::new(&self.cloud, self.known_subnets(), cluster.into(), options(), nested(machine))
     }
 
     /// The driver `nested-macvlan` of a cluster whose nodes are in the subnet of the machine.
     pub(crate) fn macvlan(&self, cluster: &str, machine: &Machine) -> NestedMacvlanDriver {
-        NestedMacvlanDriver::new(&self.cloud, cluster.into(), options(), nested(machine))
+        NestedMacvlanDriver::new(
+            &self.cloud,
+            self.known_subnets(),
+            cluster.into(),
+            options(),
+            nested(machine),
+        )
+    }
+
+    fn known_subnets(&self) -> Arc<Subnets> {
+        Arc::new(Subnets::new(self.cloud.network(), &NeutronDefaults::default()))
     }
 
     /// A request for the pod of that name on that node.
@@ -218,7 +236,10 @@ fn options() -> PortOptions {
 }
 
 fn nested(machine: &Machine) -> PodVifNestedOptions {
-    PodVifNestedOptions { worker_nodes_subnets: vec![machine.subnet.id.clone()], ..PodVifNestedOptions::default() }
+    PodVifNestedOptions {
+        worker_nodes_subnets: vec![machine.subnet.id.clone()],
+        ..PodVifNestedOptions::default()
+    }
 }
 
 /// Asks for activation as the handler does, as soon as it is told to and no sooner.
@@ -237,6 +258,11 @@ pub(crate) async fn activated(driver: &dyn PodVifDriver, vif: &Vif) -> Result<Vi
 /// What comes of it, unless it takes longer than anything may.
 pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, work).await.expect("it takes longer than anything may")
+}
+
+/// A client for [`World::client`]; the cloud of the world brings what it needs of TLS.
+pub(crate) fn client() -> Client {
+    Client::builder().no_proxy().timeout(PATIENCE).build().unwrap()
 }
 
 /// The text of a JSON string.

@@ -40,7 +40,13 @@ async fn make(ports: &Ports, port: &NewPort, count: usize) -> Result<Vec<Port>, 
 }
 
 /// The port that an order asks for.
-fn ordered(ports: &Ports, order: &StockOrder, batch: &Batch, nesting: Option<Nesting>, host: Option<&str>) -> NewPort {
+fn ordered(
+    ports: &Ports,
+    order: &StockOrder,
+    batch: &Batch,
+    nesting: Option<Nesting>,
+    host: Option<&str>,
+) -> NewPort {
     let mark = ports.mark(Purpose::Stock(batch.name()), nesting);
     NewPort {
         project_id: order.key.project.clone(),

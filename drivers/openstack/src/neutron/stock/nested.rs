@@ -56,7 +56,10 @@ impl NestedStock {
         };
         let vif = |port: &Port| ports.vif(port, &order.subnets, Kind::Vlan(vlans[&port.id]));
         match made.iter().map(vif).collect() {
-            Ok(vifs) => Lot { vifs, failure },
+            Ok(vifs) => {
+                ids.iter().for_each(|id| self.driver.made(id));
+                Lot { vifs, failure }
+            }
             Err(error) => DriverError::maybe_done(error).into(),
         }
     }
@@ -98,7 +101,7 @@ impl VifStock for NestedStock {
             }
         }
         let trunks = by_trunk.values();
-        let dismantled = trunks.map(|(nesting, ids)| self.driver.dismantle(Some(nesting), ids, &vlans));
+        let dismantled = trunks.map(|(nesting, ids)| self.driver.dismantle(nesting, ids, &vlans));
         futures_util::future::join_all(dismantled).await.concat()
     }
 
