@@ -11,6 +11,7 @@
 //! | [`PodSecurityGroupsDriver`] | which security groups guard a pod |
 //! | [`PodVifDriver`] | makes, activates, finds and releases VIFs |
 //! | [`VifPoolDriver`] | the same, in front of a [`PodVifDriver`] |
+//! | [`PoolLedger`] | what such a pool must be told of the cluster |
 //! | [`VifStock`] | makes, changes, lists and destroys VIFs for nobody yet, on which a pool stands |
 //! | [`ServiceProjectDriver`], [`ServiceSubnetsDriver`], [`ServiceSecurityGroupsDriver`] | the same questions of a service |
 //! | [`LoadBalancerDriver`] | makes, changes, finds and releases load balancers |
@@ -25,12 +26,15 @@ mod load_balancer_driver;
 pub mod memory;
 mod milliseconds;
 mod network;
+mod nodes;
 mod noop;
 mod owner;
 mod pod_project;
 mod pod_security_groups;
 mod pod_subnets;
 mod pod_vif;
+mod pool_ledger;
+mod pooled;
 pub mod rehearsal;
 mod service_project;
 mod service_public_ip;
@@ -52,12 +56,15 @@ pub use load_balancer::{
 };
 pub use load_balancer_driver::LoadBalancerDriver;
 pub use network::{Network, Route, Subnet, SubnetAddresses};
+pub use nodes::{NodeFacts, Nodes};
 pub use noop::NoopPool;
 pub use owner::{Marked, Owner};
 pub use pod_project::PodProjectDriver;
 pub use pod_security_groups::PodSecurityGroupsDriver;
 pub use pod_subnets::PodSubnetsDriver;
 pub use pod_vif::{Activation, PodVifDriver, VifRequest};
+pub use pool_ledger::PoolLedger;
+pub use pooled::{MayAct, PoolFigures, PoolPolicy, PooledVifs};
 pub use service_project::ServiceProjectDriver;
 pub use service_public_ip::{Allocation, PublicIp, PublicIpRequest, ServicePublicIpDriver};
 pub use service_security_groups::ServiceSecurityGroupsDriver;
