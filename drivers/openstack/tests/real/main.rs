@@ -12,7 +12,7 @@ use staffetta_driver::Unobserved;
 use staffetta_openstack::{Access, Auth, Cloud, Domain, Interface, Scope, Tls, Urls, User};
 use staffetta_real_openstack::{Login, RealOpenStack};
 
-use crate::scenarios::world::World;
+use crate::scenarios::world::{World, client};
 
 /// A project that nobody else uses, and its user.
 async fn world() -> Option<World> {
@@ -39,7 +39,8 @@ async fn world() -> Option<World> {
         neutron: stack.neutron().to_owned(),
         token: Some(stack.token().await),
         project: tenant.id.as_str().into(),
-        keep: Box::new((stack, tenant)),
+        client: client(),
+        _keep: Box::new((stack, tenant)),
     })
 }
 
