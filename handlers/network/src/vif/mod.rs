@@ -25,6 +25,7 @@ use staffetta_handler::{
 use self::claims::{Claim, Claims};
 use self::decide::{Action, after_deletion, annotation, decide};
 use self::life::Life;
+use crate::namespaces::feeding;
 use crate::os_vif::{KURYR_VIF, PodState};
 use crate::owners::owner_of;
 
@@ -59,9 +60,10 @@ impl VifHandler {
         Self { drivers, writer: Writer::new(client), claims: Claims::default() }
     }
 
-    /// The handler as it is registered: for pods, with a sweep.
+    /// The handler as it is registered: for pods, with a sweep, and with namespaces where a driver wants to know them.
     pub fn registration(self) -> Registration<Self> {
-        Registration::new(self).on::<Pod>().sweep()
+        let observers = [self.drivers.project.namespaces(), self.drivers.subnets.namespaces()];
+        feeding(Registration::new(self).on::<Pod>().sweep(), observers)
     }
 
     async fn act(&self, pod: &Pod) -> Result<(), VifError> {
