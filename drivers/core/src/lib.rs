@@ -25,6 +25,7 @@ mod load_balancer;
 mod load_balancer_driver;
 pub mod memory;
 mod milliseconds;
+mod multi_pool;
 mod network;
 mod nodes;
 mod noop;
@@ -55,6 +56,7 @@ pub use load_balancer::{
     Provisioning,
 };
 pub use load_balancer_driver::LoadBalancerDriver;
+pub use multi_pool::MultiPool;
 pub use network::{Network, Route, Subnet, SubnetAddresses};
 pub use nodes::{NodeFacts, Nodes};
 pub use noop::NoopPool;
