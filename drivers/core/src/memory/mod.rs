@@ -17,6 +17,7 @@ mod public_ip;
 mod public_ips;
 mod service;
 mod services;
+mod stock;
 mod vif;
 
 pub use addresses::AddressPool;
@@ -31,4 +32,5 @@ pub use port::Port;
 pub use public_ip::{MemoryPublicIpDriver, PublicIpCall, PublicIpMethod};
 pub use service::{MemoryServiceProject, MemoryServiceSecurityGroups, MemoryServiceSubnets};
 pub use services::MemoryServices;
+pub use stock::{MemoryVifStock, StockCall, StockMethod};
 pub use vif::{MemoryVifDriver, VifCall, VifMethod};

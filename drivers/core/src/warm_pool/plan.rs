@@ -113,7 +113,7 @@ impl<K: Kind> WarmPool<K> {
     /// Where the pool stands.
     pub fn counts(&self, now: Duration) -> Counts {
         let doomed = self.groups.values().filter(|group| group.doomed).count();
-        let calm = now < self.calm_until;
+        let calm = now < self.calm_until || !self.asked;
         Counts {
             used: self.used.len(),
             warm: self.free(),

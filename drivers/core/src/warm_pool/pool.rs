@@ -34,6 +34,8 @@ pub struct WarmPool<K: Kind> {
     /// How the groups are wanted that are made ahead of demand.
     pub(super) wanted: K::Want,
     pub(super) draining: bool,
+    /// Whether anybody ever asked for an item.
+    pub(super) asked: bool,
     /// Until then nothing is made but for those who wait: what was found at the start cools down.
     pub(super) calm_until: Duration,
     /// Counts all that changes which groups there are: the number of the last change.
@@ -118,6 +120,7 @@ impl<K: Kind> WarmPool<K> {
             demand: Demand::new(cool_down),
             wanted: K::Want::default(),
             draining: false,
+            asked: false,
             calm_until: Duration::ZERO,
             epoch: 0,
         }
@@ -134,7 +137,7 @@ impl<K: Kind> WarmPool<K> {
         if self.waiting.iter().all(|(waiting, _)| waiting != owner) {
             self.demand.asked(now);
         }
-        self.wanted = want.clone();
+        (self.asked, self.wanted) = (true, want.clone());
         let Some((item, fits)) = self.choose(want) else {
             self.wait(owner, want);
             return Take::Wait(self.reason(now));

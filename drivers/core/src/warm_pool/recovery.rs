@@ -114,6 +114,21 @@ impl<K: Kind> WarmPool<K> {
         }
     }
 
+    /// Lets a group be destroyed, for it is not to be handed out any more. Answers whether that may be: nobody holds any of it.
+    pub fn discard(&mut self, name: &K::Group) -> bool {
+        let items = K::items(name);
+        if items.iter().any(|item| self.used.contains_key(item)) {
+            return false;
+        }
+        let Some(group) = self.groups.get_mut(name) else { return false };
+        group.doomed = true;
+        for item in &items {
+            self.warm.remove(item);
+            self.cooling.remove(item);
+        }
+        true
+    }
+
     /// The group does not exist any more. Answers which of its items are held, and by whom.
     pub fn lose(&mut self, name: &K::Group) -> Vec<(K::Item, K::Owner)> {
         self.epoch += 1;
