@@ -29,6 +29,7 @@ mod load_balancer;
 mod load_balancer_driver;
 pub mod memory;
 mod milliseconds;
+mod multi_pool;
 mod namespace_observer;
 mod namespace_project;
 mod namespace_subnet;
@@ -63,6 +64,7 @@ pub use load_balancer::{
     Provisioning,
 };
 pub use load_balancer_driver::LoadBalancerDriver;
+pub use multi_pool::MultiPool;
 pub use namespace_observer::NamespaceObserver;
 pub use namespace_project::NamespaceProjectDriver;
 pub use namespace_subnet::{NAMESPACE_NETWORK, NamespaceNetwork, NamespaceSubnetDriver};

@@ -17,14 +17,13 @@ pub struct NodeFacts {
 }
 
 impl Nodes {
-    /// The node is there, and so.
-    pub fn put(&self, name: &str, facts: NodeFacts) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), facts);
-    }
-
-    /// The node is gone.
-    pub fn remove(&self, name: &str) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+    /// The node is there, and so; or it is gone.
+    pub fn note(&self, name: &str, facts: Option<&NodeFacts>) {
+        let mut nodes = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        match facts {
+            Some(facts) => nodes.insert(name.to_owned(), facts.clone()),
+            None => nodes.remove(name),
+        };
     }
 
     /// The names and addresses of all nodes; none when nobody tells of nodes.
@@ -61,11 +60,11 @@ mod tests {
         let nodes = Nodes::default();
         assert!(nodes.hosts().is_none() && nodes.may_have("n1"), "an empty book says nothing");
         let addresses = vec!["192.0.2.1".to_owned()];
-        nodes.put("n1", NodeFacts { addresses, pod_vif: Some("nested-vlan".into()) });
-        nodes.put("n2", NodeFacts::default());
+        nodes.note("n1", Some(&NodeFacts { addresses, pod_vif: Some("nested-vlan".into()) }));
+        nodes.note("n2", Some(&NodeFacts::default()));
         assert!(nodes.may_have("n1") && nodes.may_have("192.0.2.1") && !nodes.may_have("192.0.2.2"));
         assert_eq!((nodes.pod_vif("n1").as_deref(), nodes.pod_vif("n2")), (Some("nested-vlan"), None));
-        nodes.remove("n1");
+        nodes.note("n1", None);
         assert_eq!(nodes.hosts(), Some(["n2".to_owned()].into()));
     }
 }

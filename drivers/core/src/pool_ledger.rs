@@ -1,12 +1,10 @@
 //! What a pool must be told of the cluster: who uses what, and which nodes there are.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 
 use crate::error::DriverError;
 use crate::id::Uid;
-use crate::nodes::Nodes;
+use crate::nodes::NodeFacts;
 use crate::owner::Owner;
 use crate::vif::Vif;
 
@@ -29,6 +27,6 @@ pub trait PoolLedger: Send + Sync {
     /// All pods and nodes that there are have been told. It may be called again, and costs nothing then.
     fn begin(&self);
 
-    /// Where the nodes are to be written down.
-    fn nodes(&self) -> &Arc<Nodes>;
+    /// The node is there, and so; or it is gone. It is called within the watch, and never waits.
+    fn node(&self, name: &str, facts: Option<&NodeFacts>);
 }

@@ -33,7 +33,7 @@ use self::figures::Counters;
 use self::state::State;
 use crate::error::DriverError;
 use crate::id::{NetworkId, Uid};
-use crate::nodes::Nodes;
+use crate::nodes::{NodeFacts, Nodes};
 use crate::owner::{Marked, Owner};
 use crate::pod_vif::{Activation, PodVifDriver, VifRequest};
 use crate::pool_ledger::PoolLedger;
@@ -90,7 +90,7 @@ pub(crate) struct Inner {
     vifs: Arc<dyn PodVifDriver>,
     policy: PoolPolicy,
     may_act: MayAct,
-    nodes: Arc<Nodes>,
+    nodes: Nodes,
     state: Mutex<State>,
     counters: Counters,
     digests: Digests,
@@ -114,7 +114,7 @@ impl PooledVifs {
             vifs,
             policy,
             may_act,
-            nodes: Arc::default(),
+            nodes: Nodes::default(),
             state: Mutex::default(),
             counters: Counters::default(),
             digests: Digests::default(),
@@ -213,8 +213,8 @@ impl PoolLedger for PooledVifs {
         }
     }
 
-    fn nodes(&self) -> &Arc<Nodes> {
-        &self.inner.nodes
+    fn node(&self, name: &str, facts: Option<&NodeFacts>) {
+        self.inner.nodes.note(name, facts);
     }
 }
 

@@ -19,6 +19,11 @@ impl State {
             }
             ("GET", ["trunks"]) => query.list("trunks", &self.trunks, self.page),
             (_, ["trunks", id, ..]) if !self.trunks.contains_key(*id) => not_found("TrunkNotFound", id),
+            ("DELETE", ["trunks", id])
+                if self.ports[self.trunks[*id]["port_id"].as_str().unwrap()]["binding:host_id"] != "" =>
+            {
+                error(409, "TrunkInUse", "Trunk is currently in use.")
+            }
             ("DELETE", ["trunks", id]) => {
                 self.trunks.remove(*id);
                 Answer::empty(204)

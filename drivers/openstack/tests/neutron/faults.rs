@@ -1,8 +1,10 @@
 //! A Neutron that fails, and a network between that does.
 
+use std::time::Duration;
+
 use hyper::Method;
-use serde_json::Value;
-use staffetta_driver::{PodVifDriver, Reason, StockKey, StockOrder, Vif, VifStock};
+use serde_json::{Value, json};
+use staffetta_driver::{PodVifDriver, Reason, StockKey, StockOrder, Vif, VifClass, VifStock};
 use staffetta_openstack::{NestedStock, NeutronStock};
 
 use crate::fake;
@@ -196,4 +198,40 @@ async fn a_trunk_that_takes_no_subport_costs_no_port() {
     // No VLAN was lost on the way.
     let made = stock.make(&StockOrder { count: 60, ..order }).await;
     assert_eq!(made.vifs.len(), 60);
+}
+
+#[tokio::test]
+async fn a_trunk_without_a_free_vlan_is_told_as_such() {
+    let (fake, world) = fake().await;
+    let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let taken = (1..=4094).map(|vlan| json!({ "port_id": format!("port-{vlan}"), "segmentation_id": vlan }));
+    let taken: Vec<Value> = taken.collect();
+    fake.state().trunks.get_mut(&machine.trunk).unwrap()["sub_ports"] = taken.into();
+    let driver = world.vlan("east", &machine);
+    let error = driver.request_vif(&world.nested_request("web", &machine, &subnet)).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::Quota);
+    assert!(error.to_string().contains(&machine.trunk), "{error}");
+    assert!(world.ports(&subnet).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_subport_that_stays_down_is_attached_again() {
+    let (fake, world) = fake().await;
+    let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.vlan("east", &machine);
+    let vif = driver.request_vif(&world.nested_request("web", &machine, &subnet)).await.unwrap();
+    let changes = async || {
+        // Time passes at once; what goes over the network takes as long as it does.
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(60)).await;
+        tokio::time::resume();
+        fake.requests();
+        driver.activate_vif(&vif).await.unwrap();
+        fake.requests().iter().filter(|request| request.starts_with("PUT trunks")).count()
+    };
+    assert_eq!((changes().await, changes().await, changes().await, changes().await), (0, 2, 2, 0));
+    let VifClass::VlanNested { vlan_id, .. } = vif.class else { panic!("{:?}", vif.class) };
+    assert_eq!(world.subports(&machine).await, [(vif.id.to_string(), vlan_id.into())]);
 }

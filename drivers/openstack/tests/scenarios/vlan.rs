@@ -105,17 +105,39 @@ pub(crate) async fn a_subport_is_given_back_whatever_became_of_its_trunk(world: 
     driver.release_vif(&world.owner("a"), &vifs[0]).await.unwrap();
     let taken_off = json!({ "sub_ports": [{ "port_id": vifs[1].id }] });
     assert_eq!(world.ask(Method::PUT, &path, &taken_off).await.0, 200);
-    world.remove(&format!("trunks/{}", machine.trunk)).await;
+    let machine = replaced(world, machine, false).await;
     driver.release_vif(&world.owner("b"), &vifs[1]).await.unwrap();
     assert!(world.ports(&subnet).await.is_empty());
-    // The node gets another trunk.
-    let wish = json!({ "port_id": machine.port, "project_id": world.project });
+    let machine = replaced(world, machine, true).await;
+    let vif = driver.request_vif(&world.nested_request("c", &machine, &subnet)).await.unwrap();
+    assert_eq!(world.subports(&machine).await, [(vif.id.to_string(), vlan(&vif))]);
+    driver.release_vif(&world.owner("c"), &vif).await.unwrap();
+    // It is told of the next one by nobody.
+    let machine = replaced(world, machine, true).await;
+    let request = world.nested_request("d", &machine, &subnet);
+    let error = driver.request_vif(&request).await.unwrap_err();
+    assert!(error.transient() && !error.ambiguous(), "{error}");
+    let vif = driver.request_vif(&request).await.unwrap();
+    assert_eq!(world.subports(&machine).await, [(vif.id.to_string(), vlan(&vif))]);
+    assert_eq!(world.ports(&subnet).await.len(), 1);
+}
+
+/// The trunk of the machine is removed, if it has one, and it may get another one.
+async fn replaced(world: &World, machine: Machine, another: bool) -> Machine {
+    // A trunk whose parent is bound stays.
     let free = json!({ "port": { "binding:host_id": "" } });
     world.ask(Method::PUT, &format!("ports/{}", machine.port), &free).await;
-    let trunk = world.create("trunks", "trunk", wish).await;
-    let vif = driver.request_vif(&world.nested_request("c", &machine, &subnet)).await.unwrap();
-    let machine = Machine { trunk: text(&trunk["id"]).to_owned(), ..machine };
-    assert_eq!(world.subports(&machine).await, [(vif.id.to_string(), vlan(&vif))]);
+    if !machine.trunk.is_empty() {
+        world.remove(&format!("trunks/{}", machine.trunk)).await;
+    }
+    let trunk = match another {
+        true => {
+            let wish = json!({ "port_id": machine.port, "project_id": world.project });
+            text(&world.create("trunks", "trunk", wish).await["id"]).to_owned()
+        }
+        false => String::new(),
+    };
+    Machine { trunk, ..machine }
 }
 
 pub(crate) async fn a_node_without_a_port_or_a_trunk_is_told_by_name(world: &World) {

@@ -6,7 +6,7 @@ const LOOK: Duration = Duration::from_secs(60);
 async fn two_nodes() -> World {
     let world = World::new(PoolPolicy { min: 2, batch: 2, ..POLICY }).await;
     for node in ["n1", "n2"] {
-        world.pool.nodes().put(node, NodeFacts::default());
+        world.pool.node(node, Some(&NodeFacts::default()));
     }
     world
 }
@@ -15,7 +15,7 @@ async fn two_nodes() -> World {
 async fn what_is_kept_for_a_node_that_is_gone_is_destroyed_after_the_second_look() {
     let world = two_nodes().await;
     let used = world.get("a").await;
-    world.pool.nodes().remove("n1");
+    world.pool.node("n1", None);
     pass(LOOK).await;
     assert!(world.ports() > 1, "one look may be wrong");
     pass(LOOK).await;
@@ -32,17 +32,17 @@ async fn a_node_that_comes_back_between_two_looks_loses_nothing_and_one_later_st
     world.get("a").await;
     let ports = world.ports();
     for _ in 0..4 {
-        world.pool.nodes().remove("n1");
+        world.pool.node("n1", None);
         pass(LOOK).await;
-        world.pool.nodes().put("n1", NodeFacts::default());
+        world.pool.node("n1", Some(&NodeFacts::default()));
         pass(LOOK).await;
     }
     assert_eq!(world.ports(), ports);
-    world.pool.nodes().remove("n1");
+    world.pool.node("n1", None);
     pass(LOOK).await;
     pass(LOOK).await;
     assert_eq!(world.ports(), 1);
-    world.pool.nodes().put("n1", NodeFacts::default());
+    world.pool.node("n1", Some(&NodeFacts::default()));
     assert!(world.ask("b").await.is_ok());
 }
 
