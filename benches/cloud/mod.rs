@@ -47,7 +47,7 @@ impl Place {
     pub(crate) async fn controller(&self, kubeconfig: &Path, login: &Login, options: &str) -> Watched {
         let Login { auth_url, username, password, project } = login;
         let text = format!(
-            "[kubernetes]\nenabled_handlers = [\"vif\"]\npod_project_driver = \"default\"\n\
+            "[kubernetes]\ncluster_id = {project:?}\nenabled_handlers = [\"vif\"]\npod_project_driver = \"default\"\n\
              pod_subnets_driver = \"default\"\npod_security_groups_driver = \"default\"\n{}\n\
              [leader_election]\nenabled = false\n[admin]\nlisten = \"127.0.0.1:0\"\n\
              [relay]\nmax_concurrency = 64\n\

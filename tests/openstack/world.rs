@@ -124,6 +124,8 @@ impl World {
              pod_security_groups = [{:?}]\n",
             self.tenant.id, self.subnet.id, self.group
         );
+        // Who may bind ports sees those of all projects: each test is a cluster of its own.
+        let place = format!("{place}[kubernetes]\ncluster_id = {project:?}\n");
         let mut all: toml::Table = toml::from_str(OPTIONS).unwrap();
         merge(&mut all, toml::from_str(&place).unwrap());
         merge(&mut all, toml::from_str(more).unwrap());
