@@ -27,11 +27,8 @@ use staffetta_handler::{
 use self::claims::{Claim, Claims};
 use self::decide::{Action, after_deletion, annotation, decide};
 use self::life::Life;
-<<<<<<< HEAD
-use crate::namespaces::feeding;
-=======
 use self::told::{ShownVifs, ToldNodes, is_settled};
->>>>>>> pool
+use crate::namespaces::feeding;
 use crate::os_vif::{KURYR_VIF, PodState};
 use crate::owners::owner_of;
 
@@ -68,17 +65,12 @@ impl VifHandler {
         Self { drivers, writer: Writer::new(client), claims: Claims::default(), begun: AtomicBool::new(false) }
     }
 
-<<<<<<< HEAD
-    /// The handler as it is registered: for pods, with a sweep, and with namespaces where a driver wants to know them.
+    /// The handler as it is registered: for pods, with a sweep; with namespaces where a driver wants to know them, and with
+    /// indexes of what pods show and of nodes where the pool must be told of these.
     pub fn registration(self) -> Registration<Self> {
         let observers = [self.drivers.project.namespaces(), self.drivers.subnets.namespaces()];
-        feeding(Registration::new(self).on::<Pod>().sweep(), observers)
-=======
-    /// The handler as it is registered: for pods, with a sweep; with indexes of what pods show and of nodes, where the pool
-    /// must be told of these.
-    pub fn registration(self) -> Registration<Self> {
         let pool = Arc::clone(&self.drivers.pool);
-        let registration = Registration::new(self).on::<Pod>().sweep();
+        let registration = feeding(Registration::new(self).on::<Pod>().sweep(), observers);
         if pool.ledger().is_none() {
             return registration;
         }
@@ -93,7 +85,6 @@ impl VifHandler {
         {
             ledger.begin();
         }
->>>>>>> pool
     }
 
     async fn act(&self, pod: &Pod) -> Result<(), VifError> {
