@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use staffetta_driver::PodVifDriver;
+use staffetta_driver::{PodVifDriver, VifPoolDriver};
 use staffetta_handler::{Registry, Setup, SetupError};
 use staffetta_openstack::{
-    NestedMacvlanDriver, NestedVlanDriver, NeutronVifDriver, PodVifNestedOptions, PortOptions,
+    NestedMacvlanDriver, NestedStock, NestedVlanDriver, NeutronStock, NeutronVifDriver, PodVifNestedOptions,
+    PortOptions,
 };
 
 use super::{cloud, defaults, known_subnets};
+use crate::assembly::vif_pool;
 
 /// The bridge of Open vSwitch that Neutron's agents have when nobody names another one.
 const BRIDGE: &str = "br-int";
 
-/// Adds the drivers.
+/// Adds the drivers, and the pools that stand on them.
 pub(super) fn drivers(registry: &mut Registry) {
     registry.section::<PodVifNestedOptions>("pod_vif_nested");
     registry.driver::<dyn PodVifDriver>(
@@ -31,6 +33,22 @@ pub(super) fn drivers(registry: &mut Registry) {
         "nested-macvlan",
         "OpenStack: a port whose addresses the port of the node may use, a machine of the same cloud.",
         |setup| Ok(nested_macvlan(setup)?),
+    );
+    registry.driver::<dyn VifPoolDriver>(
+        "neutron",
+        "Keeps ports ready for the driver `neutron-vif`, each on its node.",
+        |setup| {
+            let stock = NeutronStock::new(NeutronVifDriver::clone(&*neutron_vif(setup)?));
+            vif_pool::pooled(setup, "neutron", Arc::new(stock))
+        },
+    );
+    registry.driver::<dyn VifPoolDriver>(
+        "nested",
+        "Keeps subports ready for the driver `nested-vlan`, each on the trunk of its node.",
+        |setup| {
+            let stock = NestedStock::new(NestedVlanDriver::clone(&*nested_vlan(setup)?));
+            vif_pool::pooled(setup, "nested", Arc::new(stock))
+        },
     );
 }
 

@@ -25,10 +25,10 @@ pub(crate) struct Activations {
 }
 
 /// Where a port stands.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// Packets pass.
-    Active(Vif),
+    Active,
     /// Not yet.
     Waiting {
         /// When it is worth asking again.
@@ -64,7 +64,7 @@ impl Activations {
             None => self.looks.call(vif.id.clone(), |ids| self.look(ids)).await?,
         };
         match known {
-            Known::Over(End::Active) => Ok(Progress::Active(Vif { active: true, ..vif.clone() })),
+            Known::Over(End::Active) => Ok(Progress::Active),
             Known::Over(End::Failed) => Ok(Progress::Failed),
             Known::Over(End::Gone) => {
                 let detail = format!("port {} does not exist any more; somebody removed it", vif.id);

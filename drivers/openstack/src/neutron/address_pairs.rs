@@ -16,13 +16,16 @@ use crate::error::OpenStackError;
 const READ: &str = "read the address pairs of the port of the node";
 const WRITE: &str = "change the address pairs of the port of the node";
 
+/// The changes of one port.
+type Edits = Together<Edit, Result<(), DriverError>>;
+
 /// Changes the pairs of nodes' ports. Neutron knows lists of them only, so that a change is refused when somebody else
 /// changed the port since it was read; changes of this process never get into each other's way.
 #[derive(Debug)]
 pub(crate) struct AddressPairs {
     neutron: Neutron,
     attempts: NonZeroU32,
-    parents: DashMap<PortId, Arc<Together<Edit, Result<(), DriverError>>>>,
+    parents: DashMap<PortId, Arc<Edits>>,
 }
 
 /// A change of the pairs of a port.

@@ -8,7 +8,7 @@ use serde_json::json;
 use staffetta_driver::{SecurityGroupId, VifId};
 
 use super::wire::{NewPort, Port, PortChange, SubPort, Trunk};
-use crate::cloud::{Cloud, Service};
+use crate::cloud::{Call, Cloud, Service};
 use crate::error::OpenStackError;
 
 /// How many characters of ids one list may name. With what else there is, a request stays below 4 KiB, which is what an
@@ -89,7 +89,7 @@ impl Neutron {
         revision: Option<u64>,
     ) -> Result<Port, OpenStackError> {
         let call = self.service.put(step, format!("ports/{id}")).json(&json!({ "port": change }));
-        let call = revision.into_iter().fold(call, |call, number| call.revision(number));
+        let call = revision.into_iter().fold(call, Call::revision);
         call.answer_in("port").await
     }
 

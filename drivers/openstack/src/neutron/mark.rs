@@ -112,24 +112,24 @@ impl Mark {
 /// The description. The pod comes last: should all of it be too long, a part of its name is missing.
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = cluster_tag(&self.cluster);
+        let mut words = vec![cluster_tag(&self.cluster)];
         if let Some(Nesting { host, parent }) = &self.nesting {
-            text += &format!(" host={host}");
+            words.push(format!("host={host}"));
             match parent {
                 Parent::Trunk { id, vlan } => {
-                    text += &format!(" trunk={id}");
-                    text += &vlan.map(|vlan| format!(" vlan={vlan}")).unwrap_or_default();
+                    words.push(format!("trunk={id}"));
+                    words.extend(vlan.map(|vlan| format!("vlan={vlan}")));
                 }
-                Parent::Port(id) => text += &format!(" port={id}"),
+                Parent::Port(id) => words.push(format!("port={id}")),
             }
         }
         match &self.purpose {
             Purpose::Pod(Owner { namespace, name, uid }) => {
-                text += &format!(" uid={uid} pod={namespace}/{name}")
+                words.extend([format!("uid={uid}"), format!("pod={namespace}/{name}")]);
             }
-            Purpose::Stock(batch) => text += &format!(" batch={batch}"),
+            Purpose::Stock(batch) => words.push(format!("batch={batch}")),
         }
-        f.write_str(&text.chars().take(LONGEST).collect::<String>())
+        f.write_str(&words.join(" ").chars().take(LONGEST).collect::<String>())
     }
 }
 
@@ -142,9 +142,9 @@ mod tests {
         Owner { namespace: "n".repeat(63), name: name.into(), uid }
     }
 
-    fn trunk(vlan: Option<u16>) -> Option<Nesting> {
+    fn trunk(vlan: Option<u16>) -> Nesting {
         let parent = Parent::Trunk { id: "7bdb2a36-6a5c-4f4e-9a55-2c7f6f0f3a11".into(), vlan };
-        Some(Nesting { host: "fd00:1111:2222:3333:4444:5555:6666:7777".parse().unwrap(), parent })
+        Nesting { host: "fd00:1111:2222:3333:4444:5555:6666:7777".parse().unwrap(), parent }
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
         let port = Nesting { host: "10.0.0.7".parse().unwrap(), parent: Parent::Port("p-1".into()) };
         let cluster: ClusterId = "east".into();
         for purpose in [Purpose::Pod(owner("web-1")), Purpose::Stock("00ff-1".into())] {
-            for nesting in [None, trunk(None), trunk(Some(7)), Some(port.clone())] {
+            for nesting in [None, Some(trunk(None)), Some(trunk(Some(7))), Some(port.clone())] {
                 let mark = Mark { cluster: cluster.clone(), purpose: purpose.clone(), nesting };
                 assert_eq!(Mark::read(&mark.to_string()), Some(mark.clone()), "{mark}");
             }
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn of_a_mark_that_is_too_long_a_part_of_the_pods_name_is_missing_and_nothing_else() {
         let purpose = Purpose::Pod(owner(&"x".repeat(253)));
-        let mark = Mark { cluster: "c".repeat(32).into(), purpose, nesting: trunk(Some(4094)) };
+        let mark = Mark { cluster: "c".repeat(32).into(), purpose, nesting: Some(trunk(Some(4094))) };
         let text = mark.to_string();
         assert_eq!(text.len(), LONGEST);
         let read = Mark::read(&text).unwrap();

@@ -48,7 +48,7 @@ impl PodVifDriver for NestedMacvlanDriver {
         let nesting = Nesting { host, parent: Parent::Port(PortId::clone(&parent)) };
         let port = ports.make(ports.for_pod(request, Some(nesting), None)).await?;
         let allowed = self.allow(&parent, &port).await;
-        match allowed.and_then(|()| ports.vif(&port, &request.subnets, Kind::Macvlan)) {
+        match allowed.and_then(|()| translate::vif_in(&port, &request.subnets, Kind::Macvlan)) {
             Ok(vif) => Ok(Vif { active: true, ..vif }),
             Err(error) => {
                 nodes.forget(host);
@@ -68,7 +68,7 @@ impl PodVifDriver for NestedMacvlanDriver {
             let port = ports.neutron.port(READ, &vif.id).await?;
             // When somebody removed the port, its pairs are there all the same.
             let pairs =
-                port.map_or_else(|| pairs_of(vif.ips(), vif.address.to_string()), |port| pairs(&port));
+                port.map_or_else(|| pairs_of(vif.ips(), &vif.address.to_string()), |port| pairs(&port));
             self.0.pairs.edit(&parent, Edit::Remove(pairs)).await?;
         }
         Ok(ports.remove(&vif.id).await?)
@@ -77,10 +77,7 @@ impl PodVifDriver for NestedMacvlanDriver {
     /// Only a VIF that was found by its mark is not active: whoever made it may have been stopped before the port of the
     /// node could use it.
     async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
-        let port = match well_formed(&vif.id) {
-            true => self.0.ports.neutron.port(READ, &vif.id).await?,
-            false => None,
-        };
+        let port = if well_formed(&vif.id) { self.0.ports.neutron.port(READ, &vif.id).await? } else { None };
         let port = port.ok_or_else(|| no_port(vif))?;
         if let Some(Nesting { parent: Parent::Port(parent), .. }) = port.mark().and_then(|mark| mark.nesting)
         {
@@ -106,11 +103,11 @@ impl PodVifDriver for NestedMacvlanDriver {
 /// The addresses of a port, as another one is allowed to use them.
 fn pairs(port: &Port) -> Vec<AddressPair> {
     let addresses = port.fixed_ips.iter().filter_map(|fixed| fixed.ip_address);
-    pairs_of(addresses, port.mac_address.clone())
+    pairs_of(addresses, &port.mac_address)
 }
 
-fn pairs_of(addresses: impl Iterator<Item = IpAddr>, hardware: String) -> Vec<AddressPair> {
+fn pairs_of(addresses: impl Iterator<Item = IpAddr>, hardware: &str) -> Vec<AddressPair> {
     addresses
-        .map(|ip| AddressPair { ip_address: ip.to_string(), mac_address: Some(hardware.clone()) })
+        .map(|ip| AddressPair { ip_address: ip.to_string(), mac_address: Some(hardware.to_owned()) })
         .collect()
 }

@@ -127,7 +127,7 @@ impl PodVifDriver for NestedVlanDriver {
         let attached = trunks.attach(host, promise, std::slice::from_ref(&port.id)).await;
         let vif = attached.and_then(|vlans| {
             let vlan = vlans.get(&port.id).copied().unwrap_or_default();
-            ports.vif(&port, &request.subnets, Kind::Vlan(vlan))
+            translate::vif_in(&port, &request.subnets, Kind::Vlan(vlan))
         });
         match vif {
             Ok(vif) => {
@@ -159,7 +159,7 @@ impl PodVifDriver for NestedVlanDriver {
             return Err(no_port(vif));
         }
         let (ask_again, mending) = match self.0.activations.progress(vif).await? {
-            Progress::Active(vif) => return Ok(Activation::Active(vif)),
+            Progress::Active => return Ok(Activation::Active(Vif { active: true, ..vif.clone() })),
             Progress::Waiting { ask_again, mending } => (ask_again, mending),
             // Nobody binds a subport but its node.
             Progress::Failed => (FIRST_STEP, Mending::None),

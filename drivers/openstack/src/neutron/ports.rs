@@ -7,15 +7,14 @@ use std::sync::Arc;
 use dashmap::DashMap;
 use futures_util::future::join_all;
 use staffetta_driver::{
-    ClusterId, DriverError, Owner, ProjectId, Reason, Subnet, SubnetId, Uid, Vif, VifId, VifRequest,
+    ClusterId, DriverError, Owner, Reason, Subnet, SubnetId, Uid, Vif, VifId, VifRequest,
 };
 use tracing::warn;
 
 use super::api::{Neutron, well_formed};
 use super::mark::{DEVICE_OWNER, KURYR_OWNER, Mark, Nesting, Parent, Purpose, SUBPORT_OWNER};
 use super::options::PortOptions;
-use super::translate::{self, Kind};
-use super::wire::{FixedIp, NewPort, Port, VIF_FIELDS};
+use super::wire::{NewPort, Port, VIF_FIELDS};
 use crate::error::OpenStackError;
 use crate::mark::{cluster_tag, uid_tag};
 use crate::subnets::Subnets;
@@ -82,30 +81,12 @@ impl Ports {
             name: self.options.port_debug.then(named),
             security_groups: request.security_groups.clone(),
             project_id: request.project.clone(),
-            ..self.new_port(&mark, &request.subnets, host)
+            ..NewPort::marked(&mark, &request.subnets, host)
         }
     }
 
     pub(crate) fn mark(&self, purpose: Purpose, nesting: Option<Nesting>) -> Mark {
         Mark { cluster: self.cluster.clone(), purpose, nesting }
-    }
-
-    /// A port with this mark and an address in each of the subnets.
-    pub(crate) fn new_port(&self, mark: &Mark, subnets: &[Subnet], host: Option<&str>) -> NewPort {
-        let fixed_ip = |subnet: &Subnet| FixedIp { subnet_id: subnet.id.clone(), ip_address: None };
-        NewPort {
-            project_id: ProjectId::default(),
-            network_id: subnets.first().map(|subnet| subnet.network.id.clone()).unwrap_or_default(),
-            fixed_ips: subnets.iter().map(fixed_ip).collect(),
-            admin_state_up: true,
-            device_owner: DEVICE_OWNER,
-            device_id: String::new(),
-            description: mark.to_string(),
-            name: None,
-            security_groups: Vec::new(),
-            tags: mark.tags(),
-            host: host.map(str::to_owned),
-        }
     }
 
     /// Makes a port.
@@ -125,7 +106,9 @@ impl Ports {
             port.to_mut().tags.clear();
         }
         let ports = self.neutron.create_ports("make ports", &vec![&*port; count]).await?;
-        ports.iter().for_each(|port| self.saw(port));
+        for port in &ports {
+            self.saw(port);
+        }
         Ok(ports)
     }
 
@@ -148,7 +131,14 @@ impl Ports {
             wanted.then_some((mark, port))
         };
         let marked: Vec<_> = ports.into_iter().filter_map(ours).collect();
-        marked.iter().for_each(|(_, port)| self.saw(port));
+        if owner.is_none() {
+            // What is gone need not be remembered; what was made meanwhile is looked at again when it goes.
+            let listed: HashSet<&VifId> = marked.iter().map(|(_, port)| &port.id).collect();
+            self.seen.retain(|id, _| listed.contains(id));
+        }
+        for (_, port) in &marked {
+            self.saw(port);
+        }
         Ok(marked)
     }
 
@@ -170,12 +160,6 @@ impl Ports {
             }
         }
         Ok(known)
-    }
-
-    /// The VIF of a port that was made in these subnets.
-    pub(crate) fn vif(&self, port: &Port, subnets: &[Subnet], kind: Kind<'_>) -> Result<Vif, DriverError> {
-        let subnets = subnets.iter().map(|subnet| (subnet.id.clone(), subnet.clone())).collect();
-        translate::vif(port, &subnets, kind)
     }
 
     /// Whether `owner` may give back the port of `vif`. Only one that this process never saw is looked at.

@@ -75,6 +75,12 @@ pub(crate) fn vif(
     Ok(vif)
 }
 
+/// The VIF of a port that was made in these subnets.
+pub(crate) fn vif_in(port: &Port, subnets: &[Subnet], kind: Kind<'_>) -> Result<Vif, DriverError> {
+    let subnets = subnets.iter().map(|subnet| (subnet.id.clone(), subnet.clone())).collect();
+    vif(port, &subnets, kind)
+}
+
 /// The VIF of a port in a list, which is there whatever becomes of it: one that no node can bind is of a class that none
 /// knows.
 pub(crate) fn listed(port: &Port, subnets: &HashMap<SubnetId, Subnet>, kind: Kind<'_>) -> Vif {

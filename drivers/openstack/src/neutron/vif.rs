@@ -101,7 +101,7 @@ impl PodVifDriver for NeutronVifDriver {
         let ports = &self.0.ports;
         let port = ports.make(ports.for_pod(request, None, Some(&request.node_name))).await?;
         let port = self.bound(port).await?;
-        match ports.vif(&port, &request.subnets, self.kind()) {
+        match translate::vif_in(&port, &request.subnets, self.kind()) {
             Ok(vif) => {
                 self.0.activations.made(&vif.id);
                 Ok(vif)
@@ -123,7 +123,7 @@ impl PodVifDriver for NeutronVifDriver {
             return Err(no_port(vif));
         }
         match self.0.activations.progress(vif).await? {
-            Progress::Active(vif) => Ok(Activation::Active(vif)),
+            Progress::Active => Ok(Activation::Active(Vif { active: true, ..vif.clone() })),
             Progress::Waiting { ask_again, .. } => Ok(Activation::NotYet { ask_again }),
             Progress::Failed => {
                 self.bind_again(&vif.id).await?;

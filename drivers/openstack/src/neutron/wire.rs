@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use serde::{Deserialize, Deserializer, Serialize};
-use staffetta_driver::{NetworkId, PortId, ProjectId, SecurityGroupId, SubnetId, VifId};
+use staffetta_driver::{NetworkId, PortId, ProjectId, SecurityGroupId, Subnet, SubnetId, VifId};
 
-use super::mark::Mark;
+use super::mark::{DEVICE_OWNER, Mark};
 
 /// A port as it is read. A field that was not asked for, or that the caller may not see, is as good as empty.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -151,6 +151,26 @@ pub(crate) struct NewPort {
     pub(crate) tags: Vec<String>,
     #[serde(rename = "binding:host_id", skip_serializing_if = "Option::is_none")]
     pub(crate) host: Option<String>,
+}
+
+impl NewPort {
+    /// A port with this mark and an address in each of the subnets; where there is a host, it is bound there.
+    pub(crate) fn marked(mark: &Mark, subnets: &[Subnet], host: Option<&str>) -> Self {
+        let fixed_ip = |subnet: &Subnet| FixedIp { subnet_id: subnet.id.clone(), ip_address: None };
+        Self {
+            project_id: ProjectId::default(),
+            network_id: subnets.first().map(|subnet| subnet.network.id.clone()).unwrap_or_default(),
+            fixed_ips: subnets.iter().map(fixed_ip).collect(),
+            admin_state_up: true,
+            device_owner: DEVICE_OWNER,
+            device_id: String::new(),
+            description: mark.to_string(),
+            name: None,
+            security_groups: Vec::new(),
+            tags: mark.tags(),
+            host: host.map(str::to_owned),
+        }
+    }
 }
 
 /// What is changed of a port; the rest stays.

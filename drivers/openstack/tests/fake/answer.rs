@@ -12,8 +12,8 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn json(status: u16, body: Value) -> Self {
-        Self { status, content_type: "application/json", body: body.to_string().into_bytes() }
+    pub(crate) fn json(status: u16, body: impl Into<Value>) -> Self {
+        Self { status, content_type: "application/json", body: body.into().to_string().into_bytes() }
     }
 
     pub(crate) fn empty(status: u16) -> Self {

@@ -131,12 +131,11 @@ async fn replaced(world: &World, machine: Machine, another: bool) -> Machine {
     if !machine.trunk.is_empty() {
         world.remove(&format!("trunks/{}", machine.trunk)).await;
     }
-    let trunk = match another {
-        true => {
-            let wish = json!({ "port_id": machine.port, "project_id": world.project });
-            text(&world.create("trunks", "trunk", wish).await["id"]).to_owned()
-        }
-        false => String::new(),
+    let trunk = if another {
+        let wish = json!({ "port_id": machine.port, "project_id": world.project });
+        text(&world.create("trunks", "trunk", wish).await["id"]).to_owned()
+    } else {
+        String::new()
     };
     Machine { trunk, ..machine }
 }

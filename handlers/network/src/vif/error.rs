@@ -79,6 +79,10 @@ impl Failure for VifError {
         }
     }
 
+    fn waits(&self) -> bool {
+        matches!(self, Self::NotActive { .. })
+    }
+
     fn reason(&self) -> &'static str {
         match self {
             Self::Annotation(_) => "AnnotationMalformed",

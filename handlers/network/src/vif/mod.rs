@@ -9,10 +9,12 @@ mod decide;
 mod error;
 mod life;
 mod sweep;
+mod told;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
 use staffetta_driver::{
     Activation, Owner, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, Vif, VifPoolDriver,
@@ -25,6 +27,7 @@ use staffetta_handler::{
 use self::claims::{Claim, Claims};
 use self::decide::{Action, after_deletion, annotation, decide};
 use self::life::Life;
+use self::told::{ShownVifs, ToldNodes, is_settled};
 use crate::namespaces::feeding;
 use crate::os_vif::{KURYR_VIF, PodState};
 use crate::owners::owner_of;
@@ -52,21 +55,40 @@ pub struct VifHandler {
     drivers: VifDrivers,
     writer: Writer<Pod>,
     claims: Claims,
+    /// Whether the first event came: from then on the pool knows what all pods show.
+    begun: AtomicBool,
 }
 
 impl VifHandler {
     /// Writes through `client`.
     pub fn new(client: Client, drivers: VifDrivers) -> Self {
-        Self { drivers, writer: Writer::new(client), claims: Claims::default() }
+        Self { drivers, writer: Writer::new(client), claims: Claims::default(), begun: AtomicBool::new(false) }
     }
 
-    /// The handler as it is registered: for pods, with a sweep, and with namespaces where a driver wants to know them.
+    /// The handler as it is registered: for pods, with a sweep; with namespaces where a driver wants to know them, and with
+    /// indexes of what pods show and of nodes where the pool must be told of these.
     pub fn registration(self) -> Registration<Self> {
         let observers = [self.drivers.project.namespaces(), self.drivers.subnets.namespaces()];
-        feeding(Registration::new(self).on::<Pod>().sweep(), observers)
+        let pool = Arc::clone(&self.drivers.pool);
+        let registration = feeding(Registration::new(self).on::<Pod>().sweep(), observers);
+        if pool.ledger().is_none() {
+            return registration;
+        }
+        let shown = ShownVifs(Arc::clone(&pool));
+        registration.index::<Pod>(Arc::new(shown)).index::<Node>(Arc::new(ToldNodes(pool)))
+    }
+
+    /// The indexes are complete by now, and the pool is told so.
+    fn begin(&self) {
+        if !self.begun.swap(true, Ordering::AcqRel)
+            && let Some(ledger) = self.drivers.pool.ledger()
+        {
+            ledger.begin();
+        }
     }
 
     async fn act(&self, pod: &Pod) -> Result<(), VifError> {
+        self.begin();
         let owner = Owner::of(&pod.metadata);
         loop {
             match decide(pod, self.claims.get(&owner.uid)).map_err(VifError::Annotation)? {
@@ -187,6 +209,15 @@ impl VifHandler {
         Ok(())
     }
 
+    /// Whether nothing is to be done for the pod, in the time when the events of all pods are kept until all are listed: most
+    /// of them need not be kept.
+    fn may_pass(&self, pod: &Pod) -> bool {
+        self.drivers.pool.ledger().is_some()
+            && !self.begun.load(Ordering::Acquire)
+            && self.claims.get(&Owner::of(&pod.metadata).uid).is_none()
+            && is_settled(pod)
+    }
+
     fn forget(&self, owner: &Owner) {
         self.claims.forget(&owner.uid);
         self.writer.forget(owner.uid.as_str());
@@ -204,7 +235,7 @@ impl ResourceEventHandler<Pod> for VifHandler {
     fn wants(&self, event: &Event<Pod>) -> bool {
         match event {
             Event::Added(pod) | Event::Modified(pod) => {
-                !matches!(Life::of(pod), Life::HostNetwork | Life::Unscheduled)
+                !matches!(Life::of(pod), Life::HostNetwork | Life::Unscheduled) && !self.may_pass(pod)
             }
             Event::Deleted(Tombstone::Last(pod)) => Life::of(pod) != Life::HostNetwork,
             Event::Deleted(Tombstone::Missed(_)) => true,
@@ -221,6 +252,7 @@ impl ResourceEventHandler<Pod> for VifHandler {
     }
 
     async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<(), VifError> {
+        self.begin();
         let owner = owner_of(tombstone);
         match tombstone {
             Tombstone::Last(pod) => {

@@ -52,7 +52,7 @@ fn ordered(
         project_id: order.key.project.clone(),
         security_groups: order.security_groups.clone(),
         name: ports.options.port_debug.then(|| NAME.to_owned()),
-        ..ports.new_port(&mark, &order.subnets, host)
+        ..NewPort::marked(&mark, &order.subnets, host)
     }
 }
 

@@ -54,10 +54,12 @@ impl NestedStock {
                 return if left.is_empty() { error.into() } else { error.maybe_done().into() };
             }
         };
-        let vif = |port: &Port| ports.vif(port, &order.subnets, Kind::Vlan(vlans[&port.id]));
+        let vif = |port: &Port| translate::vif_in(port, &order.subnets, Kind::Vlan(vlans[&port.id]));
         match made.iter().map(vif).collect() {
             Ok(vifs) => {
-                ids.iter().for_each(|id| self.driver.made(id));
+                for id in &ids {
+                    self.driver.made(id);
+                }
                 Lot { vifs, failure }
             }
             Err(error) => DriverError::maybe_done(error).into(),

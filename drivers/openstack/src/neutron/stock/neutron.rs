@@ -45,7 +45,7 @@ impl NeutronStock {
 
     async fn finished(&self, port: Port, order: &StockOrder) -> Result<Vif, DriverError> {
         let port = self.driver.bound(port).await?;
-        match self.driver.ports().vif(&port, &order.subnets, self.driver.kind()) {
+        match translate::vif_in(&port, &order.subnets, self.driver.kind()) {
             Ok(vif) => Ok(vif),
             Err(error) => Err(self.driver.ports().undo(&port.id, error).await),
         }

@@ -3,6 +3,7 @@ mod failures;
 mod late;
 mod laws;
 mod oddities;
+mod pools;
 mod presence;
 mod recovery;
 
