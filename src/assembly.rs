@@ -5,6 +5,7 @@ mod network;
 mod rehearsal;
 #[cfg(feature = "simulated")]
 mod simulated;
+mod vif_pool;
 
 use staffetta_handler::Registry;
 
@@ -18,6 +19,7 @@ pub fn registry() -> Registry {
     config::register(&mut registry);
     network::interfaces(&mut registry);
     network::handlers(&mut registry);
+    vif_pool::drivers(&mut registry);
     memory::drivers(&mut registry);
     #[cfg(feature = "simulated")]
     simulated::drivers(&mut registry);

@@ -7,7 +7,7 @@ use staffetta_driver::rehearsal::{
     RehearsedLoadBalancerDriver, RehearsedPublicIpDriver, RehearsedVifDriver, RehearsedVifPool,
 };
 use staffetta_driver::{
-    LoadBalancerDriver, NoopPool, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver,
+    LoadBalancerDriver, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver,
     ServiceProjectDriver, ServicePublicIpDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver,
     VifPoolDriver,
 };
@@ -23,9 +23,6 @@ use super::rehearsal::planner;
 pub(super) fn interfaces(registry: &mut Registry) {
     pods(registry);
     services(registry);
-    registry.driver::<dyn VifPoolDriver>("noop", "Keeps none: each pod asks the VIF driver.", |setup| {
-        Ok(Arc::new(NoopPool::new(setup.driver::<dyn PodVifDriver>()?)))
-    });
 }
 
 fn pods(registry: &mut Registry) {

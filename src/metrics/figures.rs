@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::counted::Failures;
 use super::queue_meter::QueueMeter;
-use super::{Requests, Sweeps};
+use super::{Pools, Requests, Sweeps};
 use crate::client::Silence;
 
 /// What is counted while the program runs.
@@ -13,6 +13,8 @@ pub(crate) struct Figures {
     pub(crate) requests: Arc<Requests>,
     /// When it last said something.
     pub(crate) silence: Arc<Silence>,
+    /// The pools of VIFs.
+    pub(crate) pools: Pools,
     handlers: Vec<HandlerFigures>,
 }
 
@@ -36,6 +38,7 @@ impl Figures {
         Self {
             requests: Arc::new(Requests::new(host)),
             silence: Arc::default(),
+            pools: Pools::default(),
             handlers: handlers.iter().map(figures).collect(),
         }
     }
