@@ -64,6 +64,7 @@ fn register(
     registry.driver::<dyn NamespaceSubnetDriver>("memory", ABOUT, |_| {
         Ok(Arc::new(MemoryNamespaceSubnets::default()))
     });
+    let world = network.clone();
     registry.driver::<dyn PodVifDriver>("memory", ABOUT, move |setup| {
         Ok(Arc::new(MemoryVifDriver::new(world(setup)?, setup.cluster_id()?.into())))
     });
