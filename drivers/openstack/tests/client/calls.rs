@@ -135,7 +135,8 @@ async fn octavia_is_reached_below_its_own_path() {
     let cloud = world.cloud_with(|options| {
         options.load_balancer_endpoint_override = options.auth_url.clone();
     });
-    let read = cloud.load_balancer().get("read a load balancer", "loadbalancers/l1");
+    let service = cloud.load_balancer();
+    let read = service.get("read a load balancer", "loadbalancers/l1");
     assert_eq!(read.answer_in::<Value>("loadbalancer").await.unwrap(), json!({ "id": "l1" }));
 }
 
