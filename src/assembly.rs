@@ -2,6 +2,8 @@
 
 mod memory;
 mod network;
+#[cfg(feature = "openstack")]
+mod openstack;
 mod rehearsal;
 #[cfg(feature = "simulated")]
 mod simulated;
@@ -19,6 +21,8 @@ pub fn registry() -> Registry {
     network::interfaces(&mut registry);
     network::handlers(&mut registry);
     memory::drivers(&mut registry);
+    #[cfg(feature = "openstack")]
+    openstack::drivers(&mut registry);
     #[cfg(feature = "simulated")]
     simulated::drivers(&mut registry);
     registry

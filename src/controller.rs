@@ -194,6 +194,7 @@ impl Work {
         let Some(served) = self.stop.run_until_cancelled(elected).await else { return Ok(()) };
         let (recorder, recording) = self.record(&served).unzip();
         let setup = self.registry.setup(self.client.clone(), self.configuration.value.clone(), served);
+        setup.share(Arc::clone(&self.state.figures.cloud_requests));
         let pipeline = Arc::new(self.pipeline(&setup, Reports::new(recorder))?);
         let watcher = Arc::new(self.watcher(&pipeline));
         let mut tasks = JoinSet::new();

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use staffetta_driver::memory::{
-    MemoryLoadBalancerDriver, MemoryNetwork, MemoryOptions, MemoryPodProject, MemoryPodSecurityGroups,
-    MemoryPodSubnets, MemoryPublicIpDriver, MemoryServiceProject, MemoryServiceSecurityGroups,
-    MemoryServiceSubnets, MemoryServices, MemoryVifDriver,
+    MemoryLoadBalancerDriver, MemoryNamespaceProject, MemoryNamespaceSubnets, MemoryNetwork, MemoryOptions,
+    MemoryPodProject, MemoryPodSecurityGroups, MemoryPodSubnets, MemoryPublicIpDriver, MemoryServiceProject,
+    MemoryServiceSecurityGroups, MemoryServiceSubnets, MemoryServices, MemoryVifDriver,
 };
 use staffetta_driver::{
-    LoadBalancerDriver, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver,
-    ServiceProjectDriver, ServicePublicIpDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver,
+    LoadBalancerDriver, NamespaceProjectDriver, NamespaceSubnetDriver, PodProjectDriver,
+    PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, ServiceProjectDriver, ServicePublicIpDriver,
+    ServiceSecurityGroupsDriver, ServiceSubnetsDriver,
 };
 use staffetta_handler::{Registry, Setup, SetupError};
 use tracing::warn;
@@ -52,6 +53,13 @@ fn register(
     let world = network.clone();
     registry.driver::<dyn PodSecurityGroupsDriver>("memory", ABOUT, move |setup| {
         Ok(Arc::new(MemoryPodSecurityGroups(world(setup)?)))
+    });
+    let world = network.clone();
+    registry.driver::<dyn NamespaceProjectDriver>("memory", ABOUT, move |setup| {
+        Ok(Arc::new(MemoryNamespaceProject(world(setup)?)))
+    });
+    registry.driver::<dyn NamespaceSubnetDriver>("memory", ABOUT, |_| {
+        Ok(Arc::new(MemoryNamespaceSubnets::default()))
     });
     registry.driver::<dyn PodVifDriver>("memory", ABOUT, move |setup| {
         Ok(Arc::new(MemoryVifDriver::new(network(setup)?, setup.cluster_id()?.into())))

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use super::counted::Failures;
 use super::queue_meter::QueueMeter;
-use super::{Requests, Sweeps};
+use super::{CloudRequests, Requests, Sweeps};
 use crate::client::Silence;
 
 /// What is counted while the program runs.
 pub(crate) struct Figures {
     /// The requests to the API server.
     pub(crate) requests: Arc<Requests>,
+    /// The requests to OpenStack.
+    pub(crate) cloud_requests: Arc<CloudRequests>,
     /// When it last said something.
     pub(crate) silence: Arc<Silence>,
     handlers: Vec<HandlerFigures>,
@@ -35,6 +37,7 @@ impl Figures {
         };
         Self {
             requests: Arc::new(Requests::new(host)),
+            cloud_requests: Arc::default(),
             silence: Arc::default(),
             handlers: handlers.iter().map(figures).collect(),
         }

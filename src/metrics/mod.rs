@@ -1,6 +1,7 @@
 //! What the program tells of itself in figures. What follows from how things are is read when somebody asks; the rest is
 //! counted.
 
+mod cloud_requests;
 mod counted;
 pub mod counter;
 mod exposition;
@@ -14,6 +15,7 @@ mod requests;
 mod shard;
 mod sweeps;
 
+pub(crate) use cloud_requests::CloudRequests;
 pub(crate) use counted::Counted;
 pub(crate) use figures::Figures;
 pub(crate) use page::page;

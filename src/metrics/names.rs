@@ -95,6 +95,10 @@ families! {
         "Requests to the API server, by the code of the answer; `<error>` where there was none, `<other>` for a code that is rare";
     REST_CLIENT_DURATION = Histogram "rest_client_request_duration_seconds" ["verb", HOST]
         "How long requests to the API server took until their answer was read, watches until it began";
+    OPENSTACK_REQUESTS = Counter "staffetta_openstack_requests_total" ["service", "method", "outcome"]
+        "Requests to OpenStack, by the service and by what came of them; `throttled` is 429 or 503, `unanswered` no answer at all";
+    OPENSTACK_DURATION = Histogram "staffetta_openstack_request_duration_seconds" ["service", "method"]
+        "How long requests to OpenStack took until their answer was read";
     LEADER_STATUS = Gauge "leader_election_master_status" [NAME]
         "Whether this process is the one that works: 1, or 0 for a standby";
     LEADER_SLOWPATH = Counter "leader_election_slowpath_total" [NAME]

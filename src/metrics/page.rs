@@ -39,6 +39,7 @@ impl Collector for Page {
         objects(&self.0.handlers(), encoder)?;
         self.handlers(encoder)?;
         self.0.figures.requests.encode(encoder)?;
+        self.0.figures.cloud_requests.encode(encoder)?;
         process::encode(encoder)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Namespace;
 use staffetta_driver::NamespaceObserver;
-use staffetta_handler::{Event, Index, Registration, Tombstone};
+use staffetta_handler::{Event, Index, Registration};
 
 /// Feeds a driver.
 struct Fed(Arc<dyn NamespaceObserver>);
@@ -44,7 +44,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use staffetta_driver::Uid;
     use staffetta_handler::testing::Feed;
-    use staffetta_handler::{Identity, ResourceEventHandler};
+    use staffetta_handler::{Identity, ResourceEventHandler, Tombstone};
 
     use super::*;
 
