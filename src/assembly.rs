@@ -7,6 +7,7 @@ mod openstack;
 mod rehearsal;
 #[cfg(feature = "simulated")]
 mod simulated;
+mod vif_pool;
 
 use staffetta_handler::Registry;
 
@@ -20,6 +21,7 @@ pub fn registry() -> Registry {
     config::register(&mut registry);
     network::interfaces(&mut registry);
     network::handlers(&mut registry);
+    vif_pool::drivers(&mut registry);
     memory::drivers(&mut registry);
     #[cfg(feature = "openstack")]
     openstack::drivers(&mut registry);

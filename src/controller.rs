@@ -195,6 +195,7 @@ impl Work {
         let (recorder, recording) = self.record(&served).unzip();
         let setup = self.registry.setup(self.client.clone(), self.configuration.value.clone(), served);
         setup.share(Arc::clone(&self.state.figures.cloud_requests));
+        self.lend(&setup)?;
         let pipeline = Arc::new(self.pipeline(&setup, Reports::new(recorder))?);
         let watcher = Arc::new(self.watcher(&pipeline));
         let mut tasks = JoinSet::new();
@@ -219,6 +220,13 @@ impl Work {
         } else {
             Err(ControllerError::Undrained)
         }
+    }
+
+    /// Gives drivers that act by themselves what they need for it: the term for which they may, and who tells of them.
+    fn lend(&self, setup: &Setup) -> Result<(), ControllerError> {
+        let lent = setup.shared(|| Ok(self.leadership.term().clone())).map(drop);
+        let lent = lent.and_then(|()| setup.shared(|| Ok(self.state.figures.pools.clone())).map(drop));
+        lent.map_err(|source| ControllerError::Handler { handler: "pools".to_owned(), source })
     }
 
     /// The API versions of the server, as soon as it answers.

@@ -8,7 +8,7 @@ use staffetta_driver::rehearsal::{
     RehearsedVifPool,
 };
 use staffetta_driver::{
-    LoadBalancerDriver, NamespaceProjectDriver, NamespaceSubnetDriver, NoopPool, PodProjectDriver,
+    LoadBalancerDriver, NamespaceProjectDriver, NamespaceSubnetDriver, PodProjectDriver,
     PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, ServiceProjectDriver, ServicePublicIpDriver,
     ServiceSecurityGroupsDriver, ServiceSubnetsDriver, VifPoolDriver,
 };
@@ -26,9 +26,6 @@ pub(super) fn interfaces(registry: &mut Registry) {
     pods(registry);
     services(registry);
     namespaces(registry);
-    registry.driver::<dyn VifPoolDriver>("noop", "Keeps none: each pod asks the VIF driver.", |setup| {
-        Ok(Arc::new(NoopPool::new(setup.driver::<dyn PodVifDriver>()?)))
-    });
 }
 
 fn pods(registry: &mut Registry) {

@@ -1,5 +1,7 @@
 //! The drivers of OpenStack, by the names that they have in kuryr.conf.
 
+mod vifs;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +26,7 @@ pub(super) fn drivers(registry: &mut Registry) {
     projects(registry);
     subnets(registry);
     security_groups(registry);
+    vifs::drivers(registry);
 }
 
 fn projects(registry: &mut Registry) {

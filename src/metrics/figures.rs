@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::counted::Failures;
 use super::queue_meter::QueueMeter;
-use super::{CloudRequests, Requests, Sweeps};
+use super::{CloudRequests, Pools, Requests, Sweeps};
 use crate::client::Silence;
 
 /// What is counted while the program runs.
@@ -15,6 +15,8 @@ pub(crate) struct Figures {
     pub(crate) cloud_requests: Arc<CloudRequests>,
     /// When it last said something.
     pub(crate) silence: Arc<Silence>,
+    /// The pools of VIFs.
+    pub(crate) pools: Pools,
     handlers: Vec<HandlerFigures>,
 }
 
@@ -39,6 +41,7 @@ impl Figures {
             requests: Arc::new(Requests::new(host)),
             cloud_requests: Arc::default(),
             silence: Arc::default(),
+            pools: Pools::default(),
             handlers: handlers.iter().map(figures).collect(),
         }
     }

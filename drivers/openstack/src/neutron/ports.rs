@@ -12,7 +12,7 @@ use staffetta_driver::{
 use tracing::warn;
 
 use super::api::{Neutron, well_formed};
-use super::mark::{DEVICE_OWNER, KURYR_OWNER, Mark, Nesting, Purpose, SUBPORT_OWNER};
+use super::mark::{DEVICE_OWNER, KURYR_OWNER, Mark, Nesting, Parent, Purpose, SUBPORT_OWNER};
 use super::options::PortOptions;
 use super::wire::{NewPort, Port, VIF_FIELDS};
 use crate::error::OpenStackError;
@@ -72,10 +72,12 @@ impl Ports {
         host: Option<&str>,
     ) -> NewPort {
         let Owner { namespace, name, uid } = &request.owner;
+        // Neutron takes no port on a trunk that a device has.
+        let on_a_trunk = nesting.as_ref().is_some_and(|nesting| matches!(nesting.parent, Parent::Trunk { .. }));
         let mark = self.mark(Purpose::Pod(request.owner.clone()), nesting);
         let named = || format!("{namespace}/{name}").chars().take(LONGEST_NAME).collect();
         NewPort {
-            device_id: uid.to_string(),
+            device_id: if on_a_trunk { String::new() } else { uid.to_string() },
             name: self.options.port_debug.then(named),
             security_groups: request.security_groups.clone(),
             project_id: request.project.clone(),
@@ -117,8 +119,8 @@ impl Ports {
                 vec![("tags", format!("{},{}", cluster_tag(&self.cluster), uid_tag(&owner.uid)))]
             }
             (true, None) => vec![("tags", cluster_tag(&self.cluster))],
-            (false, Some(owner)) => vec![("device_id", owner.uid.to_string())],
-            (false, None) => {
+            // The device does not tell: a subport has none.
+            (false, _) => {
                 [DEVICE_OWNER, SUBPORT_OWNER].map(|owner| ("device_owner", owner.to_owned())).to_vec()
             }
         };

@@ -77,7 +77,10 @@ pub(crate) struct FixedIp {
 #[serde(default)]
 pub(crate) struct VifDetails {
     pub(crate) bridge_name: Option<String>,
+    #[serde(deserialize_with = "or_default")]
     pub(crate) port_filter: bool,
+    /// Null where the agent has not said how it is to be plugged.
+    #[serde(deserialize_with = "or_default")]
     pub(crate) ovs_hybrid_plug: bool,
     pub(crate) vhostuser_mode: Option<String>,
     pub(crate) vhostuser_socket: Option<String>,

@@ -44,6 +44,9 @@ impl State {
             if !self.ports.contains_key(port) {
                 return not_found("PortNotFound", port);
             }
+            if self.ports[port]["device_id"] != "" {
+                return error(409, "PortInUse", "Port already has an attached device.");
+            }
             if self.trunk_with(port).is_some() {
                 return error(409, "TrunkPortInUse", "Port is in use by another trunk.");
             }

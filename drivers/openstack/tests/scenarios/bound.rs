@@ -19,7 +19,7 @@ pub(crate) async fn a_pod_gets_a_port_on_its_node_that_is_active_when_an_agent_w
     assert_eq!((text(&port["device_owner"]), text(&port["name"])), ("compute:staffetta", "default/web"));
     assert_eq!(
         text(&port["description"]),
-        format!("staffetta:cluster=east uid={} pod=default/web", owner.uid)
+        format!("staffetta:cluster={} uid={} pod=default/web", world.cluster("east"), owner.uid)
     );
     assert!(matches!(driver.activate_vif(&vif).await.unwrap(), Activation::NotYet { .. }));
     world.wire(&vif.id, &host).await;

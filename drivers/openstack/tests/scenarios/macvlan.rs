@@ -50,14 +50,15 @@ pub(crate) async fn pods_of_one_node_that_come_together_all_get_their_addresses(
 pub(crate) async fn a_pair_that_was_left_out_is_added_when_the_vif_is_activated(world: &World) {
     let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
     let owner = world.owner("web");
+    let cluster = world.cluster("east");
     let description = format!(
-        "staffetta:cluster=east host={} port={} uid={} pod=default/web",
+        "staffetta:cluster={cluster} host={} port={} uid={} pod=default/web",
         machine.address, machine.port, owner.uid
     );
     let wish = json!({
         "network_id": machine.subnet.network.id, "project_id": world.project, "device_owner": "compute:staffetta",
         "device_id": owner.uid, "description": description, "fixed_ips": [{ "subnet_id": machine.subnet.id }],
-        "tags": ["staffetta:cluster=east", format!("staffetta:uid={}", owner.uid)],
+        "tags": [format!("staffetta:cluster={cluster}"), format!("staffetta:uid={}", owner.uid)],
     });
     let port = world.create("ports", "port", wish).await;
     let driver = world.macvlan("east", &machine);

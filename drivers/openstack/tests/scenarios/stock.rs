@@ -107,12 +107,13 @@ pub(crate) async fn subports_in_stock_have_their_vlans_and_free_them(world: &Wor
 }
 
 pub(crate) async fn what_was_left_half_made_is_removed_when_the_stock_is_listed(world: &World) {
+    let cluster = world.cluster("east");
     let (machine, subnet, stock) = nested(world).await;
     let whole = stock.make(&order(&stock, &world.nested_request("any", &machine, &subnet), 1)).await.vifs;
     let half = json!({
         "network_id": subnet.network.id, "project_id": world.project, "device_owner": "compute:staffetta",
-        "fixed_ips": [{ "subnet_id": subnet.id }], "tags": ["staffetta:cluster=east"],
-        "description": format!("staffetta:cluster=east host={} trunk={} batch=00-1", machine.address, machine.trunk),
+        "fixed_ips": [{ "subnet_id": subnet.id }], "tags": [format!("staffetta:cluster={cluster}")],
+        "description": format!("staffetta:cluster={cluster} host={} trunk={} batch=00-1", machine.address, machine.trunk),
     });
     let half = world.create("ports", "port", half).await;
     let listed: Vec<Vif> = stock.list().await.unwrap().into_iter().map(|stocked| stocked.vif).collect();
@@ -121,8 +122,8 @@ pub(crate) async fn what_was_left_half_made_is_removed_when_the_stock_is_listed(
     // The same with a port that no agent could bind.
     let unbindable = json!({
         "network_id": subnet.network.id, "project_id": world.project, "device_owner": "compute:staffetta",
-        "fixed_ips": [{ "subnet_id": subnet.id }], "tags": ["staffetta:cluster=east"], "binding:host_id": "nowhere",
-        "description": "staffetta:cluster=east batch=00-2",
+        "fixed_ips": [{ "subnet_id": subnet.id }], "tags": [format!("staffetta:cluster={cluster}")], "binding:host_id": "nowhere",
+        "description": format!("staffetta:cluster={cluster} batch=00-2"),
     });
     world.create("ports", "port", unbindable).await;
     assert!(NeutronStock::new(world.bound("east")).list().await.unwrap().is_empty());

@@ -71,14 +71,15 @@ pub(crate) async fn a_subport_that_was_left_half_made_is_finished(world: &World)
     let (machine, subnet) = place(world).await;
     let owner = world.owner("web");
     // What a controller leaves that is killed before it adds the port to the trunk.
+    let cluster = world.cluster("east");
     let description = format!(
-        "staffetta:cluster=east host={} trunk={} vlan=77 uid={} pod=default/web",
+        "staffetta:cluster={cluster} host={} trunk={} vlan=77 uid={} pod=default/web",
         machine.address, machine.trunk, owner.uid
     );
     let wish = json!({
         "network_id": subnet.network.id, "project_id": world.project, "device_owner": "compute:staffetta",
-        "device_id": owner.uid, "description": description, "fixed_ips": [{ "subnet_id": subnet.id }],
-        "tags": ["staffetta:cluster=east", format!("staffetta:uid={}", owner.uid)],
+        "description": description, "fixed_ips": [{ "subnet_id": subnet.id }],
+        "tags": [format!("staffetta:cluster={cluster}"), format!("staffetta:uid={}", owner.uid)],
     });
     world.create("ports", "port", wish).await;
     let driver = world.vlan("east", &machine);

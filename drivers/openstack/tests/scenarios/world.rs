@@ -9,7 +9,7 @@ use std::time::Duration;
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 use staffetta_driver::{
-    Activation, DriverError, Network, Owner, PodVifDriver, ProjectId, Route, Subnet, Vif, VifId, VifRequest,
+    Activation, ClusterId, DriverError, Network, Owner, PodVifDriver, ProjectId, Route, Subnet, Vif, VifId, VifRequest,
 };
 use staffetta_openstack::{
     Cloud, NestedMacvlanDriver, NestedVlanDriver, NeutronDefaults, NeutronVifDriver, PodVifNestedOptions,
@@ -182,14 +182,25 @@ impl World {
         assert_eq!(status, 204);
     }
 
+    /// The id of a cluster. Other worlds have others: who may bind ports sees those of all projects.
+    pub(crate) fn cluster(&self, name: &str) -> ClusterId {
+        format!("{name}-{}", &self.project.as_str()[..8]).into()
+    }
+
     /// The driver `neutron-vif` of a cluster.
     pub(crate) fn bound(&self, cluster: &str) -> NeutronVifDriver {
-        NeutronVifDriver::new(&self.cloud, self.known_subnets(), cluster.into(), options())
+        NeutronVifDriver::new(&self.cloud, self.known_subnets(), self.cluster(cluster), options())
     }
 
     /// The driver `nested-vlan` of a cluster whose nodes are in the subnet of the machine.
     pub(crate) fn vlan(&self, cluster: &str, machine: &Machine) -> NestedVlanDriver {
-        NestedVlanDriver::new(&self.cloud, self.known_subnets(), cluster.into(), options(), nested(machine))
+        NestedVlanDriver::new(
+            &self.cloud,
+            self.known_subnets(),
+            self.cluster(cluster),
+            options(),
+            nested(machine),
+        )
     }
 
     /// The driver `nested-macvlan` of a cluster whose nodes are in the subnet of the machine.
@@ -197,7 +208,7 @@ impl World {
         NestedMacvlanDriver::new(
             &self.cloud,
             self.known_subnets(),
-            cluster.into(),
+            self.cluster(cluster),
             options(),
             nested(machine),
         )
