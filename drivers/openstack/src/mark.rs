@@ -1,7 +1,7 @@
 //! Ownership marks: how what this cluster made is told from what others made.
 //!
-//! Ports carry tags, which Neutron takes when it makes them; at most 60 characters each, which every release allows. What
-//! cannot be tagged in the call that makes it (networks, subnets) carries the same words in its description.
+//! The mark is the description, which every release of Neutron takes in the call that makes a thing. It begins with the words
+//! that are a tag too, where tags are taken in that call: at most 60 characters, which every release allows.
 
 use staffetta_driver::{ClusterId, Owner, Uid};
 
@@ -22,6 +22,12 @@ pub fn uid_tag(uid: &Uid) -> String {
 /// The UID in a tag that [`uid_tag`] made.
 pub fn uid_of(tag: &str) -> Option<Uid> {
     tag.strip_prefix(UID).map(Uid::from)
+}
+
+/// Whether what has this description and these tags was made by `cluster`, for whomever.
+pub fn is_of(cluster: &ClusterId, description: &str, tags: &[String]) -> bool {
+    let mark = cluster_tag(cluster);
+    description.split(' ').next() == Some(&*mark) || tags.contains(&mark)
 }
 
 /// The description of what was made for one object of a cluster, and cannot be tagged at once.
@@ -62,6 +68,15 @@ mod tests {
         for text in ["", "mine", "staffetta:cluster=east", "staffetta:cluster=east staffetta:uid=u1"] {
             assert_eq!(owner_in(text, &"east".into()), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_thing_is_of_the_cluster_that_its_description_or_a_tag_names() {
+        let tags = ["other".to_owned(), cluster_tag(&"east".into())];
+        assert!(is_of(&"east".into(), "mine", &tags));
+        assert!(is_of(&"east".into(), "staffetta:cluster=east uid=u1 pod=shop/web", &[]));
+        assert!(!is_of(&"east".into(), "staffetta:cluster=east-2 uid=u1", &tags[..1]));
+        assert!(!is_of(&"east".into(), "", &[]));
     }
 
     #[test]

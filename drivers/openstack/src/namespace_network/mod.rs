@@ -13,7 +13,7 @@ use staffetta_driver::{
     ClusterId, DriverError, Marked, NamespaceNetwork, NamespaceSubnetDriver, Owner, ProjectId,
 };
 
-use self::wire::{NetworkTold, PortTold, SubnetPoolTold, SubnetTold};
+use self::wire::{NetworkTold, PortTold, SubnetPoolTold, SubnetTold, TrunkTold};
 use crate::cached::Cached;
 use crate::cloud::Service;
 use crate::error::OpenStackError;
@@ -112,7 +112,7 @@ impl NamespaceNetworks {
 
     async fn ports(&self, network: &str) -> Result<Vec<PortTold>, OpenStackError> {
         let call = self.network.get("list the ports of a namespace's network", "ports");
-        let fields = ["id", "device_id", "device_owner", "fixed_ips", "tags"];
+        let fields = ["id", "device_id", "device_owner", "fixed_ips", "description", "tags"];
         call.query("network_id", network).fields(&fields).list("ports").await
     }
 
@@ -129,17 +129,38 @@ impl NamespaceNetworks {
             let call = self.network.put("part the subnet of a namespace from its router", path);
             gone(call.json(&json!({ "subnet_id": subnet })).done().await)?;
         }
-        let mark = mark::cluster_tag(&self.cluster);
-        for port in ports.iter().filter(|port| port.tags.contains(&mark)) {
-            let path = format!("ports/{}", port.id);
-            gone(self.network.delete("delete a port that a namespace left", path).done().await)?;
+        for port in ports.iter().filter(|port| mark::is_of(&self.cluster, &port.description, &port.tags)) {
+            match self.delete_port(&port.id).await {
+                Err(error) if error.is("PortInUseAsSubPort") => {
+                    self.detach(&port.id).await?;
+                    self.delete_port(&port.id).await?;
+                }
+                result => result?,
+            }
         }
         let path = format!("networks/{network}");
         gone(self.network.delete("delete the network of a namespace", path).done().await)
     }
+
+    async fn delete_port(&self, port: &str) -> Result<(), OpenStackError> {
+        let path = format!("ports/{port}");
+        gone(self.network.delete("delete a port that a namespace left", path).done().await)
+    }
+
+    /// Takes a port off the trunk of its node.
+    async fn detach(&self, port: &str) -> Result<(), OpenStackError> {
+        let call = self.network.get("look for the trunk of a port that a namespace left", "trunks");
+        let trunks: Vec<TrunkTold> = call.fields(&["id", "sub_ports"]).list("trunks").await?;
+        for trunk in trunks.iter().filter(|trunk| trunk.sub_ports.iter().any(|sub| sub.port_id == port)) {
+            let path = format!("trunks/{}/remove_subports", trunk.id);
+            let call = self.network.put("detach a port that a namespace left", path);
+            gone(call.json(&json!({ "sub_ports": [{ "port_id": port }] })).done().await)?;
+        }
+        Ok(())
+    }
 }
 
-/// What does not exist needs not be removed.
+/// What does not exist need not be removed.
 fn gone(result: Result<(), OpenStackError>) -> Result<(), OpenStackError> {
     match result {
         Err(error) if error.is_not_found() => Ok(()),

@@ -29,7 +29,20 @@ pub(super) struct PortTold {
     #[serde(default)]
     pub(super) fixed_ips: Vec<FixedIp>,
     #[serde(default)]
+    pub(super) description: String,
+    #[serde(default)]
     pub(super) tags: Vec<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct TrunkTold {
+    pub(super) id: String,
+    pub(super) sub_ports: Vec<SubPort>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct SubPort {
+    pub(super) port_id: String,
 }
 
 #[derive(Deserialize)]

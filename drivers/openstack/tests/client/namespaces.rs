@@ -37,6 +37,15 @@ impl Neutron {
         let answer = match (request.method.as_str(), &path[..]) {
             ("POST", [kind]) => self.post(kind, &body),
             ("PUT", ["routers", router, change]) => self.route(router, change, &body),
+            ("PUT", ["trunks", "trunk", "remove_subports"]) => {
+                let port = &body["sub_ports"][0]["port_id"];
+                let mut things = self.things.lock().unwrap();
+                things.get_mut("trunks").unwrap()[0]["sub_ports"]
+                    .as_array_mut()
+                    .unwrap()
+                    .retain(|sub| sub["port_id"] != *port);
+                ResponseTemplate::new(200).set_body_json(json!({}))
+            }
             ("DELETE", [kind, id]) => self.delete(kind, id),
             other => panic!("nobody asks for {other:?}"),
         };
@@ -103,6 +112,9 @@ impl Neutron {
     fn delete(&self, kind: &str, id: &str) -> ResponseTemplate {
         if kind == "networks" && self.things("ports").iter().any(|port| port["network_id"] == id) {
             return refused(409, "NetworkInUse");
+        }
+        if self.things("trunks").iter().any(|trunk| trunk["sub_ports"][0]["port_id"] == id) {
+            return refused(409, "PortInUseAsSubPort");
         }
         let mut things = self.things.lock().unwrap();
         let of_kind = things.entry(kind.to_owned()).or_default();
@@ -190,6 +202,18 @@ async fn what_the_cluster_left_goes_with_the_network_and_what_others_use_keeps_i
     let left: Vec<_> = neutron.things("ports").into_iter().map(|port| port["tags"][0].clone()).collect();
     assert_eq!(left, ["staffetta:cluster=west"]);
     neutron.things.lock().unwrap().remove("ports");
+    driver.release_network(&owner("shop")).await.unwrap();
+    assert_eq!(neutron.counts(), [0, 0, 0]);
+}
+
+#[tokio::test]
+async fn a_port_that_hangs_on_a_trunk_is_detached_before_it_goes() {
+    let (neutron, server) = Neutron::start().await;
+    let driver = driver(&server, "east");
+    driver.ensure_network(&owner("shop"), &"p1".into()).await.unwrap();
+    neutron.port(&[mark::cluster_tag(&"east".into())]);
+    let trunk = json!({ "id": "trunk", "sub_ports": [{ "port_id": "ports-2", "segmentation_id": 7 }] });
+    neutron.things.lock().unwrap().insert("trunks".into(), vec![trunk]);
     driver.release_network(&owner("shop")).await.unwrap();
     assert_eq!(neutron.counts(), [0, 0, 0]);
 }
