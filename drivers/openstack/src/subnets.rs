@@ -103,6 +103,10 @@ impl PodSubnetsDriver for DefaultPodSubnets {
     async fn subnets(&self, _: &Pod, _: &ProjectId) -> Result<Vec<Subnet>, DriverError> {
         Ok(vec![self.subnets.subnet(&self.subnet).await?])
     }
+
+    async fn subnet(&self, id: &SubnetId) -> Result<Subnet, DriverError> {
+        self.subnets.subnet(id).await
+    }
 }
 
 /// The driver `namespace`: pods are in the subnet of their namespace, which the handler `namespace` makes.
@@ -119,6 +123,10 @@ impl PodSubnetsDriver for NamespacePodSubnets {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let subnet = self.namespaces.subnet(namespace)?;
         Ok(vec![self.subnets.subnet(&subnet).await?])
+    }
+
+    async fn subnet(&self, id: &SubnetId) -> Result<Subnet, DriverError> {
+        self.subnets.subnet(id).await
     }
 
     fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {

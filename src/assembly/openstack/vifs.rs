@@ -90,7 +90,8 @@ fn ports(setup: &Setup) -> Result<PortOptions, SetupError> {
 fn nested(setup: &Setup) -> Result<PodVifNestedOptions, SetupError> {
     let nested: PodVifNestedOptions = setup.section("pod_vif_nested")?;
     if nested.worker_nodes_subnets.is_empty() {
-        let missing = "`pod_vif_nested.worker_nodes_subnets` is empty: without it the port of a node cannot be found";
+        let missing =
+            "`pod_vif_nested.worker_nodes_subnets` is empty: without it the port of a node cannot be found";
         return Err(SetupError::Invalid(missing.to_owned()));
     }
     Ok(nested)

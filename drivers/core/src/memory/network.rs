@@ -72,6 +72,12 @@ impl MemoryNetwork {
         }
     }
 
+    /// The subnet of that id, if the options have it: `subnet-` and its addresses.
+    pub fn subnet_named(&self, id: &SubnetId) -> Option<Subnet> {
+        let cidrs = self.options.pod_subnets.iter().chain(self.options.namespace_subnets.values().flatten());
+        cidrs.copied().find(|cidr| subnet_id(*cidr) == *id).map(|cidr| self.subnet(cidr))
+    }
+
     /// Allows only so many addresses of the subnet to be in use, or all: how a full subnet is mended.
     pub fn set_address_limit(&self, cidr: IpNet, limit: Option<u32>) {
         if let Some(addresses) = self.state().subnets.get_mut(&subnet_id(cidr)) {

@@ -207,7 +207,9 @@ impl Inner {
         self.start(work);
         if left {
             let error = DriverError::new(Reason::Conflict, "empty the pool of a network");
-            return Err(error.detail(format!("VIFs of the network {network} are in use, cool down or are being destroyed")));
+            return Err(error.detail(format!(
+                "VIFs of the network {network} are in use, cool down or are being destroyed"
+            )));
         }
         Ok(())
     }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use super::Inner;
 use super::figures::count;
 use super::hand_out::{HandOut, Waiting};
 use super::ports::{Hold, sorted};
 use super::state::{Phase, Place, Shelf, State, Waiter};
 use super::work::Work;
-use super::Inner;
 use crate::error::{DriverError, Reason};
 use crate::id::{SecurityGroupId, VifId};
 use crate::owner::Owner;
@@ -117,7 +117,9 @@ impl Inner {
         let vif = state.shelves.get_mut(key).and_then(|shelf| shelf.vifs.remove(id));
         if vif.is_none() {
             state.lose(key, id);
-            return Err(DriverError::new(Reason::Unavailable, STEP).detail(format!("nobody knows the VIF {id}")));
+            return Err(
+                DriverError::new(Reason::Unavailable, STEP).detail(format!("nobody knows the VIF {id}"))
+            );
         }
         state.hold(id, hold, owner);
         let (inner, key) = (Arc::clone(self), Arc::clone(key));

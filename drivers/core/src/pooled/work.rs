@@ -71,7 +71,9 @@ impl Inner {
         for work in work {
             match work {
                 Work::Make { key, op, order } => drop(tokio::spawn(Arc::clone(self).make(key, op, order))),
-                Work::Destroy { key, op, vifs } => drop(tokio::spawn(Arc::clone(self).destroy(key, op, vifs))),
+                Work::Destroy { key, op, vifs } => {
+                    drop(tokio::spawn(Arc::clone(self).destroy(key, op, vifs)))
+                }
                 Work::Activate { key, vif } => drop(tokio::spawn(Arc::clone(self).activate(key, vif))),
                 Work::Undelivered(hand_out) => drop(hand_out),
             }
@@ -122,7 +124,14 @@ impl Inner {
     }
 
     /// Puts what was made on its shelf.
-    fn stock_up(&self, state: &mut State, key: &Arc<StockKey>, op: u64, made: StockMade, work: &mut Vec<Work>) {
+    fn stock_up(
+        &self,
+        state: &mut State,
+        key: &Arc<StockKey>,
+        op: u64,
+        made: StockMade,
+        work: &mut Vec<Work>,
+    ) {
         let StockMade { vifs, failure } = made;
         let now = self.now();
         let fault = failure.as_ref().map(|error| match (error.retry_after(), error.reason()) {

@@ -142,7 +142,9 @@ impl<K: Kind> WarmPool<K> {
             self.wait(owner, want);
             return Take::Wait(self.reason(now));
         };
-        let Some(Warm { group, .. }) = self.warm.remove(&item) else { unreachable!("it was chosen just now") };
+        let Some(Warm { group, .. }) = self.warm.remove(&item) else {
+            unreachable!("it was chosen just now")
+        };
         self.leave(owner);
         if !fits && let Some(group) = self.groups.get_mut(&group) {
             group.tag = None;

@@ -73,7 +73,8 @@ impl Ports {
     ) -> NewPort {
         let Owner { namespace, name, uid } = &request.owner;
         // Neutron takes no port on a trunk that a device has.
-        let on_a_trunk = nesting.as_ref().is_some_and(|nesting| matches!(nesting.parent, Parent::Trunk { .. }));
+        let on_a_trunk =
+            nesting.as_ref().is_some_and(|nesting| matches!(nesting.parent, Parent::Trunk { .. }));
         let mark = self.mark(Purpose::Pod(request.owner.clone()), nesting);
         let named = || format!("{namespace}/{name}").chars().take(LONGEST_NAME).collect();
         NewPort {

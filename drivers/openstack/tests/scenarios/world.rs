@@ -9,7 +9,8 @@ use std::time::Duration;
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 use staffetta_driver::{
-    Activation, ClusterId, DriverError, Network, Owner, PodVifDriver, ProjectId, Route, Subnet, Vif, VifId, VifRequest,
+    Activation, ClusterId, DriverError, Network, Owner, PodVifDriver, ProjectId, Route, Subnet, Vif, VifId,
+    VifRequest,
 };
 use staffetta_openstack::{
     Cloud, NestedMacvlanDriver, NestedVlanDriver, NeutronDefaults, NeutronVifDriver, PodVifNestedOptions,

@@ -2,6 +2,7 @@ mod deletion;
 mod failures;
 mod late;
 mod laws;
+mod networks;
 mod oddities;
 mod pools;
 mod presence;
@@ -171,6 +172,7 @@ fn handler(
         subnets: Arc::new(MemoryPodSubnets(Arc::clone(network))),
         security_groups: Arc::new(MemoryPodSecurityGroups(Arc::clone(network))),
         pool: Arc::new(pool),
+        further: None,
     };
     VifHandler::new(api.client(), drivers)
 }
