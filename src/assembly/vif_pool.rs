@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use staffetta_driver::{
-    MultiPool, NoopPool, PodVifDriver, PoolPolicy, PooledVifs, VifPoolDriver, VifStock,
-};
+use staffetta_driver::{MultiPool, NoopPool, PodVifDriver, PoolPolicy, PooledVifs, VifPoolDriver, VifStock};
 use staffetta_handler::{Registry, Setup, SetupError};
+use staffetta_network::vif::networks::{FurtherNetworks, MultiVif, NetworkAttachmentDefinition, OneNetwork};
 
 use crate::config::Span;
 use crate::leadership::Term;
@@ -50,7 +49,8 @@ impl VifPool {
     fn policy(&self) -> Result<PoolPolicy, SetupError> {
         let (min, max) = (self.ports_pool_min, self.ports_pool_max);
         if max > 0 && min > max {
-            let wrong = format!("`vif_pool.ports_pool_min` ({min}) is more than `vif_pool.ports_pool_max` ({max})");
+            let wrong =
+                format!("`vif_pool.ports_pool_min` ({min}) is more than `vif_pool.ports_pool_max` ({max})");
             return Err(SetupError::Invalid(wrong));
         }
         let batch = self.ports_pool_batch.get();
@@ -75,6 +75,25 @@ pub(super) fn drivers(registry: &mut Registry) {
     );
 }
 
+/// Adds the choice whether pods have further networks.
+pub(super) fn further_networks(registry: &mut Registry) {
+    const ABOUT: &str = "Whether pods may have further networks.";
+    const NPWG: &str = "As NetworkAttachmentDefinitions (k8s.cni.cncf.io/v1) say for which a pod asks.";
+    registry.interface::<dyn MultiVif>("multi_vif", "noop", ABOUT).reads_only();
+    registry.driver::<dyn MultiVif>("noop", "A pod has one network.", |_| Ok(Arc::new(OneNetwork)));
+    registry.driver::<dyn MultiVif>("npwg_multiple_interfaces", NPWG, |setup| {
+        if !setup.serves::<NetworkAttachmentDefinition>() {
+            return Err(SetupError::Invalid(
+                "`kubernetes.multi_vif_driver = \"npwg_multiple_interfaces\"`: the API server does not serve \
+                 NetworkAttachmentDefinitions (k8s.cni.cncf.io/v1)"
+                    .to_owned(),
+            ));
+        }
+        let driver = chosen(setup, "pod_vif_driver", "memory")?;
+        Ok(Arc::new(FurtherNetworks { networks: Arc::default(), driver }))
+    });
+}
+
 /// The pool `name`, which keeps VIFs of `stock` ready in front of the VIF driver with which it goes.
 pub(super) fn pooled(
     setup: &Setup,
@@ -82,12 +101,15 @@ pub(super) fn pooled(
     stock: Arc<dyn VifStock>,
 ) -> Result<Arc<dyn VifPoolDriver>, SetupError> {
     let Some((_, driver)) = STANDS_ON.iter().find(|(pool, _)| *pool == name) else {
-        return Err(SetupError::Invalid(format!("nobody knows on which VIF driver the pool `{name}` stands")));
+        return Err(SetupError::Invalid(format!(
+            "nobody knows on which VIF driver the pool `{name}` stands"
+        )));
     };
     let alone = chosen(setup, "vif_pool_driver", "noop")? == name;
     if alone && chosen(setup, "pod_vif_driver", "memory")? != *driver {
-        let wrong =
-            format!("the pool `{name}` (`kubernetes.vif_pool_driver`) needs `kubernetes.pod_vif_driver = \"{driver}\"`");
+        let wrong = format!(
+            "the pool `{name}` (`kubernetes.vif_pool_driver`) needs `kubernetes.pod_vif_driver = \"{driver}\"`"
+        );
         return Err(SetupError::Invalid(wrong));
     }
     let policy = setup.section::<VifPool>("vif_pool")?.policy()?;
@@ -121,7 +143,9 @@ fn in_front_of(setup: &Setup, driver: &str, pool: &str) -> Result<Arc<dyn VifPoo
         return Ok(Arc::new(NoopPool::new(setup.driver_named::<dyn PodVifDriver>(driver)?)));
     }
     if !STANDS_ON.contains(&(pool, driver)) {
-        let wrong = format!("`vif_pool.vif_pool_mapping`: the pool `{pool}` does not go with the VIF driver `{driver}`");
+        let wrong = format!(
+            "`vif_pool.vif_pool_mapping`: the pool `{pool}` does not go with the VIF driver `{driver}`"
+        );
         return Err(SetupError::Invalid(wrong));
     }
     setup.driver_named::<dyn VifPoolDriver>(pool)
@@ -157,9 +181,7 @@ mod tests {
     #[tokio::test]
     async fn a_pool_is_refused_in_words_when_its_options_do_not_fit_together() {
         let kubernetes = json!({ "cluster_id": "east", "vif_pool_driver": "memory" });
-        let figures = |min, max| {
-            json!({ "kubernetes": kubernetes, "vif_pool": { "ports_pool_min": min, "ports_pool_max": max } })
-        };
+        let figures = |min, max| json!({ "kubernetes": kubernetes, "vif_pool": { "ports_pool_min": min, "ports_pool_max": max } });
         assert_eq!(wrong(&figures(5, 0)), "");
         assert!(wrong(&figures(5, 4)).contains("`vif_pool.ports_pool_min` (5) is more than"));
         let other = json!({ "kubernetes": { "cluster_id": "east", "vif_pool_driver": "memory", "pod_vif_driver": "x" } });
@@ -175,7 +197,10 @@ mod tests {
         assert_eq!(mapped(json!({ "memory": "memory" })), "");
         assert_eq!(mapped(json!({ "memory": "noop" })), "");
         assert!(mapped(json!({})).contains("no pool for `memory`"));
-        assert!(mapped(json!({ "memory": "nested" })).contains("`nested` does not go with the VIF driver `memory`"));
+        assert!(
+            mapped(json!({ "memory": "nested" }))
+                .contains("`nested` does not go with the VIF driver `memory`")
+        );
         assert!(mapped(json!({ "memory": "noop", "x": "noop" })).contains("`x`"));
     }
 }

@@ -35,8 +35,13 @@ impl Pools {
         write(encoder, &names::VIF_POOL_VIFS, |series| {
             for (name, figures) in &pools {
                 let PoolFigures { free, cooling, used, making, doomed, .. } = *figures;
-                let states =
-                    [("free", free), ("cooling", cooling), ("used", used), ("making", making), ("doomed", doomed)];
+                let states = [
+                    ("free", free),
+                    ("cooling", cooling),
+                    ("used", used),
+                    ("making", making),
+                    ("doomed", doomed),
+                ];
                 for (state, count) in states {
                     series.gauge(&[name, state], count)?;
                 }

@@ -56,7 +56,9 @@ impl MultiPool {
     /// The pool from which the VIF came, by its class.
     fn of_vif(&self, vif: &Vif) -> &Arc<dyn VifPoolDriver> {
         let makers: &[&str] = match vif.class {
-            VifClass::OpenVSwitch { .. } | VifClass::Bridge { .. } | VifClass::VHostUser { .. } => &["neutron-vif"],
+            VifClass::OpenVSwitch { .. } | VifClass::Bridge { .. } | VifClass::VHostUser { .. } => {
+                &["neutron-vif"]
+            }
             VifClass::VlanNested { .. } => &["nested-vlan"],
             VifClass::MacvlanNested { .. } => &["nested-macvlan"],
             VifClass::DpdkNested { .. } => &["nested-dpdk"],

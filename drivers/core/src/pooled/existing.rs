@@ -192,7 +192,7 @@ impl Inner {
         Ok(marked)
     }
 
-    pub(super) async fn vacate(self: &Arc<Self>, network: &NetworkId) -> Result<(), DriverError> {
+    pub(super) fn vacate(self: &Arc<Self>, network: &NetworkId) -> Result<(), DriverError> {
         let mut work = Vec::new();
         let mut state = self.state();
         let keys: Vec<_> = state.shelves.keys().filter(|key| key.network == *network).cloned().collect();
@@ -207,7 +207,9 @@ impl Inner {
         self.start(work);
         if left {
             let error = DriverError::new(Reason::Conflict, "empty the pool of a network");
-            return Err(error.detail(format!("VIFs of the network {network} are in use, cool down or are being destroyed")));
+            return Err(error.detail(format!(
+                "VIFs of the network {network} are in use, cool down or are being destroyed"
+            )));
         }
         Ok(())
     }

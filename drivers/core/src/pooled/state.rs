@@ -139,14 +139,16 @@ impl State {
 
     /// Where all shelves stand together.
     pub(super) fn counts(&self, now: Duration) -> Counts {
-        self.shelves.values().map(|shelf| shelf.pool.counts(now)).fold(Counts::default(), |sum, shelf| Counts {
-            used: sum.used + shelf.used,
-            warm: sum.warm + shelf.warm,
-            cooling: sum.cooling + shelf.cooling,
-            waiting: sum.waiting + shelf.waiting,
-            growing: sum.growing + shelf.growing,
-            shrinking: sum.shrinking + shelf.shrinking,
-            ..sum
+        self.shelves.values().map(|shelf| shelf.pool.counts(now)).fold(Counts::default(), |sum, shelf| {
+            Counts {
+                used: sum.used + shelf.used,
+                warm: sum.warm + shelf.warm,
+                cooling: sum.cooling + shelf.cooling,
+                waiting: sum.waiting + shelf.waiting,
+                growing: sum.growing + shelf.growing,
+                shrinking: sum.shrinking + shelf.shrinking,
+                ..sum
+            }
         })
     }
 }

@@ -40,7 +40,8 @@ impl Pressure {
             *self = Self::default();
             return;
         };
-        let backoff = INITIAL.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX)).min(LONGEST);
+        let backoff =
+            INITIAL.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX)).min(LONGEST);
         let wait = if let Fault::Throttled(hint) = fault { hint.max(backoff) } else { backoff };
         self.failures = self.failures.saturating_add(1);
         self.until = now.saturating_add(wait);

@@ -33,7 +33,8 @@ impl<K: Kind> WarmPool<K> {
     /// The next thing to do; none when there is nothing, or what there is is under way.
     pub fn plan(&mut self, now: Duration) -> Option<Action<K::Group, K::Want>> {
         self.tick(now);
-        let planned = if self.draining { Plan::Shrink(usize::MAX) } else { self.policy.plan(&self.counts(now)) };
+        let planned =
+            if self.draining { Plan::Shrink(usize::MAX) } else { self.policy.plan(&self.counts(now)) };
         match planned {
             Plan::Grow(count) if self.growing.is_none() && self.growth.remaining(now).is_none() => {
                 self.epoch += 1;
@@ -92,7 +93,8 @@ impl<K: Kind> WarmPool<K> {
                 for item in K::items(&name) {
                     self.warm.insert(item, Warm { group: name.clone(), since: now });
                 }
-                let group = Group { tag: Some(want.clone()), ready: false, touched: self.epoch, doomed: false };
+                let group =
+                    Group { tag: Some(want.clone()), ready: false, touched: self.epoch, doomed: false };
                 self.groups.insert(name, group);
             }
         }
@@ -101,7 +103,9 @@ impl<K: Kind> WarmPool<K> {
 
     /// Takes in what came of an attempt to shrink: these groups are still there, or may be. Late or twice: as above.
     pub fn shrunk(&mut self, op: u64, left: &[K::Group], now: Duration) -> bool {
-        let Some((_, groups)) = self.shrinking.take_if(|(shrinking, _)| *shrinking == op) else { return false };
+        let Some((_, groups)) = self.shrinking.take_if(|(shrinking, _)| *shrinking == op) else {
+            return false;
+        };
         self.epoch += 1;
         self.decline.asked((!left.is_empty()).then_some(Fault::Failed), now);
         for group in groups.iter().filter(|group| !left.contains(group)) {

@@ -123,6 +123,10 @@ mod tests {
         assert_eq!(MinMaxBatch { cap_groups: Some(3), ..KURYR }.plan(&four), Plan::Grow(1));
         assert_eq!(MinMaxBatch { cap_groups: Some(2), ..KURYR }.plan(&four), Plan::Hold);
         let surplus = Counts { group_size: 4, groups: 4, wholly_free: 1, ..counts(13, 0, 0) };
-        assert_eq!(MinMaxBatch { max: 5, ..KURYR }.plan(&surplus), Plan::Shrink(1), "no group that is in use");
+        assert_eq!(
+            MinMaxBatch { max: 5, ..KURYR }.plan(&surplus),
+            Plan::Shrink(1),
+            "no group that is in use"
+        );
     }
 }

@@ -28,7 +28,7 @@ use staffetta_handler::{
 use self::claims::{Claim, Claims};
 use self::decide::{Action, after_deletion, annotation, decide};
 use self::life::Life;
-use self::networks::{Further, NetworkAttachmentDefinition, Networks, NetworksError, asks};
+use self::networks::{Further, FurtherNetworks, NetworkAttachmentDefinition, NetworksError, asks};
 use self::told::{ShownVifs, ToldNodes, is_settled};
 use crate::os_vif::{KURYR_VIF, PodState};
 use crate::owners::owner_of;
@@ -53,15 +53,6 @@ pub struct VifDrivers {
     pub further: Option<FurtherNetworks>,
 }
 
-/// Lets pods have further networks.
-#[derive(Clone)]
-pub struct FurtherNetworks {
-    /// The networks that exist: an index that the registration feeds.
-    pub networks: Arc<Networks>,
-    /// The name of the VIF driver behind the pool: a network that wants another one cannot be had.
-    pub driver: String,
-}
-
 /// The handler `vif`.
 pub struct VifHandler {
     drivers: VifDrivers,
@@ -74,7 +65,12 @@ pub struct VifHandler {
 impl VifHandler {
     /// Writes through `client`.
     pub fn new(client: Client, drivers: VifDrivers) -> Self {
-        Self { drivers, writer: Writer::new(client), claims: Claims::default(), begun: AtomicBool::new(false) }
+        Self {
+            drivers,
+            writer: Writer::new(client),
+            claims: Claims::default(),
+            begun: AtomicBool::new(false),
+        }
     }
 
     /// The handler as it is registered: for pods, with a sweep; with indexes of what pods show and of nodes, where the pool
@@ -166,7 +162,8 @@ impl VifHandler {
         let mut requests = vec![request];
         for Further { interface, subnet, .. } in &further {
             let subnet = self.drivers.subnets.subnet(subnet).await;
-            let subnet = subnet.map_err(|source| VifError::Further { interface: interface.clone(), source })?;
+            let subnet =
+                subnet.map_err(|source| VifError::Further { interface: interface.clone(), source })?;
             requests.push(VifRequest { subnets: vec![subnet], ..requests[0].clone() });
         }
         // Entered before the call: whatever ends the call, the next attempt looks for what came of it.

@@ -19,7 +19,9 @@ pub(super) struct ShownVifs(pub(super) Arc<dyn VifPoolDriver>);
 
 impl Index<Pod> for ShownVifs {
     fn apply(&self, event: &Event<Pod>) {
-        let (Event::Added(pod) | Event::Modified(pod), Some(ledger)) = (event, self.0.ledger()) else { return };
+        let (Event::Added(pod) | Event::Modified(pod), Some(ledger)) = (event, self.0.ledger()) else {
+            return;
+        };
         // Of a pod that is over, the VIFs are given back or will be, and it may show them until it is gone.
         if !matches!(Life::of(pod), Life::Over { .. } | Life::HostNetwork) {
             tell(ledger, pod);
@@ -78,8 +80,10 @@ mod tests {
     fn of_a_node_its_addresses_and_its_label_are_kept() {
         let node = json!({ "metadata": { "name": "n1", "labels": { "pod_vif": "nested-vlan", "a": "b" } },
             "status": { "addresses": [{ "type": "InternalIP", "address": "192.0.2.1" }, { "type": "Hostname", "address": "n1" }] } });
-        let expected =
-            NodeFacts { addresses: vec!["192.0.2.1".into(), "n1".into()], pod_vif: Some("nested-vlan".into()) };
+        let expected = NodeFacts {
+            addresses: vec!["192.0.2.1".into(), "n1".into()],
+            pod_vif: Some("nested-vlan".into()),
+        };
         assert_eq!(facts(&serde_json::from_value(node).unwrap()), expected);
         assert_eq!(facts(&Node::default()), NodeFacts::default());
     }

@@ -21,10 +21,8 @@ async fn those_who_wait_for_the_same_share_one_call_and_the_refill_comes_with_it
     world.stock.faults().inject(StockMethod::Make, 1, Fault::Delay(Duration::from_secs(3)));
     let asked: Vec<_> = (0..30)
         .map(|number| {
-            let (pool, request) = (
-                Arc::clone(&world.pool),
-                world.request_for(&format!("p{number}"), "n1", &["default"]),
-            );
+            let (pool, request) =
+                (Arc::clone(&world.pool), world.request_for(&format!("p{number}"), "n1", &["default"]));
             tokio::spawn(async move { pool.request_vif(&request).await.unwrap().id })
         })
         .collect();

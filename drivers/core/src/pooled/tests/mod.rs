@@ -43,7 +43,8 @@ impl World {
         let (stock, leads) = (Arc::new(stock), Arc::new(AtomicBool::new(true)));
         let holds = Arc::clone(&leads);
         let may_act: MayAct = Arc::new(move || holds.load(Ordering::Relaxed));
-        let pool = Arc::new(PooledVifs::new(Arc::clone(&stock) as _, Arc::clone(&vifs) as _, policy, may_act));
+        let pool =
+            Arc::new(PooledVifs::new(Arc::clone(&stock) as _, Arc::clone(&vifs) as _, policy, may_act));
         Self { network, vifs, stock, pool, leads, policy }
     }
 

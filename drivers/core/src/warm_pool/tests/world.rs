@@ -101,7 +101,8 @@ impl<const SIZE: u32> World<SIZE> {
     fn take(&mut self, owner: u8, want: u8) {
         let free: Vec<_> = self.pool.warm.iter().map(|(item, warm)| (*item, warm.group)).collect();
         let fits = |group: &u32| self.pool.groups[group].tag == Some(want);
-        let fitting: BTreeSet<_> = free.iter().filter(|(_, group)| fits(group)).map(|(item, _)| *item).collect();
+        let fitting: BTreeSet<_> =
+            free.iter().filter(|(_, group)| fits(group)).map(|(item, _)| *item).collect();
         let before = self.held.get(&owner).copied();
         let (item, adapt) = match self.pool.take(&owner, &want, self.now) {
             Take::Got(item) => (item, false),
@@ -130,7 +131,10 @@ impl<const SIZE: u32> World<SIZE> {
     /// P4: the item is the right one of those that were free, and of those that had just cooled down.
     fn pick(&self, item: Item, free: &[(Item, u32)], fitting: &BTreeSet<Item>) {
         if SIZE == 1 {
-            assert!(fitting.is_empty() || self.pool.groups[&item.0].tag.is_some(), "P4: one that fits was free");
+            assert!(
+                fitting.is_empty() || self.pool.groups[&item.0].tag.is_some(),
+                "P4: one that fits was free"
+            );
             return;
         }
         let left = |group: u32| self.pool.warm.values().filter(|warm| warm.group == group).count();

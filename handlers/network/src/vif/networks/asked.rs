@@ -12,7 +12,9 @@ const LONGEST: usize = 15;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworksError {
     /// The annotation of the pod cannot be read.
-    #[error("the annotation k8s.v1.cni.cncf.io/networks is neither a JSON list nor of the form `namespace/name@interface, name`: {0}")]
+    #[error(
+        "the annotation k8s.v1.cni.cncf.io/networks is neither a JSON list nor of the form `namespace/name@interface, name`: {0}"
+    )]
     Malformed(String),
     /// There is no such network.
     #[error("there is no NetworkAttachmentDefinition {0}")]
@@ -26,7 +28,9 @@ pub enum NetworksError {
         wrong: String,
     },
     /// The network wants another VIF driver.
-    #[error("the network of interface {interface} wants the VIF driver `{driver}`, and `kubernetes.pod_vif_driver` is another one")]
+    #[error(
+        "the network of interface {interface} wants the VIF driver `{driver}`, and `kubernetes.pod_vif_driver` is another one"
+    )]
     Driver {
         /// The interface.
         interface: String,
@@ -100,7 +104,8 @@ mod tests {
     fn both_forms_are_read() {
         assert_eq!(told("blue"), ["default/blue eth1"]);
         assert_eq!(told(" red/blue@net5, green "), ["red/blue net5", "default/green eth2"]);
-        let json = r#"[{"name":"blue","ips":["10.0.0.1"]},{"name":"green","namespace":"red","interface":"net7"}]"#;
+        let json =
+            r#"[{"name":"blue","ips":["10.0.0.1"]},{"name":"green","namespace":"red","interface":"net7"}]"#;
         assert_eq!(told(json), ["default/blue eth1", "red/green net7"]);
         assert_eq!(told(""), [""; 0]);
     }
@@ -108,7 +113,9 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         let long = format!("[{}]", vec![r#"{"name":"a"}"#; 17].join(","));
-        for text in ["[", "[5]", "a@eth0", "a@eth2,b", "a@", "/", "a/b/c", "a b", "a@sixteencharacters", &long] {
+        for text in
+            ["[", "[5]", "a@eth0", "a@eth2,b", "a@", "/", "a/b/c", "a b", "a@sixteencharacters", &long]
+        {
             assert!(matches!(asked(text, "default"), Err(NetworksError::Malformed(_))), "{text}");
         }
     }

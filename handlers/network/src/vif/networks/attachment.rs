@@ -92,7 +92,8 @@ mod tests {
     #[test]
     fn the_annotation_or_else_the_configuration_names_the_subnet() {
         let config = json!({ "config": r#"{"cniVersion":"0.3.1","type":"kuryr-cni","subnetId":"s2"}"# });
-        let annotations = json!({ "annotations": { KURYR_CONFIG: r#"{"subnetId":"s1","driverType":"nested-vlan"}"# } });
+        let annotations =
+            json!({ "annotations": { KURYR_CONFIG: r#"{"subnetId":"s1","driverType":"nested-vlan"}"# } });
         let from_annotation = Attachment { subnet_id: "s1".into(), driver_type: Some("nested-vlan".into()) };
         assert_eq!(read(&annotations, &config), Ok(from_annotation));
         assert_eq!(read(&json!({}), &config), Ok(Attachment { subnet_id: "s2".into(), driver_type: None }));

@@ -1,8 +1,8 @@
 mod deletion;
 mod failures;
 mod late;
-mod networks;
 mod laws;
+mod networks;
 mod oddities;
 mod pools;
 mod presence;

@@ -5,19 +5,21 @@ use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::Index;
 
 use super::*;
+use crate::vif::networks::{NETWORKS, Networks};
 
 const SECOND: &str = "10.20.0.0/16";
 
 /// A pod that asks for this, where there is the network `default/blue`.
 fn asking(text: &str) -> World {
     let second: ipnet::IpNet = SECOND.parse().unwrap();
-    let options = MemoryOptions { namespace_subnets: [("x".into(), vec![second])].into(), ..MemoryOptions::default() };
+    let options =
+        MemoryOptions { namespace_subnets: [("x".into(), vec![second])].into(), ..MemoryOptions::default() };
     let mut world = World::new(options);
     let networks = Arc::new(Networks::default());
     networks.apply(&Event::Added(Arc::new(network("blue", &format!("subnet-{SECOND}"), None))));
     networks.apply(&Event::Added(Arc::new(network("other", "subnet-x", Some("nested-vlan")))));
     world.handler.drivers.further = Some(FurtherNetworks { networks, driver: "memory".into() });
-    world.api.annotate(crate::vif::networks::NETWORKS, text);
+    world.api.annotate(NETWORKS, text);
     world
 }
 
@@ -92,17 +94,20 @@ async fn a_network_that_is_not_there_is_waited_for_and_nothing_is_made_before() 
     assert!(staffetta_handler::causes(&error).contains("default/green"), "{error}");
     world.assert_unasked();
     let further = world.handler.drivers.further.as_ref().unwrap();
-    further.networks.apply(&Event::Added(Arc::new(network("green", &format!("subnet-{SECOND}"), Some("memory")))));
+    further.networks.apply(&Event::Added(Arc::new(network(
+        "green",
+        &format!("subnet-{SECOND}"),
+        Some("memory"),
+    ))));
     world.event().await.unwrap();
     assert_eq!(interfaces(&world), ["eth0 10.10", "eth1 10.20"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_had_is_told_at_the_pod_and_nothing_is_made() {
-    for (text, words, transient) in [
-        ("[", "neither a JSON list", false),
-        ("other", "wants the VIF driver `nested-vlan`", true),
-    ] {
+    for (text, words, transient) in
+        [("[", "neither a JSON list", false), ("other", "wants the VIF driver `nested-vlan`", true)]
+    {
         let world = asking(text);
         let error = world.event().await.unwrap_err();
         assert!(staffetta_handler::causes(&error).contains(words), "{error}");

@@ -6,8 +6,7 @@ use staffetta_handler::{AnyEvent, Change, Index, Kind, Sweep};
 
 use super::*;
 
-const POLICY: PoolPolicy =
-    PoolPolicy { min: 1, max: 0, batch: 4, cool_down: Duration::from_secs(20) };
+const POLICY: PoolPolicy = PoolPolicy { min: 1, max: 0, batch: 4, cool_down: Duration::from_secs(20) };
 
 struct Pooled {
     world: World,
@@ -114,7 +113,11 @@ async fn after_a_take_over_a_pod_keeps_its_vif_and_one_that_was_never_written_do
     assert_eq!(pooled.world.shown().unwrap().default_vif.id, shown.id);
     pooled.world.delete(0);
     pooled.event().await.unwrap();
-    assert_eq!(pooled.pool.figures()().cooling, ports.len(), "it came back as it went, to another process even");
+    assert_eq!(
+        pooled.pool.figures()().cooling,
+        ports.len(),
+        "it came back as it went, to another process even"
+    );
 }
 
 #[tokio::test(start_paused = true)]
