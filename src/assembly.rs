@@ -22,6 +22,7 @@ pub fn registry() -> Registry {
     network::interfaces(&mut registry);
     network::handlers(&mut registry);
     vif_pool::drivers(&mut registry);
+    vif_pool::further_networks(&mut registry);
     memory::drivers(&mut registry);
     #[cfg(feature = "openstack")]
     openstack::drivers(&mut registry);

@@ -16,6 +16,7 @@ use staffetta_handler::{Registration, Registry, Setup, SetupError};
 use staffetta_network::lb::{LbDrivers, LbHandler};
 use staffetta_network::lbaasspec::{LbaasSpecDrivers, LbaasSpecHandler};
 use staffetta_network::namespace::{NamespaceDrivers, NamespaceHandler};
+use staffetta_network::vif::networks::MultiVif;
 use staffetta_network::vif::{VifDrivers, VifHandler};
 
 use super::rehearsal::planner;
@@ -93,6 +94,7 @@ fn vif(setup: &Setup) -> Result<Registration, SetupError> {
         subnets: setup.driver()?,
         security_groups: setup.driver()?,
         pool: setup.driver()?,
+        further: setup.driver::<dyn MultiVif>()?.further(),
     };
     Ok(VifHandler::new(setup.client(), drivers).registration().erase())
 }

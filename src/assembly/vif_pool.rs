@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use staffetta_driver::{MultiPool, NoopPool, PodVifDriver, PoolPolicy, PooledVifs, VifPoolDriver, VifStock};
 use staffetta_handler::{Registry, Setup, SetupError};
+use staffetta_network::vif::networks::{FurtherNetworks, MultiVif, NetworkAttachmentDefinition, OneNetwork};
 
 use crate::config::Span;
 use crate::leadership::Term;
@@ -72,6 +73,25 @@ pub(super) fn drivers(registry: &mut Registry) {
         "A pool for each kind of node, by its label `pod_vif`.",
         multi_pool,
     );
+}
+
+/// Adds the choice whether pods have further networks.
+pub(super) fn further_networks(registry: &mut Registry) {
+    const ABOUT: &str = "Whether pods may have further networks.";
+    const NPWG: &str = "As NetworkAttachmentDefinitions (k8s.cni.cncf.io/v1) say for which a pod asks.";
+    registry.interface::<dyn MultiVif>("multi_vif", "noop", ABOUT).reads_only();
+    registry.driver::<dyn MultiVif>("noop", "A pod has one network.", |_| Ok(Arc::new(OneNetwork)));
+    registry.driver::<dyn MultiVif>("npwg_multiple_interfaces", NPWG, |setup| {
+        if !setup.serves::<NetworkAttachmentDefinition>() {
+            return Err(SetupError::Invalid(
+                "`kubernetes.multi_vif_driver = \"npwg_multiple_interfaces\"`: the API server does not serve \
+                 NetworkAttachmentDefinitions (k8s.cni.cncf.io/v1)"
+                    .to_owned(),
+            ));
+        }
+        let driver = chosen(setup, "pod_vif_driver", "memory")?;
+        Ok(Arc::new(FurtherNetworks { networks: Arc::default(), driver }))
+    });
 }
 
 /// The pool `name`, which keeps VIFs of `stock` ready in front of the VIF driver with which it goes.

@@ -161,7 +161,8 @@ mod tests {
     async fn what_only_waits_is_repeated_and_is_no_failure() {
         for (fault, failures) in [(Fault::transient("not yet").waiting(), 0), (Fault::transient("busy"), 3)] {
             let (handler, attempts) = failing(3, fault.after(Duration::from_millis(50)));
-            let (told, turn, started) = (Arc::new(Told::default()), Turn::alone(), tokio::time::Instant::now());
+            let (told, turn, started) =
+                (Arc::new(Told::default()), Turn::alone(), tokio::time::Instant::now());
             let retry = handler.retry(RetryPolicy::default()).reported(Arc::clone(&told) as _);
             retry.handle(&TestMessage::added("a"), &turn).await.expect("the fourth attempt succeeds");
             assert_eq!(attempts.load(Ordering::Relaxed), 4);

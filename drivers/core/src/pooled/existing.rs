@@ -192,7 +192,7 @@ impl Inner {
         Ok(marked)
     }
 
-    pub(super) async fn vacate(self: &Arc<Self>, network: &NetworkId) -> Result<(), DriverError> {
+    pub(super) fn vacate(self: &Arc<Self>, network: &NetworkId) -> Result<(), DriverError> {
         let mut work = Vec::new();
         let mut state = self.state();
         let keys: Vec<_> = state.shelves.keys().filter(|key| key.network == *network).cloned().collect();

@@ -188,7 +188,7 @@ impl VifPoolDriver for PooledVifs {
     }
 
     async fn vacate(&self, network: &NetworkId) -> Result<(), DriverError> {
-        self.inner.vacate(network).await
+        self.inner.vacate(network)
     }
 }
 

@@ -22,8 +22,14 @@ const STEP: &str = "take a VIF from the pool";
 
 /// What comes of a request at once.
 enum Taken {
-    Now(HandOut),
+    Now(Box<HandOut>),
     Later(Waiting, oneshot::Receiver<Result<HandOut, DriverError>>),
+}
+
+impl Taken {
+    fn now(hand_out: HandOut) -> Self {
+        Self::Now(Box::new(hand_out))
+    }
 }
 
 impl Inner {
@@ -32,7 +38,7 @@ impl Inner {
         let want = sorted(&request.security_groups);
         loop {
             let hand_out = match self.take(&key, request, &want)? {
-                Taken::Now(hand_out) => hand_out,
+                Taken::Now(hand_out) => *hand_out,
                 Taken::Later(waiting, answer) => {
                     let answer = answer.await;
                     drop(waiting);
@@ -91,11 +97,11 @@ impl Inner {
             }
             Take::Got(id) => {
                 count(&self.counters.warm);
-                self.hand_out(&mut state, key, hold, &owner, &id, false).map(Taken::Now)
+                self.hand_out(&mut state, key, hold, &owner, &id, false).map(Taken::now)
             }
             Take::Adapt(id) => {
                 count(&self.counters.warm);
-                self.hand_out(&mut state, key, hold, &owner, &id, true).map(Taken::Now)
+                self.hand_out(&mut state, key, hold, &owner, &id, true).map(Taken::now)
             }
         };
         self.turn(&mut state, key, &mut work);

@@ -69,12 +69,11 @@ impl Inner {
 
     pub(super) fn start(self: &Arc<Self>, work: Vec<Work>) {
         for work in work {
+            let this = Arc::clone(self);
             match work {
-                Work::Make { key, op, order } => drop(tokio::spawn(Arc::clone(self).make(key, op, order))),
-                Work::Destroy { key, op, vifs } => {
-                    drop(tokio::spawn(Arc::clone(self).destroy(key, op, vifs)))
-                }
-                Work::Activate { key, vif } => drop(tokio::spawn(Arc::clone(self).activate(key, vif))),
+                Work::Make { key, op, order } => drop(tokio::spawn(this.make(key, op, order))),
+                Work::Destroy { key, op, vifs } => drop(tokio::spawn(this.destroy(key, op, vifs))),
+                Work::Activate { key, vif } => drop(tokio::spawn(this.activate(key, vif))),
                 Work::Undelivered(hand_out) => drop(hand_out),
             }
         }
@@ -179,12 +178,9 @@ impl Inner {
         }
         let stock = Arc::clone(&self.stock);
         let mut task = tokio::spawn(async move { stock.destroy(&vifs).await });
-        let left = match timeout(PATIENCE, &mut task).await {
-            Ok(Ok(left)) => left,
-            Ok(Err(_)) | Err(_) => {
-                task.abort();
-                return ids;
-            }
+        let Ok(Ok(left)) = timeout(PATIENCE, &mut task).await else {
+            task.abort();
+            return ids;
         };
         if let Some((id, error)) = left.first() {
             tracing::warn!(vif = %id, left = left.len(), error = %error, "VIFs that nobody needs are not destroyed yet");

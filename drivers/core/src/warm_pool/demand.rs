@@ -37,7 +37,7 @@ impl Demand {
         if gone >= self.window {
             self.previous = if gone < self.window * 2 { self.current } else { 0 };
             self.current = 0;
-            self.began = now - Duration::from_millis(remainder(gone, self.window));
+            self.began = now.saturating_sub(Duration::from_millis(remainder(gone, self.window)));
         }
     }
 }

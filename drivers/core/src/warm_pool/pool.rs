@@ -75,6 +75,16 @@ pub(super) struct Growing<K: Kind> {
     pub(super) want: K::Want,
 }
 
+/// What came of a release.
+enum Release<G> {
+    /// The owner did not hold the item.
+    NotHeld,
+    /// Somebody else still holds it.
+    Shared,
+    /// Nobody holds it any more; this is its group.
+    Last(G),
+}
+
 /// The answer to who takes an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Take<I> {
@@ -170,31 +180,34 @@ impl<K: Kind> WarmPool<K> {
 
     /// `owner` holds `item` no more; it cools down when nobody else does. Answers whether `owner` held it.
     pub fn give_back(&mut self, owner: &K::Owner, item: &K::Item, now: Duration) -> bool {
-        let Some(group) = self.release(owner, item) else { return false };
-        if let Some(group) = group {
-            self.cooling.insert(item.clone(), Cooling { group, until: now + self.cool_down });
+        match self.release(owner, item) {
+            Release::NotHeld => return false,
+            Release::Shared => {}
+            Release::Last(group) => {
+                self.cooling.insert(item.clone(), Cooling { group, until: now + self.cool_down });
+            }
         }
         true
     }
 
     /// `owner` was handed `item` and never learnt of it: it is free at once.
     pub fn put_back(&mut self, owner: &K::Owner, item: &K::Item, now: Duration) {
-        if let Some(Some(group)) = self.release(owner, item) {
+        if let Release::Last(group) = self.release(owner, item) {
             self.warm.insert(item.clone(), Warm { group, since: now });
         }
     }
 
-    /// The group when nobody holds the item any more.
-    fn release(&mut self, owner: &K::Owner, item: &K::Item) -> Option<Option<K::Group>> {
-        let used = self.used.get_mut(item)?;
+    fn release(&mut self, owner: &K::Owner, item: &K::Item) -> Release<K::Group> {
+        let Some(used) = self.used.get_mut(item) else { return Release::NotHeld };
         if !used.owners.remove(owner) {
-            return None;
+            return Release::NotHeld;
         }
         let last = used.owners.is_empty();
         if self.taken.get(owner) == Some(item) {
             self.taken.remove(owner);
         }
-        Some(if last { self.used.remove(item).map(|used| used.group) } else { None })
+        let used = if last { self.used.remove(item) } else { None };
+        used.map_or(Release::Shared, |used| Release::Last(used.group))
     }
 
     /// Lets the items that have cooled down be free. Answers those who wait and need wait no longer: an item is free for

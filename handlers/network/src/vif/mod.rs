@@ -28,7 +28,7 @@ use staffetta_handler::{
 use self::claims::{Claim, Claims};
 use self::decide::{Action, after_deletion, annotation, decide};
 use self::life::Life;
-use self::networks::{Further, NetworkAttachmentDefinition, Networks, NetworksError, asks};
+use self::networks::{Further, FurtherNetworks, NetworkAttachmentDefinition, NetworksError, asks};
 use self::told::{ShownVifs, ToldNodes, is_settled};
 use crate::namespaces::feeding;
 use crate::os_vif::{KURYR_VIF, PodState};
@@ -52,15 +52,6 @@ pub struct VifDrivers {
     pub pool: Arc<dyn VifPoolDriver>,
     /// The further networks for which pods ask, where they may.
     pub further: Option<FurtherNetworks>,
-}
-
-/// Lets pods have further networks.
-#[derive(Clone)]
-pub struct FurtherNetworks {
-    /// The networks that exist: an index that the registration feeds.
-    pub networks: Arc<Networks>,
-    /// The name of the VIF driver behind the pool: a network that wants another one cannot be had.
-    pub driver: String,
 }
 
 /// The handler `vif`.

@@ -5,6 +5,7 @@ use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::Index;
 
 use super::*;
+use crate::vif::networks::{NETWORKS, Networks};
 
 const SECOND: &str = "10.20.0.0/16";
 
@@ -18,7 +19,7 @@ fn asking(text: &str) -> World {
     networks.apply(&Event::Added(Arc::new(network("blue", &format!("subnet-{SECOND}"), None))));
     networks.apply(&Event::Added(Arc::new(network("other", "subnet-x", Some("nested-vlan")))));
     world.handler.drivers.further = Some(FurtherNetworks { networks, driver: "memory".into() });
-    world.api.annotate(crate::vif::networks::NETWORKS, text);
+    world.api.annotate(NETWORKS, text);
     world
 }
 
