@@ -16,12 +16,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use kube::Client;
-use kube::api::DeleteParams;
 use kube::runtime::watcher;
 use serde_json::Value;
 use staffetta_apiserver::testing::RealServer;
 
-use cluster::{FINALIZER, IN_FLIGHT};
+use cluster::IN_FLIGHT;
 use controller::Controller;
 use report::{Row, median, tell};
 
@@ -118,7 +117,7 @@ async fn requests_of_a_life() -> Vec<Row> {
         cluster::create(&client, &names).await;
         until_active(&client, &names).await;
         let made = requests(&log);
-        end(&client, &names).await;
+        cluster::end(&client, &names).await;
         let ended = requests(&log);
         controller.stop().await;
         let pods = names.len() as f64;
@@ -149,20 +148,6 @@ async fn until_active(client: &Client, names: &[String]) {
             return;
         }
         assert!(Instant::now() < deadline, "not each pod got an active VIF");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-}
-
-/// Ends pods as a kubelet does, and waits until they are gone.
-async fn end(client: &Client, names: &[String]) {
-    let api = cluster::pods(client);
-    cluster::each(names, async |name| {
-        api.delete(name, &DeleteParams::default().grace_period(0)).await.expect("a pod can be deleted");
-    })
-    .await;
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while !cluster::versions(client).await.is_empty() {
-        assert!(Instant::now() < deadline, "not each pod is gone: the finalizer {FINALIZER} stays");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }

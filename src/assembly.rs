@@ -2,9 +2,12 @@
 
 mod memory;
 mod network;
+#[cfg(feature = "openstack")]
+mod openstack;
 mod rehearsal;
 #[cfg(feature = "simulated")]
 mod simulated;
+mod vif_pool;
 
 use staffetta_handler::Registry;
 
@@ -18,7 +21,11 @@ pub fn registry() -> Registry {
     config::register(&mut registry);
     network::interfaces(&mut registry);
     network::handlers(&mut registry);
+    vif_pool::drivers(&mut registry);
+    vif_pool::further_networks(&mut registry);
     memory::drivers(&mut registry);
+    #[cfg(feature = "openstack")]
+    openstack::drivers(&mut registry);
     #[cfg(feature = "simulated")]
     simulated::drivers(&mut registry);
     registry

@@ -4,11 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Config};
@@ -97,6 +98,20 @@ pub(crate) async fn reset(client: &Client, names: &[String]) {
         patch(client, name, &body).await;
     })
     .await;
+}
+
+/// Ends pods as a kubelet does, and waits until they are gone.
+pub(crate) async fn end(client: &Client, names: &[String]) {
+    let api = pods(client);
+    each(names, async |name| {
+        api.delete(name, &DeleteParams::default().grace_period(0)).await.expect("a pod can be deleted");
+    })
+    .await;
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while versions(client).await.keys().any(|name| names.contains(name)) {
+        assert!(Instant::now() < deadline, "not each pod is gone: the finalizer {FINALIZER} stays");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }
 
 /// One bare patch, as the program sends it.

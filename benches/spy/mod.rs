@@ -1,4 +1,6 @@
-//! Looks at what passes between a client and its server: when a pod is first heard of, and when its PATCH is answered.
+//! Looks at what passes between a client and its server: when a pod is first heard of, and when its PATCHes are answered.
+
+#![allow(dead_code, reason = "each benchmark takes what it needs")]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +18,8 @@ pub(crate) struct Spy(Arc<Mutex<Seen>>);
 #[derive(Default)]
 struct Seen {
     heard: HashMap<String, Instant>,
-    acknowledged: HashMap<String, Instant>,
+    acknowledged: HashMap<String, Vec<Instant>>,
+    others: usize,
 }
 
 impl Spy {
@@ -45,8 +48,13 @@ impl Spy {
 
     fn note(&self, method: &Method, path: &str, status: StatusCode) {
         let pod = path.rsplit_once("/pods/").map(|(_, name)| name);
-        if let (&Method::PATCH, Some(name), true) = (method, pod, status.is_success()) {
-            self.seen().acknowledged.entry(name.to_owned()).or_insert_with(Instant::now);
+        match (method, pod) {
+            (&Method::PATCH, Some(name)) if status.is_success() => {
+                self.seen().acknowledged.entry(name.to_owned()).or_default().push(Instant::now());
+            }
+            // Lists, watches and discovery.
+            (&Method::GET, None) => {}
+            _ => self.seen().others += 1,
         }
     }
 
@@ -76,8 +84,22 @@ impl Spy {
     }
 
     fn time(&self, name: &str) -> Option<Duration> {
-        let seen = self.seen();
-        Some(seen.acknowledged.get(name)?.duration_since(*seen.heard.get(name)?))
+        Some(self.acknowledged(name).first()?.duration_since(self.heard(name)?))
+    }
+
+    /// When the pod was first heard of.
+    pub(crate) fn heard(&self, name: &str) -> Option<Instant> {
+        self.seen().heard.get(name).copied()
+    }
+
+    /// When each of its PATCHes was answered.
+    pub(crate) fn acknowledged(&self, name: &str) -> Vec<Instant> {
+        self.seen().acknowledged.get(name).cloned().unwrap_or_default()
+    }
+
+    /// How many requests there were that neither listed, watched nor patched pods.
+    pub(crate) fn others(&self) -> usize {
+        self.seen().others
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {

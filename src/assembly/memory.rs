@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use staffetta_driver::memory::{
-    MemoryLoadBalancerDriver, MemoryNetwork, MemoryOptions, MemoryPodProject, MemoryPodSecurityGroups,
-    MemoryPodSubnets, MemoryPublicIpDriver, MemoryServiceProject, MemoryServiceSecurityGroups,
-    MemoryServiceSubnets, MemoryServices, MemoryVifDriver,
+    MemoryLoadBalancerDriver, MemoryNamespaceProject, MemoryNamespaceSubnets, MemoryNetwork, MemoryOptions,
+    MemoryPodProject, MemoryPodSecurityGroups, MemoryPodSubnets, MemoryPublicIpDriver, MemoryServiceProject,
+    MemoryServiceSecurityGroups, MemoryServiceSubnets, MemoryServices, MemoryVifDriver, MemoryVifStock,
 };
 use staffetta_driver::{
-    LoadBalancerDriver, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver,
-    ServiceProjectDriver, ServicePublicIpDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver,
+    LoadBalancerDriver, NamespaceProjectDriver, NamespaceSubnetDriver, PodProjectDriver,
+    PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, ServiceProjectDriver, ServicePublicIpDriver,
+    ServiceSecurityGroupsDriver, ServiceSubnetsDriver, VifPoolDriver,
 };
 use staffetta_handler::{Registry, Setup, SetupError};
 use tracing::warn;
+
+use super::vif_pool;
 
 /// Adds the drivers named `memory`, on a world that the section `[memory]` describes.
 pub(super) fn drivers(registry: &mut Registry) {
@@ -41,6 +44,7 @@ fn register(
     services: impl Fn(&Setup) -> Result<Arc<MemoryServices>, SetupError> + Clone + Send + Sync + 'static,
 ) {
     const ABOUT: &str = "Simulated, within the process.";
+    const POOL: &str = "Keeps VIFs of the driver `memory` ready.";
     let world = network.clone();
     registry.driver::<dyn PodProjectDriver>("memory", ABOUT, move |setup| {
         Ok(Arc::new(MemoryPodProject(world(setup)?)))
@@ -53,8 +57,20 @@ fn register(
     registry.driver::<dyn PodSecurityGroupsDriver>("memory", ABOUT, move |setup| {
         Ok(Arc::new(MemoryPodSecurityGroups(world(setup)?)))
     });
+    let world = network.clone();
+    registry.driver::<dyn NamespaceProjectDriver>("memory", ABOUT, move |setup| {
+        Ok(Arc::new(MemoryNamespaceProject(world(setup)?)))
+    });
+    registry.driver::<dyn NamespaceSubnetDriver>("memory", ABOUT, |_| {
+        Ok(Arc::new(MemoryNamespaceSubnets::default()))
+    });
+    let world = network.clone();
     registry.driver::<dyn PodVifDriver>("memory", ABOUT, move |setup| {
-        Ok(Arc::new(MemoryVifDriver::new(network(setup)?, setup.cluster_id()?.into())))
+        Ok(Arc::new(MemoryVifDriver::new(world(setup)?, setup.cluster_id()?.into())))
+    });
+    registry.driver::<dyn VifPoolDriver>("memory", POOL, move |setup| {
+        let stock = MemoryVifStock::new(network(setup)?, setup.cluster_id()?.into());
+        vif_pool::pooled(setup, "memory", Arc::new(stock))
     });
     let world = services.clone();
     registry.driver::<dyn ServiceProjectDriver>("memory", ABOUT, move |setup| {

@@ -4,16 +4,19 @@ use std::sync::Arc;
 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use staffetta_driver::rehearsal::{
-    RehearsedLoadBalancerDriver, RehearsedPublicIpDriver, RehearsedVifDriver, RehearsedVifPool,
+    RehearsedLoadBalancerDriver, RehearsedNamespaceSubnets, RehearsedPublicIpDriver, RehearsedVifDriver,
+    RehearsedVifPool,
 };
 use staffetta_driver::{
-    LoadBalancerDriver, NoopPool, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver,
-    ServiceProjectDriver, ServicePublicIpDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver,
-    VifPoolDriver,
+    LoadBalancerDriver, NamespaceProjectDriver, NamespaceSubnetDriver, PodProjectDriver,
+    PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, ServiceProjectDriver, ServicePublicIpDriver,
+    ServiceSecurityGroupsDriver, ServiceSubnetsDriver, VifPoolDriver,
 };
 use staffetta_handler::{Registration, Registry, Setup, SetupError};
 use staffetta_network::lb::{LbDrivers, LbHandler};
 use staffetta_network::lbaasspec::{LbaasSpecDrivers, LbaasSpecHandler};
+use staffetta_network::namespace::{NamespaceDrivers, NamespaceHandler};
+use staffetta_network::vif::networks::MultiVif;
 use staffetta_network::vif::{VifDrivers, VifHandler};
 
 use super::rehearsal::planner;
@@ -23,9 +26,7 @@ use super::rehearsal::planner;
 pub(super) fn interfaces(registry: &mut Registry) {
     pods(registry);
     services(registry);
-    registry.driver::<dyn VifPoolDriver>("noop", "Keeps none: each pod asks the VIF driver.", |setup| {
-        Ok(Arc::new(NoopPool::new(setup.driver::<dyn PodVifDriver>()?)))
-    });
+    namespaces(registry);
 }
 
 fn pods(registry: &mut Registry) {
@@ -68,11 +69,23 @@ fn services(registry: &mut Registry) {
     );
 }
 
+fn namespaces(registry: &mut Registry) {
+    const PROJECT: &str = "To which project a namespace belongs.";
+    const SUBNET: &str = "Gives namespaces networks of their own.";
+    registry.interface::<dyn NamespaceProjectDriver>("namespace_project", "memory", PROJECT).reads_only();
+    registry.interface::<dyn NamespaceSubnetDriver>("namespace_subnet", "memory", SUBNET).rehearsed(
+        |inner, plan| {
+            Arc::new(RehearsedNamespaceSubnets::new(inner, planner(plan, "namespace_subnet", "Namespace")))
+        },
+    );
+}
+
 /// Adds the handlers.
 pub(super) fn handlers(registry: &mut Registry) {
     registry.handler("vif", "Pods get VIFs.", vif);
     registry.handler("lbaasspec", "Services get the description of their load balancer.", lbaasspec);
     registry.handler("lb", "Services get load balancers, as they are described.", lb);
+    registry.handler("namespace", "Namespaces get networks of their own.", namespace);
 }
 
 fn vif(setup: &Setup) -> Result<Registration, SetupError> {
@@ -81,6 +94,7 @@ fn vif(setup: &Setup) -> Result<Registration, SetupError> {
         subnets: setup.driver()?,
         security_groups: setup.driver()?,
         pool: setup.driver()?,
+        further: setup.driver::<dyn MultiVif>()?.further(),
     };
     Ok(VifHandler::new(setup.client(), drivers).registration().erase())
 }
@@ -97,4 +111,9 @@ fn lbaasspec(setup: &Setup) -> Result<Registration, SetupError> {
 fn lb(setup: &Setup) -> Result<Registration, SetupError> {
     let drivers = LbDrivers { load_balancer: setup.driver()?, public_ip: setup.driver()? };
     Ok(LbHandler::new(setup.client(), drivers).registration(setup.serves::<EndpointSlice>()).erase())
+}
+
+fn namespace(setup: &Setup) -> Result<Registration, SetupError> {
+    let drivers = NamespaceDrivers { project: setup.driver()?, subnet: setup.driver()? };
+    Ok(NamespaceHandler::new(setup.client(), drivers).registration().erase())
 }

@@ -16,7 +16,8 @@ pub(super) fn planner(plan: Plan, driver: &'static str, kind: &'static str) -> P
         match owner {
             Some(Owner { namespace, name, uid }) => {
                 let (kind, uid) = (kind.to_owned(), uid.to_string());
-                plan.add_for(PlannedObject { kind, namespace: Some(namespace), name, uid }, step);
+                let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
+                plan.add_for(PlannedObject { kind, namespace, name, uid }, step);
             }
             None => plan.add(step),
         }

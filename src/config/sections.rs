@@ -39,6 +39,9 @@ pub struct Kubernetes {
     /// `$KUBECONFIG` or `~/.kube/config`.
     #[schemars(length(min = 1), example = "/etc/staffetta/kubeconfig")]
     pub kubeconfig: Option<PathBuf>,
+    /// Whether a port carries the name of its pod outside, for people who look there. What is kept ready in a pool has
+    /// the name of none.
+    pub port_debug: bool,
     /// A watch goes on in a new request after this time. One whose connection died without a word is found to be dead 5 s
     /// later.
     #[schemars(extend("x-minimum" = "1s", "x-maximum" = "294s"))]
@@ -51,6 +54,7 @@ impl Default for Kubernetes {
             enabled_handlers: ["vif", "lb", "lbaasspec"].map(str::to_owned).to_vec(),
             cluster_id: "kubernetes".to_owned(),
             kubeconfig: None,
+            port_debug: false,
             watch_timeout: Span::from_secs(60),
         }
     }

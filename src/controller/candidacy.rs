@@ -109,9 +109,18 @@ impl<'w> Candidacy<'w> {
         let Self { work, client, .. } = self;
         let (recorder, recording) = self.record(&served).unzip();
         let setup = work.registry.setup(client.clone(), work.configuration.value.clone(), served);
+        setup.share(Arc::clone(&work.state.figures.cloud_requests));
+        self.lend(&setup)?;
         let pipeline = Arc::new(self.pipeline(&setup, Reports::new(recorder))?);
         let running = Running::new(work, client.clone(), pipeline, recording);
         Ok(running.prepare(setup.into_checks()).watch())
+    }
+
+    /// Gives drivers that act by themselves what they need for it: the term for which they may, and who tells of them.
+    fn lend(&self, setup: &Setup) -> Result<(), ControllerError> {
+        let lent = setup.shared(|| Ok(self.leadership.term().clone())).map(drop);
+        let lent = lent.and_then(|()| setup.shared(|| Ok(self.work.state.figures.pools.clone())).map(drop));
+        lent.map_err(|source| ControllerError::Handler { handler: "pools".to_owned(), source })
     }
 
     /// Starts to write Kubernetes Events, where they are wanted and the server takes them.

@@ -4,15 +4,19 @@ use std::sync::Arc;
 
 use super::counted::Failures;
 use super::queue_meter::QueueMeter;
-use super::{Requests, Sweeps};
+use super::{CloudRequests, Pools, Requests, Sweeps};
 use crate::client::Silence;
 
 /// What is counted while the program runs.
 pub(crate) struct Figures {
     /// The requests to the API server.
     pub(crate) requests: Arc<Requests>,
+    /// The requests to OpenStack.
+    pub(crate) cloud_requests: Arc<CloudRequests>,
     /// When it last said something.
     pub(crate) silence: Arc<Silence>,
+    /// The pools of VIFs.
+    pub(crate) pools: Pools,
     handlers: Vec<HandlerFigures>,
 }
 
@@ -35,7 +39,9 @@ impl Figures {
         };
         Self {
             requests: Arc::new(Requests::new(host)),
+            cloud_requests: Arc::default(),
             silence: Arc::default(),
+            pools: Pools::default(),
             handlers: handlers.iter().map(figures).collect(),
         }
     }

@@ -34,6 +34,8 @@ const HANDLER: &str = "handler";
 const NAME: &str = "name";
 /// The label `kind`: a watched kind, such as `Pod`.
 const KIND: &str = "kind";
+/// The label `pool`: a pool of VIFs that keeps some ready, by the name of its driver.
+const POOL: &str = "pool";
 /// The label `host`: the API server, as `host:port`.
 const HOST: &str = "host";
 
@@ -67,6 +69,16 @@ families! {
         "When the last sweep succeeded, in seconds since 1970; 0 before the first";
     SWEEP_ORPHANS = Counter "staffetta_sweep_orphans_total" [HANDLER]
         "Owners that a sweep found to be gone, and whose things it hands to the handler to be released";
+    VIF_POOL_VIFS = Gauge "staffetta_vif_pool_vifs" [POOL, "state"]
+        "VIFs of a pool, by how they are";
+    VIF_POOL_WAITING = Gauge "staffetta_vif_pool_waiting" [POOL]
+        "Pods that wait until the pool has made a VIF for them";
+    VIF_POOL_HAND_OUTS = Counter "staffetta_vif_pool_hand_outs_total" [POOL, "source"]
+        "VIFs that a pool handed out, by whether the pod had to wait";
+    VIF_POOL_REFILLS = Counter "staffetta_vif_pool_refills_total" [POOL, "outcome"]
+        "Attempts of a pool to make VIFs, by whether they brought all that were ordered";
+    VIF_POOL_CONFLICTS = Counter "staffetta_vif_pool_conflicts_total" [POOL]
+        "VIFs that two pods show, or that do not exist though a pod shows them";
     WATCHED_OBJECTS = Gauge "staffetta_watched_objects" [KIND]
         "Objects that exist, as far as the watch has said";
     UNDECODABLE_OBJECTS = Gauge "staffetta_undecodable_objects" [KIND]
@@ -95,6 +107,10 @@ families! {
         "Requests to the API server, by the code of the answer; `<error>` where there was none, `<other>` for a code that is rare";
     REST_CLIENT_DURATION = Histogram "rest_client_request_duration_seconds" ["verb", HOST]
         "How long requests to the API server took until their answer was read, watches until it began";
+    OPENSTACK_REQUESTS = Counter "staffetta_openstack_requests_total" ["service", "method", "outcome"]
+        "Requests to OpenStack, by the service and by what came of them; `throttled` is 429 or 503, `unanswered` no answer at all";
+    OPENSTACK_DURATION = Histogram "staffetta_openstack_request_duration_seconds" ["service", "method"]
+        "How long requests to OpenStack took until their answer was read";
     LEADER_STATUS = Gauge "leader_election_master_status" [NAME]
         "Whether this process is the one that works: 1, or 0 for a standby";
     LEADER_SLOWPATH = Counter "leader_election_slowpath_total" [NAME]

@@ -38,7 +38,9 @@ impl Collector for Page {
         self.watches(&self.0.watches(), encoder)?;
         objects(&self.0.handlers(), encoder)?;
         self.handlers(encoder)?;
+        self.0.figures.pools.encode(encoder)?;
         self.0.figures.requests.encode(encoder)?;
+        self.0.figures.cloud_requests.encode(encoder)?;
         process::encode(encoder)
     }
 }

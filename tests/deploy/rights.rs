@@ -32,6 +32,7 @@ pub(crate) fn of_handlers(handlers: &[&str]) -> Rights {
                 "watch endpointslices.discovery.k8s.io",
                 "list endpoints",
             ],
+            "namespace" => &["list namespaces", "watch namespaces", "patch namespaces"],
             other => panic!("what does {other} need?"),
         });
     }

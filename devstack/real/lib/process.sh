@@ -40,7 +40,7 @@ listening() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 running() {
   local pid
-  pid=$(cat "$STATE/run/$1.pid" 2>/dev/null) || return
+  pid=$(cat "$STATE/run/$1.pid" 2>/dev/null) || return 1 # in a trap, a bare `return` gives the status from before it
   # Through a pipe, for cmp trusts the sizes of files, and those under /proc have none.
   cmp -s <(cat "/proc/$pid/cmdline" 2>/dev/null) "$STATE/run/$1.command"
 }

@@ -134,6 +134,13 @@ impl DriverError {
         self
     }
 
+    /// Says that whoever asked need not look for what may have been done: somebody else sees to that.
+    #[must_use]
+    pub fn settled(mut self) -> Self {
+        self.ambiguous = false;
+        self
+    }
+
     /// Adds the id by which the other side's log names the request.
     #[must_use]
     pub fn request_id(mut self, id: impl Into<String>) -> Self {

@@ -11,9 +11,15 @@
 //! | [`PodSecurityGroupsDriver`] | which security groups guard a pod |
 //! | [`PodVifDriver`] | makes, activates, finds and releases VIFs |
 //! | [`VifPoolDriver`] | the same, in front of a [`PodVifDriver`] |
+//! | [`PoolLedger`] | what such a pool must be told of the cluster |
+//! | [`VifStock`] | makes, changes, lists and destroys VIFs for nobody yet, on which a pool stands |
 //! | [`ServiceProjectDriver`], [`ServiceSubnetsDriver`], [`ServiceSecurityGroupsDriver`] | the same questions of a service |
+//! | [`NamespaceProjectDriver`] | to which project a namespace belongs |
+//! | [`NamespaceSubnetDriver`] | makes, finds and releases the networks of namespaces |
 //! | [`LoadBalancerDriver`] | makes, changes, finds and releases load balancers |
 //! | [`ServicePublicIpDriver`] | acquires, associates and releases public addresses |
+//!
+//! What drivers ask of their other worlds, a [`RequestObserver`] learns.
 //!
 //! [`rehearsal`] has a driver for each trait that changes something, which plans the changes of another one.
 
@@ -23,20 +29,30 @@ mod load_balancer;
 mod load_balancer_driver;
 pub mod memory;
 mod milliseconds;
+mod multi_pool;
+mod namespace_observer;
+mod namespace_project;
+mod namespace_subnet;
 mod network;
+mod nodes;
 mod noop;
 mod owner;
 mod pod_project;
 mod pod_security_groups;
 mod pod_subnets;
 mod pod_vif;
+mod pool_ledger;
+mod pooled;
 pub mod rehearsal;
+mod request_observer;
 mod service_project;
 mod service_public_ip;
 mod service_security_groups;
 mod service_subnets;
+mod stock;
 mod vif;
 mod vif_pool;
+pub mod warm_pool;
 
 pub use error::{DriverError, Reason};
 pub use id::{
@@ -48,16 +64,25 @@ pub use load_balancer::{
     Provisioning,
 };
 pub use load_balancer_driver::LoadBalancerDriver;
+pub use multi_pool::MultiPool;
+pub use namespace_observer::NamespaceObserver;
+pub use namespace_project::NamespaceProjectDriver;
+pub use namespace_subnet::{NAMESPACE_NETWORK, NamespaceNetwork, NamespaceSubnetDriver};
 pub use network::{Network, Route, Subnet, SubnetAddresses};
+pub use nodes::{NodeFacts, Nodes};
 pub use noop::NoopPool;
 pub use owner::{Marked, Owner};
 pub use pod_project::PodProjectDriver;
 pub use pod_security_groups::PodSecurityGroupsDriver;
 pub use pod_subnets::PodSubnetsDriver;
 pub use pod_vif::{Activation, PodVifDriver, VifRequest};
+pub use pool_ledger::PoolLedger;
+pub use pooled::{MayAct, PoolFigures, PoolPolicy, PooledVifs};
+pub use request_observer::{RequestObserver, RequestOutcome, Unobserved};
 pub use service_project::ServiceProjectDriver;
 pub use service_public_ip::{Allocation, PublicIp, PublicIpRequest, ServicePublicIpDriver};
 pub use service_security_groups::ServiceSecurityGroupsDriver;
 pub use service_subnets::ServiceSubnetsDriver;
+pub use stock::{StockKey, StockMade, StockOrder, Stocked, VifStock};
 pub use vif::{MacAddress, PortProfile, Vif, VifClass};
 pub use vif_pool::VifPoolDriver;

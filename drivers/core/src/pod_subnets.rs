@@ -1,10 +1,13 @@
 //! In which subnets a pod gets its addresses.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::error::DriverError;
-use crate::id::ProjectId;
+use crate::error::{DriverError, Reason};
+use crate::id::{ProjectId, SubnetId};
+use crate::namespace_observer::NamespaceObserver;
 use crate::network::Subnet;
 
 /// Says in which subnets a pod gets its addresses.
@@ -32,4 +35,14 @@ use crate::network::Subnet;
 pub trait PodSubnetsDriver: Send + Sync {
     /// The subnets of `pod`, which belongs to `project`.
     async fn subnets(&self, pod: &Pod, project: &ProjectId) -> Result<Vec<Subnet>, DriverError>;
+
+    /// The subnet of that id: a further network of a pod names one.
+    async fn subnet(&self, id: &SubnetId) -> Result<Subnet, DriverError> {
+        Err(DriverError::new(Reason::Unsupported, "find a subnet by its id").detail(format!("subnet {id}")))
+    }
+
+    /// Who must learn of all namespaces before this driver is asked anything; nobody, unless it says otherwise.
+    fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
+        None
+    }
 }

@@ -1,10 +1,13 @@
 //! To which project a service's load balancer belongs.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Service;
 
 use crate::error::DriverError;
 use crate::id::ProjectId;
+use crate::namespace_observer::NamespaceObserver;
 
 /// Says to which project of the other world the load balancer of a service belongs.
 ///
@@ -31,4 +34,9 @@ use crate::id::ProjectId;
 pub trait ServiceProjectDriver: Send + Sync {
     /// The project of `service`.
     async fn project(&self, service: &Service) -> Result<ProjectId, DriverError>;
+
+    /// Who must learn of all namespaces before this driver is asked anything; nobody, unless it says otherwise.
+    fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
+        None
+    }
 }

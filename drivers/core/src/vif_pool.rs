@@ -3,14 +3,16 @@
 use async_trait::async_trait;
 
 use crate::error::DriverError;
+use crate::id::NetworkId;
 use crate::owner::{Marked, Owner};
 use crate::pod_vif::{Activation, VifRequest};
+use crate::pool_ledger::PoolLedger;
 use crate::vif::Vif;
 
 /// Stands in front of a [`PodVifDriver`](crate::PodVifDriver), and may keep VIFs ready before they are asked for.
 ///
 /// It gives the same guarantees, with one addition: a VIF that is kept for whoever comes is marked with the cluster and
-/// without an owner. [`NoopPool`](crate::NoopPool) keeps none.
+/// without an owner. [`NoopPool`](crate::NoopPool) keeps none, [`PooledVifs`](crate::PooledVifs) as many as its options say.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -33,4 +35,16 @@ pub trait VifPoolDriver: Send + Sync {
 
     /// See [`PodVifDriver::vifs`](crate::PodVifDriver::vifs).
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Marked<Vif>>, DriverError>;
+
+    /// What it must be told of the cluster before it hands anything out; none when it need not be told.
+    fn ledger(&self) -> Option<&dyn PoolLedger> {
+        None
+    }
+
+    /// Destroys what it keeps ready in `network`, and keeps nothing there until somebody asks again: the network is about to
+    /// be deleted. A [`Conflict`](crate::Reason::Conflict) when something is still in use or cools down.
+    async fn vacate(&self, network: &NetworkId) -> Result<(), DriverError> {
+        let _ = network;
+        Ok(())
+    }
 }

@@ -40,6 +40,12 @@ pub trait Failure: Error + Send + Sync + 'static {
         None
     }
 
+    /// Whether nothing went wrong: all that could be done is done, and the rest comes with time. It is repeated like a
+    /// transient failure, and nobody is told, unless it is not over when the time for retries is.
+    fn waits(&self) -> bool {
+        false
+    }
+
     /// What went wrong in one word of CamelCase, such as `QuotaExceeded`: the `reason` of the Kubernetes Event by which a
     /// person learns of it. At most 128 characters.
     fn reason(&self) -> &'static str {

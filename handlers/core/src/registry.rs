@@ -345,6 +345,14 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_was_put_there_is_what_drivers_share() {
+        let setup = setup(&Arc::new(Registry::default()), json!({}));
+        setup.share(Arc::new(7_u8));
+        assert_eq!(*setup.shared::<u8>(|| panic!("it is there")).unwrap(), 7);
+        assert_eq!(*setup.shared(|| Ok(8_u16)).unwrap(), 8);
+    }
+
+    #[tokio::test]
     async fn an_unknown_name_is_refused_with_those_that_exist() {
         let mut registry = Registry::default();
         registry.interface::<dyn Lamp>("lamp", "candle", "Lights the way.");

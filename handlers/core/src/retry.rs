@@ -8,6 +8,7 @@ use crate::failure::HandlerError;
 use crate::handler::EventHandler;
 use crate::message::Message;
 use crate::report::Report;
+use crate::standing::Trouble;
 use crate::turn::Turn;
 
 /// How long and how often [`Retry`] repeats.
@@ -34,6 +35,7 @@ impl Default for RetryPolicy {
 
 /// Repeats an invocation while it fails with an error that says it is transient.
 ///
+/// An error that only [waits](crate::Failure::waits) is repeated the same way and told to nobody.
 /// It gives way to a newer message of the same object, which goes on with the back-off where it stands. When time is up
 /// it hands on the last error of the handler itself.
 pub struct Retry<H, E> {
@@ -62,15 +64,22 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Retry<H, E> {
     async fn handle(&self, event: &E, turn: &Turn<'_>) -> Result<(), HandlerError> {
         let Err(mut error) = self.inner.handle(event, turn).await else { return Ok(()) };
         let mut backoff = turn.take_backoff().unwrap_or_else(|| self.policy.start());
+        let mut waits: Option<Arc<Trouble>> = None;
         loop {
             if !error.transient() {
                 return Err(error);
             }
             let Some(wait) = backoff.next_wait(error.retry_after()) else { return Err(error) };
-            let resting = turn.rest(wait, turn.failed(&*error));
-            if let Some(report) = &self.report {
-                report.will_retry(event, &error, wait, turn);
-            }
+            let resting = if error.waits() {
+                waits = Some(Arc::new(Trouble::after(waits.as_deref(), &*error)));
+                waits.clone().map(|shown| turn.wait(wait, shown))
+            } else {
+                let resting = turn.rest(wait, turn.failed(&*error));
+                if let Some(report) = &self.report {
+                    report.will_retry(event, &error, wait, turn);
+                }
+                Some(resting)
+            };
             tokio::select! {
                 () = turn.superseded() => {
                     turn.give_way(backoff);
@@ -132,6 +141,41 @@ mod tests {
         assert_eq!(error.expect_err("it fails").to_string(), "busy");
         assert_eq!(started.elapsed().as_secs(), 500);
         assert!((9..=20).contains(&attempts.load(Ordering::Relaxed)));
+    }
+
+    /// Counts what it is told.
+    #[derive(Default)]
+    struct Told(AtomicU32);
+
+    impl Report<TestMessage> for Told {
+        fn failed(&self, _: &TestMessage, _: &HandlerError, _: &Turn<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn will_retry(&self, _: &TestMessage, _: &HandlerError, _: Duration, _: &Turn<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_only_waits_is_repeated_and_is_no_failure() {
+        for (fault, failures) in [(Fault::transient("not yet").waiting(), 0), (Fault::transient("busy"), 3)] {
+            let (handler, attempts) = failing(3, fault.after(Duration::from_millis(50)));
+            let (told, turn, started) =
+                (Arc::new(Told::default()), Turn::alone(), tokio::time::Instant::now());
+            let retry = handler.retry(RetryPolicy::default()).reported(Arc::clone(&told) as _);
+            retry.handle(&TestMessage::added("a"), &turn).await.expect("the fourth attempt succeeds");
+            assert_eq!(attempts.load(Ordering::Relaxed), 4);
+            assert_eq!(started.elapsed(), Duration::from_millis(150));
+            assert_eq!((told.0.load(Ordering::Relaxed), turn.attempts()), (failures, failures));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_longer_than_the_time_for_retries_is_a_failure() {
+        let (handler, _) = failing(u32::MAX, Fault::transient("not yet").waiting());
+        let retry = handler.retry(RetryPolicy::default());
+        assert!(retry.handle(&TestMessage::added("a"), &Turn::alone()).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]

@@ -166,6 +166,12 @@ impl Setup {
         self.once((TypeId::of::<T>(), String::new()), || make().map(Arc::new))
     }
 
+    /// Puts a value there that [`shared`](Self::shared) is to find, such as what counts for whoever asks the program.
+    pub fn share<T: Send + Sync + 'static>(&self, value: Arc<T>) {
+        let mut drivers = self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
+        drivers.insert((TypeId::of::<T>(), String::new()), Arc::new(value));
+    }
+
     /// The name of this cluster, which marks everything that is made outside.
     pub fn cluster_id(&self) -> Result<String, SetupError> {
         let section = self.configuration.get("kubernetes");

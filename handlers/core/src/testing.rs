@@ -181,18 +181,26 @@ where
 pub struct Fault {
     text: String,
     transient: bool,
+    waits: bool,
     after: Option<Duration>,
 }
 
 impl Fault {
     /// An error that another attempt may mend.
     pub fn transient(text: &str) -> Self {
-        Self { text: text.to_owned(), transient: true, after: None }
+        Self { text: text.to_owned(), transient: true, waits: false, after: None }
     }
 
     /// An error that no other attempt mends.
     pub fn permanent(text: &str) -> Self {
-        Self { text: text.to_owned(), transient: false, after: None }
+        Self { text: text.to_owned(), transient: false, waits: false, after: None }
+    }
+
+    /// Nothing went wrong: it only takes time.
+    #[must_use]
+    pub fn waiting(mut self) -> Self {
+        self.waits = true;
+        self
     }
 
     /// The error says when another attempt makes sense.
@@ -206,6 +214,10 @@ impl Fault {
 impl Failure for Fault {
     fn transient(&self) -> bool {
         self.transient
+    }
+
+    fn waits(&self) -> bool {
+        self.waits
     }
 
     fn retry_after(&self) -> Option<Duration> {

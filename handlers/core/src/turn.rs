@@ -190,6 +190,16 @@ impl<'q> Turn<'q> {
         Rest(queue)
     }
 
+    /// Nothing went wrong, and the message waits for nothing but time, at most `wait`, until the guard is dropped. `shown` tells
+    /// whoever looks what it waits for.
+    pub(crate) fn wait(&self, wait: Duration, shown: Arc<Trouble>) -> Rest<'q> {
+        let queue = self.queue.as_ref().map(|queue| queue.waiting);
+        if let Some(queue) = queue {
+            queue.rests(after(Instant::now(), wait), shown);
+        }
+        Rest(queue)
+    }
+
     pub(crate) fn end(self) -> (Verdict, Carry) {
         let State { past, verdict } = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         (verdict, past)

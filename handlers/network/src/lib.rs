@@ -1,18 +1,21 @@
-//! Pods get VIFs and services get load balancers: the handlers vif, lbaasspec and lb.
+//! Pods get VIFs, services load balancers and namespaces networks: the handlers vif, lbaasspec, lb and namespace.
 //!
 //! | handler | kind | what it writes |
 //! |---|---|---|
 //! | [`vif::VifHandler`] | Pod | the annotation `openstack.org/kuryr-vif` |
 //! | [`lbaasspec::LbaasSpecHandler`] | Service | the annotation `openstack.org/kuryr-lbaas-spec` |
 //! | [`lb::LbHandler`] | Service, EndpointSlice or Endpoints | the annotation `openstack.org/kuryr-lbaas-state`, the status |
+//! | [`namespace::NamespaceHandler`] | Namespace | the annotation `staffetta.dev/namespace-network` |
 //!
-//! The annotations are those of Kuryr, so that what binds interfaces on a node today goes on doing so.
+//! The first three annotations are those of Kuryr, so that what binds interfaces on a node today goes on doing so.
 
 pub mod annotation;
 #[cfg(test)]
 mod api_server;
 pub mod lb;
 pub mod lbaasspec;
+pub mod namespace;
+mod namespaces;
 pub mod os_vif;
 mod owners;
 pub mod versioned_object;

@@ -19,12 +19,15 @@ where
     }
 }
 
-/// The objects of kind `K` that are these owners, each once.
+/// The objects of kind `K` that are these owners, each once. Those of a cluster-scoped kind have no namespace.
 pub(crate) fn identities<K>(owners: impl IntoIterator<Item = Owner>) -> Vec<Identity>
 where
     K: Resource<DynamicType = ()> + 'static,
 {
     let by_uid: HashMap<_, _> = owners.into_iter().map(|owner| (owner.uid.clone(), owner)).collect();
-    let identity = |owner: Owner| Identity::of::<K>(Some(owner.namespace), owner.name, owner.uid.to_string());
+    let identity = |owner: Owner| {
+        let namespace = Some(owner.namespace).filter(|namespace| !namespace.is_empty());
+        Identity::of::<K>(namespace, owner.name, owner.uid.to_string())
+    };
     by_uid.into_values().map(identity).collect()
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{AddressPool, MemoryOptions, Port};
 use crate::error::{DriverError, Reason};
-use crate::id::{ClusterId, SubnetId, VifId};
+use crate::id::{ClusterId, SecurityGroupId, SubnetId, VifId};
 use crate::network::{Network, Subnet};
 use crate::owner::Owner;
 use crate::pod_vif::{Activation, VifRequest};
@@ -72,6 +72,12 @@ impl MemoryNetwork {
         }
     }
 
+    /// The subnet of that id, if the options have it: `subnet-` and its addresses.
+    pub fn subnet_named(&self, id: &SubnetId) -> Option<Subnet> {
+        let cidrs = self.options.pod_subnets.iter().chain(self.options.namespace_subnets.values().flatten());
+        cidrs.copied().find(|cidr| subnet_id(*cidr) == *id).map(|cidr| self.subnet(cidr))
+    }
+
     /// Allows only so many addresses of the subnet to be in use, or all: how a full subnet is mended.
     pub fn set_address_limit(&self, cidr: IpNet, limit: Option<u32>) {
         if let Some(addresses) = self.state().subnets.get_mut(&subnet_id(cidr)) {
@@ -112,10 +118,12 @@ impl MemoryNetwork {
         Some(port)
     }
 
+    /// Makes a port for the owner of the request or, in stock, for nobody.
     pub(super) fn create_port(
         &self,
         cluster: &ClusterId,
         request: &VifRequest,
+        owner: Option<&Owner>,
         now: Instant,
     ) -> Result<Vif, DriverError> {
         let mut state = self.state();
@@ -126,7 +134,7 @@ impl MemoryNetwork {
         let port = Port {
             vif: vif.clone(),
             cluster: Some(cluster.clone()),
-            owner: Some(request.owner.clone()),
+            owner: owner.cloned(),
             node_name: request.node_name.clone(),
             project: request.project.clone(),
             security_groups: request.security_groups.clone(),
@@ -149,6 +157,27 @@ impl MemoryNetwork {
         {
             state.give_back(&port, now);
         }
+    }
+
+    /// Deletes a port of `cluster` that has no owner.
+    pub(super) fn delete_stocked(&self, cluster: &ClusterId, id: &VifId, now: Instant) {
+        let mut state = self.state();
+        let stocked = |port: &Port| port.cluster.as_ref() == Some(cluster) && port.owner.is_none();
+        if state.ports.get(id).is_some_and(stocked)
+            && let Some(port) = state.ports.remove(id)
+        {
+            state.give_back(&port, now);
+        }
+    }
+
+    /// Gives a port these security groups.
+    pub(super) fn guard_port(&self, id: &VifId, groups: &[SecurityGroupId]) -> Result<(), DriverError> {
+        let mut state = self.state();
+        let port = state.ports.get_mut(id).ok_or_else(|| {
+            DriverError::new(Reason::NotFound, "change a port").detail(format!("port {id}"))
+        })?;
+        port.security_groups = groups.to_vec();
+        Ok(())
     }
 
     pub(super) fn activation(&self, id: &VifId, now: Instant) -> Result<Activation, DriverError> {

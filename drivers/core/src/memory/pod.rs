@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::MemoryNetwork;
-use crate::error::DriverError;
-use crate::id::{ProjectId, SecurityGroupId};
+use crate::error::{DriverError, Reason};
+use crate::id::{ProjectId, SecurityGroupId, SubnetId};
 use crate::network::Subnet;
 use crate::pod_project::PodProjectDriver;
 use crate::pod_security_groups::PodSecurityGroupsDriver;
@@ -34,6 +34,12 @@ impl PodSubnetsDriver for MemoryPodSubnets {
             pod.metadata.namespace.as_ref().and_then(|namespace| options.namespace_subnets.get(namespace));
         let cidrs = of_namespace.unwrap_or(&options.pod_subnets);
         Ok(cidrs.iter().map(|cidr| self.0.subnet(*cidr)).collect())
+    }
+
+    async fn subnet(&self, id: &SubnetId) -> Result<Subnet, DriverError> {
+        self.0.subnet_named(id).ok_or_else(|| {
+            DriverError::new(Reason::NotFound, "find a subnet by its id").detail(format!("subnet {id}"))
+        })
     }
 }
 

@@ -72,7 +72,7 @@ impl MemoryVifDriver {
 impl PodVifDriver for MemoryVifDriver {
     async fn request_vif(&self, request: &VifRequest) -> Result<Vif, DriverError> {
         self.ledger.record(VifCall::Request(request.owner.uid.clone()));
-        let work = || self.network.create_port(&self.cluster, request, Instant::now());
+        let work = || self.network.create_port(&self.cluster, request, Some(&request.owner), Instant::now());
         self.faults.call(VifMethod::Request, work).await
     }
 

@@ -37,6 +37,7 @@
 //! ```
 
 mod load_balancer;
+mod namespace_subnet;
 mod overlay;
 mod public_ip;
 #[cfg(test)]
@@ -52,6 +53,7 @@ use crate::error::{DriverError, Reason};
 use crate::owner::Owner;
 
 pub use load_balancer::RehearsedLoadBalancerDriver;
+pub use namespace_subnet::RehearsedNamespaceSubnets;
 pub use public_ip::RehearsedPublicIpDriver;
 pub use vif::{RehearsedVifDriver, RehearsedVifPool};
 

@@ -16,6 +16,7 @@ pub use error::LbaasSpecError;
 pub use service::LOAD_BALANCER_CLASS;
 use service::{Stated, is_balanced, stated, unsupported};
 
+use crate::namespaces::feeding;
 use crate::versioned_object::Versioned;
 
 /// Writes on each service what load balancer it wants: the annotation `openstack.org/kuryr-lbaas-spec`.
@@ -49,9 +50,10 @@ impl LbaasSpecHandler {
         Self { drivers, writer: Writer::new(client) }
     }
 
-    /// The handler as it is registered: for services.
+    /// The handler as it is registered: for services, and with namespaces where a driver wants to know them.
     pub fn registration(self) -> Registration<Self> {
-        Registration::new(self).on::<Service>()
+        let observer = self.drivers.project.namespaces();
+        feeding(Registration::new(self).on::<Service>(), [observer])
     }
 
     async fn wanted(&self, service: &Service, stated: Stated) -> Result<LbaasServiceSpec, LbaasSpecError> {

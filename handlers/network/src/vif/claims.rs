@@ -5,15 +5,30 @@ use std::collections::HashMap;
 use dashmap::DashMap;
 use staffetta_driver::{Marked, Uid, Vif};
 
+use crate::os_vif::PodState;
+
 /// Where one pod stands between the driver and the annotation.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Claim {
     /// A VIF was asked for, and what came of it is not known: there may be one.
     Asked,
-    /// These were made, and no annotation showed them yet. None: the marks were read, and there is none.
+    /// These exist by their marks, and no annotation showed them yet. None: the marks were read, and there is none.
     Held(Vec<Vif>),
+    /// These were made by this process, each for its interface, and no annotation showed them yet.
+    Made(Box<PodState>),
     /// All were released; the pod may still show them.
     Released,
+}
+
+impl Claim {
+    /// The VIFs of which the claim knows.
+    pub(super) fn vifs(self) -> Vec<Vif> {
+        match self {
+            Self::Held(vifs) => vifs,
+            Self::Made(state) => state.vifs().cloned().collect(),
+            Self::Asked | Self::Released => Vec::new(),
+        }
+    }
 }
 
 /// The claims of all pods. A pod whose annotation shows its VIFs has none.

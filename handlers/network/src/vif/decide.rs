@@ -19,8 +19,10 @@ pub(super) enum Action {
     Find,
     /// Request a VIF and write it down.
     Request,
-    /// Write down a VIF that was made before.
-    Write(Vif),
+    /// Write down what was made before.
+    Write(Box<PodState>),
+    /// Release these, of which nobody knows for which interface they were made, and decide again.
+    Discard(Vec<Vif>),
     /// Release what the annotation does not show, and activate what it shows inactive.
     Settle {
         /// What the annotation does not show.
@@ -37,13 +39,13 @@ pub(super) enum Action {
     },
 }
 
-/// What to do for a pod that exists.
-pub(super) fn decide(pod: &Pod, claim: Option<Claim>) -> Result<Action, AnnotationError> {
+/// What to do for a pod that exists; `several`: it asks for more VIFs than one.
+pub(super) fn decide(pod: &Pod, claim: Option<Claim>, several: bool) -> Result<Action, AnnotationError> {
     let shown = Shown::of(pod);
     match Life::of(pod) {
         Life::HostNetwork | Life::Unscheduled => Ok(Action::Nothing),
-        Life::Starting => keep(shown, claim, true),
-        Life::Started => keep(shown, claim, false),
+        Life::Starting => keep(shown, claim, true, several),
+        Life::Started => keep(shown, claim, false, several),
         // Whether or not it can be read: somebody may use what an annotation names.
         Life::Terminating if shown.annotation.is_some() || shown.finalizer => Ok(Action::Nothing),
         Life::Terminating => Ok(release(pod, shown, claim, MetadataPatch::default())),
@@ -87,12 +89,19 @@ pub(super) fn annotation(pod: &Pod) -> Option<&str> {
 }
 
 /// A pod that is to have a VIF. One that started without us has its network from somebody else and gets none.
-fn keep(shown: Shown, claim: Option<Claim>, starting: bool) -> Result<Action, AnnotationError> {
+fn keep(
+    shown: Shown,
+    claim: Option<Claim>,
+    starting: bool,
+    several: bool,
+) -> Result<Action, AnnotationError> {
     Ok(match (shown.annotation.transpose()?, claim) {
         (_, Some(Claim::Asked)) => Action::Find,
         (Some(state), claim) => settle(state, claim),
+        (None, Some(Claim::Made(state))) => Action::Write(state),
+        (None, Some(Claim::Held(vifs))) if several && !vifs.is_empty() => Action::Discard(vifs),
         (None, Some(Claim::Held(vifs))) => match vifs.into_iter().next() {
-            Some(vif) => Action::Write(vif),
+            Some(vif) => Action::Write(Box::new(PodState::new(vif))),
             None if starting => Action::Request,
             None => Action::Nothing,
         },
@@ -104,7 +113,7 @@ fn keep(shown: Shown, claim: Option<Claim>, starting: bool) -> Result<Action, An
 }
 
 fn settle(state: PodState, claim: Option<Claim>) -> Action {
-    let held = if let Some(Claim::Held(vifs)) = claim { vifs } else { Vec::new() };
+    let held = claim.map(Claim::vifs).unwrap_or_default();
     let surplus = held.into_iter().filter(|held| state.vifs().all(|shown| shown.id != held.id)).collect();
     let active = state.vifs().all(|vif| vif.active);
     Action::Settle { surplus, inactive: (!active).then_some(state) }
@@ -117,11 +126,11 @@ fn release(pod: &Pod, shown: Shown, claim: Option<Claim>, patch: MetadataPatch) 
         (_, Some(Claim::Asked)) => return Action::Find,
         (Some(Ok(state)), claim) => {
             let shown: Vec<Vif> = state.vifs().cloned().collect();
-            let held = if let Some(Claim::Held(vifs)) = claim { vifs } else { Vec::new() };
+            let held = claim.map(Claim::vifs).unwrap_or_default();
             let hidden = held.into_iter().filter(|held| shown.iter().all(|vif| vif.id != held.id));
             shown.iter().cloned().chain(hidden).collect()
         }
-        (_, Some(Claim::Held(vifs))) => vifs,
+        (_, Some(claim @ (Claim::Held(_) | Claim::Made(_)))) => claim.vifs(),
         (_, None) if shown.finalizer => return Action::Find,
         (_, None) => Vec::new(),
     };

@@ -5,7 +5,11 @@ use std::time::Duration;
 use staffetta_driver::{DriverError, VifId};
 use staffetta_handler::{Failure, Stale, WriteError};
 
+use super::networks::NetworksError;
 use crate::annotation::AnnotationError;
+
+/// The time until it is looked again whether a network has appeared.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// The step that failed between a pod and its VIF.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +23,18 @@ pub enum VifError {
     /// The subnets are not known.
     #[error("find the subnets of the pod")]
     Subnets(#[source] DriverError),
+    /// The further networks for which the pod asks cannot be had.
+    #[error("find the further networks of the pod")]
+    Networks(#[source] NetworksError),
+    /// A further network's subnet is not known.
+    #[error("find the subnet of interface {interface}")]
+    Further {
+        /// The interface.
+        interface: String,
+        /// Why not.
+        #[source]
+        source: DriverError,
+    },
     /// The driver named no subnet.
     #[error("find the subnets of the pod: the driver of pod subnets names none; configure at least one")]
     NoSubnet,
@@ -63,6 +79,8 @@ impl Failure for VifError {
     fn transient(&self) -> bool {
         match self {
             Self::Annotation(_) | Self::NoSubnet => false,
+            // It may appear, or be put right; to look costs nothing.
+            Self::Networks(error) => !matches!(error, NetworksError::Malformed(_)),
             Self::NotActive { .. } => true,
             Self::Stale(error) => error.transient(),
             Self::Write(error) => error.transient(),
@@ -73,16 +91,22 @@ impl Failure for VifError {
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::NotActive { ask_again, .. } => Some(*ask_again),
+            Self::Networks(_) => Some(LOOK_AGAIN),
             Self::Stale(error) => error.retry_after(),
             Self::Write(error) => error.retry_after(),
             other => other.driver().and_then(DriverError::retry_after),
         }
     }
 
+    fn waits(&self) -> bool {
+        matches!(self, Self::NotActive { .. })
+    }
+
     fn reason(&self) -> &'static str {
         match self {
             Self::Annotation(_) => "AnnotationMalformed",
             Self::NoSubnet => "NoSubnet",
+            Self::Networks(_) => "NetworkNotFound",
             Self::NotActive { .. } => "VifNotActive",
             Self::Stale(error) => error.reason(),
             Self::Write(error) => error.reason(),
@@ -92,6 +116,7 @@ impl Failure for VifError {
             | Self::Request(error)
             | Self::Marks(error)
             | Self::Activate(error)
+            | Self::Further { source: error, .. }
             | Self::Release { source: error, .. } => error.reason().name(),
         }
     }
@@ -106,8 +131,10 @@ impl VifError {
             | Self::Request(error)
             | Self::Marks(error)
             | Self::Activate(error)
+            | Self::Further { source: error, .. }
             | Self::Release { source: error, .. } => Some(error),
             Self::Annotation(_)
+            | Self::Networks(_)
             | Self::NoSubnet
             | Self::NotActive { .. }
             | Self::Stale(_)

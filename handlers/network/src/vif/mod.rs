@@ -8,11 +8,14 @@ mod claims;
 mod decide;
 mod error;
 mod life;
+pub mod networks;
 mod sweep;
+mod told;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
 use staffetta_driver::{
     Activation, Owner, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, Vif, VifPoolDriver,
@@ -25,6 +28,9 @@ use staffetta_handler::{
 use self::claims::{Claim, Claims};
 use self::decide::{Action, after_deletion, annotation, decide};
 use self::life::Life;
+use self::networks::{Further, FurtherNetworks, NetworkAttachmentDefinition, NetworksError, asks};
+use self::told::{ShownVifs, ToldNodes, is_settled};
+use crate::namespaces::feeding;
 use crate::os_vif::{KURYR_VIF, PodState};
 use crate::owners::owner_of;
 
@@ -44,6 +50,8 @@ pub struct VifDrivers {
     pub security_groups: Arc<dyn PodSecurityGroupsDriver>,
     /// Who makes, activates, finds and releases VIFs.
     pub pool: Arc<dyn VifPoolDriver>,
+    /// The further networks for which pods ask, where they may.
+    pub further: Option<FurtherNetworks>,
 }
 
 /// The handler `vif`.
@@ -51,30 +59,66 @@ pub struct VifHandler {
     drivers: VifDrivers,
     writer: Writer<Pod>,
     claims: Claims,
+    /// Whether the first event came: from then on the pool knows what all pods show.
+    begun: AtomicBool,
 }
 
 impl VifHandler {
     /// Writes through `client`.
     pub fn new(client: Client, drivers: VifDrivers) -> Self {
-        Self { drivers, writer: Writer::new(client), claims: Claims::default() }
+        Self {
+            drivers,
+            writer: Writer::new(client),
+            claims: Claims::default(),
+            begun: AtomicBool::new(false),
+        }
     }
 
-    /// The handler as it is registered: for pods, with a sweep.
+    /// The handler as it is registered: for pods, with a sweep; with namespaces where a driver wants to know them, with
+    /// NetworkAttachmentDefinitions where pods may have further networks, and with indexes of what pods show and of nodes where the
+    /// pool must be told of these.
     pub fn registration(self) -> Registration<Self> {
-        Registration::new(self).on::<Pod>().sweep()
+        let observers = [self.drivers.project.namespaces(), self.drivers.subnets.namespaces()];
+        let pool = Arc::clone(&self.drivers.pool);
+        let further = self.drivers.further.as_ref().map(|further| Arc::clone(&further.networks));
+        let registration = feeding(Registration::new(self).on::<Pod>().sweep(), observers);
+        let registration = match further {
+            Some(networks) => registration.index::<NetworkAttachmentDefinition>(networks),
+            None => registration,
+        };
+        if pool.ledger().is_none() {
+            return registration;
+        }
+        let shown = ShownVifs(Arc::clone(&pool));
+        registration.index::<Pod>(Arc::new(shown)).index::<Node>(Arc::new(ToldNodes(pool)))
+    }
+
+    /// The indexes are complete by now, and the pool is told so.
+    fn begin(&self) {
+        if !self.begun.swap(true, Ordering::AcqRel)
+            && let Some(ledger) = self.drivers.pool.ledger()
+        {
+            ledger.begin();
+        }
     }
 
     async fn act(&self, pod: &Pod) -> Result<(), VifError> {
+        self.begin();
         let owner = Owner::of(&pod.metadata);
         loop {
-            match decide(pod, self.claims.get(&owner.uid)).map_err(VifError::Annotation)? {
+            let several = self.drivers.further.is_some() && asks(pod);
+            match decide(pod, self.claims.get(&owner.uid), several).map_err(VifError::Annotation)? {
                 Action::Nothing => return Ok(()),
                 Action::Find => self.find(&owner).await?,
                 Action::Request => {
-                    let vif = self.request(pod, &owner).await?;
-                    return self.claim(pod, &owner, vif).await;
+                    let state = self.request(pod, &owner).await?;
+                    return self.claim(pod, &owner, &state).await;
                 }
-                Action::Write(vif) => return self.claim(pod, &owner, vif).await,
+                Action::Write(state) => return self.claim(pod, &owner, &state).await,
+                Action::Discard(vifs) => {
+                    self.release(&owner, &vifs).await?;
+                    self.claims.forget(&owner.uid);
+                }
                 Action::Settle { surplus, inactive } => {
                     self.release(&owner, &surplus).await?;
                     self.claims.forget(&owner.uid);
@@ -104,8 +148,9 @@ impl VifHandler {
         Ok(marks.into_iter().map(|marked| marked.thing).collect())
     }
 
-    async fn request(&self, pod: &Pod, owner: &Owner) -> Result<Vif, VifError> {
-        let VifDrivers { project, subnets, security_groups, pool } = &self.drivers;
+    async fn request(&self, pod: &Pod, owner: &Owner) -> Result<PodState, VifError> {
+        let VifDrivers { project, subnets, security_groups, .. } = &self.drivers;
+        let further = self.further(pod)?;
         let project = project.project(pod).await.map_err(VifError::Project)?;
         let subnets = subnets.subnets(pod, &project).await.map_err(VifError::Subnets)?;
         if subnets.is_empty() {
@@ -117,25 +162,56 @@ impl VifHandler {
         let host_ip = pod.status.as_ref().and_then(|status| status.host_ip.as_deref()?.parse().ok());
         let request =
             VifRequest { owner: owner.clone(), node_name, host_ip, project, subnets, security_groups };
+        let mut requests = vec![request];
+        for Further { interface, subnet, .. } in &further {
+            let subnet = self.drivers.subnets.subnet(subnet).await;
+            let subnet =
+                subnet.map_err(|source| VifError::Further { interface: interface.clone(), source })?;
+            requests.push(VifRequest { subnets: vec![subnet], ..requests[0].clone() });
+        }
         // Entered before the call: whatever ends the call, the next attempt looks for what came of it.
         self.claims.set(&owner.uid, Claim::Asked);
-        match pool.request_vif(&request).await {
-            Ok(vif) => {
-                self.claims.set(&owner.uid, Claim::Held(vec![vif.clone()]));
-                Ok(vif)
-            }
-            Err(error) => {
-                if !error.ambiguous() {
-                    self.claims.forget(&owner.uid);
-                }
-                Err(VifError::Request(error))
-            }
-        }
+        let mut vifs = self.make(owner, &requests).await?.into_iter();
+        let Some(default_vif) = vifs.next() else { return Err(VifError::NoSubnet) };
+        let interfaces = further.into_iter().map(|further| further.interface);
+        let state = PodState { default_vif, additional_vifs: interfaces.zip(vifs).collect() };
+        self.claims.set(&owner.uid, Claim::Made(Box::new(state.clone())));
+        Ok(state)
     }
 
-    /// Writes the VIF down. It stays claimed until an event shows it, or the server refuses it for good.
-    async fn claim(&self, pod: &Pod, owner: &Owner, vif: Vif) -> Result<(), VifError> {
-        let text = PodState::new(vif).write();
+    /// Makes a VIF for each request, or none at all.
+    async fn make(&self, owner: &Owner, requests: &[VifRequest]) -> Result<Vec<Vif>, VifError> {
+        let mut made = Vec::with_capacity(requests.len());
+        for request in requests {
+            match self.drivers.pool.request_vif(request).await {
+                Ok(vif) => made.push(vif),
+                Err(error) => {
+                    // What cannot be released now is found by its mark.
+                    let released = self.release(owner, &made).await;
+                    if !error.ambiguous() && released.is_ok() {
+                        self.claims.forget(&owner.uid);
+                    }
+                    return Err(VifError::Request(error));
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    /// The further interfaces for which the pod asks.
+    fn further(&self, pod: &Pod) -> Result<Vec<Further>, VifError> {
+        let Some(FurtherNetworks { networks, driver }) = &self.drivers.further else { return Ok(Vec::new()) };
+        let further = networks.of(pod).map_err(VifError::Networks)?;
+        let other = further.iter().find_map(|further| {
+            let wanted = further.driver.clone().filter(|wanted| wanted != driver)?;
+            Some(NetworksError::Driver { interface: further.interface.clone(), driver: wanted })
+        });
+        other.map_or(Ok(further), |error| Err(VifError::Networks(error)))
+    }
+
+    /// Writes the VIFs down. They stay claimed until an event shows them, or the server refuses it for good.
+    async fn claim(&self, pod: &Pod, owner: &Owner, state: &PodState) -> Result<(), VifError> {
+        let text = state.write();
         let patch = MetadataPatch::default().annotate(KURYR_VIF, text).add_finalizer(FINALIZER).claim();
         match self.writer.metadata(pod, &patch).await {
             Ok(Written::Done) => Ok(()),
@@ -151,8 +227,8 @@ impl VifHandler {
 
     /// Releases what was made and cannot be written down.
     async fn give_up(&self, owner: &Owner) -> Result<(), VifError> {
-        if let Some(Claim::Held(vifs)) = self.claims.get(&owner.uid) {
-            self.release(owner, &vifs).await?;
+        if let Some(claim) = self.claims.get(&owner.uid) {
+            self.release(owner, &claim.vifs()).await?;
         }
         self.claims.forget(&owner.uid);
         Ok(())
@@ -185,6 +261,15 @@ impl VifHandler {
         Ok(())
     }
 
+    /// Whether nothing is to be done for the pod, in the time when the events of all pods are kept until all are listed: most
+    /// of them need not be kept.
+    fn may_pass(&self, pod: &Pod) -> bool {
+        self.drivers.pool.ledger().is_some()
+            && !self.begun.load(Ordering::Acquire)
+            && self.claims.get(&Owner::of(&pod.metadata).uid).is_none()
+            && is_settled(pod)
+    }
+
     fn forget(&self, owner: &Owner) {
         self.claims.forget(&owner.uid);
         self.writer.forget(owner.uid.as_str());
@@ -202,7 +287,7 @@ impl ResourceEventHandler<Pod> for VifHandler {
     fn wants(&self, event: &Event<Pod>) -> bool {
         match event {
             Event::Added(pod) | Event::Modified(pod) => {
-                !matches!(Life::of(pod), Life::HostNetwork | Life::Unscheduled)
+                !matches!(Life::of(pod), Life::HostNetwork | Life::Unscheduled) && !self.may_pass(pod)
             }
             Event::Deleted(Tombstone::Last(pod)) => Life::of(pod) != Life::HostNetwork,
             Event::Deleted(Tombstone::Missed(_)) => true,
@@ -219,6 +304,7 @@ impl ResourceEventHandler<Pod> for VifHandler {
     }
 
     async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<(), VifError> {
+        self.begin();
         let owner = owner_of(tombstone);
         match tombstone {
             Tombstone::Last(pod) => {

@@ -15,11 +15,17 @@ impl VifHandler {
 
 impl Sweep for VifHandler {
     async fn recover(&self) -> Result<(), HandlerError> {
+        if let Some(ledger) = self.drivers.pool.ledger() {
+            ledger.read().await.map_err(VifError::Marks)?;
+        }
         self.claims.recover(self.marks().await?);
         Ok(())
     }
 
     async fn owners(&self) -> Result<Vec<Identity>, HandlerError> {
+        if let Some(ledger) = self.drivers.pool.ledger() {
+            ledger.begin();
+        }
         Ok(identities::<Pod>(self.marks().await?.into_iter().filter_map(|marked| marked.owner)))
     }
 }

@@ -2,7 +2,9 @@ mod deletion;
 mod failures;
 mod late;
 mod laws;
+mod networks;
 mod oddities;
+mod pools;
 mod presence;
 mod recovery;
 
@@ -170,6 +172,7 @@ fn handler(
         subnets: Arc::new(MemoryPodSubnets(Arc::clone(network))),
         security_groups: Arc::new(MemoryPodSecurityGroups(Arc::clone(network))),
         pool: Arc::new(pool),
+        further: None,
     };
     VifHandler::new(api.client(), drivers)
 }

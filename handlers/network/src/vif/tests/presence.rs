@@ -43,6 +43,7 @@ async fn the_second_write_says_active_and_comes_when_the_port_is() {
     world.event().await.unwrap();
     let early = world.event().await.unwrap_err();
     assert!(matches!(early, VifError::NotActive { .. }) && early.transient());
+    assert!(early.waits(), "nothing went wrong");
     assert_eq!(early.retry_after(), Some(world.activation_delay()));
     assert_eq!(world.patches().len(), 1);
     tokio::time::advance(world.activation_delay()).await;

@@ -1,0 +1,76 @@
+//! What the services were asked, as they counted it themselves.
+
+use serde::Deserialize;
+
+/// How often something was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Count {
+    /// The `User-Agent` of who asked.
+    pub agent: String,
+    /// The id of the project for which was asked; empty where the service did not get so far as to know.
+    pub project: String,
+    /// The method.
+    pub method: String,
+    /// The path; ids in it are written as `*`: `/v2.0/ports/*`.
+    pub path: String,
+    /// The status of the answer.
+    pub status: String,
+    /// How often.
+    pub count: usize,
+}
+
+/// All that a service was asked until a moment.
+#[derive(Clone, Debug, Default)]
+pub struct Calls(pub Vec<Count>);
+
+impl Calls {
+    /// What was asked since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let before = |count: &Count| {
+            let same = |other: &&Count| {
+                Count { count: 0, ..(*other).clone() } == Count { count: 0, ..count.clone() }
+            };
+            earlier.0.iter().find(same).map_or(0, |other| other.count)
+        };
+        let later = self.0.iter().map(|count| Count { count: count.count - before(count), ..count.clone() });
+        Self(later.filter(|count| count.count > 0).collect())
+    }
+
+    /// How many of them match.
+    #[must_use]
+    pub fn count(&self, matches: impl Fn(&Count) -> bool) -> usize {
+        self.0.iter().filter(|count| matches(count)).map(|count| count.count).sum()
+    }
+
+    /// What the controller asked for this project.
+    #[must_use]
+    pub fn of_controller(&self, project: &str) -> Self {
+        let ours = |count: &&Count| count.project == project && count.agent.starts_with("staffetta/");
+        Self(self.0.iter().filter(ours).cloned().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(method: &str, count: usize) -> Count {
+        Count {
+            agent: "staffetta/1".into(),
+            project: "p".into(),
+            method: method.into(),
+            path: "/v2.0/ports".into(),
+            status: "200".into(),
+            count,
+        }
+    }
+
+    #[test]
+    fn what_was_asked_before_does_not_count() {
+        let earlier = Calls(vec![count("GET", 2), count("POST", 1)]);
+        let later = Calls(vec![count("GET", 5), count("POST", 1), count("PUT", 1)]).since(&earlier);
+        assert_eq!(later.0, [count("GET", 3), count("PUT", 1)]);
+        assert_eq!(later.count(|count| count.path == "/v2.0/ports"), 4);
+    }
+}

@@ -1,0 +1,217 @@
+//! Finds or starts the services.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use http::Method;
+use staffetta_apiserver::testing::skip;
+use tempfile::TempDir;
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::agents::Agents;
+use crate::api::Api;
+use crate::calls::Calls;
+use crate::gate::Gate;
+use crate::tenant::Tenant;
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../real/openstack");
+/// Names the clouds.yaml of the services that tests may use.
+const REAL_OPENSTACK: &str = "STAFFETTA_REAL_OPENSTACK";
+/// Names the folder in which the script keeps the state of what runs.
+const STATE: &str = "STAFFETTA_REAL_STATE";
+
+/// The tests of a process share the services, but for one that stops them.
+static TURN: RwLock<()> = RwLock::const_new(());
+
+/// A service that can be stopped and started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Identity.
+    Keystone,
+    /// Networks.
+    Neutron,
+    /// Load balancers.
+    Octavia,
+    /// Where all of them keep what they know.
+    Database,
+}
+
+impl Service {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Keystone => "keystone",
+            Self::Neutron => "neutron",
+            Self::Octavia => "octavia",
+            Self::Database => "database",
+        }
+    }
+}
+
+/// Keystone, Neutron and Octavia on loopback. What this value has started ends with it.
+pub struct RealOpenStack {
+    state: State,
+    api: Arc<Api>,
+    turn: Turn,
+}
+
+enum State {
+    /// Somebody else started them, and ends them.
+    Shared(PathBuf),
+    Private(TempDir),
+}
+
+/// Kept for as long as the services are used.
+enum Turn {
+    Shared { _guard: RwLockReadGuard<'static, ()> },
+    Alone { _guard: RwLockWriteGuard<'static, ()> },
+    Private,
+}
+
+impl RealOpenStack {
+    /// The services that `devstack/real/test` or a developer has started, used by others at the same time. Where there
+    /// are none, the test says that it is skipped, and has to return.
+    ///
+    /// # Panics
+    /// Where every test is required.
+    pub async fn shared() -> Option<Self> {
+        let clouds = clouds()?;
+        Some(Self::at(&clouds, Turn::Shared { _guard: TURN.read().await }))
+    }
+
+    /// The same services, and no other test of this process uses them meanwhile: they may be stopped.
+    ///
+    /// # Panics
+    /// Where every test is required.
+    pub async fn alone() -> Option<Self> {
+        let clouds = clouds()?;
+        Some(Self::at(&clouds, Turn::Alone { _guard: TURN.write().await }))
+    }
+
+    /// Starts services of one's own, for a benchmark; programs that are missing are installed first. `flags` go to `up`.
+    pub async fn launch(flags: &[&str]) -> Self {
+        let state = tempfile::Builder::new().prefix("private.").tempdir().expect("a folder can be made");
+        let state = State::Private(state);
+        run(state.folder(), "up", flags).await;
+        let api = Arc::new(Api::new(ports(state.folder())));
+        Self { state, api, turn: Turn::Private }
+    }
+
+    fn at(clouds: &Path, turn: Turn) -> Self {
+        let state = clouds.ancestors().nth(2).expect("clouds.yaml lies in a folder of the state");
+        let api = Arc::new(Api::new(ports(state)));
+        Self { state: State::Shared(state.into()), api, turn }
+    }
+
+    /// A project that nobody else uses, with a controller's user in it. It is left behind when the test ends.
+    pub async fn tenant(&self) -> Tenant {
+        Tenant::new(Arc::clone(&self.api)).await
+    }
+
+    /// The agents of all nodes.
+    #[must_use]
+    pub fn agents(&self) -> Agents {
+        Agents(Arc::clone(&self.api))
+    }
+
+    /// Where Neutron is, without its version.
+    #[must_use]
+    pub fn neutron(&self) -> &str {
+        &self.api.neutron
+    }
+
+    /// A token of the administrator.
+    pub async fn token(&self) -> String {
+        self.api.token(None).await
+    }
+
+    /// A way to the services that can be broken.
+    pub async fn gate(&self) -> Gate {
+        Gate::open(&self.api).await
+    }
+
+    /// All that a service was asked so far.
+    pub async fn calls(&self, service: Service) -> Calls {
+        let url = match service {
+            Service::Keystone => &self.api.keystone,
+            Service::Neutron => &self.api.neutron,
+            Service::Octavia => &self.api.octavia,
+            Service::Database => panic!("a database is not asked over HTTP"),
+        };
+        let (status, answer) = self.api.beside(Method::GET, &format!("{url}/_requests")).await;
+        assert!(status.is_success(), "{url} does not tell what it was asked: {status} {answer}");
+        Calls(serde_json::from_value(answer).expect("it tells it in this form"))
+    }
+
+    /// Makes a token worthless; see [`Gate::token`] for the one that a controller uses.
+    pub async fn revoke(&self, token: &str) {
+        self.api.revoke(token).await;
+    }
+
+    /// Ends a service; what it stored stays.
+    pub async fn stop(&self, service: Service) {
+        run(self.state.folder(), "down", &[service.name()]).await;
+    }
+
+    /// Starts what does not run, at the address that it had, and returns when it answers.
+    pub async fn resume(&self) {
+        run(self.state.folder(), "up", &[] as &[&str]).await;
+    }
+}
+
+impl Drop for RealOpenStack {
+    fn drop(&mut self) {
+        match &self.state {
+            // A test that has failed already is not to fail for this too, and who runs it sees what the script says.
+            State::Private(folder) => drop(command(folder.path(), "down", &["--wipe"]).status()),
+            State::Shared(folder) => {
+                if matches!(self.turn, Turn::Alone { .. }) {
+                    drop(command(folder, "up", &[] as &[&str]).stdout(Stdio::null()).status());
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    fn folder(&self) -> &Path {
+        match self {
+            Self::Shared(folder) => folder,
+            Self::Private(folder) => folder.path(),
+        }
+    }
+}
+
+fn clouds() -> Option<PathBuf> {
+    let found = std::env::var_os(REAL_OPENSTACK).filter(|path| !path.is_empty());
+    if found.is_none() {
+        skip(&format!("{REAL_OPENSTACK} is not set"));
+    }
+    found.map(PathBuf::from)
+}
+
+/// Where the services of this state listen, as the script wrote it down.
+fn ports(state: &Path) -> [u16; 3] {
+    let file = state.join("openstack/ports");
+    let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let ports: HashMap<_, _> = text.lines().filter_map(|line| line.split_once('=')).collect();
+    ["KEYSTONE_PORT", "NEUTRON_PORT", "OCTAVIA_PORT"].map(|name| {
+        let port = ports.get(name).and_then(|port| port.parse().ok());
+        port.unwrap_or_else(|| panic!("{} says nothing of {name}", file.display()))
+    })
+}
+
+async fn run(state: &Path, verb: &str, arguments: &[impl AsRef<std::ffi::OsStr>]) {
+    let command = command(state, verb, arguments);
+    let words = format!("{command:?}");
+    let output = tokio::process::Command::from(command).kill_on_drop(true).output().await;
+    let Output { status, stderr, .. } = output.unwrap_or_else(|error| panic!("{words}: {error}"));
+    assert!(status.success(), "{words}: {}", String::from_utf8_lossy(&stderr));
+}
+
+fn command(state: &Path, verb: &str, arguments: &[impl AsRef<std::ffi::OsStr>]) -> Command {
+    let mut command = Command::new("bash");
+    command.arg(SCRIPT).arg(verb).args(arguments).env(STATE, state).stdin(Stdio::null());
+    command
+}

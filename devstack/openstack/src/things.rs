@@ -1,0 +1,92 @@
+//! What Neutron tells of a thing, as far as tests ask.
+
+use std::net::IpAddr;
+
+use serde::Deserialize;
+
+/// A port, as its administrator sees it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Port {
+    /// The id.
+    pub id: String,
+    /// The name.
+    pub name: String,
+    /// `ACTIVE`, `DOWN`, `BUILD` ...
+    pub status: String,
+    /// The network.
+    pub network_id: String,
+    /// The hardware address.
+    pub mac_address: String,
+    /// The addresses.
+    pub fixed_ips: Vec<FixedIp>,
+    /// The addresses that others may use on it.
+    pub allowed_address_pairs: Vec<AddressPair>,
+    /// What uses it.
+    pub device_id: String,
+    /// What kind of thing uses it.
+    pub device_owner: String,
+    /// A text for people.
+    pub description: String,
+    /// The tags.
+    pub tags: Vec<String>,
+    /// The security groups.
+    pub security_groups: Vec<String>,
+    /// The node to which it is bound, or is to be.
+    #[serde(rename = "binding:host_id")]
+    pub host: String,
+    /// How it is bound: `ovs`, `unbound`, `binding_failed`.
+    #[serde(rename = "binding:vif_type")]
+    pub vif_type: String,
+}
+
+impl Port {
+    /// Its first address.
+    #[must_use]
+    pub fn address(&self) -> Option<IpAddr> {
+        self.fixed_ips.first().map(|fixed| fixed.ip_address)
+    }
+
+    /// Whether packets pass.
+    #[must_use]
+    pub fn active(&self) -> bool {
+        self.status == "ACTIVE"
+    }
+}
+
+/// An address in a subnet.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct FixedIp {
+    /// The subnet.
+    pub subnet_id: String,
+    /// The address.
+    pub ip_address: IpAddr,
+}
+
+/// An address that others may use on a port.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct AddressPair {
+    /// The address, or a prefix.
+    pub ip_address: String,
+    /// The hardware address.
+    pub mac_address: String,
+}
+
+/// A network with one subnet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subnet {
+    /// The id of the subnet.
+    pub id: String,
+    /// The id of the network.
+    pub network: String,
+}
+
+/// A node's own port, whose VLANs are other ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trunk {
+    /// The id of the trunk.
+    pub id: String,
+    /// The id of the node's port.
+    pub port: String,
+    /// The address of the node.
+    pub address: IpAddr,
+}

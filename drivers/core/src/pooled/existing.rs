@@ -1,0 +1,216 @@
+//! What the other world and the pods tell of what exists.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::Inner;
+use super::figures::count;
+use super::ports::sorted;
+use super::state::{Phase, Place, State};
+use super::work::Work;
+use crate::error::{DriverError, Reason};
+use crate::id::{NetworkId, VifId};
+use crate::owner::{Marked, Owner};
+use crate::stock::{StockKey, Stocked};
+use crate::vif::Vif;
+use crate::warm_pool::{Adopted, Epoch, Told};
+
+/// What exists of one key.
+#[derive(Default)]
+struct Existing {
+    told: BTreeMap<VifId, Told<Vec<crate::id::SecurityGroupId>>>,
+    vifs: HashMap<VifId, Vif>,
+}
+
+impl Inner {
+    /// Reads what exists before the pool begins.
+    pub(super) async fn read(&self) -> Result<(), DriverError> {
+        let found = self.stock.list().await?;
+        let mut state = self.state();
+        if !matches!(state.phase, Phase::Open) {
+            state.phase = Phase::Read(found);
+        }
+        Ok(())
+    }
+
+    pub(super) fn shows(&self, owner: &Owner, vifs: &[Vif]) {
+        let mut state = self.state();
+        let owner = Arc::new(owner.clone());
+        for id in vifs.iter().map(|vif| &vif.id) {
+            let holders = state.holders.get(id).into_iter().flatten();
+            if holders.into_iter().any(|holder| holder.owner.uid == owner.uid) {
+                continue;
+            }
+            let hold = state.next_hold();
+            state.hold(id, hold, &owner);
+            if let Some(Place { key, .. }) = state.places.get(id).cloned() {
+                self.adopt(&mut state, &key, id);
+            }
+        }
+    }
+
+    /// All that pods show is known. Answers whether that is news.
+    pub(super) fn begin(self: &Arc<Self>) -> bool {
+        let mut state = self.state();
+        if !matches!(state.phase, Phase::Read(_)) {
+            return false;
+        }
+        let Phase::Read(found) = std::mem::replace(&mut state.phase, Phase::Open) else { return false };
+        let mut work = Vec::new();
+        self.take_in(&mut state, found, &BTreeMap::new(), &mut work);
+        drop(state);
+        self.start(work);
+        true
+    }
+
+    /// Reads what exists, and forgets what does not.
+    pub(super) async fn resync(self: &Arc<Self>) -> Result<(), DriverError> {
+        let epochs: BTreeMap<_, _> =
+            self.state().shelves.iter().map(|(key, shelf)| (Arc::clone(key), shelf.pool.epoch())).collect();
+        let found = self.stock.list().await?;
+        let mut work = Vec::new();
+        let mut state = self.state();
+        self.take_in(&mut state, found, &epochs, &mut work);
+        drop(state);
+        self.start(work);
+        Ok(())
+    }
+
+    fn take_in(
+        self: &Arc<Self>,
+        state: &mut State,
+        found: Vec<Stocked>,
+        epochs: &BTreeMap<Arc<StockKey>, Epoch>,
+        work: &mut Vec<Work>,
+    ) {
+        let mut by_key: BTreeMap<Arc<StockKey>, Existing> =
+            epochs.keys().map(|key| (Arc::clone(key), Existing::default())).collect();
+        for Stocked { key, security_groups, vif } in found {
+            let existing = by_key.entry(Arc::new(key)).or_default();
+            let (tag, ready) = (sorted(&security_groups), self.in_stock(vif.clone()).active);
+            existing.told.insert(vif.id.clone(), Told { tag, ready });
+            existing.vifs.insert(vif.id.clone(), vif);
+        }
+        for (key, existing) in by_key {
+            // What began only after the reading did is left to the next one.
+            if state.shelves.contains_key(&key) && !epochs.contains_key(&key) {
+                continue;
+            }
+            self.compare(state, &key, epochs.get(&key).copied(), existing, work);
+            self.turn(state, &key, work);
+        }
+    }
+
+    fn compare(
+        &self,
+        state: &mut State,
+        key: &Arc<StockKey>,
+        epoch: Option<Epoch>,
+        mut existing: Existing,
+        work: &mut Vec<Work>,
+    ) {
+        let now = self.now();
+        let shelf = state.shelf(key, self.policy.sizes(), self.policy.cool_down);
+        let epoch = epoch.unwrap_or_else(|| shelf.pool.epoch());
+        let drift = shelf.pool.resync(epoch, &existing.told, now);
+        for (id, told) in &existing.told {
+            if let Some(vif) = shelf.vifs.get_mut(id) {
+                vif.active = told.ready;
+            }
+        }
+        for (id, _) in drift.bereft {
+            count(&self.counters.conflicts);
+            tracing::warn!(host = key.host, vif = %id, "a pod uses a VIF that does not exist any more");
+        }
+        for id in drift.lost {
+            state.lose(key, &id);
+        }
+        for id in drift.found {
+            let Some(vif) = existing.vifs.remove(&id) else { continue };
+            let place = Place { key: Arc::clone(key), digest: self.digests.of(&vif) };
+            state.places.insert(id.clone(), place);
+            let vif = self.in_stock(vif);
+            if !vif.active && self.stock.is_active_unbound(&vif) {
+                work.push(Work::Activate { key: Arc::clone(key), vif: vif.clone() });
+            }
+            if let Some(shelf) = state.shelves.get_mut(key) {
+                shelf.vifs.insert(id.clone(), vif);
+            }
+            self.adopt(state, key, &id);
+        }
+    }
+
+    /// Lets those have the VIF who show it.
+    fn adopt(&self, state: &mut State, key: &Arc<StockKey>, id: &VifId) {
+        let holders = state.holders.get(id).cloned().unwrap_or_default();
+        let Some(shelf) = state.shelves.get_mut(key) else { return };
+        for holder in holders {
+            match shelf.pool.adopt(&holder.hold, id) {
+                Adopted::Held => drop(shelf.vifs.remove(id)),
+                Adopted::Shared(_) => {
+                    count(&self.counters.conflicts);
+                    let Owner { namespace, name, uid } = &*holder.owner;
+                    tracing::warn!(namespace, name, %uid, vif = %id, "two pods show the same VIF; it is handed out no more \
+                        until both are gone");
+                }
+                Adopted::Unknown => {}
+            }
+        }
+    }
+
+    /// What `owner` holds: of the pool, and of the VIF driver.
+    pub(super) async fn vifs_of(&self, owner: &Owner) -> Result<Vec<Marked<Vif>>, DriverError> {
+        let mut marked = self.vifs.vifs(Some(owner)).await?;
+        let held: HashSet<VifId> = {
+            let mut state = self.state();
+            let held = state.by_owner.get(&owner.uid).cloned().unwrap_or_default();
+            let (pooled, foreign): (Vec<_>, Vec<_>) =
+                held.into_iter().partition(|id| state.places.contains_key(id));
+            for id in foreign {
+                state.let_go(&id, &owner.uid);
+            }
+            pooled.into_iter().collect()
+        };
+        if !held.is_empty() {
+            let stocked = self.stock.list().await?.into_iter().map(|stocked| stocked.vif);
+            let pooled = stocked.filter(|vif| held.contains(&vif.id));
+            marked.extend(pooled.map(|thing| Marked { owner: Some(owner.clone()), thing }));
+        }
+        Ok(marked)
+    }
+
+    /// All that carries the mark of the cluster; what is out of the pool with who holds it.
+    pub(super) async fn all_vifs(&self) -> Result<Vec<Marked<Vif>>, DriverError> {
+        let mut marked = self.vifs.vifs(None).await?;
+        let state = self.state();
+        if matches!(state.phase, Phase::Open) {
+            for Marked { owner, thing } in marked.iter_mut().filter(|marked| marked.owner.is_none()) {
+                let holder = state.holders.get(&thing.id).and_then(|holders| holders.first());
+                *owner = holder.map(|holder| Owner::clone(&holder.owner));
+            }
+        }
+        Ok(marked)
+    }
+
+    pub(super) fn vacate(self: &Arc<Self>, network: &NetworkId) -> Result<(), DriverError> {
+        let mut work = Vec::new();
+        let mut state = self.state();
+        let keys: Vec<_> = state.shelves.keys().filter(|key| key.network == *network).cloned().collect();
+        for key in &keys {
+            if let Some(shelf) = state.shelves.get_mut(key) {
+                shelf.pool.drain();
+            }
+            self.turn(&mut state, key, &mut work);
+        }
+        let left = keys.iter().any(|key| state.shelves.contains_key(key));
+        drop(state);
+        self.start(work);
+        if left {
+            let error = DriverError::new(Reason::Conflict, "empty the pool of a network");
+            return Err(error.detail(format!(
+                "VIFs of the network {network} are in use, cool down or are being destroyed"
+            )));
+        }
+        Ok(())
+    }
+}

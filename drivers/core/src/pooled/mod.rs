@@ -1,0 +1,222 @@
+//! The pool that keeps VIFs ready: the thin shell around [`warm_pool`](crate::warm_pool).
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `state` | what the pool knows |
+//! | `request` | hands VIFs out, and takes them back |
+//! | `hand_out` | a VIF on its way, which is not lost when nobody takes it |
+//! | `work` | makes and destroys VIFs, as the warm pool decides |
+//! | `tend` | what the passing of time brings |
+//! | `existing` | what the other world and the pods tell |
+
+mod digest;
+mod existing;
+mod figures;
+mod hand_out;
+mod ports;
+mod request;
+mod state;
+mod tend;
+mod work;
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use self::digest::Digests;
+use self::figures::Counters;
+use self::state::State;
+use crate::error::DriverError;
+use crate::id::{NetworkId, Uid};
+use crate::nodes::{NodeFacts, Nodes};
+use crate::owner::{Marked, Owner};
+use crate::pod_vif::{Activation, PodVifDriver, VifRequest};
+use crate::pool_ledger::PoolLedger;
+use crate::stock::VifStock;
+use crate::vif::Vif;
+use crate::vif_pool::VifPoolDriver;
+use crate::warm_pool::MinMaxBatch;
+
+pub use self::figures::PoolFigures;
+
+/// How many VIFs a pool keeps ready for each node, project, network and set of subnets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolPolicy {
+    /// How many are ready at least, once somebody asked.
+    pub min: usize,
+    /// How many are ready at most; 0: any number. Not less than `min`.
+    pub max: usize,
+    /// How many are made at a time at least.
+    pub batch: usize,
+    /// How long a VIF that was given back rests before somebody else gets it.
+    pub cool_down: Duration,
+}
+
+impl PoolPolicy {
+    fn sizes(&self) -> MinMaxBatch {
+        MinMaxBatch { min: self.min, max: self.max, batch: self.batch, cap_groups: None }
+    }
+}
+
+/// Answers whether this process may change anything at this moment. One that does not lead any more may not.
+pub type MayAct = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// Keeps VIFs ready in front of a VIF driver.
+///
+/// * A pod gets one without a call to the other world, when one with its security groups is free; with one call, when
+///   the groups must be changed. Else it waits until one is made, together with the others that wait for one of the same
+///   kind: they share one call, and with it the pool is refilled.
+/// * What pods give back costs no call either. It cools down, and the next pod gets it; past the most that may be ready it is
+///   destroyed.
+/// * When the other world has no more, or is in trouble, those who wait hear why and when to ask again, and it is asked no
+///   more often for many of them than for one.
+/// * Nothing is handed out before it is known what pods use; see [`PoolLedger`]. From time to time what exists is read again.
+/// * What is kept for a node that is gone, in two looks a minute apart, is destroyed.
+///
+/// What a VIF carries is what the other world told of it: one that comes back from a pod with anything changed is destroyed.
+/// A VIF that did not come out of a stock is passed on to the VIF driver, so that pools can be switched on and off.
+pub struct PooledVifs {
+    inner: Arc<Inner>,
+    tender: Mutex<Option<AbortHandle>>,
+}
+
+pub(crate) struct Inner {
+    stock: Arc<dyn VifStock>,
+    vifs: Arc<dyn PodVifDriver>,
+    policy: PoolPolicy,
+    may_act: MayAct,
+    nodes: Nodes,
+    state: Mutex<State>,
+    counters: Counters,
+    digests: Digests,
+    /// Whether something may exist of which nobody knows, so that it has to be read what does.
+    doubt: AtomicBool,
+    /// Rings when time alone may bring something earlier than was known.
+    wake: Arc<Notify>,
+    began: Instant,
+}
+
+impl PooledVifs {
+    /// Keeps VIFs of `stock` ready in front of `vifs`, as `policy` says, while `may_act` says yes.
+    pub fn new(
+        stock: Arc<dyn VifStock>,
+        vifs: Arc<dyn PodVifDriver>,
+        policy: PoolPolicy,
+        may_act: MayAct,
+    ) -> Self {
+        let inner = Inner {
+            stock,
+            vifs,
+            policy,
+            may_act,
+            nodes: Nodes::default(),
+            state: Mutex::default(),
+            counters: Counters::default(),
+            digests: Digests::default(),
+            doubt: AtomicBool::new(false),
+            wake: Arc::default(),
+            began: Instant::now(),
+        };
+        Self { inner: Arc::new(inner), tender: Mutex::default() }
+    }
+
+    /// The figures of the pool at any moment.
+    pub fn figures(&self) -> impl Fn() -> PoolFigures + Send + Sync + use<> {
+        let inner = Arc::clone(&self.inner);
+        move || {
+            let counts = inner.state().counts(inner.now());
+            PoolFigures {
+                free: counts.warm,
+                cooling: counts.cooling,
+                used: counts.used,
+                making: counts.growing,
+                doomed: counts.shrinking,
+                waiting: counts.waiting,
+                ..inner.counters.figures()
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time as the warm pools are told it.
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
+impl Drop for PooledVifs {
+    fn drop(&mut self) {
+        if let Some(tender) = self.tender.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            tender.abort();
+        }
+    }
+}
+
+#[async_trait]
+impl VifPoolDriver for PooledVifs {
+    async fn request_vif(&self, request: &VifRequest) -> Result<Vif, DriverError> {
+        self.inner.request(request).await
+    }
+
+    async fn release_vif(&self, owner: &Owner, vif: &Vif) -> Result<(), DriverError> {
+        self.inner.release(owner, vif).await
+    }
+
+    async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
+        self.inner.vifs.activate_vif(vif).await
+    }
+
+    async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Marked<Vif>>, DriverError> {
+        match owner {
+            Some(owner) => self.inner.vifs_of(owner).await,
+            None => self.inner.all_vifs().await,
+        }
+    }
+
+    fn ledger(&self) -> Option<&dyn PoolLedger> {
+        Some(self)
+    }
+
+    async fn vacate(&self, network: &NetworkId) -> Result<(), DriverError> {
+        self.inner.vacate(network)
+    }
+}
+
+#[async_trait]
+impl PoolLedger for PooledVifs {
+    async fn read(&self) -> Result<(), DriverError> {
+        self.inner.read().await
+    }
+
+    fn shows(&self, owner: &Owner, vifs: &[Vif]) {
+        self.inner.shows(owner, vifs);
+    }
+
+    fn knows(&self, uid: &Uid) -> bool {
+        self.inner.state().by_owner.contains_key(uid)
+    }
+
+    fn begin(&self) {
+        if self.inner.begin() {
+            let task = tokio::spawn(tend::tend(Arc::downgrade(&self.inner)));
+            *self.tender.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.abort_handle());
+        }
+    }
+
+    fn node(&self, name: &str, facts: Option<&NodeFacts>) {
+        self.inner.nodes.note(name, facts);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! What the pool knows: shelves of VIFs, who holds which, who waits.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::hand_out::HandOut;
+use super::ports::{Hold, Ports};
+use crate::error::DriverError;
+use crate::id::{Uid, VifId};
+use crate::network::Subnet;
+use crate::owner::Owner;
+use crate::stock::{StockKey, Stocked};
+use crate::vif::Vif;
+use crate::warm_pool::{Counts, MinMaxBatch, WarmPool};
+
+/// What the pool knows, behind one lock that nobody holds while he waits.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) phase: Phase,
+    pub(super) shelves: BTreeMap<Arc<StockKey>, Shelf>,
+    /// Where a VIF has its place, whether or not it is out.
+    pub(super) places: HashMap<VifId, Place>,
+    /// Who holds a VIF: one pod, unless somebody made a mistake.
+    pub(super) holders: HashMap<VifId, Vec<Holder>>,
+    pub(super) by_owner: HashMap<Uid, Vec<VifId>>,
+    pub(super) waiters: HashMap<Hold, Waiter>,
+    last: Hold,
+    /// When the first of the shelves has something to do by the passing of time alone.
+    pub(super) due: Option<Duration>,
+}
+
+/// Where a VIF has its place.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) key: Arc<StockKey>,
+    /// Of the VIF as the other world told of it. What comes back different was changed by somebody on its way.
+    pub(super) digest: u64,
+}
+
+/// How far the pool is with what exists.
+#[derive(Default)]
+pub(super) enum Phase {
+    /// Nothing is known.
+    #[default]
+    Unread,
+    /// This exists; which of it is used is not known to its end.
+    Read(Vec<Stocked>),
+    /// All is known.
+    Open,
+}
+
+/// The VIFs of one key.
+pub(super) struct Shelf {
+    pub(super) pool: WarmPool<Ports>,
+    /// Those that are not out.
+    pub(super) vifs: HashMap<VifId, Vif>,
+    /// With what more are made; empty until somebody asks.
+    pub(super) subnets: Vec<Subnet>,
+    /// What went wrong last when more were made.
+    pub(super) failure: Option<DriverError>,
+    /// In how many looks in a row its node was not there.
+    pub(super) absent: u8,
+    /// When the passing of time alone gives it something to do.
+    pub(super) due: Option<Duration>,
+}
+
+/// A pod that holds a VIF.
+#[derive(Clone, Debug)]
+pub(super) struct Holder {
+    pub(super) hold: Hold,
+    pub(super) owner: Arc<Owner>,
+}
+
+/// A request that waits for a VIF.
+pub(super) struct Waiter {
+    pub(super) owner: Arc<Owner>,
+    pub(super) answer: oneshot::Sender<Result<HandOut, DriverError>>,
+}
+
+impl State {
+    /// A hand-out that nobody had before.
+    pub(super) fn next_hold(&mut self) -> Hold {
+        self.last += 1;
+        self.last
+    }
+
+    pub(super) fn shelf(
+        &mut self,
+        key: &Arc<StockKey>,
+        policy: MinMaxBatch,
+        cool_down: Duration,
+    ) -> &mut Shelf {
+        self.shelves.entry(Arc::clone(key)).or_insert_with(|| Shelf {
+            pool: WarmPool::new(Arc::new(policy), cool_down),
+            vifs: HashMap::new(),
+            subnets: Vec::new(),
+            failure: None,
+            absent: 0,
+            due: None,
+        })
+    }
+
+    /// `owner` holds the VIF.
+    pub(super) fn hold(&mut self, id: &VifId, hold: Hold, owner: &Arc<Owner>) {
+        self.holders.entry(id.clone()).or_default().push(Holder { hold, owner: Arc::clone(owner) });
+        self.by_owner.entry(owner.uid.clone()).or_default().push(id.clone());
+    }
+
+    /// The pod of that UID holds the VIF no more. Answers its hold, if it had one.
+    pub(super) fn let_go(&mut self, id: &VifId, uid: &Uid) -> Option<Hold> {
+        let holders = self.holders.get_mut(id)?;
+        let position = holders.iter().position(|holder| holder.owner.uid == *uid)?;
+        let Holder { hold, .. } = holders.swap_remove(position);
+        if holders.is_empty() {
+            self.holders.remove(id);
+        }
+        if let Some(ids) = self.by_owner.get_mut(uid) {
+            ids.retain(|held| held != id);
+            if ids.is_empty() {
+                self.by_owner.remove(uid);
+            }
+        }
+        Some(hold)
+    }
+
+    /// The VIF does not exist any more.
+    pub(super) fn lose(&mut self, key: &Arc<StockKey>, id: &VifId) {
+        if self.places.get(id).is_some_and(|place| place.key == *key) {
+            self.places.remove(id);
+        }
+        if let Some(shelf) = self.shelves.get_mut(key) {
+            shelf.vifs.remove(id);
+            shelf.pool.lose(id);
+        }
+    }
+
+    /// Where all shelves stand together.
+    pub(super) fn counts(&self, now: Duration) -> Counts {
+        self.shelves.values().map(|shelf| shelf.pool.counts(now)).fold(Counts::default(), |sum, shelf| {
+            Counts {
+                used: sum.used + shelf.used,
+                warm: sum.warm + shelf.warm,
+                cooling: sum.cooling + shelf.cooling,
+                waiting: sum.waiting + shelf.waiting,
+                growing: sum.growing + shelf.growing,
+                shrinking: sum.shrinking + shelf.shrinking,
+                ..sum
+            }
+        })
+    }
+}

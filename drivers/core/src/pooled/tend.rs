@@ -1,0 +1,98 @@
+//! What the passing of time brings: cooled VIFs, another attempt, nodes that are gone, what exists.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Inner;
+use super::state::State;
+use super::work::Work;
+
+/// The time between two readings of what exists.
+const RESYNC: Duration = Duration::from_secs(600);
+/// The time until it is read again after that failed.
+const AGAIN: Duration = Duration::from_secs(30);
+/// The time between two looks at which nodes are gone. What is kept for one that was missing in two is destroyed.
+const LOOK: Duration = Duration::from_secs(60);
+const LOOKS: u8 = 2;
+
+/// Tends the pool until it is dropped.
+pub(super) async fn tend(pool: Weak<Inner>) {
+    let began = Instant::now();
+    let (mut resync, mut look) = (began + RESYNC, began + LOOK);
+    loop {
+        let Some(inner) = pool.upgrade() else { return };
+        let now = Instant::now();
+        if inner.doubt.swap(false, Ordering::AcqRel) || now >= resync {
+            resync = Instant::now() + inner.resynced().await;
+        }
+        if now >= look {
+            inner.look();
+            look = now + LOOK;
+        }
+        let due = inner.pass().map(|due| inner.began + due);
+        let wake = Arc::clone(&inner.wake);
+        drop(inner);
+        let until = due.into_iter().chain([resync, look]).min().unwrap_or(look);
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => {}
+            () = wake.notified() => {}
+        }
+    }
+}
+
+impl Inner {
+    /// Reads what exists. Answers after how long it is to be read again.
+    async fn resynced(self: &Arc<Self>) -> Duration {
+        match self.resync().await {
+            Ok(()) => RESYNC,
+            Err(error) => {
+                tracing::warn!(error = %error, "the pool could not read which VIFs exist");
+                AGAIN
+            }
+        }
+    }
+
+    /// Lets each shelf do what is due. Answers when the next one has something to do.
+    fn pass(self: &Arc<Self>) -> Option<Duration> {
+        let (now, mut work) = (self.now(), Vec::new());
+        let mut state = self.state();
+        let due = state.shelves.iter().filter(|(_, shelf)| shelf.due.is_some_and(|due| due <= now));
+        for key in due.map(|(key, _)| Arc::clone(key)).collect::<Vec<_>>() {
+            self.turn(&mut state, &key, &mut work);
+        }
+        state.due = state.shelves.values().filter_map(|shelf| shelf.due).min();
+        let due = state.due;
+        drop(state);
+        self.start(work);
+        due
+    }
+
+    /// Gives up what is kept for nodes that are gone.
+    fn look(self: &Arc<Self>) {
+        let Some(hosts) = self.nodes.hosts() else { return };
+        let mut work = Vec::new();
+        let mut state = self.state();
+        self.give_up(&mut state, &hosts, &mut work);
+        drop(state);
+        self.start(work);
+    }
+
+    fn give_up(self: &Arc<Self>, state: &mut State, hosts: &HashSet<String>, work: &mut Vec<Work>) {
+        let mut gone = Vec::new();
+        for (key, shelf) in &mut state.shelves {
+            shelf.absent = if hosts.contains(&key.host) { 0 } else { shelf.absent.saturating_add(1) };
+            if shelf.absent == LOOKS {
+                tracing::info!(host = key.host, "the node is gone; what the pool keeps for it is destroyed");
+                shelf.pool.drain();
+                gone.push(Arc::clone(key));
+            }
+        }
+        for key in gone {
+            self.turn(state, &key, work);
+        }
+    }
+}

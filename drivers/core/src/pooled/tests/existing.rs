@@ -1,0 +1,88 @@
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_handed_out_before_it_is_known_what_pods_use() {
+    let world = World::with(MemoryOptions::default(), POLICY);
+    assert!(world.ask("a").await.unwrap_err().transient());
+    world.pool.begin();
+    assert!(world.ask("a").await.is_err(), "what exists is not known");
+    world.pool.read().await.unwrap();
+    assert!(world.ask("a").await.is_err(), "what pods show is not known");
+    world.pool.begin();
+    assert!(world.ask("a").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_what_pods_show_is_theirs_and_the_rest_is_free_once_it_has_rested() {
+    let before = World::new(PoolPolicy { min: 0, batch: 2, ..POLICY }).await;
+    let (shown, never_written) = (before.get("a").await, before.get("b").await);
+    let world = before.restarted(&[("a", &shown)]).await;
+    assert!(world.pool.knows(&"uid-a".into()) && !world.pool.knows(&"uid-b".into()));
+    let PoolFigures { used, cooling, free, .. } = world.figures();
+    assert_eq!((used, cooling + 1, free), (1, world.ports(), 0));
+    let orders = world.orders().len();
+    assert_eq!(orders, 0, "nothing is made ahead of demand meanwhile");
+    pass(POLICY.cool_down).await;
+    let mut got = Vec::new();
+    for number in 0..before.ports() - 1 {
+        got.push(world.get(&format!("p{number}")).await.id);
+    }
+    assert!(got.contains(&never_written.id) && !got.contains(&shown.id));
+    world.release("a", &shown).await;
+    pass(POLICY.cool_down).await;
+    assert_eq!(world.figures().conflicts, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_two_pods_show_is_reported_and_free_when_both_are_gone() {
+    let before = World::new(PoolPolicy { min: 0, batch: 1, ..POLICY }).await;
+    let vif = before.get("a").await;
+    let world = before.restarted(&[("a", &vif), ("b", &vif)]).await;
+    assert_eq!(world.figures().conflicts, 1);
+    world.release("a", &vif).await;
+    assert_eq!(world.figures().used, 1);
+    world.pool.shows(&owner("c"), &[vif.clone()]);
+    assert_eq!(world.figures().conflicts, 2);
+    world.release("b", &vif).await;
+    pass(POLICY.cool_down * 2).await;
+    assert_ne!(world.get("d").await.id, vif.id);
+    world.release("c", &vif).await;
+    assert!(world.network.port(&vif.id).is_some());
+    assert!(!world.pool.knows(&"uid-c".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn from_time_to_time_what_exists_is_read_again() {
+    let world = World::new(PoolPolicy { min: 0, batch: 1, ..POLICY }).await;
+    let (kept, lost) = (world.get("a").await, world.get("b").await);
+    let mut strange = world.network.port(&kept.id).unwrap();
+    strange.vif.id = "strange".into();
+    world.network.insert_port(strange.clone());
+    strange.vif.id = "theirs".into();
+    strange.cluster = Some("west".into());
+    world.network.insert_port(strange);
+    world.network.remove_port(&lost.id);
+    let used = world.figures().used;
+    pass(Duration::from_secs(600)).await;
+    let figures = world.figures();
+    assert_eq!((figures.used, figures.cooling, figures.conflicts), (used - 1, 1, 1));
+    pass(POLICY.cool_down).await;
+    let mut got = Vec::new();
+    for number in 0..4 {
+        got.push(world.get(&format!("p{number}")).await.id);
+    }
+    assert!(got.contains(&"strange".into()) && !got.contains(&"theirs".into()), "{got:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_marks_tell_who_holds_what_once_all_is_known() {
+    let before = World::new(PoolPolicy { min: 0, batch: 2, ..POLICY }).await;
+    let vif = before.get("a").await;
+    let marked = before.pool.vifs(None).await.unwrap();
+    let of_a: Vec<_> = marked.iter().filter(|marked| marked.owner == Some(owner("a"))).collect();
+    assert_eq!((of_a.len(), &of_a[0].thing.id), (1, &vif.id));
+    assert_eq!(before.pool.vifs(Some(&owner("a"))).await.unwrap().len(), 1);
+    assert_eq!(before.pool.vifs(Some(&owner("b"))).await.unwrap(), []);
+    let world = before.restarted(&[]).await;
+    assert_eq!(world.pool.vifs(Some(&owner("a"))).await.unwrap(), [], "it was never written down");
+}

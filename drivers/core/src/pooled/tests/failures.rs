@@ -1,0 +1,99 @@
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn at_the_end_of_a_quota_all_hear_why_and_many_ask_no_more_often_than_one() {
+    let options = MemoryOptions { port_quota: Some(3), ..MemoryOptions::default() };
+    let world = World::with(options, POLICY);
+    world.begin().await;
+    let mut refused = Vec::new();
+    for number in 0..50 {
+        refused.extend(world.ask(&format!("p{number}")).await.err());
+    }
+    settle().await;
+    assert_eq!(refused.len(), 47);
+    let error = refused.last().unwrap();
+    assert_eq!((error.reason(), error.transient()), (Reason::Quota, true));
+    assert!(error.retry_after().is_some_and(|after| after <= Duration::from_secs(1)));
+    assert!(world.orders().len() <= 2, "{:?}", world.orders());
+    let before = world.orders().len();
+    for _ in 0..60 {
+        for number in 0..50 {
+            let _ = world.ask(&format!("p{number}")).await;
+        }
+        pass(Duration::from_secs(1)).await;
+    }
+    assert!((4..=8).contains(&(world.orders().len() - before)), "{:?}", world.orders());
+    world.network.set_port_quota(None);
+    pass(Duration::from_secs(31)).await;
+    assert!(world.ask("late").await.is_ok(), "the quota was raised");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hint_is_obeyed_and_handed_on() {
+    let world = World::new(POLICY).await;
+    let busy = outage().after(Duration::from_secs(90));
+    world.stock.faults().inject(StockMethod::Make, 1, Fault::Fail(busy));
+    let error = world.ask("a").await.unwrap_err();
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(90)));
+    pass(Duration::from_secs(89)).await;
+    assert_eq!(world.ask("a").await.unwrap_err().retry_after(), Some(Duration::from_secs(1)));
+    pass(Duration::from_secs(1)).await;
+    assert!(world.ask("a").await.is_ok());
+    assert_eq!(world.orders().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_got_lost_is_made_good_by_reading_what_exists() {
+    let world = World::new(POLICY).await;
+    world.stock.faults().inject(StockMethod::Make, 1, Fault::DoneThenFail(outage()));
+    let error = world.ask("a").await.unwrap_err();
+    assert!(error.transient() && !error.ambiguous(), "the pool itself sees to what was made");
+    settle().await;
+    assert_eq!(world.lists(), 2, "at the start, and now");
+    let made = world.ports();
+    pass(POLICY.cool_down).await;
+    world.ask("a").await.unwrap();
+    assert_eq!(world.ports(), made, "one of those that were made");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stock_that_never_answers_is_given_up_after_its_time() {
+    let world = World::new(POLICY).await;
+    world.stock.faults().inject(StockMethod::Make, 1, Fault::Hang);
+    let (pool, request) = (Arc::clone(&world.pool), world.request_for("a", "n1", &["default"]));
+    let asked = tokio::spawn(async move { pool.request_vif(&request).await });
+    settle().await;
+    pass(Duration::from_secs(420)).await;
+    assert_eq!(asked.await.unwrap().unwrap_err().reason(), Reason::Unavailable);
+    pass(Duration::from_secs(2)).await;
+    assert!(world.ask("b").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_destroyed_is_handed_to_nobody_and_destroyed_later() {
+    let world = World::new(PoolPolicy { min: 0, max: 1, batch: 1, ..POLICY }).await;
+    let vifs = [world.get("a").await, world.get("b").await];
+    world.stock.faults().inject(StockMethod::Destroy, 2, Fault::Fail(outage()));
+    world.release("a", &vifs[0]).await;
+    world.release("b", &vifs[1]).await;
+    pass(POLICY.cool_down).await;
+    assert!(world.figures().doomed >= 1);
+    for _ in 0..10 {
+        pass(Duration::from_secs(1)).await;
+    }
+    assert_eq!((world.figures().doomed, world.ports()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_does_not_lead_any_more_changes_nothing() {
+    let world = World::new(PoolPolicy { min: 0, max: 1, batch: 1, ..POLICY }).await;
+    let vifs = [world.get("a").await, world.get("b").await];
+    world.leads.store(false, Ordering::Relaxed);
+    let calls = world.stock.calls().len();
+    world.release("a", &vifs[0]).await;
+    world.release("b", &vifs[1]).await;
+    pass(POLICY.cool_down).await;
+    assert!(world.ask("c").await.is_ok(), "what is warm needs no call; the write that follows is refused");
+    assert!(world.ask("d").await.is_err());
+    assert_eq!(world.stock.calls().len(), calls);
+}

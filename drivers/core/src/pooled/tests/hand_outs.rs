@@ -1,0 +1,175 @@
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_warm_hand_out_and_a_return_cost_no_call() {
+    let world = World::new(POLICY).await;
+    let first = world.get("a").await;
+    pass(Duration::from_secs(5)).await;
+    let (calls, owned) = (world.stock.calls(), world.vifs.calls());
+    let second = world.get("b").await;
+    assert_ne!(first.id, second.id);
+    assert!(second.active, "it became active in stock");
+    world.release("b", &second).await;
+    assert_eq!((world.stock.calls(), world.vifs.calls()), (calls, owned));
+    let PoolFigures { cooling, used, warm, waited, .. } = world.figures();
+    assert_eq!((cooling, used, warm, waited), (1, 1, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_for_the_same_share_one_call_and_the_refill_comes_with_it() {
+    let world = World::new(POLICY).await;
+    world.stock.faults().inject(StockMethod::Make, 1, Fault::Delay(Duration::from_secs(3)));
+    let asked: Vec<_> = (0..30)
+        .map(|number| {
+            let (pool, request) =
+                (Arc::clone(&world.pool), world.request_for(&format!("p{number}"), "n1", &["default"]));
+            tokio::spawn(async move { pool.request_vif(&request).await.unwrap().id })
+        })
+        .collect();
+    settle().await;
+    assert_eq!(world.orders().len(), 1, "one at a time");
+    let mut got = Vec::new();
+    for asked in asked {
+        got.push(asked.await.unwrap());
+    }
+    got.sort();
+    got.dedup();
+    assert_eq!(got.len(), 30, "each its own");
+    assert!(world.orders().len() <= 2, "{:?}", world.orders());
+    assert_eq!((world.figures().waited, world.figures().waiting), (30, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_back_rests_and_is_used_again() {
+    let world = World::new(PoolPolicy { min: 0, batch: 1, ..POLICY }).await;
+    let vif = world.get("a").await;
+    world.release("a", &vif).await;
+    world.release("a", &vif).await;
+    assert_ne!(world.get("b").await.id, vif.id, "it rests");
+    let ports = world.ports();
+    pass(POLICY.cool_down).await;
+    let got: Vec<_> = [world.get("c").await.id, world.get("d").await.id].into();
+    assert!(got.contains(&vif.id), "{got:?}");
+    assert_eq!((got.len(), ports), (2, 3), "one ahead of demand");
+}
+
+#[tokio::test(start_paused = true)]
+async fn past_the_most_that_may_be_ready_a_vif_is_destroyed_once_it_has_rested() {
+    let world = World::new(PoolPolicy { min: 0, max: 1, batch: 1, ..POLICY }).await;
+    let vifs = [world.get("a").await, world.get("b").await, world.get("c").await];
+    for (name, vif) in ["a", "b", "c"].into_iter().zip(&vifs) {
+        world.release(name, vif).await;
+    }
+    assert!(world.ports() >= 3);
+    pass(POLICY.cool_down * 3).await;
+    assert_eq!((world.ports(), world.figures().free), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_security_groups_cost_one_call_and_the_same_ones_none() {
+    let world = World::new(POLICY).await;
+    world.get("a").await;
+    let request = world.request_for("b", "n1", &["web", "db"]);
+    let vif = world.pool.request_vif(&request).await.unwrap();
+    let port = world.network.port(&vif.id).unwrap();
+    assert_eq!(port.security_groups, ["db".into(), "web".into()]);
+    world.release("b", &vif).await;
+    pass(POLICY.cool_down).await;
+    let again = world.request_for("c", "n1", &["db", "web"]);
+    assert_eq!(world.pool.request_vif(&again).await.unwrap().id, vif.id, "it is as it is wanted");
+    let adapted = world.stock.calls().into_iter().filter(|call| matches!(call, StockCall::Adapt(_)));
+    assert_eq!(adapted.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vif_that_was_deleted_outside_is_passed_over_when_its_groups_are_to_change() {
+    let world = World::new(POLICY).await;
+    world.get("a").await;
+    let request = world.request_for("b", "n1", &["web"]);
+    let gone = world.network.ports().into_iter().nth(1).unwrap().vif.id;
+    world.network.remove_port(&gone);
+    let vif = world.pool.request_vif(&request).await.unwrap();
+    assert_ne!(vif.id, gone);
+    assert!(world.pool.vifs(Some(&owner("b"))).await.unwrap().iter().all(|marked| marked.thing.id == vif.id));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stops_waiting_loses_nothing_to_the_pool() {
+    let world = World::new(PoolPolicy { min: 0, batch: 1, ..POLICY }).await;
+    world.stock.faults().inject(StockMethod::Make, 1, Fault::Delay(Duration::from_secs(3)));
+    let (pool, request) = (Arc::clone(&world.pool), world.request_for("a", "n1", &["default"]));
+    let asked = tokio::spawn(async move { pool.request_vif(&request).await });
+    settle().await;
+    asked.abort();
+    pass(Duration::from_secs(3)).await;
+    let PoolFigures { free, used, waiting, .. } = world.figures();
+    assert_eq!((free, used, waiting), (1, 0, 0), "it was made all the same");
+    world.stock.faults().inject(StockMethod::Adapt, 1, Fault::Hang);
+    let (pool, request) = (Arc::clone(&world.pool), world.request_for("b", "n1", &["web"]));
+    let asked = tokio::spawn(async move { pool.request_vif(&request).await });
+    settle().await;
+    assert_eq!(world.figures().used, 1);
+    asked.abort();
+    settle().await;
+    let PoolFigures { free, used, .. } = world.figures();
+    assert_eq!((free, used), (world.ports(), 0));
+    assert!(world.pool.request_vif(&world.request_for("c", "n1", &["web"])).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vif_that_its_node_binds_is_handed_out_inactive_and_activated_by_the_driver() {
+    let network = Arc::new(MemoryNetwork::new(MemoryOptions::default()));
+    let stock = MemoryVifStock::new(Arc::clone(&network), "east".into()).bound_by_nodes();
+    let world = World::on(network, stock, POLICY);
+    world.begin().await;
+    let vif = world.get("a").await;
+    assert!(!vif.active);
+    pass(Duration::from_secs(5)).await;
+    assert!(matches!(world.pool.activate_vif(&vif).await.unwrap(), Activation::Active(_)));
+    world.release("a", &Vif { active: true, ..vif.clone() }).await;
+    pass(POLICY.cool_down).await;
+    for name in ["b", "c", "d", "e", "f", "g", "h", "i", "j", "k"] {
+        assert!(!world.get(name).await.active, "what was active for one pod is not for the next");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_cannot_change_what_the_next_one_gets() {
+    let world = World::new(PoolPolicy { min: 0, batch: 1, ..POLICY }).await;
+    let vif = world.get("a").await;
+    let mut forged = vif.clone();
+    forged.subnets[0].gateway = Some("10.10.9.9".parse().unwrap());
+    world.release("a", &forged).await;
+    assert_eq!(world.ports(), 0, "nobody else gets it");
+    let vif = world.get("b").await;
+    world.release("c", &vif).await;
+    pass(POLICY.cool_down).await;
+    assert_ne!(world.get("d").await.id, vif.id, "it was not the pod's to give back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_burst_more_is_kept_ahead_and_later_no_more_is_made() {
+    let world = World::new(POLICY).await;
+    for number in 0..100 {
+        world.get(&format!("p{number}")).await;
+    }
+    let free = world.figures().free;
+    assert!((50..=70).contains(&free), "{free}");
+    let orders = world.orders().len();
+    pass(Duration::from_secs(600)).await;
+    for number in 100..105 {
+        world.get(&format!("p{number}")).await;
+    }
+    assert_eq!(world.orders().len(), orders, "what is there is enough");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vif_that_no_stock_made_is_passed_on_to_the_driver() {
+    let world = World::new(POLICY).await;
+    let noop = NoopPool::new(Arc::clone(&world.vifs) as _);
+    let vif = noop.request_vif(&world.request_for("a", "n1", &["default"])).await.unwrap();
+    assert_eq!(world.pool.vifs(Some(&owner("a"))).await.unwrap().len(), 1);
+    world.release("a", &vif).await;
+    assert_eq!(world.ports(), 0);
+    assert!(world.vifs.calls().contains(&VifCall::Release("uid-a".into(), vif.id)));
+}

@@ -1,0 +1,215 @@
+//! Makes and destroys VIFs, as the warm pools decide.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::Inner;
+use super::figures::count;
+use super::hand_out::HandOut;
+use super::request::not_leading;
+use super::state::{Place, State};
+use crate::error::{DriverError, Reason};
+use crate::id::VifId;
+use crate::pod_vif::Activation;
+use crate::stock::{StockKey, StockMade, StockOrder};
+use crate::vif::Vif;
+use crate::warm_pool::{Action, Fault, Grown};
+
+/// How long one call of a stock may take. Its own bounds are shorter.
+const PATIENCE: Duration = Duration::from_secs(420);
+
+/// What is to be done once the lock is free.
+pub(super) enum Work {
+    /// Make VIFs.
+    Make { key: Arc<StockKey>, op: u64, order: StockOrder },
+    /// Destroy VIFs.
+    Destroy { key: Arc<StockKey>, op: u64, vifs: Vec<Vif> },
+    /// See when a VIF becomes active that does so by itself.
+    Activate { key: Arc<StockKey>, vif: Vif },
+    /// Put back what nobody took.
+    Undelivered(HandOut),
+}
+
+impl Inner {
+    /// Lets a shelf come to rest: answers those who need wait no longer, and plans.
+    pub(super) fn turn(self: &Arc<Self>, state: &mut State, key: &Arc<StockKey>, work: &mut Vec<Work>) {
+        let now = self.now();
+        let Some(shelf) = state.shelves.get_mut(key) else { return };
+        for hold in shelf.pool.tick(now) {
+            self.serve(state, key, hold, work);
+        }
+        let Some(shelf) = state.shelves.get_mut(key) else { return };
+        while let Some(action) = shelf.pool.plan(now) {
+            let key = Arc::clone(key);
+            work.push(match action {
+                Action::Grow { op, count, want } => {
+                    let (subnets, security_groups) = (shelf.subnets.clone(), want);
+                    let order = StockOrder { key: StockKey::clone(&key), subnets, security_groups, count };
+                    Work::Make { key, op, order }
+                }
+                Action::Shrink { op, groups } => {
+                    let vifs = groups.iter().filter_map(|id| shelf.vifs.get(id).cloned()).collect();
+                    Work::Destroy { key, op, vifs }
+                }
+            });
+        }
+        shelf.due = shelf.pool.next(now);
+        if shelf.pool.is_empty() && shelf.pool.is_draining() {
+            state.shelves.remove(key);
+        } else if let Some(due) = shelf.due
+            && state.due.is_none_or(|known| due < known)
+        {
+            state.due = Some(due);
+            self.wake.notify_one();
+        }
+    }
+
+    pub(super) fn start(self: &Arc<Self>, work: Vec<Work>) {
+        for work in work {
+            let this = Arc::clone(self);
+            match work {
+                Work::Make { key, op, order } => drop(tokio::spawn(this.make(key, op, order))),
+                Work::Destroy { key, op, vifs } => drop(tokio::spawn(this.destroy(key, op, vifs))),
+                Work::Activate { key, vif } => drop(tokio::spawn(this.activate(key, vif))),
+                Work::Undelivered(hand_out) => drop(hand_out),
+            }
+        }
+    }
+
+    async fn make(self: Arc<Self>, key: Arc<StockKey>, op: u64, order: StockOrder) {
+        let (ordered, mut work) = (order.count, Vec::new());
+        let made = self.ordered(order).await;
+        self.note(&key, ordered, &made);
+        let mut state = self.state();
+        self.stock_up(&mut state, &key, op, made, &mut work);
+        self.turn(&mut state, &key, &mut work);
+        drop(state);
+        self.start(work);
+    }
+
+    /// What the stock makes of an order; a panic and a call that never ends are failures.
+    async fn ordered(&self, order: StockOrder) -> StockMade {
+        if !(self.may_act)() {
+            return StockMade { vifs: Vec::new(), failure: Some(not_leading()) };
+        }
+        let stock = Arc::clone(&self.stock);
+        let mut task = tokio::spawn(async move { stock.make(&order).await });
+        let failed = || DriverError::new(Reason::Unavailable, "make VIFs for the pool").maybe_done();
+        let failure = match timeout(PATIENCE, &mut task).await {
+            Ok(Ok(made)) => return made,
+            Ok(Err(panicked)) => failed().because(panicked),
+            Err(_) => {
+                task.abort();
+                failed().detail(format!("there was no answer for {} s", PATIENCE.as_secs()))
+            }
+        };
+        StockMade { vifs: Vec::new(), failure: Some(failure) }
+    }
+
+    fn note(&self, key: &StockKey, ordered: usize, made: &StockMade) {
+        let short = made.vifs.len() < ordered;
+        count(if short { &self.counters.short_refills } else { &self.counters.refills });
+        if let Some(error) = &made.failure {
+            tracing::warn!(host = key.host, network = %key.network, ordered, made = made.vifs.len(), error = %error,
+                "the pool did not get all VIFs that it ordered");
+            if error.ambiguous() {
+                self.doubt.store(true, Ordering::Release);
+                self.wake.notify_one();
+            }
+        }
+    }
+
+    /// Puts what was made on its shelf.
+    fn stock_up(
+        &self,
+        state: &mut State,
+        key: &Arc<StockKey>,
+        op: u64,
+        made: StockMade,
+        work: &mut Vec<Work>,
+    ) {
+        let StockMade { vifs, failure } = made;
+        let now = self.now();
+        let fault = failure.as_ref().map(|error| match (error.retry_after(), error.reason()) {
+            (Some(hint), _) => Fault::Throttled(hint),
+            (None, Reason::Quota | Reason::NoAddress) => Fault::Exhausted,
+            (None, _) => Fault::Failed,
+        });
+        let Some(shelf) = state.shelves.get_mut(key) else { return };
+        shelf.failure = failure;
+        let got = vifs.iter().map(|vif| vif.id.clone()).collect();
+        if !shelf.pool.grown(op, Grown { got, fault }, now) {
+            return;
+        }
+        for vif in vifs {
+            let digest = self.digests.of(&vif);
+            let vif = self.in_stock(vif);
+            shelf.pool.ready(&vif.id, vif.active);
+            if !vif.active && self.stock.is_active_unbound(&vif) {
+                work.push(Work::Activate { key: Arc::clone(key), vif: vif.clone() });
+            }
+            state.places.insert(vif.id.clone(), Place { key: Arc::clone(key), digest });
+            shelf.vifs.insert(vif.id.clone(), vif);
+        }
+    }
+
+    async fn destroy(self: Arc<Self>, key: Arc<StockKey>, op: u64, vifs: Vec<Vif>) {
+        let mut work = Vec::new();
+        let left = self.destroyed(vifs.clone()).await;
+        let mut state = self.state();
+        let now = self.now();
+        let shrunk = state.shelves.get_mut(&key).is_some_and(|shelf| shelf.pool.shrunk(op, &left, now));
+        for id in vifs.into_iter().map(|vif| vif.id).filter(|id| shrunk && !left.contains(id)) {
+            state.lose(&key, &id);
+        }
+        self.turn(&mut state, &key, &mut work);
+        drop(state);
+        self.start(work);
+    }
+
+    /// Destroys these. Answers those that are still there, or may be.
+    async fn destroyed(&self, vifs: Vec<Vif>) -> Vec<VifId> {
+        let ids: Vec<_> = vifs.iter().map(|vif| vif.id.clone()).collect();
+        if !(self.may_act)() {
+            return ids;
+        }
+        let stock = Arc::clone(&self.stock);
+        let mut task = tokio::spawn(async move { stock.destroy(&vifs).await });
+        let Ok(Ok(left)) = timeout(PATIENCE, &mut task).await else {
+            task.abort();
+            return ids;
+        };
+        if let Some((id, error)) = left.first() {
+            tracing::warn!(vif = %id, left = left.len(), error = %error, "VIFs that nobody needs are not destroyed yet");
+        }
+        left.into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Asks from time to time whether a VIF on its shelf is active, as often as the driver says.
+    async fn activate(self: Arc<Self>, key: Arc<StockKey>, vif: Vif) {
+        loop {
+            let wait = match self.vifs.activate_vif(&vif).await {
+                Ok(Activation::Active(_)) => {
+                    let mut state = self.state();
+                    if let Some(shelf) = state.shelves.get_mut(&key) {
+                        shelf.pool.ready(&vif.id, true);
+                        shelf.vifs.entry(vif.id).and_modify(|vif| vif.active = true);
+                    }
+                    return;
+                }
+                Ok(Activation::NotYet { ask_again }) => ask_again,
+                // The next reading of what exists tells more.
+                Err(error) if !error.transient() => return,
+                Err(error) => error.retry_after().unwrap_or(Duration::from_secs(5)),
+            };
+            tokio::time::sleep(wait.max(Duration::from_millis(10))).await;
+            let state = self.state();
+            if state.shelves.get(&key).is_none_or(|shelf| !shelf.vifs.contains_key(&vif.id)) {
+                return;
+            }
+        }
+    }
+}

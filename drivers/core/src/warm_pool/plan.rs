@@ -1,0 +1,186 @@
+//! What a pool wants done, and what came of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::fault::{Fault, Grown};
+use super::kind::Kind;
+use super::policy::{Counts, Plan};
+use super::pool::{Group, Growing, Warm, WarmPool};
+
+/// What a pool wants done in the other world. At most one of each is under way at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action<G, W> {
+    /// Make so many groups that are as they are wanted; [`WarmPool::grown`] takes in what came of it.
+    Grow {
+        /// By which the answer is known again.
+        op: u64,
+        /// How many.
+        count: usize,
+        /// How.
+        want: W,
+    },
+    /// Destroy these groups; [`WarmPool::shrunk`] takes in what came of it.
+    Shrink {
+        /// By which the answer is known again.
+        op: u64,
+        /// Which.
+        groups: Vec<G>,
+    },
+}
+
+impl<K: Kind> WarmPool<K> {
+    /// The next thing to do; none when there is nothing, or what there is is under way.
+    pub fn plan(&mut self, now: Duration) -> Option<Action<K::Group, K::Want>> {
+        self.tick(now);
+        let planned =
+            if self.draining { Plan::Shrink(usize::MAX) } else { self.policy.plan(&self.counts(now)) };
+        match planned {
+            Plan::Grow(count) if self.growing.is_none() && self.growth.remaining(now).is_none() => {
+                self.epoch += 1;
+                let want = self.waiting.front().map_or(&self.wanted, |(_, want)| want).clone();
+                self.growing = Some(Growing { op: self.epoch, count, want: want.clone() });
+                return Some(Action::Grow { op: self.epoch, count, want });
+            }
+            Plan::Shrink(count) if self.shrinking.is_none() => self.doom(count),
+            _ => {}
+        }
+        self.shrink(now)
+    }
+
+    /// Chooses `count` groups of which all items are free, the last in order, and lets them be destroyed.
+    fn doom(&mut self, count: usize) {
+        let mut chosen = self.wholly_free();
+        chosen.drain(..chosen.len().saturating_sub(count));
+        for name in chosen {
+            for item in K::items(&name) {
+                self.warm.remove(&item);
+            }
+            if let Some(group) = self.groups.get_mut(&name) {
+                group.doomed = true;
+            }
+        }
+    }
+
+    fn shrink(&mut self, now: Duration) -> Option<Action<K::Group, K::Want>> {
+        if self.shrinking.is_some() || self.decline.remaining(now).is_some() {
+            return None;
+        }
+        let doomed = self.groups.iter().filter(|(_, group)| group.doomed);
+        let groups: Vec<_> = doomed.map(|(name, _)| name.clone()).collect();
+        if groups.is_empty() {
+            return None;
+        }
+        self.epoch += 1;
+        self.shrinking = Some((self.epoch, groups.iter().cloned().collect()));
+        Some(Action::Shrink { op: self.epoch, groups })
+    }
+
+    /// Takes in what came of an attempt to grow. An answer that comes late or twice changes nothing, and is answered with
+    /// `false`: its groups are found by the next [`resync`](Self::resync).
+    pub fn grown(&mut self, op: u64, outcome: Grown<K::Group>, now: Duration) -> bool {
+        if self.growing.as_ref().is_none_or(|growing| growing.op != op) {
+            return false;
+        }
+        let Some(Growing { want, .. }) = self.growing.take() else { return false };
+        self.epoch += 1;
+        let Grown { got, fault } = outcome;
+        // Whoever answers with nothing and no fault would be asked for ever.
+        let fault = fault.or(got.is_empty().then_some(Fault::Failed));
+        self.growth.asked(fault, now);
+        for name in got {
+            if !self.groups.contains_key(&name) {
+                for item in K::items(&name) {
+                    self.warm.insert(item, Warm { group: name.clone(), since: now });
+                }
+                let group =
+                    Group { tag: Some(want.clone()), ready: false, touched: self.epoch, doomed: false };
+                self.groups.insert(name, group);
+            }
+        }
+        true
+    }
+
+    /// Takes in what came of an attempt to shrink: these groups are still there, or may be. Late or twice: as above.
+    pub fn shrunk(&mut self, op: u64, left: &[K::Group], now: Duration) -> bool {
+        let Some((_, groups)) = self.shrinking.take_if(|(shrinking, _)| *shrinking == op) else {
+            return false;
+        };
+        self.epoch += 1;
+        self.decline.asked((!left.is_empty()).then_some(Fault::Failed), now);
+        for group in groups.iter().filter(|group| !left.contains(group)) {
+            self.groups.remove(group);
+        }
+        true
+    }
+
+    /// Where the pool stands.
+    pub fn counts(&self, now: Duration) -> Counts {
+        let doomed = self.groups.values().filter(|group| group.doomed).count();
+        let calm = now < self.calm_until || !self.asked;
+        Counts {
+            used: self.used.len(),
+            warm: self.free(),
+            cooling: self.cooling.len(),
+            waiting: self.waiting.len(),
+            lately: if calm { 0 } else { self.demand.lately(now) },
+            calm,
+            group_size: self.groups.keys().next().map_or(1, |group| K::items(group).len()),
+            groups: self.groups.len(),
+            wholly_free: self.wholly_free().len(),
+            growing: self.growing.as_ref().map_or(0, |growing| growing.count),
+            shrinking: doomed,
+        }
+    }
+
+    /// Whether there is nothing left of the pool.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty() && self.growing.is_none() && self.waiting.is_empty()
+    }
+
+    /// Gives the pool up: nothing is handed out any more, and what is free is destroyed, what is held as soon as it has
+    /// cooled down.
+    pub fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Takes the pool up again.
+    pub fn resume(&mut self) {
+        self.draining = false;
+    }
+
+    /// Whether the pool is given up.
+    pub fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// When the passing of time alone gives the pool something to do.
+    pub fn next(&self, now: Duration) -> Option<Duration> {
+        let cooled = self.cooling.values().map(|cooling| cooling.until);
+        let doomed = self.groups.values().any(|group| group.doomed) && self.shrinking.is_none();
+        let decline = self.decline.remaining(now).filter(|_| doomed).map(|remaining| now + remaining);
+        let growth = self.growth.remaining(now).map(|remaining| now + remaining);
+        let calm = Some(self.calm_until).filter(|until| *until > now);
+        cooled.chain(decline).chain(growth).chain(calm).min()
+    }
+
+    pub(super) fn free(&self) -> usize {
+        if self.draining { 0 } else { self.warm.len() }
+    }
+
+    /// Whether the plan would let it grow now for those who wait.
+    pub(super) fn may_grow(&self, now: Duration) -> bool {
+        !self.draining
+            && self.growth.remaining(now).is_none()
+            && matches!(self.policy.plan(&self.counts(now)), Plan::Grow(_))
+    }
+
+    fn wholly_free(&self) -> Vec<K::Group> {
+        let mut free: BTreeMap<&K::Group, usize> = BTreeMap::new();
+        for warm in self.warm.values() {
+            *free.entry(&warm.group).or_default() += 1;
+        }
+        let whole = free.into_iter().filter(|(group, free)| *free == K::items(group).len());
+        whole.map(|(group, _)| group.clone()).collect()
+    }
+}

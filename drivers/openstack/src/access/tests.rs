@@ -1,0 +1,281 @@
+use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// Folders with files, as a user has them.
+struct Home(TempDir);
+
+impl Home {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = home.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        Self(home)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn environment(&self, cloud: Option<&str>) -> Environment {
+        Environment {
+            cloud: cloud.map(str::to_owned),
+            folders: ["work", "user", "etc"].map(|folder| self.path(folder)).to_vec(),
+            ..Environment::default()
+        }
+    }
+
+    fn access(&self, cloud: &str) -> Result<Access, String> {
+        access(&NeutronOptions::default(), &self.environment(Some(cloud)), self.0.path())
+    }
+}
+
+/// What is wrong is told without the folder of the test.
+fn access(options: &NeutronOptions, environment: &Environment, home: &Path) -> Result<Access, String> {
+    let told = |error: AccessError| error.to_string().replace(&format!("{}/", home.display()), "");
+    options.access(environment).map_err(told)
+}
+
+fn section(options: NeutronOptions) -> Result<Access, String> {
+    options.access(&Environment::default()).map_err(|error| error.to_string())
+}
+
+fn by_password() -> NeutronOptions {
+    NeutronOptions {
+        auth_url: Some("https://k:5000/v3".into()),
+        username: Some("kuryr".into()),
+        password: Some("open sesame".into()),
+        project_name: Some("k8s".into()),
+        ..NeutronOptions::default()
+    }
+}
+
+const CLOUDS: &str = "
+clouds:
+  prod:
+    auth:
+      auth_url: https://k:5000/v3
+      username: kuryr
+      password: 12345
+      project_name: k8s
+      user_domain_name: People
+      project_domain_id: machines
+    region_name: Two
+    interface: internal
+    verify: false
+    cacert: /etc/ca.pem
+    api_timeout: 7
+    volume_api_version: 3
+  app:
+    auth_type: v3applicationcredential
+    auth: { auth_url: http://k, application_credential_id: c1, application_credential_secret: s }
+  empty:
+";
+
+fn opened(auth: &Auth) -> (String, String) {
+    match auth {
+        Auth::None => ("none".into(), String::new()),
+        Auth::Password { url, password, .. } => (url.to_string(), password.reveal().unwrap().into_owned()),
+        Auth::ApplicationCredential { url, secret, .. } => {
+            (url.to_string(), secret.reveal().unwrap().into_owned())
+        }
+    }
+}
+
+#[test]
+fn a_cloud_is_reached_as_clouds_yaml_says() {
+    let home = Home::new(&[("user/clouds.yaml", CLOUDS)]);
+    let access = home.access("prod").unwrap();
+    assert_eq!(opened(&access.auth), ("https://k:5000/v3".into(), "12345".into()));
+    let Auth::Password { user, scope, .. } = &access.auth else { panic!("{:?}", access.auth) };
+    assert_eq!(*user, User::Name("kuryr".into(), Domain::Name("People".into())));
+    assert_eq!(*scope, Scope::Name("k8s".into(), Domain::Id("machines".into())));
+    assert_eq!((access.region.as_deref(), access.interface), (Some("Two"), Interface::Internal));
+    let tls = Tls { insecure: true, ca_file: Some("/etc/ca.pem".into()), ..Tls::default() };
+    assert_eq!((access.tls, access.timeout), (tls, Duration::from_secs(7)));
+    let access = home.access("app").unwrap();
+    assert_eq!(opened(&access.auth), ("http://k/".into(), "s".into()));
+    assert!(!access.tls.insecure);
+}
+
+#[test]
+fn the_first_file_is_taken_and_the_named_one_before_all() {
+    let cloud = |user: &str| CLOUDS.replace("12345", user);
+    let home = Home::new(&[
+        ("etc/clouds.yaml", &cloud("etc")),
+        ("user/clouds.yml", &cloud("user")),
+        ("named.yaml", &cloud("named")),
+    ]);
+    assert_eq!(opened(&home.access("prod").unwrap().auth).1, "user");
+    let mut environment = home.environment(Some("prod"));
+    environment.config_file = Some(home.path("named.yaml"));
+    let access = NeutronOptions::default().access(&environment).unwrap();
+    assert_eq!(opened(&access.auth).1, "named");
+    environment.config_file = Some(home.path("none.yaml"));
+    let error = tests::access(&NeutronOptions::default(), &environment, home.0.path()).unwrap_err();
+    assert_eq!(error, "none.yaml: is named by the environment and does not exist");
+}
+
+#[test]
+fn a_secure_file_stands_above_and_a_profile_below() {
+    let home = Home::new(&[
+        (
+            "user/clouds.yaml",
+            "clouds: {a: {profile: acme, auth: {username: me, password: shown, project_name: p}}}",
+        ),
+        ("etc/secure.yaml", "clouds: {a: {auth: {password: hidden}}, other: null}"),
+        (
+            "etc/clouds-public.yaml",
+            "public-clouds: {acme: {auth: {auth_url: 'http://acme', username: nobody}, region_name: R}}",
+        ),
+    ]);
+    let access = home.access("a").unwrap();
+    assert_eq!(opened(&access.auth), ("http://acme/".into(), "hidden".into()));
+    assert_eq!(access.region.as_deref(), Some("R"));
+    assert!(matches!(access.auth, Auth::Password { user: User::Name(name, _), .. } if name == "me"));
+}
+
+#[test]
+fn a_default_domain_is_that_of_user_and_project() {
+    for (given, expected) in [
+        ("default_domain: d1", Domain::Id("d1".into())),
+        ("auth_type: password", Domain::Id("default".into())),
+    ] {
+        let text = format!(
+            "clouds: {{a: {{auth: {{auth_url: 'http://k', username: u, password: p, project_name: q}}, {given}}}}}"
+        );
+        let access = Home::new(&[("work/clouds.yaml", &text)]).access("a").unwrap();
+        let Auth::Password { user: User::Name(_, user), scope: Scope::Name(_, project), .. } = access.auth
+        else {
+            panic!("{:?}", access.auth)
+        };
+        assert_eq!((user, project), (expected.clone(), expected));
+    }
+}
+
+#[test]
+fn mistakes_in_clouds_yaml_are_told_with_their_place_and_without_secrets() {
+    let cases = [
+        ("clouds:\n  a:\n    auth: [", "work/clouds.yaml:3:"),
+        ("clouds:\n  a:\n    verify: perhaps\n", "work/clouds.yaml:3:13: "),
+        (
+            "clouds:\n  a:\n    auth:\n      auth_url: k:5000\n      username: u\n      password: hidden\n      project_name: p\n",
+            "work/clouds.yaml:4:17: is not a URL of the form https://HOST:PORT/PATH",
+        ),
+        (
+            "clouds:\n  a:\n    auth:\n      auth_url: http://k\n      password: hidden\n      project_name: p\n",
+            "work/clouds.yaml:3:5: clouds.a: username: is missing",
+        ),
+        (
+            "clouds:\n  a:\n    auth:\n      auth_url: http://k\n      username: u\n      password: hidden\n",
+            "work/clouds.yaml:3:5: clouds.a: project_name: is missing: a login without a project leads nowhere",
+        ),
+        (
+            "clouds:\n  a:\n    interface: outer\n",
+            "work/clouds.yaml:3:16: there is no interface \"outer\"; known are",
+        ),
+        (
+            "clouds:\n  a:\n    auth_type: v3totp\n",
+            "work/clouds.yaml:3:16: there is no way to log in by \"v3totp\" here; known are",
+        ),
+        ("clouds:\n  a:\n    key: k.pem\n", "certfile: is missing, and there is a key"),
+        ("clouds: {b: {}}", "work/clouds.yaml: there is no cloud \"a\"; known are \"b\""),
+        ("clouds:\n  a:\n    profile: nowhere\n", "work/clouds.yaml:3:14: there is no profile \"nowhere\""),
+        (
+            "clouds:\n  a:\n    auth:\n      password: hidden\n      username: [hidden]\n",
+            "work/clouds.yaml:5:",
+        ),
+    ];
+    for (text, expected) in cases {
+        let error = Home::new(&[("work/clouds.yaml", text)]).access("a").unwrap_err();
+        assert!(error.contains(expected), "{text}\n{error}");
+        assert!(!error.contains("hidden") && !error.contains('\n'), "{error}");
+    }
+    let error = Home::new(&[]).access("a").unwrap_err();
+    assert_eq!(error, "clouds.yaml: the cloud \"a\" is wanted, and there is no such file in work, user, etc");
+}
+
+#[test]
+fn the_section_has_the_names_of_kuryr_conf() {
+    let access = section(by_password()).unwrap();
+    assert_eq!(opened(&access.auth), ("https://k:5000/v3".into(), "open sesame".into()));
+    let named: NeutronOptions = serde_json::from_value(serde_json::json!({
+        "auth_type": "v3applicationcredential", "auth_url": "http://k", "application_credential_name": "c",
+        "username": "u", "user_domain_name": "D", "application_credential_secret": "s", "endpoint_type": "publicURL",
+    }))
+    .unwrap();
+    let access = section(named).unwrap();
+    assert_eq!((opened(&access.auth).1.as_str(), access.interface), ("s", Interface::Public));
+    let none = NeutronOptions {
+        auth_type: Some("none".into()),
+        endpoint_override: Some("http://n:9696".into()),
+        ..NeutronOptions::default()
+    };
+    assert!(matches!(section(none).unwrap().auth, Auth::None));
+}
+
+#[test]
+fn mistakes_in_the_section_name_the_option() {
+    let wrong = |change: fn(&mut NeutronOptions)| {
+        let mut options = by_password();
+        change(&mut options);
+        section(options).unwrap_err()
+    };
+    let cases: [(fn(&mut NeutronOptions), &str); 8] = [
+        (
+            |options| options.auth_url = None,
+            "neutron.auth_url: is missing, and neither neutron.cloud nor $OS_CLOUD",
+        ),
+        (|options| options.username = None, "neutron.username: is missing"),
+        (|options| options.password = None, "neutron.password: is missing"),
+        (|options| options.password_file = Some("p".into()), "neutron.password_file: only one of this and"),
+        (
+            |options| options.auth_url = Some("http://me:secret@k".into()),
+            "neutron.auth_url: has a user or a query",
+        ),
+        (
+            |options| options.auth_type = Some("none".into()),
+            "neutron.endpoint_override: is missing: without a login",
+        ),
+        (
+            |options| options.cloud = Some("prod".into()),
+            "neutron.auth_url: only one of this and neutron.cloud",
+        ),
+        (
+            |options| options.endpoint_type = Some("out".into()),
+            "neutron.endpoint_type: there is no interface",
+        ),
+    ];
+    for (change, expected) in cases {
+        let error = wrong(change);
+        assert!(error.starts_with(expected) && !error.contains("secret"), "{error}");
+    }
+}
+
+#[test]
+fn options_that_concern_the_way_stand_above_clouds_yaml() {
+    let home = Home::new(&[("user/clouds.yaml", CLOUDS)]);
+    let options = NeutronOptions {
+        cloud: Some("prod".into()),
+        region_name: Some("One".into()),
+        insecure: Some(false),
+        timeout: Some(3),
+        ..NeutronOptions::default()
+    };
+    let access = access(&options, &home.environment(Some("app")), home.0.path()).unwrap();
+    assert_eq!((access.region.as_deref(), access.tls.insecure), (Some("One"), false));
+    assert_eq!((access.timeout, access.interface), (Duration::from_secs(3), Interface::Internal));
+}
+
+#[test]
+fn nothing_secret_is_shown() {
+    let shown = format!("{:?}", section(by_password()).unwrap());
+    assert!(!shown.contains("open sesame") && shown.contains("kuryr"), "{shown}");
+    assert!(!format!("{:?}", by_password()).contains("open sesame"));
+}

@@ -1,0 +1,96 @@
+//! Answers that stay true for a while.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Keeps answers for a while, and lets many who ask for the same one at the same time share one question.
+pub(crate) struct Cached<K, T> {
+    fresh: Duration,
+    answers: Mutex<HashMap<K, Arc<tokio::sync::Mutex<Option<Answer<T>>>>>>,
+}
+
+struct Answer<T> {
+    value: T,
+    until: Instant,
+}
+
+impl<K, T> fmt::Debug for Cached<K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cached").field("fresh", &self.fresh).finish_non_exhaustive()
+    }
+}
+
+impl<K: Clone + Eq + Hash, T: Clone> Cached<K, T> {
+    /// Answers are kept for `fresh`.
+    pub(crate) fn new(fresh: Duration) -> Self {
+        Self { fresh, answers: Mutex::default() }
+    }
+
+    /// The answer for `key`: the one that is kept, or what `ask` answers. A failure is not kept; the next one asks again.
+    pub(crate) async fn get<E, F>(&self, key: &K, ask: impl FnOnce() -> F) -> Result<T, E>
+    where
+        F: Future<Output = Result<T, E>>,
+    {
+        let place = Arc::clone(self.answers().entry(key.clone()).or_default());
+        let mut place = place.lock().await;
+        if let Some(answer) = place.as_ref().filter(|answer| Instant::now() < answer.until) {
+            return Ok(answer.value.clone());
+        }
+        *place = None;
+        let value = match ask().await {
+            Ok(value) => value,
+            Err(error) => {
+                drop(place);
+                self.forget(key);
+                return Err(error);
+            }
+        };
+        *place = Some(Answer { value: value.clone(), until: Instant::now() + self.fresh });
+        Ok(value)
+    }
+
+    /// Forgets the answer for `key`: it is known to be wrong by now.
+    pub(crate) fn forget(&self, key: &K) {
+        self.answers().remove(key);
+    }
+
+    fn answers(&self) -> MutexGuard<'_, HashMap<K, Arc<tokio::sync::Mutex<Option<Answer<T>>>>>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_ask_together_share_one_question_and_its_answer_for_a_while() {
+        let (cached, asked) = (Cached::new(Duration::from_secs(60)), Cell::new(0));
+        let ask = || async {
+            asked.set(asked.get() + 1);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok::<_, ()>(asked.get())
+        };
+        let (one, other) = tokio::join!(cached.get(&"a", ask), cached.get(&"a", ask));
+        assert_eq!((one, other, cached.get(&"b", ask).await), (Ok(1), Ok(1), Ok(2)));
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(cached.get(&"a", ask).await, Ok(3));
+        cached.forget(&"a");
+        assert_eq!(cached.get(&"a", ask).await, Ok(4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_not_kept() {
+        let cached = Cached::new(Duration::from_secs(60));
+        assert_eq!(cached.get(&(), || async { Err::<u8, _>("no") }).await, Err("no"));
+        assert!(cached.answers().is_empty());
+        assert_eq!(cached.get(&(), || async { Ok::<_, &str>(1) }).await, Ok(1));
+    }
+}

@@ -1,0 +1,99 @@
+//! The sections `[neutron_defaults]` and `[namespace_subnet]`, and the drivers that answer just what they say.
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use staffetta_driver::{
+    DriverError, NamespaceProjectDriver, PodProjectDriver, PodSecurityGroupsDriver, ProjectId,
+    SecurityGroupId, ServiceProjectDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver, SubnetId,
+};
+
+/// Where in OpenStack pods and services belong, as long as nothing says otherwise. The names are those of kuryr.conf.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NeutronDefaults {
+    /// The id of the project in which ports, networks and load balancers are made.
+    #[schemars(length(min = 1), example = "0c9f2bd1c2a14f3e9b4d5c0f8f0e9a77")]
+    pub project: Option<ProjectId>,
+    /// The id of the subnet in which pods get their addresses.
+    #[schemars(length(min = 1), example = "5d1a9a2f-8a55-4b51-a1f0-1c2b8f6a1d10")]
+    pub pod_subnet: Option<SubnetId>,
+    /// The id of the subnet in which the cluster IPs of services lie.
+    #[schemars(length(min = 1), example = "8b6a1f3c-67ad-4f8e-9c33-2f1d7f0f5b21")]
+    pub service_subnet: Option<SubnetId>,
+    /// The ids of the security groups that guard pods and load balancers. None: Neutron's own default group.
+    pub pod_security_groups: Vec<SecurityGroupId>,
+    /// The bridge of the nodes to which ports are bound by Open vSwitch, where the port itself does not say.
+    #[schemars(length(min = 1), example = &"br-int")]
+    pub ovs_bridge: Option<String>,
+    /// The largest packet of pods in bytes, instead of what the network says; 0 for what the network says.
+    #[schemars(range(max = 65535))]
+    pub network_device_mtu: u32,
+}
+
+/// How namespaces get networks of their own: the driver `namespace`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NamespaceSubnetOptions {
+    /// The id of the subnet pool from which each namespace gets its subnet, of the pool's default size.
+    #[schemars(length(min = 1), example = "e3b1cf2e-2e3d-4b8a-8f7d-3c3f0b6c2d55")]
+    pub pod_subnet_pool: Option<String>,
+    /// The id of the router that joins the subnets of namespaces. Without it, each is on its own.
+    #[schemars(length(min = 1), example = "f1a4a9f6-51c7-4d0c-8d52-5a1f9d6f2e0a")]
+    pub pod_router: Option<String>,
+}
+
+/// The driver `default`: everything belongs to the one project.
+#[derive(Clone, Debug)]
+pub struct DefaultProject(pub ProjectId);
+
+#[async_trait]
+impl PodProjectDriver for DefaultProject {
+    async fn project(&self, _: &Pod) -> Result<ProjectId, DriverError> {
+        Ok(self.0.clone())
+    }
+}
+
+#[async_trait]
+impl ServiceProjectDriver for DefaultProject {
+    async fn project(&self, _: &Service) -> Result<ProjectId, DriverError> {
+        Ok(self.0.clone())
+    }
+}
+
+#[async_trait]
+impl NamespaceProjectDriver for DefaultProject {
+    async fn project(&self, _: &Namespace) -> Result<ProjectId, DriverError> {
+        Ok(self.0.clone())
+    }
+}
+
+/// The driver `default`: all cluster IPs lie in the one subnet.
+#[derive(Clone, Debug)]
+pub struct DefaultServiceSubnets(pub SubnetId);
+
+#[async_trait]
+impl ServiceSubnetsDriver for DefaultServiceSubnets {
+    async fn subnets(&self, _: &Service, _: &ProjectId) -> Result<Vec<SubnetId>, DriverError> {
+        Ok(vec![self.0.clone()])
+    }
+}
+
+/// The driver `default`: everything is guarded by the same groups.
+#[derive(Clone, Debug)]
+pub struct DefaultSecurityGroups(pub Vec<SecurityGroupId>);
+
+#[async_trait]
+impl PodSecurityGroupsDriver for DefaultSecurityGroups {
+    async fn security_groups(&self, _: &Pod, _: &ProjectId) -> Result<Vec<SecurityGroupId>, DriverError> {
+        Ok(self.0.clone())
+    }
+}
+
+#[async_trait]
+impl ServiceSecurityGroupsDriver for DefaultSecurityGroups {
+    async fn security_groups(&self, _: &Service, _: &ProjectId) -> Result<Vec<SecurityGroupId>, DriverError> {
+        Ok(self.0.clone())
+    }
+}

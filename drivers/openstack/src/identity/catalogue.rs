@@ -1,0 +1,130 @@
+//! Where the services of a cloud are.
+
+use reqwest::Url;
+use serde::Deserialize;
+
+use crate::access::Interface;
+
+/// How many services a message names at most.
+const NAMED: usize = 20;
+
+/// The catalogue that comes with a token.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Catalogue(Vec<CatalogueService>);
+
+#[derive(Clone, Debug, Deserialize)]
+struct CatalogueService {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    endpoints: Vec<Endpoint>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Endpoint {
+    interface: String,
+    /// Older catalogues have `region` alone.
+    region_id: Option<String>,
+    region: Option<String>,
+    url: String,
+}
+
+impl Endpoint {
+    fn region(&self) -> &str {
+        self.region_id.as_deref().or(self.region.as_deref()).unwrap_or_default()
+    }
+}
+
+impl Catalogue {
+    /// The URL of a service, or in words that there is none, and what there is.
+    pub(crate) fn url(&self, kind: &str, interface: Interface, region: Option<&str>) -> Result<Url, String> {
+        let interface = interface.as_str();
+        let endpoints =
+            self.0.iter().filter(|service| service.kind == kind).flat_map(|known| &known.endpoints);
+        let found = endpoints.into_iter().find(|endpoint| {
+            endpoint.interface == interface && region.is_none_or(|region| endpoint.region() == region)
+        });
+        let wanted = match region {
+            Some(region) => format!("`{kind}` with the interface `{interface}` in the region `{region}`"),
+            None => format!("`{kind}` with the interface `{interface}`"),
+        };
+        let Some(endpoint) = found else {
+            return Err(format!("the catalogue of the cloud has no {wanted}; it has {}", self.told()));
+        };
+        let http = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host();
+        let url = Url::parse(&endpoint.url).ok().filter(http);
+        url.ok_or_else(|| format!("the catalogue of the cloud has no usable URL for {wanted}"))
+    }
+
+    fn told(&self) -> String {
+        let mut told: Vec<_> = self
+            .0
+            .iter()
+            .flat_map(|service| {
+                service.endpoints.iter().map(|endpoint| {
+                    format!("{} ({} in {})", service.kind, endpoint.interface, endpoint.region())
+                })
+            })
+            .collect();
+        told.sort();
+        told.dedup();
+        let more = told.len().saturating_sub(NAMED);
+        told.truncate(NAMED);
+        match (told.is_empty(), more) {
+            (true, _) => "nothing at all; is the user a member of the project?".to_owned(),
+            (false, 0) => told.join(", "),
+            (false, more) => format!("{} and {more} more", told.join(", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn catalogue() -> Catalogue {
+        let endpoint = |interface: &str, region: &str, url: &str| json!({ "interface": interface, "region": region, "region_id": region, "url": url, "id": "e" });
+        serde_json::from_value(json!([
+            { "type": "identity", "name": "keystone", "id": "s1", "endpoints": [
+                endpoint("public", "One", "http://k"), endpoint("internal", "One", "http://k-in")] },
+            { "type": "network", "name": "neutron", "id": "s2", "endpoints": [
+                endpoint("internal", "One", "http://one-in"), endpoint("public", "One", "http://one"),
+                endpoint("public", "Two", "http://two"), endpoint("admin", "Two", "nonsense")] },
+            { "type": "metric", "name": "empty", "id": "s3" },
+        ]))
+        .unwrap()
+    }
+
+    fn url(interface: Interface, region: Option<&str>) -> Result<String, String> {
+        catalogue().url("network", interface, region).map(|url| url.to_string())
+    }
+
+    #[test]
+    fn a_url_is_found_by_type_interface_and_region() {
+        assert_eq!(url(Interface::Public, None).as_deref(), Ok("http://one/"));
+        assert_eq!(url(Interface::Public, Some("Two")).as_deref(), Ok("http://two/"));
+        assert_eq!(url(Interface::Internal, Some("One")).as_deref(), Ok("http://one-in/"));
+    }
+
+    #[test]
+    fn what_is_missing_is_told_with_what_there_is() {
+        let error = url(Interface::Internal, Some("Two")).unwrap_err();
+        let expected = "the catalogue of the cloud has no `network` with the interface `internal` in the region `Two`; \
+            it has identity (internal in One), identity (public in One), network (admin in Two), \
+            network (internal in One), network (public in One), network (public in Two)";
+        assert_eq!(error, expected);
+        let error = catalogue().url("load-balancer", Interface::Public, None).unwrap_err();
+        assert!(
+            error.starts_with(
+                "the catalogue of the cloud has no `load-balancer` with the interface `public`;"
+            )
+        );
+        let error = url(Interface::Admin, Some("Two")).unwrap_err();
+        assert!(error.contains("no usable URL"), "{error}");
+        let nothing = Catalogue::default().url("network", Interface::Public, None).unwrap_err();
+        assert!(nothing.contains("nothing at all"), "{nothing}");
+    }
+}

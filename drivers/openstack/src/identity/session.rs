@@ -1,0 +1,120 @@
+//! The one token of a cloud, shared by all calls.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::hold_off::HoldOff;
+use super::login::login;
+use super::token::Token;
+use crate::access::Access;
+use crate::cloud::Http;
+use crate::error::OpenStackError;
+
+/// A catalogue that lacks a service is read anew when it is so old.
+const OUTDATED: Duration = Duration::from_secs(60);
+
+/// The one token of a cloud. Whoever finds it old, or not accepted, logs in; all others wait for that one.
+#[derive(Debug)]
+pub(crate) struct Session {
+    http: Http,
+    access: Access,
+    current: RwLock<Option<Arc<Token>>>,
+    /// Held during a login.
+    logins: tokio::sync::Mutex<Logins>,
+}
+
+#[derive(Debug, Default)]
+struct Logins {
+    hold_off: HoldOff,
+    /// After tokens that were never accepted. It is another one, because with these the login itself goes well.
+    in_vain: HoldOff,
+}
+
+impl Session {
+    pub(crate) fn new(http: Http, access: Access) -> Self {
+        Self { http, access, current: RwLock::default(), logins: tokio::sync::Mutex::default() }
+    }
+
+    /// How the cloud is reached.
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// A token that is good for another while.
+    pub(crate) async fn token(&self) -> Result<Arc<Token>, OpenStackError> {
+        if let Some(token) = self.current().filter(|token| !token.is_old(Instant::now())) {
+            return Ok(token);
+        }
+        let mut logins = self.logins.lock().await;
+        let current = self.current();
+        if let Some(token) = current.as_ref().filter(|token| !token.is_old(Instant::now())) {
+            return Ok(Arc::clone(token));
+        }
+        match (self.renew(&mut logins).await, current) {
+            // What could not be renewed is good until it expires.
+            (Err(_), Some(token)) if !token.has_expired(Instant::now()) => Ok(token),
+            (renewed, _) => renewed,
+        }
+    }
+
+    /// A service did not accept `token`: a newer one, or none when that would be in vain.
+    pub(crate) async fn refused(&self, token: &Arc<Token>) -> Result<Option<Arc<Token>>, OpenStackError> {
+        let mut logins = self.logins.lock().await;
+        if let Some(newer) = self.newer(token) {
+            return Ok(Some(newer));
+        }
+        let now = Instant::now();
+        if !token.was_accepted() {
+            // A fresh token that no service takes: another one as fresh is no better, or not yet.
+            if logins.in_vain.check(now).is_err() {
+                return Ok(None);
+            }
+            let problem = crate::error::Problem::Refused(crate::error::refusal(401, b""));
+            logins.in_vain.failed(OpenStackError::new("use a token", problem), now);
+        } else {
+            logins.in_vain.succeeded();
+        }
+        self.renew(&mut logins).await.map(Some)
+    }
+
+    /// The catalogue of `token` lacks what is looked for: a newer token, if that one is old enough to be outdated.
+    pub(crate) async fn outdated(&self, token: &Arc<Token>) -> Option<Arc<Token>> {
+        if token.age(Instant::now()) < OUTDATED {
+            return None;
+        }
+        let mut logins = self.logins.lock().await;
+        match self.newer(token) {
+            Some(newer) => Some(newer),
+            None => self.renew(&mut logins).await.ok(),
+        }
+    }
+
+    async fn renew(&self, logins: &mut Logins) -> Result<Arc<Token>, OpenStackError> {
+        logins.hold_off.check(Instant::now())?;
+        match login(&self.http, &self.access.auth, self.access.timeout).await {
+            Ok(token) => {
+                logins.hold_off.succeeded();
+                info!("logged in to Keystone");
+                let token = Arc::new(token);
+                *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&token));
+                Ok(token)
+            }
+            Err(error) => {
+                let error = logins.hold_off.failed(error, Instant::now());
+                warn!(%error, "the login to Keystone failed");
+                Err(error)
+            }
+        }
+    }
+
+    fn newer(&self, token: &Arc<Token>) -> Option<Arc<Token>> {
+        self.current().filter(|current| !Arc::ptr_eq(current, token))
+    }
+
+    fn current(&self) -> Option<Arc<Token>> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

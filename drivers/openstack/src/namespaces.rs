@@ -1,0 +1,139 @@
+//! What namespaces say of themselves: in which project they are, and which network is theirs.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use staffetta_driver::{
+    DriverError, NAMESPACE_NETWORK, NamespaceNetwork, NamespaceObserver, ProjectId, Reason, SubnetId, Uid,
+};
+use tokio::time::Instant;
+
+/// The annotation of a namespace that names its project by id.
+pub const PROJECT: &str = "openstack.org/kuryr-project";
+
+/// The shortest and the longest wait until a namespace is looked at again that has no network yet.
+const WAITS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// The namespaces that exist, with just those fields that drivers need. It is fed by the watch, so that nobody asks the API
+/// server for a namespace.
+#[derive(Debug, Default)]
+pub struct Namespaces(Mutex<HashMap<String, Known>>);
+
+#[derive(Clone, Debug)]
+struct Known {
+    uid: Uid,
+    project: Option<ProjectId>,
+    network: Option<String>,
+    since: Instant,
+}
+
+impl Namespaces {
+    /// The project that the namespace names, if it names one.
+    pub fn project(&self, name: &str) -> Result<Option<ProjectId>, DriverError> {
+        Ok(self.known("find the project of a namespace", name)?.project)
+    }
+
+    /// The subnet of the namespace's own network. Until there is one, it is worth looking again after a quarter of the time
+    /// that the namespace has been there.
+    pub fn subnet(&self, name: &str) -> Result<SubnetId, DriverError> {
+        const STEP: &str = "find the subnet of a namespace";
+        let known = self.known(STEP, name)?;
+        let Some(text) = known.network else {
+            let detail = format!(
+                "the namespace {name} has no network yet; the handler `namespace`, if it is enabled, makes one"
+            );
+            let wait = (known.since.elapsed() / 4).clamp(WAITS.0, WAITS.1);
+            return Err(DriverError::new(Reason::Unavailable, STEP).detail(detail).after(wait));
+        };
+        NamespaceNetwork::read(&text).map(|network| network.subnet).map_err(|error| {
+            let detail = format!("the annotation {NAMESPACE_NETWORK} of the namespace {name} cannot be read");
+            DriverError::new(Reason::Refused, STEP).detail(detail).because(error)
+        })
+    }
+
+    fn known(&self, step: &'static str, name: &str) -> Result<Known, DriverError> {
+        self.lock().get(name).cloned().ok_or_else(|| {
+            let detail = format!("the namespace {name} is not known yet");
+            DriverError::new(Reason::Unavailable, step).detail(detail).after(WAITS.0)
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The project that a namespace names by its annotation. An empty one names none.
+pub(crate) fn project_of(namespace: &Namespace) -> Option<ProjectId> {
+    annotation(namespace, PROJECT).filter(|text| !text.is_empty()).map(ProjectId::from)
+}
+
+fn annotation<'a>(namespace: &'a Namespace, key: &str) -> Option<&'a str> {
+    namespace.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+impl NamespaceObserver for Namespaces {
+    fn present(&self, namespace: &Namespace) {
+        let meta = &namespace.metadata;
+        let uid: Uid = meta.uid.clone().unwrap_or_default().into();
+        let mut namespaces = self.lock();
+        let name = meta.name.clone().unwrap_or_default();
+        let before = namespaces.get(&name).filter(|known| known.uid == uid);
+        let since = before.map_or_else(Instant::now, |known| known.since);
+        let network = annotation(namespace, NAMESPACE_NETWORK).map(str::to_owned);
+        namespaces.insert(name, Known { uid, project: project_of(namespace), network, since });
+    }
+
+    fn gone(&self, name: &str, uid: &Uid) {
+        let mut namespaces = self.lock();
+        if namespaces.get(name).is_some_and(|known| known.uid == *uid) {
+            namespaces.remove(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn namespace(uid: &str, annotations: &serde_json::Value) -> Namespace {
+        let meta = json!({ "metadata": { "name": "shop", "uid": uid, "annotations": annotations } });
+        serde_json::from_value(meta).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_is_known_by_its_annotations_until_it_is_gone() {
+        let namespaces = Namespaces::default();
+        assert!(namespaces.project("shop").unwrap_err().transient());
+        namespaces.present(&namespace("u1", &json!({ PROJECT: "p1" })));
+        assert_eq!(namespaces.project("shop").unwrap(), Some("p1".into()));
+        namespaces.present(&namespace("u2", &json!({ PROJECT: "" })));
+        namespaces.gone("shop", &"u1".into());
+        assert_eq!(namespaces.project("shop").unwrap(), None, "another one of that name is there");
+        namespaces.gone("shop", &"u2".into());
+        assert!(namespaces.project("shop").is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_network_that_is_not_there_yet_is_looked_for_ever_more_seldom() {
+        let namespaces = Namespaces::default();
+        let wait = || namespaces.subnet("shop").unwrap_err().retry_after().unwrap().as_millis();
+        namespaces.present(&namespace("u1", &json!({})));
+        assert_eq!(wait(), 100);
+        tokio::time::advance(Duration::from_secs(4)).await;
+        namespaces.present(&namespace("u1", &json!({ "other": "change" })));
+        assert_eq!(wait(), 1000);
+        tokio::time::advance(Duration::from_secs(400)).await;
+        assert_eq!(wait(), 5000);
+        let network = NamespaceNetwork { network: "n1".into(), subnet: "s1".into() };
+        namespaces.present(&namespace("u1", &json!({ NAMESPACE_NETWORK: network.write() })));
+        assert_eq!(namespaces.subnet("shop").unwrap(), "s1".into());
+        namespaces.present(&namespace("u1", &json!({ NAMESPACE_NETWORK: "{}" })));
+        let error = namespaces.subnet("shop").unwrap_err();
+        assert!(!error.transient() && error.to_string().contains(NAMESPACE_NETWORK), "{error}");
+    }
+}

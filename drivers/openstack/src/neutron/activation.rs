@@ -1,0 +1,117 @@
+//! Whether ports are ACTIVE: one list answers for many.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use staffetta_driver::{DriverError, Reason, Vif, VifId};
+use tokio::time::Instant;
+
+use super::api::Neutron;
+use super::board::{Board, End, Known, Mending};
+use super::together::Together;
+use super::translate::Binding;
+use super::wire::Port;
+
+const FIELDS: [&str; 3] = ["id", "status", "binding:vif_type"];
+const STEP: &str = "read the status of a port";
+
+/// Looks at ports on behalf of all who wait for one.
+#[derive(Debug)]
+pub(crate) struct Activations {
+    neutron: Neutron,
+    board: Mutex<Board>,
+    looks: Together<VifId, Result<Known, DriverError>>,
+}
+
+/// Where a port stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Packets pass.
+    Active,
+    /// Not yet.
+    Waiting {
+        /// When it is worth asking again.
+        ask_again: Duration,
+        /// What may help.
+        mending: Mending,
+    },
+    /// Its binding failed.
+    Failed,
+}
+
+impl Activations {
+    /// Nobody waits yet.
+    pub(crate) fn new(neutron: Neutron) -> Self {
+        Self { neutron, board: Mutex::default(), looks: Together::default() }
+    }
+
+    /// The wait for a port that was made just now begins.
+    pub(crate) fn made(&self, id: &VifId) {
+        self.board().made(id, Instant::now());
+    }
+
+    /// The wait for a port ends.
+    pub(crate) fn forget(&self, id: &VifId) {
+        self.board().forget(id);
+    }
+
+    /// Where the port of `vif` stands. It is asked for only when what is known of it is too old.
+    pub(crate) async fn progress(&self, vif: &Vif) -> Result<Progress, DriverError> {
+        let known = self.board().ask(&vif.id, Instant::now());
+        let known = match known {
+            Some(known) => known,
+            None => self.looks.call(vif.id.clone(), |ids| self.look(ids)).await?,
+        };
+        match known {
+            Known::Over(End::Active) => Ok(Progress::Active),
+            Known::Over(End::Failed) => Ok(Progress::Failed),
+            Known::Over(End::Gone) => {
+                let detail = format!("port {} does not exist any more; somebody removed it", vif.id);
+                Err(DriverError::new(Reason::NotFound, STEP).detail(detail))
+            }
+            Known::Down { ask_again, waited } => {
+                let mending = self.board().mending(&vif.id, waited);
+                Ok(Progress::Waiting { ask_again, mending })
+            }
+        }
+    }
+
+    /// Looks at these and at what else is due soon.
+    async fn look(&self, ids: Vec<VifId>) -> Vec<Result<Known, DriverError>> {
+        let began = Instant::now();
+        let lot = self.board().lot(&ids, began);
+        match self.neutron.ports_by_id(STEP, &lot, &FIELDS).await {
+            Ok(ports) => {
+                let ports: HashMap<VifId, Port> =
+                    ports.into_iter().map(|port| (port.id.clone(), port)).collect();
+                let mut board = self.board();
+                board.saw(
+                    lot.into_iter().map(|id| {
+                        let end = end(ports.get(&id));
+                        (id, end)
+                    }),
+                    began,
+                );
+                ids.iter().map(|id| Ok(board.answer(id, Instant::now()))).collect()
+            }
+            Err(error) => {
+                let error = DriverError::from(error);
+                ids.iter().map(|_| Err(error.clone())).collect()
+            }
+        }
+    }
+
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn end(port: Option<&Port>) -> Option<End> {
+    match port {
+        None => Some(End::Gone),
+        Some(port) if port.active() => Some(End::Active),
+        Some(port) if Binding::of(port) == Binding::Failed => Some(End::Failed),
+        Some(_) => None,
+    }
+}

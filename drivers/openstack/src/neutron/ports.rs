@@ -1,0 +1,294 @@
+//! What the VIF drivers have in common: ports that carry marks.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use dashmap::DashMap;
+use futures_util::future::join_all;
+use staffetta_driver::{
+    ClusterId, DriverError, Owner, Reason, Subnet, SubnetId, Uid, Vif, VifId, VifRequest,
+};
+use tracing::warn;
+
+use super::api::{Neutron, well_formed};
+use super::mark::{DEVICE_OWNER, KURYR_OWNER, Mark, Nesting, Parent, Purpose, SUBPORT_OWNER};
+use super::options::PortOptions;
+use super::wire::{NewPort, Port, VIF_FIELDS};
+use crate::error::OpenStackError;
+use crate::mark::{cluster_tag, uid_tag};
+use crate::subnets::Subnets;
+
+/// The longest name of a port, in characters.
+const LONGEST_NAME: usize = 255;
+const LIST: &str = "list the ports of this cluster";
+
+/// The ports of one cluster.
+#[derive(Debug)]
+pub(crate) struct Ports {
+    pub(crate) neutron: Neutron,
+    subnets: Arc<Subnets>,
+    pub(crate) cluster: ClusterId,
+    pub(crate) options: PortOptions,
+    /// What this process saw of marks. They never change, so that it need not look again before it removes a port.
+    seen: DashMap<VifId, Seen>,
+}
+
+/// What was seen of a mark of this cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// For which pod; none for a port in stock.
+    pub(crate) uid: Option<Uid>,
+    /// Of what it is a part.
+    pub(crate) nesting: Option<Nesting>,
+}
+
+/// Whose a port is that is to be released or destroyed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It may go, and is a part of this.
+    Ours(Option<Nesting>),
+    /// It does not exist.
+    Gone,
+    /// It is somebody else's, and stays.
+    Theirs,
+}
+
+impl Ports {
+    pub(crate) fn new(
+        neutron: Neutron,
+        subnets: Arc<Subnets>,
+        cluster: ClusterId,
+        options: PortOptions,
+    ) -> Self {
+        Self { neutron, subnets, cluster, options, seen: DashMap::new() }
+    }
+
+    /// The port that `request` asks for.
+    pub(crate) fn for_pod(
+        &self,
+        request: &VifRequest,
+        nesting: Option<Nesting>,
+        host: Option<&str>,
+    ) -> NewPort {
+        let Owner { namespace, name, uid } = &request.owner;
+        // Neutron takes no port on a trunk that a device has.
+        let on_a_trunk =
+            nesting.as_ref().is_some_and(|nesting| matches!(nesting.parent, Parent::Trunk { .. }));
+        let mark = self.mark(Purpose::Pod(request.owner.clone()), nesting);
+        let named = || format!("{namespace}/{name}").chars().take(LONGEST_NAME).collect();
+        NewPort {
+            device_id: if on_a_trunk { String::new() } else { uid.to_string() },
+            name: self.options.port_debug.then(named),
+            security_groups: request.security_groups.clone(),
+            project_id: request.project.clone(),
+            ..NewPort::marked(&mark, &request.subnets, host)
+        }
+    }
+
+    pub(crate) fn mark(&self, purpose: Purpose, nesting: Option<Nesting>) -> Mark {
+        Mark { cluster: self.cluster.clone(), purpose, nesting }
+    }
+
+    /// Makes a port.
+    pub(crate) async fn make(&self, mut port: NewPort) -> Result<Port, OpenStackError> {
+        if !self.neutron.tags_new_ports().await? {
+            port.tags.clear();
+        }
+        let port = self.neutron.create_port("make a port", &port).await?;
+        self.saw(&port);
+        Ok(port)
+    }
+
+    /// Makes ports, all of them or none.
+    pub(crate) async fn make_all(&self, port: &NewPort, count: usize) -> Result<Vec<Port>, OpenStackError> {
+        let mut port = Cow::Borrowed(port);
+        if !self.neutron.tags_new_ports().await? {
+            port.to_mut().tags.clear();
+        }
+        let ports = self.neutron.create_ports("make ports", &vec![&*port; count]).await?;
+        for port in &ports {
+            self.saw(port);
+        }
+        Ok(ports)
+    }
+
+    /// Everything with the mark of this cluster, or what of it is marked for `owner`.
+    pub(crate) async fn marked(&self, owner: Option<&Owner>) -> Result<Vec<(Mark, Port)>, DriverError> {
+        let filter = match (self.neutron.tags_new_ports().await?, owner) {
+            (true, Some(owner)) => {
+                vec![("tags", format!("{},{}", cluster_tag(&self.cluster), uid_tag(&owner.uid)))]
+            }
+            (true, None) => vec![("tags", cluster_tag(&self.cluster))],
+            // The device does not tell: a subport has none.
+            (false, _) => {
+                [DEVICE_OWNER, SUBPORT_OWNER].map(|owner| ("device_owner", owner.to_owned())).to_vec()
+            }
+        };
+        let ports = self.neutron.ports(LIST, &filter, &VIF_FIELDS).await?;
+        let ours = |port: Port| {
+            let mark = port.mark().filter(|mark| mark.cluster == self.cluster)?;
+            let wanted = owner.is_none_or(|owner| mark.owner().is_some_and(|marked| marked.uid == owner.uid));
+            wanted.then_some((mark, port))
+        };
+        let marked: Vec<_> = ports.into_iter().filter_map(ours).collect();
+        if owner.is_none() {
+            // What is gone need not be remembered; what was made meanwhile is looked at again when it goes.
+            let listed: HashSet<&VifId> = marked.iter().map(|(_, port)| &port.id).collect();
+            self.seen.retain(|id, _| listed.contains(id));
+        }
+        for (_, port) in &marked {
+            self.saw(port);
+        }
+        Ok(marked)
+    }
+
+    /// What the subnets of these ports are. One that does not exist any more is left out.
+    pub(crate) async fn subnets(
+        &self,
+        ports: &[(Mark, Port)],
+    ) -> Result<HashMap<SubnetId, Subnet>, DriverError> {
+        let fixed_ips = ports.iter().flat_map(|(_, port)| &port.fixed_ips);
+        let ids: HashSet<&SubnetId> = fixed_ips.map(|fixed| &fixed.subnet_id).collect();
+        let mut known = HashMap::new();
+        for (id, subnet) in
+            join_all(ids.into_iter().map(|id| async move { (id, self.subnets.subnet(id).await) })).await
+        {
+            match subnet {
+                Ok(subnet) => drop(known.insert(id.clone(), subnet)),
+                Err(error) if error.reason() == Reason::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(known)
+    }
+
+    /// Whether `owner` may give back the port of `vif`. Only one that this process never saw is looked at.
+    pub(crate) async fn standing(&self, owner: &Owner, vif: &Vif) -> Result<Standing, DriverError> {
+        let seen = self.seen.get(&vif.id).map(|seen| seen.clone());
+        if let Some(Seen { uid, nesting }) = seen {
+            let ours = uid.is_none_or(|uid| uid == owner.uid);
+            return Ok(if ours { Standing::Ours(nesting) } else { Standing::Theirs });
+        }
+        // What an annotation calls an id may be anything.
+        if !well_formed(&vif.id) {
+            return Ok(Standing::Gone);
+        }
+        let Some(port) = self.neutron.port("read the owner of a port", &vif.id).await? else {
+            return Ok(Standing::Gone);
+        };
+        self.saw(&port);
+        let standing = standing(&self.cluster, &owner.uid, &port);
+        if standing == Standing::Theirs {
+            let Port { id, device_owner, .. } = &port;
+            warn!(port = %id, device_owner, uid = %owner.uid, "a port that is named by an object is not its own, and is left alone");
+        }
+        Ok(standing)
+    }
+
+    /// Of what a port of this cluster is a part; none of any other port.
+    pub(crate) async fn nesting(&self, id: &VifId) -> Result<Option<Nesting>, DriverError> {
+        if !self.seen.contains_key(id)
+            && let Some(port) = self.neutron.port("read of what a port is a part", id).await?
+        {
+            self.saw(&port);
+        }
+        Ok(self.seen.get(id).and_then(|seen| seen.nesting.clone()))
+    }
+
+    /// Which of these carry the mark of this cluster and no owner, with what they are a part of. Those that this process
+    /// never saw are looked at, all at once.
+    pub(crate) async fn stocked(&self, vifs: &[Vif]) -> Result<Vec<(VifId, Option<Nesting>)>, DriverError> {
+        let unseen = |vif: &&Vif| !self.seen.contains_key(&vif.id) && well_formed(&vif.id);
+        let unseen: Vec<VifId> = vifs.iter().filter(unseen).map(|vif| vif.id.clone()).collect();
+        for port in self.neutron.ports_by_id("read the owners of ports", &unseen, &VIF_FIELDS).await? {
+            self.saw(&port);
+        }
+        let stocked = vifs.iter().filter_map(|vif| {
+            let seen = self.seen.get(&vif.id)?;
+            seen.uid.is_none().then(|| (vif.id.clone(), seen.nesting.clone()))
+        });
+        Ok(stocked.collect())
+    }
+
+    /// Removes a port; one that does not exist is removed.
+    pub(crate) async fn remove(&self, id: &VifId) -> Result<(), OpenStackError> {
+        self.neutron.delete_port("remove a port", id).await?;
+        self.seen.remove(id);
+        Ok(())
+    }
+
+    /// Removes a port that is of no use, and hands on why it is not. When it cannot be removed, it is found by its mark.
+    pub(crate) async fn undo(&self, id: &VifId, error: DriverError) -> DriverError {
+        match self.remove(id).await {
+            Ok(()) => error,
+            Err(left) => {
+                warn!(port = %id, error = %left, "a port that is of no use could not be removed yet");
+                error.maybe_done()
+            }
+        }
+    }
+
+    fn saw(&self, port: &Port) {
+        if let Some(mark) = port.mark().filter(|mark| mark.cluster == self.cluster) {
+            let uid = mark.owner().map(|owner| owner.uid.clone());
+            self.seen.insert(port.id.clone(), Seen { uid, nesting: mark.nesting });
+        }
+    }
+}
+
+/// Whether the pod with this UID may give back a port that its annotation names.
+///
+/// One that Kuryr made has no mark of ours. It may go when Kuryr made it for that pod, so that those who come from Kuryr leave
+/// nothing behind, or for whoever comes, as long as its `device_owner` still says that it is Kuryr's. Whatever else is not
+/// marked is none of our concern, whoever names it.
+fn standing(cluster: &ClusterId, uid: &Uid, port: &Port) -> Standing {
+    match port.mark() {
+        Some(mark) if mark.cluster != *cluster => Standing::Theirs,
+        Some(mark) if mark.owner().is_some_and(|owner| owner.uid != *uid) => Standing::Theirs,
+        Some(mark) => Standing::Ours(mark.nesting),
+        None => {
+            let its_own = port.device_id == uid.as_str();
+            let released = match port.device_owner.as_str() {
+                KURYR_OWNER => its_own || port.device_id.is_empty(),
+                SUBPORT_OWNER => its_own,
+                _ => false,
+            };
+            if released { Standing::Ours(None) } else { Standing::Theirs }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(device_owner: &str, device_id: &str, description: &str) -> Standing {
+        let port =
+            json!({ "device_owner": device_owner, "device_id": device_id, "description": description });
+        standing(&"east".into(), &"u1".into(), &serde_json::from_value(port).unwrap())
+    }
+
+    #[test]
+    fn a_port_goes_only_for_the_pod_for_which_it_was_made_or_out_of_a_stock() {
+        let ours = Standing::Ours(None);
+        assert_eq!(of(DEVICE_OWNER, "u1", "staffetta:cluster=east uid=u1 pod=a/b"), ours);
+        assert_eq!(of(DEVICE_OWNER, "", "staffetta:cluster=east batch=7"), ours);
+        assert_eq!(of(DEVICE_OWNER, "u2", "staffetta:cluster=east uid=u2 pod=a/b"), Standing::Theirs);
+        assert_eq!(of(DEVICE_OWNER, "u1", "staffetta:cluster=west uid=u1 pod=a/b"), Standing::Theirs);
+    }
+
+    #[test]
+    fn of_what_is_not_marked_only_kuryrs_ports_of_that_pod_go() {
+        assert_eq!(of(KURYR_OWNER, "u1", ""), Standing::Ours(None));
+        assert_eq!(of(KURYR_OWNER, "", ""), Standing::Ours(None));
+        assert_eq!(of(SUBPORT_OWNER, "u1", ""), Standing::Ours(None));
+        assert_eq!(of(SUBPORT_OWNER, "", ""), Standing::Theirs);
+        assert_eq!(of(KURYR_OWNER, "u2", ""), Standing::Theirs);
+        for device_owner in ["compute:nova", "network:router_interface", DEVICE_OWNER, ""] {
+            assert_eq!(of(device_owner, "u1", ""), Standing::Theirs, "{device_owner}");
+        }
+    }
+}

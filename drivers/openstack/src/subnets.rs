@@ -1,0 +1,135 @@
+//! The drivers `default` and `namespace` of pods' subnets.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::Pod;
+use serde::Deserialize;
+use staffetta_driver::{
+    DriverError, NamespaceObserver, Network, PodSubnetsDriver, ProjectId, Route, Subnet, SubnetId,
+};
+
+use crate::cached::Cached;
+use crate::cloud::Service;
+use crate::defaults::NeutronDefaults;
+use crate::error::OpenStackError;
+use crate::namespaces::Namespaces;
+
+/// How long Neutron is not asked again for a subnet. Its addresses never change; its name servers and routes may.
+const FRESH: Duration = Duration::from_secs(300);
+
+/// Subnets with their networks, each asked for once in a while.
+#[derive(Debug)]
+pub struct Subnets {
+    network: Service,
+    bridge: Option<String>,
+    mtu: Option<u32>,
+    cached: Cached<SubnetId, Subnet>,
+}
+
+#[derive(Deserialize)]
+struct SubnetTold {
+    network_id: String,
+    cidr: IpNet,
+    gateway_ip: Option<IpAddr>,
+    #[serde(default)]
+    dns_nameservers: Vec<IpAddr>,
+    #[serde(default)]
+    host_routes: Vec<RouteTold>,
+}
+
+#[derive(Deserialize)]
+struct RouteTold {
+    destination: IpNet,
+    nexthop: IpAddr,
+}
+
+#[derive(Deserialize)]
+struct NetworkTold {
+    name: Option<String>,
+    mtu: Option<u32>,
+}
+
+impl Subnets {
+    /// As Neutron tells them, with the bridge and the packet size that the options say.
+    pub fn new(network: Service, defaults: &NeutronDefaults) -> Self {
+        let mtu = Some(defaults.network_device_mtu).filter(|mtu| *mtu > 0);
+        Self { network, bridge: defaults.ovs_bridge.clone(), mtu, cached: Cached::new(FRESH) }
+    }
+
+    /// The subnet with that id.
+    pub async fn subnet(&self, id: &SubnetId) -> Result<Subnet, DriverError> {
+        Ok(self.cached.get(id, || self.ask(id)).await?)
+    }
+
+    async fn ask(&self, id: &SubnetId) -> Result<Subnet, OpenStackError> {
+        let subnet = self.network.get("read a subnet", format!("subnets/{id}"));
+        let subnet: SubnetTold = subnet.answer_in("subnet").await?;
+        let network = self.network.get("read a network", format!("networks/{}", subnet.network_id));
+        let network: NetworkTold = network.answer_in("network").await?;
+        Ok(Subnet {
+            id: id.clone(),
+            network: Network {
+                label: network.name.filter(|name| !name.is_empty()),
+                bridge: self.bridge.clone(),
+                mtu: self.mtu.or(network.mtu).filter(|mtu| *mtu > 0),
+                ..Network::new(subnet.network_id.into())
+            },
+            cidr: subnet.cidr,
+            gateway: subnet.gateway_ip,
+            dns: subnet.dns_nameservers,
+            routes: subnet
+                .host_routes
+                .into_iter()
+                .map(|route| Route { cidr: route.destination, gateway: route.nexthop })
+                .collect(),
+        })
+    }
+}
+
+/// The driver `default`: all pods are in the one subnet.
+pub struct DefaultPodSubnets {
+    /// What is known of subnets.
+    pub subnets: Arc<Subnets>,
+    /// The one.
+    pub subnet: SubnetId,
+}
+
+#[async_trait]
+impl PodSubnetsDriver for DefaultPodSubnets {
+    async fn subnets(&self, _: &Pod, _: &ProjectId) -> Result<Vec<Subnet>, DriverError> {
+        Ok(vec![self.subnets.subnet(&self.subnet).await?])
+    }
+
+    async fn subnet(&self, id: &SubnetId) -> Result<Subnet, DriverError> {
+        self.subnets.subnet(id).await
+    }
+}
+
+/// The driver `namespace`: pods are in the subnet of their namespace, which the handler `namespace` makes.
+pub struct NamespacePodSubnets {
+    /// What is known of subnets.
+    pub subnets: Arc<Subnets>,
+    /// What is known of namespaces.
+    pub namespaces: Arc<Namespaces>,
+}
+
+#[async_trait]
+impl PodSubnetsDriver for NamespacePodSubnets {
+    async fn subnets(&self, pod: &Pod, _: &ProjectId) -> Result<Vec<Subnet>, DriverError> {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let subnet = self.namespaces.subnet(namespace)?;
+        Ok(vec![self.subnets.subnet(&subnet).await?])
+    }
+
+    async fn subnet(&self, id: &SubnetId) -> Result<Subnet, DriverError> {
+        self.subnets.subnet(id).await
+    }
+
+    fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
+        Some(Arc::clone(&self.namespaces) as _)
+    }
+}

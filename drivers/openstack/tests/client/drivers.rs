@@ -1,0 +1,62 @@
+use serde_json::json;
+use staffetta_driver::{PodSubnetsDriver, Reason};
+use staffetta_openstack::{DefaultPodSubnets, NeutronDefaults, Subnets};
+use std::sync::Arc;
+
+use crate::world::{World, ok, refused};
+
+async fn subnets(world: &World, defaults: NeutronDefaults) -> DefaultPodSubnets {
+    let subnet = json!({ "subnet": { "id": "s1", "network_id": "n1", "cidr": "10.0.0.0/24", "gateway_ip": "10.0.0.1",
+        "dns_nameservers": ["9.9.9.9"], "host_routes": [{ "destination": "10.1.0.0/16", "nexthop": "10.0.0.2" }],
+        "name": "pods", "ip_version": 4 } });
+    world.answers("GET", "/v2.0/subnets/s1", vec![ok(&subnet)]).await;
+    let network = json!({ "network": { "id": "n1", "name": "blue", "mtu": 1450 } });
+    world.answers("GET", "/v2.0/networks/n1", vec![ok(&network)]).await;
+    let subnets = Arc::new(Subnets::new(world.cloud().network(), &defaults));
+    DefaultPodSubnets { subnets, subnet: "s1".into() }
+}
+
+#[tokio::test]
+async fn a_subnet_is_told_whole_and_asked_for_once() {
+    let world = World::new().await;
+    let driver = subnets(&world, NeutronDefaults::default()).await;
+    let (pod, project) = (Default::default(), "p".into());
+    let (one, other) = tokio::join!(driver.subnets(&pod, &project), driver.subnets(&pod, &project));
+    let subnet = one.unwrap().remove(0);
+    assert_eq!(other.unwrap()[0], subnet);
+    let told = serde_json::to_value(&subnet).unwrap();
+    let expected = json!({ "id": "s1", "cidr": "10.0.0.0/24", "gateway": "10.0.0.1", "dns": ["9.9.9.9"],
+        "routes": [{ "cidr": "10.1.0.0/16", "gateway": "10.0.0.2" }],
+        "network": { "id": "n1", "label": "blue", "bridge": null, "mtu": 1450,
+            "should_provide_bridge": false, "should_provide_vlan": false } });
+    assert_eq!(told, expected);
+    let asked =
+        [world.requests("/v2.0/subnets/s1").await.len(), world.requests("/v2.0/networks/n1").await.len()];
+    assert_eq!(asked, [1, 1]);
+}
+
+#[tokio::test]
+async fn the_options_stand_above_what_the_network_says() {
+    let world = World::new().await;
+    let defaults = NeutronDefaults {
+        ovs_bridge: Some("br-pods".into()),
+        network_device_mtu: 9000,
+        ..NeutronDefaults::default()
+    };
+    let driver = subnets(&world, defaults).await;
+    let network = driver.subnets(&Default::default(), &"p".into()).await.unwrap().remove(0).network;
+    assert_eq!((network.bridge.as_deref(), network.mtu), (Some("br-pods"), Some(9000)));
+}
+
+#[tokio::test]
+async fn a_subnet_that_does_not_exist_is_told_and_looked_for_again() {
+    let world = World::new().await;
+    world.answers("GET", "/v2.0/subnets/s1", vec![refused(404, "SubnetNotFound")]).await;
+    let subnets = Arc::new(Subnets::new(world.cloud().network(), &NeutronDefaults::default()));
+    let driver = DefaultPodSubnets { subnets, subnet: "s1".into() };
+    for _ in 0..2 {
+        let error = driver.subnets(&Default::default(), &"p".into()).await.unwrap_err();
+        assert_eq!(error.reason(), Reason::NotFound);
+    }
+    assert_eq!(world.requests("/v2.0/subnets/s1").await.len(), 2);
+}

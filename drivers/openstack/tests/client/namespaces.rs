@@ -1,0 +1,233 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Map, Value, json};
+use staffetta_driver::{NamespaceSubnetDriver, Owner, Reason};
+use staffetta_openstack::{NamespaceNetworks, mark};
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer, Request, ResponseTemplate};
+
+use crate::world::{refused, without_login};
+
+/// As much of Neutron as the driver of namespace networks asks for. It can stop to answer after so many changes.
+#[derive(Default)]
+struct Neutron {
+    things: Mutex<BTreeMap<String, Vec<Value>>>,
+    changes: Mutex<usize>,
+    /// The answer to this change gets lost: it is done, and a 502 is answered.
+    lost: Mutex<Option<usize>>,
+}
+
+impl Neutron {
+    async fn start() -> (Arc<Self>, MockServer) {
+        let (neutron, server) = (Arc::new(Self::default()), MockServer::start().await);
+        let answers = Arc::clone(&neutron);
+        let answer = move |request: &Request| answers.answer(request);
+        Mock::given(any()).respond_with(answer).mount(&server).await;
+        (neutron, server)
+    }
+
+    fn answer(&self, request: &Request) -> ResponseTemplate {
+        let path: Vec<_> = request.url.path().trim_start_matches("/v2.0/").split('/').collect();
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let query: Vec<(String, String)> = request.url.query_pairs().into_owned().collect();
+        if request.method == "GET" {
+            return self.get(&path, &query);
+        }
+        let answer = match (request.method.as_str(), &path[..]) {
+            ("POST", [kind]) => self.post(kind, &body),
+            ("PUT", ["routers", router, change]) => self.route(router, change, &body),
+            ("PUT", ["trunks", "trunk", "remove_subports"]) => {
+                let port = &body["sub_ports"][0]["port_id"];
+                let mut things = self.things.lock().unwrap();
+                things.get_mut("trunks").unwrap()[0]["sub_ports"]
+                    .as_array_mut()
+                    .unwrap()
+                    .retain(|sub| sub["port_id"] != *port);
+                ResponseTemplate::new(200).set_body_json(json!({}))
+            }
+            ("DELETE", [kind, id]) => self.delete(kind, id),
+            other => panic!("nobody asks for {other:?}"),
+        };
+        let mut changes = self.changes.lock().unwrap();
+        *changes += 1;
+        let lost = *self.lost.lock().unwrap() == Some(*changes);
+        if lost { ResponseTemplate::new(502) } else { answer }
+    }
+
+    fn get(&self, path: &[&str], query: &[(String, String)]) -> ResponseTemplate {
+        if let ["subnetpools", _] = path {
+            return ResponseTemplate::new(200).set_body_json(json!({ "subnetpool": { "ip_version": 4 } }));
+        }
+        let things = self.things(path[0]);
+        let filters: Vec<_> =
+            query.iter().filter(|(name, _)| !["fields", "limit"].contains(&name.as_str())).collect();
+        let found: Vec<_> = things
+            .into_iter()
+            .filter(|thing| filters.iter().all(|(name, value)| thing[name] == **value))
+            .collect();
+        ResponseTemplate::new(200).set_body_json(json!({ path[0]: found }))
+    }
+
+    fn post(&self, kind: &str, body: &Value) -> ResponseTemplate {
+        let singular = kind.trim_end_matches('s');
+        let mut thing = body[singular].as_object().cloned().unwrap();
+        let id = self.add(kind, &mut thing);
+        thing.insert("id".into(), id.into());
+        ResponseTemplate::new(201).set_body_json(json!({ singular: thing }))
+    }
+
+    fn add(&self, kind: &str, thing: &mut Map<String, Value>) -> String {
+        let mut things = self.things.lock().unwrap();
+        let of_kind = things.entry(kind.to_owned()).or_default();
+        let id = format!("{kind}-{}", of_kind.len() + 1);
+        thing.insert("id".into(), id.clone().into());
+        of_kind.push(thing.clone().into());
+        id
+    }
+
+    fn route(&self, router: &str, change: &str, body: &Value) -> ResponseTemplate {
+        let subnet = &body["subnet_id"];
+        let is_place =
+            |port: &Value| port["device_id"] == router && port["fixed_ips"][0]["subnet_id"] == *subnet;
+        let joined = self.things("ports").iter().any(is_place);
+        match (change, joined) {
+            ("add_router_interface", true) => refused(400, "BadRequest"),
+            ("add_router_interface", false) => {
+                let network =
+                    self.things("subnets").into_iter().find(|known| known["id"] == *subnet).unwrap();
+                let port = json!({ "device_owner": "network:router_interface", "device_id": router,
+                    "network_id": network["network_id"], "fixed_ips": [{ "subnet_id": subnet }], "tags": [] });
+                self.add("ports", &mut port.as_object().cloned().unwrap());
+                ResponseTemplate::new(200).set_body_json(json!({}))
+            }
+            (_, true) => {
+                self.things.lock().unwrap().get_mut("ports").unwrap().retain(|port| !is_place(port));
+                ResponseTemplate::new(200).set_body_json(json!({}))
+            }
+            (_, false) => refused(404, "RouterInterfaceNotFoundForSubnet"),
+        }
+    }
+
+    fn delete(&self, kind: &str, id: &str) -> ResponseTemplate {
+        if kind == "networks" && self.things("ports").iter().any(|port| port["network_id"] == id) {
+            return refused(409, "NetworkInUse");
+        }
+        if self.things("trunks").iter().any(|trunk| trunk["sub_ports"][0]["port_id"] == id) {
+            return refused(409, "PortInUseAsSubPort");
+        }
+        let mut things = self.things.lock().unwrap();
+        let of_kind = things.entry(kind.to_owned()).or_default();
+        let before = of_kind.len();
+        of_kind.retain(|thing| thing["id"] != id);
+        if of_kind.len() == before {
+            return refused(404, "NotFound");
+        }
+        if let Some(subnets) = things.get_mut("subnets").filter(|_| kind == "networks") {
+            subnets.retain(|subnet| subnet["network_id"] != id);
+        }
+        ResponseTemplate::new(204)
+    }
+
+    fn things(&self, kind: &str) -> Vec<Value> {
+        self.things.lock().unwrap().get(kind).cloned().unwrap_or_default()
+    }
+
+    /// How many networks, subnets and ports there are.
+    fn counts(&self) -> [usize; 3] {
+        ["networks", "subnets", "ports"].map(|kind| self.things(kind).len())
+    }
+
+    fn port(&self, tags: &[String]) {
+        let port = json!({ "network_id": "networks-1", "device_owner": "compute:kuryr", "tags": tags });
+        self.add("ports", &mut port.as_object().cloned().unwrap());
+    }
+}
+
+fn driver(server: &MockServer, cluster: &str) -> NamespaceNetworks {
+    let network = without_login(&server.uri(), std::time::Duration::from_secs(10)).network();
+    NamespaceNetworks::new(network, cluster.into(), "pool".into(), Some("router".into()))
+}
+
+fn owner(name: &str) -> Owner {
+    Owner { namespace: String::new(), name: name.into(), uid: format!("uid-{name}").into() }
+}
+
+#[tokio::test]
+async fn a_namespace_gets_a_network_a_subnet_and_a_place_at_the_router() {
+    let (neutron, server) = Neutron::start().await;
+    let driver = driver(&server, "east");
+    let made = driver.ensure_network(&owner("shop"), &"p1".into()).await.unwrap();
+    assert_eq!((made.network.as_str(), made.subnet.as_str()), ("networks-1", "subnets-1"));
+    let description = "staffetta:cluster=east staffetta:uid=uid-shop staffetta:name=shop";
+    let network =
+        json!({ "id": "networks-1", "name": "east/shop", "description": description, "project_id": "p1" });
+    assert_eq!(neutron.things("networks"), [network]);
+    let subnet = json!({ "id": "subnets-1", "name": "east/shop", "description": description, "project_id": "p1",
+        "network_id": "networks-1", "subnetpool_id": "pool", "ip_version": 4, "enable_dhcp": false });
+    assert_eq!(neutron.things("subnets"), [subnet]);
+    assert_eq!(neutron.things("ports")[0]["device_id"], "router");
+    assert_eq!(driver.ensure_network(&owner("shop"), &"p1".into()).await.unwrap(), made, "found again");
+    assert_eq!(neutron.counts(), [1, 1, 1]);
+}
+
+#[tokio::test]
+async fn killed_after_any_change_and_run_again_nothing_is_made_twice_and_nothing_is_left() {
+    for lost in 1..=5 {
+        let (neutron, server) = Neutron::start().await;
+        *neutron.lost.lock().unwrap() = Some(lost);
+        let mut failures = 0;
+        while driver(&server, "east").ensure_network(&owner("shop"), &"p1".into()).await.is_err() {
+            failures += 1;
+        }
+        assert_eq!(neutron.counts(), [1, 1, 1], "change {lost}");
+        while driver(&server, "east").release_network(&owner("shop")).await.is_err() {
+            failures += 1;
+        }
+        assert_eq!((neutron.counts(), failures), ([0, 0, 0], 1), "change {lost}");
+        driver(&server, "east").release_network(&owner("shop")).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_the_cluster_left_goes_with_the_network_and_what_others_use_keeps_it() {
+    let (neutron, server) = Neutron::start().await;
+    let driver = driver(&server, "east");
+    driver.ensure_network(&owner("shop"), &"p1".into()).await.unwrap();
+    neutron.port(&[mark::cluster_tag(&"east".into())]);
+    neutron.port(&[mark::cluster_tag(&"west".into())]);
+    let error = driver.release_network(&owner("shop")).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::Conflict);
+    assert!(error.to_string().contains("NetworkInUse"), "{error}");
+    let left: Vec<_> = neutron.things("ports").into_iter().map(|port| port["tags"][0].clone()).collect();
+    assert_eq!(left, ["staffetta:cluster=west"]);
+    neutron.things.lock().unwrap().remove("ports");
+    driver.release_network(&owner("shop")).await.unwrap();
+    assert_eq!(neutron.counts(), [0, 0, 0]);
+}
+
+#[tokio::test]
+async fn a_port_that_hangs_on_a_trunk_is_detached_before_it_goes() {
+    let (neutron, server) = Neutron::start().await;
+    let driver = driver(&server, "east");
+    driver.ensure_network(&owner("shop"), &"p1".into()).await.unwrap();
+    neutron.port(&[mark::cluster_tag(&"east".into())]);
+    let trunk = json!({ "id": "trunk", "sub_ports": [{ "port_id": "ports-2", "segmentation_id": 7 }] });
+    neutron.things.lock().unwrap().insert("trunks".into(), vec![trunk]);
+    driver.release_network(&owner("shop")).await.unwrap();
+    assert_eq!(neutron.counts(), [0, 0, 0]);
+}
+
+#[tokio::test]
+async fn only_what_carries_the_mark_of_the_cluster_is_told_or_touched() {
+    let (neutron, server) = Neutron::start().await;
+    let (east, west) = (driver(&server, "east"), driver(&server, "west"));
+    east.ensure_network(&owner("shop"), &"p1".into()).await.unwrap();
+    west.ensure_network(&owner("shop"), &"p1".into()).await.unwrap();
+    neutron.add("networks", &mut json!({ "description": "mine" }).as_object().cloned().unwrap());
+    let told = east.networks().await.unwrap();
+    assert_eq!(told.into_iter().map(|marked| marked.owner).collect::<Vec<_>>(), [Some(owner("shop"))]);
+    east.release_network(&owner("shop")).await.unwrap();
+    assert_eq!((east.networks().await.unwrap().len(), west.networks().await.unwrap().len()), (0, 1));
+    assert_eq!(neutron.things("networks").len(), 2);
+}

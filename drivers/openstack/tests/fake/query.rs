@@ -1,0 +1,81 @@
+//! Filters, fields and pages of lists.
+
+use std::collections::BTreeMap;
+
+use reqwest::Url;
+use serde_json::{Map, Value, json};
+
+use super::answer::Answer;
+
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub(crate) fn read(text: &str) -> Self {
+        let url = Url::parse(&format!("http://localhost/?{text}")).unwrap();
+        Self(url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
+    }
+
+    fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    /// What of `things` passes the filters, one page of it, with the fields that are wanted.
+    pub(crate) fn list(
+        &self,
+        collection: &str,
+        things: &BTreeMap<String, Value>,
+        page: Option<usize>,
+    ) -> Answer {
+        let marker = self.all("marker").next().unwrap_or_default();
+        let limit = self.all("limit").next().and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX);
+        let limit: usize = page.unwrap_or(usize::MAX).min(limit);
+        let mut passing = things.values().filter(|thing| self.passes(thing));
+        let mut passing = passing
+            .by_ref()
+            .skip_while(|thing| !marker.is_empty() && thing["id"].as_str().unwrap() <= marker);
+        let listed: Vec<&Value> = passing.by_ref().take(limit).collect();
+        let more = passing.next().is_some();
+        let mut answer =
+            json!({ collection: listed.iter().map(|thing| self.fields(thing)).collect::<Vec<_>>() });
+        if let (true, Some(last)) = (more, listed.last()) {
+            let href = format!("http://elsewhere/v2.0/{collection}?marker={}", last["id"].as_str().unwrap());
+            answer[format!("{collection}_links")] = json!([{ "rel": "next", "href": href }]);
+        }
+        Answer::json(200, answer)
+    }
+
+    fn fields(&self, thing: &Value) -> Value {
+        let wanted: Vec<&str> = self.all("fields").collect();
+        let Value::Object(fields) = thing else { unreachable!() };
+        let kept = fields.iter().filter(|(name, _)| wanted.is_empty() || wanted.contains(&name.as_str()));
+        Value::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>())
+    }
+
+    fn passes(&self, thing: &Value) -> bool {
+        const CONTROLS: [&str; 4] = ["fields", "limit", "marker", "page_reverse"];
+        let names = self.0.iter().map(|(name, _)| name.as_str()).filter(|name| !CONTROLS.contains(name));
+        names.into_iter().all(|name| match name {
+            "tags" => self.all(name).flat_map(|tags| tags.split(',')).all(|tag| {
+                thing["tags"].as_array().is_some_and(|tags| tags.iter().any(|other| other == tag))
+            }),
+            "fixed_ips" => self.fixed_ips(thing),
+            _ => self.all(name).any(|value| thing[name].as_str() == Some(value)),
+        })
+    }
+
+    /// An address of the port is one of those that are named, in one of the subnets that are named.
+    fn fixed_ips(&self, port: &Value) -> bool {
+        let wanted = |part: &'static str| {
+            let values =
+                self.all("fixed_ips").filter_map(move |value| value.strip_prefix(part)?.strip_prefix('='));
+            values.collect::<Vec<_>>()
+        };
+        let (ips, subnets) = (wanted("ip_address"), wanted("subnet_id"));
+        port["fixed_ips"].as_array().unwrap().iter().any(|fixed| {
+            let is = |wanted: &[&str], key: &str| {
+                wanted.is_empty() || wanted.contains(&fixed[key].as_str().unwrap())
+            };
+            is(&ips, "ip_address") && is(&subnets, "subnet_id")
+        })
+    }
+}

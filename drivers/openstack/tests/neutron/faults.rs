@@ -1,0 +1,237 @@
+//! A Neutron that fails, and a network between that does.
+
+use std::time::Duration;
+
+use hyper::Method;
+use serde_json::{Value, json};
+use staffetta_driver::{PodVifDriver, Reason, StockKey, StockOrder, Vif, VifClass, VifStock};
+use staffetta_openstack::{NestedStock, NeutronStock};
+
+use crate::fake;
+use crate::fake::Fault;
+use crate::scenarios::world::text;
+
+#[tokio::test]
+async fn a_port_whose_answer_got_lost_is_found_by_its_mark_and_none_is_made_twice() {
+    let (fake, world) = fake().await;
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let driver = world.bound("east");
+    fake.inject(Method::POST, "ports", Fault::DoneThenClose);
+    let error = driver.request_vif(&world.request("web", &host, &subnet)).await.unwrap_err();
+    assert!(error.ambiguous() && error.transient(), "{error}");
+    let found = driver.vifs(Some(&world.owner("web"))).await.unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(fake.requests().iter().filter(|request| *request == "POST ports").count(), 1);
+    driver.release_vif(&world.owner("web"), &found[0].thing).await.unwrap();
+    assert!(world.ports(&subnet).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_lot_of_ports_whose_answer_got_lost_is_found_by_its_mark() {
+    let (fake, world) = fake().await;
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let stock = NeutronStock::new(world.bound("east"));
+    let request = world.request("any", &host, &subnet);
+    let key = StockKey::new(host, &request);
+    let order = StockOrder { key, subnets: vec![subnet.clone()], security_groups: Vec::new(), count: 4 };
+    // Ports of another call are not taken for those of this one.
+    stock.make(&order).await;
+    fake.inject(Method::POST, "ports", Fault::DoneThenClose);
+    let made = stock.make(&order).await;
+    assert!(made.failure.is_none() && made.vifs.len() == 4, "{:?}", made.failure);
+    assert_eq!(world.ports(&subnet).await.len(), 8);
+}
+
+#[tokio::test]
+async fn a_service_in_trouble_is_told_as_such_and_recovered_from() {
+    let (fake, world) = fake().await;
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let driver = world.bound("east");
+    let request = world.request("web", &host, &subnet);
+    fake.inject(Method::POST, "ports", Fault::Html(503));
+    let error = driver.request_vif(&request).await.unwrap_err();
+    assert!(error.reason() == Reason::Unavailable && error.to_string().contains("HTTP 503"), "{error}");
+    assert!(driver.vifs(Some(&request.owner)).await.unwrap().is_empty());
+    let vif = driver.request_vif(&request).await.unwrap();
+    fake.inject(Method::DELETE, "ports", Fault::Html(503));
+    assert!(driver.release_vif(&request.owner, &vif).await.unwrap_err().transient());
+    driver.release_vif(&request.owner, &vif).await.unwrap();
+    assert!(world.ports(&subnet).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_port_that_cannot_be_removed_after_a_failed_binding_is_found_by_its_mark() {
+    let (fake, world) = fake().await;
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.bound("east");
+    let request = world.request("web", "late", &subnet);
+    fake.inject(Method::DELETE, "ports", Fault::Html(503));
+    let error = driver.request_vif(&request).await.unwrap_err();
+    assert!(error.ambiguous(), "{error}");
+    let found = driver.vifs(Some(&request.owner)).await.unwrap().remove(0).thing;
+    // Its host gets an agent, and the driver lets Neutron bind it again.
+    let failed = driver.activate_vif(&found).await.unwrap_err();
+    assert!(failed.transient() && failed.to_string().contains("`late`"), "{failed}");
+    let (status, _) = world.ask(Method::PUT, "_agent/host/late", &Value::Null).await;
+    assert_eq!(status, 204);
+    driver.activate_vif(&found).await.unwrap();
+    assert_eq!(text(&world.port(found.id.as_str()).await["binding:vif_type"]), "ovs");
+    world.wire(&found.id, "late").await;
+    let active = crate::scenarios::world::activated(&driver, &found).await.unwrap();
+    assert_eq!(active, Vif { active: true, ..found });
+}
+
+#[tokio::test]
+async fn where_ports_cannot_be_tagged_they_are_found_by_what_else_they_say() {
+    let (fake, world) = fake().await;
+    fake.state().extensions.remove("tag-ports-during-bulk-creation");
+    let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let (bound, nested) = (world.bound("east"), world.vlan("east", &machine));
+    let host = machine.host.clone();
+    bound.request_vif(&world.request("a", &host, &subnet)).await.unwrap();
+    nested.request_vif(&world.nested_request("b", &machine, &subnet)).await.unwrap();
+    world.bound("west").request_vif(&world.request("c", &host, &subnet)).await.unwrap();
+    let ports = world.ports(&subnet).await;
+    assert!(ports.iter().all(|port| port["tags"].as_array().unwrap().is_empty()));
+    for (driver, pod) in [(&bound as &dyn PodVifDriver, "a"), (&nested, "b")] {
+        let owner = world.owner(pod);
+        for asked in [None, Some(&owner)] {
+            let found = driver.vifs(asked).await.unwrap();
+            assert_eq!((found.len(), found[0].owner.as_ref()), (1, Some(&owner)));
+        }
+    }
+    let stock = NeutronStock::new(bound);
+    let request = world.request("any", &host, &subnet);
+    let key = StockKey::new(host, &request);
+    let order = StockOrder { key, subnets: vec![subnet], security_groups: Vec::new(), count: 3 };
+    assert_eq!(stock.make(&order).await.vifs.len(), 3);
+    assert_eq!(stock.list().await.unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn pairs_that_somebody_else_adds_meanwhile_stay() {
+    let (fake, world) = fake().await;
+    let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
+    let driver = world.macvlan("east", &machine);
+    let request = world.nested_request("web", &machine, &machine.subnet);
+    fake.inject(Method::PUT, "ports", Fault::Interfere);
+    let vif = driver.request_vif(&request).await.unwrap();
+    let foreign = "192.0.2.77 fa:16:3e:77:77:77";
+    let pairs = world.pairs(&machine.port).await;
+    assert!(pairs.len() == 2 && pairs.contains(&foreign.to_owned()), "{pairs:?}");
+    driver.release_vif(&request.owner, &vif).await.unwrap();
+    assert_eq!(world.pairs(&machine.port).await, [foreign]);
+}
+
+#[tokio::test]
+async fn a_port_that_others_change_all_the_time_is_left_as_it_is() {
+    let (fake, world) = fake().await;
+    let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
+    let driver = world.macvlan("east", &machine);
+    for _ in 0..3 {
+        fake.inject(Method::PUT, "ports", Fault::Refuse(412, "RevisionNumberConstraintFailed"));
+    }
+    let request = world.nested_request("web", &machine, &machine.subnet);
+    let error = driver.request_vif(&request).await.unwrap_err();
+    assert_eq!((error.reason(), error.ambiguous()), (Reason::Conflict, false));
+    assert_eq!((world.ports(&machine.subnet).await.len(), world.pairs(&machine.port).await.len()), (1, 0));
+}
+
+#[tokio::test]
+async fn pods_for_whose_addresses_there_is_no_room_wait_and_the_others_do_not() {
+    let (fake, world) = fake().await;
+    fake.state().pairs = 3;
+    let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
+    let driver = world.macvlan("east", &machine);
+    let requests: Vec<_> =
+        (0..5).map(|pod| world.nested_request(&format!("pod-{pod}"), &machine, &machine.subnet)).collect();
+    let vifs =
+        futures_util::future::join_all(requests.iter().map(|request| driver.request_vif(request))).await;
+    let (made, refused): (Vec<_>, Vec<_>) = vifs.into_iter().partition(Result::is_ok);
+    assert_eq!((made.len(), refused.len()), (3, 2));
+    for error in refused {
+        assert_eq!(error.unwrap_err().reason(), Reason::Quota);
+    }
+    assert_eq!(world.ports(&machine.subnet).await.len(), 4, "the node's and three");
+}
+
+#[tokio::test]
+async fn subports_whose_answer_got_lost_are_on_the_trunk_once() {
+    let (fake, world) = fake().await;
+    let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.vlan("east", &machine);
+    fake.inject(Method::PUT, "trunks", Fault::DoneThenClose);
+    let request = world.nested_request("web", &machine, &subnet);
+    let vif = driver.request_vif(&request).await.unwrap();
+    assert_eq!(world.subports(&machine).await.len(), 1);
+    fake.inject(Method::PUT, "trunks", Fault::DoneThenClose);
+    driver.release_vif(&request.owner, &vif).await.unwrap();
+    assert!(world.subports(&machine).await.is_empty() && world.ports(&subnet).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_trunk_that_takes_no_subport_costs_no_port() {
+    let (fake, world) = fake().await;
+    let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.vlan("east", &machine);
+    let request = world.nested_request("web", &machine, &subnet);
+    fake.inject(Method::PUT, "trunks", Fault::Refuse(409, "TrunkInErrorState"));
+    assert_eq!(driver.request_vif(&request).await.unwrap_err().reason(), Reason::Conflict);
+    for _ in 0..4 {
+        fake.inject(Method::PUT, "trunks", Fault::Refuse(409, "DuplicateSubPort"));
+    }
+    assert_eq!(
+        driver.request_vif(&request).await.unwrap_err().reason(),
+        Reason::Conflict,
+        "it is not tried for ever"
+    );
+    assert!(world.ports(&subnet).await.is_empty());
+    let stock = NestedStock::new(driver.clone());
+    fake.inject(Method::PUT, "trunks", Fault::Refuse(409, "TrunkInErrorState"));
+    let key = StockKey::new(stock.host(&request).unwrap(), &request);
+    let order = StockOrder { key, subnets: vec![subnet.clone()], security_groups: Vec::new(), count: 5 };
+    let made = stock.make(&order).await;
+    assert!(made.vifs.is_empty() && made.failure.is_some() && world.ports(&subnet).await.is_empty());
+    // No VLAN was lost on the way.
+    let made = stock.make(&StockOrder { count: 60, ..order }).await;
+    assert_eq!(made.vifs.len(), 60);
+}
+
+#[tokio::test]
+async fn a_trunk_without_a_free_vlan_is_told_as_such() {
+    let (fake, world) = fake().await;
+    let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let taken = (1..=4094).map(|vlan| json!({ "port_id": format!("port-{vlan}"), "segmentation_id": vlan }));
+    let taken: Vec<Value> = taken.collect();
+    fake.state().trunks.get_mut(&machine.trunk).unwrap()["sub_ports"] = taken.into();
+    let driver = world.vlan("east", &machine);
+    let error = driver.request_vif(&world.nested_request("web", &machine, &subnet)).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::Quota);
+    assert!(error.to_string().contains(&machine.trunk), "{error}");
+    assert!(world.ports(&subnet).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_subport_that_stays_down_is_attached_again() {
+    let (fake, world) = fake().await;
+    let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.vlan("east", &machine);
+    let vif = driver.request_vif(&world.nested_request("web", &machine, &subnet)).await.unwrap();
+    let changes = async || {
+        // Time passes at once; what goes over the network takes as long as it does.
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(60)).await;
+        tokio::time::resume();
+        fake.requests();
+        driver.activate_vif(&vif).await.unwrap();
+        fake.requests().iter().filter(|request| request.starts_with("PUT trunks")).count()
+    };
+    assert_eq!((changes().await, changes().await, changes().await, changes().await), (0, 2, 2, 0));
+    let VifClass::VlanNested { vlan_id, .. } = vif.class else { panic!("{:?}", vif.class) };
+    assert_eq!(world.subports(&machine).await, [(vif.id.to_string(), vlan_id.into())]);
+}

@@ -1,0 +1,41 @@
+//! Quotas, full subnets, and networks that are gone.
+
+use staffetta_driver::{PodVifDriver, Reason};
+
+use super::world::World;
+
+pub(crate) async fn a_quota_makes_pods_wait_and_its_raising_lets_them_go_on(world: &World) {
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let driver = world.bound("east");
+    world.allow_ports(1).await;
+    driver.request_vif(&world.request("a", &host, &subnet)).await.unwrap();
+    let error = driver.request_vif(&world.request("b", &host, &subnet)).await.unwrap_err();
+    assert_eq!((error.reason(), error.transient(), error.ambiguous()), (Reason::Quota, true, false));
+    assert!(
+        error.to_string().contains("Quota exceeded") && error.to_string().contains("(request req-"),
+        "{error}"
+    );
+    world.allow_ports(2).await;
+    driver.request_vif(&world.request("b", &host, &subnet)).await.unwrap();
+    world.allow_ports(-1).await;
+}
+
+pub(crate) async fn a_full_subnet_is_told_as_such_and_leaves_nothing(world: &World) {
+    // The router's address and one more.
+    let (subnet, host) = (world.subnet("10.1.0.0/30").await, world.host("node").await);
+    let driver = world.bound("east");
+    let vif = driver.request_vif(&world.request("a", &host, &subnet)).await.unwrap();
+    let error = driver.request_vif(&world.request("b", &host, &subnet)).await.unwrap_err();
+    assert_eq!((error.reason(), error.ambiguous()), (Reason::NoAddress, false));
+    assert_eq!(world.ports(&subnet).await.len(), 1);
+    driver.release_vif(&world.owner("a"), &vif).await.unwrap();
+    driver.request_vif(&world.request("b", &host, &subnet)).await.unwrap();
+}
+
+pub(crate) async fn a_network_that_is_gone_is_told_by_name(world: &World) {
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    world.remove(&format!("networks/{}", subnet.network.id)).await;
+    let error = world.bound("east").request_vif(&world.request("a", &host, &subnet)).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::NotFound);
+    assert!(error.to_string().contains(subnet.network.id.as_str()), "{error}");
+}

@@ -1,0 +1,61 @@
+//! What the VIF drivers promise of any Neutron: each scenario is played in a world of its own, be it the fake one of the
+//! tests or the real services.
+
+pub(crate) mod bound;
+pub(crate) mod limits;
+pub(crate) mod macvlan;
+pub(crate) mod stock;
+pub(crate) mod vlan;
+pub(crate) mod world;
+
+/// Makes a test of each scenario. `$world` is an async function that makes a world, or none, and then the test is skipped.
+macro_rules! in_world {
+    ($world:path) => {
+        $crate::scenarios::in_world! { @ $world;
+            bound:
+                a_pod_gets_a_port_on_its_node_that_is_active_when_an_agent_wired_it,
+                a_port_is_given_back_once_and_by_its_owner_only,
+                marks_are_those_of_one_cluster_and_where_asked_of_one_pod,
+                a_vif_that_is_found_by_its_mark_is_the_one_that_was_made,
+                a_binding_that_fails_is_an_error_and_leaves_no_port,
+                a_port_that_somebody_removed_is_told_by_name_and_given_back,
+                what_an_annotation_calls_a_port_is_never_taken_for_a_path,
+                a_port_that_kuryr_made_for_the_pod_is_given_back_and_a_foreign_one_is_not;
+            limits:
+                a_quota_makes_pods_wait_and_its_raising_lets_them_go_on,
+                a_full_subnet_is_told_as_such_and_leaves_nothing,
+                a_network_that_is_gone_is_told_by_name;
+            vlan:
+                a_pod_gets_a_subport_of_its_nodes_trunk,
+                each_trunk_has_all_vlans_for_itself,
+                a_vlan_that_another_controller_takes_meanwhile_is_not_used_twice,
+                a_subport_that_was_left_half_made_is_finished,
+                a_subport_is_given_back_whatever_became_of_its_trunk,
+                a_node_without_a_port_or_a_trunk_is_told_by_name;
+            macvlan:
+                the_port_of_the_node_may_use_the_addresses_of_its_pods_as_long_as_they_live,
+                pods_of_one_node_that_come_together_all_get_their_addresses,
+                a_pair_that_was_left_out_is_added_when_the_vif_is_activated;
+            stock:
+                ports_in_stock_are_listed_as_they_were_ordered_and_destroyed,
+                a_stock_takes_what_a_quota_leaves_it,
+                a_stock_takes_what_a_subnet_leaves_it,
+                ports_in_stock_get_other_security_groups,
+                subports_in_stock_have_their_vlans_and_free_them,
+                what_was_left_half_made_is_removed_when_the_stock_is_listed,
+                a_stock_never_destroys_what_is_a_pods_or_another_clusters;
+        }
+    };
+    (@ $world:path; $($module:ident: $($scenario:ident),+;)+) => {
+        $(mod $module {
+            $(#[tokio::test]
+            async fn $scenario() {
+                if let Some(world) = $world().await {
+                    $crate::scenarios::$module::$scenario(&world).await;
+                }
+            })+
+        })+
+    };
+}
+
+pub(crate) use in_world;

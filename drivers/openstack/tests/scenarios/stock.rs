@@ -1,0 +1,144 @@
+//! The stocks of the pools `neutron` and `nested`.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use staffetta_driver::{
+    PodVifDriver, Reason, StockKey, StockOrder, Vif, VifClass, VifId, VifRequest, VifStock,
+};
+use staffetta_openstack::{NestedStock, NeutronStock};
+
+use super::world::{Machine, World, activated, text};
+
+/// An order of ports that answer `request`.
+fn order(stock: &dyn VifStock, request: &VifRequest, count: usize) -> StockOrder {
+    StockOrder {
+        key: StockKey::new(stock.host(request).unwrap(), request),
+        subnets: request.subnets.clone(),
+        security_groups: request.security_groups.clone(),
+        count,
+    }
+}
+
+fn ids(vifs: &[Vif]) -> BTreeSet<VifId> {
+    vifs.iter().map(|vif| vif.id.clone()).collect()
+}
+
+pub(crate) async fn ports_in_stock_are_listed_as_they_were_ordered_and_destroyed(world: &World) {
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let stock = NeutronStock::new(world.bound("east"));
+    let order = order(&stock, &world.request("any", &host, &subnet), 5);
+    let made = stock.make(&order).await;
+    assert!(made.failure.is_none() && ids(&made.vifs).len() == 5);
+    assert!(made.vifs.iter().all(|vif| matches!(vif.class, VifClass::OpenVSwitch { .. })));
+    // As another process sees it.
+    let other = NeutronStock::new(world.bound("east"));
+    let listed = other.list().await.unwrap();
+    assert!(listed.iter().all(|stocked| stocked.key == order.key));
+    let listed: Vec<Vif> = listed.into_iter().map(|stocked| stocked.vif).collect();
+    assert_eq!(ids(&listed), ids(&made.vifs));
+    assert!(listed.iter().all(|vif| made.vifs.contains(vif)));
+    assert!(world.bound("east").vifs(None).await.unwrap().is_empty(), "they are nobody's");
+    world.remove(&format!("ports/{}", made.vifs[0].id)).await;
+    assert!(other.destroy(&made.vifs).await.is_empty());
+    assert!(world.ports(&subnet).await.is_empty() && other.list().await.unwrap().is_empty());
+}
+
+pub(crate) async fn a_stock_takes_what_a_quota_leaves_it(world: &World) {
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let stock = NeutronStock::new(world.bound("east"));
+    world.allow_ports(7).await;
+    let made = stock.make(&order(&stock, &world.request("any", &host, &subnet), 20)).await;
+    assert_eq!((made.vifs.len(), world.ports(&subnet).await.len()), (7, 7));
+    assert_eq!(made.failure.unwrap().reason(), Reason::Quota);
+    world.allow_ports(-1).await;
+}
+
+pub(crate) async fn a_stock_takes_what_a_subnet_leaves_it(world: &World) {
+    // Fourteen addresses, one of them the router's.
+    let (subnet, host) = (world.subnet("10.1.0.0/28").await, world.host("node").await);
+    let stock = NeutronStock::new(world.bound("east"));
+    let made = stock.make(&order(&stock, &world.request("any", &host, &subnet), 20)).await;
+    assert_eq!((made.vifs.len(), world.ports(&subnet).await.len()), (13, 13));
+    assert_eq!(made.failure.unwrap().reason(), Reason::NoAddress);
+}
+
+pub(crate) async fn ports_in_stock_get_other_security_groups(world: &World) {
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let stock = NeutronStock::new(world.bound("east"));
+    let vif = stock.make(&order(&stock, &world.request("any", &host, &subnet), 1)).await.vifs.remove(0);
+    let wish = json!({ "name": "web", "project_id": world.project });
+    let group = world.create("security-groups", "security_group", wish).await;
+    let groups = async || stock.list().await.unwrap().remove(0).security_groups;
+    let default = groups().await;
+    stock.adapt(&vif, &[text(&group["id"]).into()]).await.unwrap();
+    assert_eq!(groups().await, [text(&group["id"]).into()]);
+    stock.adapt(&vif, &[]).await.unwrap();
+    assert_eq!(groups().await, default, "a port that asks for no group has those of its project");
+    let unknown = "00000000-0000-4000-8000-0000000000ff".into();
+    assert_eq!(stock.adapt(&vif, &[unknown]).await.unwrap_err().reason(), Reason::Refused);
+    stock.destroy(std::slice::from_ref(&vif)).await;
+    let gone = stock.adapt(&vif, &[text(&group["id"]).into()]).await.unwrap_err();
+    assert_eq!(gone.reason(), Reason::NotFound);
+}
+
+async fn nested(world: &World) -> (Machine, staffetta_driver::Subnet, NestedStock) {
+    let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
+    let stock = NestedStock::new(world.vlan("east", &machine));
+    (machine, world.subnet("10.1.0.0/24").await, stock)
+}
+
+pub(crate) async fn subports_in_stock_have_their_vlans_and_free_them(world: &World) {
+    let (machine, subnet, stock) = nested(world).await;
+    let order = order(&stock, &world.nested_request("any", &machine, &subnet), 4);
+    let made = stock.make(&order).await;
+    assert!(made.failure.is_none() && made.vifs.len() == 4, "{:?}", made.failure);
+    let vlans: BTreeSet<u64> = world.subports(&machine).await.into_iter().map(|(_, vlan)| vlan).collect();
+    assert_eq!(vlans.len(), 4);
+    world.wire(&made.vifs[0].id, &machine.host).await;
+    let driver = world.vlan("east", &machine);
+    let active = activated(&driver, &made.vifs[0]).await.unwrap();
+    let listed = stock.list().await.unwrap();
+    assert!(listed.iter().all(|stocked| stocked.key == order.key) && stock.is_active_unbound(&active));
+    let listed: Vec<Vif> = listed.into_iter().map(|stocked| stocked.vif).collect();
+    assert!(listed.contains(&active) && made.vifs[1..].iter().all(|vif| listed.contains(vif)));
+    assert!(stock.destroy(&made.vifs).await.is_empty());
+    assert!(world.subports(&machine).await.is_empty() && world.ports(&subnet).await.is_empty());
+}
+
+pub(crate) async fn what_was_left_half_made_is_removed_when_the_stock_is_listed(world: &World) {
+    let cluster = world.cluster("east");
+    let (machine, subnet, stock) = nested(world).await;
+    let whole = stock.make(&order(&stock, &world.nested_request("any", &machine, &subnet), 1)).await.vifs;
+    let half = json!({
+        "network_id": subnet.network.id, "project_id": world.project, "device_owner": "compute:staffetta",
+        "fixed_ips": [{ "subnet_id": subnet.id }], "tags": [format!("staffetta:cluster={cluster}")],
+        "description": format!("staffetta:cluster={cluster} host={} trunk={} batch=00-1", machine.address, machine.trunk),
+    });
+    let half = world.create("ports", "port", half).await;
+    let listed: Vec<Vif> = stock.list().await.unwrap().into_iter().map(|stocked| stocked.vif).collect();
+    assert_eq!(ids(&listed), ids(&whole));
+    assert!(world.port(text(&half["id"])).await.is_null());
+    // The same with a port that no agent could bind.
+    let unbindable = json!({
+        "network_id": subnet.network.id, "project_id": world.project, "device_owner": "compute:staffetta",
+        "fixed_ips": [{ "subnet_id": subnet.id }], "tags": [format!("staffetta:cluster={cluster}")], "binding:host_id": "nowhere",
+        "description": format!("staffetta:cluster={cluster} batch=00-2"),
+    });
+    world.create("ports", "port", unbindable).await;
+    assert!(NeutronStock::new(world.bound("east")).list().await.unwrap().is_empty());
+    assert_eq!(world.ports(&subnet).await.len(), 1);
+}
+
+pub(crate) async fn a_stock_never_destroys_what_is_a_pods_or_another_clusters(world: &World) {
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let request = world.request("web", &host, &subnet);
+    let of_a_pod = world.bound("east").request_vif(&request).await.unwrap();
+    let west = NeutronStock::new(world.bound("west"));
+    let of_another = west.make(&order(&west, &request, 1)).await.vifs.remove(0);
+    for stock in [NeutronStock::new(world.bound("east")), NeutronStock::new(world.bound("east"))] {
+        assert!(stock.list().await.unwrap().is_empty());
+        stock.destroy(&[of_a_pod.clone(), of_another.clone()]).await;
+        assert_eq!(world.ports(&subnet).await.len(), 2);
+    }
+}

@@ -1,0 +1,283 @@
+//! A cloud for one test, and what a test does in it beside the drivers.
+
+use std::any::Any;
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::{Client, Method};
+use serde_json::{Value, json};
+use staffetta_driver::{
+    Activation, ClusterId, DriverError, Network, Owner, PodVifDriver, ProjectId, Route, Subnet, Vif, VifId,
+    VifRequest,
+};
+use staffetta_openstack::{
+    Cloud, NestedMacvlanDriver, NestedVlanDriver, NeutronDefaults, NeutronVifDriver, PodVifNestedOptions,
+    PortOptions, Subnets,
+};
+
+/// How long anything may take before the test fails. It is no measure of speed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A cloud for one test.
+pub(crate) struct World {
+    /// As the drivers reach it.
+    pub(crate) cloud: Cloud,
+    /// Neutron, without the version. What stands in for its agents listens there too, below `_agent`.
+    pub(crate) neutron: String,
+    /// The token of an administrator, where one is asked for.
+    pub(crate) token: Option<String>,
+    /// The project, which nobody else uses.
+    pub(crate) project: ProjectId,
+    /// By this the test itself asks.
+    pub(crate) client: Client,
+    /// What lives as long as the world.
+    pub(crate) _keep: Box<dyn Any + Send + Sync>,
+}
+
+/// A node that is a machine of the cloud itself.
+pub(crate) struct Machine {
+    pub(crate) address: IpAddr,
+    /// The name of the host on which it runs.
+    pub(crate) host: String,
+    pub(crate) subnet: Subnet,
+    pub(crate) port: String,
+    pub(crate) trunk: String,
+}
+
+impl World {
+    /// Asks Neutron as an administrator, and answers the status and the body.
+    pub(crate) async fn ask(&self, method: Method, path: &str, body: &Value) -> (u16, Value) {
+        let version = if path.starts_with("_agent") { "" } else { "v2.0/" };
+        let mut request = self.client.request(method, format!("{}/{version}{path}", self.neutron));
+        request = request.header("x-of-the-test", "1").header("content-type", "application/json");
+        if let Some(token) = &self.token {
+            request = request.header("x-auth-token", token);
+        }
+        let answer =
+            if body.is_null() { request } else { request.body(body.to_string()) }.send().await.unwrap();
+        let status = answer.status().as_u16();
+        let text = answer.text().await.unwrap();
+        (status, serde_json::from_str(&text).unwrap_or(Value::Null))
+    }
+
+    /// Makes a thing of a collection, as an administrator.
+    pub(crate) async fn create(&self, collection: &str, key: &str, wish: Value) -> Value {
+        let (status, answer) = self.ask(Method::POST, collection, &json!({ key: wish })).await;
+        assert_eq!(status, 201, "{collection}: {answer}");
+        answer[key].clone()
+    }
+
+    /// A network with one subnet.
+    pub(crate) async fn subnet(&self, cidr: &str) -> Subnet {
+        let name = "pods";
+        let network =
+            self.create("networks", "network", json!({ "name": name, "project_id": self.project })).await;
+        let wish = json!({
+            "network_id": network["id"], "cidr": cidr, "ip_version": 4, "enable_dhcp": false, "project_id": self.project,
+            "dns_nameservers": ["10.0.0.53"],
+        });
+        let made = self.create("subnets", "subnet", wish).await;
+        let route = |route: &Value| Route {
+            cidr: text(&route["destination"]).parse().unwrap(),
+            gateway: text(&route["nexthop"]).parse().unwrap(),
+        };
+        Subnet {
+            id: text(&made["id"]).into(),
+            network: Network {
+                label: Some(name.into()),
+                mtu: network["mtu"].as_u64().and_then(|mtu| u32::try_from(mtu).ok()),
+                ..Network::new(text(&network["id"]).into())
+            },
+            cidr: cidr.parse().unwrap(),
+            gateway: Some(text(&made["gateway_ip"]).parse().unwrap()),
+            dns: vec!["10.0.0.53".parse().unwrap()],
+            routes: made["host_routes"].as_array().unwrap().iter().map(route).collect(),
+        }
+    }
+
+    /// A host that has an agent.
+    pub(crate) async fn host(&self, name: &str) -> String {
+        let host = format!("{name}-{}", &self.project.as_str()[..8]);
+        let (status, _) = self.ask(Method::PUT, &format!("_agent/host/{host}"), &Value::Null).await;
+        assert_eq!(status, 204);
+        host
+    }
+
+    /// A machine in `subnet` that is the parent of a trunk.
+    pub(crate) async fn machine(&self, subnet: &Subnet) -> Machine {
+        let host = self.host("compute").await;
+        let wish = json!({
+            "network_id": subnet.network.id, "fixed_ips": [{ "subnet_id": subnet.id }], "project_id": self.project,
+            "device_owner": "compute:nova", "admin_state_up": true,
+        });
+        let port = self.create("ports", "port", wish).await;
+        let trunk = self
+            .create("trunks", "trunk", json!({ "port_id": port["id"], "project_id": self.project }))
+            .await;
+        // A parent must not be bound before it has its trunk.
+        let change = json!({ "port": { "binding:host_id": host } });
+        self.ask(Method::PUT, &format!("ports/{}", text(&port["id"])), &change).await;
+        Machine {
+            address: text(&port["fixed_ips"][0]["ip_address"]).parse().unwrap(),
+            host,
+            subnet: subnet.clone(),
+            port: text(&port["id"]).to_owned(),
+            trunk: text(&trunk["id"]).to_owned(),
+        }
+    }
+
+    /// How many ports the project may have; -1 is any number.
+    pub(crate) async fn allow_ports(&self, count: i64) {
+        let quota = json!({ "quota": { "port": count } });
+        let (status, answer) = self.ask(Method::PUT, &format!("quotas/{}", self.project), &quota).await;
+        assert_eq!(status, 200, "{answer}");
+    }
+
+    /// The ports of a subnet's network, whoever made them, in no order.
+    pub(crate) async fn ports(&self, subnet: &Subnet) -> Vec<Value> {
+        let path = format!("ports?network_id={}", subnet.network.id);
+        let (_, answer) = self.ask(Method::GET, &path, &Value::Null).await;
+        answer["ports"].as_array().unwrap().clone()
+    }
+
+    /// A port; `null` when there is none.
+    pub(crate) async fn port(&self, id: &str) -> Value {
+        self.ask(Method::GET, &format!("ports/{id}"), &Value::Null).await.1["port"].clone()
+    }
+
+    /// Removes a thing behind everybody's back.
+    pub(crate) async fn remove(&self, path: &str) {
+        let (status, answer) = self.ask(Method::DELETE, path, &Value::Null).await;
+        assert_eq!(status, 204, "{path}: {answer}");
+    }
+
+    /// The VLANs of the trunk's subports, by port.
+    pub(crate) async fn subports(&self, machine: &Machine) -> Vec<(String, u64)> {
+        let (_, answer) = self.ask(Method::GET, &format!("trunks?id={}", machine.trunk), &Value::Null).await;
+        let subports = answer["trunks"][0]["sub_ports"].as_array().unwrap().clone();
+        let subport =
+            |port: Value| (text(&port["port_id"]).to_owned(), port["segmentation_id"].as_u64().unwrap());
+        subports.into_iter().map(subport).collect()
+    }
+
+    /// The pairs of addresses that a port may use besides its own, as `address hardware-address`.
+    pub(crate) async fn pairs(&self, port: &str) -> Vec<String> {
+        let port = self.port(port).await;
+        let pairs = port["allowed_address_pairs"].as_array().unwrap().iter();
+        let mut pairs: Vec<_> = pairs
+            .map(|pair| format!("{} {}", text(&pair["ip_address"]), text(&pair["mac_address"])))
+            .collect();
+        pairs.sort_unstable();
+        pairs
+    }
+
+    /// The agent of `host` has wired a port.
+    pub(crate) async fn wire(&self, id: &VifId, host: &str) {
+        let change = json!({ "port": { "binding:host_id": host } });
+        if self.port(id.as_str()).await["binding:host_id"] != host {
+            self.ask(Method::PUT, &format!("ports/{id}"), &change).await;
+        }
+        let (status, _) = self.ask(Method::PUT, &format!("_agent/up/{id}?host={host}"), &Value::Null).await;
+        assert_eq!(status, 204);
+    }
+
+    /// The id of a cluster. Other worlds have others: who may bind ports sees those of all projects.
+    pub(crate) fn cluster(&self, name: &str) -> ClusterId {
+        format!("{name}-{}", &self.project.as_str()[..8]).into()
+    }
+
+    /// The driver `neutron-vif` of a cluster.
+    pub(crate) fn bound(&self, cluster: &str) -> NeutronVifDriver {
+        NeutronVifDriver::new(&self.cloud, self.known_subnets(), self.cluster(cluster), options())
+    }
+
+    /// The driver `nested-vlan` of a cluster whose nodes are in the subnet of the machine.
+    pub(crate) fn vlan(&self, cluster: &str, machine: &Machine) -> NestedVlanDriver {
+        NestedVlanDriver::new(
+            &self.cloud,
+            self.known_subnets(),
+            self.cluster(cluster),
+            options(),
+            nested(machine),
+        )
+    }
+
+    /// The driver `nested-macvlan` of a cluster whose nodes are in the subnet of the machine.
+    pub(crate) fn macvlan(&self, cluster: &str, machine: &Machine) -> NestedMacvlanDriver {
+        NestedMacvlanDriver::new(
+            &self.cloud,
+            self.known_subnets(),
+            self.cluster(cluster),
+            options(),
+            nested(machine),
+        )
+    }
+
+    fn known_subnets(&self) -> Arc<Subnets> {
+        Arc::new(Subnets::new(self.cloud.network(), &NeutronDefaults::default()))
+    }
+
+    /// A request for the pod of that name on that node.
+    pub(crate) fn request(&self, pod: &str, node_name: &str, subnet: &Subnet) -> VifRequest {
+        VifRequest {
+            owner: self.owner(pod),
+            node_name: node_name.into(),
+            host_ip: None,
+            project: self.project.clone(),
+            subnets: vec![subnet.clone()],
+            security_groups: Vec::new(),
+        }
+    }
+
+    /// A request for the pod of that name on a machine.
+    pub(crate) fn nested_request(&self, pod: &str, machine: &Machine, subnet: &Subnet) -> VifRequest {
+        VifRequest { host_ip: Some(machine.address), ..self.request(pod, "machine", subnet) }
+    }
+
+    /// The pod of that name; in another world it is another pod.
+    pub(crate) fn owner(&self, pod: &str) -> Owner {
+        let uid = format!("{pod}-{}", self.project);
+        Owner { namespace: "default".into(), name: pod.into(), uid: uid.into() }
+    }
+}
+
+fn options() -> PortOptions {
+    PortOptions { ovs_bridge: "br-int".into(), port_debug: true }
+}
+
+fn nested(machine: &Machine) -> PodVifNestedOptions {
+    PodVifNestedOptions {
+        worker_nodes_subnets: vec![machine.subnet.id.clone()],
+        ..PodVifNestedOptions::default()
+    }
+}
+
+/// Asks for activation as the handler does, as soon as it is told to and no sooner.
+pub(crate) async fn activated(driver: &dyn PodVifDriver, vif: &Vif) -> Result<Vif, DriverError> {
+    within(async {
+        loop {
+            match driver.activate_vif(vif).await? {
+                Activation::Active(vif) => return Ok(vif),
+                Activation::NotYet { ask_again } => tokio::time::sleep(ask_again).await,
+            }
+        }
+    })
+    .await
+}
+
+/// What comes of it, unless it takes longer than anything may.
+pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, work).await.expect("it takes longer than anything may")
+}
+
+/// A client for [`World::client`]; the cloud of the world brings what it needs of TLS.
+pub(crate) fn client() -> Client {
+    Client::builder().no_proxy().timeout(PATIENCE).build().unwrap()
+}
+
+/// The text of a JSON string.
+pub(crate) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+}

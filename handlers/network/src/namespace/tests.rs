@@ -1,0 +1,269 @@
+use serde_json::{Value, json};
+use staffetta_driver::memory::{
+    Fault, MemoryNamespaceProject, MemoryNamespaceSubnets, MemoryNetwork, MemoryOptions, NamespaceCall,
+    NamespaceMethod,
+};
+use staffetta_driver::{DriverError, Reason};
+use staffetta_handler::{Event, deliver};
+
+use super::*;
+use crate::api_server::{Answer, ApiServer, THEIRS};
+
+const UID: &str = "uid-web";
+
+/// The handler, the simulated world, and an API server with one namespace.
+struct World {
+    api: Arc<ApiServer<Namespace>>,
+    subnets: Arc<MemoryNamespaceSubnets>,
+    handler: NamespaceHandler,
+}
+
+fn handler(api: &Arc<ApiServer<Namespace>>, subnets: &Arc<MemoryNamespaceSubnets>) -> NamespaceHandler {
+    let network = Arc::new(MemoryNetwork::new(MemoryOptions::default()));
+    let drivers = NamespaceDrivers {
+        project: Arc::new(MemoryNamespaceProject(network)),
+        subnet: Arc::clone(subnets) as _,
+    };
+    NamespaceHandler::new(api.client(), drivers)
+}
+
+impl World {
+    fn new() -> Self {
+        let subnets = Arc::new(MemoryNamespaceSubnets::default());
+        let api = ApiServer::new(&json!({ "finalizers": ["kubernetes"] }), &json!({ "phase": "Active" }));
+        let handler = handler(&api, &subnets);
+        Self { api, subnets, handler }
+    }
+
+    /// With a namespace that has its network.
+    async fn settled() -> Self {
+        let world = Self::new();
+        world.event().await.unwrap();
+        world.event().await.unwrap();
+        world
+    }
+
+    /// The controller is killed and started again.
+    async fn restart(&mut self) {
+        self.handler = handler(&self.api, &self.subnets);
+        self.handler.recover().await.unwrap();
+    }
+
+    /// The namespace's present state is delivered.
+    async fn event(&self) -> Result<(), NamespaceError> {
+        deliver(&self.handler, &Event::Modified(self.api.object())).await
+    }
+
+    async fn deleted(&self) -> Result<(), NamespaceError> {
+        deliver(&self.handler, &Event::Deleted(Tombstone::Last(self.api.object()))).await
+    }
+
+    async fn missed(&self) -> Result<(), NamespaceError> {
+        let identity = Identity::of::<Namespace>(None, "web".into(), UID.into());
+        deliver(&self.handler, &Event::<Namespace>::Deleted(Tombstone::Missed(Arc::new(identity)))).await
+    }
+
+    /// Its deletion is asked for.
+    fn delete(&self) {
+        self.api.change(|object| object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
+    }
+
+    /// Kubernetes has emptied it.
+    fn emptied(&self) {
+        self.api.change(|object| object["spec"]["finalizers"] = json!([]));
+    }
+
+    fn shown(&self) -> Option<NamespaceNetwork> {
+        self.api.annotation(NAMESPACE_NETWORK).map(|text| NamespaceNetwork::read(&text).unwrap())
+    }
+
+    fn patches(&self) -> Vec<Value> {
+        self.api.patches().into_iter().map(|(_, patch)| patch).collect()
+    }
+
+    fn calls(&self) -> usize {
+        self.subnets.calls().len()
+    }
+
+    fn exists(&self) -> bool {
+        !self.subnets.owners().is_empty()
+    }
+
+    fn fail(&self, method: NamespaceMethod, fault: fn(DriverError) -> Fault) {
+        let error = DriverError::new(Reason::Unavailable, "ask the other side");
+        self.subnets.faults().inject(method, 1, fault(error));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_write_takes_a_namespace_to_its_network() {
+    let world = World::new();
+    world.event().await.unwrap();
+    let shown = world.shown().unwrap();
+    assert_eq!(shown.subnet.as_str(), "subnet-uid-web");
+    let expected = json!({ "metadata": { "uid": UID, "resourceVersion": "1",
+        "annotations": { NAMESPACE_NETWORK: shown.write() }, "finalizers": [FINALIZER] } });
+    assert_eq!(world.patches(), [expected]);
+    assert_eq!(world.api.annotation(THEIRS).as_deref(), Some("stays"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_has_its_network_costs_nothing() {
+    let mut world = World::settled().await;
+    assert_eq!((world.calls(), world.patches().len()), (1, 1));
+    world.restart().await;
+    world.event().await.unwrap();
+    assert_eq!(world.subnets.calls()[1..], [NamespaceCall::List]);
+    assert_eq!((world.patches().len(), world.handler.claims.get(&UID.into())), (1, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_made_and_not_written_is_written_without_being_made_again() {
+    for answer in [Answer::Broken, Answer::Overtaken, Answer::Refuse(503, vec![])] {
+        let world = World::new();
+        world.api.answer(answer);
+        assert!(world.event().await.unwrap_err().transient());
+        world.event().await.unwrap();
+        assert!(world.shown().is_some());
+        assert_eq!(world.calls(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_killed_controller_made_is_found_and_not_made_twice() {
+    let mut world = World::new();
+    world.fail(NamespaceMethod::Ensure, Fault::DoneThenFail);
+    world.event().await.unwrap_err();
+    world.restart().await;
+    world.event().await.unwrap();
+    assert_eq!((world.subnets.owners().len(), world.shown().is_some()), (1, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_keeps_its_network_until_it_is_emptied() {
+    let world = World::settled().await;
+    world.delete();
+    world.event().await.unwrap();
+    assert!(world.exists());
+    assert_eq!((world.calls(), world.patches().len()), (1, 1), "nobody polls");
+    world.emptied();
+    world.event().await.unwrap();
+    assert!(!world.exists());
+    let expected = json!({ "metadata": { "uid": UID, "$deleteFromPrimitiveList/finalizers": [FINALIZER] } });
+    assert_eq!(world.patches()[1..], [expected]);
+    world.deleted().await.unwrap();
+    assert_eq!(world.calls(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_finalizer_stays_until_the_release_succeeded() {
+    let world = World::settled().await;
+    world.delete();
+    world.emptied();
+    world.subnets.set_used(&UID.into(), true);
+    let error = world.event().await.unwrap_err();
+    assert!(error.transient() && error.reason() == "DriverConflict", "{error}");
+    assert!(world.api.finalizers().contains(&FINALIZER.to_owned()));
+    world.subnets.set_used(&UID.into(), false);
+    world.api.answer(Answer::Refuse(503, vec![]));
+    world.event().await.unwrap_err();
+    world.event().await.unwrap();
+    assert_eq!(world.api.finalizers(), [THEIRS]);
+    let releases = world.subnets.calls().into_iter().filter(|call| matches!(call, NamespaceCall::Release(_)));
+    assert_eq!(releases.count(), 2, "a release is not repeated because the write after it failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_never_written_down_goes_as_soon_as_the_namespace_is_deleted() {
+    let world = World::new();
+    world.api.answer(Answer::Broken);
+    world.event().await.unwrap_err();
+    world.delete();
+    world.event().await.unwrap();
+    assert!(!world.exists());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_killed_controller_made_goes_as_soon_as_the_namespace_is_deleted() {
+    let mut world = World::new();
+    world.fail(NamespaceMethod::Ensure, Fault::DoneThenFail);
+    world.event().await.unwrap_err();
+    world.restart().await;
+    world.delete();
+    world.event().await.unwrap();
+    assert!(!world.exists());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_whose_deletion_began_first_gives_back_what_was_made() {
+    let world = World::new();
+    let old = world.api.object();
+    world.delete();
+    world.api.answer(Answer::Refuse(422, vec!["metadata.finalizers"]));
+    deliver(&world.handler, &Event::Added(old)).await.unwrap();
+    assert!(!world.exists() && world.shown().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_nobody_saw_is_made_good_by_the_mark() {
+    let mut world = World::settled().await;
+    world.restart().await;
+    let owners = world.handler.owners().await.unwrap();
+    let told: Vec<_> = owners.iter().map(|owner| (&*owner.name, &*owner.uid)).collect();
+    assert_eq!(told, [("web", UID)]);
+    world.missed().await.unwrap();
+    assert!(!world.exists());
+    assert_eq!(world.handler.claims.get(&UID.into()), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_went_without_waiting_for_us_gives_back_what_it_shows() {
+    let world = World::settled().await;
+    world.deleted().await.unwrap();
+    assert!(!world.exists());
+    let strange = World::new();
+    strange.deleted().await.unwrap();
+    assert_eq!(strange.calls(), 0, "what never had a network costs nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_annotation_that_cannot_be_read_is_an_error_and_stays() {
+    let world = World::new();
+    world.api.annotate(NAMESPACE_NETWORK, "mine");
+    let error = world.event().await.unwrap_err();
+    assert!(!error.transient());
+    assert_eq!((error.reason(), world.calls(), world.patches().len()), ("AnnotationMalformed", 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_annotation_that_was_copied_or_removed_is_written_anew() {
+    let world = World::new();
+    let foreign = NamespaceNetwork { network: "theirs".into(), subnet: "theirs".into() };
+    world.api.annotate(NAMESPACE_NETWORK, &foreign.write());
+    world.event().await.unwrap();
+    assert_eq!(world.shown().unwrap().network.as_str(), "network-uid-web");
+    world.event().await.unwrap();
+    world.api.change(|object| object["metadata"]["annotations"] = json!({ THEIRS: "stays" }));
+    world.event().await.unwrap();
+    assert_eq!((world.shown().is_some(), world.subnets.owners().len()), (true, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_older_than_our_write_waits_for_the_echo() {
+    let world = World::new();
+    let old = world.api.object();
+    world.event().await.unwrap();
+    let error = deliver(&world.handler, &Event::Modified(old)).await.unwrap_err();
+    assert!(matches!(error, NamespaceError::Stale(_)));
+    assert_eq!(world.calls(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_the_driver_says_what_it_is() {
+    let world = World::new();
+    let quota = DriverError::new(Reason::Quota, "make a network").after(std::time::Duration::from_secs(7));
+    world.subnets.faults().inject(NamespaceMethod::Ensure, 1, Fault::Fail(quota));
+    let error = world.event().await.unwrap_err();
+    assert_eq!((error.transient(), error.reason()), (true, "QuotaExceeded"));
+    assert_eq!(error.retry_after(), Some(std::time::Duration::from_secs(7)));
+}

@@ -1,0 +1,103 @@
+//! The custom resource `NetworkAttachmentDefinition` of `k8s.cni.cncf.io/v1`.
+
+use std::borrow::Cow;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::NamespaceResourceScope;
+use kube::{Resource, ResourceExt};
+use serde::{Deserialize, Serialize};
+use staffetta_driver::SubnetId;
+
+/// The annotation in which Kuryr's users say what the network is.
+const KURYR_CONFIG: &str = "openstack.org/kuryr-config";
+
+/// A network to which pods can be attached.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct NetworkAttachmentDefinition {
+    /// The metadata.
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    /// What it is.
+    #[serde(default)]
+    pub spec: NetworkAttachmentSpec,
+}
+
+/// What a network is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct NetworkAttachmentSpec {
+    /// The configuration of a CNI plug-in, in JSON.
+    pub config: Option<String>,
+}
+
+impl Resource for NetworkAttachmentDefinition {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "NetworkAttachmentDefinition".into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        "k8s.cni.cncf.io".into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "network-attachment-definitions".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// What of it is ours.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Attachment {
+    pub(super) subnet_id: SubnetId,
+    pub(super) driver_type: Option<String>,
+}
+
+impl Attachment {
+    /// From the annotation or, where there is none, from the configuration; or what is wrong with these.
+    pub(super) fn of(network: &NetworkAttachmentDefinition) -> Result<Self, String> {
+        let annotation = network.annotations().get(KURYR_CONFIG).map(|text| (KURYR_CONFIG, text));
+        let config = network.spec.config.as_ref().map(|text| ("spec.config", text));
+        let Some((place, text)) = annotation.or(config) else {
+            return Err(format!("it has neither the annotation {KURYR_CONFIG} nor spec.config"));
+        };
+        serde_json::from_str(text).map_err(|error| format!("{place}: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(metadata: &serde_json::Value, spec: &serde_json::Value) -> Result<Attachment, String> {
+        let network = json!({ "metadata": metadata, "spec": spec });
+        Attachment::of(&serde_json::from_value(network).unwrap())
+    }
+
+    #[test]
+    fn the_annotation_or_else_the_configuration_names_the_subnet() {
+        let config = json!({ "config": r#"{"cniVersion":"0.3.1","type":"kuryr-cni","subnetId":"s2"}"# });
+        let annotations =
+            json!({ "annotations": { KURYR_CONFIG: r#"{"subnetId":"s1","driverType":"nested-vlan"}"# } });
+        let from_annotation = Attachment { subnet_id: "s1".into(), driver_type: Some("nested-vlan".into()) };
+        assert_eq!(read(&annotations, &config), Ok(from_annotation));
+        assert_eq!(read(&json!({}), &config), Ok(Attachment { subnet_id: "s2".into(), driver_type: None }));
+        assert!(read(&json!({}), &json!({})).unwrap_err().contains("neither"));
+        assert!(read(&json!({}), &json!({ "config": "{}" })).unwrap_err().contains("subnetId"));
+    }
+}

@@ -1,0 +1,125 @@
+//! Pods with further networks.
+
+use staffetta_driver::memory::{Fault, VifMethod};
+use staffetta_driver::{DriverError, Reason};
+use staffetta_handler::Index;
+
+use super::*;
+use crate::vif::networks::{NETWORKS, Networks};
+
+const SECOND: &str = "10.20.0.0/16";
+
+/// A pod that asks for this, where there is the network `default/blue`.
+fn asking(text: &str) -> World {
+    let second: ipnet::IpNet = SECOND.parse().unwrap();
+    let options =
+        MemoryOptions { namespace_subnets: [("x".into(), vec![second])].into(), ..MemoryOptions::default() };
+    let mut world = World::new(options);
+    let networks = Arc::new(Networks::default());
+    networks.apply(&Event::Added(Arc::new(network("blue", &format!("subnet-{SECOND}"), None))));
+    networks.apply(&Event::Added(Arc::new(network("other", "subnet-x", Some("nested-vlan")))));
+    world.handler.drivers.further = Some(FurtherNetworks { networks, driver: "memory".into() });
+    world.api.annotate(NETWORKS, text);
+    world
+}
+
+fn network(name: &str, subnet: &str, driver: Option<&str>) -> NetworkAttachmentDefinition {
+    let config = json!({ "subnetId": subnet, "driverType": driver }).to_string();
+    let network = json!({ "metadata": { "namespace": "default", "name": name, "uid": name },
+        "spec": { "config": config } });
+    serde_json::from_value(network).unwrap()
+}
+
+/// The interfaces that the pod shows, each with the first part of its address.
+fn interfaces(world: &World) -> Vec<String> {
+    let state = world.shown().unwrap();
+    let net = |vif: &Vif| vif.ips().map(|ip| ip.to_string()[..5].to_owned()).collect::<String>();
+    let further = state.additional_vifs.iter().map(|(name, vif)| format!("{name} {}", net(vif)));
+    [format!("eth0 {}", net(&state.default_vif))].into_iter().chain(further).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_write_shows_all_interfaces_and_one_deletion_releases_them() {
+    let world = asking("blue, default/blue@net7");
+    world.event().await.unwrap();
+    assert_eq!(interfaces(&world), ["eth0 10.10", "eth1 10.20", "net7 10.20"]);
+    assert_eq!((world.ports().len(), world.patches().len()), (3, 1));
+    tokio::time::advance(world.activation_delay()).await;
+    world.event().await.unwrap();
+    assert!(world.shown().unwrap().vifs().all(|vif| vif.active));
+    world.terminate(0).await.unwrap();
+    world.assert_released();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_half_way_leaves_nothing() {
+    let world = asking("blue");
+    let fault = DriverError::new(Reason::Quota, "make a port");
+    world.vifs.faults().inject(VifMethod::Request, 1, Fault::Delay(Duration::ZERO));
+    world.vifs.faults().inject(VifMethod::Request, 1, Fault::Fail(fault));
+    assert!(world.event().await.unwrap_err().transient());
+    assert_eq!((world.ports(), world.patches(), world.lists()), (vec![], vec![], 0));
+    world.event().await.unwrap();
+    assert_eq!(world.ports().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_failure_half_way_is_found_and_made_anew() {
+    let world = asking("blue");
+    let fault = DriverError::new(Reason::Quota, "make a port");
+    world.vifs.faults().inject(VifMethod::Request, 1, Fault::Delay(Duration::ZERO));
+    world.vifs.faults().inject(VifMethod::Request, 1, Fault::Fail(fault.clone()));
+    world.vifs.faults().inject(VifMethod::Release, 1, Fault::Fail(fault));
+    world.event().await.unwrap_err();
+    assert_eq!(world.ports().len(), 1);
+    world.event().await.unwrap();
+    assert_eq!((interfaces(&world).len(), world.ports().len()), (2, 2), "and the one that was left is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_failed_is_repeated_with_what_was_made() {
+    let world = asking("blue");
+    world.api.answer(Answer::Broken);
+    world.event().await.unwrap_err();
+    world.event().await.unwrap();
+    assert_eq!((interfaces(&world).len(), world.requests(), world.ports().len()), (2, 2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_network_that_is_not_there_is_waited_for_and_nothing_is_made_before() {
+    let world = asking("green");
+    let error = world.event().await.unwrap_err();
+    assert!(error.transient() && error.retry_after() == Some(Duration::from_secs(5)));
+    assert_eq!(error.reason(), "NetworkNotFound");
+    assert!(staffetta_handler::causes(&error).contains("default/green"), "{error}");
+    world.assert_unasked();
+    let further = world.handler.drivers.further.as_ref().unwrap();
+    further.networks.apply(&Event::Added(Arc::new(network(
+        "green",
+        &format!("subnet-{SECOND}"),
+        Some("memory"),
+    ))));
+    world.event().await.unwrap();
+    assert_eq!(interfaces(&world), ["eth0 10.10", "eth1 10.20"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_had_is_told_at_the_pod_and_nothing_is_made() {
+    for (text, words, transient) in
+        [("[", "neither a JSON list", false), ("other", "wants the VIF driver `nested-vlan`", true)]
+    {
+        let world = asking(text);
+        let error = world.event().await.unwrap_err();
+        assert!(staffetta_handler::causes(&error).contains(words), "{error}");
+        assert_eq!(error.transient(), transient);
+        world.assert_unasked();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_option_the_annotation_is_somebody_elses() {
+    let mut world = asking("green");
+    world.handler.drivers.further = None;
+    world.event().await.unwrap();
+    assert_eq!(interfaces(&world), ["eth0 10.10"]);
+}

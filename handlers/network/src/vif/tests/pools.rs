@@ -1,0 +1,159 @@
+//! The handler on a pool that keeps VIFs ready.
+
+use staffetta_driver::memory::{MemoryVifStock, StockCall};
+use staffetta_driver::{NodeFacts, PoolPolicy, PooledVifs};
+use staffetta_handler::{AnyEvent, Change, Index, Kind, Sweep};
+
+use super::*;
+
+const POLICY: PoolPolicy = PoolPolicy { min: 1, max: 0, batch: 4, cool_down: Duration::from_secs(20) };
+
+struct Pooled {
+    world: World,
+    stock: Arc<MemoryVifStock>,
+    pool: Arc<PooledVifs>,
+}
+
+impl Pooled {
+    /// A handler that took over in this world; its indexes have seen all.
+    async fn take_over(mut world: World) -> Self {
+        let stock = Arc::new(MemoryVifStock::new(Arc::clone(&world.network), "east".into()));
+        let vifs = Arc::clone(&world.vifs) as Arc<dyn staffetta_driver::PodVifDriver>;
+        let pool = Arc::new(PooledVifs::new(Arc::clone(&stock) as _, vifs, POLICY, Arc::new(|| true)));
+        world.handler.drivers.pool = Arc::clone(&pool) as _;
+        let drivers = world.handler.drivers.clone();
+        world.handler = VifHandler::new(world.api.client(), drivers);
+        let pooled = Self { world, stock, pool };
+        pooled.see();
+        pooled.world.handler.recover().await.unwrap();
+        pooled
+    }
+
+    async fn new() -> Self {
+        Self::take_over(world()).await
+    }
+
+    /// The index sees the pod as it is.
+    fn see(&self) {
+        let shown = ShownVifs(Arc::clone(&self.world.handler.drivers.pool));
+        shown.apply(&Event::Modified(self.world.api.object()));
+    }
+
+    async fn event(&self) -> Result<(), VifError> {
+        self.see();
+        self.world.event().await
+    }
+
+    /// Another pod asks, and waits until what is made for it is active.
+    async fn warm(&self) {
+        let network = &self.world.network;
+        let request = VifRequest {
+            owner: Owner { namespace: "default".into(), name: "other".into(), uid: "other".into() },
+            node_name: "node-1".into(),
+            host_ip: None,
+            project: network.options().project.clone(),
+            subnets: vec![network.subnet("10.10.0.0/16".parse().unwrap())],
+            security_groups: vec!["default".into()],
+        };
+        self.world.handler.begin();
+        self.pool.request_vif(&request).await.unwrap();
+        pass(Duration::from_secs(5)).await;
+    }
+}
+
+async fn pass(time: Duration) {
+    tokio::time::advance(time).await;
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_warm_pool_takes_a_pod_to_its_active_vif_in_one_write_and_no_call() {
+    let pooled = Pooled::new().await;
+    pooled.warm().await;
+    let (stock, vifs) = (pooled.stock.calls(), pooled.world.vifs.calls());
+    pooled.event().await.unwrap();
+    pooled.event().await.unwrap();
+    assert!(pooled.world.shown().unwrap().default_vif.active);
+    assert_eq!((pooled.stock.calls(), pooled.world.vifs.calls()), (stock, vifs));
+    assert_eq!(pooled.world.patches().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_over_gives_its_vif_back_and_the_pool_does_not_take_it_for_its_own_again() {
+    let pooled = Pooled::new().await;
+    pooled.warm().await;
+    pooled.event().await.unwrap();
+    let vif = pooled.world.shown().unwrap().default_vif;
+    let used = pooled.pool.figures()().used;
+    pooled.world.delete(0);
+    pooled.event().await.unwrap();
+    pooled.event().await.unwrap();
+    assert_eq!(pooled.world.shown().unwrap().default_vif.id, vif.id, "it still shows it");
+    pooled.world.deleted().await.unwrap();
+    let figures = pooled.pool.figures()();
+    assert_eq!((figures.used, figures.cooling), (used - 1, 1));
+    assert!(!pooled.pool.ledger().unwrap().knows(&UID.into()));
+    assert!(pooled.world.network.port(&vif.id).is_some(), "it is kept for the next one, as it came back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_take_over_a_pod_keeps_its_vif_and_one_that_was_never_written_down_is_free() {
+    let pooled = Pooled::new().await;
+    pooled.warm().await;
+    pooled.event().await.unwrap();
+    let (shown, ports) = (pooled.world.shown().unwrap().default_vif, pooled.world.ports());
+    let pooled = Pooled::take_over(pooled.world).await;
+    assert!(!pooled.world.handler.wants(&Event::Added(pooled.world.api.object())), "nothing is to be done");
+    pooled.world.handler.owners().await.unwrap();
+    let figures = pooled.pool.figures()();
+    assert_eq!((figures.used, figures.cooling), (1, ports.len() - 1));
+    pooled.event().await.unwrap();
+    assert_eq!(pooled.world.shown().unwrap().default_vif.id, shown.id);
+    pooled.world.delete(0);
+    pooled.event().await.unwrap();
+    assert_eq!(
+        pooled.pool.figures()().cooling,
+        ports.len(),
+        "it came back as it went, to another process even"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn whose_pod_went_unseen_is_found_by_the_sweep() {
+    let pooled = Pooled::new().await;
+    pooled.warm().await;
+    pooled.event().await.unwrap();
+    let owners = pooled.world.handler.owners().await.unwrap();
+    assert!(owners.iter().any(|owner| owner.uid == UID), "{owners:?}");
+    let used = pooled.pool.figures()().used;
+    pooled.world.missed().await.unwrap();
+    assert_eq!(pooled.pool.figures()().used, used - 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_pool_that_keeps_something_is_told_of_pods_and_nodes() {
+    let kinds = |handler: VifHandler| {
+        let (_, indexes, _) = handler.registration().erase().into_parts();
+        indexes.iter().map(|index| index.kind.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(world().handler), [""; 0]);
+    let pooled = Pooled::new().await;
+    pooled.warm().await;
+    let pool = Arc::clone(&pooled.pool);
+    let (_, indexes, _) = pooled.world.handler.registration().erase().into_parts();
+    let node = Kind::of::<Node>();
+    let told = |change, name: &str| -> AnyEvent {
+        let object = node.decode(json!({ "metadata": { "name": name, "uid": name } })).unwrap();
+        let staffetta_handler::Sighting::Object(object) = object else { panic!("it is a node") };
+        node.event(change, object).unwrap()
+    };
+    let apply = |event: &AnyEvent| indexes.iter().for_each(|index| (index.apply)(event));
+    apply(&told(Change::Added, "other"));
+    pass(Duration::from_secs(60)).await;
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(pool.figures()().free, 0, "node-1 is not there");
+    pool.ledger().unwrap().node("node-1", Some(&NodeFacts::default()));
+    assert!(pooled.stock.calls().iter().any(|call| matches!(call, StockCall::Destroy(_))));
+}

@@ -1,0 +1,225 @@
+//! What a cloud and those who work in it can do to a controller: each is told at the pod, leaves nothing behind, and is over
+//! without a restart when it is mended.
+
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use serde_json::json;
+use staffetta_real_openstack::{Fault, Match, Subnet};
+
+use crate::world::World;
+
+/// A call that makes ports.
+fn creation() -> Match {
+    Match::any().method(Method::POST).path("/network/v2.0/ports")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_beyond_the_quota_wait_and_say_so_and_go_on_when_it_is_raised_on_a_real_openstack() {
+    let Some(world) = World::start().await else { return };
+    world.tenant.quota("port", 2).await;
+    let controller = world.controller("").await;
+    for name in ["one", "two", "three"] {
+        world.pod(name).await;
+    }
+    world.until_ports(2).await;
+    let mut waiting = None;
+    world
+        .until("one pod waits", async || {
+            let mut without = Vec::new();
+            for name in ["one", "two", "three"] {
+                if world.vifs(name).await.is_empty() {
+                    without.push(name);
+                }
+            }
+            waiting = without.first().copied();
+            without.len() == 1
+        })
+        .await;
+    let said = world.until_told(waiting.unwrap(), "QuotaExceeded").await;
+    assert!(said.contains("quota") && said.contains("port"), "{said}");
+    world.tenant.quota("port", 10).await;
+    world.until_active(&["one", "two", "three"]).await;
+    assert_eq!(world.ports().await.len(), 3);
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_of_a_full_subnet_wait_and_say_so_and_go_on_when_an_address_is_free_on_a_real_openstack() {
+    let Some(mut world) = World::start().await else { return };
+    world.subnet = world.tenant.subnet("10.9.0.0/30").await; // one address beside the gateway
+    let controller = world.controller("").await;
+    world.pod("first").await;
+    world.until_active(&["first"]).await;
+    world.pod("second").await;
+    let said = world.until_told("second", "SubnetFull").await;
+    assert!(said.contains("no address is free"), "{said}");
+    assert_eq!(world.ports().await.len(), 1);
+    world.end_pod("first").await;
+    world.until_active(&["second"]).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_without_an_agent_is_told_leaves_no_port_and_is_used_once_it_has_one_on_a_real_openstack() {
+    let Some(world) = World::start().await else { return };
+    let controller = world.controller("").await;
+    let node = world.tenant.node_name("unknown");
+    world.pod_on(&node, "web", json!({})).await;
+    world.until("a port is made and its binding fails", async || world.gate.count(&creation()) > 0).await;
+    world.until_ports(0).await;
+    world.tenant.node("unknown", Some(Duration::ZERO)).await;
+    world.until_active(&["web"]).await;
+    assert_eq!(world.ports().await.len(), 1);
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_that_is_deleted_underneath_is_told_at_the_pod_on_a_real_openstack() {
+    let Some(mut world) = World::start().await else { return };
+    let keep = world.subnet.clone();
+    world.subnet = world.tenant.subnet("10.9.0.0/24").await;
+    let controller = world.controller("").await;
+    world.pod("first").await;
+    world.until_active(&["first"]).await;
+    world.end_pod("first").await;
+    world.until_ports(0).await;
+    let Subnet { id, network } = world.subnet.clone();
+    world.tenant.delete("subnet", &id).await;
+    world.tenant.delete("network", &network).await;
+    world.pod("second").await;
+    let said = world.until_told("second", "ReferenceNotFound").await;
+    assert!(said.contains(&id) || said.contains(&network), "{said}");
+    world.end_pod("second").await;
+    world.until_gone("second").await;
+    world.subnet = keep;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_that_is_deleted_outside_is_told_and_its_pod_can_end_on_a_real_openstack() {
+    let Some(world) = World::start().await else { return };
+    let node = world.tenant.node("slow", None).await;
+    let controller = world.controller("").await;
+    world.pod_on(&node, "web", json!({})).await;
+    let vif = world.until_annotated("web").await;
+    world.tenant.delete("port", &vif.id).await;
+    let said = world.until_told("web", "ReferenceNotFound").await;
+    assert!(said.contains(&vif.id), "{said}");
+    world.end_pod("web").await;
+    world.until_gone("web").await;
+    world.until_ports(0).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_is_revoked_costs_a_new_one_and_no_pod_on_a_real_openstack() {
+    let Some(world) = World::start().await else { return };
+    let controller = world.controller("").await;
+    world.pod("before").await;
+    world.until_active(&["before"]).await;
+    let logins = Match::any().method(Method::POST).path("/identity/v3/auth/tokens");
+    let before = world.gate.count(&logins);
+    world.stack.revoke(&world.gate.token().unwrap()).await;
+    for name in ["one", "two", "three"] {
+        world.pod(name).await;
+    }
+    world.until_active(&["one", "two", "three"]).await;
+    assert_eq!(world.gate.count(&logins), before + 1, "all that is in flight shares one login");
+    assert_eq!(world.ports().await.len(), 4);
+    controller.stop().await.unwrap();
+}
+
+/// A fault of the calls that make ports costs time, and neither a pod nor a second port.
+async fn passing(fault: Fault, times: usize, options: &str) {
+    let Some(world) = World::start().await else { return };
+    let controller = world.controller(options).await;
+    world.gate.inject(creation(), times, fault.clone());
+    for name in ["one", "two", "three"] {
+        world.pod(name).await;
+    }
+    world.until_active(&["one", "two", "three"]).await;
+    assert_eq!(world.gate.pending(), 0, "{fault:?} has happened");
+    let ports = world.ports().await.into_iter().map(|port| port.id).collect();
+    assert_eq!(world.named().await, ports, "after {fault:?} each port is a pod's");
+    for name in ["one", "two", "three"] {
+        world.end_pod(name).await;
+    }
+    world.until_ports(0).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cloud_in_trouble_is_asked_again_when_it_says_on_a_real_openstack() {
+    passing(Fault::unavailable(Some(1)), 4, "").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cloud_that_answers_with_a_page_for_people_is_asked_again_on_a_real_openstack() {
+    passing(Fault::unavailable(None), 4, "").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_change_at_the_same_time_is_tried_again_on_a_real_openstack() {
+    let message = "There is a conflict with another request.";
+    passing(Fault::neutron(StatusCode::CONFLICT, "Conflict", message), 4, "").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_cut_before_the_call_costs_no_pod_on_a_real_openstack() {
+    passing(Fault::Cut, 4, "").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_whose_answer_was_lost_is_found_by_its_mark_and_not_made_again_on_a_real_openstack() {
+    passing(Fault::CutAfter, 3, "").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_never_answered_is_given_up_and_made_again_on_a_real_openstack() {
+    passing(Fault::Hang, 2, "[neutron]\ntimeout = 3\n").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_tags_extension_the_description_bears_the_mark_on_a_real_openstack() {
+    let Some(world) = World::start().await else { return };
+    world.gate.miss_tags(true);
+    let controller = world.controller("").await;
+    world.pod("stays").await;
+    world.pod("goes").await;
+    world.until_active(&["stays", "goes"]).await;
+    for port in world.ports().await {
+        assert!(port.tags.is_empty() && !port.description.is_empty(), "{port:?}");
+    }
+    let stays = world.vifs("stays").await[0].id.clone();
+    controller.stop().await.unwrap();
+    let patch = json!({ "metadata": { "finalizers": null } });
+    let patch = kube::api::Patch::Merge(&patch);
+    world.pods().patch("goes", &kube::api::PatchParams::default(), &patch).await.unwrap();
+    world.end_pod("goes").await;
+    let controller = world.controller("").await;
+    world.until_ports(1).await;
+    assert_eq!(world.ports().await[0].id, stays);
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_controllers_by_mistake_give_each_pod_one_port_on_a_real_openstack() {
+    let Some(world) = World::start().await else { return };
+    let controllers = [world.controller("").await, world.controller("").await];
+    let names: Vec<_> = (0..8).map(|number| format!("web-{number}")).collect();
+    for name in &names {
+        world.pod(name).await;
+    }
+    world.until_active(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    world.until_ports(names.len()).await;
+    let ports = world.ports().await.into_iter().map(|port| port.id).collect();
+    assert_eq!(world.named().await, ports);
+    for name in &names {
+        world.end_pod(name).await;
+    }
+    world.until_ports(0).await;
+    for controller in controllers {
+        controller.stop().await.unwrap();
+    }
+}

@@ -1,0 +1,181 @@
+//! Controllers that are killed again and again while pods come and go. Neutron's own list tells in the end what leaked and
+//! what was made twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use serde_json::json;
+use staffetta_real_openstack::Service;
+
+use crate::process::Process;
+use crate::world::World;
+
+/// How many pods come in all, and how many there are at a time.
+const PODS: usize = 300;
+const ALIVE: usize = 40;
+
+/// How many controllers are killed.
+const KILLS: usize = 12;
+
+/// How long the end may take: a port takes a tenth of a second of this Neutron.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_staffetta");
+
+/// The most that a pool keeps.
+const POOL_MAX: usize = 20;
+
+/// Kills controllers while pods come and go, and answers the world in which nobody works any more but the last one.
+async fn killed(options: &str, pooled: bool) {
+    let Some(world) = World::start().await else { return };
+    let options = world.options(options);
+    let churn = Churn::start(world.pods(), world.node.clone());
+    let mut kills = 0;
+    while kills < KILLS || !churn.is_over() {
+        let mut controller = start(&world, &options).await;
+        tokio::time::sleep(Duration::from_millis(500 + below(4000))).await; // the point is that it is any time
+        controller.signal("KILL").await;
+        assert!(!controller.ends().await.success());
+        kills += 1;
+        assert_nobody_has_two(&world, pooled).await;
+    }
+    churn.stop().await;
+    let mut last = start(&world, &options).await;
+    until_settled(&world, pooled).await;
+    assert_nobody_has_two(&world, pooled).await;
+    if !pooled {
+        assert_made_once(&world).await;
+    }
+    end_all(&world).await;
+    let most = if pooled { POOL_MAX } else { 0 };
+    until(async || world.ports().await.len() <= most, "what nobody needs is gone").await;
+    assert!(last.terminate().await.success());
+}
+
+async fn start(world: &World, options: &str) -> Process {
+    let kubeconfig = std::fs::read_to_string(world.kubeconfig()).unwrap();
+    Process::start(Path::new(PROGRAM), world.folder(), options, &kubeconfig).await
+}
+
+/// At no time do two pods show one port, or are two ports made for one pod.
+async fn assert_nobody_has_two(world: &World, pooled: bool) {
+    world.named().await;
+    if pooled {
+        return;
+    }
+    let mut ports = BTreeMap::<_, Vec<_>>::new();
+    for port in world.ports().await {
+        ports.entry(port.device_id).or_default().push(port.id);
+    }
+    ports.retain(|_, ids| ids.len() > 1);
+    assert!(ports.is_empty(), "two ports of one pod: {ports:?}");
+}
+
+/// Waits until each pod shows an active port that Neutron has, and Neutron has no more than the pool may keep.
+async fn until_settled(world: &World, pooled: bool) {
+    let settled = async || {
+        let pods = world.pods().list(&ListParams::default()).await.unwrap().items.len();
+        let ports: BTreeSet<_> = world.ports().await.into_iter().map(|port| port.id).collect();
+        let named = world.named().await;
+        let spare = if pooled { POOL_MAX } else { 0 };
+        named.len() == pods && named.is_subset(&ports) && ports.len() <= pods + spare
+    };
+    until(settled, "each pod has its port, and no port is without a pod").await;
+}
+
+/// Neutron has answered no more creations than there were pods.
+async fn assert_made_once(world: &World) {
+    let calls = world.stack.calls(Service::Neutron).await.of_controller(&world.tenant.id);
+    let made =
+        calls.count(|call| call.method == "POST" && call.path == "/v2.0/ports" && call.status == "201");
+    assert!(made <= PODS, "{made} ports were made for {PODS} pods");
+    assert!(made > ALIVE, "{made} ports were made, and controllers were killed in vain");
+}
+
+/// Ends all pods.
+async fn end_all(world: &World) {
+    for pod in world.pods().list_metadata(&ListParams::default()).await.unwrap() {
+        world.end_pod(&pod.metadata.name.unwrap()).await;
+    }
+    until(async || world.pods().list(&ListParams::default()).await.unwrap().items.is_empty(), "all pods go")
+        .await;
+}
+
+async fn until(mut condition: impl AsyncFnMut() -> bool, what: &str) {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !condition().await {
+        assert!(tokio::time::Instant::now() < deadline, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Pods that come and go.
+struct Churn {
+    made: Arc<AtomicUsize>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Churn {
+    fn start(pods: Api<Pod>, node: String) -> Self {
+        let made = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&made);
+        let task = tokio::spawn(async move {
+            let mut alive = Vec::new();
+            for number in 0..PODS {
+                if alive.len() == ALIVE {
+                    let place = usize::try_from(below(ALIVE as u64)).unwrap();
+                    let name: String = alive.swap_remove(place);
+                    let ended = pods.delete(&name, &DeleteParams::default().grace_period(0)).await;
+                    assert!(ended.is_ok(), "{name}: {ended:?}");
+                }
+                let name = format!("pod-{number}");
+                create(&pods, &node, &name).await;
+                alive.push(name);
+                counted.store(number + 1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(100)).await; // the speed of the churn
+            }
+        });
+        Self { made, task }
+    }
+
+    fn is_over(&self) -> bool {
+        self.made.load(Ordering::Relaxed) == PODS || self.task.is_finished()
+    }
+
+    async fn stop(self) {
+        self.task.await.unwrap();
+    }
+}
+
+async fn create(pods: &Api<Pod>, node: &str, name: &str) {
+    let pod = json!({ "metadata": { "name": name },
+        "spec": { "nodeName": node, "automountServiceAccountToken": false,
+            "containers": [{ "name": "c", "image": "i" }] } });
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+}
+
+/// A number by chance; a run is never the same as another.
+fn below(limit: u64) -> u64 {
+    RandomState::new().build_hasher().finish() % limit
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn however_often_it_is_killed_nothing_leaks_and_nothing_is_made_twice_on_a_real_openstack() {
+    killed("", false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn however_often_it_is_killed_a_pool_loses_no_port_and_shares_none_on_a_real_openstack() {
+    let pool = format!(
+        "[kubernetes]\nvif_pool_driver = \"neutron\"\n[vif_pool]\nports_pool_min = 5\nports_pool_batch = 10\n\
+         ports_pool_max = {POOL_MAX}\nports_pool_update_frequency = \"1s\"\n"
+    );
+    killed(&pool, true).await;
+}

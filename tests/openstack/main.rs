@@ -1,0 +1,14 @@
+//! Pods in a real OpenStack: Keystone and Neutron as `devstack/real/openstack` starts them, with the controller that ships.
+//! Nobody but the agents of the nodes is a stand-in.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod faults;
+mod killing;
+mod nested;
+mod outages;
+mod pods;
+mod pools;
+#[path = "../support/process.rs"]
+mod process;
+mod world;

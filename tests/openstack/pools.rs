@@ -1,0 +1,132 @@
+//! Ports that are there before anybody asks.
+
+use std::collections::BTreeSet;
+
+use http::Method;
+use serde_json::json;
+use staffetta_real_openstack::Match;
+
+use crate::world::World;
+
+const POOL: &str = r#"
+[kubernetes]
+vif_pool_driver = "neutron"
+[vif_pool]
+ports_pool_min = 4
+ports_pool_batch = 6
+ports_pool_max = 12
+ports_pool_update_frequency = "1s"
+"#;
+
+/// A call that makes ports.
+fn creation() -> Match {
+    Match::any().method(Method::POST).path("/network/v2.0/ports")
+}
+
+/// Starts the pool by a first pod, and waits until it is warm.
+async fn warm(world: &World) {
+    world.pod("first").await;
+    world.until_active(&["first"]).await;
+    world.until("the pool is warm", async || world.ports().await.len() > 4).await;
+    let mut count = 0;
+    world
+        .until("the pool makes no more", async || {
+            let before = std::mem::replace(&mut count, world.ports().await.len());
+            tokio::time::sleep(std::time::Duration::from_millis(500)).await; // between two looks
+            before == count
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_warm_pool_hands_out_what_is_there_and_takes_it_back_on_a_real_openstack() {
+    let Some(world) = World::start().await else { return };
+    let controller = world.controller(POOL).await;
+    warm(&world).await;
+    let ready: BTreeSet<_> = world.ports().await.into_iter().map(|port| port.id).collect();
+    world.pod("second").await;
+    let vif = world.until_annotated("second").await;
+    assert!(ready.contains(&vif.id), "it was there before");
+    world.until_active(&["second"]).await;
+    world.end_pod("second").await;
+    world.until_gone("second").await;
+    assert!(world.tenant.port(&vif.id).await.is_some(), "what comes back is kept");
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_beyond_the_pool_shares_its_calls_and_what_is_too_much_is_destroyed_on_a_real_openstack() {
+    let Some(world) = World::start().await else { return };
+    let controller = world.controller(POOL).await;
+    let names: Vec<_> = (0..30).map(|number| format!("web-{number}")).collect();
+    for name in &names {
+        world.pod(name).await;
+    }
+    world.until_active(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let calls = world.gate.count(&creation());
+    assert!(calls <= 15, "{calls} calls made the ports of 30 pods");
+    let ports: BTreeSet<_> = world.ports().await.into_iter().map(|port| port.id).collect();
+    assert!(world.named().await.is_subset(&ports));
+    for name in &names {
+        world.end_pod(name).await;
+    }
+    world.until("no more than the most are kept", async || world.ports().await.len() <= 12).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_restart_the_pool_knows_what_is_free_and_what_pods_use_on_a_real_openstack() {
+    let Some(world) = World::start().await else { return };
+    let controller = world.controller(POOL).await;
+    warm(&world).await;
+    controller.stop().await.unwrap();
+    let before: BTreeSet<_> = world.ports().await.into_iter().map(|port| port.id).collect();
+    let calls = world.gate.count(&creation());
+    let controller = world.controller(POOL).await;
+    for name in ["a", "b", "c"] {
+        world.pod(name).await;
+        let vif = world.until_annotated(name).await;
+        assert!(before.contains(&vif.id), "it was there before the restart");
+    }
+    assert_eq!(world.named().await.len(), 4, "nobody shares a port");
+    let made = world.gate.count(&creation()) - calls;
+    assert!(made <= 2, "{made} calls made ports after the restart");
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_may_not_fill_itself_serves_pods_all_the_same_on_a_real_openstack() {
+    let Some(world) = World::start().await else { return };
+    world.tenant.quota("port", 3).await;
+    let controller = world.controller(POOL).await;
+    for name in ["one", "two", "three", "four"] {
+        world.pod(name).await;
+    }
+    world.until("three pods have a port", async || world.named().await.len() == 3).await;
+    let mut waiting = "";
+    for name in ["one", "two", "three", "four"] {
+        if world.vifs(name).await.is_empty() {
+            waiting = name;
+        }
+    }
+    let said = world.until_told(waiting, "QuotaExceeded").await;
+    assert!(said.contains("quota"), "{said}");
+    world.tenant.quota("port", 20).await;
+    world.until_active(&["one", "two", "three", "four"]).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_of_the_pool_that_is_deleted_outside_is_handed_to_no_pod_for_long_on_a_real_openstack() {
+    let Some(world) = World::start().await else { return };
+    let controller = world.controller(POOL).await;
+    warm(&world).await;
+    let named = world.named().await;
+    for port in world.ports().await.into_iter().filter(|port| !named.contains(&port.id)) {
+        world.tenant.delete("port", &port.id).await;
+    }
+    world.until("the pool has filled itself again", async || world.ports().await.len() > 4).await;
+    world.pod_on(&world.node, "late", json!({})).await;
+    world.until_active(&["late"]).await;
+    controller.stop().await.unwrap();
+}

@@ -1,0 +1,326 @@
+//! A project of a real OpenStack, an API server, and a controller that carries pods from the one to the other.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use staffetta::config::{Configuration, FileSchema};
+use staffetta::controller::Controller;
+use staffetta_apiserver::testing::RealServer;
+use staffetta_apiserver::{ApiServer, Options};
+use staffetta_real_openstack::{Gate, Login, Port, RealOpenStack, Subnet, Tenant};
+
+/// How long a step may take before the test fails. It is no measure of speed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// After how long the agent of the node `n1` reports a port.
+pub(crate) const WIRING: Duration = Duration::from_millis(100);
+
+/// The annotation of a pod's VIFs.
+pub(crate) const VIF: &str = "openstack.org/kuryr-vif";
+
+/// What a test works in.
+pub(crate) struct World {
+    pub(crate) stack: RealOpenStack,
+    pub(crate) tenant: Tenant,
+    pub(crate) gate: Gate,
+    pub(crate) subnet: Subnet,
+    pub(crate) group: String,
+    /// A node whose agent works by itself.
+    pub(crate) node: String,
+    server: Server,
+    pub(crate) client: Client,
+    folder: tempfile::TempDir,
+}
+
+/// The API server.
+enum Server {
+    Embedded(ApiServer),
+    Real(RealServer),
+}
+
+impl World {
+    /// A world around the embedded API server. None, and it is said why, where there is no OpenStack.
+    pub(crate) async fn start() -> Option<Self> {
+        Self::around(RealOpenStack::shared().await?).await
+    }
+
+    /// The same, whose services may be stopped.
+    pub(crate) async fn alone() -> Option<Self> {
+        Self::around(RealOpenStack::alone().await?).await
+    }
+
+    async fn around(stack: RealOpenStack) -> Option<Self> {
+        let server = Server::Embedded(ApiServer::start(Options::default()).await.unwrap());
+        Some(Self::new(stack, server).await)
+    }
+
+    /// A world around a real API server.
+    pub(crate) async fn on_a_real_server() -> Option<Self> {
+        let stack = RealOpenStack::shared().await?;
+        let server = Server::Real(RealServer::start(&[]).await?);
+        let world = Self::new(stack, server).await;
+        let namespaces: Api<Namespace> = Api::all(world.client.clone());
+        world.until("the namespace is there", async || namespaces.get("default").await.is_ok()).await;
+        Some(world)
+    }
+
+    async fn new(stack: RealOpenStack, server: Server) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let kubeconfig = server.kubeconfig(folder.path());
+        let client = staffetta::connect::client(Some(&kubeconfig)).await.unwrap();
+        let tenant = stack.tenant().await;
+        let gate = stack.gate().await;
+        let subnet = tenant.subnet("10.128.0.0/20").await;
+        let group = tenant.security_group("pods").await;
+        let node = tenant.node("n1", Some(WIRING)).await;
+        Self { stack, tenant, gate, subnet, group, node, server, client, folder }
+    }
+
+    /// The path of a kubeconfig.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.server.kubeconfig(self.folder.path())
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Starts a controller by the gate, with `options` on top, and waits until it is ready.
+    pub(crate) async fn controller(&self, options: &str) -> Controller {
+        let controller = self.try_controller(&self.options(options)).await;
+        tokio::time::timeout(PATIENCE, controller.ready()).await.expect("the controller is ready in time");
+        controller
+    }
+
+    /// Starts a controller with these options and no others.
+    pub(crate) async fn try_controller(&self, options: &str) -> Controller {
+        let registry = staffetta::assembly::registry();
+        let schema = FileSchema::assemble(&registry).unwrap();
+        let file = self.folder.path().join("staffetta.toml");
+        std::fs::write(&file, options).unwrap();
+        let configuration =
+            Configuration::load(&schema, Some(&file), []).unwrap_or_else(|error| panic!("{error}"));
+        let client = staffetta::connect::client(Some(&self.kubeconfig())).await.unwrap();
+        Controller::start(registry, &configuration, client).await.unwrap()
+    }
+
+    /// The options of a controller that works in this project by the gate.
+    pub(crate) fn options(&self, more: &str) -> String {
+        self.options_with(&self.tenant.login_through(&self.gate), more)
+    }
+
+    /// The options of a controller that logs in like this.
+    pub(crate) fn options_with(&self, login: &Login, more: &str) -> String {
+        let Login { auth_url, username, password, project } = login;
+        let place = format!(
+            "[neutron]\nauth_url = {auth_url:?}\nusername = {username:?}\npassword = {password:?}\n\
+             project_name = {project:?}\n[neutron_defaults]\nproject = {:?}\npod_subnet = {:?}\n\
+             pod_security_groups = [{:?}]\n",
+            self.tenant.id, self.subnet.id, self.group
+        );
+        // Who may bind ports sees those of all projects: each test is a cluster of its own.
+        let place = format!("{place}[kubernetes]\ncluster_id = {project:?}\n");
+        let mut all: toml::Table = toml::from_str(OPTIONS).unwrap();
+        merge(&mut all, toml::from_str(&place).unwrap());
+        merge(&mut all, toml::from_str(more).unwrap());
+        all.to_string()
+    }
+
+    pub(crate) fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    /// Creates a pod on the node.
+    pub(crate) async fn pod(&self, name: &str) -> Pod {
+        self.pod_on(&self.node, name, json!({})).await
+    }
+
+    /// Creates a pod on some node, with these annotations.
+    pub(crate) async fn pod_on(&self, node: &str, name: &str, annotations: Value) -> Pod {
+        let pod = json!({ "metadata": { "name": name, "annotations": annotations },
+            "spec": { "nodeName": node, "automountServiceAccountToken": false,
+                "containers": [{ "name": "c", "image": "i" }] } });
+        self.pods().create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap()
+    }
+
+    /// What a kubelet does at the end: deletes with grace 0.
+    pub(crate) async fn end_pod(&self, name: &str) {
+        match self.pods().delete(name, &DeleteParams::default().grace_period(0)).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The VIFs that a pod shows, the first one's interface first.
+    pub(crate) async fn vifs(&self, name: &str) -> Vec<Vif> {
+        let pod = self.pods().get_opt(name).await.unwrap();
+        pod.as_ref().map(vifs_of).unwrap_or_default()
+    }
+
+    /// Waits until the pod shows a VIF, and answers it.
+    pub(crate) async fn until_annotated(&self, name: &str) -> Vif {
+        self.until(&format!("{name} shows a VIF"), async || !self.vifs(name).await.is_empty()).await;
+        self.vifs(name).await.remove(0)
+    }
+
+    /// Waits until each of these pods shows nothing but active VIFs.
+    pub(crate) async fn until_active(&self, names: &[&str]) {
+        for name in names {
+            self.until(&format!("the VIFs of {name} are active"), async || {
+                let vifs = self.vifs(name).await;
+                !vifs.is_empty() && vifs.iter().all(|vif| vif.active)
+            })
+            .await;
+        }
+    }
+
+    /// Waits until the pod is gone.
+    pub(crate) async fn until_gone(&self, name: &str) {
+        self.until(&format!("{name} is gone"), async || self.pods().get_opt(name).await.unwrap().is_none())
+            .await;
+    }
+
+    /// Waits until an Event at the pod has this reason, and answers what it says.
+    pub(crate) async fn until_told(&self, name: &str, reason: &str) -> String {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
+        let find = async || {
+            let all = events.list(&ListParams::default()).await.unwrap();
+            let about = |event: &Event| {
+                let regarding = event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref());
+                regarding == Some(name) && event.reason.as_deref() == Some(reason)
+            };
+            all.items.into_iter().find(about)
+        };
+        self.until(&format!("an Event {reason} at {name}"), async || find().await.is_some()).await;
+        find().await.and_then(|event| event.note).unwrap_or_default()
+    }
+
+    /// The ports of pods, by Neutron's own list.
+    pub(crate) async fn ports(&self) -> Vec<Port> {
+        self.tenant.pod_ports(&self.subnet.network).await
+    }
+
+    /// Waits until Neutron has so many ports of pods.
+    pub(crate) async fn until_ports(&self, count: usize) {
+        self.until(&format!("there are {count} ports"), async || self.ports().await.len() == count).await;
+    }
+
+    /// The ids that the annotations of all pods name. Each is named once.
+    pub(crate) async fn named(&self) -> BTreeSet<String> {
+        let mut named = BTreeSet::new();
+        for pod in self.pods().list(&ListParams::default()).await.unwrap() {
+            for vif in vifs_of(&pod) {
+                assert!(
+                    named.insert(vif.id.clone()),
+                    "{} is the VIF of two pods, one is {}",
+                    vif.id,
+                    pod.name_any()
+                );
+            }
+        }
+        named
+    }
+
+    /// Asks again until `condition` holds.
+    pub(crate) async fn until(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while !condition().await {
+            assert!(tokio::time::Instant::now() < deadline, "not in time: {what}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+impl Server {
+    fn kubeconfig(&self, folder: &Path) -> PathBuf {
+        match self {
+            Self::Embedded(server) => {
+                let path = folder.join("kubeconfig");
+                std::fs::write(&path, server.kubeconfig()).unwrap();
+                path
+            }
+            Self::Real(server) => server.kubeconfig().to_owned(),
+        }
+    }
+}
+
+/// What a pod's annotation tells of a VIF.
+#[derive(Clone, Debug)]
+pub(crate) struct Vif {
+    pub(crate) interface: String,
+    pub(crate) id: String,
+    pub(crate) active: bool,
+    /// `VIFOpenVSwitch`, `VIFVlanNested` ...
+    pub(crate) class: String,
+    pub(crate) address: String,
+    pub(crate) fields: Value,
+}
+
+fn vifs_of(pod: &Pod) -> Vec<Vif> {
+    let text = pod.annotations().get(VIF).map_or("null", String::as_str);
+    let state: Value = serde_json::from_str(text).unwrap();
+    let state = &state["versioned_object.data"];
+    let first = state["default_vif"].is_object().then(|| vif("eth0", &state["default_vif"]));
+    let others = state["additional_vifs"].as_object().into_iter().flatten();
+    first.into_iter().chain(others.map(|(interface, state)| vif(interface, state))).collect()
+}
+
+fn vif(interface: &str, state: &Value) -> Vif {
+    let fields = content(state).clone();
+    let subnet = content(&content(&content(&fields["network"])["subnets"])["objects"][0]).clone();
+    let address = content(&content(&subnet["ips"])["objects"][0])["address"].clone();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    Vif {
+        interface: interface.to_owned(),
+        id: text(&fields["id"]),
+        active: fields["active"] == true,
+        class: text(&state["versioned_object.name"]),
+        address: text(&address),
+        fields,
+    }
+}
+
+/// The content of a versioned object, out of its envelope.
+pub(crate) fn content(object: &Value) -> &Value {
+    &object["versioned_object.data"]
+}
+
+/// Lays `over` on top of `under`, section by section.
+fn merge(under: &mut toml::Table, over: toml::Table) {
+    for (name, value) in over {
+        match (under.get_mut(&name), value) {
+            (Some(toml::Value::Table(under)), toml::Value::Table(over)) => merge(under, over),
+            (_, value) => drop(under.insert(name, value)),
+        }
+    }
+}
+
+const OPTIONS: &str = r#"
+[kubernetes]
+enabled_handlers = ["vif"]
+pod_project_driver = "default"
+pod_subnets_driver = "default"
+pod_security_groups_driver = "default"
+pod_vif_driver = "neutron-vif"
+watch_timeout = "5s"
+
+[relay]
+retry_interval = "50ms"
+retry_max_interval = "1s"
+failed_resync = "1s"
+failed_resync_max = "2s"
+sweep_interval = "2s"
+
+[leader_election]
+enabled = false
+
+[admin]
+listen = "127.0.0.1:0"
+"#;
