@@ -12,9 +12,15 @@ use staffetta_driver::{DriverError, Reason};
 use crate::exposition::Exposition;
 use crate::world::{World, active};
 
+/// A client, which wants a TLS provider although it speaks none here.
+fn client() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::new()
+}
+
 /// What the admin server answers: the code and the body.
 pub(crate) async fn get(admin: SocketAddr, path: &str) -> (u16, String) {
-    let answer = reqwest::get(format!("http://{admin}{path}")).await.unwrap();
+    let answer = client().get(format!("http://{admin}{path}")).send().await.unwrap();
     (answer.status().as_u16(), answer.text().await.unwrap())
 }
 
@@ -27,7 +33,7 @@ async fn state(controller: &Controller, query: &str) -> Value {
 
 /// What `/metrics` answers.
 pub(crate) async fn metrics(controller: &Controller) -> Exposition {
-    let answer = reqwest::get(format!("http://{}/metrics", controller.admin())).await.unwrap();
+    let answer = client().get(format!("http://{}/metrics", controller.admin())).send().await.unwrap();
     let form = answer.headers()[CONTENT_TYPE].to_str().unwrap().to_owned();
     assert_eq!(form, "application/openmetrics-text; version=1.0.0; charset=utf-8");
     Exposition::read(&answer.text().await.unwrap())
@@ -273,7 +279,7 @@ async fn what_is_asked_wrongly_is_refused_with_the_reason() {
         assert_eq!(code, 400, "{query}");
         assert!(said.contains(why), "{query}: {said}");
     }
-    let client = reqwest::Client::new();
+    let client = client();
     for path in ["/livez", "/readyz", "/metrics", "/debug/state"] {
         let answer = client.post(format!("http://{}{path}", controller.admin())).send().await.unwrap();
         assert_eq!(answer.status().as_u16(), 405, "{path}");

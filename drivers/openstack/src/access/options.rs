@@ -11,8 +11,8 @@ use super::{Access, AccessError, Secret};
 
 /// How OpenStack is reached: Keystone, and through its catalogue Neutron and Octavia.
 ///
-/// As clouds.yaml says, for the cloud that `cloud` or `$OS_CLOUD` names; or by the options from `auth_url` on, which have the
-/// names that they have in kuryr.conf. The other options stand above what clouds.yaml says.
+/// As clouds.yaml says, for the cloud that `cloud` or `$OS_CLOUD` names; or by `auth_url` and what goes with it, under the names
+/// of kuryr.conf. The region, endpoints, certificates and limits that are given here stand above what clouds.yaml says.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NeutronOptions {

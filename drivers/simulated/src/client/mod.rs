@@ -41,6 +41,8 @@ impl Client {
     /// A client for the network of the options. It connects when it is used.
     pub fn new(options: &SimulatedOptions) -> Result<Self, BadOptions> {
         let (url, timeout) = options.checked()?;
+        // Where other drivers speak TLS, every client wants a provider; an error means that there is one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder()
             .no_proxy() // the network is near, and what is said to it concerns nobody else
             .redirect(redirect::Policy::none())
