@@ -34,8 +34,6 @@ mod reach;
 mod reader;
 mod signals;
 mod source;
-#[cfg(test)]
-mod tests;
 mod workload;
 
 pub use back_end::{NodeBackEnd, Reply};
