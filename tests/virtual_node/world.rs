@@ -65,7 +65,7 @@ impl World {
             };
             let source = std::sync::Arc::new(machines.clone());
             let wiring =
-                Wiring { handler: "machines", client: setup.client(), source, notes: setup.notes(), policy };
+                Wiring { handler: "machines", client: setup.client(), source, notes: setup.notes(), policy, kubelets: None };
             Ok(VirtualNodes::new(wiring).registration().erase())
         });
         registry
