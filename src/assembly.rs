@@ -1,5 +1,8 @@
 //! Which handlers and drivers exist. An outside controller starts from [`registry`] and adds its own.
 
+mod app_hosting;
+#[cfg(feature = "iosxe")]
+mod iosxe;
 mod memory;
 mod network;
 mod rehearsal;
@@ -19,6 +22,9 @@ pub fn registry() -> Registry {
     network::interfaces(&mut registry);
     network::handlers(&mut registry);
     memory::drivers(&mut registry);
+    app_hosting::drivers(&mut registry);
+    #[cfg(feature = "iosxe")]
+    iosxe::drivers(&mut registry);
     #[cfg(feature = "simulated")]
     simulated::drivers(&mut registry);
     registry
