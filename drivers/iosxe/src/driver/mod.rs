@@ -65,8 +65,7 @@ impl IosXeDriver {
 
     /// The device, as it was a moment ago at most.
     async fn observe(&self, state: &mut State, age: Duration) -> Result<Arc<Observed>, DriverError> {
-        let asked = Instant::now();
-        let full = state.tracks.values().any(|track| track.installs(asked));
+        let full = state.tracks.values().any(Track::listens);
         let observed = state.reading.observed(&*self.client, age, full).await?;
         let now = Instant::now();
         state.tracks.retain(|id, track| observed.apps.contains_key(id) || track.recent(now, FORGOTTEN));

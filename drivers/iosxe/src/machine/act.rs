@@ -55,7 +55,7 @@ pub(crate) struct Patience {
 }
 
 /// The pause after a step that failed; it doubles each time.
-const FIRST_PAUSE: Duration = Duration::from_secs(10);
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);

@@ -35,7 +35,8 @@ fn client(server: &MockServer) -> Restconf {
 /// A device whose API is at `/api`.
 async fn server() -> MockServer {
     let server = MockServer::start().await;
-    let document = "<XRD xmlns='http://docs.oasis-open.org/ns/xri/xrd-1.0'><Link rel='restconf' href='/api'/></XRD>";
+    let document =
+        "<XRD xmlns='http://docs.oasis-open.org/ns/xri/xrd-1.0'><Link rel='restconf' href='/api'/></XRD>";
     Mock::given(method("GET"))
         .and(at("/.well-known/host-meta"))
         .and(header("accept", "application/xrd+xml"))
@@ -48,7 +49,11 @@ async fn server() -> MockServer {
 
 /// The resource of the configuration gives this answer.
 async fn answers(server: &MockServer, answer: ResponseTemplate) {
-    Mock::given(method("GET")).and(at(format!("/api/{}", path::CONFIG))).respond_with(answer).mount(server).await;
+    Mock::given(method("GET"))
+        .and(at(format!("/api/{}", path::CONFIG)))
+        .respond_with(answer)
+        .mount(server)
+        .await;
 }
 
 fn error_body(tag: &str) -> Value {

@@ -73,7 +73,8 @@ fn pinned(pin: &str) -> TlsSpec {
 #[tokio::test]
 async fn a_device_is_known_by_an_authority_that_was_named() {
     let (other, device) = (device().await, device().await);
-    let by = |file: &tempfile::NamedTempFile| TlsSpec { ca_file: Some(file.path().into()), ..TlsSpec::default() };
+    let by =
+        |file: &tempfile::NamedTempFile| TlsSpec { ca_file: Some(file.path().into()), ..TlsSpec::default() };
     assert!(reaches(&device, by(&device.authority)).await);
     assert!(!reaches(&device, by(&other.authority)).await);
     assert!(!reaches(&device, TlsSpec::default()).await, "no authority of this system knows it");
