@@ -1,6 +1,8 @@
 //! Which handlers and drivers exist. An outside controller starts from [`registry`] and adds its own.
 
 mod app_hosting;
+#[cfg(feature = "iosxe")]
+mod iosxe;
 mod memory;
 mod network;
 mod rehearsal;
@@ -22,6 +24,8 @@ pub fn registry() -> Registry {
     network::handlers(&mut registry);
     memory::drivers(&mut registry);
     app_hosting::drivers(&mut registry);
+    #[cfg(feature = "iosxe")]
+    iosxe::drivers(&mut registry);
     virtual_node::handlers(&mut registry);
     #[cfg(feature = "simulated")]
     simulated::drivers(&mut registry);
