@@ -402,8 +402,8 @@ impl Shared {
 
     /// Tells something once, until something else is told.
     fn tell(&self, owner: &Owner, told: Told, text: String) {
-        let before = self.records.entry(owner.uid.clone()).or_default().told.replace(told);
-        if before != Some(told) {
+        let before = self.records.entry(owner.uid.clone()).or_default().told.replace(told.clone());
+        if before.as_ref() != Some(&told) {
             self.notes.tell(pod_note(self.handler, owner, told, text));
         }
     }
