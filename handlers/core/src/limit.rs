@@ -118,9 +118,9 @@ mod tests {
     #[tokio::test]
     async fn a_group_is_bounded_by_itself_and_gone_when_nothing_of_it_runs() {
         let crowd = Arc::new(Crowd::default());
-        let limit = Enter(Arc::clone(&crowd)).limit(2).per(|event: &TestMessage| {
-            event.uid().split_once('-').map(|(node, _)| OrderingKey::of(node))
-        });
+        let limit = Enter(Arc::clone(&crowd))
+            .limit(2)
+            .per(|event: &TestMessage| event.uid().split_once('-').map(|(node, _)| OrderingKey::of(node)));
         let events: Vec<_> =
             (0..60).map(|place| TestMessage::added(&format!("{}-{place}", place % 3))).collect();
         let turn = Turn::alone();

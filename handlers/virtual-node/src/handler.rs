@@ -244,9 +244,18 @@ impl Shared {
             Task::Tell => self.write_status(&pod, &machine, (CREATING, "")).await,
             Task::Apply { replaces, lost } => {
                 if replaces {
-                    self.tell(owner, Told::Replaced, "the pod changed: what runs of it is removed and made anew".to_owned());
+                    self.tell(
+                        owner,
+                        Told::Replaced,
+                        "the pod changed: what runs of it is removed and made anew".to_owned(),
+                    );
                 } else if lost {
-                    self.tell(owner, Told::Lost, "the machine does not have any more what it had of this pod; it is made anew".to_owned());
+                    self.tell(
+                        owner,
+                        Told::Lost,
+                        "the machine does not have any more what it had of this pod; it is made anew"
+                            .to_owned(),
+                    );
                 }
                 self.apply(&pod, owner, &machine).await
             }
@@ -254,7 +263,12 @@ impl Shared {
         }
     }
 
-    async fn apply(&self, pod: &Arc<Pod>, owner: &Owner, machine: &Arc<Machine>) -> Result<(), VirtualNodeError> {
+    async fn apply(
+        &self,
+        pod: &Arc<Pod>,
+        owner: &Owner,
+        machine: &Arc<Machine>,
+    ) -> Result<(), VirtualNodeError> {
         let Some(back_end) = machine.back_end() else { return self.later(owner, machine, ANSWERLESS) };
         let request = match self.request(pod).await {
             Ok(request) => request,
@@ -294,7 +308,12 @@ impl Shared {
     }
 
     /// The pod stays as it is, and its status says why.
-    async fn refused(&self, pod: &Pod, machine: &Machine, error: VirtualNodeError) -> Result<(), VirtualNodeError> {
+    async fn refused(
+        &self,
+        pod: &Pod,
+        machine: &Machine,
+        error: VirtualNodeError,
+    ) -> Result<(), VirtualNodeError> {
         use staffetta_handler::{Failure, causes};
         let (reason, why) = match &error {
             VirtualNodeError::Failing { reason, message, .. } => (reason.as_str(), message.clone()),
@@ -355,7 +374,9 @@ impl Shared {
 
     /// One step nearer to a machine without anything of `owner`. Answers whether that is so; if not, it is looked at again.
     async fn is_rid(&self, owner: &Owner, machine: &Arc<Machine>) -> Result<bool, VirtualNodeError> {
-        let Some(back_end) = machine.back_end() else { return self.later(owner, machine, ANSWERLESS).map(|()| false) };
+        let Some(back_end) = machine.back_end() else {
+            return self.later(owner, machine, ANSWERLESS).map(|()| false);
+        };
         match back_end.remove(owner).await {
             Ok(Progress::Done) => {
                 machine.poke();
@@ -365,7 +386,9 @@ impl Shared {
             Ok(Progress::Failing { reason, message, ask_again }) => {
                 Err(VirtualNodeError::Failing { reason: reason.into_owned(), message, ask_again })
             }
-            Err(error) if error.reason() == Reason::Unavailable => self.unanswered(owner, machine).map(|()| false),
+            Err(error) if error.reason() == Reason::Unavailable => {
+                self.unanswered(owner, machine).map(|()| false)
+            }
             Err(error) => Err(VirtualNodeError::Remove(error)),
         }
     }
@@ -382,7 +405,12 @@ impl Shared {
         Ok(())
     }
 
-    async fn write_status(&self, pod: &Pod, machine: &Machine, why: (&str, &str)) -> Result<(), VirtualNodeError> {
+    async fn write_status(
+        &self,
+        pod: &Pod,
+        machine: &Machine,
+        why: (&str, &str),
+    ) -> Result<(), VirtualNodeError> {
         let workload = machine.workload(&Owner::of(&pod.metadata).uid);
         let seen = Seen { workload: workload.as_deref(), why, host_ip: machine.spec().host_ip };
         let Some(patch) = patch(pod, &status(pod, &seen, Timestamp::now())) else { return Ok(()) };
@@ -395,7 +423,8 @@ impl Shared {
         let Some(outage) = machine.outage() else { return };
         let settled = self.records.get(&owner.uid).is_some_and(|record| record.applied.is_some());
         if !settled {
-            let text = format!("{} cannot be reached, the pod waits for it: {}", machine.name(), outage.message);
+            let text =
+                format!("{} cannot be reached, the pod waits for it: {}", machine.name(), outage.message);
             self.tell(owner, Told::Waits, text);
         }
     }
@@ -480,7 +509,9 @@ impl ResourceEventHandler<Node> for VirtualNodes {
 
     fn key(&self, event: &Event<Node>) -> OrderingKey {
         match event {
-            Event::Added(node) | Event::Modified(node) => node_key(node.metadata.name.as_deref().unwrap_or_default()),
+            Event::Added(node) | Event::Modified(node) => {
+                node_key(node.metadata.name.as_deref().unwrap_or_default())
+            }
             Event::Deleted(tombstone) => node_key(tombstone.subject().name),
         }
     }

@@ -60,7 +60,8 @@ impl Readers {
                     let (shared, outlet) = (Arc::clone(&self.0), outlet.clone());
                     let of = Arc::clone(&machine);
                     let task = tasks.spawn(async move {
-                        join3(beat(&shared, &of, &outlet), watch_over(&shared, &of), answer(&shared, &of)).await;
+                        join3(answer(&shared, &of), beat(&shared, &of, &outlet), watch_over(&shared, &of))
+                            .await;
                     });
                     readers.insert(Arc::clone(machine.name()), (machine, task));
                 }
@@ -145,7 +146,11 @@ fn refuses(error: &DriverError) -> bool {
     matches!(error.reason(), Reason::Refused | Reason::Unsupported | Reason::NotFound)
 }
 
-async fn bounded_read(shared: &Shared, machine: &Machine, health_due: &mut Instant) -> Result<(), DriverError> {
+async fn bounded_read(
+    shared: &Shared,
+    machine: &Machine,
+    health_due: &mut Instant,
+) -> Result<(), DriverError> {
     let limit = shared.policy.read_timeout;
     match tokio::time::timeout(limit, read(shared, machine, health_due)).await {
         Ok(read) => read,

@@ -96,7 +96,9 @@ async fn stats(State(desk): State<Arc<Desk>>, Extension(known): Extension<Known>
         return refusal;
     }
     match desk.usage().await {
-        Ok(usage) => Json(summary(desk.machine.name(), &desk.pods(), &usage, Timestamp::now())).into_response(),
+        Ok(usage) => {
+            Json(summary(desk.machine.name(), &desk.pods(), &usage, Timestamp::now())).into_response()
+        }
         Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
     }
 }
@@ -106,6 +108,7 @@ fn admit(known: Known) -> Result<(), Response> {
     if known.0 {
         return Ok(());
     }
-    let text = "show a client certificate that the authority of `app_hosting.kubelet_client_ca_file` signed\n";
+    let text =
+        "show a client certificate that the authority of `app_hosting.kubelet_client_ca_file` signed\n";
     Err((StatusCode::UNAUTHORIZED, text).into_response())
 }

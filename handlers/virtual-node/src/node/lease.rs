@@ -37,13 +37,18 @@ impl Leases {
     pub(crate) async fn renew(&self, node: &Node) -> Result<(), kube::Error> {
         let name = node.metadata.name.clone().unwrap_or_default();
         let uid = node.metadata.uid.clone().unwrap_or_default();
-        let fresh = self.renewed.get(&name).is_some_and(|last| last.1 == uid && last.0.elapsed() < self.interval * 3 / 4);
+        let fresh = self
+            .renewed
+            .get(&name)
+            .is_some_and(|last| last.1 == uid && last.0.elapsed() < self.interval * 3 / 4);
         if fresh {
             return Ok(());
         }
         let began = Instant::now();
         let lease = lease_of(node, Timestamp::now());
-        let patch = Patch::Merge(json!({ "metadata": { "ownerReferences": lease.metadata.owner_references }, "spec": lease.spec }));
+        let patch = Patch::Merge(
+            json!({ "metadata": { "ownerReferences": lease.metadata.owner_references }, "spec": lease.spec }),
+        );
         match self.leases.patch_metadata(&name, &PatchParams::default(), &patch).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {
