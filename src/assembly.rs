@@ -8,6 +8,7 @@ mod network;
 mod rehearsal;
 #[cfg(feature = "simulated")]
 mod simulated;
+mod virtual_node;
 
 use staffetta_handler::Registry;
 
@@ -25,6 +26,7 @@ pub fn registry() -> Registry {
     app_hosting::drivers(&mut registry);
     #[cfg(feature = "iosxe")]
     iosxe::drivers(&mut registry);
+    virtual_node::handlers(&mut registry);
     #[cfg(feature = "simulated")]
     simulated::drivers(&mut registry);
     registry
