@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::state::AppState;
 use crate::options::IosXeOptions;
 
 /// A step.
@@ -29,6 +30,20 @@ impl Act {
             Self::Deactivate => "is deactivated",
             Self::Uninstall => "is uninstalled",
             Self::Remove => "is taken out of the configuration",
+        }
+    }
+
+    /// Whether an application in this state has got where the step leads, or beyond.
+    pub(crate) fn is_fulfilled_by(self, state: AppState) -> bool {
+        use AppState::{Absent, Activated, Deployed, Running, Stopped};
+        match self {
+            Self::Install => matches!(state, Deployed | Activated | Running | Stopped),
+            Self::Activate => matches!(state, Activated | Running | Stopped),
+            Self::Start => state == Running,
+            Self::Stop => matches!(state, Stopped | Activated | Deployed | Absent),
+            Self::Deactivate => matches!(state, Deployed | Absent),
+            Self::Uninstall => state == Absent,
+            Self::Configure | Self::Remove => true,
         }
     }
 

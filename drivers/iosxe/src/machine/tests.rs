@@ -353,7 +353,8 @@ proptest! {
             }
             if device.state != seen {
                 (seen, steps) = (device.state, steps + 1);
-                taken.clear();
+                let past = |act: &Act| seen == AppState::Absent || act.is_fulfilled_by(seen);
+                taken.retain(|act, (_, refused)| !*refused && !past(act));
             }
             track.observe(device.state, now);
             let view = View { configured: device.configured, state: device.state, said: "X", busy: None };

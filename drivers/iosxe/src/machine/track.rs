@@ -21,7 +21,7 @@ pub(crate) struct Track {
     /// How it was when somebody looked last, and since when.
     state: AppState,
     since: Instant,
-    /// What was tried in this state; an install also in one that led to it.
+    /// What was tried, and has not led where it leads yet.
     attempts: HashMap<Act, Attempt>,
     /// How often the device gave up since it ran steadily.
     pub(super) failures: u32,
@@ -68,8 +68,8 @@ impl Track {
         }
     }
 
-    /// Takes down how the application is. When that changed, what was tried and refused before is past. When it is not there
-    /// long after an install was accepted, or not any more, the install failed.
+    /// Takes down how the application is. When that changed, what was refused before is past, and so is what led there. When
+    /// it is not there long after an install was accepted, or not any more, the install failed.
     pub(crate) fn observe(&mut self, state: AppState, now: Instant) {
         if state == self.state {
             self.give_up_install(now);
@@ -77,25 +77,24 @@ impl Track {
         }
         let (before, lasted) = (self.state, now - self.since);
         (self.state, self.since, self.reason) = (state, now, None);
-        let install = self.attempts.remove(&Act::Install);
+        let install = self.attempts.get(&Act::Install).cloned();
         let told_to_go = self.attempts.contains_key(&Act::Uninstall);
-        self.attempts.clear();
+        let past = |act: &Act| state == AppState::Absent || act.is_fulfilled_by(state);
+        self.attempts.retain(|act, attempt| attempt.refusal.is_none() && !past(act));
         if before == AppState::Running && lasted >= STEADY {
             (self.failures, self.ended) = (0, 0);
         }
+        self.installing &= matches!(state, AppState::Installing | AppState::Unknown | AppState::Absent);
         match (before, state) {
             (_, AppState::Failed) => self.failures += 1,
             (AppState::Running, AppState::Stopped) => self.ended += 1,
-            (AppState::Installing, AppState::Absent) if !told_to_go => {
+            (AppState::Installing | AppState::Unknown, AppState::Absent) if !told_to_go => {
                 let said = "the device gave the install up".to_owned();
                 let install =
                     install.map(|install| Attempt { refusal: Some(Refusal { at: now, said }), ..install });
                 self.attempts.extend(install.map(|install| (Act::Install, install)));
             }
-            (_, AppState::Installing | AppState::Unknown) => {
-                self.attempts.extend(install.map(|install| (Act::Install, install)));
-            }
-            _ => self.installing = false,
+            _ => {}
         }
     }
 

@@ -9,6 +9,7 @@ mod tests;
 mod tls;
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -235,7 +236,7 @@ fn encoded(key: &str) -> String {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            write!(encoded, "%{byte:02X}").expect("a string takes whatever is written");
         }
     }
     encoded
