@@ -18,10 +18,13 @@ pub struct Limit<H, E> {
     inner: H,
     permits: usize,
     common: Semaphore,
-    group: Box<dyn Fn(&E) -> Option<OrderingKey> + Send + Sync>,
+    group: Group<E>,
     /// The groups of which something runs or waits.
     groups: DashMap<OrderingKey, Arc<Semaphore>>,
 }
+
+/// The group of a message, if it is in one.
+type Group<E> = Box<dyn Fn(&E) -> Option<OrderingKey> + Send + Sync>;
 
 impl<H, E> Limit<H, E> {
     /// Lets `permits` invocations of `inner` run at a time; 0 is taken as 1.

@@ -214,7 +214,7 @@ impl Shared {
             return Ok(());
         }
         let nodes: Api<Node> = Api::all(self.client.clone());
-        let gone = gone(nodes.delete(name, &only(&node.metadata.uid)).await.map(drop));
+        let gone = gone(nodes.delete(name, &only(node.metadata.uid.as_ref())).await.map(drop));
         gone.map_err(|error| node_error("delete the object", name, error))?;
         self.strays.remove(name);
         Ok(())
@@ -276,13 +276,9 @@ impl Shared {
         };
         match back_end.apply(&request).await {
             Ok(Progress::Done) => {
-                let mut record = self.records.entry(owner.uid.clone()).or_default();
-                let known = record.applied.replace(form(pod)).is_some() || runs(pod);
-                let first = record.told.take().is_some() || !known;
-                drop(record);
-                if first {
+                if self.is_there(owner, pod) {
                     let pod_there = format!("the pod is on the machine behind {}", machine.name());
-                    self.notes.tell(pod_note(self.handler, owner, Told::Deployed, pod_there));
+                    self.notes.tell(pod_note(self.handler, owner, &Told::Deployed, pod_there));
                 }
                 machine.poke();
                 self.write_status(pod, machine, (CREATING, "")).await
@@ -299,6 +295,13 @@ impl Shared {
             Err(error) if error.reason() == Reason::Unavailable => self.unanswered(owner, machine),
             Err(error) => self.refused(pod, machine, VirtualNodeError::Apply(error)).await,
         }
+    }
+
+    /// The pod is on its machine in its present form. Answers whether that is worth telling.
+    fn is_there(&self, owner: &Owner, pod: &Pod) -> bool {
+        let mut record = self.records.entry(owner.uid.clone()).or_default();
+        let known = record.applied.replace(form(pod)).is_some() || runs(pod);
+        record.told.take().is_some() || !known
     }
 
     /// What the pod asks its machine for.
@@ -329,7 +332,7 @@ impl Shared {
             return Ok(());
         }
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &owner.namespace);
-        let params = DeleteParams { grace_period_seconds: Some(0), ..only(&pod.metadata.uid) };
+        let params = DeleteParams { grace_period_seconds: Some(0), ..only(pod.metadata.uid.as_ref()) };
         gone(pods.delete(&owner.name, &params).await.map(drop))
             .map_err(|error| VirtualNodeError::Delete(Box::new(error)))?;
         self.forget(&owner.uid);
@@ -365,7 +368,7 @@ impl Shared {
         if self.is_rid(owner, &machine).await? {
             if machine.workload(&owner.uid).is_some() {
                 let text = "the pod is no more; nothing of it is left on the machine".to_owned();
-                self.notes.tell(pod_note(self.handler, owner, Told::Removed, text));
+                self.notes.tell(pod_note(self.handler, owner, &Told::Removed, text));
             }
             self.forget(&owner.uid);
         }
@@ -433,7 +436,7 @@ impl Shared {
     fn tell(&self, owner: &Owner, told: Told, text: String) {
         let before = self.records.entry(owner.uid.clone()).or_default().told.replace(told.clone());
         if before.as_ref() != Some(&told) {
-            self.notes.tell(pod_note(self.handler, owner, told, text));
+            self.notes.tell(pod_note(self.handler, owner, &told, text));
         }
     }
 
@@ -449,8 +452,8 @@ fn node_error(step: &'static str, name: &str, source: kube::Error) -> VirtualNod
 }
 
 /// Deletes this object and no other of its name.
-fn only(uid: &Option<String>) -> DeleteParams {
-    let preconditions = Preconditions { uid: uid.clone(), resource_version: None };
+fn only(uid: Option<&String>) -> DeleteParams {
+    let preconditions = Preconditions { uid: uid.cloned(), resource_version: None };
     DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
 }
 

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Taint;
-use staffetta_driver::app_hosting::{DeviceSpec, Effect};
+use staffetta_driver::app_hosting::{DeviceSpec, Effect, Password};
 
 use crate::node::{KubeletEndpoint, NodeSpec, PROVIDER_TAINT};
 
@@ -60,7 +60,7 @@ fn session(spec: &DeviceSpec) -> u64 {
     let mut digest = DefaultHasher::new();
     // The password is not written with the rest.
     serde_json::to_string(spec).unwrap_or_default().hash(&mut digest);
-    spec.password.as_ref().map(|password| password.expose()).hash(&mut digest);
+    spec.password.as_ref().map(Password::expose).hash(&mut digest);
     digest.finish()
 }
 

@@ -57,7 +57,9 @@ pub(super) enum Verdict {
 impl Devices {
     /// The devices of files.
     pub(super) fn new(devices: Vec<NamedDevice>) -> Self {
-        let claim = |spec| BTreeMap::from([(Rank::File, Claim { object: None, spec: Ok(Arc::new(spec)), left: false })]);
+        let claim = |spec| {
+            BTreeMap::from([(Rank::File, Claim { object: None, spec: Ok(Arc::new(spec)), left: false })])
+        };
         let claims = devices.into_iter().map(|NamedDevice { name, spec }| (name, claim(spec))).collect();
         Self { claims: Mutex::new(claims), changed: Notify::new() }
     }
@@ -65,8 +67,7 @@ impl Devices {
     /// The descriptions that hold, by the name of the node.
     pub(super) fn holding(&self) -> BTreeMap<String, Claim> {
         let claims = self.claims();
-        let first =
-            |claims: &BTreeMap<Rank, Claim>| claims.values().find(|claim| claim.holds()).cloned();
+        let first = |claims: &BTreeMap<Rank, Claim>| claims.values().find(|claim| claim.holds()).cloned();
         claims.iter().filter_map(|(name, claims)| Some((name.clone(), first(claims)?))).collect()
     }
 
@@ -208,7 +209,9 @@ mod tests {
         let new = object("a", "2026-02-01T00:00:00Z", &spec("new"));
         for order in [[&old, &new], [&new, &old]] {
             let devices = Devices::new(Vec::new());
-            order.into_iter().for_each(|object| devices.claim(object));
+            for object in order {
+                devices.claim(object);
+            }
             assert_eq!(devices.verdict(&old), Verdict::Holds);
             assert_eq!(devices.verdict(&new), Verdict::Taken(Some("b".into())));
             devices.release("r1", "uid-b");

@@ -176,8 +176,8 @@ pub(crate) fn status_patch(node: &Node, machine: &Machine, now: Timestamp) -> Op
     let mut wanted = status(machine, Some(&before), now);
     if machine.health().is_none() {
         // A process that began just now knows less of the machine than the object says.
-        wanted.capacity = merged(before.capacity.as_ref(), wanted.capacity);
-        wanted.allocatable = merged(before.allocatable.as_ref(), wanted.allocatable);
+        wanted.capacity = Some(merged(before.capacity.as_ref(), wanted.capacity));
+        wanted.allocatable = Some(merged(before.allocatable.as_ref(), wanted.allocatable));
         wanted.node_info = before.node_info.clone().or(wanted.node_info);
     }
     let known = before.conditions.as_deref().unwrap_or_default();
@@ -227,10 +227,10 @@ fn port(status: &NodeStatus) -> i32 {
 fn merged(
     before: Option<&BTreeMap<String, Quantity>>,
     now: Option<BTreeMap<String, Quantity>>,
-) -> Option<BTreeMap<String, Quantity>> {
+) -> BTreeMap<String, Quantity> {
     let mut all = before.cloned().unwrap_or_default();
     all.extend(now.unwrap_or_default());
-    Some(all)
+    all
 }
 
 #[cfg(test)]
