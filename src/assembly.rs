@@ -1,5 +1,8 @@
 //! Which handlers and drivers exist. An outside controller starts from [`registry`] and adds its own.
 
+mod app_hosting;
+#[cfg(feature = "iosxe")]
+mod iosxe;
 mod memory;
 mod network;
 #[cfg(feature = "openstack")]
@@ -8,6 +11,7 @@ mod rehearsal;
 #[cfg(feature = "simulated")]
 mod simulated;
 mod vif_pool;
+mod virtual_node;
 
 use staffetta_handler::Registry;
 
@@ -26,6 +30,10 @@ pub fn registry() -> Registry {
     memory::drivers(&mut registry);
     #[cfg(feature = "openstack")]
     openstack::drivers(&mut registry);
+    app_hosting::drivers(&mut registry);
+    #[cfg(feature = "iosxe")]
+    iosxe::drivers(&mut registry);
+    virtual_node::handlers(&mut registry);
     #[cfg(feature = "simulated")]
     simulated::drivers(&mut registry);
     registry

@@ -28,6 +28,7 @@ mod identity;
 mod known;
 mod lock;
 mod run;
+mod sources;
 mod state;
 mod sweeper;
 mod telemetry;

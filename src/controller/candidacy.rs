@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use staffetta_handler::{BackoffPolicy, HandlerError, Setup, bounded, causes};
+use staffetta_handler::{BackoffPolicy, HandlerError, Notes, Setup, bounded, causes};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -109,6 +109,10 @@ impl<'w> Candidacy<'w> {
         let Self { work, client, .. } = self;
         let (recorder, recording) = self.record(&served).unzip();
         let setup = work.registry.setup(client.clone(), work.configuration.value.clone(), served);
+        let setup = match &recorder {
+            Some(recorder) => setup.telling(Notes::new(recorder.clone())),
+            None => setup,
+        };
         setup.share(Arc::clone(&work.state.figures.cloud_requests));
         self.lend(&setup)?;
         let pipeline = Arc::new(self.pipeline(&setup, Reports::new(recorder))?);

@@ -76,7 +76,7 @@ impl Running {
         self
     }
 
-    /// Watches each kind once; sweeps when all of them are listed.
+    /// Watches each kind once and hears the handlers' own sources; sweeps when all kinds are listed.
     pub(super) fn watch(mut self) -> Self {
         for kind in self.pipeline.kinds() {
             self.state.figures.silence.listen(&kind.path);
@@ -97,6 +97,7 @@ impl Running {
             });
             futures_util::future::join_all(sweeps).await;
         });
+        sources::start(&mut self.tasks, &self.pipeline);
         self
     }
 

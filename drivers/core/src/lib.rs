@@ -18,11 +18,13 @@
 //! | [`NamespaceSubnetDriver`] | makes, finds and releases the networks of namespaces |
 //! | [`LoadBalancerDriver`] | makes, changes, finds and releases load balancers |
 //! | [`ServicePublicIpDriver`] | acquires, associates and releases public addresses |
+//! | [`AppHostingDriver`](app_hosting::AppHostingDriver) | runs pods on a device that is no Kubernetes node |
 //!
 //! What drivers ask of their other worlds, a [`RequestObserver`] learns.
 //!
 //! [`rehearsal`] has a driver for each trait that changes something, which plans the changes of another one.
 
+pub mod app_hosting;
 mod error;
 mod id;
 mod load_balancer;

@@ -36,6 +36,7 @@
 //! # });
 //! ```
 
+mod app_hosting;
 mod load_balancer;
 mod namespace_subnet;
 mod overlay;
@@ -52,6 +53,7 @@ use std::sync::Arc;
 use crate::error::{DriverError, Reason};
 use crate::owner::Owner;
 
+pub use app_hosting::RehearsedAppHostingDrivers;
 pub use load_balancer::RehearsedLoadBalancerDriver;
 pub use namespace_subnet::RehearsedNamespaceSubnets;
 pub use public_ip::RehearsedPublicIpDriver;
