@@ -141,31 +141,25 @@ impl IosXeDriver {
             }
         };
         state.reading.changed();
-        match outcome {
-            Ok(()) => {
-                info!(app = id, step = act.doing(), "the device accepted a step");
-                if act == Act::Remove {
-                    self.rest(state, observed, id);
-                    state.tracks.remove(id);
-                }
-                Ok(())
+        let Err(fault) = outcome else {
+            info!(app = id, step = act.doing(), "the device accepted a step");
+            if act == Act::Remove {
+                self.rest(state, observed, id);
+                state.tracks.remove(id);
             }
-            Err(fault) => match fault.said {
-                Some(said) => {
-                    debug!(app = id, step = act.doing(), said, "the device refused a step");
-                    track(state, id).refused(act, said, Instant::now());
-                    Ok(())
-                }
-                None => {
-                    if fault.error.ambiguous() {
-                        track(state, id).uncertain(act);
-                    } else {
-                        track(state, id).unsent(act);
-                    }
-                    Err(fault.error)
-                }
-            },
+            return Ok(());
+        };
+        if let Some(said) = fault.said {
+            debug!(app = id, step = act.doing(), said, "the device refused a step");
+            track(state, id).refused(act, said, Instant::now());
+            return Ok(());
         }
+        if fault.error.ambiguous() {
+            track(state, id).uncertain(act);
+        } else {
+            track(state, id).unsent(act);
+        }
+        Err(*fault.error)
     }
 
     /// An address for a new application; none where it asks a DHCP server.

@@ -67,7 +67,8 @@ async fn pods_that_come_at_the_same_time_are_installed_one_after_another() {
         deploy(&driver, &pods[3]),
         deploy(&driver, &pods[4]),
     );
-    assert_eq!((device.inner().parallel, driver.list_pods().await.unwrap().len()), (1, 5));
+    let listed = driver.list_pods().await.unwrap().len();
+    assert_eq!((device.inner().parallel, listed), (1, 5));
 }
 
 #[tokio::test(start_paused = true)]
