@@ -174,7 +174,10 @@ impl IosXeDriver {
         free_address(subnet, used).map(Some).ok_or_else(|| {
             let full = DriverError::new(Reason::NoAddress, "configure an app");
             let full = full.detail(format!("the subnet {subnet} of the device is full"));
-            match state.resting.iter().map(|(_, until)| *until - now).min() {
+            let in_use = |address: &Ipv4Addr| observed.addresses.contains(&IpAddr::V4(*address));
+            let rested =
+                state.resting.iter().filter(|(address, _)| !in_use(address)).map(|(_, until)| *until - now);
+            match rested.min() {
                 Some(rest) => full.after(rest),
                 None => full,
             }
