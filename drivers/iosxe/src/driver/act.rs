@@ -188,6 +188,7 @@ impl IosXeDriver {
     fn rest(&self, state: &mut State, observed: &Observed, id: &str) {
         let address = observed.apps.get(id).and_then(|app| app.address);
         if let (Some(IpAddr::V4(address)), Some(_)) = (address, self.translator.network.subnet) {
+            state.resting.retain(|(resting, _)| *resting != address);
             state.resting.push((address, Instant::now() + REST));
         }
     }
