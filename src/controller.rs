@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use staffetta_handler::{BackoffPolicy, Check, HandlerError, Registry, Setup, SetupError, bounded, causes};
+use staffetta_handler::{
+    BackoffPolicy, Check, HandlerError, Notes, Registry, Setup, SetupError, bounded, causes,
+};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +27,7 @@ use crate::pipeline::{self, Pipeline, Policy};
 use crate::report::Reports;
 use crate::state::{self, Sources, State};
 use crate::watcher::{Sight, Watcher};
-use crate::{admin, client, connect, sweeper};
+use crate::{admin, client, connect, sources, sweeper};
 
 /// The waits after the API server or a driver's check failed at start.
 const BACKOFF: BackoffPolicy =
@@ -194,11 +196,16 @@ impl Work {
         let Some(served) = self.stop.run_until_cancelled(elected).await else { return Ok(()) };
         let (recorder, recording) = self.record(&served).unzip();
         let setup = self.registry.setup(self.client.clone(), self.configuration.value.clone(), served);
+        let setup = match &recorder {
+            Some(recorder) => setup.telling(Notes::new(recorder.clone())),
+            None => setup,
+        };
         let pipeline = Arc::new(self.pipeline(&setup, Reports::new(recorder))?);
         let watcher = Arc::new(self.watcher(&pipeline));
         let mut tasks = JoinSet::new();
         self.prepare(&mut tasks, setup.into_checks(), &pipeline);
         self.watch(&mut tasks, &pipeline, &watcher);
+        sources::start(&mut tasks, &pipeline);
         self.state.runs(&pipeline, &watcher);
         self.health.is_well(API_SERVER);
         self.health.is_well(LEADERSHIP);

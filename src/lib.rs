@@ -27,6 +27,7 @@ mod health;
 mod identity;
 mod known;
 mod run;
+mod sources;
 mod state;
 mod sweeper;
 mod telemetry;

@@ -10,7 +10,7 @@ use crate::leadership::{InTerm, Term};
 use crate::observers::{Observers, OnUndecodable};
 use crate::watcher::Sink;
 use staffetta_handler::{
-    AnyEvent, Async, Compose, Dispatcher, ErasedHandler, ErasedSweep, EventHandler, HandlerError, Kind,
+    AnyEvent, Async, Compose, Dispatcher, ErasedHandler, ErasedSource, ErasedSweep, EventHandler, HandlerError, Kind,
     KindIndex, Limit, LogExceptions, Message, QueuePolicy, Registration, ResyncPolicy, Retry, RetryPolicy,
     Standing, Tally, Timeout, Turn, Undecodable,
 };
@@ -18,12 +18,12 @@ use staffetta_handler::{
 /// The chain of one handler, from the outside in.
 pub type Chain = Async<AnyEvent, LogExceptions<Links, AnyEvent>>;
 
-type Links = Retry<Limit<Timeout<InTerm<Arc<ErasedHandler>>>>, AnyEvent>;
+type Links = Retry<Limit<Timeout<InTerm<Arc<ErasedHandler>>>, AnyEvent>, AnyEvent>;
 
 /// How the chains behave: the options of the section `[relay]`, and for how long.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// How many invocations of one handler run at a time.
+    /// How many invocations of one handler run at a time; where it names groups, of each group.
     pub max_concurrency: usize,
     /// How long one invocation may take.
     pub handler_timeout: Duration,
@@ -78,6 +78,8 @@ pub struct Relay {
     pub chain: Chain,
     /// How its ownership marks are read, if it makes things outside.
     pub sweep: Option<Box<dyn ErasedSweep>>,
+    /// Where its events come from that no watch tells of.
+    pub sources: Vec<Box<dyn ErasedSource>>,
     awaits: Mutex<HashSet<Awaited>>,
 }
 
@@ -124,9 +126,11 @@ fn chain(name: &str, handler: &Arc<ErasedHandler>, policy: &Policy, observers: &
         depth: policy.queue_depth,
         superseded: handler.superseded(),
     };
+    let groups = Arc::clone(handler);
     let links = InTerm::new(Arc::clone(handler), policy.term.clone())
         .timeout(policy.handler_timeout)
         .limit(policy.max_concurrency)
+        .per(move |event| groups.group(event))
         .retry(policy.retry)
         .reported(Arc::clone(&report))
         .log_exceptions(report);
@@ -135,7 +139,14 @@ fn chain(name: &str, handler: &Arc<ErasedHandler>, policy: &Policy, observers: &
 }
 
 impl Pipeline {
-    fn add(&mut self, name: String, registration: Registration, policy: &Policy, observers: &dyn Observers) {
+    fn add(
+        &mut self,
+        name: String,
+        mut registration: Registration,
+        policy: &Policy,
+        observers: &dyn Observers,
+    ) {
+        let sources = registration.take_sources();
         let (handler, indexes, sweep) = registration.into_parts();
         let handler = Arc::new(handler);
         let mut awaits: HashSet<_> =
@@ -152,11 +163,15 @@ impl Pipeline {
             let wants = Arc::clone(&handler);
             self.dispatcher.add(kind.type_id, move |event| wants.wants(event), chain.clone());
         }
+        for signal in handler.signals() {
+            let wants = Arc::clone(&handler);
+            self.dispatcher.add(signal, move |event| wants.wants(event), chain.clone());
+        }
         for index in indexes {
             self.watch(&index.kind);
             self.indexes.entry(index.kind.type_id).or_default().push(index);
         }
-        self.relays.push(Relay { name, chain, sweep, awaits: Mutex::new(awaits) });
+        self.relays.push(Relay { name, chain, sweep, sources, awaits: Mutex::new(awaits) });
     }
 
     fn watch(&mut self, kind: &Kind) {

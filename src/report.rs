@@ -9,14 +9,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
 use staffetta_handler::{
     AnyEvent, Change, HandlerError, Identity, Message, Report, ResyncPolicy, TimedOut, Trouble, Turn,
     Undecodable, causes,
 };
 use tracing::{debug, error, info, warn};
 
-use crate::events::{Notice, Recorder, Weight};
+use crate::events::{Notice, Recorder, Weight, reference};
 use crate::observers::{Observers, OnUndecodable, log_undecodable};
 
 /// For how long an object may fail before a person is told.
@@ -141,19 +140,6 @@ fn hung(error: &HandlerError) -> Duration {
 /// The object at which a person must look.
 fn concerned(event: &AnyEvent, error: &HandlerError) -> Identity {
     error.concerns().cloned().unwrap_or_else(|| event.identity())
-}
-
-fn reference(identity: &Identity) -> ObjectReference {
-    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    ObjectReference {
-        api_version: some(&identity.api_version),
-        kind: some(&identity.kind),
-        namespace: identity.namespace.clone(),
-        name: some(&identity.name),
-        uid: some(&identity.uid),
-        resource_version: identity.resource_version.clone(),
-        field_path: None,
-    }
 }
 
 /// A time as a person says it: `90 ms`, `5 s`, `15 min`.

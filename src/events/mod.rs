@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use staffetta_handler::{Note, Notebook};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +24,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use counts::EventCounts;
 use counts::EventResult;
-pub(crate) use notice::{Notice, Weight};
+pub(crate) use notice::{Notice, Weight, reference};
 
 use crate::identity::random;
 use aggregator::{Aggregator, Limits};
@@ -76,6 +77,14 @@ impl Recorder {
         if self.inbox.try_send(notice).is_err() {
             self.counts.count(EventResult::Dropped);
         }
+    }
+}
+
+impl Notebook for Recorder {
+    fn tell(&self, note: Note) {
+        let weight = if note.warning { Weight::Warning } else { Weight::Normal };
+        let regarding = reference(&note.regarding);
+        Self::tell(self, Notice::new(regarding, weight, note.reason, &note.handler.into(), (&note.text, "")));
     }
 }
 

@@ -4,6 +4,21 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
+use staffetta_handler::Identity;
+
+/// How an Event names the object that it is about.
+pub(crate) fn reference(identity: &Identity) -> ObjectReference {
+    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    ObjectReference {
+        api_version: some(&identity.api_version),
+        kind: some(&identity.kind),
+        namespace: identity.namespace.clone(),
+        name: some(&identity.name),
+        uid: some(&identity.uid),
+        resource_version: identity.resource_version.clone(),
+        field_path: None,
+    }
+}
 
 /// The longest note that the server takes, in bytes.
 const NOTE: usize = 1024;

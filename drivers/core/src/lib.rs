@@ -14,9 +14,11 @@
 //! | [`ServiceProjectDriver`], [`ServiceSubnetsDriver`], [`ServiceSecurityGroupsDriver`] | the same questions of a service |
 //! | [`LoadBalancerDriver`] | makes, changes, finds and releases load balancers |
 //! | [`ServicePublicIpDriver`] | acquires, associates and releases public addresses |
+//! | [`AppHostingDriver`](app_hosting::AppHostingDriver) | runs pods on a device that is no Kubernetes node |
 //!
 //! [`rehearsal`] has a driver for each trait that changes something, which plans the changes of another one.
 
+pub mod app_hosting;
 mod error;
 mod id;
 mod load_balancer;

@@ -1,4 +1,4 @@
-//! Events of all kinds as one type.
+//! Events of all kinds, and signals, as one type.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -7,20 +7,31 @@ use std::sync::Arc;
 use crate::event::{Event, Tombstone};
 use crate::message::{Change, Message, Subject};
 use crate::object::{Identity, Object};
+use crate::signal::Signal;
 
-/// What happened to one object of any kind: the form in which events travel through the chain.
+/// What happened to one object of any kind, or a [`Signal`] about one: the form in which events travel through the chain.
 ///
 /// A copy is a reference; whoever looks at the event looks at the one that the watch made.
 #[derive(Clone)]
 pub struct AnyEvent(Arc<dyn Erased>);
 
 impl AnyEvent {
-    /// The typed event; none when it is of another kind. This is the one place where a type is recovered.
+    /// The typed event; none when it is of another kind, or a signal. Here and below are the only places where a type is recovered.
     pub fn downcast_ref<K: 'static>(&self) -> Option<&Event<K>> {
         self.0.any().downcast_ref()
     }
 
-    /// The object; none when it is gone and its last state was missed.
+    /// A signal in the form in which it travels.
+    pub fn signal(signal: impl Signal) -> Self {
+        Self(Arc::new(Signalled(signal)))
+    }
+
+    /// The typed signal; none when it is of another type, or the event of an object.
+    pub fn signal_ref<S: Signal>(&self) -> Option<&S> {
+        self.0.any().downcast_ref::<Signalled<S>>().map(|signalled| &signalled.0)
+    }
+
+    /// The object; none when it is gone and its last state was missed, and for a signal.
     pub fn object(&self) -> Option<&dyn Object> {
         self.0.object()
     }
@@ -91,6 +102,47 @@ impl<K: Object> Erased for Event<K> {
 
     fn added(&self) -> AnyEvent {
         self.clone().into_added().erase()
+    }
+}
+
+/// A signal on its way. It is always a `Modified`: what was seen before may be forgotten for it.
+struct Signalled<S>(S);
+
+impl<S: Signal> Erased for Signalled<S> {
+    fn any(&self) -> &dyn Any {
+        self
+    }
+
+    fn object(&self) -> Option<&dyn Object> {
+        None
+    }
+
+    fn identity(&self) -> Identity {
+        self.0.identity().clone()
+    }
+
+    fn change(&self) -> Change {
+        Change::Modified
+    }
+
+    fn finalizing(&self) -> bool {
+        false
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        self.0.identity().subject()
+    }
+
+    fn uid(&self) -> &str {
+        &self.0.identity().uid
+    }
+
+    fn route(&self) -> TypeId {
+        TypeId::of::<S>()
+    }
+
+    fn added(&self) -> AnyEvent {
+        AnyEvent::signal(self.0.clone())
     }
 }
 

@@ -40,7 +40,7 @@ pub trait Compose<E: Message>: EventHandler<E> + Sized {
     }
 
     /// Lets at most `permits` invocations run at a time.
-    fn limit(self, permits: usize) -> Limit<Self> {
+    fn limit(self, permits: usize) -> Limit<Self, E> {
         Limit::new(self, permits)
     }
 

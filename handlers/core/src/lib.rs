@@ -2,7 +2,8 @@
 //!
 //! An outside author needs [`ResourceEventHandler`] (what happens to an object), [`Failure`] (an error that says whether
 //! repeating may help), [`Registration`] and [`Registry`] (how the program finds the handler), and [`testing`] (feeds
-//! events to it without a cluster).
+//! events to it without a cluster). What happens elsewhere than in the cluster comes from a [`Source`], as a [`Signal`],
+//! through the same chain.
 //!
 //! The chain, from the outside in; each wrapper is usable alone:
 //!
@@ -32,6 +33,7 @@ mod limit;
 mod log_exceptions;
 mod message;
 mod meter;
+mod note;
 mod object;
 mod past;
 mod patch;
@@ -45,6 +47,8 @@ mod retry;
 mod run;
 mod setup;
 mod sighting;
+mod signal;
+mod source;
 mod standing;
 mod survey;
 mod sweep;
@@ -67,6 +71,7 @@ pub use limit::Limit;
 pub use log_exceptions::{LogExceptions, Panicked};
 pub use message::{Change, Message, OrderingKey, Subject};
 pub use meter::{Meter, Unmetered};
+pub use note::{Note, Notebook, Notes};
 pub use object::{Identity, Object};
 pub use patch::MetadataPatch;
 pub use plan::{ObjectPlan, Particular, Plan, PlannedObject, PlannedStep, Step, Verdict};
@@ -78,6 +83,8 @@ pub use resource::{ResourceEventHandler, deliver};
 pub use retry::{Retry, RetryPolicy};
 pub use setup::{Check, CheckFn, Setup, SetupError};
 pub use sighting::{Sighting, Undecodable};
+pub use signal::{Signal, SignalHandler};
+pub use source::{ErasedSource, Outlet, Source};
 pub use standing::{Phase, Standing, Trouble};
 pub use survey::Tally;
 pub use sweep::{ErasedSweep, Sweep};

@@ -1,34 +1,81 @@
 //! Bounds how many invocations run at a time.
 
-use tokio::sync::Semaphore;
+use std::sync::Arc;
+
+use dashmap::DashMap;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::failure::HandlerError;
 use crate::handler::EventHandler;
-use crate::message::Message;
+use crate::message::{Message, OrderingKey};
 use crate::turn::Turn;
 
-/// Lets at most a set number of invocations run at a time; the others wait in order of arrival.
+/// Lets at most a set number of invocations run at a time; the others wait in order of arrival. Messages that name a
+/// [group](Self::per) are bounded within it, and neither delay nor are delayed by those of another.
 ///
 /// It belongs inside [`Retry`](crate::Retry), so that a sleeping retry holds no permit.
-pub struct Limit<H> {
+pub struct Limit<H, E> {
     inner: H,
-    permits: Semaphore,
+    permits: usize,
+    common: Semaphore,
+    group: Box<dyn Fn(&E) -> Option<OrderingKey> + Send + Sync>,
+    /// The groups of which something runs or waits.
+    groups: DashMap<OrderingKey, Arc<Semaphore>>,
 }
 
-impl<H> Limit<H> {
+impl<H, E> Limit<H, E> {
     /// Lets `permits` invocations of `inner` run at a time; 0 is taken as 1.
     pub fn new(inner: H, permits: usize) -> Self {
-        Self { inner, permits: Semaphore::new(permits.clamp(1, Semaphore::MAX_PERMITS)) }
+        let permits = permits.clamp(1, Semaphore::MAX_PERMITS);
+        let (common, groups) = (Semaphore::new(permits), DashMap::new());
+        Self { inner, permits, common, group: Box::new(|_| None), groups }
+    }
+
+    /// Lets so many run at a time of each group that `group` names; what is in none shares one bound as before.
+    #[must_use]
+    pub fn per(mut self, group: impl Fn(&E) -> Option<OrderingKey> + Send + Sync + 'static) -> Self {
+        self.group = Box::new(group);
+        self
     }
 }
 
-impl<E: Message, H: EventHandler<E>> EventHandler<E> for Limit<H> {
+impl<E: Message, H: EventHandler<E>> EventHandler<E> for Limit<H, E> {
     async fn handle(&self, event: &E, turn: &Turn<'_>) -> Result<(), HandlerError> {
-        let _permit = match self.permits.try_acquire() {
-            Ok(permit) => permit,
-            Err(_) => self.permits.acquire().await.expect("the semaphore is never closed"),
+        let Some(group) = (self.group)(event) else {
+            let _permit = permit(&self.common).await;
+            return self.inner.handle(event, turn).await;
         };
+        let entered = Entered::new(&self.groups, group, self.permits);
+        let _permit = permit(&entered.semaphore).await;
         self.inner.handle(event, turn).await
+    }
+}
+
+async fn permit(semaphore: &Semaphore) -> SemaphorePermit<'_> {
+    match semaphore.try_acquire() {
+        Ok(permit) => permit,
+        Err(_) => semaphore.acquire().await.expect("the semaphore is never closed"),
+    }
+}
+
+/// Somebody in a group. The last one to leave takes the group along.
+struct Entered<'a> {
+    groups: &'a DashMap<OrderingKey, Arc<Semaphore>>,
+    group: OrderingKey,
+    semaphore: Arc<Semaphore>,
+}
+
+impl<'a> Entered<'a> {
+    fn new(groups: &'a DashMap<OrderingKey, Arc<Semaphore>>, group: OrderingKey, permits: usize) -> Self {
+        let semaphore = Arc::clone(&groups.entry(group).or_insert_with(|| Arc::new(Semaphore::new(permits))));
+        Self { groups, group, semaphore }
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        // Who enters takes its copy under the same lock: two copies are that of the map and ours.
+        self.groups.remove_if(&self.group, |_, semaphore| Arc::strong_count(semaphore) <= 2);
     }
 }
 
@@ -62,10 +109,24 @@ mod tests {
     #[tokio::test]
     async fn no_more_invocations_run_at_a_time_than_there_are_permits() {
         let crowd = Arc::new(Crowd::default());
-        let limit = Enter(Arc::clone(&crowd)).limit(3);
+        let limit: Limit<_, TestMessage> = Enter(Arc::clone(&crowd)).limit(3);
         let (event, turn) = (TestMessage::added("a"), Turn::alone());
         futures_util::future::join_all((0..20).map(|_| limit.handle(&event, &turn))).await;
         assert_eq!(crowd.most.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn a_group_is_bounded_by_itself_and_gone_when_nothing_of_it_runs() {
+        let crowd = Arc::new(Crowd::default());
+        let limit = Enter(Arc::clone(&crowd)).limit(2).per(|event: &TestMessage| {
+            event.uid().split_once('-').map(|(node, _)| OrderingKey::of(node))
+        });
+        let events: Vec<_> =
+            (0..60).map(|place| TestMessage::added(&format!("{}-{place}", place % 3))).collect();
+        let turn = Turn::alone();
+        futures_util::future::join_all(events.iter().map(|event| limit.handle(event, &turn))).await;
+        assert_eq!(crowd.most.load(Ordering::SeqCst), 6, "two of each of the three");
+        assert!(limit.groups.is_empty());
     }
 
     #[tokio::test]

@@ -15,6 +15,8 @@ use crate::index::Index;
 use crate::kind::Kind;
 use crate::message::{Message, OrderingKey};
 use crate::resource::{Erased, ResourceEventHandler, Typed};
+use crate::signal::{Signal, SignalHandler, Signalled};
+use crate::source::{ErasedSource, Source};
 use crate::sweep::{ErasedSweep, Sweep, SweepOf};
 use crate::turn::Turn;
 
@@ -45,10 +47,14 @@ pub struct Registration<H = ()> {
     indexes: Vec<KindIndex>,
     superseded: Superseded,
     sweep: Option<Box<dyn ErasedSweep>>,
+    sources: Vec<Box<dyn ErasedSource>>,
 }
 
 struct Route {
-    kind: Kind,
+    /// The type by which what it takes travels.
+    route: TypeId,
+    /// The kind, where that is one: it is to be watched.
+    kind: Option<Kind>,
     handler: Box<dyn Erased>,
 }
 
@@ -69,6 +75,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
             indexes: Vec::new(),
             superseded: Superseded::default(),
             sweep: None,
+            sources: Vec::new(),
         }
     }
 
@@ -80,7 +87,35 @@ impl<H: Send + Sync + 'static> Registration<H> {
         H: ResourceEventHandler<K>,
     {
         let handler = Box::new(Typed::<K, H>::new(Arc::clone(&self.handler)));
-        self.routes.push(Route { kind: Kind::of::<K>(), handler });
+        self.routes.push(Route { route: TypeId::of::<K>(), kind: Some(Kind::of::<K>()), handler });
+        self
+    }
+
+    /// The handler gets the signals of type `S`, whoever they come from.
+    #[must_use]
+    pub fn on_signal<S: Signal>(mut self) -> Self
+    where
+        H: SignalHandler<S>,
+    {
+        let handler = Box::new(Signalled::<S, H>::new(Arc::clone(&self.handler)));
+        self.routes.push(Route { route: TypeId::of::<S>(), kind: None, handler });
+        self
+    }
+
+    /// Runs `source` as long as this process leads; its signals go to all who registered for them.
+    #[must_use]
+    pub fn source(mut self, source: impl Source) -> Self {
+        self.sources.push(Box::new(source));
+        self
+    }
+
+    /// Adds what another handler wants: both share queues and bounds, and count as one. Of both, one at most sweeps.
+    #[must_use]
+    pub fn join(mut self, other: Registration) -> Self {
+        self.routes.extend(other.routes);
+        self.indexes.extend(other.indexes);
+        self.sources.extend(other.sources);
+        self.sweep = self.sweep.or(other.sweep);
         self
     }
 
@@ -118,17 +153,22 @@ impl<H: Send + Sync + 'static> Registration<H> {
 
     /// The kinds of which the handler gets the events.
     pub fn kinds(&self) -> impl Iterator<Item = &Kind> {
-        self.routes.iter().map(|route| &route.kind)
+        self.routes.iter().filter_map(|route| route.kind.as_ref())
     }
 
     /// The registration without the type of its handler, as the pipeline takes it.
     pub fn erase(self) -> Registration {
-        let Self { routes, indexes, superseded, sweep, .. } = self;
-        Registration { handler: Arc::new(()), routes, indexes, superseded, sweep }
+        let Self { routes, indexes, superseded, sweep, sources, .. } = self;
+        Registration { handler: Arc::new(()), routes, indexes, superseded, sweep, sources }
     }
 }
 
 impl Registration {
+    /// The sources of the handler; none is left.
+    pub fn take_sources(&mut self) -> Vec<Box<dyn ErasedSource>> {
+        std::mem::take(&mut self.sources)
+    }
+
     /// Takes the registration apart.
     pub fn into_parts(self) -> (ErasedHandler, Vec<KindIndex>, Option<Box<dyn ErasedSweep>>) {
         (ErasedHandler { routes: self.routes, superseded: self.superseded }, self.indexes, self.sweep)
@@ -144,7 +184,12 @@ pub struct ErasedHandler {
 impl ErasedHandler {
     /// The kinds of which the handler gets the events.
     pub fn kinds(&self) -> impl Iterator<Item = &Kind> {
-        self.routes.iter().map(|route| &route.kind)
+        self.routes.iter().filter_map(|route| route.kind.as_ref())
+    }
+
+    /// The types of the signals that the handler gets.
+    pub fn signals(&self) -> impl Iterator<Item = TypeId> {
+        self.routes.iter().filter(|route| route.kind.is_none()).map(|route| route.route)
     }
 
     /// Which newer message makes the retries of an older one pointless.
@@ -164,8 +209,13 @@ impl ErasedHandler {
         key.unwrap_or_else(|| OrderingKey::of(event.uid()))
     }
 
+    /// With which events this one shares the bound on what runs at a time; none for the handler's common bound.
+    pub fn group(&self, event: &AnyEvent) -> Option<OrderingKey> {
+        self.route(event.route()).and_then(|handler| guarded(event, || handler.group(event)).flatten())
+    }
+
     fn route(&self, type_id: TypeId) -> Option<&dyn Erased> {
-        self.routes.iter().find(|route| route.kind.type_id == type_id).map(|route| &*route.handler)
+        self.routes.iter().find(|route| route.route == type_id).map(|route| &*route.handler)
     }
 }
 

@@ -58,6 +58,13 @@ where
         OrderingKey::of(event.uid())
     }
 
+    /// With which events this one shares the bound on what runs at a time: those of one group are bounded together, each group
+    /// by itself, so that a slow machine delays no other. Without a group all events of the handler are bounded together.
+    fn group(&self, event: &Event<K>) -> Option<OrderingKey> {
+        let _ = event;
+        None
+    }
+
     /// The object is new to this process.
     fn on_added(&self, object: &Arc<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
         let _ = object;
@@ -115,6 +122,7 @@ where
 pub(crate) trait Erased: Send + Sync {
     fn wants(&self, event: &AnyEvent) -> bool;
     fn key(&self, event: &AnyEvent) -> OrderingKey;
+    fn group(&self, event: &AnyEvent) -> Option<OrderingKey>;
     fn deliver<'a>(&'a self, event: &'a AnyEvent) -> Delivery<'a>;
 }
 
@@ -143,6 +151,10 @@ where
 
     fn key(&self, event: &AnyEvent) -> OrderingKey {
         event.downcast_ref().map_or_else(|| OrderingKey::of(event.uid()), |event| self.handler.key(event))
+    }
+
+    fn group(&self, event: &AnyEvent) -> Option<OrderingKey> {
+        event.downcast_ref().and_then(|event| self.handler.group(event))
     }
 
     fn deliver<'a>(&'a self, event: &'a AnyEvent) -> Delivery<'a> {

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::failure::HandlerError;
+use crate::note::Notes;
 use crate::plan::Plan;
 
 /// What a handler or a driver is given when it is made: the client, its configuration, its drivers.
@@ -20,6 +21,7 @@ pub struct Setup {
     configuration: Value,
     served: HashSet<String>,
     plan: Option<Plan>,
+    notes: Notes,
     drivers: Mutex<HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>>,
     checks: Mutex<Vec<Check>>,
 }
@@ -112,6 +114,7 @@ impl Setup {
             configuration,
             served,
             plan: None,
+            notes: Notes::default(),
             drivers: Mutex::default(),
             checks: Mutex::default(),
         }
@@ -128,6 +131,18 @@ impl Setup {
     /// The plan to which is added what would be done, in a dry run.
     pub fn plan(&self) -> Option<&Plan> {
         self.plan.as_ref()
+    }
+
+    /// Makes it a setup whose handlers tell their notes to `notes`.
+    #[must_use]
+    pub fn telling(mut self, notes: Notes) -> Self {
+        self.notes = notes;
+        self
+    }
+
+    /// Where a handler tells what is worth telling at an object and is no failure.
+    pub fn notes(&self) -> Notes {
+        self.notes.clone()
     }
 
     /// The client of the Kubernetes API.

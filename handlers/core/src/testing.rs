@@ -33,12 +33,14 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Resource, ResourceExt};
 
+use crate::any_event::AnyEvent;
 use crate::event::{Event, Tombstone};
 use crate::failure::{Failure, HandlerError};
 use crate::handler::EventHandler;
 use crate::message::{Change, Message, Subject};
 use crate::object::Identity;
 use crate::registration::{ErasedHandler, KindIndex, Registration};
+use crate::signal::Signal;
 use crate::turn::Turn;
 
 /// Feeds events to one handler, indexes first, as the pipeline does; each call ends when the handler has answered.
@@ -74,6 +76,11 @@ impl Feed {
         let identity =
             Identity::of::<K>(object.namespace(), object.name_any(), object.uid().unwrap_or_default());
         self.event(Event::<K>::Deleted(Tombstone::Missed(Arc::new(identity)))).await
+    }
+
+    /// A signal.
+    pub async fn signal(&self, signal: impl Signal) -> Result<(), HandlerError> {
+        self.handler.handle(&AnyEvent::signal(signal), &Turn::alone()).await
     }
 
     /// Any event. The handler is not asked when it does not want it.

@@ -4,6 +4,8 @@
 //! bounds the ports, and [`Faults`] make calls fail, hang or lose their answers. It ends with the process.
 
 mod addresses;
+mod app_hosting;
+mod devices;
 mod faults;
 mod ledger;
 mod load_balancer;
@@ -19,6 +21,8 @@ mod services;
 mod vif;
 
 pub use addresses::AddressPool;
+pub use app_hosting::{AppHostingCall, AppHostingMethod, MemoryAppHostingDriver, MemoryAppHostingDrivers};
+pub use devices::{MemoryContainer, MemoryDevice, MemoryDevices, MemoryState};
 pub use faults::{Fault, Faults};
 pub use ledger::Ledger;
 pub use load_balancer::{LoadBalancerCall, LoadBalancerMethod, MemoryLoadBalancerDriver};

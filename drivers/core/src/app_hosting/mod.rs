@@ -1,0 +1,23 @@
+//! Pods as applications that a device hosts: a router, a switch, anything that runs containers and is no Kubernetes node.
+
+mod device;
+mod driver;
+mod drivers;
+mod hosted;
+mod progress;
+mod request;
+mod spec;
+mod usage;
+
+pub use device::{DeviceInfo, DeviceResources};
+pub use driver::AppHostingDriver;
+pub use drivers::{AppHostingDrivers, DriverTable};
+pub use hosted::{HostedContainer, HostedPod, HostedPods, HostedState, Stage};
+pub use progress::Progress;
+pub use request::{EnvironmentVariable, PodRequest};
+pub use spec::{
+    AppGigabitEthernet, CredentialSecretRef, DeviceSpec, Effect, Interface, InterfaceType, LogLevel,
+    Management, Networking, Password, PortMode, ResourceLimits, Taint, TlsSpec, VirtualPortGroup,
+    VlanInterface, XeSpec,
+};
+pub use usage::{ContainerUsage, PodUsage};

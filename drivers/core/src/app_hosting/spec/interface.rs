@@ -1,0 +1,137 @@
+//! The interface by which pods on an IOS-XE device reach the network.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What only devices of the kind `XE` need.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct XeSpec {
+    /// The network of pods.
+    #[serde(default)]
+    pub networking: Networking,
+}
+
+/// The network of pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Networking {
+    /// The interface; `VirtualPortGroup` 0 with DHCP if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<Interface>,
+}
+
+/// An interface: its type, and the section of that type and no other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Interface {
+    /// Which of the sections holds.
+    #[serde(rename = "type")]
+    pub kind: InterfaceType,
+    /// A port group inside the device, which routes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub virtual_port_group: Option<VirtualPortGroup>,
+    /// An internal port of a switch, which bridges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app_gigabit_ethernet: Option<AppGigabitEthernet>,
+    /// The management port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub management: Option<Management>,
+}
+
+/// The types of interfaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum InterfaceType {
+    /// A port group inside the device, which routes.
+    #[default]
+    VirtualPortGroup,
+    /// An internal port of a switch, which bridges.
+    AppGigabitEthernet,
+    /// The management port.
+    Management,
+}
+
+/// A port group inside the device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct VirtualPortGroup {
+    /// Whether the pods ask a DHCP server; otherwise they get addresses of `podCIDR`.
+    #[serde(default, alias = "dhcpEnabled")]
+    pub dhcp: bool,
+    /// The number of the port group, `0` to `3`; `0` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1))]
+    pub interface: Option<String>,
+    /// The number of the interface in the container.
+    #[serde(default)]
+    #[schemars(range(max = 3))]
+    pub guest_interface: u8,
+}
+
+/// An internal port of a switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AppGigabitEthernet {
+    /// Whether the port carries one VLAN or many.
+    pub mode: PortMode,
+    /// Whether the pods ask a DHCP server. It holds for an access port without a VLAN, others have their own in `vlanIf`.
+    #[serde(default)]
+    pub dhcp: bool,
+    /// The number of the interface in the container, where `vlanIf` does not tell.
+    #[serde(default)]
+    #[schemars(range(max = 63))]
+    pub guest_interface: u8,
+    /// The VLAN of the pods. A trunk needs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan_if: Option<VlanInterface>,
+}
+
+/// Whether a port carries one VLAN or many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PortMode {
+    /// One, without tags.
+    #[default]
+    Access,
+    /// Many, with tags.
+    Trunk,
+}
+
+/// The VLAN of the pods on an internal port of a switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct VlanInterface {
+    /// Whether the pods ask a DHCP server; otherwise they get addresses of `podCIDR`.
+    #[serde(default)]
+    pub dhcp: bool,
+    /// The number of the VLAN; 0 is none.
+    #[serde(default)]
+    #[schemars(range(max = 4094))]
+    pub vlan: u16,
+    /// The number of the interface in the container; that of the port if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 63))]
+    pub guest_interface: Option<u8>,
+    /// Whether frames with other source addresses are forwarded.
+    #[serde(default)]
+    pub mac_forwarding_enabled: bool,
+    /// Whether multicast is forwarded.
+    #[serde(default)]
+    pub multicast_enabled: bool,
+    /// Whether the traffic of the port is mirrored to the pods.
+    #[serde(default)]
+    pub mirror_enabled: bool,
+}
+
+/// The management port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Management {
+    /// Whether the pods ask a DHCP server; otherwise they get addresses of `podCIDR`.
+    #[serde(default)]
+    pub dhcp: bool,
+    /// The number of the interface in the container.
+    #[serde(default)]
+    #[schemars(range(max = 3))]
+    pub guest_interface: u8,
+}

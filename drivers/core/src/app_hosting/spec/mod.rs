@@ -1,0 +1,272 @@
+//! A device as people describe it: in a file, or as a `CiscoDevice`.
+
+mod interface;
+mod password;
+mod tls;
+
+use std::collections::BTreeMap;
+
+use ipnet::Ipv4Net;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use interface::{
+    AppGigabitEthernet, Interface, InterfaceType, Management, Networking, PortMode, VirtualPortGroup,
+    VlanInterface, XeSpec,
+};
+pub use password::Password;
+pub use tls::TlsSpec;
+
+/// How many pods a device takes when nobody says.
+const MAX_PODS: u32 = 16;
+
+/// A device that hosts pods. The keys are those of the existing provider's `device:` file, with additions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DeviceSpec {
+    /// The kind of the device, which chooses its driver: `XE` or `FAKE`.
+    #[schemars(length(min = 1))]
+    pub driver: String,
+    /// The name or address at which it is managed.
+    #[schemars(length(min = 1))]
+    pub address: String,
+    /// The port at which it is managed; 443 with TLS and 80 without if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub port: Option<u16>,
+    /// The name of the account.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub username: String,
+    /// The password of the account. It is never written anywhere.
+    #[serde(default, skip_serializing)]
+    pub password: Option<Password>,
+    /// A Secret with the keys `username` and `password`, which are taken instead of those here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential_secret_ref: Option<CredentialSecretRef>,
+    /// Whether and how the device is talked to with TLS.
+    #[serde(default)]
+    pub tls: TlsSpec,
+    /// The subnet from which pods get addresses where there is no DHCP. Its first address is the gateway.
+    #[serde(default, rename = "podCIDR", skip_serializing_if = "Option::is_none")]
+    pub pod_cidr: Option<Ipv4Net>,
+    /// Labels that the node gets too.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Taints that the node gets too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<Taint>,
+    /// The region in which it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// The zone in which it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// How many pods it takes.
+    #[serde(default = "max_pods")]
+    #[schemars(range(min = 1))]
+    pub max_pods: u32,
+    /// From the existing provider, where each device had a process with a log of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_level: Option<LogLevel>,
+    /// What a pod gets that asks for nothing, and the most that one may ask for.
+    #[serde(default)]
+    pub resource_limits: ResourceLimits,
+    /// What only devices of the kind `XE` need.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xe: Option<XeSpec>,
+}
+
+impl DeviceSpec {
+    /// The port at which it is managed.
+    pub fn management_port(&self) -> u16 {
+        self.port.unwrap_or(if self.tls.enabled { 443 } else { 80 })
+    }
+}
+
+impl Default for DeviceSpec {
+    fn default() -> Self {
+        Self {
+            driver: String::new(),
+            address: String::new(),
+            port: None,
+            username: String::new(),
+            password: None,
+            credential_secret_ref: None,
+            tls: TlsSpec::default(),
+            pod_cidr: None,
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
+            region: None,
+            zone: None,
+            max_pods: MAX_PODS,
+            log_level: None,
+            resource_limits: ResourceLimits::default(),
+            xe: None,
+        }
+    }
+}
+
+fn max_pods() -> u32 {
+    MAX_PODS
+}
+
+/// Names a Secret in the namespace of the device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CredentialSecretRef {
+    /// The name of the Secret.
+    #[schemars(length(min = 1))]
+    pub name: String,
+}
+
+/// A taint of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Taint {
+    /// The key.
+    #[schemars(length(min = 1))]
+    pub key: String,
+    /// The value.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub value: String,
+    /// What it does to pods that do not tolerate it.
+    pub effect: Effect,
+}
+
+/// What a taint does to pods that do not tolerate it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Effect {
+    /// They are not scheduled there.
+    NoSchedule,
+    /// They are scheduled there only if there is no other place.
+    PreferNoSchedule,
+    /// They are evicted from there too.
+    NoExecute,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Everything.
+    Debug,
+    /// What happens.
+    Info,
+    /// What may be wrong.
+    #[serde(alias = "warning")]
+    Warn,
+    /// What is wrong.
+    Error,
+}
+
+/// What a pod gets that asks for nothing, and the most that one may ask for: quantities as Kubernetes writes them, each
+/// for one container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResourceLimits {
+    /// The CPU of a container that requests none.
+    #[serde(default, rename = "defaultCPU", skip_serializing_if = "Option::is_none")]
+    pub default_cpu: Option<String>,
+    /// The memory of a container that requests none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_memory: Option<String>,
+    /// The storage of a container that requests none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_storage: Option<String>,
+    /// The most CPU of a container.
+    #[serde(default, rename = "maxCPU", skip_serializing_if = "Option::is_none")]
+    pub max_cpu: Option<String>,
+    /// The most memory of a container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_memory: Option<String>,
+    /// The most storage of a container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_storage: Option<String>,
+    /// The most of any other resource, by its name. A device that has no such resource takes no container that asks for it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub others: BTreeMap<String, String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn everything() -> serde_json::Value {
+        json!({
+            "driver": "XE", "address": "192.0.2.1", "port": 8443, "username": "admin", "password": "hunter2",
+            "credentialSecretRef": { "name": "device" },
+            "tls": {
+                "enabled": true, "insecureSkipVerify": false, "certFile": "/c.pem", "keyFile": "/k.pem",
+                "caFile": "/ca.pem", "certificateSha256": "00",
+            },
+            "podCIDR": "10.0.0.0/24", "labels": { "rack": "7" },
+            "taints": [{ "key": "edge", "value": "yes", "effect": "NoSchedule" }],
+            "region": "north", "zone": "a", "maxPods": 4, "logLevel": "warning",
+            "resourceLimits": {
+                "defaultCPU": "500m", "defaultMemory": "256Mi", "defaultStorage": "1Gi",
+                "maxCPU": "2", "maxMemory": "2Gi", "maxStorage": "4Gi", "others": { "usb": "1" },
+            },
+            "xe": { "networking": { "interface": {
+                "type": "AppGigabitEthernet",
+                "appGigabitEthernet": {
+                    "mode": "trunk", "dhcp": false, "guestInterface": 1,
+                    "vlanIf": {
+                        "dhcp": true, "vlan": 100, "guestInterface": 2, "macForwardingEnabled": true,
+                        "multicastEnabled": true, "mirrorEnabled": true,
+                    },
+                },
+            } } },
+        })
+    }
+
+    #[test]
+    fn every_key_of_the_existing_provider_is_read() {
+        let spec: DeviceSpec = serde_json::from_value(everything()).unwrap();
+        assert_eq!((spec.management_port(), spec.max_pods, spec.log_level), (8443, 4, Some(LogLevel::Warn)));
+        let interface = spec.xe.unwrap().networking.interface.unwrap();
+        let ethernet = interface.app_gigabit_ethernet.unwrap();
+        assert_eq!((interface.kind, ethernet.mode), (InterfaceType::AppGigabitEthernet, PortMode::Trunk));
+        assert_eq!(ethernet.vlan_if.unwrap().vlan, 100);
+    }
+
+    #[test]
+    fn a_description_of_two_words_is_enough() {
+        let spec: DeviceSpec = serde_json::from_value(json!({ "driver": "FAKE", "address": "r1" })).unwrap();
+        let expected = DeviceSpec { driver: "FAKE".into(), address: "r1".into(), ..DeviceSpec::default() };
+        assert_eq!(spec, expected);
+        assert_eq!((spec.management_port(), spec.max_pods), (80, 16));
+        let tls = DeviceSpec { tls: TlsSpec { enabled: true, ..TlsSpec::default() }, ..spec };
+        assert_eq!(tls.management_port(), 443);
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_at_every_depth() {
+        for path in
+            ["", "/tls", "/taints/0", "/resourceLimits", "/xe", "/xe/networking", "/xe/networking/interface"]
+        {
+            let mut spec = everything();
+            spec.pointer_mut(path).unwrap()["colour"] = json!("red");
+            let error = serde_json::from_value::<DeviceSpec>(spec).unwrap_err();
+            assert!(error.to_string().contains("unknown field `colour`"), "{path}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_neither_shown_nor_written() {
+        let spec: DeviceSpec = serde_json::from_value(everything()).unwrap();
+        assert!(!format!("{spec:?}").contains("hunter2"));
+        assert!(!serde_json::to_string(&spec).unwrap().contains("hunter2"));
+        let other = DeviceSpec { password: Some(Password::new("other")), ..spec.clone() };
+        assert_ne!(spec, other);
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let spec: DeviceSpec = serde_json::from_value(everything()).unwrap();
+        let written = serde_json::to_value(&spec).unwrap();
+        let read: DeviceSpec = serde_json::from_value(written).unwrap();
+        assert_eq!(read, DeviceSpec { password: None, ..spec });
+    }
+}
