@@ -63,7 +63,7 @@ impl Machine {
 
     /// Brings all apps to the state that they have at `now`.
     pub(crate) fn settle(&mut self, now: Instant) {
-        self.iox.settle(&AppConfig(&self.config), now);
+        self.iox.settle(AppConfig(&self.config), now);
     }
 
     /// Reads what there is: the configuration, the apps, and when the device was started.
@@ -91,22 +91,26 @@ impl Machine {
             self.iox.book.enter(now, name, effect);
         }
         self.config = config;
-        names.iter().for_each(|name| self.iox.go_on(name, &AppConfig(&self.config), now));
+        for name in &names {
+            self.iox.go_on(name, AppConfig(&self.config), now);
+        }
         Ok(())
     }
 
     /// Begins an operation on an app.
     pub(crate) fn operate(&mut self, operation: &Operation, now: Instant) -> Result<(), Refusal> {
-        self.iox.operate(operation, &AppConfig(&self.config), now)
+        self.iox.operate(operation, AppConfig(&self.config), now)
     }
 
     /// It goes down, and is up again at `at`.
     pub(crate) fn reboot(&mut self, kept: Kept, now: Instant, at: Instant) {
         self.settle(now);
-        self.iox.reboot(kept, &AppConfig(&self.config), at);
+        self.iox.reboot(kept, AppConfig(&self.config), at);
         if kept == Kept::Nothing {
             let names: Vec<_> = AppConfig(&self.config).names().map(str::to_owned).collect();
-            names.iter().for_each(|name| self.iox.book.enter(at, name, Effect::Unconfigured));
+            for name in &names {
+                self.iox.book.enter(at, name, Effect::Unconfigured);
+            }
             self.config = Value::Object(Map::new());
         }
         self.booted = self.iox.book.clock(at);

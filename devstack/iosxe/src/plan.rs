@@ -37,12 +37,11 @@ impl Plan {
             if taken.is_some() || !planned.requests.include(method, path, operation) {
                 continue;
             }
-            match planned.skip.checked_sub(1) {
-                Some(left) => planned.skip = left,
-                None => {
-                    planned.times -= 1;
-                    taken = Some(planned.fault.clone());
-                }
+            if planned.skip > 0 {
+                planned.skip -= 1;
+            } else {
+                planned.times -= 1;
+                taken = Some(planned.fault.clone());
             }
         }
         self.0.retain(|planned| planned.times > 0);

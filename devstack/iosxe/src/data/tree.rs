@@ -115,8 +115,8 @@ fn make<'a>(data: &'a mut Value, steps: &[Step]) -> Option<&'a mut Value> {
 fn has_keys(entry: &Value, keys: &[(&'static str, String)]) -> bool {
     keys.iter().all(|(name, value)| match entry.get(name) {
         Some(Value::String(text)) => text == value,
-        Some(other) => other.to_string() == *value,
-        None => false,
+        Some(Value::Number(number)) => number.as_u64().is_some_and(|number| value.parse() == Ok(number)),
+        _ => false,
     })
 }
 

@@ -61,8 +61,8 @@ impl<'a> AppConfig<'a> {
         let rules = app["appintf-vlan-rules"]["appintf-vlan-rule"].as_array().into_iter().flatten();
         let places =
             [&network["virtualportgroup-guest-ip-address-1"], &network["management-guest-ip-address"]];
-        let places = places.into_iter().chain(rules.map(|rule| &rule["guest-ip"]));
-        places.filter_map(|place| place.as_str()?.parse().ok()).next()
+        let mut places = places.into_iter().chain(rules.map(|rule| &rule["guest-ip"]));
+        places.find_map(|place| place.as_str()?.parse().ok())
     }
 
     /// The interface of the device behind which the app is.

@@ -72,7 +72,7 @@ impl Iox {
     }
 
     /// Brings all apps to the state that they have at `now`.
-    pub(crate) fn settle(&mut self, config: &AppConfig<'_>, now: Instant) {
+    pub(crate) fn settle(&mut self, config: AppConfig<'_>, now: Instant) {
         loop {
             let due = self.apps.iter().filter_map(|app| Some((app.next.as_ref()?.0, app.name.clone())));
             match due.min() {
@@ -83,7 +83,7 @@ impl Iox {
     }
 
     /// One app does what it was to do by then.
-    fn step(&mut self, name: &str, config: &AppConfig<'_>, at: Instant) {
+    fn step(&mut self, name: &str, config: AppConfig<'_>, at: Instant) {
         let Some((_, step)) = self.app_mut(name).and_then(|app| app.next.take()) else { return };
         match step {
             Step::Install(Outcome::Deployed) => {
@@ -128,7 +128,7 @@ impl Iox {
     }
 
     /// An app that is to start by itself takes its next step.
-    pub(crate) fn go_on(&mut self, name: &str, config: &AppConfig<'_>, at: Instant) {
+    pub(crate) fn go_on(&mut self, name: &str, config: AppConfig<'_>, at: Instant) {
         if !self.options.auto_start || !config.starts(name) {
             return;
         }
@@ -143,7 +143,7 @@ impl Iox {
         }
     }
 
-    fn activate(&mut self, name: &str, config: &AppConfig<'_>, at: Instant) {
+    fn activate(&mut self, name: &str, config: AppConfig<'_>, at: Instant) {
         let wanted = config.profile(name);
         let left = self.left(config);
         let short = [
@@ -156,14 +156,16 @@ impl Iox {
             self.notify(at, Notification::failed("activate", name, &reason, "deployed"));
             self.book.enter(at, name, Effect::ActivationFailed(reason));
             // Else it would try for ever.
-            self.app_mut(name).into_iter().for_each(|app| app.stuck = true);
+            if let Some(app) = self.app_mut(name) {
+                app.stuck = true;
+            }
             return;
         }
         self.become_state(name, State::Activated, Effect::Activated, at);
         self.notify(at, Notification::passed("activate", name, "activated"));
     }
 
-    fn start(&mut self, name: &str, config: &AppConfig<'_>, at: Instant) {
+    fn start(&mut self, name: &str, config: AppConfig<'_>, at: Instant) {
         let fixed = config.static_address(name);
         let taken: Vec<_> =
             self.apps.iter().filter_map(|app| Some((app.address?.0, app.name.clone()))).collect();
@@ -197,7 +199,7 @@ impl Iox {
     }
 
     /// What active apps leave of the resources.
-    pub(crate) fn left(&self, config: &AppConfig<'_>) -> Resources {
+    pub(crate) fn left(&self, config: AppConfig<'_>) -> Resources {
         let active = self.apps.iter().filter(|app| app.is_active());
         active.fold(self.options.resources, |left, app| {
             let used = config.profile(&app.name);
@@ -220,12 +222,14 @@ impl Iox {
     }
 
     /// Its operational data tell this state, whatever is true; None: the true one again.
-    pub(crate) fn show(&mut self, name: &str, state: Option<String>) {
-        self.app_mut(name).into_iter().for_each(|app| app.shown.clone_from(&state));
+    pub(crate) fn show(&mut self, name: &str, state: Option<&str>) {
+        if let Some(app) = self.app_mut(name) {
+            app.shown = state.map(str::to_owned);
+        }
     }
 
     /// The device is up again at `at`.
-    pub(crate) fn reboot(&mut self, kept: Kept, config: &AppConfig<'_>, at: Instant) {
+    pub(crate) fn reboot(&mut self, kept: Kept, config: AppConfig<'_>, at: Instant) {
         for app in std::mem::take(&mut self.apps) {
             if app.state == State::Installing {
                 let reason = "the device was restarted".to_owned();
@@ -243,6 +247,8 @@ impl Iox {
             }
         }
         let names: Vec<_> = self.apps.iter().map(|app| app.name.clone()).collect();
-        names.iter().for_each(|name| self.go_on(name, config, at));
+        for name in &names {
+            self.go_on(name, config, at);
+        }
     }
 }

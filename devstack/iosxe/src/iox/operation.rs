@@ -73,7 +73,7 @@ impl Iox {
     pub(crate) fn operate(
         &mut self,
         operation: &Operation,
-        config: &AppConfig<'_>,
+        config: AppConfig<'_>,
         now: Instant,
     ) -> Result<(), Refusal> {
         self.settle(config, now);
@@ -153,9 +153,10 @@ impl Iox {
         if working >= self.options.parallel_installs {
             return (takes, Outcome::Nothing(None));
         }
-        match self.exists(package) {
-            true => (takes, Outcome::Deployed),
-            false => (takes, Outcome::Nothing(Some(format!("the package {package} cannot be read")))),
+        if self.exists(package) {
+            (takes, Outcome::Deployed)
+        } else {
+            (takes, Outcome::Nothing(Some(format!("the package {package} cannot be read"))))
         }
     }
 

@@ -36,9 +36,9 @@ fn an_app_that_starts_by_itself_goes_from_step_to_step_in_its_time() {
     let (mut iox, now) = iox(|_| ());
     let config = configuration(&[json!({ "application-name": "a", "start": true })]);
     let config = AppConfig(&config);
-    iox.operate(&install("a"), &config, now).unwrap();
+    iox.operate(&install("a"), config, now).unwrap();
     let states = [5, 15, 25, 35].map(|after| {
-        iox.settle(&config, now + after * MS);
+        iox.settle(config, now + after * MS);
         state(&iox, "a").unwrap()
     });
     assert_eq!(states, [State::Installing, State::Deployed, State::Activated, State::Running]);
@@ -49,8 +49,8 @@ fn an_app_that_starts_by_itself_goes_from_step_to_step_in_its_time() {
 fn however_late_one_looks_each_step_was_taken_when_it_was_due() {
     let (mut iox, now) = iox(|_| ());
     let config = configuration(&[json!({ "application-name": "a", "start": true })]);
-    iox.operate(&install("a"), &AppConfig(&config), now).unwrap();
-    iox.settle(&AppConfig(&config), now + Duration::from_secs(60));
+    iox.operate(&install("a"), AppConfig(&config), now).unwrap();
+    iox.settle(AppConfig(&config), now + Duration::from_secs(60));
     let at: Vec<_> = iox.book.entries(0).iter().map(|entry| entry.at.as_millisecond()).collect();
     assert_eq!(at, [0, 10, 20, 30]);
 }
@@ -70,8 +70,8 @@ fn an_app_that_does_not_is_taken_up_and_down_by_operations() {
     ];
     let mut states = Vec::new();
     for (number, operation) in (0..).zip(&operations) {
-        iox.operate(operation, &AppConfig(&config), now + number * 20 * MS).unwrap();
-        iox.settle(&AppConfig(&config), now + number * 20 * MS + 10 * MS);
+        iox.operate(operation, AppConfig(&config), now + number * 20 * MS).unwrap();
+        iox.settle(AppConfig(&config), now + number * 20 * MS + 10 * MS);
         states.push(state(&iox, "a"));
     }
     let expected =
@@ -85,12 +85,12 @@ fn an_operation_that_is_not_for_the_state_of_an_app_is_refused_and_entered() {
     let (mut iox, now) = iox(|_| ());
     let config = configuration(&[]);
     let config = AppConfig(&config);
-    let mut codes = vec![iox.operate(&Operation::Start("a".into()), &config, now).unwrap_err().code];
-    iox.operate(&install("a"), &config, now).unwrap();
-    codes.push(iox.operate(&install("a"), &config, now).unwrap_err().code);
-    codes.push(iox.operate(&Operation::Uninstall("a".into()), &config, now).unwrap_err().code);
+    let mut codes = vec![iox.operate(&Operation::Start("a".into()), config, now).unwrap_err().code];
+    iox.operate(&install("a"), config, now).unwrap();
+    codes.push(iox.operate(&install("a"), config, now).unwrap_err().code);
+    codes.push(iox.operate(&Operation::Uninstall("a".into()), config, now).unwrap_err().code);
     let later = now + 10 * MS;
-    codes.push(iox.operate(&Operation::Stop("a".into()), &config, later).unwrap_err().code);
+    codes.push(iox.operate(&Operation::Stop("a".into()), config, later).unwrap_err().code);
     assert_eq!(codes, [409, 409, 409, 412]);
     assert_eq!(effects(&iox, "a").iter().filter(|effect| matches!(effect, Effect::Refused(..))).count(), 4);
 }
@@ -101,9 +101,9 @@ fn an_install_beside_another_fails_in_silence() {
     let config = configuration(&[]);
     let config = AppConfig(&config);
     let before = iox.notifications.json().len();
-    iox.operate(&install("a"), &config, now).unwrap();
-    iox.operate(&install("b"), &config, now).unwrap();
-    iox.settle(&config, now + 10 * MS);
+    iox.operate(&install("a"), config, now).unwrap();
+    iox.operate(&install("b"), config, now).unwrap();
+    iox.settle(config, now + 10 * MS);
     assert_eq!((state(&iox, "a"), state(&iox, "b")), (Some(State::Deployed), None));
     assert_eq!(effects(&iox, "b")[1], Effect::InstallFailed(None));
     assert_eq!(iox.notifications.json().len(), before + 1, "only of the one that succeeded");
@@ -116,8 +116,8 @@ fn a_package_that_cannot_be_read_fails_with_the_reason_in_a_notification() {
     for (package, number) in [("nginx:latest", 0), ("flash:/hello.tar", 1), ("flash:/there.tar", 2)] {
         let app = format!("a{number}");
         let install = Operation::Install { app: app.clone(), package: package.into() };
-        iox.operate(&install, &AppConfig(&config), now + number * 20 * MS).unwrap();
-        iox.settle(&AppConfig(&config), now + number * 20 * MS + 10 * MS);
+        iox.operate(&install, AppConfig(&config), now + number * 20 * MS).unwrap();
+        iox.settle(AppConfig(&config), now + number * 20 * MS + 10 * MS);
         assert_eq!(state(&iox, &app).is_some(), number == 2, "{package}");
     }
     let told = iox.notifications.json();
@@ -136,14 +136,14 @@ fn what_asks_for_more_than_is_left_is_not_activated_and_does_not_try_for_ever() 
     };
     let config = configuration(&[app("a"), app("b")]);
     let config = AppConfig(&config);
-    iox.operate(&install("a"), &config, now).unwrap();
-    iox.settle(&config, now + 50 * MS);
-    iox.operate(&install("b"), &config, now + 50 * MS).unwrap();
-    iox.settle(&config, now + Duration::from_secs(60));
+    iox.operate(&install("a"), config, now).unwrap();
+    iox.settle(config, now + 50 * MS);
+    iox.operate(&install("b"), config, now + 50 * MS).unwrap();
+    iox.settle(config, now + Duration::from_secs(60));
     assert_eq!((state(&iox, "a"), state(&iox, "b")), (Some(State::Running), Some(State::Deployed)));
     let failed = effects(&iox, "b").into_iter().filter(|one| matches!(one, Effect::ActivationFailed(_)));
     assert_eq!(failed.count(), 1);
-    assert_eq!(iox.left(&config).memory_mb, 88);
+    assert_eq!(iox.left(config).memory_mb, 88);
 }
 
 #[test]
@@ -154,9 +154,9 @@ fn two_apps_with_one_static_address_are_a_conflict_that_the_ledger_tells() {
         json!({ "application-name": name, "start": true, "application-network-resource": network })
     };
     let config = configuration(&[app("a"), app("b")]);
-    iox.operate(&install("a"), &AppConfig(&config), now).unwrap();
-    iox.operate(&install("b"), &AppConfig(&config), now + MS).unwrap();
-    iox.settle(&AppConfig(&config), now + 100 * MS);
+    iox.operate(&install("a"), AppConfig(&config), now).unwrap();
+    iox.operate(&install("b"), AppConfig(&config), now + MS).unwrap();
+    iox.settle(AppConfig(&config), now + 100 * MS);
     assert_eq!(effects(&iox, "b").last(), Some(&Effect::AddressConflict("a".into())));
 }
 
@@ -170,11 +170,11 @@ fn a_planned_install_goes_as_planned_as_often_as_planned() {
     let mut at = now;
     let mut seen = Vec::new();
     for _ in 0..3 {
-        iox.operate(&install("a"), &AppConfig(&config), at).unwrap();
-        iox.settle(&AppConfig(&config), at + 10 * MS);
+        iox.operate(&install("a"), AppConfig(&config), at).unwrap();
+        iox.settle(AppConfig(&config), at + 10 * MS);
         seen.push(state(&iox, "a"));
         if seen.last() == Some(&Some(State::Error)) {
-            iox.operate(&Operation::Uninstall("a".into()), &AppConfig(&config), at + 10 * MS).unwrap();
+            iox.operate(&Operation::Uninstall("a".into()), AppConfig(&config), at + 10 * MS).unwrap();
         }
         at += 30 * MS;
     }
@@ -187,11 +187,11 @@ fn after_a_reboot_apps_come_back_or_are_forgotten_as_was_kept() {
     let config = AppConfig(&config);
     for (kept, expected) in [(Kept::Apps, Some(State::Running)), (Kept::Configuration, None)] {
         let (mut iox, now) = iox(|_| ());
-        iox.operate(&install("a"), &config, now).unwrap();
-        iox.settle(&config, now + 50 * MS);
-        iox.reboot(kept, &config, now + 100 * MS);
+        iox.operate(&install("a"), config, now).unwrap();
+        iox.settle(config, now + 50 * MS);
+        iox.reboot(kept, config, now + 100 * MS);
         assert_ne!(state(&iox, "a"), Some(State::Running));
-        iox.settle(&config, now + 200 * MS);
+        iox.settle(config, now + 200 * MS);
         assert_eq!(state(&iox, "a"), expected);
     }
 }

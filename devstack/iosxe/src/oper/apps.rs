@@ -9,7 +9,7 @@ use crate::iox::{App, AppConfig, State};
 use crate::options::Options;
 
 /// The operational data of one app.
-pub(crate) fn app(app: &App, config: &AppConfig<'_>, options: &Options, now: Instant) -> Value {
+pub(crate) fn app(app: &App, config: AppConfig<'_>, options: &Options, now: Instant) -> Value {
     let mut data = json!({
         "name": app.name,
         "details": details(app, config),
@@ -18,7 +18,7 @@ pub(crate) fn app(app: &App, config: &AppConfig<'_>, options: &Options, now: Ins
     if app.is_active() {
         let running = app.state == State::Running;
         data["utilization"] = utilization(app, config, running);
-        data["storage-utils"] = json!({ "storage-util": [storage(&config.profile(&app.name).disk_mb)] });
+        data["storage-utils"] = json!({ "storage-util": [storage(config.profile(&app.name).disk_mb)] });
         data["network-interfaces"] = json!({ "network-interface": [interface(app, config, options, now)] });
         if running {
             data["network-utils"] = json!({ "network-util": [traffic(app, now)] });
@@ -28,7 +28,7 @@ pub(crate) fn app(app: &App, config: &AppConfig<'_>, options: &Options, now: Ins
     data
 }
 
-fn details(app: &App, config: &AppConfig<'_>) -> Value {
+fn details(app: &App, config: AppConfig<'_>) -> Value {
     let mut package = json!({
         "name": app.name,
         "path": app.package,
@@ -58,7 +58,7 @@ fn details(app: &App, config: &AppConfig<'_>) -> Value {
     details.into()
 }
 
-fn interface(app: &App, config: &AppConfig<'_>, options: &Options, now: Instant) -> Value {
+fn interface(app: &App, config: AppConfig<'_>, options: &Options, now: Instant) -> Value {
     let address = app.address_at(now).filter(|_| options.reports_addresses).unwrap_or(Ipv4Addr::UNSPECIFIED);
     json!({
         "mac-address": app.mac(),
@@ -68,7 +68,7 @@ fn interface(app: &App, config: &AppConfig<'_>, options: &Options, now: Instant)
     })
 }
 
-fn utilization(app: &App, config: &AppConfig<'_>, running: bool) -> Value {
+fn utilization(app: &App, config: AppConfig<'_>, running: bool) -> Value {
     let profile = config.profile(&app.name);
     let (percent, kilobytes) = if running { (3, profile.memory_mb * 256) } else { (0, 0) };
     json!({
@@ -85,7 +85,7 @@ fn utilization(app: &App, config: &AppConfig<'_>, running: bool) -> Value {
     })
 }
 
-fn storage(megabytes: &u64) -> Value {
+fn storage(megabytes: u64) -> Value {
     json!({
         "name": "disk",
         "alias": "Data",

@@ -9,7 +9,7 @@ use crate::iox::{AppConfig, Iox, State};
 use crate::options::ArpLists;
 
 /// What stands below `arp-data`.
-pub(crate) fn arp(iox: &Iox, config: &AppConfig<'_>, now: Instant) -> Value {
+pub(crate) fn arp(iox: &Iox, config: AppConfig<'_>, now: Instant) -> Value {
     let time = date_and_time(iox.book.clock(now));
     let gateway = iox.options.dhcp_pool.hosts().next();
     let own = gateway.map(|address| {

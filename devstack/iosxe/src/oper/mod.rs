@@ -18,7 +18,7 @@ pub(crate) use library::library;
 use crate::iox::{AppConfig, Iox};
 
 /// What stands below `app-hosting-oper-data`.
-pub(crate) fn app_hosting(iox: &Iox, config: &AppConfig<'_>, now: Instant) -> Value {
+pub(crate) fn app_hosting(iox: &Iox, config: AppConfig<'_>, now: Instant) -> Value {
     let mut data = json!({
         "app-resources": [resources::resources(iox, config)],
         "app-notifications": iox.notifications.json(),

@@ -8,7 +8,7 @@ use crate::iox::{AppConfig, Iox};
 const SHARE: u64 = 75;
 
 /// The resources, and what is left of them.
-pub(crate) fn resources(iox: &Iox, config: &AppConfig<'_>) -> Value {
+pub(crate) fn resources(iox: &Iox, config: AppConfig<'_>) -> Value {
     let (all, left) = (iox.options.resources, iox.left(config));
     let percent = SHARE * left.cpu_units / all.cpu_units.max(1);
     let storage = |name: &str| json!({ "name": name, "quota": all.disk_mb, "available": left.disk_mb });

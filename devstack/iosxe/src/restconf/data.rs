@@ -72,8 +72,8 @@ pub(super) fn answer<'a>(
     }
     let data = machine.read(|config, iox, booted| match top {
         Top::AppHostingCfg => config.clone(),
-        Top::AppHostingOper => oper::app_hosting(iox, &AppConfig(config), now),
-        Top::Arp => oper::arp(iox, &AppConfig(config), now),
+        Top::AppHostingOper => oper::app_hosting(iox, AppConfig(config), now),
+        Top::Arp => oper::arp(iox, AppConfig(config), now),
         Top::Hardware => oper::hardware(iox, booted, now),
         Top::Library => oper::library(),
     });

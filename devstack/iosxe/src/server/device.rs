@@ -136,7 +136,7 @@ impl Device {
 
     /// The operational data of an app tell this state, whatever is true; None: the true one again.
     pub fn show_state(&self, app: &str, state: Option<&str>) {
-        self.0.machine().iox.show(app, state.map(str::to_owned));
+        self.0.machine().iox.show(app, state);
     }
 
     /// From now on these are the right credentials, and the account is not locked.

@@ -85,7 +85,7 @@ impl<'a> Asking<'a> {
             self.body.len()
         );
         for (name, value) in &self.headers {
-            text += &format!("{name}: {value}\r\n");
+            text.extend([name, ": ", value, "\r\n"]);
         }
         stream.write_all((text + "\r\n" + &self.body).as_bytes()).await?;
         let mut answer = Vec::new();

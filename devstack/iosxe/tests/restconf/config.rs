@@ -133,7 +133,7 @@ async fn requests_of_another_form_are_refused() {
     assert_eq!(get(&device, &format!("{CFG}?with-defaults=trim")).await.code, 400);
     assert_eq!(get(&device, &format!("{path}/application")).await.code, 404);
     assert_eq!(get(&device, "/restconf/data/Cisco-IOS-XE-native:native").await.code, 404);
-    assert_eq!(ask(&device, "PUT", &crate::client::OPER.to_owned(), &body).await.code, 405);
+    assert_eq!(ask(&device, "PUT", crate::client::OPER, &body).await.code, 405);
     assert_eq!(post(&path).of(&device).await.unwrap().code, 201, "and nothing else was wrong with it");
 }
 
