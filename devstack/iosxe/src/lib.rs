@@ -6,11 +6,11 @@
 //! each app. It knows neither the drivers that talk to it nor the controller behind them.
 //!
 //! ```
-//! use staffetta_iosxe_device::{Fault, Kept, Options, Reachability, Requests, Site};
+//! use staffetta_iosxe_device::{Fault, Kept, Options, Reachability, Requests, Site, Tls};
 //!
 //! # fn main() -> std::io::Result<()> {
 //! let site = Site::start()?;
-//! let device = site.device(Options { tls: true, ..Options::default() })?;
+//! let device = site.device(Options { tls: Tls::Server, ..Options::default() })?;
 //! assert!(device.url().starts_with("https://127.0.0.1:"));
 //!
 //! // The answer to the second install gets lost, then the device is gone for a while, and then it has forgotten all.
@@ -58,7 +58,7 @@ pub use counts::Counts;
 pub use fault::{Fault, Install, Kept, Reachability, Requests};
 pub use ledger::{Effect, Entry, Ledger};
 pub use options::{
-    Accepted, ArpLists, Empty, ErrorForm, Gone, Narrowed, Options, Resources, StopsTo, Style, Times,
+    Accepted, ArpLists, Empty, ErrorForm, Gone, Narrowed, Options, Resources, StopsTo, Style, Times, Tls,
 };
 pub use server::{Device, Site};
 pub use view::HostedApp;

@@ -17,8 +17,8 @@ pub struct Options {
     pub name: String,
     /// Where it listens; port 0 takes a free one, which it keeps through reboots.
     pub listen: SocketAddr,
-    /// Whether it speaks TLS, with a certificate for its address that the site's own authority has signed.
-    pub tls: bool,
+    /// Whether it speaks TLS.
+    pub tls: Tls,
     /// The user of each request.
     pub username: String,
     /// That user's password.
@@ -63,7 +63,7 @@ impl Default for Options {
         Self {
             name: "edge-1".into(),
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
-            tls: false,
+            tls: Tls::default(),
             username: "admin".into(),
             password: "cisco-123".into(),
             lock_after: None,
@@ -84,6 +84,19 @@ impl Default for Options {
             version: "17.15.1a".into(),
         }
     }
+}
+
+/// Whether a device speaks TLS. Its certificate is for its name and its address, and the site's own authority has signed it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tls {
+    /// It does not.
+    #[default]
+    Off,
+    /// It shows its certificate.
+    Server,
+    /// And it asks clients for one that the site's authority has signed, beside the password.
+    Mutual,
 }
 
 /// How a device answers where devices differ.

@@ -4,10 +4,13 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use rustls::ServerConfig;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+};
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 
 /// A certificate authority that lives as long as its site.
 pub(super) struct Authority {
@@ -30,11 +33,23 @@ impl Authority {
         &self.pem
     }
 
-    /// TLS for a device of this name at this address, and its certificate.
+    /// A certificate and its key (PEM) for a client.
+    pub(super) fn client(&self) -> io::Result<(String, String)> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "a client of devices");
+        params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
+        let key = KeyPair::generate().map_err(io::Error::other)?;
+        let certificate = params.signed_by(&key, &self.issuer).map_err(io::Error::other)?;
+        Ok((certificate.pem(), key.serialize_pem()))
+    }
+
+    /// TLS for a device of this name at this address, and its certificate. With `client_certificates` it is only for clients
+    /// whose certificate comes from here.
     pub(super) fn serve(
         &self,
         name: &str,
         address: IpAddr,
+        client_certificates: bool,
     ) -> io::Result<(Arc<ServerConfig>, CertificateDer<'static>)> {
         let names = [name.to_owned(), "localhost".to_owned(), address.to_string()];
         let mut params = CertificateParams::new(names).map_err(io::Error::other)?;
@@ -43,10 +58,19 @@ impl Authority {
         let certificate = params.signed_by(&key, &self.issuer).map_err(io::Error::other)?;
         let der = certificate.der().clone();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let provider = Arc::new(ring::default_provider());
+        let clients = if client_certificates {
+            let mut roots = RootCertStore::empty();
+            roots.add(self.issuer.der().clone()).map_err(io::Error::other)?;
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider));
+            verifier.build().map_err(io::Error::other)?
+        } else {
+            WebPkiClientVerifier::no_client_auth()
+        };
+        let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?
-            .with_no_client_auth()
+            .with_client_cert_verifier(clients)
             .with_single_cert(vec![der.clone()], key)
             .map_err(io::Error::other)?;
         Ok((Arc::new(config), der))

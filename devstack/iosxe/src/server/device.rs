@@ -17,7 +17,7 @@ use crate::counts::Counts;
 use crate::fault::{Fault, Install, Kept, Reachability, Requests};
 use crate::ledger::{Entry, Ledger};
 use crate::machine::Machine;
-use crate::options::Options;
+use crate::options::{Options, Tls};
 use crate::view::HostedApp;
 
 /// A running device. Copies of a handle mean the same device, which lives as long as its site.
@@ -48,11 +48,12 @@ impl Device {
             .map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {listen}: {error}")))?;
         listener.set_nonblocking(true)?;
         let at = listener.local_addr()?;
-        let (tls, certificate) = if options.tls {
-            let (config, certificate) = authority.serve(&options.name, at.ip())?;
-            (Some(TlsAcceptor::from(config)), Some(certificate.to_vec()))
-        } else {
+        let (tls, certificate) = if options.tls == Tls::Off {
             (None, None)
+        } else {
+            let (config, certificate) =
+                authority.serve(&options.name, at.ip(), options.tls == Tls::Mutual)?;
+            (Some(TlsAcceptor::from(config)), Some(certificate.to_vec()))
         };
         let inner = Arc::new(Inner {
             name: options.name.clone(),

@@ -61,6 +61,11 @@ impl Site {
         self.authority.pem()
     }
 
+    /// A certificate and its key (PEM), signed by that authority, for a client of devices that ask for one.
+    pub fn client_certificate(&self) -> io::Result<(String, String)> {
+        self.authority.client()
+    }
+
     /// Lets other processes look at the devices and break them, over HTTP; the crate says how. Port 0 takes a free one.
     pub fn control(&self, listen: SocketAddr) -> io::Result<SocketAddr> {
         control::serve(listen, Arc::clone(&self.devices), &self.handle)
