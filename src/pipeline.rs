@@ -10,9 +10,9 @@ use crate::leadership::{InTerm, Term};
 use crate::observers::{Observers, OnUndecodable};
 use crate::watcher::Sink;
 use staffetta_handler::{
-    AnyEvent, Async, Compose, Dispatcher, ErasedHandler, ErasedSource, ErasedSweep, EventHandler, HandlerError, Kind,
-    KindIndex, Limit, LogExceptions, Message, QueuePolicy, Registration, ResyncPolicy, Retry, RetryPolicy,
-    Standing, Tally, Timeout, Turn, Undecodable,
+    AnyEvent, Async, Compose, Dispatcher, ErasedHandler, ErasedSource, ErasedSweep, EventHandler,
+    HandlerError, Kind, KindIndex, Limit, LogExceptions, Message, QueuePolicy, Registration, ResyncPolicy,
+    Retry, RetryPolicy, Standing, Tally, Timeout, Turn, Undecodable,
 };
 
 /// The chain of one handler, from the outside in.

@@ -44,7 +44,13 @@ async fn run(pipeline: Arc<Pipeline>, relay: usize, source: usize) {
             Err(_) => "it panicked".to_owned(),
         };
         let attempt = backoff.attempts();
-        warn!(handler = relay.name, attempt, wait_ms = wait.as_millis(), error, "a source ended and is started again");
+        warn!(
+            handler = relay.name,
+            attempt,
+            wait_ms = wait.as_millis(),
+            error,
+            "a source ended and is started again"
+        );
         tokio::time::sleep(wait).await;
     }
 }
@@ -55,8 +61,7 @@ fn outlet(pipeline: &Arc<Pipeline>) -> Outlet {
     Outlet::new(move |event: AnyEvent| {
         let Some(pipeline) = pipeline.upgrade() else { return };
         // The dispatcher and the queues take in without waiting: the first poll is the last.
-        let handed: Option<Result<(), HandlerError>> =
-            pipeline.handle(&event, &Turn::alone()).now_or_never();
+        let handed: Option<Result<(), HandlerError>> = pipeline.handle(&event, &Turn::alone()).now_or_never();
         debug_assert!(matches!(handed, Some(Ok(()))), "the queues take everything in at once");
     })
 }
