@@ -1,0 +1,140 @@
+//! A device as what one node can do.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use staffetta_driver::app_hosting::{
+    AppHostingDriver, DeviceInfo, DeviceResources, HostedPod, HostedPods, HostedState, PodRequest, PodUsage, Progress,
+};
+use staffetta_driver::{DriverError, Owner};
+
+use crate::back_end::{NodeBackEnd, Reply};
+use crate::node::{MachineInfo, NodeHealth};
+use crate::workload::{ContainerSight, ContainerState, Workload, Workloads};
+
+/// A device as what one node can do.
+pub(super) struct DeviceBackEnd {
+    driver: Arc<dyn AppHostingDriver>,
+    /// The last answer and what was made of it: an answer that is the same costs nothing.
+    last: Mutex<Option<(HostedPods, Workloads)>>,
+}
+
+impl DeviceBackEnd {
+    pub(super) fn new(driver: Arc<dyn AppHostingDriver>) -> Self {
+        Self { driver, last: Mutex::new(None) }
+    }
+}
+
+#[async_trait]
+impl NodeBackEnd for DeviceBackEnd {
+    async fn health(&self) -> Result<Reply<NodeHealth>, DriverError> {
+        let resources = self.driver.get_device_resources().await?;
+        let info = self.driver.get_device_info().await?;
+        Ok(Reply::Now(health(&resources, info)))
+    }
+
+    async fn inventory(&self) -> Result<Reply<Workloads>, DriverError> {
+        let pods = self.driver.list_pods().await?;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((before, workloads)) = &*last
+            && (Arc::ptr_eq(before, &pods) || before == &pods)
+        {
+            return Ok(Reply::Now(Arc::clone(workloads)));
+        }
+        let workloads: Workloads = pods.iter().map(|pod| Arc::new(workload(pod))).collect();
+        *last = Some((pods, Arc::clone(&workloads)));
+        Ok(Reply::Now(workloads))
+    }
+
+    async fn apply(&self, request: &PodRequest) -> Result<Progress, DriverError> {
+        self.driver.deploy_pod(request).await
+    }
+
+    async fn remove(&self, owner: &Owner) -> Result<Progress, DriverError> {
+        self.driver.delete_pod(owner).await
+    }
+
+    async fn usage(&self) -> Result<Vec<PodUsage>, DriverError> {
+        self.driver.get_usage().await
+    }
+}
+
+fn workload(pod: &HostedPod) -> Workload {
+    let containers = pod.containers.iter().map(|container| ContainerSight {
+        name: container.name.clone(),
+        id: container.id.clone(),
+        state: state(&container.state),
+    });
+    Workload { owner: pod.owner.clone(), ours: pod.marked, containers: containers.collect(), ip: pod.ip }
+}
+
+fn state(state: &HostedState) -> ContainerState {
+    match state {
+        HostedState::Waiting { stage, message } => {
+            ContainerState::Waiting { reason: stage.reason().into(), message: message.clone() }
+        }
+        HostedState::Running => ContainerState::Running { since: None },
+        HostedState::Ended { message } => {
+            ContainerState::Ended { exit_code: 0, reason: "Completed".into(), message: message.clone() }
+        }
+        HostedState::Failed { reason, message } => {
+            ContainerState::Ended { exit_code: 1, reason: reason.clone().into(), message: message.clone() }
+        }
+    }
+}
+
+/// What a device has and is, as its node shows it. What it does not tell is left out.
+fn health(resources: &DeviceResources, info: DeviceInfo) -> NodeHealth {
+    let quantities = |cpu: u64, memory: u64, storage: u64| {
+        let known = [
+            ("cpu", cpu, format!("{cpu}m")),
+            ("memory", memory, memory.to_string()),
+            ("ephemeral-storage", storage, storage.to_string()),
+        ];
+        let known = known.into_iter().filter(|(_, amount, _)| *amount > 0);
+        known.map(|(name, _, text)| (name.to_owned(), Quantity(text))).collect::<BTreeMap<_, _>>()
+    };
+    let all = quantities(resources.cpu_millis, resources.memory_bytes, resources.storage_bytes);
+    let trouble = (!resources.enabled)
+        .then(|| ("AppHostingDisabled", "the device hosts no applications at this moment: switch it on there".to_owned()));
+    let system = if info.system.is_empty() { "IOS-XE".to_owned() } else { info.system };
+    NodeHealth {
+        // The scheduler takes what pods ask for from this; what is free by now already lacks that.
+        allocatable: all.clone(),
+        capacity: all,
+        info: MachineInfo {
+            machine_id: info.serial_number,
+            kernel_version: info.software_version,
+            os_image: if info.product_id.is_empty() { system } else { format!("{system} ({})", info.product_id) },
+            container_runtime: "cisco://".to_owned(),
+            architecture: info.architecture,
+            operating_system: "linux".to_owned(),
+        },
+        trouble,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_hosts_nothing_now_says_so_and_shows_only_what_it_told() {
+        let resources = DeviceResources { enabled: false, memory_bytes: 1 << 30, ..DeviceResources::default() };
+        let health = health(&resources, DeviceInfo::default());
+        assert_eq!(health.trouble.as_ref().map(|trouble| trouble.0), Some("AppHostingDisabled"));
+        let names: Vec<_> = health.capacity.keys().collect();
+        assert_eq!(names, ["memory"]);
+    }
+
+    #[test]
+    fn every_state_of_a_device_has_one_here() {
+        let failed = HostedState::Failed { reason: "InstallFailed".into(), message: "no space".into() };
+        let expected =
+            ContainerState::Ended { exit_code: 1, reason: "InstallFailed".into(), message: "no space".into() };
+        assert_eq!(state(&failed), expected);
+        assert_eq!(state(&HostedState::Running), ContainerState::Running { since: None });
+    }
+}

@@ -1,0 +1,215 @@
+//! What is done for a `CiscoDevice` itself: its status, its finalizer, its end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+use staffetta_driver::Reason;
+use staffetta_driver::app_hosting::Progress;
+use staffetta_handler::{
+    HandlerError, Identity, Outlet, ResourceEventHandler, Signal, SignalHandler, Source,
+};
+
+use super::cisco_device::CiscoDevice;
+use super::devices::{Devices, Verdict};
+use super::error::DeviceError;
+use super::status::{same, status};
+use crate::fleet::Fleet;
+use crate::handler::Shared;
+
+/// By it an object waits until nothing of its device is left in the cluster, and nothing of the cluster on the device.
+pub(super) const FINALIZER: &str = "cisco.vk/device-cleanup";
+
+/// How often it is looked whether the status of a device is still right.
+const ROUND: Duration = Duration::from_secs(1);
+
+/// There may be something to do for a `CiscoDevice`: its device can be reached, or not any more.
+#[derive(Clone, Debug)]
+pub(super) struct DeviceDue(Identity);
+
+impl Signal for DeviceDue {
+    fn identity(&self) -> &Identity {
+        &self.0
+    }
+}
+
+/// What is done for `CiscoDevice`s themselves.
+pub(super) struct Controller {
+    client: Client,
+    devices: Arc<Devices>,
+    nodes: Arc<Shared>,
+}
+
+impl Controller {
+    pub(super) fn new(client: Client, devices: Arc<Devices>, nodes: Arc<Shared>) -> Self {
+        Self { client, devices, nodes }
+    }
+
+    pub(super) fn fleet(&self) -> Arc<Fleet> {
+        Arc::clone(&self.nodes.fleet)
+    }
+
+    async fn settle(&self, object: &CiscoDevice) -> Result<(), DeviceError> {
+        let verdict = self.devices.verdict(object);
+        if !has_finalizer(object) {
+            let finalizers = object.finalizers().iter().map(String::as_str).chain([FINALIZER]);
+            let metadata = json!({ "finalizers": finalizers.collect::<Vec<_>>() });
+            // The event of this write comes back, and the status is looked at then.
+            return self.patch(object, None, json!({ "metadata": metadata }), "add the finalizer").await;
+        }
+        self.write_status(object, &verdict).await?;
+        match verdict {
+            Verdict::Holds => Ok(()),
+            Verdict::Invalid(reason) => Err(DeviceError::Invalid(reason)),
+            Verdict::Taken(by) => Err(DeviceError::Taken(by.map_or_else(|| "a file".to_owned(), |namespace| format!("the namespace {namespace}")))),
+        }
+    }
+
+    async fn write_status(&self, object: &CiscoDevice, verdict: &Verdict) -> Result<(), DeviceError> {
+        let machine = self.nodes.fleet.get(&object.name_any()).filter(|_| *verdict == Verdict::Holds);
+        let wanted = status(object, verdict, machine.as_deref(), Timestamp::now());
+        if same(object.status.as_ref(), &wanted) {
+            return Ok(());
+        }
+        self.patch(object, Some("status"), json!({ "status": wanted }), "write the status").await
+    }
+
+    /// Takes a device out of the cluster: nothing new goes there, what is there is removed, then its node goes.
+    async fn take_out(&self, object: &CiscoDevice) -> Result<(), DeviceError> {
+        if !has_finalizer(object) {
+            return Ok(());
+        }
+        let name = object.name_any();
+        let verdict = self.devices.verdict(object);
+        self.write_status(object, &verdict).await?;
+        if verdict == Verdict::Holds {
+            if let Some(machine) = self.nodes.fleet.get(&name) {
+                machine.retire(true);
+                self.clear(&machine).await?;
+            }
+            self.devices.release(&name, object.metadata.uid.as_deref().unwrap_or_default());
+        }
+        let heir = self.devices.of(&name).is_some();
+        if let Some(machine) = self.nodes.fleet.get(&name).filter(|_| heir) {
+            machine.retire(false);
+        }
+        if verdict == Verdict::Holds && !heir && self.nodes.cluster.node(&name).is_some() {
+            return Err(DeviceError::Leaving("its node still exists"));
+        }
+        let finalizers: Vec<_> = object.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).collect();
+        let metadata = json!({ "finalizers": finalizers });
+        self.patch(object, None, json!({ "metadata": metadata }), "remove the finalizer").await
+    }
+
+    /// Rids a device that can be reached of all that is ours. One that cannot is let go as it is: nobody could wait for it.
+    async fn clear(&self, machine: &crate::fleet::Machine) -> Result<(), DeviceError> {
+        let Some(back_end) = machine.back_end().filter(|_| machine.outage().is_none()) else { return Ok(()) };
+        let mut left = false;
+        for owner in machine.ours() {
+            match back_end.remove(&owner).await {
+                Ok(Progress::Done) => {}
+                Ok(_) => left = true,
+                Err(error) if error.reason() == Reason::Unavailable => left = true,
+                Err(error) => return Err(DeviceError::Remove(error)),
+            }
+        }
+        if left {
+            machine.poke();
+            return Err(DeviceError::Leaving("applications are being removed from it"));
+        }
+        Ok(())
+    }
+
+    async fn patch(
+        &self,
+        object: &CiscoDevice,
+        subresource: Option<&str>,
+        mut patch: Value,
+        step: &'static str,
+    ) -> Result<(), DeviceError> {
+        patch["metadata"]["resourceVersion"] = json!(object.metadata.resource_version);
+        patch["metadata"]["uid"] = json!(object.metadata.uid);
+        let namespace = object.namespace().unwrap_or_default();
+        let devices: Api<CiscoDevice> = Api::namespaced(self.client.clone(), &namespace);
+        let (name, params, patch) = (object.name_any(), PatchParams::default(), Patch::Merge(patch));
+        let written = match subresource {
+            Some(_) => devices.patch_status(&name, &params, &patch).await,
+            None => devices.patch(&name, &params, &patch).await,
+        };
+        match written {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(source) => Err(DeviceError::Write { step, source: Box::new(source) }),
+        }
+    }
+}
+
+fn has_finalizer(object: &CiscoDevice) -> bool {
+    object.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
+}
+
+impl ResourceEventHandler<CiscoDevice> for Controller {
+    type Error = DeviceError;
+
+    async fn on_present(&self, object: &Arc<CiscoDevice>) -> Result<(), DeviceError> {
+        self.settle(object).await
+    }
+
+    async fn on_finalize(&self, object: &Arc<CiscoDevice>) -> Result<(), DeviceError> {
+        self.take_out(object).await
+    }
+}
+
+impl SignalHandler<DeviceDue> for Controller {
+    type Error = DeviceError;
+
+    async fn on_signal(&self, signal: &DeviceDue) -> Result<(), DeviceError> {
+        match self.devices.object(signal.identity()) {
+            Some(object) if object.metadata.deletion_timestamp.is_none() && has_finalizer(&object) => {
+                let verdict = self.devices.verdict(&object);
+                self.write_status(&object, &verdict).await
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Looks in rounds whether the statuses of devices are still right: of a device that can be reached or not any more, nobody sends
+/// an event of its object.
+pub(super) struct Rounds {
+    devices: Arc<Devices>,
+    fleet: Arc<Fleet>,
+}
+
+impl Rounds {
+    pub(super) fn new(devices: Arc<Devices>, fleet: Arc<Fleet>) -> Self {
+        Self { devices, fleet }
+    }
+}
+
+impl Source for Rounds {
+    async fn run(&self, outlet: Outlet) -> Result<(), HandlerError> {
+        let mut told: HashMap<String, (Option<String>, bool)> = HashMap::new();
+        loop {
+            let objects = self.devices.objects();
+            let mut now = HashMap::with_capacity(objects.len());
+            for object in objects {
+                let machine = self.fleet.get(&object.name_any());
+                let outage = machine.as_ref().and_then(|machine| machine.outage());
+                let up = machine.is_some_and(|machine| machine.is_up());
+                let sight = (outage.map(|outage| outage.reason.to_owned()), up);
+                let uid = object.uid().unwrap_or_default();
+                if told.get(&uid) != Some(&sight) {
+                    outlet.signal(DeviceDue(Identity::of_object(&*object)));
+                }
+                now.insert(uid, sight);
+            }
+            told = now;
+            tokio::time::sleep(ROUND).await;
+        }
+    }
+}

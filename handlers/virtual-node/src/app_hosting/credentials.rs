@@ -1,0 +1,41 @@
+//! The account of a device, from a Secret.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+use staffetta_driver::app_hosting::{DeviceSpec, Password};
+use staffetta_driver::{DriverError, Reason};
+use staffetta_handler::Failure;
+
+/// The description with the account of its `credentialSecretRef` in it, if it has one. It is read each time the way to the
+/// device is opened: also when the device refused the account that was there before.
+pub(super) async fn with_account(
+    client: &Client,
+    namespace: &str,
+    spec: &DeviceSpec,
+) -> Result<DeviceSpec, DriverError> {
+    const STEP: &str = "read the account of the device";
+    let mut spec = spec.clone();
+    let Some(reference) = spec.credential_secret_ref.clone() else { return Ok(spec) };
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let secret = secrets.get_opt(&reference.name).await.map_err(|error| {
+        let reason = if error.transient() { Reason::Unavailable } else { Reason::Refused };
+        DriverError::new(reason, STEP).because(error)
+    })?;
+    let Some(secret) = secret else {
+        let detail = format!("credentialSecretRef: there is no Secret {namespace}/{}", reference.name);
+        return Err(DriverError::new(Reason::NotFound, STEP).detail(detail));
+    };
+    let value = |key: &str| {
+        let value = secret.data.as_ref().and_then(|data| data.get(key));
+        value.and_then(|value| String::from_utf8(value.0.clone()).ok())
+    };
+    let Some(password) = value("password") else {
+        let detail = format!("credentialSecretRef: the Secret {namespace}/{} has no text `password`", reference.name);
+        return Err(DriverError::new(Reason::NotFound, STEP).detail(detail));
+    };
+    spec.password = Some(Password::new(password));
+    if let Some(username) = value("username") {
+        spec.username = username;
+    }
+    Ok(spec)
+}

@@ -1,0 +1,98 @@
+//! From the description of a device to that of its node.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::Taint;
+use staffetta_driver::app_hosting::{DeviceSpec, Effect};
+
+use crate::node::{KubeletEndpoint, NodeSpec, PROVIDER_TAINT};
+
+/// Who makes these nodes, as others know it.
+const PROVIDER: &str = "cisco";
+
+/// The node of a device.
+pub(super) fn node(name: &str, spec: &DeviceSpec, kubelet: Option<KubeletEndpoint>) -> NodeSpec {
+    let mut labels: std::collections::BTreeMap<String, String> = [
+        ("platform", "cisco-ios-xe"),
+        ("provider", "cisco-apphosting"),
+        ("virtual-kubelet.io/provider", PROVIDER),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into();
+    let place = [("topology.kubernetes.io/region", &spec.region), ("topology.kubernetes.io/zone", &spec.zone)];
+    labels.extend(place.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?))));
+    labels.extend(spec.labels.clone());
+    let provider = Taint {
+        key: PROVIDER_TAINT.to_owned(),
+        value: Some(PROVIDER.to_owned()),
+        effect: "NoSchedule".to_owned(),
+        time_added: None,
+    };
+    let taints = spec.taints.iter().map(|taint| Taint {
+        key: taint.key.clone(),
+        value: Some(taint.value.clone()).filter(|value| !value.is_empty()),
+        effect: effect(taint.effect).to_owned(),
+        time_added: None,
+    });
+    NodeSpec {
+        name: name.to_owned(),
+        labels,
+        taints: std::iter::once(provider).chain(taints).collect(),
+        max_pods: spec.max_pods,
+        kubelet,
+        host_ip: spec.address.trim_matches(['[', ']']).parse::<IpAddr>().ok(),
+        session: session(spec),
+    }
+}
+
+fn effect(effect: Effect) -> &'static str {
+    match effect {
+        Effect::NoSchedule => "NoSchedule",
+        Effect::PreferNoSchedule => "PreferNoSchedule",
+        Effect::NoExecute => "NoExecute",
+    }
+}
+
+/// A digest of all that the way to a device depends on.
+fn session(spec: &DeviceSpec) -> u64 {
+    let mut digest = DefaultHasher::new();
+    // The password is not written with the rest.
+    serde_json::to_string(spec).unwrap_or_default().hash(&mut digest);
+    spec.password.as_ref().map(|password| password.expose()).hash(&mut digest);
+    digest.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec(more: &serde_json::Value) -> DeviceSpec {
+        let mut spec = json!({ "driver": "XE", "address": "192.0.2.1", "username": "admin", "password": "one" });
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::from_value(spec).unwrap()
+    }
+
+    #[test]
+    fn a_node_has_the_labels_taints_and_place_of_its_device_and_keeps_others_away() {
+        let described = spec(&json!({ "region": "north", "zone": "a", "labels": { "rack": "7" }, "maxPods": 4,
+            "taints": [{ "key": "edge", "effect": "NoExecute" }] }));
+        let node = node("r1", &described, None);
+        let label = |key: &str| node.labels.get(key).map(String::as_str);
+        assert_eq!(label("topology.kubernetes.io/region"), Some("north"));
+        assert_eq!((label("topology.kubernetes.io/zone"), label("rack"), node.max_pods), (Some("a"), Some("7"), 4));
+        let taints: Vec<_> = node.taints.iter().map(|taint| (&*taint.key, &*taint.effect)).collect();
+        assert_eq!(taints, [(PROVIDER_TAINT, "NoSchedule"), ("edge", "NoExecute")]);
+        assert_eq!(node.host_ip, Some("192.0.2.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn the_way_to_a_device_changes_with_its_address_and_its_password() {
+        let before = session(&spec(&json!({})));
+        assert_eq!(before, session(&spec(&json!({}))));
+        assert_ne!(before, session(&spec(&json!({ "password": "two" }))));
+        assert_ne!(before, session(&spec(&json!({ "port": 1 }))));
+    }
+}

@@ -1,0 +1,195 @@
+//! Which devices are described, and by whom.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use staffetta_driver::app_hosting::DeviceSpec;
+use staffetta_handler::{Event, Identity, Index, Message, Tombstone};
+use tokio::sync::Notify;
+
+use super::cisco_device::CiscoDevice;
+use super::file::NamedDevice;
+use super::name::is_name;
+
+/// The devices that are described, by the name of their node. Where several descriptions claim a name, that of a file holds, and
+/// of the others the oldest.
+pub(super) struct Devices {
+    claims: Mutex<HashMap<String, BTreeMap<Rank, Claim>>>,
+    /// Rings when a description comes, changes or goes.
+    pub(super) changed: Notify,
+}
+
+/// Who comes first of those that claim a name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    File,
+    Resource { created: Option<jiff::Timestamp>, namespace: String, uid: String },
+}
+
+/// One description of a device.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Claim {
+    /// The object that it is from; none for a file.
+    pub(super) object: Option<Arc<CiscoDevice>>,
+    /// The description, or why it cannot be right.
+    pub(super) spec: Result<Arc<DeviceSpec>, String>,
+}
+
+/// What becomes of a `CiscoDevice`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// It is a node.
+    Holds,
+    /// Its description cannot be right.
+    Invalid(String),
+    /// Somebody else has its name: the file, or an older object, by namespace.
+    Taken(Option<String>),
+}
+
+impl Devices {
+    /// The devices of files.
+    pub(super) fn new(devices: Vec<NamedDevice>) -> Self {
+        let claim = |spec| BTreeMap::from([(Rank::File, Claim { object: None, spec: Ok(Arc::new(spec)) })]);
+        let claims = devices.into_iter().map(|NamedDevice { name, spec }| (name, claim(spec))).collect();
+        Self { claims: Mutex::new(claims), changed: Notify::new() }
+    }
+
+    /// The descriptions that hold, by the name of the node.
+    pub(super) fn holding(&self) -> BTreeMap<String, Claim> {
+        let claims = self.claims();
+        let first = |claims: &BTreeMap<Rank, Claim>| claims.values().find(|claim| claim.spec.is_ok()).cloned();
+        claims.iter().filter_map(|(name, claims)| Some((name.clone(), first(claims)?))).collect()
+    }
+
+    /// The description that holds for a node.
+    pub(super) fn of(&self, name: &str) -> Option<Claim> {
+        self.claims().get(name)?.values().find(|claim| claim.spec.is_ok()).cloned()
+    }
+
+    /// All objects.
+    pub(super) fn objects(&self) -> Vec<Arc<CiscoDevice>> {
+        let claims = self.claims();
+        claims.values().flat_map(BTreeMap::values).filter_map(|claim| claim.object.clone()).collect()
+    }
+
+    /// The newest state of an object.
+    pub(super) fn object(&self, identity: &Identity) -> Option<Arc<CiscoDevice>> {
+        let claims = self.claims();
+        let objects = claims.get(&identity.name)?.values().filter_map(|claim| claim.object.as_ref());
+        objects.into_iter().find(|object| object.metadata.uid.as_deref() == Some(&*identity.uid)).map(Arc::clone)
+    }
+
+    /// What becomes of an object.
+    pub(super) fn verdict(&self, object: &CiscoDevice) -> Verdict {
+        let claims = self.claims();
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        let Some(claims) = claims.get(name) else { return Verdict::Invalid("it is not known".to_owned()) };
+        let uid = object.metadata.uid.as_deref();
+        let is_it = |claim: &Claim| claim.object.as_ref().is_some_and(|known| known.metadata.uid.as_deref() == uid);
+        if let Some(Err(reason)) = claims.values().find(|claim| is_it(claim)).map(|claim| &claim.spec) {
+            return Verdict::Invalid(reason.clone());
+        }
+        match claims.values().find(|claim| claim.spec.is_ok()) {
+            Some(first) if !is_it(first) => {
+                Verdict::Taken(first.object.as_ref().and_then(|object| object.metadata.namespace.clone()))
+            }
+            _ => Verdict::Holds,
+        }
+    }
+
+    /// The object claims nothing any more.
+    pub(super) fn release(&self, name: &str, uid: &str) {
+        let mut claims = self.claims();
+        if let Some(of_name) = claims.get_mut(name) {
+            of_name.retain(|rank, _| !matches!(rank, Rank::Resource { uid: known, .. } if known == uid));
+            if of_name.is_empty() {
+                claims.remove(name);
+            }
+        }
+        drop(claims);
+        self.changed.notify_one();
+    }
+
+    fn claim(&self, object: &Arc<CiscoDevice>) {
+        let meta = &object.metadata;
+        let name = meta.name.clone().unwrap_or_default();
+        let rank = Rank::Resource {
+            created: meta.creation_timestamp.as_ref().map(|time| time.0),
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+        };
+        let claim = Claim { object: Some(Arc::clone(object)), spec: described(&name, object).map(Arc::new) };
+        self.claims().entry(name).or_default().insert(rank, claim);
+        self.changed.notify_one();
+    }
+
+    fn claims(&self) -> MutexGuard<'_, HashMap<String, BTreeMap<Rank, Claim>>> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The description in an object, or why it cannot be right.
+fn described(name: &str, object: &CiscoDevice) -> Result<DeviceSpec, String> {
+    if !is_name(name) {
+        return Err("no node may have the name of this object: at most 63 characters".to_owned());
+    }
+    serde_json::from_value(object.spec.clone()).map_err(|error| format!("spec: {error}"))
+}
+
+impl Index<CiscoDevice> for Devices {
+    fn apply(&self, event: &Event<CiscoDevice>) {
+        match event {
+            Event::Added(object) | Event::Modified(object) => self.claim(object),
+            Event::Deleted(tombstone) => {
+                let name = match tombstone {
+                    Tombstone::Last(object) => object.metadata.name.clone().unwrap_or_default(),
+                    Tombstone::Missed(identity) => identity.name.clone(),
+                };
+                self.release(&name, event.uid());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(namespace: &str, created: &str, spec: &serde_json::Value) -> Arc<CiscoDevice> {
+        let metadata = json!({ "name": "r1", "namespace": namespace, "uid": format!("uid-{namespace}"), "creationTimestamp": created });
+        Arc::new(serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap())
+    }
+
+    #[test]
+    fn of_several_devices_of_one_name_the_oldest_holds_in_whatever_order_they_are_seen() {
+        let spec = |address: &str| json!({ "driver": "FAKE", "address": address });
+        let old = object("b", "2026-01-01T00:00:00Z", &spec("old"));
+        let new = object("a", "2026-02-01T00:00:00Z", &spec("new"));
+        for order in [[&old, &new], [&new, &old]] {
+            let devices = Devices::new(Vec::new());
+            order.into_iter().for_each(|object| devices.claim(object));
+            assert_eq!(devices.verdict(&old), Verdict::Holds);
+            assert_eq!(devices.verdict(&new), Verdict::Taken(Some("b".into())));
+            devices.release("r1", "uid-b");
+            assert_eq!(devices.verdict(&new), Verdict::Holds);
+        }
+        let file = NamedDevice { name: "r1".into(), spec: serde_json::from_value(spec("file")).unwrap() };
+        let devices = Devices::new(vec![file]);
+        devices.claim(&old);
+        assert_eq!(devices.verdict(&old), Verdict::Taken(None));
+        assert_eq!(devices.of("r1").unwrap().spec.unwrap().address, "file");
+    }
+
+    #[test]
+    fn a_description_that_cannot_be_right_is_told_and_holds_no_name() {
+        let devices = Devices::new(Vec::new());
+        let wrong = object("a", "2026-01-01T00:00:00Z", &json!({ "driver": "FAKE", "address": "x", "colour": 1 }));
+        let right = object("b", "2026-02-01T00:00:00Z", &json!({ "driver": "FAKE", "address": "y" }));
+        devices.claim(&wrong);
+        devices.claim(&right);
+        assert!(matches!(devices.verdict(&wrong), Verdict::Invalid(reason) if reason.contains("colour")));
+        assert_eq!(devices.verdict(&right), Verdict::Holds);
+    }
+}

@@ -1,0 +1,183 @@
+//! Files that describe devices.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use staffetta_driver::app_hosting::DeviceSpec;
+
+use super::name::{is_name, node_name};
+
+/// How large such a file may be, in bytes.
+const LARGEST: u64 = 4 << 20;
+
+/// A device and the name of its node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedDevice {
+    /// The name of its node.
+    pub name: String,
+    /// What it is.
+    pub spec: DeviceSpec,
+}
+
+/// Why the files that describe devices cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// A file cannot be read.
+    #[error("read the devices of {file}")]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// A file is larger than any description of devices.
+    #[error("read the devices of {0}: it is larger than 4 MiB")]
+    TooLarge(PathBuf),
+    /// A file is not as it must be; a password in it is not shown.
+    #[error("the devices of {file} are not as they must be: {reason}")]
+    Malformed {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong, with line and column.
+        reason: String,
+    },
+    /// A node may not have that name.
+    #[error("the devices of {file}: no node may be called `{name}`")]
+    Name {
+        /// The file.
+        file: PathBuf,
+        /// The name.
+        name: String,
+    },
+    /// Two devices have nodes of the same name.
+    #[error("two devices are the node `{name}`: in {first} and in {second}")]
+    Twice {
+        /// The name.
+        name: String,
+        /// One file.
+        first: PathBuf,
+        /// The other file.
+        second: PathBuf,
+    },
+}
+
+/// What a file may hold: one device, as Cisco's provider has it, or a list of named ones.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Form {
+    #[serde(default)]
+    device: Option<DeviceSpec>,
+    #[serde(default)]
+    devices: Vec<Entry>,
+}
+
+/// One device of a list: what a device is, and the name of its node beside.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    #[serde(default)]
+    name: Option<String>,
+    device: DeviceSpec,
+}
+
+/// The devices of `files`, each with a name of its own.
+pub fn read(files: &[PathBuf]) -> Result<Vec<NamedDevice>, FileError> {
+    let mut devices = Vec::new();
+    let mut seen: BTreeMap<String, PathBuf> = BTreeMap::new();
+    for file in files {
+        for device in of_text(file, &text(file)?)? {
+            if let Some(first) = seen.insert(device.name.clone(), file.clone()) {
+                return Err(FileError::Twice { name: device.name, first, second: file.clone() });
+            }
+            devices.push(device);
+        }
+    }
+    Ok(devices)
+}
+
+fn text(file: &Path) -> Result<String, FileError> {
+    let fail = |source| FileError::Read { file: file.to_owned(), source };
+    let mut text = String::new();
+    let opened = fs::File::open(file).map_err(fail)?;
+    opened.take(LARGEST + 1).read_to_string(&mut text).map_err(fail)?;
+    if text.len() as u64 > LARGEST {
+        return Err(FileError::TooLarge(file.to_owned()));
+    }
+    Ok(text)
+}
+
+fn of_text(file: &Path, text: &str) -> Result<Vec<NamedDevice>, FileError> {
+    let malformed = |reason: String| FileError::Malformed { file: file.to_owned(), reason };
+    let Form { device, devices } = serde_saphyr::from_str(text).map_err(|error| malformed(first_line(&error.to_string())))?;
+    let single = device.map(|device| Entry { name: None, device });
+    let named = single.into_iter().chain(devices).map(|Entry { name, device: spec }| {
+        let name = name.unwrap_or_else(|| node_name(&spec.address));
+        if is_name(&name) {
+            Ok(NamedDevice { name, spec })
+        } else {
+            Err(FileError::Name { file: file.to_owned(), name })
+        }
+    });
+    named.collect()
+}
+
+/// What is wrong and where, without the excerpt of the file that follows: it may hold a password.
+fn first_line(error: &str) -> String {
+    error.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "devices.yaml";
+
+    fn devices(text: &str) -> Result<Vec<NamedDevice>, FileError> {
+        of_text(Path::new(FILE), text)
+    }
+
+    #[test]
+    fn the_file_of_an_existing_provider_is_one_device_with_the_name_that_it_has_there() {
+        let text = "device:\n  driver: XE\n  address: 192.0.2.1\n  username: admin\n  password: hunter2\n  tls:\n    \
+                    enabled: true\n  podCIDR: 10.0.0.0/24\n  xe:\n    networking:\n      interface:\n        \
+                    type: VirtualPortGroup\n        virtualPortGroup:\n          dhcp: true\n          interface: \"0\"\n";
+        let devices = devices(text).unwrap();
+        assert_eq!((devices.len(), devices[0].name.as_str()), (1, "cisco-vk-192-0-2-1"));
+        assert_eq!(devices[0].spec.management_port(), 443);
+        assert!(!format!("{devices:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_list_names_its_nodes() {
+        let text = "devices:\n- name: east\n  device: { driver: FAKE, address: r1 }\n- device: { driver: FAKE, address: r2 }\n";
+        let names: Vec<_> = devices(text).unwrap().into_iter().map(|device| device.name).collect();
+        assert_eq!(names, ["east", "cisco-vk-r2"]);
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_with_its_place_and_without_what_the_file_holds() {
+        let text = "device:\n  driver: XE\n  address: r1\n  password: hunter2\n  colour: red\n";
+        let error = devices(text).unwrap_err().to_string();
+        assert!(error.contains("colour") && error.contains(FILE), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
+        let name = devices("devices:\n- name: East\n  device: { driver: FAKE, address: r1 }\n").unwrap_err();
+        assert!(matches!(name, FileError::Name { name, .. } if name == "East"));
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_and_a_name_that_is_there_twice_are_named() {
+        let missing = read(&["/nowhere/devices.yaml".into()]).unwrap_err();
+        assert_eq!(missing.to_string(), "read the devices of /nowhere/devices.yaml");
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["one.yaml", "two.yaml"].map(|name| folder.path().join(name));
+        for file in &files {
+            fs::write(file, "device: { driver: FAKE, address: r1 }\n").unwrap();
+        }
+        let twice = read(&files).unwrap_err();
+        assert!(matches!(twice, FileError::Twice { name, .. } if name == "cisco-vk-r1"));
+    }
+}

@@ -1,0 +1,95 @@
+//! The handler `app_hosting`: devices as virtual nodes, on which pods become applications.
+//!
+//! Devices come from files ([`AppHostingOptions::device_files`], in the form that users of Cisco's provider have) and from
+//! [`CiscoDevice`]s at run time. Each is a node of a [`VirtualNodes`]; the driver that its description names does the work.
+
+mod back_end;
+mod cisco_device;
+mod controller;
+mod credentials;
+mod description;
+mod devices;
+mod error;
+mod file;
+mod name;
+mod options;
+mod source;
+mod status;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use staffetta_driver::app_hosting::DriverTable;
+use staffetta_handler::{Notes, Registration};
+
+use self::controller::{Controller, Rounds};
+use self::devices::Devices;
+use self::source::Description;
+use crate::handler::{VirtualNodes, Wiring};
+use crate::policy::Policy;
+
+pub use self::cisco_device::{CiscoDevice, CiscoDeviceStatus};
+pub use self::error::DeviceError;
+pub use self::file::{FileError, NamedDevice, read as read_devices};
+pub use self::name::node_name;
+pub use self::options::AppHostingOptions;
+
+/// The name of the handler.
+pub const HANDLER: &str = "app_hosting";
+
+/// What the handler is made of.
+pub struct AppHosting {
+    /// The client of the Kubernetes API.
+    pub client: Client,
+    /// The options of the section `[app_hosting]`.
+    pub options: AppHostingOptions,
+    /// The devices of its files.
+    pub devices: Vec<NamedDevice>,
+    /// The kinds of devices.
+    pub drivers: DriverTable,
+    /// Where it is told what happens.
+    pub notes: Notes,
+    /// Whether the API server has `CiscoDevice`s.
+    pub custom_resources: bool,
+}
+
+impl AppHosting {
+    /// The handler as it is registered.
+    pub fn registration(self) -> Registration<VirtualNodes> {
+        let Self { client, options, devices, drivers, notes, custom_resources } = self;
+        let known = Arc::new(Devices::new(devices));
+        let source = Description {
+            devices: Arc::clone(&known),
+            drivers,
+            client: client.clone(),
+        };
+        let policy = policy(&options);
+        let wiring =
+            Wiring { handler: HANDLER, client: client.clone(), source: Arc::new(source), notes, policy };
+        let nodes = VirtualNodes::new(wiring);
+        let controller = Controller::new(client, Arc::clone(&known), nodes.shared());
+        let registration = nodes.registration();
+        if !custom_resources {
+            return registration;
+        }
+        let rounds = Rounds::new(Arc::clone(&known), controller.fleet());
+        let resources = Registration::new(controller)
+            .index::<CiscoDevice>(known)
+            .on::<CiscoDevice>()
+            .on_signal::<controller::DeviceDue>()
+            .source(rounds);
+        registration.join(resources.erase())
+    }
+}
+
+fn policy(options: &AppHostingOptions) -> Policy {
+    Policy {
+        poll_interval: Duration::from_millis(options.poll_interval_ms.get()),
+        health_interval: Duration::from_millis(options.health_interval_ms.get()),
+        read_timeout: Duration::from_millis(options.read_timeout_ms.get()),
+        unreachable_after: Duration::from_millis(options.unreachable_after_ms),
+        orphan_grace: Duration::from_millis(options.orphan_grace_ms),
+        ..Policy::default()
+    }
+}

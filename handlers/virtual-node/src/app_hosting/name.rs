@@ -1,0 +1,59 @@
+//! The names of nodes.
+
+/// The longest name of a node: that of a label's value, which its name is too.
+const LONGEST: usize = 63;
+
+/// The name of the node of a device for which nobody chose one: `cisco-vk-` and the address, as Cisco's provider makes it, in
+/// lower case; what no name may contain becomes `-`.
+pub fn node_name(address: &str) -> String {
+    let letter = |letter: char| match letter.to_ascii_lowercase() {
+        letter @ ('a'..='z' | '0'..='9') => letter,
+        _ => '-',
+    };
+    let address: String = address.chars().map(letter).collect();
+    let mut name = if address.trim_matches('-').is_empty() {
+        "cisco-virtual-kubelet".to_owned()
+    } else {
+        format!("cisco-vk-{}", address.trim_matches('-'))
+    };
+    name.truncate(LONGEST);
+    name.trim_end_matches('-').to_owned()
+}
+
+/// Whether a node may have that name (RFC 1123 subdomain, short enough for a label).
+pub(super) fn is_name(name: &str) -> bool {
+    let label = |label: &str| {
+        let good = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+        !label.is_empty() && label.chars().all(good) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    name.len() <= LONGEST && name.split('.').all(label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_becomes_a_name_that_a_node_may_have() {
+        for (address, expected) in [
+            ("192.0.2.1", "cisco-vk-192-0-2-1"),
+            ("2001:DB8::1", "cisco-vk-2001-db8--1"),
+            ("Router/1 East", "cisco-vk-router-1-east"),
+            ("::", "cisco-virtual-kubelet"),
+            ("", "cisco-virtual-kubelet"),
+        ] {
+            assert_eq!(node_name(address), expected);
+            assert!(is_name(&node_name(address)), "{address}");
+        }
+        let long = node_name(&format!("{}.example.com", "x".repeat(80)));
+        assert!(is_name(&long) && long.len() == LONGEST);
+    }
+
+    #[test]
+    fn what_no_node_may_be_called_is_no_name() {
+        for name in ["", "Router", "a_b", "-a", "a-", "a..b", ".a", &"x".repeat(64)] {
+            assert!(!is_name(name), "{name}");
+        }
+        assert!(is_name("r1.example.com"));
+    }
+}

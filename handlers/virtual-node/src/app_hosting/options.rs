@@ -1,0 +1,75 @@
+//! The section `[app_hosting]`.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The handler `app_hosting`: devices that host pods, each a node of the cluster.
+///
+/// Devices are described in files, and, where the cluster has the kind, by `CiscoDevice`s.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AppHostingOptions {
+    /// Files that describe devices, in YAML: one under `device:`, as Cisco's provider has it, or a list under `devices:`, each
+    /// with a `name` for its node. They are read at the start.
+    #[schemars(extend("uniqueItems" = true))]
+    pub device_files: Vec<PathBuf>,
+    /// The time between two reads of what runs on a device, in milliseconds. One read answers for all its pods.
+    pub poll_interval_ms: NonZeroU64,
+    /// The time between two reads of what a device is and has, in milliseconds.
+    pub health_interval_ms: NonZeroU64,
+    /// How long such a read may take, in milliseconds.
+    pub read_timeout_ms: NonZeroU64,
+    /// For how long the reads of a device must fail before its node is not ready, in milliseconds. A device that was never
+    /// reached, or refuses the credentials, is so at once.
+    pub unreachable_after_ms: u64,
+    /// How long an application on a device must have had no pod before it is removed, in milliseconds. Only those that carry
+    /// the mark of this cluster are.
+    pub orphan_grace_ms: u64,
+    /// Whether the kubelet API of each node is answered: `kubectl logs` and `exec` are told that a device cannot do that, and
+    /// who may gets `/pods` and `/stats/summary`.
+    pub kubelet: bool,
+    /// Where the kubelet APIs listen, one port a node: an IP address.
+    #[schemars(extend("format" = "ip"))]
+    pub kubelet_listen: IpAddr,
+    /// The address at which the API server reaches them, which the nodes have as `InternalIP`. That of `kubelet_listen` if absent.
+    #[schemars(extend("format" = "ip"), example = "192.0.2.10")]
+    pub kubelet_address: Option<IpAddr>,
+    /// The port of the first node; each further one has the next that is free. 0 lets the system choose.
+    pub kubelet_first_port: u16,
+    /// A PEM file with the certificate that the kubelet APIs show, and what signed it. One is made at each start if absent, which
+    /// API servers accept that verify none.
+    #[schemars(length(min = 1), example = "/etc/staffetta/kubelet.crt")]
+    pub kubelet_certificate_file: Option<PathBuf>,
+    /// A PEM file with the key of that certificate.
+    #[schemars(length(min = 1), example = "/etc/staffetta/kubelet.key")]
+    pub kubelet_key_file: Option<PathBuf>,
+    /// A PEM file with what signs the certificates of those who may read `/pods` and `/stats/summary`: the API server's kubelet
+    /// client. Without it nobody may.
+    #[schemars(length(min = 1), example = "/etc/kubernetes/pki/ca.crt")]
+    pub kubelet_client_ca_file: Option<PathBuf>,
+}
+
+impl Default for AppHostingOptions {
+    fn default() -> Self {
+        let count = |number| NonZeroU64::new(number).expect("the defaults are not zero");
+        Self {
+            device_files: Vec::new(),
+            poll_interval_ms: count(5000),
+            health_interval_ms: count(60_000),
+            read_timeout_ms: count(30_000),
+            unreachable_after_ms: 15_000,
+            orphan_grace_ms: 60_000,
+            kubelet: true,
+            kubelet_listen: Ipv4Addr::LOCALHOST.into(),
+            kubelet_address: None,
+            kubelet_first_port: 0,
+            kubelet_certificate_file: None,
+            kubelet_key_file: None,
+            kubelet_client_ca_file: None,
+        }
+    }
+}

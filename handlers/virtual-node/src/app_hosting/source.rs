@@ -1,0 +1,63 @@
+//! The devices as nodes: they come and go with their descriptions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use kube::Client;
+use staffetta_driver::app_hosting::DriverTable;
+use staffetta_driver::{DriverError, Reason};
+use staffetta_handler::HandlerError;
+
+use super::back_end::DeviceBackEnd;
+use super::credentials::with_account;
+use super::description::node;
+use super::devices::Devices;
+use crate::back_end::NodeBackEnd;
+use crate::node::NodeSpec;
+use crate::source::{Intake, NodeSource};
+
+/// The devices that are described, as nodes.
+pub(super) struct Description {
+    pub(super) devices: Arc<Devices>,
+    pub(super) drivers: DriverTable,
+    pub(super) client: Client,
+}
+
+#[async_trait]
+impl NodeSource for Description {
+    async fn run(&self, intake: Intake) -> Result<(), HandlerError> {
+        let mut told: BTreeMap<String, NodeSpec> = BTreeMap::new();
+        loop {
+            let mut wanted = BTreeMap::new();
+            for (name, claim) in self.devices.holding() {
+                if let Ok(spec) = &claim.spec {
+                    let node = node(&name, spec, None);
+                    wanted.insert(name, node);
+                }
+            }
+            for name in told.keys().filter(|name| !wanted.contains_key(*name)) {
+                intake.gone(name);
+            }
+            for (name, node) in &wanted {
+                if told.get(name) != Some(node) {
+                    intake.exists(node.clone());
+                }
+            }
+            told = wanted;
+            intake.complete();
+            self.devices.changed.notified().await;
+        }
+    }
+
+    async fn open(&self, node: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
+        let claim = self.devices.of(&node.name).and_then(|claim| Some((claim.object, claim.spec.ok()?)));
+        let Some((object, spec)) = claim else {
+            return Err(DriverError::new(Reason::NotFound, "open the way to the device").detail("nobody describes it"));
+        };
+        let namespace = object.and_then(|object| object.metadata.namespace.clone());
+        let namespace = namespace.unwrap_or_else(|| self.client.default_namespace().to_owned());
+        let spec = with_account(&self.client, &namespace, &spec).await?;
+        Ok(Arc::new(DeviceBackEnd::new(self.drivers.driver(&spec)?)))
+    }
+}

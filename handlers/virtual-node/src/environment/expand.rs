@@ -1,0 +1,55 @@
+//! `$(NAME)` in the value of a variable.
+
+/// Puts the values of other variables in: `$(NAME)` stands for a variable that was defined before, `$$` for a dollar sign; a
+/// reference to anything else stays as it is written (Kubernetes API, `EnvVar.value`).
+pub(super) fn expand<'a>(text: &str, value: impl Fn(&str) -> Option<&'a str>) -> String {
+    let mut expanded = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(dollar) = rest.find('$') {
+        expanded.push_str(&rest[..dollar]);
+        rest = &rest[dollar + 1..];
+        if let Some(after) = rest.strip_prefix('$') {
+            expanded.push('$');
+            rest = after;
+        } else if let Some((name, after)) = rest.strip_prefix('(').and_then(|inner| inner.split_once(')')) {
+            match value(name) {
+                Some(value) => expanded.push_str(value),
+                None => {
+                    expanded.push_str("$(");
+                    expanded.push_str(name);
+                    expanded.push(')');
+                }
+            }
+            rest = after;
+        } else {
+            expanded.push('$');
+        }
+    }
+    expanded.push_str(rest);
+    expanded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_to_what_is_defined_are_replaced_and_nothing_else() {
+        let value = |name: &str| match name {
+            "HOST" => Some("db"),
+            "PORT" => Some("$(HOST)"),
+            _ => None,
+        };
+        for (text, expected) in [
+            ("tcp://$(HOST):1", "tcp://db:1"),
+            ("$(PORT)", "$(HOST)"),
+            ("$$(HOST)", "$(HOST)"),
+            ("$(OTHER) $HOST $", "$(OTHER) $HOST $"),
+            ("$(HOST", "$(HOST"),
+            ("$$$(HOST)$$", "$db$"),
+            ("", ""),
+        ] {
+            assert_eq!(expand(text, value), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The environment of containers: what a kubelet would put in, read when a pod is brought to its machine.
+//!
+//! A `ConfigMap` or Secret is read by a GET of that one object, so that the handler needs no right to list them, and kept for a
+//! minute, because a pod is brought to its machine in several steps. Service links are not made: a machine outside of the
+//! cluster's network cannot reach what they name.
+
+mod expand;
+mod field;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dashmap::DashMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvFromSource, EnvVar, EnvVarSource, Pod, Secret};
+use kube::{Api, Client};
+use staffetta_driver::app_hosting::EnvironmentVariable;
+use staffetta_handler::Failure;
+use tokio::time::Instant;
+
+use self::expand::expand;
+use self::field::field;
+use crate::pod::form;
+
+/// How long what was read is used.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// How long to wait for what does not exist yet.
+const ABSENT: Duration = Duration::from_secs(15);
+
+/// Why an environment could not be made. It never holds a value.
+#[derive(Debug, thiserror::Error)]
+pub enum EnvironmentError {
+    /// An object that is not optional does not exist, or lacks a key.
+    #[error("{path}: there is no {what}")]
+    Missing {
+        /// The path of the field in the pod.
+        path: String,
+        /// What does not exist.
+        what: String,
+    },
+    /// A field asks for what is not known of a pod on a machine.
+    #[error("{path}: {detail}")]
+    Unsupported {
+        /// The path of the field in the pod.
+        path: String,
+        /// What is wrong.
+        detail: String,
+    },
+    /// An object could not be read.
+    #[error("{path}: read the {what}")]
+    Read {
+        /// The path of the field in the pod.
+        path: String,
+        /// What was to be read.
+        what: String,
+        /// Why not.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+impl Failure for EnvironmentError {
+    fn transient(&self) -> bool {
+        match self {
+            Self::Missing { .. } => true,
+            Self::Unsupported { .. } => false,
+            Self::Read { source, .. } => source.transient(),
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Missing { .. } => Some(ABSENT),
+            Self::Unsupported { .. } => None,
+            Self::Read { source, .. } => source.retry_after(),
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } => "EnvironmentMissing",
+            Self::Unsupported { .. } => "FieldNotSupported",
+            Self::Read { source, .. } => source.reason(),
+        }
+    }
+}
+
+/// The environment of each container of a pod, by name.
+type Environment = BTreeMap<String, Vec<EnvironmentVariable>>;
+
+/// Makes environments.
+pub(crate) struct Environments {
+    client: Client,
+    kept: DashMap<String, Kept>,
+}
+
+struct Kept {
+    form: u64,
+    until: Instant,
+    environment: Environment,
+}
+
+/// The data of an object; none when it does not exist.
+type Data = Option<Arc<BTreeMap<String, String>>>;
+
+/// One of the two kinds of objects that hold values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Holder {
+    ConfigMap,
+    Secret,
+}
+
+impl Holder {
+    fn name(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "ConfigMap",
+            Self::Secret => "Secret",
+        }
+    }
+}
+
+impl Environments {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client, kept: DashMap::new() }
+    }
+
+    /// The environment of each container of `pod`.
+    pub(crate) async fn of(&self, pod: &Pod) -> Result<Environment, EnvironmentError> {
+        let (uid, form, now) = (pod.metadata.uid.clone().unwrap_or_default(), form(pod), Instant::now());
+        let kept = self.kept.get(&uid).filter(|kept| kept.form == form && kept.until > now);
+        if let Some(environment) = kept.map(|kept| kept.environment.clone()) {
+            return Ok(environment);
+        }
+        let mut reading = Reading { client: &self.client, pod, objects: HashMap::new() };
+        let mut environment = Environment::new();
+        for (place, container) in pod.spec.iter().flat_map(|spec| &spec.containers).enumerate() {
+            environment.insert(container.name.clone(), reading.container(place, container).await?);
+        }
+        self.kept.retain(|_, kept| kept.until > now);
+        if !reading.objects.is_empty() {
+            self.kept.insert(uid, Kept { form, until: now + KEPT, environment: environment.clone() });
+        }
+        Ok(environment)
+    }
+}
+
+/// What is read for one pod, each object once.
+struct Reading<'a> {
+    client: &'a Client,
+    pod: &'a Pod,
+    objects: HashMap<(Holder, String), Data>,
+}
+
+impl Reading<'_> {
+    async fn container(
+        &mut self,
+        place: usize,
+        container: &Container,
+    ) -> Result<Vec<EnvironmentVariable>, EnvironmentError> {
+        let mut variables = Variables::default();
+        for (number, from) in container.env_from.iter().flatten().enumerate() {
+            let path = format!("spec.containers[{place}].envFrom[{number}]");
+            self.all_of(&path, from, &mut variables).await?;
+        }
+        for (number, variable) in container.env.iter().flatten().enumerate() {
+            let path = format!("spec.containers[{place}].env[{number}]");
+            if let Some(value) = self.value(&path, variable, &variables).await? {
+                variables.set(&variable.name, value);
+            }
+        }
+        Ok(variables.0.into_iter().map(|(name, value)| EnvironmentVariable::new(name, value)).collect())
+    }
+
+    async fn all_of(
+        &mut self,
+        path: &str,
+        from: &EnvFromSource,
+        variables: &mut Variables,
+    ) -> Result<(), EnvironmentError> {
+        let (holder, name, optional) = match (&from.config_map_ref, &from.secret_ref) {
+            (Some(map), _) => (Holder::ConfigMap, &map.name, map.optional),
+            (None, Some(secret)) => (Holder::Secret, &secret.name, secret.optional),
+            (None, None) => return Ok(()),
+        };
+        let data = self.object(path, holder, name).await?;
+        let Some(data) = data else {
+            if optional == Some(true) {
+                return Ok(());
+            }
+            let what = format!("{} {name}", holder.name());
+            return Err(EnvironmentError::Missing { path: path.to_owned(), what });
+        };
+        let prefix = from.prefix.as_deref().unwrap_or_default();
+        for (key, value) in &*data {
+            variables.set(&format!("{prefix}{key}"), value.clone());
+        }
+        Ok(())
+    }
+
+    /// The value of a variable; none where it is optional and does not exist.
+    async fn value(
+        &mut self,
+        path: &str,
+        variable: &EnvVar,
+        before: &Variables,
+    ) -> Result<Option<String>, EnvironmentError> {
+        let Some(from) = &variable.value_from else {
+            let text = variable.value.as_deref().unwrap_or_default();
+            return Ok(Some(expand(text, |name| before.get(name))));
+        };
+        let path = format!("{path}.valueFrom");
+        match from {
+            EnvVarSource { config_map_key_ref: Some(key), .. } => {
+                self.key(&path, Holder::ConfigMap, &key.name, &key.key, key.optional).await
+            }
+            EnvVarSource { secret_key_ref: Some(key), .. } => {
+                self.key(&path, Holder::Secret, &key.name, &key.key, key.optional).await
+            }
+            EnvVarSource { field_ref: Some(reference), .. } => match field(self.pod, &reference.field_path) {
+                Some(value) => Ok(Some(value)),
+                None => {
+                    let detail = format!("`{}` is not known before the pod runs", reference.field_path);
+                    Err(EnvironmentError::Unsupported { path: format!("{path}.fieldRef"), detail })
+                }
+            },
+            _ => {
+                let detail = "only ConfigMaps, Secrets and fields of the pod can be put in".to_owned();
+                Err(EnvironmentError::Unsupported { path, detail })
+            }
+        }
+    }
+
+    async fn key(
+        &mut self,
+        path: &str,
+        holder: Holder,
+        name: &str,
+        key: &str,
+        optional: Option<bool>,
+    ) -> Result<Option<String>, EnvironmentError> {
+        let data = self.object(path, holder, name).await?;
+        let value = data.as_ref().and_then(|data| data.get(key).cloned());
+        if value.is_none() && optional != Some(true) {
+            let what = match data {
+                Some(_) => format!("key `{key}` in the {} {name}", holder.name()),
+                None => format!("{} {name}", holder.name()),
+            };
+            return Err(EnvironmentError::Missing { path: path.to_owned(), what });
+        }
+        Ok(value)
+    }
+
+    async fn object(&mut self, path: &str, holder: Holder, name: &str) -> Result<Data, EnvironmentError> {
+        if let Some(data) = self.objects.get(&(holder, name.to_owned())) {
+            return Ok(data.clone());
+        }
+        let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
+        let read = match holder {
+            Holder::ConfigMap => {
+                let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
+                maps.get_opt(name).await.map(|map| map.map(|map| map.data.unwrap_or_default()))
+            }
+            Holder::Secret => {
+                let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+                secrets.get_opt(name).await.map(|secret| secret.map(texts))
+            }
+        };
+        let data = read.map_err(|source| EnvironmentError::Read {
+            path: path.to_owned(),
+            what: format!("{} {name}", holder.name()),
+            source: Box::new(source),
+        })?;
+        let data = data.map(Arc::new);
+        self.objects.insert((holder, name.to_owned()), data.clone());
+        Ok(data)
+    }
+}
+
+/// The values of a Secret that are text; what is not cannot be in an environment.
+fn texts(secret: Secret) -> BTreeMap<String, String> {
+    let data = secret.data.unwrap_or_default();
+    data.into_iter().filter_map(|(key, value)| Some((key, String::from_utf8(value.0).ok()?))).collect()
+}
+
+/// Variables in the order in which they were first set; the last value holds.
+#[derive(Default)]
+struct Variables(Vec<(String, String)>);
+
+impl Variables {
+    fn set(&mut self, name: &str, value: String) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = value,
+            None => self.0.push((name.to_owned(), value)),
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,386 @@
+//! The nodes that exist, and what was read of the machine behind each.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dashmap::DashMap;
+use staffetta_driver::{Owner, Uid};
+use staffetta_handler::Outlet;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::back_end::NodeBackEnd;
+use crate::node::{NodeHealth, NodeSpec};
+use crate::orphans::Orphans;
+use crate::pod::ClusterIndex;
+use crate::policy::Policy;
+use crate::reach::{Outage, Reach, Turned};
+use crate::signals::{NodeDue, PodDue};
+use crate::workload::{Workload, Workloads};
+
+/// How many good reads in a row must not have a pod that was there before it counts as gone.
+const ABSENCES: u8 = 2;
+
+/// The nodes that exist. It is told by a [`NodeSource`](crate::NodeSource) and by the readers of the machines, and tells the
+/// chain what changed.
+pub struct Fleet {
+    machines: DashMap<String, Arc<Machine>>,
+    complete: AtomicBool,
+    /// Nodes that were there and went while this process lives.
+    departed: DashMap<String, ()>,
+    /// Rings when a node comes or goes.
+    pub(crate) turnover: Notify,
+    voice: Arc<Voice>,
+    pods: Arc<ClusterIndex>,
+    policy: Policy,
+}
+
+/// Where changes are told, once somebody listens.
+#[derive(Default)]
+pub(crate) struct Voice(Mutex<Option<Outlet>>);
+
+impl Voice {
+    fn outlet(&self) -> Option<Outlet> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A node and what was read of the machine behind it.
+pub struct Machine {
+    name: Arc<str>,
+    state: Mutex<State>,
+    /// Rings when the machine is to be read at once.
+    pub(crate) poked: Notify,
+    voice: Arc<Voice>,
+    pods: Arc<ClusterIndex>,
+    policy: Policy,
+}
+
+struct State {
+    spec: Arc<NodeSpec>,
+    back_end: Option<Arc<dyn NodeBackEnd>>,
+    reach: Reach,
+    /// Whether it is being taken out of the cluster: nothing is done for its pods any more.
+    retired: bool,
+    health: Option<Arc<NodeHealth>>,
+    /// The last answer, to recognise the same one.
+    answer: Option<Workloads>,
+    seen: HashMap<Uid, Seen>,
+    orphans: Orphans,
+}
+
+struct Seen {
+    workload: Arc<Workload>,
+    absences: u8,
+}
+
+impl Fleet {
+    pub(crate) fn new(pods: Arc<ClusterIndex>, policy: Policy) -> Self {
+        let (voice, turnover) = (Arc::default(), Notify::new());
+        let (machines, departed, complete) = (DashMap::new(), DashMap::new(), AtomicBool::new(false));
+        Self { machines, complete, departed, turnover, voice, pods, policy }
+    }
+
+    /// The node of that name.
+    pub fn get(&self, name: &str) -> Option<Arc<Machine>> {
+        self.machines.get(name).map(|machine| Arc::clone(&machine))
+    }
+
+    /// All nodes.
+    pub fn all(&self) -> Vec<Arc<Machine>> {
+        self.machines.iter().map(|machine| Arc::clone(&machine)).collect()
+    }
+
+    /// Whether all nodes that exist at the start are known.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete.load(Ordering::SeqCst)
+    }
+
+    /// Whether the node was there and went while this process lives: nobody need be waited for.
+    pub(crate) fn has_departed(&self, name: &str) -> bool {
+        self.departed.contains_key(name)
+    }
+
+    /// Nothing is left of a node that went.
+    pub(crate) fn forget(&self, name: &str) {
+        self.departed.remove(name);
+    }
+
+    /// Tells what changed to `outlet` from now on.
+    pub(crate) fn speaks_to(&self, outlet: &Outlet) {
+        *self.voice.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(outlet.clone());
+    }
+
+    /// Says that there is something to do for a node.
+    pub(crate) fn node_due(&self, name: &str) {
+        if let Some(outlet) = self.voice.outlet() {
+            outlet.signal(NodeDue::new(name));
+        }
+    }
+
+    pub(crate) fn insert(&self, spec: NodeSpec) {
+        let name = spec.name.clone();
+        self.departed.remove(&name);
+        if let Some(machine) = self.get(&name) {
+            machine.describe(spec);
+        } else {
+            let machine = Machine::new(spec, Arc::clone(&self.voice), Arc::clone(&self.pods), self.policy.clone());
+            self.machines.insert(name.clone(), Arc::new(machine));
+            self.turnover.notify_one();
+        }
+        self.node_due(&name);
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
+        if self.machines.remove(name).is_some() {
+            self.departed.insert(name.to_owned(), ());
+            self.turnover.notify_one();
+            self.node_due(name);
+        }
+    }
+
+    pub(crate) fn complete(&self) {
+        self.complete.store(true, Ordering::SeqCst);
+        self.turnover.notify_one();
+    }
+}
+
+impl Machine {
+    fn new(spec: NodeSpec, voice: Arc<Voice>, pods: Arc<ClusterIndex>, policy: Policy) -> Self {
+        let name = spec.name.as_str().into();
+        let state = State {
+            spec: Arc::new(spec),
+            back_end: None,
+            reach: Reach::Untried,
+            retired: false,
+            health: None,
+            answer: None,
+            seen: HashMap::new(),
+            orphans: Orphans::default(),
+        };
+        Self { name, state: Mutex::new(state), poked: Notify::new(), voice, pods, policy }
+    }
+
+    /// The name of the node.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// What the node is to be.
+    pub fn spec(&self) -> Arc<NodeSpec> {
+        Arc::clone(&self.state().spec)
+    }
+
+    /// The machine is read at once.
+    pub fn poke(&self) {
+        self.poked.notify_one();
+    }
+
+    /// The way to the machine, while one is open.
+    pub fn back_end(&self) -> Option<Arc<dyn NodeBackEnd>> {
+        self.state().back_end.clone()
+    }
+
+    /// What the machine is and has, once it was read.
+    pub(crate) fn health(&self) -> Option<Arc<NodeHealth>> {
+        self.state().health.clone()
+    }
+
+    /// Why the machine cannot be reached; none while it can, or nobody has tried.
+    pub(crate) fn outage(&self) -> Option<Outage> {
+        match &self.state().reach {
+            Reach::Down(outage) => Some(outage.clone()),
+            Reach::Untried | Reach::Up { .. } => None,
+        }
+    }
+
+    /// Whether the machine can be reached.
+    pub(crate) fn is_up(&self) -> bool {
+        self.state().reach.is_up()
+    }
+
+    /// Whether the machine may be asked to do something for its pods.
+    pub(crate) fn works(&self) -> bool {
+        let state = self.state();
+        state.reach.is_up() && !state.retired
+    }
+
+    /// The machine is being taken out of the cluster, or has been taken over by another description.
+    pub(crate) fn retire(&self, retired: bool) {
+        self.state().retired = retired;
+    }
+
+    /// Whose is what runs there of ours.
+    pub(crate) fn ours(&self) -> Vec<Owner> {
+        let state = self.state();
+        let ours = state.seen.values().filter(|seen| seen.workload.ours);
+        ours.map(|seen| seen.workload.owner.clone()).collect()
+    }
+
+    /// What stands for a pod on the machine, as it was read last.
+    pub fn workload(&self, uid: &Uid) -> Option<Arc<Workload>> {
+        self.state().seen.get(uid).map(|seen| Arc::clone(&seen.workload))
+    }
+
+    pub(crate) fn opened(&self, back_end: Arc<dyn NodeBackEnd>) {
+        self.state().back_end = Some(back_end);
+    }
+
+    /// The way to the machine is to be opened anew.
+    pub(crate) fn closed(&self) {
+        self.state().back_end = None;
+    }
+
+    fn describe(&self, spec: NodeSpec) {
+        let mut state = self.state();
+        if *state.spec != spec {
+            if state.spec.session != spec.session {
+                state.back_end = None;
+            }
+            state.spec = Arc::new(spec);
+            state.retired = false;
+            drop(state);
+            self.poke();
+        }
+    }
+
+    /// A read was good. Answers whether the machine was not reached before.
+    pub(crate) fn reached(&self) -> bool {
+        let turned = self.state().reach.succeeded();
+        self.tell(turned);
+        turned == Turned::Up
+    }
+
+    /// A read failed. Answers whether the machine counts as unreachable from now on.
+    pub(crate) fn missed(&self, reason: &'static str, message: String, refused: bool) -> bool {
+        let turned = self.state().reach.failed(reason, message, refused, &self.policy);
+        self.tell(turned);
+        turned == Turned::Down
+    }
+
+    /// Whether a machine that can be reached or not is news for the node and all its pods.
+    fn tell(&self, turned: Turned) {
+        if turned == Turned::Nothing {
+            return;
+        }
+        let Some(outlet) = self.voice.outlet() else { return };
+        outlet.signal(NodeDue::new(&self.name));
+        for owner in self.pods.owners_on(&self.name) {
+            outlet.signal(PodDue::new(&owner, &self.name));
+        }
+    }
+
+    pub(crate) fn told_health(&self, health: NodeHealth) {
+        let mut state = self.state();
+        if state.health.as_deref() != Some(&health) {
+            state.health = Some(Arc::new(health));
+            drop(state);
+            if let Some(outlet) = self.voice.outlet() {
+                outlet.signal(NodeDue::new(&self.name));
+            }
+        }
+    }
+
+    pub(crate) fn told_inventory(&self, workloads: Workloads) {
+        let due = self.take_in(workloads);
+        if due.is_empty() {
+            return;
+        }
+        let Some(outlet) = self.voice.outlet() else { return };
+        for owner in &due {
+            outlet.signal(PodDue::new(owner, &self.name));
+        }
+    }
+
+    /// Takes in what runs on the machine. Answers whose part of it changed, and what has had no owner for too long.
+    fn take_in(&self, workloads: Workloads) -> Vec<Owner> {
+        let mut state = self.state();
+        let State { answer, seen, orphans, .. } = &mut *state;
+        let same = answer.as_ref().is_some_and(|before| Arc::ptr_eq(before, &workloads));
+        let mut due = Vec::new();
+        if !same || seen.len() != workloads.len() {
+            changes(seen, &workloads, &mut due);
+        }
+        let grace = self.policy.orphan_grace;
+        due.extend(orphans.look(&workloads, |uid| self.pods.knows(uid.as_str()), Instant::now(), grace));
+        *answer = Some(workloads);
+        due
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Brings `seen` up to date, and adds whose part changed.
+fn changes(seen: &mut HashMap<Uid, Seen>, workloads: &Workloads, due: &mut Vec<Owner>) {
+    for seen in seen.values_mut() {
+        seen.absences = seen.absences.saturating_add(1);
+    }
+    for workload in workloads.iter() {
+        match seen.entry(workload.owner.uid.clone()) {
+            Entry::Occupied(mut entry) => {
+                let seen = entry.get_mut();
+                seen.absences = 0;
+                if seen.workload != *workload {
+                    due.push(workload.owner.clone());
+                }
+                seen.workload = Arc::clone(workload);
+            }
+            Entry::Vacant(vacant) => {
+                due.push(workload.owner.clone());
+                vacant.insert(Seen { workload: Arc::clone(workload), absences: 0 });
+            }
+        }
+    }
+    seen.retain(|_, seen| {
+        let gone = seen.absences >= ABSENCES;
+        if gone {
+            due.push(seen.workload.owner.clone());
+        }
+        !gone
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::{ContainerSight, ContainerState};
+
+    fn workload(uid: &str, running: bool) -> Arc<Workload> {
+        let state = if running {
+            ContainerState::Running { since: None }
+        } else {
+            ContainerState::Waiting { reason: "ContainerCreating".into(), message: String::new() }
+        };
+        let owner = Owner { namespace: "default".into(), name: uid.into(), uid: uid.into() };
+        let containers = vec![ContainerSight { name: "app".into(), id: "id".into(), state }];
+        Arc::new(Workload { owner, ours: true, containers, ip: None })
+    }
+
+    fn look(seen: &mut HashMap<Uid, Seen>, workloads: &[Arc<Workload>]) -> Vec<String> {
+        let mut due = Vec::new();
+        changes(seen, &workloads.into(), &mut due);
+        due.into_iter().map(|owner| owner.name).collect()
+    }
+
+    #[test]
+    fn only_what_differs_is_told() {
+        let mut seen = HashMap::new();
+        assert_eq!(look(&mut seen, &[workload("a", false), workload("b", false)]), ["a", "b"]);
+        assert_eq!(look(&mut seen, &[workload("a", false), workload("b", true)]), ["b"]);
+        assert!(look(&mut seen, &[workload("a", false), workload("b", true)]).is_empty());
+    }
+
+    #[test]
+    fn a_pod_is_gone_only_after_two_good_reads_without_it() {
+        let mut seen = HashMap::new();
+        look(&mut seen, &[workload("a", true)]);
+        assert!(look(&mut seen, &[]).is_empty() && seen.len() == 1);
+        assert!(look(&mut seen, &[workload("a", true)]).is_empty(), "it was there all the time");
+        assert!(look(&mut seen, &[]).is_empty());
+        assert_eq!((look(&mut seen, &[]), seen.len()), (vec!["a".to_owned()], 0));
+    }
+}

@@ -1,0 +1,88 @@
+//! The lease by which the cluster knows that somebody keeps a node.
+//!
+//! It is renewed while this process leads, whether or not the machine can be reached: the lease is the sign of life of who
+//! speaks for the machine, and the condition `Ready` says how the machine is. Without a lease the cluster would replace that
+//! condition, with its reason, by one that knows nothing.
+
+use dashmap::DashMap;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::time::Instant;
+
+/// Where the leases of nodes are.
+const NAMESPACE: &str = "kube-node-lease";
+
+/// After how many seconds without a renewal the cluster holds a node for lost.
+const SECONDS: i32 = 40;
+
+/// Renews the leases of nodes.
+pub(crate) struct Leases {
+    leases: Api<Lease>,
+    /// When each lease was renewed last, by node, with the UID of the Node that owns it.
+    renewed: DashMap<String, (Instant, String)>,
+    interval: std::time::Duration,
+}
+
+impl Leases {
+    pub(crate) fn new(client: Client, interval: std::time::Duration) -> Self {
+        Self { leases: Api::namespaced(client, NAMESPACE), renewed: DashMap::new(), interval }
+    }
+
+    /// Renews the lease of a node, unless that was done just now. It is made where there is none.
+    pub(crate) async fn renew(&self, node: &Node) -> Result<(), kube::Error> {
+        let name = node.metadata.name.clone().unwrap_or_default();
+        let uid = node.metadata.uid.clone().unwrap_or_default();
+        let fresh = self.renewed.get(&name).is_some_and(|last| last.1 == uid && last.0.elapsed() < self.interval * 3 / 4);
+        if fresh {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let lease = lease_of(node, Timestamp::now());
+        let patch = Patch::Merge(json!({ "metadata": { "ownerReferences": lease.metadata.owner_references }, "spec": lease.spec }));
+        match self.leases.patch_metadata(&name, &PatchParams::default(), &patch).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                self.leases.create(&PostParams::default(), &lease).await?;
+            }
+            Err(error) => return Err(error),
+        }
+        self.renewed.insert(name, (began, uid));
+        Ok(())
+    }
+
+    /// Forgets a node that is gone.
+    pub(crate) fn forget(&self, name: &str) {
+        self.renewed.remove(name);
+    }
+}
+
+/// The lease of a node as it is made: it goes with the node.
+pub(crate) fn lease_of(node: &Node, now: Timestamp) -> Lease {
+    let name = node.metadata.name.clone().unwrap_or_default();
+    let owner = OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Node".to_owned(),
+        name: name.clone(),
+        uid: node.metadata.uid.clone().unwrap_or_default(),
+        ..OwnerReference::default()
+    };
+    Lease {
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            namespace: Some(NAMESPACE.to_owned()),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(LeaseSpec {
+            holder_identity: Some(name),
+            lease_duration_seconds: Some(SECONDS),
+            renew_time: Some(MicroTime(now)),
+            ..LeaseSpec::default()
+        }),
+    }
+}

@@ -1,0 +1,68 @@
+//! What a node is to be: what its source says of it, and what its machine tells.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::Taint;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+/// The key of the taint that keeps pods away which do not ask for a virtual node.
+pub const PROVIDER_TAINT: &str = "virtual-kubelet.io/provider";
+
+/// What a source says of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeSpec {
+    /// The name: a DNS subdomain.
+    pub name: String,
+    /// Labels beside those that every virtual node has.
+    pub labels: BTreeMap<String, String>,
+    /// Taints; others that the object has are left alone.
+    pub taints: Vec<Taint>,
+    /// How many pods it takes.
+    pub max_pods: u32,
+    /// Where the kubelet API of the node is answered, if anywhere.
+    pub kubelet: Option<KubeletEndpoint>,
+    /// The machine's own address, which its pods have as `hostIP`.
+    pub host_ip: Option<IpAddr>,
+    /// Whatever tells one way to the machine from another: when it changes, the way is opened anew.
+    pub session: u64,
+}
+
+/// Where the kubelet API of a node is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KubeletEndpoint {
+    /// The address, which the node has as `InternalIP`.
+    pub address: IpAddr,
+    /// The port.
+    pub port: u16,
+}
+
+/// What a machine is and has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeHealth {
+    /// What it has, by resource; `pods` is of the [`NodeSpec`].
+    pub capacity: BTreeMap<String, Quantity>,
+    /// What of that pods may have.
+    pub allocatable: BTreeMap<String, Quantity>,
+    /// What it is.
+    pub info: MachineInfo,
+    /// Why it takes no pods although it can be reached, in one word of CamelCase and for people; none when it does.
+    pub trouble: Option<(&'static str, String)>,
+}
+
+/// What a machine is, as `nodeInfo` shows it. What is empty is not known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MachineInfo {
+    /// Its serial number.
+    pub machine_id: String,
+    /// The version of its system.
+    pub kernel_version: String,
+    /// The name of its system.
+    pub os_image: String,
+    /// What runs containers there, with a scheme.
+    pub container_runtime: String,
+    /// The architecture of what it runs, as `kubernetes.io/arch` names it.
+    pub architecture: String,
+    /// The operating system of what it runs, as `kubernetes.io/os` names it.
+    pub operating_system: String,
+}

@@ -1,0 +1,62 @@
+//! What is told at nodes and pods where nothing failed for good.
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use staffetta_driver::Owner;
+use staffetta_handler::{Identity, Note};
+
+use crate::fleet::Machine;
+
+/// What is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// The machine behind a node can be reached.
+    Reached,
+    /// The machine behind a node cannot be reached.
+    Unreachable,
+    /// A pod waits because the machine behind its node cannot be reached.
+    Waits,
+    /// A pod runs on its machine.
+    Deployed,
+    /// A pod was changed: what runs of it is removed and made anew.
+    Replaced,
+    /// The machine does not have any more what it had of a pod.
+    Lost,
+    /// Nothing of a pod is left on its machine.
+    Removed,
+}
+
+impl Told {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Reached => "MachineReached",
+            Self::Unreachable => "MachineUnreachable",
+            Self::Waits => "NodeUnreachable",
+            Self::Deployed => "Deployed",
+            Self::Replaced => "Replaced",
+            Self::Lost => "LostByMachine",
+            Self::Removed => "Removed",
+        }
+    }
+
+    fn warning(self) -> bool {
+        matches!(self, Self::Unreachable | Self::Waits | Self::Lost)
+    }
+}
+
+/// A note at a node. Its Events bear the name as UID, as those of a kubelet do.
+pub(crate) fn node_note(handler: &'static str, machine: &Machine, told: Told, why: String) -> Note {
+    let name = machine.name().to_string();
+    let text = match told {
+        Told::Reached => "the machine behind this node can be reached".to_owned(),
+        _ => format!("the machine behind this node cannot be reached; its pods are left as they are: {why}"),
+    };
+    let regarding = Identity::of::<Node>(None, name.clone(), name);
+    Note { handler, regarding, warning: told.warning(), reason: told.reason(), text }
+}
+
+/// A note at a pod.
+pub(crate) fn pod_note(handler: &'static str, owner: &Owner, told: Told, text: String) -> Note {
+    let Owner { namespace, name, uid } = owner.clone();
+    let regarding = Identity::of::<Pod>(Some(namespace), name, uid.as_str().to_owned());
+    Note { handler, regarding, warning: told.warning(), reason: told.reason(), text }
+}

@@ -1,0 +1,141 @@
+//! What to do for a pod: a function of the pod, of what stands for it on its machine, and of what was done before.
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::form::form;
+use crate::workload::{ContainerState, Workload};
+
+/// The next thing to do for a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Nothing: it is over, or not ours.
+    Leave,
+    /// Wait until its machine can be reached.
+    Wait,
+    /// Write its status: on the machine all is as it is to be.
+    Tell,
+    /// Bring the machine one step nearer.
+    Apply {
+        /// Whether the pod has another form than the one that was brought there before.
+        replaces: bool,
+        /// Whether the machine lost what it had of the pod.
+        lost: bool,
+    },
+    /// Rid the machine of it, then delete it.
+    Remove,
+}
+
+/// What is known of a pod beside the pod.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Facts<'a> {
+    /// Whether its machine may be asked to do something.
+    pub(crate) reachable: bool,
+    /// What stands for it there.
+    pub(crate) workload: Option<&'a Workload>,
+    /// The form in which this process brought it there, if it is.
+    pub(crate) applied: Option<u64>,
+    /// Whether the machine has had it, in the life of this process.
+    pub(crate) was_there: bool,
+}
+
+/// What to do for a pod that exists and has a virtual node.
+pub(crate) fn decide(pod: &Pod, facts: &Facts<'_>) -> Task {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+    let finished = matches!(phase, "Succeeded" | "Failed");
+    if finished && pod.metadata.deletion_timestamp.is_none() {
+        return Task::Leave;
+    }
+    if !facts.reachable {
+        return Task::Wait;
+    }
+    if pod.metadata.deletion_timestamp.is_some() {
+        return Task::Remove;
+    }
+    let same = facts.applied == Some(form(pod));
+    if same && facts.workload.is_some_and(|workload| runs(pod, workload)) {
+        return Task::Tell;
+    }
+    Task::Apply {
+        replaces: facts.applied.is_some() && !same,
+        lost: facts.workload.is_none() && facts.was_there,
+    }
+}
+
+/// Whether each container runs.
+fn runs(pod: &Pod, workload: &Workload) -> bool {
+    let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
+    containers.iter().all(|container| {
+        let sight = workload.container(&container.name);
+        sight.is_some_and(|sight| matches!(sight.state, ContainerState::Running { .. }))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use staffetta_driver::Owner;
+
+    use super::*;
+    use crate::workload::ContainerSight;
+
+    fn pod(image: &str) -> Pod {
+        serde_json::from_value(json!({ "metadata": { "name": "web", "namespace": "default", "uid": "u1" },
+            "spec": { "nodeName": "r1", "containers": [{ "name": "app", "image": image }] } }))
+        .unwrap()
+    }
+
+    fn workload(state: ContainerState) -> Workload {
+        let owner = Owner::of(&pod("i").metadata);
+        let containers = vec![ContainerSight { name: "app".into(), id: "x://1".into(), state }];
+        Workload { owner, ours: true, containers, ip: None }
+    }
+
+    const RUNS: ContainerState = ContainerState::Running { since: None };
+
+    fn facts<'a>(workload: Option<&'a Workload>, applied: Option<&Pod>) -> Facts<'a> {
+        Facts { reachable: true, workload, applied: applied.map(form), was_there: workload.is_some() }
+    }
+
+    #[test]
+    fn a_pod_is_brought_to_its_machine_until_it_runs_there_in_its_form() {
+        let (pod, other) = (pod("flash:/a.tar"), pod("flash:/b.tar"));
+        let running = workload(RUNS);
+        let apply = Task::Apply { replaces: false, lost: false };
+        assert_eq!(decide(&pod, &facts(None, None)), apply);
+        assert_eq!(decide(&pod, &facts(Some(&running), None)), apply, "nobody looked at its form yet");
+        assert_eq!(decide(&pod, &facts(Some(&running), Some(&pod))), Task::Tell);
+        let replaced = Task::Apply { replaces: true, lost: false };
+        assert_eq!(decide(&pod, &facts(Some(&running), Some(&other))), replaced);
+        let ended = workload(ContainerState::Ended { exit_code: 0, reason: "Completed".into(), message: String::new() });
+        assert_eq!(decide(&pod, &facts(Some(&ended), Some(&pod))), apply, "its back end knows whether it starts again");
+        let lost = Facts { was_there: true, ..facts(None, Some(&pod)) };
+        assert_eq!(decide(&pod, &lost), Task::Apply { replaces: false, lost: true });
+    }
+
+    #[test]
+    fn nothing_is_done_for_a_pod_that_is_over_and_its_deletion_is_finished_all_the_same() {
+        for phase in ["Succeeded", "Failed"] {
+            let mut pod = pod("i");
+            pod.status = serde_json::from_value(json!({ "phase": phase })).unwrap();
+            assert_eq!(decide(&pod, &facts(None, None)), Task::Leave);
+            pod.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+            assert_eq!(decide(&pod, &facts(None, None)), Task::Remove);
+        }
+    }
+
+    #[test]
+    fn whatever_is_to_be_done_waits_while_the_machine_cannot_be_reached() {
+        let mut pod = pod("i");
+        assert_eq!(decide(&pod, &Facts::default()), Task::Wait);
+        pod.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        assert_eq!(decide(&pod, &Facts::default()), Task::Wait);
+    }
+
+    #[test]
+    fn labels_and_annotations_are_not_the_form_of_a_pod_and_an_image_is() {
+        let mut labelled = pod("i");
+        labelled.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
+        assert_eq!(form(&pod("i")), form(&labelled));
+        assert_ne!(form(&pod("i")), form(&pod("j")));
+    }
+}

@@ -1,0 +1,17 @@
+//! The pods of virtual nodes: which there are, what is to be done for one, and its status.
+
+mod conditions;
+mod containers;
+mod decide;
+mod form;
+mod index;
+mod phase;
+mod status;
+
+pub(crate) use decide::{Facts, Task, decide};
+pub(crate) use form::form;
+pub(crate) use index::{ClusterIndex, has_keeper};
+pub(crate) use status::{Seen, patch, status};
+
+#[cfg(test)]
+mod laws;

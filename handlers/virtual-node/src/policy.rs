@@ -1,0 +1,36 @@
+//! How often, how long, how many.
+
+use std::time::Duration;
+
+/// How virtual nodes are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The time between two reads of what runs on a machine.
+    pub poll_interval: Duration,
+    /// The time between two reads of what a machine is and has.
+    pub health_interval: Duration,
+    /// How long a read may take.
+    pub read_timeout: Duration,
+    /// For how long reads must fail before a node that was reached counts as unreachable.
+    pub unreachable_after: Duration,
+    /// The longest time between two attempts to reach a machine that is unreachable.
+    pub knock_max_interval: Duration,
+    /// How long something on a machine must have no owner before it is removed, and a Node object no machine.
+    pub orphan_grace: Duration,
+    /// The time between two renewals of a node's lease.
+    pub lease_interval: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            poll_interval: Duration::from_secs(5),
+            health_interval: Duration::from_secs(60),
+            read_timeout: Duration::from_secs(30),
+            unreachable_after: Duration::from_secs(15),
+            knock_max_interval: Duration::from_secs(60),
+            orphan_grace: Duration::from_secs(60),
+            lease_interval: Duration::from_secs(10),
+        }
+    }
+}

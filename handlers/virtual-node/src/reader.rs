@@ -1,0 +1,198 @@
+//! Reads the machines: one task a node, so that one that hangs delays no other.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join;
+use staffetta_driver::{DriverError, Reason};
+use staffetta_handler::{HandlerError, Outlet, Source, causes};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
+
+use crate::back_end::{NodeBackEnd, Reply};
+use crate::fleet::Machine;
+use crate::handler::Shared;
+use crate::notes::{Told, node_note};
+use crate::reach::knock;
+use crate::signals::NodeDue;
+use crate::source::Intake;
+
+/// The source of all signals of a handler: its nodes come and go, their machines are read, leases fall due, and pods whose time
+/// has come are called.
+pub(crate) struct Readers(pub(crate) Arc<Shared>);
+
+impl Source for Readers {
+    async fn run(&self, outlet: Outlet) -> Result<(), HandlerError> {
+        let shared = &self.0;
+        shared.fleet.speaks_to(&outlet);
+        tokio::select! {
+            result = shared.source.run(Intake(Arc::clone(&shared.fleet))) => result,
+            () = self.call(&outlet) => Ok(()),
+            () = self.read(&outlet) => Ok(()),
+        }
+    }
+}
+
+impl Readers {
+    async fn call(&self, outlet: &Outlet) {
+        loop {
+            outlet.signal(self.0.agenda.next().await);
+        }
+    }
+
+    /// One task for each node that exists.
+    async fn read(&self, outlet: &Outlet) {
+        let mut tasks = JoinSet::new();
+        let mut readers: HashMap<Arc<str>, (Arc<Machine>, AbortHandle)> = HashMap::new();
+        loop {
+            while tasks.try_join_next().is_some() {}
+            let fleet = &self.0.fleet;
+            readers.retain(|name, (machine, task)| {
+                let same = fleet.get(name).is_some_and(|now| Arc::ptr_eq(&now, machine));
+                if !same {
+                    task.abort();
+                }
+                same && !task.is_finished()
+            });
+            for machine in fleet.all() {
+                if !readers.contains_key(machine.name()) {
+                    let (shared, outlet) = (Arc::clone(&self.0), outlet.clone());
+                    let of = Arc::clone(&machine);
+                    let task = tasks.spawn(async move {
+                        join(beat(&shared, &of, &outlet), watch_over(&shared, &of)).await;
+                    });
+                    readers.insert(Arc::clone(machine.name()), (machine, task));
+                }
+            }
+            if fleet.is_complete() {
+                self.strays();
+            }
+            // A task that panicked is started again with the next turnover, at the latest after a minute.
+            let _ = tokio::time::timeout(Duration::from_secs(60), fleet.turnover.notified()).await;
+        }
+    }
+
+    /// Node objects of ours of which no source says that they exist.
+    fn strays(&self) {
+        for name in self.0.cluster.nodes_of(self.0.handler) {
+            if self.0.fleet.get(&name).is_none() {
+                self.0.fleet.node_due(&name);
+            }
+        }
+    }
+}
+
+/// The lease of a node is due, again and again; nodes that came together are spread over the interval.
+async fn beat(shared: &Shared, machine: &Machine, outlet: &Outlet) {
+    let interval = shared.policy.lease_interval;
+    outlet.signal(NodeDue::new(machine.name()));
+    let mut turn = 0;
+    loop {
+        tokio::time::sleep(spread(interval, machine.name(), turn)).await;
+        outlet.signal(NodeDue::new(machine.name()));
+        turn += 1;
+    }
+}
+
+/// Reads one machine, for ever.
+async fn watch_over(shared: &Shared, machine: &Machine) {
+    let (mut health_due, mut failed, mut turn) = (Instant::now(), 0, 0);
+    loop {
+        let wait = match bounded_read(shared, machine, &mut health_due).await {
+            Ok(()) => {
+                failed = 0;
+                if machine.reached() {
+                    shared.notes.tell(node_note(shared.handler, machine, Told::Reached, String::new()));
+                }
+                shared.policy.poll_interval
+            }
+            Err(error) => {
+                failed += 1;
+                health_due = Instant::now();
+                let refused = refuses(&error);
+                if refused {
+                    machine.closed();
+                }
+                let message = causes(&error);
+                if machine.missed(error.reason().name(), message.clone(), refused) {
+                    shared.notes.tell(node_note(shared.handler, machine, Told::Unreachable, message));
+                }
+                let wait = knock(failed, refused, &shared.policy);
+                error.retry_after().map_or(wait, |after| after.max(wait))
+            }
+        };
+        turn += 1;
+        let wait = spread(wait, machine.name(), turn);
+        if failed > 0 {
+            // What somebody else wants to know is no reason to knock more often.
+            tokio::time::sleep(wait).await;
+        } else {
+            let _ = tokio::time::timeout(wait, machine.poked.notified()).await;
+        }
+    }
+}
+
+/// Whether the machine answered, and will not answer otherwise for being asked again.
+fn refuses(error: &DriverError) -> bool {
+    matches!(error.reason(), Reason::Refused | Reason::Unsupported | Reason::NotFound)
+}
+
+async fn bounded_read(shared: &Shared, machine: &Machine, health_due: &mut Instant) -> Result<(), DriverError> {
+    let limit = shared.policy.read_timeout;
+    match tokio::time::timeout(limit, read(shared, machine, health_due)).await {
+        Ok(read) => read,
+        Err(_) => {
+            let detail = format!("no answer within {} s", limit.as_secs());
+            Err(DriverError::new(Reason::Unavailable, "read the machine").detail(detail))
+        }
+    }
+}
+
+async fn read(shared: &Shared, machine: &Machine, health_due: &mut Instant) -> Result<(), DriverError> {
+    let back_end = back_end(shared, machine).await?;
+    if *health_due <= Instant::now() {
+        if let Reply::Now(health) = back_end.health().await? {
+            machine.told_health(health);
+        }
+        *health_due = Instant::now() + shared.policy.health_interval;
+    }
+    if let Reply::Now(workloads) = back_end.inventory().await? {
+        machine.told_inventory(workloads);
+    }
+    Ok(())
+}
+
+async fn back_end(shared: &Shared, machine: &Machine) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
+    if let Some(open) = machine.back_end() {
+        return Ok(open);
+    }
+    let opened = shared.source.open(&machine.spec()).await?;
+    machine.opened(Arc::clone(&opened));
+    Ok(opened)
+}
+
+/// A time up to a tenth shorter or longer than `wait`, other for each node and each turn, so that many that began together do
+/// not go on together.
+fn spread(wait: Duration, name: &str, turn: u32) -> Duration {
+    use std::hash::{Hash, Hasher};
+    let mut digest = std::hash::DefaultHasher::new();
+    (name, turn).hash(&mut digest);
+    let tenth = u32::try_from(digest.finish() % 201).unwrap_or(100);
+    wait * (900 + tenth) / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_that_came_together_do_not_go_on_together() {
+        let wait = Duration::from_secs(10);
+        let mut waits: Vec<_> = (0..1000).map(|node| spread(wait, &format!("n{node}"), 1)).collect();
+        waits.sort_unstable();
+        assert!(waits[0] >= Duration::from_secs(9) && waits[999] <= Duration::from_secs(11));
+        waits.dedup();
+        assert!(waits.len() > 100, "{} different times", waits.len());
+    }
+}
