@@ -1,10 +1,12 @@
 //! Which handlers and drivers exist. An outside controller starts from [`registry`] and adds its own.
 
+mod app_hosting;
 mod memory;
 mod network;
 mod rehearsal;
 #[cfg(feature = "simulated")]
 mod simulated;
+mod virtual_node;
 
 use staffetta_handler::Registry;
 
@@ -19,6 +21,8 @@ pub fn registry() -> Registry {
     network::interfaces(&mut registry);
     network::handlers(&mut registry);
     memory::drivers(&mut registry);
+    app_hosting::drivers(&mut registry);
+    virtual_node::handlers(&mut registry);
     #[cfg(feature = "simulated")]
     simulated::drivers(&mut registry);
     registry

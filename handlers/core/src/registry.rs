@@ -236,6 +236,11 @@ impl Makers for Registry {
         Some((interface.option(), interface.default.clone()))
     }
 
+    fn names(&self, driver_trait: TypeId) -> Vec<String> {
+        let interface = self.interfaces.iter().find(|interface| interface.type_id == driver_trait);
+        interface.map(|interface| interface.drivers.keys().cloned().collect()).unwrap_or_default()
+    }
+
     fn make(&self, driver_trait: TypeId, name: &str, setup: &Setup) -> Result<AnyDriver, SetupError> {
         let interface = self.interfaces.iter().find(|interface| interface.type_id == driver_trait);
         let entry = interface.and_then(|interface| Some((interface, interface.drivers.get(name)?)));
@@ -299,6 +304,12 @@ mod tests {
         let (first, second) = (setup.driver::<dyn Lamp>().unwrap(), setup.driver::<dyn Lamp>().unwrap());
         assert_eq!((first.name(), second.name(), MADE.load(Ordering::Relaxed)), ("torch", "torch", 1));
         assert_eq!(setup.driver_named::<dyn Lamp>("candle").unwrap().name(), "candle");
+        let all: Vec<_> = setup.drivers::<dyn Lamp>().unwrap().into_iter().collect();
+        assert_eq!(all.iter().map(|(name, lamp)| (name.as_str(), lamp.name())).collect::<Vec<_>>(), [
+            ("candle", "candle"),
+            ("torch", "torch"),
+        ]);
+        assert_eq!((setup.driver_name::<dyn Lamp>().unwrap().as_str(), MADE.load(Ordering::Relaxed)), ("torch", 1));
     }
 
     /// Says in front of another lamp's name what it would be.

@@ -1,7 +1,7 @@
 //! What a handler or a driver is given when it is made.
 
 use std::any::{Any, TypeId, type_name};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,6 +30,9 @@ pub struct Setup {
 pub(crate) trait Makers: Send + Sync {
     /// The option that names the driver of a trait, and the name that is taken when it does not.
     fn choice(&self, driver_trait: TypeId) -> Option<(String, String)>;
+
+    /// The names of the drivers of a trait.
+    fn names(&self, driver_trait: TypeId) -> Vec<String>;
 
     /// Makes the driver of that name: an `Arc` of the trait, in a box.
     fn make(
@@ -159,10 +162,22 @@ impl Setup {
 
     /// The driver that the configuration names for the trait `D`. It is made once, however many ask for it.
     pub fn driver<D: ?Sized + Send + Sync + 'static>(&self) -> Result<Arc<D>, SetupError> {
+        self.driver_named(&self.driver_name::<D>()?)
+    }
+
+    /// All drivers of the trait `D` by name, for whoever learns only later which one is needed. Each is made once, however
+    /// many ask for it.
+    pub fn drivers<D: ?Sized + Send + Sync + 'static>(&self) -> Result<BTreeMap<String, Arc<D>>, SetupError> {
+        let names = self.makers.names(TypeId::of::<D>()).into_iter();
+        names.map(|name| Ok((name.clone(), self.driver_named(&name)?))).collect()
+    }
+
+    /// The name of the driver that the configuration chooses for the trait `D`.
+    pub fn driver_name<D: ?Sized + 'static>(&self) -> Result<String, SetupError> {
         let choice = self.makers.choice(TypeId::of::<D>());
         let (option, default) = choice.ok_or(SetupError::UnknownInterface(type_name::<D>()))?;
         let named = self.configuration.get("kubernetes").and_then(|section| section.get(&option)?.as_str());
-        self.driver_named(named.unwrap_or(&default))
+        Ok(named.map_or(default, str::to_owned))
     }
 
     /// The driver of that name for the trait `D`. It is made once, however many ask for it.

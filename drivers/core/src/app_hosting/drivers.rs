@@ -35,25 +35,27 @@ pub trait AppHostingDrivers: Send + Sync {
 }
 
 /// The kinds of devices that exist, by name.
-#[derive(Clone, Default)]
-pub struct DriverTable(BTreeMap<String, Arc<dyn AppHostingDrivers>>);
+#[derive(Clone)]
+pub struct DriverTable {
+    default: String,
+    kinds: BTreeMap<String, Arc<dyn AppHostingDrivers>>,
+}
 
 impl DriverTable {
-    /// The driver of a device, of the kind that it names; for any other name [`Reason::Unsupported`].
+    /// These kinds, of which `default` is the one of a device that names none.
+    pub fn new(default: impl Into<String>, kinds: BTreeMap<String, Arc<dyn AppHostingDrivers>>) -> Self {
+        Self { default: default.into(), kinds }
+    }
+
+    /// The driver of a device, of the kind that it names; for a kind that is not there [`Reason::Unsupported`].
     pub fn driver(&self, spec: &DeviceSpec) -> Result<Arc<dyn AppHostingDriver>, DriverError> {
-        let drivers = self.0.get(&spec.driver).ok_or_else(|| {
-            let known = self.0.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-            let detail =
-                format!("unsupported device type `{}` in `driver`; supported are {known}", spec.driver);
+        let name = if spec.driver.is_empty() { &self.default } else { &spec.driver };
+        let drivers = self.kinds.get(name).ok_or_else(|| {
+            let known = self.kinds.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            let detail = format!("unsupported device type `{name}` in `driver`; supported are {known}");
             DriverError::new(Reason::Unsupported, "make the driver of a device").detail(detail)
         })?;
         drivers.driver(spec)
-    }
-}
-
-impl FromIterator<(String, Arc<dyn AppHostingDrivers>)> for DriverTable {
-    fn from_iter<I: IntoIterator<Item = (String, Arc<dyn AppHostingDrivers>)>>(kinds: I) -> Self {
-        Self(kinds.into_iter().collect())
     }
 }
 
@@ -65,14 +67,14 @@ mod tests {
     #[test]
     fn a_kind_that_is_not_there_is_unsupported_by_name() {
         let fake: Arc<dyn AppHostingDrivers> = Arc::new(MemoryDevices::default().of_cluster("east".into()));
-        let table: DriverTable = [("FAKE".to_owned(), fake)].into_iter().collect();
+        let table = DriverTable::new("FAKE", [("FAKE".to_owned(), fake)].into());
         let spec = |driver: &str| DeviceSpec {
             driver: driver.into(),
             address: "r1".into(),
             ..DeviceSpec::default()
         };
-        assert!(table.driver(&spec("FAKE")).is_ok());
-        for name in ["XR", "NXOS", "xe", ""] {
+        assert!(table.driver(&spec("FAKE")).is_ok() && table.driver(&spec("")).is_ok());
+        for name in ["XR", "NXOS", "xe"] {
             let error = table.driver(&spec(name)).err().unwrap();
             assert_eq!(error.reason(), Reason::Unsupported);
             let expected = format!("unsupported device type `{name}` in `driver`; supported are `FAKE`");

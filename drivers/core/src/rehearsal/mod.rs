@@ -36,6 +36,7 @@
 //! # });
 //! ```
 
+mod app_hosting;
 mod load_balancer;
 mod overlay;
 mod public_ip;
@@ -51,6 +52,7 @@ use std::sync::Arc;
 use crate::error::{DriverError, Reason};
 use crate::owner::Owner;
 
+pub use app_hosting::RehearsedAppHostingDrivers;
 pub use load_balancer::RehearsedLoadBalancerDriver;
 pub use public_ip::RehearsedPublicIpDriver;
 pub use vif::{RehearsedVifDriver, RehearsedVifPool};

@@ -24,8 +24,8 @@ const MAX_PODS: u32 = 16;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeviceSpec {
-    /// The kind of the device, which chooses its driver: `XE` or `FAKE`.
-    #[schemars(length(min = 1))]
+    /// The kind of the device, which chooses its driver: `XE` or `FAKE`; that of `kubernetes.app_hosting_driver` if absent.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub driver: String,
     /// The name or address at which it is managed.
     #[schemars(length(min = 1))]
