@@ -1,6 +1,8 @@
 //! Which handlers and drivers exist. An outside controller starts from [`registry`] and adds its own.
 
 mod app_hosting;
+#[cfg(feature = "iosxe")]
+mod iosxe;
 mod memory;
 mod network;
 mod rehearsal;
@@ -23,6 +25,8 @@ pub fn registry() -> Registry {
     memory::drivers(&mut registry);
     app_hosting::drivers(&mut registry);
     virtual_node::handlers(&mut registry);
+    #[cfg(feature = "iosxe")]
+    iosxe::drivers(&mut registry);
     #[cfg(feature = "simulated")]
     simulated::drivers(&mut registry);
     registry

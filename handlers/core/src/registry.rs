@@ -305,11 +305,14 @@ mod tests {
         assert_eq!((first.name(), second.name(), MADE.load(Ordering::Relaxed)), ("torch", "torch", 1));
         assert_eq!(setup.driver_named::<dyn Lamp>("candle").unwrap().name(), "candle");
         let all: Vec<_> = setup.drivers::<dyn Lamp>().unwrap().into_iter().collect();
-        assert_eq!(all.iter().map(|(name, lamp)| (name.as_str(), lamp.name())).collect::<Vec<_>>(), [
-            ("candle", "candle"),
-            ("torch", "torch"),
-        ]);
-        assert_eq!((setup.driver_name::<dyn Lamp>().unwrap().as_str(), MADE.load(Ordering::Relaxed)), ("torch", 1));
+        assert_eq!(
+            all.iter().map(|(name, lamp)| (name.as_str(), lamp.name())).collect::<Vec<_>>(),
+            [("candle", "candle"), ("torch", "torch"),]
+        );
+        assert_eq!(
+            (setup.driver_name::<dyn Lamp>().unwrap().as_str(), MADE.load(Ordering::Relaxed)),
+            ("torch", 1)
+        );
     }
 
     /// Says in front of another lamp's name what it would be.

@@ -136,8 +136,10 @@ mod tests {
             assert!(driver.delete_pod(&request.owner()).await.unwrap().is_done());
         }
         assert!(driver.list_pods().await.unwrap().is_empty());
-        let expected =
-            ["default/web: deploy a pod: device r1; images flash:/a.tar", "default/web: delete a pod: device r1"];
+        let expected = [
+            "default/web: deploy a pod: device r1; images flash:/a.tar",
+            "default/web: delete a pod: device r1",
+        ];
         assert_eq!(notes.taken(), expected);
         assert!(devices.device("r1").calls().is_empty());
     }

@@ -1,0 +1,46 @@
+//! The name of an application: 1 to 40 characters of `[0-9a-zA-Z_]`.
+
+use super::digest::digest;
+
+/// How many digits a UID has without its hyphens.
+const UID: usize = 32;
+
+/// How many digits are left for the container: 40 less the UID and what stands between.
+const CONTAINER: usize = 7;
+
+/// The name of the application of a container: its pod's UID, and a digest of its own name. A UID that is no UUID is
+/// replaced by a digest too.
+pub(super) fn app_id(uid: &str, container: &str) -> String {
+    let plain: String = uid.chars().filter(|c| *c != '-').collect();
+    let is_uuid = plain.len() == UID && plain.chars().all(|c| c.is_ascii_hexdigit());
+    let plain = if is_uuid { plain } else { digest(uid, UID) };
+    format!("{plain}_{}", digest(container, CONTAINER))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_name_is_the_uid_and_seven_digits() {
+        let id = app_id("00000000-0000-0000-0000-000000000001", "app");
+        assert_eq!(id, format!("00000000000000000000000000000001_{}", digest("app", 7)));
+        assert_eq!(app_id("00000000000000000000000000000001", "app"), id);
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_is_one_that_the_module_allows_and_differs_from_its_siblings(
+            uid in ".{0,60}", container in "[a-z0-9-]{1,63}", sibling in "[a-z0-9-]{1,63}",
+        ) {
+            let id = app_id(&uid, &container);
+            prop_assert_eq!(id.len(), 40);
+            prop_assert!(id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'));
+            if container != sibling {
+                prop_assert_ne!(id, app_id(&uid, &sibling));
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What a device can install: a package on one of its file systems, or at a URL.
+
+use super::refusal::Refusal;
+
+/// The longest name of a package.
+const LONGEST: usize = 1024;
+
+/// The file systems.
+const FILE_SYSTEMS: [&str; 3] = ["flash", "bootflash", "harddisk"];
+
+/// Refuses an image that no device can install. `path` is that of the container.
+pub(super) fn check(path: &str, image: &str, pull_policy: Option<&str>) -> Result<(), Refusal> {
+    let refused = |why: String| Err(Refusal::invalid(format!("{path}.image"), why));
+    if image.len() > LONGEST || !image.chars().all(|c| c.is_ascii_graphic()) {
+        return refused("a package has at most 1024 printable characters, none of them a blank".into());
+    }
+    if is_url(image) {
+        let rest = image.split_once("://").map_or("", |(_, rest)| rest);
+        if rest.split('/').next().is_none_or(str::is_empty) {
+            return refused("the URL names no host".into());
+        }
+        if pull_policy == Some("Never") {
+            let why = "the image is at a URL, and nothing is fetched with the policy Never";
+            return Err(Refusal::invalid(format!("{path}.imagePullPolicy"), why));
+        }
+        return Ok(());
+    }
+    match image.split_once(':') {
+        Some((system, file)) if is_file_system(system) && !file.trim_matches('/').is_empty() => Ok(()),
+        _ => refused(format!(
+            "`{}` is no package of the device: it installs what is on flash:, bootflash:, harddisk: or usb0:, or at an http \
+             or https URL, and pulls nothing from a registry",
+            image.chars().take(100).collect::<String>()
+        )),
+    }
+}
+
+/// Whether the device fetches the image itself.
+pub(super) fn is_url(image: &str) -> bool {
+    image.starts_with("http://") || image.starts_with("https://")
+}
+
+fn is_file_system(name: &str) -> bool {
+    let usb = |rest: &str| rest.chars().all(|c| c.is_ascii_digit());
+    FILE_SYSTEMS.contains(&name) || name.strip_prefix("usb").is_some_and(usb)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_on_the_device_and_at_urls_are_taken() {
+        for image in [
+            "flash:a.tar",
+            "flash:/dir/a.tar",
+            "bootflash:a.tar",
+            "harddisk:/a",
+            "usb0:a.tar",
+            "usb:a.tar",
+            "usb1:/a",
+            "http://h/a.tar",
+            "https://h:8443/a.tar",
+        ] {
+            assert_eq!(check("c", image, Some("IfNotPresent")), Ok(()), "{image}");
+        }
+    }
+
+    #[test]
+    fn names_of_a_registry_and_what_is_no_name_are_refused() {
+        for image in [
+            "nginx",
+            "nginx:latest",
+            "docker.io/library/nginx:1",
+            "localhost:5000/a",
+            "flash:",
+            "flash:/",
+            "",
+            "tftp://h/a",
+            "flash:a b",
+            "http://",
+            "https:///a",
+            "usbx:a",
+            "ftp:a",
+        ] {
+            let error: staffetta_driver::DriverError =
+                check("spec.containers[0]", image, None).unwrap_err().into();
+            assert!(error.to_string().contains("spec.containers[0].image: "), "{image}: {error}");
+            assert!(!error.transient());
+        }
+        assert!(check("c", &format!("flash:{}", "x".repeat(1024)), None).is_err());
+    }
+
+    #[test]
+    fn what_is_at_a_url_cannot_be_there_with_the_policy_never() {
+        assert!(check("c", "http://h/a.tar", Some("Never")).is_err());
+        assert_eq!(check("c", "flash:a.tar", Some("Never")), Ok(()));
+    }
+}

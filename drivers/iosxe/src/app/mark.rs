@@ -1,0 +1,203 @@
+//! The mark of an application: labels that say whose it is. They are written as the first agents for these devices did,
+//! with three of our own; those of later agents are read too.
+
+use std::collections::HashMap;
+
+use staffetta_driver::{ClusterId, Owner};
+
+use super::digest::digest;
+use super::run_options::{Options, Unfit};
+use crate::model::config::RunOptions;
+
+const POD_NAME: [&str; 2] = ["cisco.vk/pod-name", "io.kubernetes.pod.name"];
+const POD_NAMESPACE: [&str; 2] = ["cisco.vk/pod-namespace", "io.kubernetes.pod.namespace"];
+const POD_UID: [&str; 2] = ["cisco.vk/pod-uid", "io.kubernetes.pod.uid"];
+const CONTAINER_NAME: [&str; 2] = ["cisco.vk/container-name", "io.kubernetes.container.name"];
+const CLUSTER: &str = "staffetta.dev/cluster";
+const FORM: &str = "staffetta.dev/form";
+const POSITION: &str = "staffetta.dev/position";
+
+/// The longest text that is written whole: a line less `--label ` and the longest key.
+const WHOLE: usize = 200;
+
+/// How much is left of a longer text, before a digest of it.
+const PART: usize = 160;
+
+/// What stands before the digest: in no name of Kubernetes.
+const CUT: char = '~';
+
+/// Whose an application is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// The pod. A text that is too long for a line is cut, and ends with a digest of the whole.
+    pub(crate) owner: Owner,
+    /// The name of the container.
+    pub(crate) container: String,
+    /// The cluster, as [`Mark::cluster`] writes it; none where an agent made it that knows no clusters.
+    pub(crate) cluster: Option<String>,
+    /// A digest of what may change of a container.
+    pub(crate) form: Option<String>,
+    /// The place of the container in its pod.
+    pub(crate) position: Option<usize>,
+}
+
+impl Mark {
+    /// A cluster as it is written in a mark.
+    pub(crate) fn cluster(cluster: &ClusterId) -> String {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let name = cluster.as_str();
+        let fits = !name.is_empty() && name.len() <= WHOLE && name.chars().all(plain);
+        if fits { name.to_owned() } else { format!("{CUT}{}", digest(name, 16)) }
+    }
+
+    /// Writes the mark, a label a line.
+    pub(super) fn write(&self, options: &mut Options) -> Result<(), Unfit> {
+        let position = self.position.map(|position| position.to_string());
+        let labels = [
+            (POD_NAME[0], Some(self.owner.name.as_str())),
+            (POD_NAMESPACE[0], Some(self.owner.namespace.as_str())),
+            (POD_UID[0], Some(self.owner.uid.as_str())),
+            (CONTAINER_NAME[0], Some(self.container.as_str())),
+            (CLUSTER, self.cluster.as_deref()),
+            (FORM, self.form.as_deref()),
+            (POSITION, position.as_deref()),
+        ];
+        for (key, value) in labels {
+            let Some(value) = value else { continue };
+            options.line("--label", &format!("{key}={}", cut(value)))?;
+        }
+        Ok(())
+    }
+
+    /// Reads the mark. An application without a UID, a pod name or a container name is nobody's.
+    pub(crate) fn read(options: &RunOptions) -> Option<Self> {
+        let labels = labels(options);
+        let one =
+            |keys: [&str; 2]| keys.iter().find_map(|key| labels.get(key)).map(|value| (*value).to_owned());
+        Some(Self {
+            owner: Owner {
+                namespace: one(POD_NAMESPACE).unwrap_or_default(),
+                name: one(POD_NAME)?,
+                uid: one(POD_UID).filter(|uid| !uid.is_empty())?.into(),
+            },
+            container: one(CONTAINER_NAME)?,
+            cluster: labels.get(CLUSTER).map(|cluster| (*cluster).to_owned()),
+            form: labels.get(FORM).map(|form| (*form).to_owned()),
+            position: labels.get(POSITION).and_then(|position| position.parse().ok()),
+        })
+    }
+}
+
+/// The labels among the options. A value ends at a blank, and the first of several with one key holds.
+fn labels(options: &RunOptions) -> HashMap<&str, &str> {
+    let mut labels = HashMap::new();
+    for line in &options.run_opts {
+        let mut words = line.line_run_opts.split_whitespace();
+        while let Some(word) = words.next() {
+            let label = match word {
+                "--label" | "-l" => words.next(),
+                _ => word.strip_prefix("--label="),
+            };
+            if let Some((key, value)) = label.and_then(|label| label.split_once('=')) {
+                labels.entry(key).or_insert(value);
+            }
+        }
+    }
+    labels
+}
+
+/// A text that fits a line.
+fn cut(text: &str) -> String {
+    if text.len() <= WHOLE {
+        return text.to_owned();
+    }
+    let part: String = text.chars().take(PART).collect();
+    format!("{part}{CUT}{}", digest(text, 16))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::config::Line;
+
+    fn mark(name: &str) -> Mark {
+        Mark {
+            owner: Owner { namespace: "shop".into(), name: name.into(), uid: "u-1".into() },
+            container: "app".into(),
+            cluster: Some("east".into()),
+            form: Some("0123".into()),
+            position: Some(2),
+        }
+    }
+
+    fn written(mark: &Mark) -> RunOptions {
+        let mut options = Options::default();
+        mark.write(&mut options).unwrap();
+        options.finish()
+    }
+
+    fn lines(lines: &[&str]) -> RunOptions {
+        let line = |line: &&str| Line { line_index: 1, line_run_opts: (*line).into() };
+        RunOptions { run_opts: lines.iter().map(line).collect() }
+    }
+
+    #[test]
+    fn the_marks_of_other_agents_are_read() {
+        let seed =
+            "--label cisco.vk/pod-name=web --label cisco.vk/pod-namespace=shop --label=cisco.vk/pod-uid=u-1";
+        let later =
+            "-l io.kubernetes.pod.name=web -l io.kubernetes.pod.namespace=shop -l io.kubernetes.pod.uid=u-1";
+        for options in [
+            lines(&[seed, "-e A=1 --label cisco.vk/container-name=app"]),
+            lines(&[later, "--label io.kubernetes.container.name=app"]),
+        ] {
+            let expected = Mark { cluster: None, form: None, position: None, ..mark("web") };
+            assert_eq!(Mark::read(&options), Some(expected));
+        }
+    }
+
+    #[test]
+    fn what_lacks_a_part_of_the_mark_is_nobodys() {
+        for options in [
+            lines(&[]),
+            lines(&["--label cisco.vk/pod-uid=u-1 --label cisco.vk/pod-name=web"]),
+            lines(&[
+                "--label cisco.vk/pod-uid= --label cisco.vk/pod-name=w --label cisco.vk/container-name=a",
+            ]),
+            lines(&["cisco.vk/pod-uid=u cisco.vk/pod-name=w cisco.vk/container-name=a"]),
+            lines(&["--label"]),
+        ] {
+            assert_eq!(Mark::read(&options), None, "{options:?}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_is_no_plain_word_is_known_by_a_digest() {
+        assert_eq!(Mark::cluster(&"east.example_1-a".into()), "east.example_1-a");
+        let odd = Mark::cluster(&"the east".into());
+        assert!(odd.starts_with('~') && odd != Mark::cluster(&"the west".into()), "{odd}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_mark_of_legal_names_is_read_as_it_was_written(
+            name in "[a-z0-9.-]{1,253}", container in "[a-z0-9-]{1,63}", namespace in "[a-z0-9-]{1,63}",
+        ) {
+            let mut mark = mark(&name);
+            mark.container = container;
+            mark.owner.namespace = namespace;
+            let options = written(&mark);
+            prop_assert!(options.run_opts.iter().all(|line| line.line_run_opts.len() <= 235));
+            prop_assert_eq!(options.run_opts.len(), 7);
+            let read = Mark::read(&options).unwrap();
+            if name.len() <= WHOLE {
+                prop_assert_eq!(read, mark);
+            } else {
+                prop_assert!(read.owner.name.starts_with(&name[..PART]) && read.owner.name.contains(CUT));
+                prop_assert_eq!(read.owner.uid, mark.owner.uid);
+            }
+        }
+    }
+}

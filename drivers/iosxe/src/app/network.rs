@@ -1,0 +1,275 @@
+//! How applications of a device reach the network: what its description says, held against what the modules allow.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::Ipv4Net;
+use staffetta_driver::app_hosting::{
+    AppGigabitEthernet, DeviceSpec, Interface, InterfaceType, PortMode, VirtualPortGroup, VlanInterface,
+};
+
+use super::addresses::gateway;
+use super::refusal::Refusal;
+use crate::model::config::{App, Management, VlanRule, VlanRules};
+
+const INTERFACE: &str = "xe.networking.interface";
+
+/// The highest number of an interface in the container for which a gateway can be configured.
+const LAST_GATEWAY: u8 = 3;
+
+/// The same on the management port.
+const LAST_MANAGEMENT_GATEWAY: u8 = 1;
+
+/// How applications of a device reach the network.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PodNetwork {
+    attachment: Attachment,
+    /// The subnet of the addresses that are configured; none where applications ask a DHCP server.
+    pub(crate) subnet: Option<Ipv4Net>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Attachment {
+    PortGroup { group: u8, guest: u8 },
+    Access { guest: u8, flags: Flags },
+    Vlan { mode: PortMode, vlan: u16, guest: u8, flags: Flags },
+    Management { guest: u8 },
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Flags {
+    mac_forward: bool,
+    multicast: bool,
+    mirror: bool,
+}
+
+impl PodNetwork {
+    /// Reads the network of a device.
+    pub(crate) fn read(spec: &DeviceSpec) -> Result<Self, Refusal> {
+        let interface = spec.xe.as_ref().and_then(|xe| xe.networking.interface.as_ref());
+        let Some(interface) = interface else {
+            let attachment = Attachment::PortGroup { group: 0, guest: 0 };
+            return Ok(Self { attachment, subnet: None });
+        };
+        only_its_section(interface)?;
+        let (attachment, dhcp, section) = match interface.kind {
+            InterfaceType::VirtualPortGroup => {
+                let section =
+                    interface.virtual_port_group.as_ref().ok_or_else(|| missing("virtualPortGroup"))?;
+                (port_group(section)?, section.dhcp, "virtualPortGroup.dhcp")
+            }
+            InterfaceType::AppGigabitEthernet => {
+                let section =
+                    interface.app_gigabit_ethernet.as_ref().ok_or_else(|| missing("appGigabitEthernet"))?;
+                ethernet(section)?
+            }
+            InterfaceType::Management => {
+                let section = interface.management.as_ref().ok_or_else(|| missing("management"))?;
+                let guest = within(section.guest_interface, LAST_GATEWAY, "management.guestInterface")?;
+                (Attachment::Management { guest }, section.dhcp, "management.dhcp")
+            }
+        };
+        let subnet = match (dhcp, spec.pod_cidr) {
+            (true, _) => None,
+            (false, Some(subnet)) => Some(subnet.trunc()),
+            (false, None) => {
+                let why =
+                    format!("it is required to give addresses, because `{INTERFACE}.{section}` is false");
+                return Err(Refusal::invalid("podCIDR", why));
+            }
+        };
+        Ok(Self { attachment, subnet })
+    }
+
+    /// Puts the network into an application, with the address that it is to have.
+    pub(crate) fn apply(&self, app: &mut App, address: Option<Ipv4Addr>) {
+        let subnet = self.subnet.filter(|_| address.is_some());
+        let address = address.map(IpAddr::V4);
+        let mask = subnet.map(|subnet| IpAddr::V4(subnet.netmask()));
+        let router = subnet.and_then(gateway).map(IpAddr::V4);
+        let network = &mut app.application_network_resource;
+        match self.attachment {
+            Attachment::PortGroup { group, guest } => {
+                network.vnic_gateway_0 = Some(group.to_string());
+                network.virtualportgroup_guest_interface_name_1 = Some(guest.to_string());
+                network.virtualportgroup_guest_ip_address_1 = address;
+                network.virtualportgroup_guest_ip_netmask_1 = mask;
+            }
+            Attachment::Access { guest, flags } => {
+                network.appintf_vlan_mode = Some("appintf-access".into());
+                network.appintf_access_interface_number = Some(guest);
+                network.mac_forward_enable = flags.mac_forward.then_some(true);
+                network.mcast_enable = flags.multicast.then_some(true);
+                network.mirror_enable = flags.mirror.then_some(true);
+            }
+            Attachment::Vlan { mode, vlan, guest, flags } => {
+                let (name, number) = match mode {
+                    PortMode::Access => ("appintf-access", Some(guest)),
+                    PortMode::Trunk => ("appintf-trunk", None),
+                };
+                network.appintf_vlan_mode = Some(name.into());
+                network.appintf_access_interface_number = number;
+                let rule = VlanRule {
+                    vlan_id: vlan,
+                    guest_interface: guest,
+                    guest_ip: address,
+                    guest_ipnetmask: mask,
+                    mac_forward_enable: flags.mac_forward,
+                    mcast_enable: flags.multicast,
+                    mirror_enable: flags.mirror,
+                };
+                app.appintf_vlan_rules = VlanRules { appintf_vlan_rule: vec![rule] };
+            }
+            Attachment::Management { guest } => {
+                network.management_interface_name = Some(guest.to_string());
+                network.management_guest_ip_address = address;
+                network.management_guest_ip_netmask = mask;
+                app.appintf_mgmt = Some(Management { access_if_num: guest });
+            }
+        }
+        self.route(app, router);
+    }
+
+    /// Puts the way out into an application, where the modules have a place for it.
+    fn route(&self, app: &mut App, router: Option<IpAddr>) {
+        let network = &mut app.application_network_resource;
+        match self.attachment {
+            Attachment::Management { guest } if guest <= LAST_MANAGEMENT_GATEWAY => {
+                network.management_application_gateway = router;
+                network.management_guest_interface_default_gateway = router.map(|_| guest);
+            }
+            Attachment::PortGroup { guest, .. } | Attachment::Vlan { guest, .. } if guest <= LAST_GATEWAY => {
+                network.virtualportgroup_application_default_gateway_1 = router;
+                network.virtualportgroup_guest_interface_default_gateway_1 = router.map(|_| guest);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn only_its_section(interface: &Interface) -> Result<(), Refusal> {
+    let sections = [
+        ("virtualPortGroup", interface.virtual_port_group.is_some(), InterfaceType::VirtualPortGroup),
+        ("appGigabitEthernet", interface.app_gigabit_ethernet.is_some(), InterfaceType::AppGigabitEthernet),
+        ("management", interface.management.is_some(), InterfaceType::Management),
+    ];
+    match sections.iter().find(|(_, there, kind)| *there && *kind != interface.kind) {
+        None => Ok(()),
+        Some((name, ..)) => {
+            let why = format!("only the section of the type `{:?}` may be there", interface.kind);
+            Err(Refusal::invalid(format!("{INTERFACE}.{name}"), why))
+        }
+    }
+}
+
+fn missing(section: &str) -> Refusal {
+    Refusal::invalid(format!("{INTERFACE}.{section}"), "the section of the interface's type is missing")
+}
+
+fn within(number: u8, most: u8, what: &str) -> Result<u8, Refusal> {
+    if number <= most {
+        return Ok(number);
+    }
+    Err(Refusal::invalid(format!("{INTERFACE}.{what}"), format!("{number} is not within 0 and {most}")))
+}
+
+fn port_group(section: &VirtualPortGroup) -> Result<Attachment, Refusal> {
+    let group = section.interface.as_deref().unwrap_or("0");
+    let number = group.parse().ok().filter(|number| (0..=3_u8).contains(number));
+    let group = number.ok_or_else(|| {
+        let why = format!("`{}` is not within \"0\" and \"3\"", group.chars().take(20).collect::<String>());
+        Refusal::invalid(format!("{INTERFACE}.virtualPortGroup.interface"), why)
+    })?;
+    let guest = within(section.guest_interface, 3, "virtualPortGroup.guestInterface")?;
+    Ok(Attachment::PortGroup { group, guest })
+}
+
+fn ethernet(section: &AppGigabitEthernet) -> Result<(Attachment, bool, &'static str), Refusal> {
+    let none = VlanInterface::default();
+    let vlan_if = section.vlan_if.as_ref().unwrap_or(&none);
+    let guest = vlan_if.guest_interface.unwrap_or(section.guest_interface);
+    let guest = within(guest, 63, "appGigabitEthernet.guestInterface")?;
+    let flags = Flags {
+        mac_forward: vlan_if.mac_forwarding_enabled,
+        multicast: vlan_if.multicast_enabled,
+        mirror: vlan_if.mirror_enabled,
+    };
+    let refused =
+        |what: &str, why: &str| Err(Refusal::invalid(format!("{INTERFACE}.appGigabitEthernet.{what}"), why));
+    match (section.mode, vlan_if.vlan) {
+        (PortMode::Trunk, 0) => refused("vlanIf.vlan", "a trunk needs the VLAN of the pods, 1 to 4094"),
+        (PortMode::Access, 0) if !section.dhcp => {
+            refused("dhcp", "an access port without a VLAN has no place for addresses: it must be true")
+        }
+        (PortMode::Access, 0) => Ok((Attachment::Access { guest, flags }, true, "appGigabitEthernet.dhcp")),
+        (_, 4095..) => refused("vlanIf.vlan", "a VLAN is within 1 and 4094"),
+        (mode, vlan) => {
+            let attachment = Attachment::Vlan { mode, vlan, guest, flags };
+            Ok((attachment, vlan_if.dhcp, "appGigabitEthernet.vlanIf.dhcp"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(interface: &Value, cidr: Option<&str>) -> Result<PodNetwork, String> {
+        let spec = json!({
+            "driver": "XE", "address": "r1", "podCIDR": cidr, "xe": { "networking": { "interface": interface } },
+        });
+        let spec: DeviceSpec = serde_json::from_value(spec).unwrap();
+        PodNetwork::read(&spec).map_err(|refusal| staffetta_driver::DriverError::from(refusal).to_string())
+    }
+
+    #[test]
+    fn without_an_interface_it_is_port_group_0_with_dhcp() {
+        let network = PodNetwork::read(&DeviceSpec::default()).unwrap();
+        let mut app = App::default();
+        network.apply(&mut app, None);
+        let written = serde_json::to_value(&app.application_network_resource).unwrap();
+        assert_eq!(written, json!({ "vnic-gateway-0": "0", "virtualportgroup-guest-interface-name-1": "0" }));
+    }
+
+    #[test]
+    fn a_bare_section_means_addresses_and_they_need_a_subnet() {
+        let bare = json!({ "type": "VirtualPortGroup", "virtualPortGroup": {} });
+        let error = read(&bare, None).unwrap_err();
+        assert!(error.contains("podCIDR: it is required"), "{error}");
+        let subnet = read(&bare, Some("10.0.0.77/24")).unwrap().subnet.unwrap();
+        assert_eq!(subnet.to_string(), "10.0.0.0/24");
+    }
+
+    #[test]
+    fn what_the_modules_do_not_allow_is_refused_by_path() {
+        let ethernet =
+            |section: Value| json!({ "type": "AppGigabitEthernet", "appGigabitEthernet": section });
+        for (interface, path) in [
+            (json!({ "type": "VirtualPortGroup" }), "virtualPortGroup: the section"),
+            (json!({ "type": "Management", "virtualPortGroup": {} }), "virtualPortGroup: only the section"),
+            (
+                json!({ "type": "VirtualPortGroup", "virtualPortGroup": { "interface": "4" } }),
+                "virtualPortGroup.interface: `4`",
+            ),
+            (
+                json!({ "type": "VirtualPortGroup", "virtualPortGroup": { "guestInterface": 4 } }),
+                "virtualPortGroup.guestInterface: 4",
+            ),
+            (
+                json!({ "type": "Management", "management": { "guestInterface": 4 } }),
+                "management.guestInterface: 4",
+            ),
+            (ethernet(json!({ "mode": "trunk" })), "appGigabitEthernet.vlanIf.vlan: a trunk"),
+            (ethernet(json!({ "mode": "trunk", "vlanIf": { "vlan": 4095 } })), "vlanIf.vlan: a VLAN"),
+            (ethernet(json!({ "mode": "access" })), "appGigabitEthernet.dhcp: an access port"),
+            (
+                ethernet(json!({ "mode": "access", "dhcp": true, "guestInterface": 64 })),
+                "appGigabitEthernet.guestInterface: 64",
+            ),
+        ] {
+            let error = read(&interface, Some("10.0.0.0/24")).unwrap_err();
+            assert!(error.contains(&format!("xe.networking.interface.{path}")), "{error}");
+        }
+    }
+}

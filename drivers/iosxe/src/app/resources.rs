@@ -1,0 +1,250 @@
+//! What an application reserves: from the requests and limits of its container.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use staffetta_driver::app_hosting::ResourceLimits;
+
+use super::quantity::scaled;
+use super::refusal::Refusal;
+use crate::model::config::Profile;
+
+const MEBIBYTE: u64 = 1 << 20;
+
+/// An amount of one resource that a device gives to an application.
+#[derive(Clone, Copy, Debug)]
+struct Measure {
+    /// The names in requests and limits; the first that is there holds.
+    names: &'static [&'static str],
+    /// How many of the unit of Kubernetes are one of the device, as a factor and a divisor.
+    factor: u64,
+    divisor: u64,
+    /// What a container gets for which nobody says anything, in the device's unit.
+    default: u64,
+    /// The most that the module takes, in the device's unit.
+    most: u64,
+    unit: &'static str,
+}
+
+/// A thousandth of a CPU is a unit of the device.
+const CPU: Measure =
+    Measure { names: &["cpu"], factor: 1000, divisor: 1, default: 1000, most: 20_000, unit: "units of CPU" };
+
+const MEMORY: Measure = Measure {
+    names: &["memory"],
+    factor: 1,
+    divisor: MEBIBYTE,
+    default: 512,
+    most: 16_384,
+    unit: "MB of memory",
+};
+
+const STORAGE: Measure = Measure {
+    names: &["ephemeral-storage", "storage"],
+    factor: 1,
+    divisor: MEBIBYTE,
+    default: 1024,
+    most: 65_535,
+    unit: "MB of storage",
+};
+
+impl Measure {
+    /// A quantity in the device's unit, rounded up.
+    fn read(self, quantity: &str) -> Option<u64> {
+        scaled(quantity, self.factor).map(|amount| amount.div_ceil(self.divisor))
+    }
+}
+
+/// The limits of a device, in its own units.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    cpu: Bounds,
+    memory: Bounds,
+    storage: Bounds,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    measure: Measure,
+    default: u64,
+    most: u64,
+}
+
+impl Limits {
+    /// Reads the limits of a device.
+    pub(crate) fn read(limits: &ResourceLimits) -> Result<Self, Refusal> {
+        let bounds = |measure: Measure, default: &Option<String>, most: &Option<String>, what: &str| {
+            let read = |text: &Option<String>, name: String, absent: u64| match text {
+                None => Ok(absent),
+                Some(text) => measure
+                    .read(text)
+                    .filter(|amount| *amount <= measure.most)
+                    .ok_or_else(|| Refusal::invalid(name, wrong(text, measure))),
+            };
+            let most = read(most, format!("resourceLimits.max{what}"), measure.most)?;
+            let path = format!("resourceLimits.default{what}");
+            let given = read(default, path.clone(), measure.default.min(most))?;
+            if given > most {
+                return Err(Refusal::invalid(path, format!("it is more than `resourceLimits.max{what}`")));
+            }
+            Ok(Bounds { measure, default: given, most })
+        };
+        Ok(Self {
+            cpu: bounds(CPU, &limits.default_cpu, &limits.max_cpu, "CPU")?,
+            memory: bounds(MEMORY, &limits.default_memory, &limits.max_memory, "Memory")?,
+            storage: bounds(STORAGE, &limits.default_storage, &limits.max_storage, "Storage")?,
+        })
+    }
+
+    /// What a container reserves: what it requests, or else its limit, or else the default of the device. `path` is that of
+    /// the container.
+    pub(super) fn profile(&self, path: &str, container: &Container) -> Result<Profile, Refusal> {
+        let empty = BTreeMap::new();
+        let resources = container.resources.as_ref();
+        let requests = resources.and_then(|resources| resources.requests.as_ref()).unwrap_or(&empty);
+        let limits = resources.and_then(|resources| resources.limits.as_ref()).unwrap_or(&empty);
+        if resources.and_then(|resources| resources.claims.as_ref()).is_some_and(|claims| !claims.is_empty())
+        {
+            return Err(Refusal::unsupported(format!("{path}.resources.claims"), "the device has no claims"));
+        }
+        let known = |name: &String| {
+            [CPU, MEMORY, STORAGE].iter().any(|measure| measure.names.contains(&name.as_str()))
+        };
+        if let Some(other) = requests.keys().chain(limits.keys()).find(|name| !known(name)) {
+            return Err(Refusal::unsupported(
+                format!("{path}.resources"),
+                format!("the device has no `{other}`"),
+            ));
+        }
+        let amount = |bounds: Bounds| {
+            let (words, quantity) = match (of(requests, bounds.measure), of(limits, bounds.measure)) {
+                (Some(request), _) => ("requests", request),
+                (None, Some(limit)) => ("limits", limit),
+                (None, None) => return Ok(bounds.default),
+            };
+            let (name, Quantity(text)) = quantity;
+            match bounds.measure.read(text) {
+                Some(0) => Ok(bounds.default),
+                Some(amount) if amount <= bounds.most => Ok(amount),
+                _ => {
+                    let measure = Measure { most: bounds.most, ..bounds.measure };
+                    Err(Refusal::invalid(format!("{path}.resources.{words}.{name}"), wrong(text, measure)))
+                }
+            }
+        };
+        // The module's ranges are within 16 bits, and so is everything that was held against them.
+        let narrow = |amount: u64| u16::try_from(amount).unwrap_or(u16::MAX);
+        let vcpu = match of(limits, CPU) {
+            None => 1,
+            Some((name, Quantity(text))) => {
+                scaled(text, 1).filter(|cpus| *cpus <= 65_535).map(|cpus| cpus.max(1)).ok_or_else(|| {
+                    Refusal::invalid(
+                        format!("{path}.resources.limits.{name}"),
+                        "it is no quantity up to 65535 CPUs",
+                    )
+                })?
+            }
+        };
+        Ok(Profile {
+            profile_name: "custom".into(),
+            cpu_units: narrow(amount(self.cpu)?),
+            memory_capacity_mb: narrow(amount(self.memory)?),
+            disk_size_mb: narrow(amount(self.storage)?),
+            vcpu: narrow(vcpu),
+        })
+    }
+}
+
+fn of<'a>(amounts: &'a BTreeMap<String, Quantity>, measure: Measure) -> Option<(&'static str, &'a Quantity)> {
+    measure.names.iter().find_map(|name| Some((*name, amounts.get(*name)?)))
+}
+
+fn wrong(text: &str, measure: Measure) -> String {
+    let text: String = text.chars().take(40).collect();
+    format!("`{text}` is no quantity up to {} {}", measure.most, measure.unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn profile(limits: &ResourceLimits, resources: Value) -> Result<(u16, u16, u16, u16), String> {
+        let container = json!({ "name": "app", "resources": resources });
+        let container: Container = serde_json::from_value(container).unwrap();
+        let told = |refusal: Refusal| staffetta_driver::DriverError::from(refusal).to_string();
+        let profile =
+            Limits::read(limits).and_then(|limits| limits.profile("c", &container)).map_err(told)?;
+        Ok((profile.cpu_units, profile.memory_capacity_mb, profile.disk_size_mb, profile.vcpu))
+    }
+
+    fn limits() -> ResourceLimits {
+        ResourceLimits {
+            default_cpu: Some("250m".into()),
+            default_memory: Some("128Mi".into()),
+            default_storage: Some("10Mi".into()),
+            max_cpu: Some("2".into()),
+            max_memory: Some("1Gi".into()),
+            max_storage: Some("1Gi".into()),
+            ..ResourceLimits::default()
+        }
+    }
+
+    #[test]
+    fn requests_hold_before_limits_and_both_before_the_defaults_of_the_device() {
+        let none = ResourceLimits::default();
+        assert_eq!(profile(&none, json!({})), Ok((1000, 512, 1024, 1)));
+        assert_eq!(profile(&limits(), json!({})), Ok((250, 128, 10, 1)));
+        let both = json!({
+            "requests": { "cpu": "100m", "memory": "1Ki", "storage": "1" },
+            "limits": { "cpu": "1500m", "memory": "64Mi", "ephemeral-storage": "5Mi" },
+        });
+        assert_eq!(profile(&limits(), both), Ok((100, 1, 1, 2)));
+        let only_limits = json!({ "limits": { "cpu": "2", "memory": "64Mi", "ephemeral-storage": "5Mi" } });
+        assert_eq!(profile(&limits(), only_limits), Ok((2000, 64, 5, 2)));
+        assert_eq!(
+            profile(&none, json!({ "requests": { "cpu": "0", "memory": "0" } })),
+            Ok((1000, 512, 1024, 1))
+        );
+    }
+
+    #[test]
+    fn the_ends_of_each_range_are_taken_and_what_is_beyond_is_refused_by_path() {
+        let none = ResourceLimits::default();
+        let most = json!({ "requests": { "cpu": "20", "memory": "16Gi", "storage": "65535Mi" } });
+        assert_eq!(profile(&none, most), Ok((20_000, 16_384, 65_535, 1)));
+        for (resources, path) in [
+            (json!({ "requests": { "cpu": "20001m" } }), "c.resources.requests.cpu: `20001m`"),
+            (json!({ "requests": { "memory": "64Gi" } }), "c.resources.requests.memory: `64Gi`"),
+            (json!({ "requests": { "memory": "16385Mi" } }), "c.resources.requests.memory: `16385Mi`"),
+            (json!({ "limits": { "storage": "65536Mi" } }), "c.resources.limits.storage: `65536Mi`"),
+            (json!({ "limits": { "cpu": "65536" }, "requests": { "cpu": "1" } }), "c.resources.limits.cpu: "),
+            (
+                json!({ "requests": { "nvidia.com/gpu": "1" } }),
+                "c.resources: the device has no `nvidia.com/gpu`",
+            ),
+        ] {
+            let error = profile(&none, resources).unwrap_err();
+            assert!(error.contains(path), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_device_may_take_less_and_its_own_limits_must_be_possible() {
+        let error = profile(&limits(), json!({ "requests": { "cpu": "2001m" } })).unwrap_err();
+        assert!(error.contains("is no quantity up to 2000 units of CPU"), "{error}");
+        for (wrong, path) in [
+            (ResourceLimits { max_memory: Some("32Gi".into()), ..limits() }, "resourceLimits.maxMemory"),
+            (ResourceLimits { default_cpu: Some("lots".into()), ..limits() }, "resourceLimits.defaultCPU"),
+            (
+                ResourceLimits { default_storage: Some("2Gi".into()), ..limits() },
+                "resourceLimits.defaultStorage",
+            ),
+        ] {
+            let error = profile(&wrong, json!({})).unwrap_err();
+            assert!(error.contains(path), "{error}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Lines of options for a container: 30 of 235 characters each, in which blanks separate the options.
+
+use crate::model::config::{Line, RunOptions};
+
+/// The most lines.
+const LINES: usize = 30;
+
+/// The most characters of a line.
+pub(super) const LINE: usize = 235;
+
+/// Options that are gathered.
+#[derive(Default)]
+pub(super) struct Options(Vec<String>);
+
+/// Why options do not fit.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unfit {
+    /// A character that would be read as something else.
+    Character,
+    /// One option is longer than a line.
+    TooLong,
+    /// All together have more than 30 lines.
+    TooMany,
+}
+
+impl Unfit {
+    pub(super) fn why(&self) -> &'static str {
+        match self {
+            Self::Character => {
+                "the device takes only printable ASCII characters without blanks, quotes, `$`, `\\` and '`' there"
+            }
+            Self::TooLong => "the device takes at most 235 characters there",
+            Self::TooMany => {
+                "the device takes at most 30 lines of 235 characters for all options of a container"
+            }
+        }
+    }
+}
+
+impl Options {
+    /// Adds an option and its value in a line of their own.
+    pub(super) fn line(&mut self, option: &str, value: &str) -> Result<(), Unfit> {
+        let line = checked(option, value)?;
+        self.0.push(line);
+        self.bounded()
+    }
+
+    /// Adds an option and its value where there is room.
+    pub(super) fn packed(&mut self, option: &str, value: &str) -> Result<(), Unfit> {
+        let text = checked(option, value)?;
+        match self.0.last_mut() {
+            Some(last) if !last.starts_with("--label ") && last.len() + 1 + text.len() <= LINE => {
+                last.push(' ');
+                last.push_str(&text);
+            }
+            _ => self.0.push(text),
+        }
+        self.bounded()
+    }
+
+    fn bounded(&self) -> Result<(), Unfit> {
+        if self.0.len() > LINES { Err(Unfit::TooMany) } else { Ok(()) }
+    }
+
+    /// As the device takes them.
+    pub(super) fn finish(self) -> RunOptions {
+        let line = |(line_index, line_run_opts)| Line { line_index, line_run_opts };
+        RunOptions { run_opts: (1..).zip(self.0).map(line).collect() }
+    }
+}
+
+fn checked(option: &str, value: &str) -> Result<String, Unfit> {
+    let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\'' | '\\' | '$' | '`');
+    if !value.chars().all(plain) {
+        return Err(Unfit::Character);
+    }
+    let text = if value.is_empty() { option.to_owned() } else { format!("{option} {value}") };
+    if text.len() > LINE { Err(Unfit::TooLong) } else { Ok(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_have_lines_of_their_own_and_the_rest_shares_them() {
+        let mut options = Options::default();
+        options.line("--label", "a=b").unwrap();
+        options.packed("-e", "A=1").unwrap();
+        options.packed("-e", "B=2").unwrap();
+        options.packed("-e", &format!("C={}", "x".repeat(222))).unwrap();
+        let lines: Vec<_> =
+            options.finish().run_opts.into_iter().map(|line| (line.line_index, line.line_run_opts)).collect();
+        assert_eq!(lines[0], (1, "--label a=b".to_owned()));
+        assert_eq!(lines[1], (2, "-e A=1 -e B=2".to_owned()));
+        assert_eq!((lines[2].0, lines[2].1.len(), lines.len()), (3, 227, 3));
+    }
+
+    #[test]
+    fn a_line_has_at_most_235_characters_and_there_are_at_most_30() {
+        let mut options = Options::default();
+        assert_eq!(options.packed("-e", &"x".repeat(233)), Err(Unfit::TooLong));
+        for _ in 0..30 {
+            options.packed("-e", &"x".repeat(232)).unwrap();
+        }
+        assert_eq!(options.packed("-e", "x"), Err(Unfit::TooMany));
+    }
+
+    #[test]
+    fn what_a_shell_would_read_otherwise_is_refused() {
+        for value in ["a b", "a\"b", "a'b", "a\\b", "$HOME", "a`b", "ü", "a\nb", "a\tb"] {
+            assert_eq!(Options::default().packed("-e", value), Err(Unfit::Character), "{value}");
+        }
+    }
+}

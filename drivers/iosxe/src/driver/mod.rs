@@ -1,0 +1,197 @@
+//! The driver of one device. Each call reads the device, decides for each application, and does at most one step each.
+
+mod act;
+mod listing;
+mod reading;
+mod resources;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use staffetta_driver::app_hosting::{
+    AppHostingDriver, DeviceInfo, DeviceResources, HostedPods, PodRequest, PodUsage, Progress,
+};
+use staffetta_driver::{DriverError, Owner, Reason};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::Instant;
+
+use self::listing::Listing;
+use self::reading::Reading;
+use crate::app::{Translator, WantedApp};
+use crate::machine::{Configured, Goal, Track};
+use crate::model::hardware::HardwareData;
+use crate::model::{path, read};
+use crate::observe::{Observed, ObservedApp};
+use crate::options::IosXeOptions;
+use crate::restconf::NetworkClient;
+
+/// How old a look at the device may be from which a step is decided: pods that are deployed at the same time share looks.
+const FRESH: Duration = Duration::from_millis(150);
+
+/// How old a look may be that shows that the device can be reached.
+const RECENT: Duration = Duration::from_secs(10);
+
+/// How long it is remembered what was tried with an application that is not there.
+const FORGOTTEN: Duration = Duration::from_secs(30 * 60);
+
+/// Runs pods on one device.
+pub(crate) struct IosXeDriver {
+    client: Arc<dyn NetworkClient>,
+    translator: Translator,
+    options: IosXeOptions,
+    /// One request at a time is on its way to a device.
+    state: Mutex<State>,
+}
+
+/// What is kept between calls. Nothing is lost with it but time.
+#[derive(Default)]
+struct State {
+    reading: Reading,
+    tracks: HashMap<String, Track>,
+    /// Addresses that were given back, and until when they rest.
+    resting: Vec<(Ipv4Addr, Instant)>,
+    listing: Listing,
+}
+
+impl IosXeDriver {
+    pub(crate) fn new(client: Arc<dyn NetworkClient>, translator: Translator, options: IosXeOptions) -> Self {
+        Self { client, translator, options, state: Mutex::default() }
+    }
+
+    /// The device, as it was a moment ago at most.
+    async fn observe(&self, state: &mut State, age: Duration) -> Result<Arc<Observed>, DriverError> {
+        let asked = Instant::now();
+        let full = state.tracks.values().any(|track| track.installs(asked));
+        let observed = state.reading.observed(&*self.client, age, full).await?;
+        let now = Instant::now();
+        state.tracks.retain(|id, track| observed.apps.contains_key(id) || track.recent(now, FORGOTTEN));
+        for (id, track) in &mut state.tracks {
+            track.observe(state_of(&observed, id), now);
+        }
+        Ok(observed)
+    }
+
+    /// One step nearer to a device without those of the applications.
+    async fn remove<'a>(
+        &self,
+        state: &mut State,
+        observed: &Observed,
+        apps: impl Iterator<Item = &'a ObservedApp>,
+    ) -> Result<Progress, DriverError> {
+        let mut whole = Progress::Done;
+        let mut failed = None;
+        for app in apps {
+            let step = self.step(state, observed, &app.id, &app.id, Goal::Gone, None, configured(app, None));
+            match step.await {
+                Ok(progress) => whole = whole.and(progress),
+                // The other applications are not to stay because of this one.
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(whole), Err)
+    }
+
+    async fn locked(&self) -> MutexGuard<'_, State> {
+        self.state.lock().await
+    }
+}
+
+/// The state of an application; one that is not there is absent.
+fn state_of(observed: &Observed, id: &str) -> crate::machine::AppState {
+    observed.apps.get(id).map_or(crate::machine::AppState::Absent, |app| app.state)
+}
+
+/// Whether an application is configured, and as it is wanted. One that was marked by an agent that knows no forms is.
+fn configured(app: &ObservedApp, wanted: Option<&WantedApp>) -> Configured {
+    let form = app.mark.as_ref().and_then(|mark| mark.form.as_ref());
+    match (app.configured, wanted, form) {
+        (false, _, _) => Configured::No,
+        (true, Some(wanted), Some(form)) if *form != wanted.form => Configured::Otherwise,
+        (true, _, _) => Configured::Yes,
+    }
+}
+
+#[async_trait]
+impl AppHostingDriver for IosXeDriver {
+    async fn check_connection(&self) -> Result<(), DriverError> {
+        let mut state = self.locked().await;
+        self.observe(&mut state, RECENT).await.map(drop)
+    }
+
+    async fn get_device_info(&self) -> Result<DeviceInfo, DriverError> {
+        const STEP: &str = "read what the device is";
+        let _one_at_a_time = self.locked().await;
+        let body = self.client.get(path::HARDWARE, STEP).await?.unwrap_or_else(|| b"{}".to_vec());
+        let data: HardwareData =
+            read(&body, "device-hardware-data").map_err(|error| unreadable(STEP, error))?;
+        Ok(data.info())
+    }
+
+    async fn get_device_resources(&self) -> Result<DeviceResources, DriverError> {
+        let _one_at_a_time = self.locked().await;
+        resources::read_resources(&*self.client).await
+    }
+
+    async fn deploy_pod(&self, request: &PodRequest) -> Result<Progress, DriverError> {
+        let pod = self.translator.translate(request)?;
+        let (uid, cluster) = (pod.owner.uid.as_str(), self.translator.cluster.as_str());
+        let mut state = self.locked().await;
+        let observed = self.observe(&mut state, FRESH).await?;
+        let of_pod = || observed.apps.values().filter(|app| app.belongs_to(uid, cluster));
+        let mut kept = Vec::new();
+        let mut whole = Progress::Done;
+        for wanted in &pod.apps {
+            let of_container =
+                |app: &&ObservedApp| app.mark.as_ref().is_some_and(|mark| mark.container == wanted.container);
+            let by_name = observed.apps.get(&wanted.id);
+            if by_name.is_some_and(|app| !app.belongs_to(uid, cluster)) {
+                let error = DriverError::new(Reason::Refused, "configure an app");
+                return Err(
+                    error.detail(format!("{} is there already, and belongs to somebody else", wanted.id))
+                );
+            }
+            let there = by_name.or_else(|| of_pod().find(of_container));
+            let id = there.map_or(wanted.id.as_str(), |app| app.id.as_str());
+            kept.push(id);
+            let as_wanted = there.map_or(Configured::No, |app| configured(app, Some(wanted)));
+            let goal = Goal::Running { ended: pod.restarts_ended, failed: pod.restarts_failed };
+            let name = &wanted.container;
+            let step = self.step(&mut state, &observed, id, name, goal, Some(wanted), as_wanted);
+            whole = whole.and(step.await?);
+        }
+        // What an earlier form of the pod left.
+        let rest = of_pod().filter(|app| !kept.contains(&app.id.as_str()));
+        Ok(whole.and(self.remove(&mut state, &observed, rest).await?))
+    }
+
+    async fn delete_pod(&self, owner: &Owner) -> Result<Progress, DriverError> {
+        let mut state = self.locked().await;
+        let observed = self.observe(&mut state, FRESH).await?;
+        let (uid, cluster) = (owner.uid.as_str(), self.translator.cluster.as_str());
+        let apps = observed.apps.values().filter(|app| app.belongs_to(uid, cluster));
+        self.remove(&mut state, &observed, apps).await
+    }
+
+    async fn list_pods(&self) -> Result<HostedPods, DriverError> {
+        let mut state = self.locked().await;
+        let observed = self.observe(&mut state, FRESH).await?;
+        let State { listing, tracks, .. } = &mut *state;
+        Ok(listing.pods(&*self.client, &observed, tracks, &self.translator.cluster).await)
+    }
+
+    async fn get_usage(&self) -> Result<Vec<PodUsage>, DriverError> {
+        let mut state = self.locked().await;
+        let observed = self.observe(&mut state, RECENT).await?;
+        resources::read_usage(&*self.client, &observed, &self.translator.cluster).await
+    }
+}
+
+/// The answer is not in the form that the model has.
+fn unreadable(step: &'static str, error: serde_json::Error) -> DriverError {
+    DriverError::new(Reason::Unavailable, step).detail("the answer is not what it should be").because(error)
+}

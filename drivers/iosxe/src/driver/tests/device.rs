@@ -1,0 +1,190 @@
+//! A device of a few lines, with the clock of the test.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use staffetta_driver::{DriverError, Reason};
+use tokio::time::Instant;
+
+use crate::model::operation::Operation;
+use crate::model::path;
+use crate::restconf::{Fault, NetworkClient};
+
+/// How long each change of state takes.
+pub(super) const DELAY: Duration = Duration::from_millis(700);
+
+#[derive(Default)]
+pub(super) struct Device(Mutex<Inner>);
+
+#[derive(Default)]
+pub(super) struct Inner {
+    pub(super) config: BTreeMap<String, Value>,
+    pub(super) oper: BTreeMap<String, Oper>,
+    /// What was accepted, in order: `install ID`.
+    pub(super) accepted: Vec<String>,
+    /// How often it was asked for anything.
+    pub(super) requests: usize,
+    pub(super) unreachable: bool,
+    pub(super) malformed: bool,
+    /// The next steps are refused with these words.
+    pub(super) refusals: Vec<&'static str>,
+    /// The next change is done, and its answer gets lost.
+    pub(super) loses_answer: bool,
+    /// Installs are accepted, and this is told of them later instead.
+    pub(super) fails_installs: Option<&'static str>,
+    pub(super) notifications: Vec<Value>,
+    pub(super) disabled: bool,
+    pub(super) arp: Option<Value>,
+    /// The most installs that were under way at a time.
+    pub(super) parallel: usize,
+}
+
+#[derive(Clone)]
+pub(super) struct Oper {
+    pub(super) state: String,
+    next: Option<(Instant, &'static str)>,
+    pub(super) interfaces: Value,
+}
+
+impl Oper {
+    pub(super) fn in_state(state: &str) -> Self {
+        Self { state: state.into(), next: None, interfaces: json!([]) }
+    }
+}
+
+impl Device {
+    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        for oper in inner.oper.values_mut() {
+            if let Some((_, state)) = oper.next.filter(|(at, _)| *at <= now) {
+                (oper.state, oper.next) = (state.into(), None);
+            }
+        }
+        inner.oper.retain(|_, oper| oper.state != "gone");
+        let installing = inner.oper.values().filter(|oper| oper.state == "INSTALLING").count();
+        inner.parallel = inner.parallel.max(installing);
+        inner
+    }
+
+    /// What was accepted since the last time somebody asked.
+    pub(super) fn accepted(&self) -> Vec<String> {
+        std::mem::take(&mut self.inner().accepted)
+    }
+
+    fn reached(&self) -> Result<MutexGuard<'_, Inner>, Fault> {
+        let mut inner = self.inner();
+        inner.requests += 1;
+        if inner.unreachable {
+            return Err(DriverError::new(Reason::Unavailable, "reach the device").into());
+        }
+        Ok(inner)
+    }
+
+    fn answer(inner: &mut Inner) -> Result<(), Fault> {
+        if std::mem::take(&mut inner.loses_answer) {
+            return Err(DriverError::new(Reason::Unavailable, "wait for the answer").maybe_done().into());
+        }
+        Ok(())
+    }
+}
+
+fn refused(said: &str) -> Fault {
+    Fault { error: DriverError::new(Reason::Conflict, "step").detail(said), said: Some(said.into()) }
+}
+
+#[async_trait]
+impl NetworkClient for Device {
+    async fn get(&self, path: &'static str, _: &'static str) -> Result<Option<Vec<u8>>, Fault> {
+        let inner = self.reached()?;
+        if inner.malformed {
+            return Ok(Some(b"{\"data\":{\"app\":[".to_vec()));
+        }
+        let apps = || {
+            let app = |(name, oper): (&String, &Oper)| {
+                json!({
+                    "name": name, "details": { "state": oper.state },
+                    "network-interfaces": { "network-interface": oper.interfaces },
+                })
+            };
+            inner.oper.iter().map(app).collect::<Vec<_>>()
+        };
+        let body = match path {
+            path::CONFIG if inner.config.is_empty() => return Ok(None),
+            path::CONFIG => {
+                let apps: Vec<_> = inner.config.values().collect();
+                json!({ "Cisco-IOS-XE-app-hosting-cfg:app-hosting-cfg-data": { "apps": { "app": apps } } })
+            }
+            path::OPER_APPS => json!({ "Cisco-IOS-XE-app-hosting-oper:app": apps() }),
+            path::OPER => json!({ "Cisco-IOS-XE-app-hosting-oper:app-hosting-oper-data": {
+                "app": apps(), "app-notifications": inner.notifications,
+                "app-globals": { "iox-enabled": !inner.disabled },
+            } }),
+            path::ARP => match &inner.arp {
+                Some(table) => table.clone(),
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        Ok(Some(body.to_string().into_bytes()))
+    }
+
+    async fn configure(&self, body: &Value) -> Result<(), Fault> {
+        let mut inner = self.reached()?;
+        let app = body["Cisco-IOS-XE-app-hosting-cfg:app"][0].clone();
+        let id = app["application-name"].as_str().unwrap().to_owned();
+        if inner.config.contains_key(&id) {
+            return Err(refused("HTTP 409 data-exists"));
+        }
+        inner.accepted.push(format!("configure {id}"));
+        inner.config.insert(id, app);
+        Self::answer(&mut inner)
+    }
+
+    async fn remove(&self, id: &str) -> Result<(), Fault> {
+        let mut inner = self.reached()?;
+        inner.accepted.push(format!("remove {id}"));
+        inner.config.remove(id);
+        Self::answer(&mut inner)
+    }
+
+    async fn operate(&self, operation: &Operation) -> Result<(), Fault> {
+        let mut inner = self.reached()?;
+        if !inner.refusals.is_empty() {
+            return Err(refused(inner.refusals.remove(0)));
+        }
+        let (word, id, from, now, then): (_, _, &[&str], _, _) = match operation {
+            Operation::Install { appid, .. } => ("install", appid, &[][..], "INSTALLING", "DEPLOYED"),
+            Operation::Activate { appid } => ("activate", appid, &["DEPLOYED"], "DEPLOYED", "ACTIVATED"),
+            Operation::Start { appid } => ("start", appid, &["ACTIVATED", "STOPPED"], "ACTIVATED", "RUNNING"),
+            Operation::Stop { appid } => ("stop", appid, &["RUNNING"], "RUNNING", "STOPPED"),
+            Operation::Deactivate { appid } => {
+                ("deactivate", appid, &["ACTIVATED", "STOPPED"], "ACTIVATED", "DEPLOYED")
+            }
+            Operation::Uninstall { appid } => ("uninstall", appid, &["DEPLOYED"], "DEPLOYED", "gone"),
+        };
+        let state = inner.oper.get(id).map(|oper| oper.state.clone());
+        if !state.as_deref().map_or(from.is_empty(), |state| from.contains(&state)) {
+            return Err(refused("HTTP 400 operation-failed: wrong state"));
+        }
+        inner.accepted.push(format!("{word} {id}"));
+        if word == "install"
+            && let Some(message) = inner.fails_installs
+        {
+            let told = json!({
+                "name": "event", "timestamp": format!("{:?}", inner.requests), "app-id": id,
+                "ev-type": "im-app-install", "status": "im-app-fail", "message": message,
+            });
+            inner.notifications.push(told);
+            return Self::answer(&mut inner);
+        }
+        let interfaces = inner.oper.get(id).map_or_else(|| json!([]), |oper| oper.interfaces.clone());
+        let next = Some((Instant::now() + DELAY, then));
+        inner.oper.insert(id.clone(), Oper { state: now.into(), next, interfaces });
+        Self::answer(&mut inner)
+    }
+}
+

@@ -1,0 +1,209 @@
+//! What goes wrong.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_device_that_cannot_be_reached_or_understood_is_unavailable_and_nothing_is_absent() {
+    let device = Arc::new(Device::default());
+    let driver = driver(&device);
+    deploy(&driver, &pod(1)).await;
+    device.accepted();
+    for hour in 0..2 {
+        (device.inner().unreachable, device.inner().malformed) = (hour == 0, hour == 1);
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        let errors = [
+            driver.check_connection().await.unwrap_err(),
+            driver.list_pods().await.unwrap_err(),
+            driver.deploy_pod(&pod(1)).await.unwrap_err(),
+            driver.delete_pod(&pod(1).owner()).await.unwrap_err(),
+            driver.get_device_resources().await.unwrap_err(),
+        ];
+        assert!(errors.iter().all(|error| error.reason() == Reason::Unavailable), "{errors:?}");
+    }
+    device.inner().malformed = false;
+    deploy(&driver, &pod(1)).await;
+    assert_eq!(device.accepted(), [""; 0], "it ran all the time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_device_that_forgot_its_applications_gets_them_again() {
+    let device = Arc::new(Device::default());
+    let driver = driver(&device);
+    for keeps_configuration in [false, true] {
+        deploy(&driver, &pod(1)).await;
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        device.inner().oper.clear();
+        if !keeps_configuration {
+            device.inner().config.clear();
+        }
+        deploy(&driver, &pod(1)).await;
+        assert_eq!(status(&driver, 1).await.unwrap().containers[0].state, HostedState::Running);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_got_lost_is_no_reason_to_do_it_twice() {
+    let device = Arc::new(Device::default());
+    let driver = driver(&device);
+    let mut lost = 0;
+    for _ in 0..100 {
+        device.inner().loses_answer = true;
+        match driver.deploy_pod(&pod(1)).await {
+            Ok(Progress::Done) => break,
+            Ok(progress) => tokio::time::sleep(progress.ask_again().unwrap()).await,
+            Err(error) => {
+                assert!(error.ambiguous());
+                lost += 1;
+            }
+        }
+    }
+    assert_eq!((lost, device.accepted()), (4, steps(&["configure", "install", "activate", "start"], 1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn applications_of_others_are_neither_told_nor_touched() {
+    let device = Arc::new(Device::default());
+    let west = driver_of(&device, "west", &json!({}));
+    deploy(&west, &pod(1)).await;
+    device.inner().config.insert("guest".into(), json!({ "application-name": "guest" }));
+    device.inner().oper.insert("guest".into(), Oper::in_state("RUNNING"));
+    device.accepted();
+    let east = driver(&device);
+    assert!(east.list_pods().await.unwrap().is_empty());
+    assert!(east.delete_pod(&pod(1).owner()).await.unwrap().is_done());
+    let error = east.deploy_pod(&pod(1)).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::Refused);
+    assert!(error.to_string().contains("belongs to somebody else"), "{error}");
+    assert_eq!(device.accepted(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_application_of_an_earlier_agent_is_taken_over_for_its_pod() {
+    let device = Arc::new(Device::default());
+    let labels = format!(
+        "--label cisco.vk/pod-name=web-1 --label cisco.vk/pod-namespace=shop --label cisco.vk/pod-uid={} \
+         --label cisco.vk/container-name=app",
+        uid(1)
+    );
+    let earlier = json!({
+        "application-name": "cvk0000_x", "run-optss": { "run-opts": [{ "line-index": 1, "line-run-opts": labels }] },
+    });
+    device.inner().config.insert("cvk0000_x".into(), earlier);
+    device.inner().oper.insert("cvk0000_x".into(), Oper::in_state("RUNNING"));
+    let driver = driver(&device);
+    let hosted = status(&driver, 1).await.unwrap();
+    assert!(!hosted.marked, "it is nobody's orphan");
+    assert!(driver.deploy_pod(&pod(1)).await.unwrap().is_done());
+    delete(&driver, &pod(1)).await;
+    assert!(device.inner().config.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_install_is_told_in_the_words_of_the_device_and_tried_again_after_a_pause() {
+    let device = Arc::new(Device::default());
+    let driver = driver(&device);
+    device.inner().fails_installs = Some("not enough space");
+    let failing = loop {
+        let progress = driver.deploy_pod(&pod(1)).await.unwrap();
+        match progress {
+            Progress::Failing { .. } => break progress,
+            _ => tokio::time::sleep(progress.ask_again().unwrap()).await,
+        }
+    };
+    let Progress::Failing { reason, message, ask_again } = failing else { unreachable!() };
+    assert_eq!((&*reason, message.as_str()), ("InstallFailed", "app: not enough space"));
+    let hosted = status(&driver, 1).await.unwrap();
+    let state = &hosted.containers[0].state;
+    assert!(matches!(state, HostedState::Waiting { message, .. } if message == "not enough space"), "{state:?}");
+    assert_eq!(device.accepted(), steps(&["configure", "install"], 1));
+    device.inner().fails_installs = None;
+    assert!(!driver.deploy_pod(&pod(1)).await.unwrap().is_done());
+    assert_eq!(device.accepted(), [""; 0], "however often somebody asks");
+    tokio::time::sleep(ask_again).await;
+    deploy(&driver, &pod(1)).await;
+    assert_eq!(device.accepted(), steps(&["install", "activate", "start"], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_installed_on_a_device_that_hosts_nothing() {
+    let device = Arc::new(Device::default());
+    let driver = driver(&device);
+    device.inner().disabled = true;
+    driver.deploy_pod(&pod(1)).await.unwrap();
+    let progress = driver.deploy_pod(&pod(1)).await.unwrap();
+    assert!(matches!(&progress, Progress::Failing { reason, .. } if reason == "AppHostingDisabled"));
+    assert_eq!(device.accepted(), steps(&["configure"], 1));
+    device.inner().disabled = false;
+    deploy(&driver, &pod(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_the_device_did_by_itself_is_no_failure() {
+    let device = Arc::new(Device::default());
+    let driver = driver(&device);
+    while device.inner().oper.get(&id(1)).is_none_or(|oper| oper.state != "DEPLOYED") {
+        let progress = driver.deploy_pod(&pod(1)).await.unwrap();
+        tokio::time::sleep(progress.ask_again().unwrap()).await;
+    }
+    device.inner().refusals.push("HTTP 400 operation-failed: it is activated already");
+    let refused = driver.deploy_pod(&pod(1)).await.unwrap();
+    assert!(matches!(refused, Progress::Working { .. }), "{refused:?}");
+    device.inner().oper.insert(id(1), Oper::in_state("ACTIVATED"));
+    let begun = Instant::now();
+    deploy(&driver, &pod(1)).await;
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_deleted_while_it_is_installed_leaves_nothing() {
+    for calls in 1..6 {
+        let device = Arc::new(Device::default());
+        let driver = driver(&device);
+        for _ in 0..calls {
+            let progress = driver.deploy_pod(&pod(1)).await.unwrap();
+            tokio::time::sleep(progress.ask_again().unwrap_or_default()).await;
+        }
+        delete(&driver, &pod(1)).await;
+        assert!(device.inner().config.is_empty() && device.inner().oper.is_empty(), "{calls}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_pods_of_one_name_are_two() {
+    let device = Arc::new(Device::default());
+    let driver = driver(&device);
+    let named = |number| {
+        let mut request = pod(number);
+        Arc::make_mut(&mut request.pod).metadata.name = Some("web".into());
+        request
+    };
+    deploy(&driver, &named(1)).await;
+    deploy(&driver, &named(2)).await;
+    delete(&driver, &named(1)).await;
+    let pods = driver.list_pods().await.unwrap();
+    assert_eq!(pods.iter().map(|pod| pod.owner.uid.to_string()).collect::<Vec<_>>(), [uid(2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_cannot_be_is_refused_before_anything_is_asked_of_the_device() {
+    let device = Arc::new(Device::default());
+    let pod = pod_with(1, &json!([{ "name": "app", "image": "nginx:latest" }]), "Always");
+    let error = driver(&device).deploy_pod(&pod).await.unwrap_err();
+    assert!(error.to_string().contains("spec.containers[0].image: `nginx:latest`"), "{error}");
+    assert_eq!(device.inner().requests, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_word_that_nobody_knows_is_waited_for() {
+    let device = Arc::new(Device::default());
+    let driver = driver(&device);
+    deploy(&driver, &pod(1)).await;
+    device.accepted();
+    device.inner().oper.insert(id(1), Oper::in_state("DANCING"));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let progress = driver.deploy_pod(&pod(1)).await.unwrap();
+    assert!(matches!(&progress, Progress::Working { state, .. } if state.contains("DANCING")), "{progress:?}");
+    let state = &status(&driver, 1).await.unwrap().containers[0].state;
+    assert!(matches!(state, HostedState::Waiting { .. }));
+    assert_eq!(device.accepted(), [""; 0]);
+}

@@ -1,0 +1,166 @@
+//! Pods come, change and go.
+
+use super::*;
+
+const UP: [&str; 4] = ["configure", "install", "activate", "start"];
+const DOWN: [&str; 4] = ["stop", "deactivate", "uninstall", "remove"];
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_comes_and_goes_with_each_step_once_and_leaves_nothing() {
+    let device = Arc::new(Device::default());
+    let driver = driver(&device);
+    deploy(&driver, &pod(1)).await;
+    assert_eq!(device.accepted(), steps(&UP, 1));
+    let hosted = status(&driver, 1).await.unwrap();
+    assert_eq!((hosted.owner, hosted.marked), (pod(1).owner(), true));
+    assert_eq!(hosted.containers[0].state, HostedState::Running);
+    assert_eq!(hosted.containers[0].id, format!("cisco://{}", id(1)));
+    assert!(driver.deploy_pod(&pod(1)).await.unwrap().is_done());
+    delete(&driver, &pod(1)).await;
+    assert_eq!(device.accepted(), steps(&DOWN, 1));
+    assert!(device.inner().config.is_empty() && device.inner().oper.is_empty());
+    assert!(status(&driver, 1).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_adds_no_more_than_half_a_second_to_the_time_of_the_device() {
+    let device = Arc::new(Device::default());
+    let begun = Instant::now();
+    deploy(&driver(&device), &pod(1)).await;
+    let changes = 3;
+    assert!(begun.elapsed() <= (device::DELAY + Duration::from_millis(500)) * changes + Duration::from_millis(500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_is_replaced_at_every_call_does_the_same() {
+    let device = Arc::new(Device::default());
+    for (words, down) in [(UP, false), (DOWN, true)] {
+        for _ in 0..100 {
+            let driver = driver(&device);
+            let progress = if down {
+                driver.delete_pod(&pod(1).owner()).await.unwrap()
+            } else {
+                driver.deploy_pod(&pod(1)).await.unwrap()
+            };
+            match progress {
+                Progress::Done => break,
+                _ => tokio::time::sleep(device::DELAY).await,
+            }
+        }
+        assert_eq!(device.accepted(), steps(&words, 1));
+    }
+    assert!(device.inner().config.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_come_at_the_same_time_are_installed_one_after_another() {
+    let device = Arc::new(Device::default());
+    let driver = driver(&device);
+    let pods: Vec<_> = (1..=5).map(pod).collect();
+    tokio::join!(
+        deploy(&driver, &pods[0]),
+        deploy(&driver, &pods[1]),
+        deploy(&driver, &pods[2]),
+        deploy(&driver, &pods[3]),
+        deploy(&driver, &pods[4]),
+    );
+    assert_eq!((device.inner().parallel, driver.list_pods().await.unwrap().len()), (1, 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_containers_of_a_pod_are_applications_in_its_order() {
+    let device = Arc::new(Device::default());
+    let driver = driver(&device);
+    let containers = json!([
+        { "name": "z", "image": "flash:/a.tar" }, { "name": "a", "image": "flash:/b.tar" },
+    ]);
+    let pod = pod_with(1, &containers, "Always");
+    deploy(&driver, &pod).await;
+    let hosted = driver.get_pod_status(&pod.owner()).await.unwrap().unwrap();
+    let names: Vec<_> = hosted.containers.iter().map(|container| container.name.as_str()).collect();
+    assert_eq!((names, device.inner().parallel), (vec!["z", "a"], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_pod_has_an_address_of_its_own_and_one_that_was_given_back_rests() {
+    let device = Arc::new(Device::default());
+    let driver = driver_of(&device, "east", &with_addresses("10.0.0.0/30"));
+    deploy(&driver, &pod(1)).await;
+    let ip = status(&driver, 1).await.unwrap().ip;
+    assert_eq!(ip, Some("10.0.0.2".parse().unwrap()));
+    let full = driver.deploy_pod(&pod(2)).await.unwrap_err();
+    assert_eq!((full.reason(), full.retry_after()), (Reason::NoAddress, None));
+    delete(&driver, &pod(1)).await;
+    let resting = driver.deploy_pod(&pod(2)).await.unwrap_err();
+    tokio::time::sleep(resting.retry_after().unwrap()).await;
+    deploy(&driver, &pod(2)).await;
+    assert_eq!(status(&driver, 2).await.unwrap().ip, ip);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_somebody_else_has_is_not_handed_out() {
+    let device = Arc::new(Device::default());
+    let foreign = json!({
+        "application-name": "foreign",
+        "application-network-resource": { "virtualportgroup-guest-ip-address-1": "10.0.0.2" },
+    });
+    device.inner().config.insert("foreign".into(), foreign);
+    let driver = driver_of(&device, "east", &with_addresses("10.0.0.0/29"));
+    deploy(&driver, &pod(1)).await;
+    assert_eq!(status(&driver, 1).await.unwrap().ip, Some("10.0.0.3".parse().unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_image_makes_the_application_anew_and_another_label_does_nothing() {
+    let device = Arc::new(Device::default());
+    let driver = driver(&device);
+    deploy(&driver, &pod(1)).await;
+    device.accepted();
+    let mut labelled = pod(1);
+    Arc::make_mut(&mut labelled.pod).metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
+    assert!(driver.update_pod(&labelled).await.unwrap().is_done());
+    let changed = pod_with(1, &json!([{ "name": "app", "image": "flash:/b.tar" }]), "Always");
+    assert!(!driver.update_pod(&changed).await.unwrap().is_done());
+    deploy(&driver, &changed).await;
+    assert_eq!(device.accepted(), [steps(&DOWN, 1), steps(&UP, 1)].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_ended_is_started_again_only_where_the_policy_says_so() {
+    for (policy, expected) in [("Always", vec!["start"]), ("OnFailure", vec![]), ("Never", vec![])] {
+        let device = Arc::new(Device::default());
+        let driver = driver(&device);
+        let pod = pod_with(1, &json!([{ "name": "app", "image": "flash:/a.tar" }]), policy);
+        deploy(&driver, &pod).await;
+        device.accepted();
+        // Longer than the limit of the last start.
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        device.inner().oper.insert(id(1), Oper::in_state("STOPPED"));
+        deploy(&driver, &pod).await;
+        assert_eq!(device.accepted(), steps(&expected, 1), "{policy}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_did_not_change_make_the_same_list_and_an_address_comes_from_the_table() {
+    let device = Arc::new(Device::default());
+    let driver = driver(&device);
+    deploy(&driver, &pod(1)).await;
+    let interfaces = json!([{ "mac-address": "52:54:dd:dc:f1:7c", "ipv4-address": "0.0.0.0" }]);
+    device.inner().oper.get_mut(&id(1)).unwrap().interfaces = interfaces;
+    tokio::time::sleep(FRESH).await;
+    let before = driver.list_pods().await.unwrap();
+    assert_eq!(before[0].ip, None);
+    let table = json!({ "Cisco-IOS-XE-arp-oper:arp-data": { "arp-vrf": [{ "vrf": "Default", "arp-entry": [
+        { "address": "192.0.2.7", "interface": "VirtualPortGroup0", "hardware": "5254.dddc.f17c" },
+    ] }] } });
+    device.inner().arp = Some(table);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let known = driver.list_pods().await.unwrap();
+    assert_eq!(known[0].ip, Some("192.0.2.7".parse().unwrap()));
+    let requests = device.inner().requests;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let again = driver.list_pods().await.unwrap();
+    assert!(Arc::ptr_eq(&known, &again));
+    assert_eq!(device.inner().requests - requests, 2, "one look answers for all pods");
+}

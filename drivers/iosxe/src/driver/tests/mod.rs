@@ -1,0 +1,86 @@
+//! A driver and a device, with a clock that waits for nobody.
+
+mod device;
+mod faults;
+mod life;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use staffetta_driver::app_hosting::{
+    AppHostingDriver, DeviceSpec, HostedPod, HostedState, PodRequest, Progress,
+};
+
+use self::device::{Device, Oper};
+use super::*;
+use crate::app::{Limits, PodNetwork};
+
+fn driver(device: &Arc<Device>) -> IosXeDriver {
+    driver_of(device, "east", &json!({}))
+}
+
+/// A driver of a cluster, for a device with more in its description.
+fn driver_of(device: &Arc<Device>, cluster: &str, more: &Value) -> IosXeDriver {
+    let mut spec = json!({ "driver": "XE", "address": "r1", "xe": {} });
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let spec: DeviceSpec = serde_json::from_value(spec).unwrap();
+    let limits = Limits::read(&spec.resource_limits).unwrap();
+    let translator = Translator::new(&cluster.into(), limits, PodNetwork::read(&spec).unwrap());
+    IosXeDriver::new(Arc::clone(device) as _, translator, IosXeOptions::default())
+}
+
+/// A description with addresses from this subnet.
+fn with_addresses(cidr: &str) -> Value {
+    let interface = json!({ "type": "VirtualPortGroup", "virtualPortGroup": {} });
+    json!({ "podCIDR": cidr, "xe": { "networking": { "interface": interface } } })
+}
+
+fn uid(number: u8) -> String {
+    format!("00000000-0000-0000-0000-0000000000{number:02}")
+}
+
+fn pod(number: u8) -> PodRequest {
+    pod_with(number, &json!([{ "name": "app", "image": "flash:/a.tar" }]), "Always")
+}
+
+fn pod_with(number: u8, containers: &Value, policy: &str) -> PodRequest {
+    let pod = json!({
+        "metadata": { "namespace": "shop", "name": format!("web-{number}"), "uid": uid(number) },
+        "spec": { "containers": containers, "restartPolicy": policy },
+    });
+    PodRequest { pod: Arc::new(serde_json::from_value(pod).unwrap()), environment: [].into() }
+}
+
+fn id(number: u8) -> String {
+    format!("{}_{}", uid(number).replace('-', ""), crate::app::digest("app", 7))
+}
+
+/// Asks until it is done, as a handler would.
+async fn deploy(driver: &IosXeDriver, request: &PodRequest) {
+    for _ in 0..2000 {
+        match driver.deploy_pod(request).await.unwrap().ask_again() {
+            Some(ask_again) => tokio::time::sleep(ask_again).await,
+            None => return,
+        }
+    }
+    panic!("it never is done")
+}
+
+async fn delete(driver: &IosXeDriver, request: &PodRequest) {
+    for _ in 0..2000 {
+        match driver.delete_pod(&request.owner()).await.unwrap().ask_again() {
+            Some(ask_again) => tokio::time::sleep(ask_again).await,
+            None => return,
+        }
+    }
+    panic!("it never is done")
+}
+
+async fn status(driver: &IosXeDriver, number: u8) -> Option<HostedPod> {
+    driver.get_pod_status(&pod(number).owner()).await.unwrap()
+}
+
+fn steps(words: &[&str], number: u8) -> Vec<String> {
+    words.iter().map(|word| format!("{word} {}", id(number))).collect()
+}

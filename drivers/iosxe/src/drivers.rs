@@ -1,0 +1,133 @@
+//! Makes the drivers of IOS-XE devices.
+
+use std::sync::Arc;
+
+use staffetta_driver::app_hosting::{AppHostingDriver, AppHostingDrivers, DeviceSpec};
+use staffetta_driver::{ClusterId, DriverError, Reason};
+
+use crate::app::{Limits, PodNetwork, Refusal, Translator};
+use crate::driver::IosXeDriver;
+use crate::options::IosXeOptions;
+use crate::restconf::Restconf;
+
+/// Makes the drivers named `XE` of one cluster.
+///
+/// ```
+/// use staffetta_driver::Reason;
+/// use staffetta_driver::app_hosting::{AppHostingDrivers, DeviceSpec, Password, XeSpec};
+/// use staffetta_iosxe::{IosXeDrivers, IosXeOptions};
+///
+/// let drivers = IosXeDrivers::new(IosXeOptions::default(), "east".into()).unwrap();
+/// let spec = DeviceSpec {
+///     driver: "XE".into(),
+///     address: "192.0.2.1".into(),
+///     username: "admin".into(),
+///     password: Some(Password::new("secret")),
+///     xe: Some(XeSpec::default()),
+///     ..DeviceSpec::default()
+/// };
+/// assert!(drivers.driver(&spec).is_ok());
+/// let incomplete = DeviceSpec { xe: None, ..spec };
+/// assert_eq!(drivers.driver(&incomplete).err().map(|error| error.reason()), Some(Reason::Refused));
+/// ```
+#[derive(Clone, Debug)]
+pub struct IosXeDrivers {
+    options: IosXeOptions,
+    cluster: ClusterId,
+}
+
+/// No drivers can be made with these options.
+#[derive(Debug, thiserror::Error)]
+pub enum BadOptions {
+    /// Nothing can be done in no time.
+    #[error("`iosxe.{0}` is 0")]
+    Zero(&'static str),
+}
+
+impl IosXeDrivers {
+    /// Marks everything with `cluster`.
+    pub fn new(options: IosXeOptions, cluster: ClusterId) -> Result<Self, BadOptions> {
+        match options.zero() {
+            Some(option) => Err(BadOptions::Zero(option)),
+            None => Ok(Self { options, cluster }),
+        }
+    }
+}
+
+impl AppHostingDrivers for IosXeDrivers {
+    fn driver(&self, spec: &DeviceSpec) -> Result<Arc<dyn AppHostingDriver>, DriverError> {
+        let wrong = |refusal: Refusal| {
+            DriverError::new(Reason::Refused, "read the description of a device")
+                .because(DriverError::from(refusal))
+        };
+        if spec.xe.is_none() {
+            let error = DriverError::new(Reason::Refused, "read the description of a device");
+            return Err(error.detail("xe: a device of the kind `XE` needs this section, were it empty"));
+        }
+        let limits = Limits::read(&spec.resource_limits).map_err(wrong)?;
+        let network = PodNetwork::read(spec).map_err(wrong)?;
+        let translator = Translator::new(&self.cluster, limits, network);
+        let client = Arc::new(Restconf::new(spec, &self.options)?);
+        Ok(Arc::new(IosXeDriver::new(client, translator, self.options.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use staffetta_driver::app_hosting::{Interface, Networking, Password, TlsSpec, VirtualPortGroup, XeSpec};
+
+    use super::*;
+
+    fn spec() -> DeviceSpec {
+        DeviceSpec {
+            driver: "XE".into(),
+            address: "192.0.2.1".into(),
+            username: "admin".into(),
+            password: Some(Password::new("hunter2")),
+            xe: Some(XeSpec::default()),
+            ..DeviceSpec::default()
+        }
+    }
+
+    fn refused(spec: &DeviceSpec) -> String {
+        let drivers = IosXeDrivers::new(IosXeOptions::default(), "east".into()).unwrap();
+        let error = drivers.driver(spec).err().unwrap();
+        assert_eq!(error.reason(), Reason::Refused);
+        let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        format!("{error}: {source}")
+    }
+
+    #[test]
+    fn a_description_that_cannot_be_right_is_refused_by_path_before_anything_is_sent() {
+        let tls = |tls: TlsSpec| DeviceSpec { tls: TlsSpec { enabled: true, ..tls }, ..spec() };
+        let bare =
+            Interface { virtual_port_group: Some(VirtualPortGroup::default()), ..Interface::default() };
+        let bare = XeSpec { networking: Networking { interface: Some(bare) } };
+        for (wrong, path) in [
+            (DeviceSpec { xe: None, ..spec() }, "xe: "),
+            (DeviceSpec { xe: Some(bare), ..spec() }, "podCIDR: "),
+            (DeviceSpec { username: String::new(), ..spec() }, "username: "),
+            (DeviceSpec { password: None, ..spec() }, "password: "),
+            (DeviceSpec { address: String::new(), ..spec() }, "address: "),
+            (DeviceSpec { address: "r1/x".into(), ..spec() }, "address: "),
+            (DeviceSpec { address: "me@r1".into(), ..spec() }, "address: "),
+            (tls(TlsSpec { ca_file: Some("/nowhere.pem".into()), ..TlsSpec::default() }), "tls.caFile: "),
+            (tls(TlsSpec { cert_file: Some("/c.pem".into()), ..TlsSpec::default() }), "tls.keyFile: "),
+            (tls(TlsSpec { key_file: Some("/k.pem".into()), ..TlsSpec::default() }), "tls.certFile: "),
+            (
+                tls(TlsSpec { certificate_sha256: Some("00:11".into()), ..TlsSpec::default() }),
+                "tls.certificateSha256: ",
+            ),
+        ] {
+            let error = refused(&wrong);
+            assert!(error.contains(path) && !error.contains("hunter2"), "{path} in {error}");
+        }
+    }
+
+    #[test]
+    fn options_of_nothing_are_refused() {
+        let options = IosXeOptions { step_limit_ms: 0, ..IosXeOptions::default() };
+        let error = IosXeDrivers::new(options, "east".into()).unwrap_err();
+        assert_eq!(error.to_string(), "`iosxe.step_limit_ms` is 0");
+    }
+}

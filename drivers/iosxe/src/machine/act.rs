@@ -1,0 +1,79 @@
+//! The steps of an application's life, and how patient one is with each.
+
+use std::time::Duration;
+
+use crate::options::IosXeOptions;
+
+/// A step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Act {
+    Configure,
+    Install,
+    Activate,
+    Start,
+    Stop,
+    Deactivate,
+    Uninstall,
+    Remove,
+}
+
+impl Act {
+    /// What happens meanwhile, for people.
+    pub(crate) fn doing(self) -> &'static str {
+        match self {
+            Self::Configure => "is configured",
+            Self::Install => "is installed",
+            Self::Activate => "is activated",
+            Self::Start => "is started",
+            Self::Stop => "is stopped",
+            Self::Deactivate => "is deactivated",
+            Self::Uninstall => "is uninstalled",
+            Self::Remove => "is taken out of the configuration",
+        }
+    }
+
+    /// What is wrong when it does not come about, in one word.
+    pub(crate) fn failed(self) -> &'static str {
+        match self {
+            Self::Configure => "ConfigureFailed",
+            Self::Install => "InstallFailed",
+            Self::Activate => "ActivateFailed",
+            Self::Start => "StartFailed",
+            Self::Stop => "StopFailed",
+            Self::Deactivate => "DeactivateFailed",
+            Self::Uninstall => "UninstallFailed",
+            Self::Remove => "RemoveFailed",
+        }
+    }
+}
+
+/// How long a step may take, and how long to wait before it is tried again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    pub(crate) install: Duration,
+    pub(crate) step: Duration,
+}
+
+/// The pause after a step that failed; it doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+
+/// The longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+impl Patience {
+    /// For an application whose package is at a URL, or on the device.
+    pub(crate) fn of(options: &IosXeOptions, remote: bool) -> Self {
+        let install = if remote { options.download_limit_ms } else { options.install_limit_ms };
+        Self { install: Duration::from_millis(install), step: Duration::from_millis(options.step_limit_ms) }
+    }
+
+    /// How long a step may take before it is tried again.
+    pub(crate) fn limit(&self, act: Act) -> Duration {
+        if act == Act::Install { self.install } else { self.step }
+    }
+
+    /// How long to wait after a step that failed for the `tries`th time.
+    pub(crate) fn pause(tries: u32) -> Duration {
+        FIRST_PAUSE.saturating_mul(1 << tries.saturating_sub(1).min(10)).min(LONGEST_PAUSE)
+    }
+}

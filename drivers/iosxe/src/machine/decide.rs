@@ -1,0 +1,181 @@
+//! The decision.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::act::{Act, Patience};
+use super::state::AppState;
+use super::track::Track;
+
+/// When it is worth looking again while something happens on the device.
+pub(crate) const POLL: Duration = Duration::from_millis(300);
+
+/// When it is worth looking again while the device is in a state that nobody expects.
+const SLOW: Duration = Duration::from_secs(5);
+
+/// What is there of an application.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'a> {
+    pub(crate) configured: Configured,
+    pub(crate) state: AppState,
+    /// The state in the device's own word.
+    pub(crate) said: &'a str,
+    /// Another application that is being installed: a device that installs two at a time may lose one without a word.
+    pub(crate) busy: Option<&'a str>,
+}
+
+/// Whether an application is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Configured {
+    No,
+    /// As it is wanted.
+    Yes,
+    /// In another form than the one that is wanted.
+    Otherwise,
+}
+
+/// Where an application is to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goal {
+    Running {
+        /// Whether it is started again when it ended.
+        ended: bool,
+        /// Whether it is tried again when the device gave up.
+        failed: bool,
+    },
+    Gone,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Nothing: it is where it is to get.
+    Done,
+    /// This step, and then look again.
+    Do(Act),
+    /// Look again later.
+    Wait { state: String, ask_again: Duration },
+    /// Something is wrong; look again later.
+    Fail { reason: &'static str, message: String, ask_again: Duration },
+}
+
+/// What to do next with an application.
+///
+/// * From every state it leads to the goal, on a device that does what it is told, one step at a time.
+/// * No step is taken twice within its limit; one that the device refused waits for a pause that doubles, or until
+///   anything changed.
+/// * A state that it does not know it leaves alone.
+pub(crate) fn decide(
+    view: View<'_>,
+    goal: Goal,
+    track: &Track,
+    patience: Patience,
+    now: Instant,
+) -> Decision {
+    let next = match (goal, view.configured) {
+        (Goal::Running { ended, failed }, Configured::Yes) => up(view.state, ended, failed, track, now),
+        (Goal::Running { .. }, Configured::No) => Next::Act(Act::Configure),
+        (Goal::Running { .. }, Configured::Otherwise) | (Goal::Gone, _) => down(view, track, patience, now),
+    };
+    match next {
+        Next::Done => Decision::Done,
+        Next::Pause(until) => {
+            let (message, ask_again) = (format!("the device says {}", view.said), until - now);
+            Decision::Fail { reason: "AppFailed", message, ask_again }
+        }
+        Next::Wait => wait(view, track, patience, now),
+        Next::Act(act) => spaced(act, view, track, now),
+    }
+}
+
+enum Next {
+    Done,
+    Act(Act),
+    Wait,
+    /// The device gave up; it is tried again then.
+    Pause(Instant),
+}
+
+/// The way to an application that runs.
+fn up(state: AppState, ended: bool, failed: bool, track: &Track, now: Instant) -> Next {
+    match state {
+        AppState::Absent => Next::Act(Act::Install),
+        AppState::Deployed => Next::Act(Act::Activate),
+        AppState::Activated => Next::Act(Act::Start),
+        AppState::Stopped if ended => Next::Act(Act::Start),
+        AppState::Running | AppState::Stopped => Next::Done,
+        AppState::Failed if !failed => Next::Done,
+        AppState::Failed => {
+            let until = track.since() + Patience::pause(track.failures);
+            if now < until { Next::Pause(until) } else { Next::Act(clear(track)) }
+        }
+        AppState::Installing | AppState::Unknown => Next::Wait,
+    }
+}
+
+/// The way to a device without the application.
+fn down(view: View<'_>, track: &Track, patience: Patience, now: Instant) -> Next {
+    match view.state {
+        AppState::Running => Next::Act(Act::Stop),
+        AppState::Stopped | AppState::Activated => Next::Act(Act::Deactivate),
+        AppState::Deployed => Next::Act(Act::Uninstall),
+        AppState::Failed => Next::Act(clear(track)),
+        // An install that hangs is ended by an uninstall; one that goes on is left to its end.
+        AppState::Installing if now >= track.waiting_since(Act::Install) + patience.install => {
+            Next::Act(Act::Uninstall)
+        }
+        AppState::Installing | AppState::Unknown => Next::Wait,
+        // What was accepted a moment ago may still come: its configuration stays until then.
+        AppState::Absent if track.installs(now) && now < track.waiting_since(Act::Install) + patience.step => {
+            Next::Wait
+        }
+        AppState::Absent if view.configured == Configured::No => Next::Done,
+        AppState::Absent => Next::Act(Act::Remove),
+    }
+}
+
+/// What takes a failed application away. It depends on where it failed, which the device does not say: by turns.
+fn clear(track: &Track) -> Act {
+    let tries = |act| track.attempt(act).map_or(0, |attempt| attempt.tries);
+    if tries(Act::Uninstall) > tries(Act::Deactivate) { Act::Deactivate } else { Act::Uninstall }
+}
+
+/// Something happens on the device, and takes its time.
+fn wait(view: View<'_>, track: &Track, patience: Patience, now: Instant) -> Decision {
+    let state = format!("the device says {}", view.said);
+    let expected = view.state != AppState::Unknown;
+    let limit = if expected { patience.install } else { patience.step };
+    if now < track.waiting_since(Act::Install) + limit {
+        return Decision::Wait { state, ask_again: if expected { POLL } else { SLOW } };
+    }
+    let reason = if expected { "InstallTimeout" } else { "UnknownState" };
+    let message = format!("{state} for more than {} s", limit.as_secs());
+    Decision::Fail { reason, message, ask_again: SLOW }
+}
+
+/// The step, unless it was tried too short a time ago.
+fn spaced(act: Act, view: View<'_>, track: &Track, now: Instant) -> Decision {
+    if let Some(attempt) = track.attempt(act) {
+        if let Some(refusal) = &attempt.refusal {
+            let until = refusal.at + Patience::pause(attempt.tries);
+            if now < until {
+                let (message, ask_again) = (refusal.said.clone(), until - now);
+                return Decision::Fail { reason: act.failed(), message, ask_again };
+            }
+        } else if now < attempt.until {
+            let state = format!("{}; the device says {}", act.doing(), view.said);
+            if attempt.tries > 1 {
+                let message = format!("{state}; it was tried {} times", attempt.tries);
+                return Decision::Fail { reason: act.failed(), message, ask_again: POLL };
+            }
+            return Decision::Wait { state, ask_again: POLL };
+        }
+    }
+    match view.busy {
+        Some(other) if act == Act::Install => {
+            Decision::Wait { state: format!("waits until {other} is installed"), ask_again: POLL }
+        }
+        _ => Decision::Do(act),
+    }
+}

@@ -1,0 +1,338 @@
+//! The laws of the decision, on a device that is simulated with a clock of its own.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::decide::POLL;
+use super::*;
+use crate::model::oper::Notification;
+
+const PATIENCE: Patience = Patience { install: Duration::from_secs(120), step: Duration::from_secs(30) };
+const RUN: Goal = Goal::Running { ended: true, failed: true };
+
+fn view(configured: Configured, state: AppState) -> View<'static> {
+    View { configured, state, said: "X", busy: None }
+}
+
+/// What is decided the first time that somebody looks.
+fn first(configured: Configured, state: AppState, goal: Goal) -> Decision {
+    let now = Instant::now();
+    decide(view(configured, state), goal, &Track::new(state, now), PATIENCE, now)
+}
+
+#[test]
+fn each_state_has_one_next_step() {
+    use AppState::{Absent, Activated, Deployed, Running, Stopped};
+    use Configured::{No, Otherwise, Yes};
+    for (configured, state, goal, act) in [
+        (No, Absent, RUN, Act::Configure),
+        (No, Deployed, RUN, Act::Configure),
+        (Yes, Absent, RUN, Act::Install),
+        (Yes, Deployed, RUN, Act::Activate),
+        (Yes, Activated, RUN, Act::Start),
+        (Yes, Stopped, RUN, Act::Start),
+        (Otherwise, Running, RUN, Act::Stop),
+        (Otherwise, Absent, RUN, Act::Remove),
+        (Yes, Running, Goal::Gone, Act::Stop),
+        (Yes, Stopped, Goal::Gone, Act::Deactivate),
+        (Yes, Activated, Goal::Gone, Act::Deactivate),
+        (Yes, Deployed, Goal::Gone, Act::Uninstall),
+        (No, Deployed, Goal::Gone, Act::Uninstall),
+        (Yes, AppState::Failed, Goal::Gone, Act::Uninstall),
+        (Yes, Absent, Goal::Gone, Act::Remove),
+    ] {
+        assert_eq!(first(configured, state, goal), Decision::Do(act), "{configured:?} {state:?} {goal:?}");
+    }
+    assert_eq!(first(Yes, Running, RUN), Decision::Done);
+    assert_eq!(first(No, Absent, Goal::Gone), Decision::Done);
+}
+
+#[test]
+fn what_ended_or_failed_stays_so_where_the_policy_says_so() {
+    let never = Goal::Running { ended: false, failed: false };
+    assert_eq!(first(Configured::Yes, AppState::Stopped, never), Decision::Done);
+    assert_eq!(first(Configured::Yes, AppState::Failed, never), Decision::Done);
+    assert!(matches!(
+        first(Configured::Yes, AppState::Failed, RUN),
+        Decision::Fail { reason: "AppFailed", .. }
+    ));
+}
+
+#[test]
+fn a_state_that_nobody_knows_is_left_alone_and_told_after_a_while() {
+    let now = Instant::now();
+    for goal in [RUN, Goal::Gone] {
+        let track = Track::new(AppState::Unknown, now);
+        let at = |seconds| {
+            let now = now + Duration::from_secs(seconds);
+            decide(view(Configured::Yes, AppState::Unknown), goal, &track, PATIENCE, now)
+        };
+        assert!(matches!(at(0), Decision::Wait { .. }));
+        assert!(matches!(at(30), Decision::Fail { reason: "UnknownState", .. }));
+        assert!(matches!(at(3600), Decision::Fail { reason: "UnknownState", .. }));
+    }
+}
+
+#[test]
+fn an_install_waits_for_another_one_and_a_removal_for_an_install() {
+    let now = Instant::now();
+    let track = Track::new(AppState::Absent, now);
+    let busy = View { busy: Some("other"), ..view(Configured::Yes, AppState::Absent) };
+    let decision = decide(busy, RUN, &track, PATIENCE, now);
+    assert_eq!(decision, Decision::Wait { state: "waits until other is installed".into(), ask_again: POLL });
+    let installing = first(Configured::Yes, AppState::Installing, Goal::Gone);
+    assert!(matches!(installing, Decision::Wait { .. }));
+    let mut track = Track::new(AppState::Installing, now);
+    track.observe(AppState::Installing, now);
+    let later = now + PATIENCE.install;
+    let decision = decide(view(Configured::Yes, AppState::Installing), Goal::Gone, &track, PATIENCE, later);
+    assert_eq!(decision, Decision::Do(Act::Uninstall));
+}
+
+#[test]
+fn the_configuration_stays_while_an_install_that_was_accepted_may_still_come() {
+    let now = Instant::now();
+    let mut track = Track::new(AppState::Absent, now);
+    track.attempted(Act::Install, now, PATIENCE.limit(Act::Install));
+    let at =
+        |later| decide(view(Configured::Yes, AppState::Absent), Goal::Gone, &track, PATIENCE, now + later);
+    assert!(matches!(at(POLL), Decision::Wait { .. }));
+    assert_eq!(at(PATIENCE.step), Decision::Do(Act::Remove));
+}
+
+#[test]
+fn a_refused_step_is_told_with_its_reason_and_tried_after_pauses_that_double() {
+    let (mut now, mut track) = (Instant::now(), Track::new(AppState::Absent, Instant::now()));
+    let mut pauses = Vec::new();
+    for _ in 0..7 {
+        assert_eq!(
+            decide(view(Configured::Yes, AppState::Absent), RUN, &track, PATIENCE, now),
+            Decision::Do(Act::Install)
+        );
+        track.attempted(Act::Install, now, PATIENCE.limit(Act::Install));
+        track.refused(Act::Install, "no room".into(), now);
+        match decide(view(Configured::Yes, AppState::Absent), RUN, &track, PATIENCE, now) {
+            Decision::Fail { reason: "InstallFailed", message, ask_again } if message == "no room" => {
+                pauses.push(ask_again.as_secs());
+                now += ask_again;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(pauses, [10, 20, 40, 80, 160, 300, 300]);
+}
+
+#[test]
+fn a_refused_step_is_no_failure_when_the_device_went_on_by_itself() {
+    let now = Instant::now();
+    let mut track = Track::new(AppState::Deployed, now);
+    track.attempted(Act::Activate, now, PATIENCE.limit(Act::Activate));
+    track.refused(Act::Activate, "it is activated already".into(), now);
+    track.observe(AppState::Activated, now + POLL);
+    let decision = decide(view(Configured::Yes, AppState::Activated), RUN, &track, PATIENCE, now + POLL);
+    assert_eq!(decision, Decision::Do(Act::Start));
+}
+
+#[test]
+fn an_install_of_which_nothing_comes_is_told_after_its_limit_and_tried_again_after_a_pause() {
+    let now = Instant::now();
+    let mut track = Track::new(AppState::Absent, now);
+    track.attempted(Act::Install, now, PATIENCE.install);
+    let at = |track: &mut Track, now| {
+        track.observe(AppState::Absent, now);
+        decide(view(Configured::Yes, AppState::Absent), RUN, track, PATIENCE, now)
+    };
+    assert!(matches!(at(&mut track, now + POLL), Decision::Wait { .. }));
+    assert!(track.installs(now + POLL));
+    let later = now + PATIENCE.install;
+    let decision = at(&mut track, later);
+    assert!(!track.installs(later), "others may be installed meanwhile");
+    let Decision::Fail { reason: "InstallFailed", message, ask_again } = decision else { panic!("{decision:?}") };
+    assert!(message.contains("nothing came of it within 120 s"), "{message}");
+    assert_eq!(at(&mut track, later + ask_again), Decision::Do(Act::Install));
+}
+
+#[test]
+fn a_failure_that_the_device_tells_is_known_from_those_that_it_told_before() {
+    let now = Instant::now();
+    let told = |timestamp: &str, app_id: &str| Notification {
+        timestamp: timestamp.into(),
+        app_id: app_id.into(),
+        ev_type: "im-app-install".into(),
+        status: "im-app-fail".into(),
+        message: "no room".into(),
+    };
+    let mut track = Track::new(AppState::Absent, now);
+    let old = [told("1", "a"), told("2", "b")];
+    track.heard_before(&old, "a");
+    track.attempted(Act::Install, now, PATIENCE.install);
+    track.heard(&old, "a", now);
+    assert_eq!(track.trouble(), None);
+    track.heard(&[told("1", "a"), told("3", "a")], "a", now);
+    assert_eq!(track.trouble(), Some("no room"));
+}
+
+/// A device that does what it is told after a while, and has moods.
+struct Device {
+    configured: Configured,
+    state: AppState,
+    /// What becomes of it, and when.
+    next: Option<(Instant, AppState)>,
+    /// Whether it starts what was installed by itself.
+    advances: bool,
+}
+
+impl Device {
+    fn at(&mut self, now: Instant, delay: Duration) {
+        while let Some((at, state)) = self.next.filter(|(at, _)| *at <= now) {
+            self.state = state;
+            self.next = match state {
+                AppState::Installing => Some((at + delay, AppState::Deployed)),
+                AppState::Deployed if self.advances => Some((at + delay, AppState::Activated)),
+                AppState::Activated if self.advances => Some((at + delay, AppState::Running)),
+                _ => None,
+            };
+        }
+    }
+
+    /// Whether the device accepts the step.
+    fn take(&mut self, act: Act, now: Instant, delay: Duration) -> bool {
+        use AppState::{Absent, Activated, Deployed, Failed, Installing, Running, Stopped};
+        let becomes = match (act, self.state) {
+            (Act::Configure, _) if self.configured == Configured::No => {
+                self.configured = Configured::Yes;
+                return true;
+            }
+            (Act::Remove, Absent) => {
+                self.configured = Configured::No;
+                return true;
+            }
+            (Act::Install, Absent) => Installing,
+            (Act::Activate, Deployed) => Activated,
+            (Act::Start, Activated | Stopped) => Running,
+            (Act::Stop, Running) => Stopped,
+            (Act::Deactivate, Activated | Stopped) => Deployed,
+            (Act::Deactivate, Failed) if !self.advances => Deployed,
+            (Act::Uninstall, Deployed | Installing) => Absent,
+            (Act::Uninstall, Failed) if self.advances => Absent,
+            _ => return false,
+        };
+        // Only an install is followed by what the device does by itself.
+        self.advances &= act != Act::Deactivate;
+        self.next = Some((now + delay, becomes));
+        true
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Mood {
+    /// The next step is accepted, and nothing comes of it.
+    Forgets,
+    /// The next step is refused.
+    Refuses,
+    /// The application gets into this state by itself.
+    Falls(AppState),
+    /// The controller starts again and has forgotten what it tried.
+    Restart,
+}
+
+fn states() -> impl Strategy<Value = AppState> {
+    use AppState::{Absent, Activated, Deployed, Failed, Installing, Running, Stopped, Unknown};
+    prop::sample::select(vec![Absent, Installing, Deployed, Activated, Running, Stopped, Failed, Unknown])
+}
+
+fn moods() -> impl Strategy<Value = Vec<(u64, Mood)>> {
+    let mood = prop_oneof![
+        Just(Mood::Forgets),
+        Just(Mood::Refuses),
+        states().prop_map(Mood::Falls),
+        Just(Mood::Restart),
+    ];
+    prop::collection::vec((0..60_u64, mood), 0..6)
+}
+
+proptest! {
+    #[test]
+    fn from_every_state_the_goal_is_reached_and_no_step_is_taken_twice_within_its_limit(
+        configured in prop::sample::select(vec![Configured::No, Configured::Yes, Configured::Otherwise]),
+        state in states(), run in any::<bool>(), advances in any::<bool>(),
+        delay in prop::sample::select(vec![100_u64, 900, 5000]), moods in moods(),
+    ) {
+        let goal = if run { RUN } else { Goal::Gone };
+        let delay = Duration::from_millis(delay);
+        let begun = Instant::now();
+        let mut now = begun;
+        let mut device = Device { configured, state, next: None, advances };
+        device.next = match state {
+            AppState::Installing => Some((now + delay, AppState::Deployed)),
+            AppState::Unknown => Some((now + delay, AppState::Stopped)),
+            _ => None,
+        };
+        let mut track = Track::new(state, now);
+        let mut moods: Vec<_> = moods.into_iter().collect();
+        moods.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+        let mut deaf: Option<bool> = None;
+        let mut taken: HashMap<Act, (Instant, bool)> = HashMap::new();
+        loop {
+            prop_assert!(now - begun < Duration::from_secs(3600), "it is still {:?}", device.state);
+            device.at(now, delay);
+            while let Some((_, mood)) = moods.pop_if(|(at, _)| begun + Duration::from_secs(*at) <= now) {
+                match mood {
+                    Mood::Forgets => deaf = Some(true),
+                    Mood::Refuses => deaf = Some(false),
+                    Mood::Falls(AppState::Unknown) => {
+                        device.next = Some((now + delay, device.state));
+                        device.state = AppState::Unknown;
+                    }
+                    Mood::Falls(AppState::Installing) => {
+                        device.state = AppState::Installing;
+                        device.next = Some((now + delay, AppState::Deployed));
+                    }
+                    Mood::Falls(state) => (device.state, device.next) = (state, None),
+                    Mood::Restart => {
+                        track = Track::new(device.state, now);
+                        taken.clear();
+                    }
+                }
+            }
+            track.observe(device.state, now);
+            let view = View { configured: device.configured, state: device.state, said: "X", busy: None };
+            match decide(view, goal, &track, PATIENCE, now) {
+                Decision::Done if moods.is_empty() => break,
+                Decision::Done => now += Duration::from_secs(1),
+                Decision::Wait { ask_again, .. } | Decision::Fail { ask_again, .. } => {
+                    prop_assert!(ask_again > Duration::ZERO);
+                    now += ask_again;
+                }
+                Decision::Do(act) => {
+                    if let Some((at, refused)) = taken.get(&act) {
+                        let limit = if *refused { Patience::pause(1) } else { PATIENCE.limit(act) };
+                        prop_assert!(now >= *at + limit, "{:?} again after {:?}", act, now - *at);
+                    }
+                    track.attempted(act, now, PATIENCE.limit(act));
+                    let accepted = match deaf.take() {
+                        Some(accepted) => accepted,
+                        None => device.take(act, now, delay),
+                    };
+                    taken.insert(act, (now, !accepted));
+                    if !accepted {
+                        track.refused(act, "no".into(), now);
+                    }
+                    if act == Act::Remove && device.configured == Configured::No {
+                        track = Track::new(device.state, now);
+                        taken.clear();
+                    }
+                    now += POLL;
+                }
+            }
+        }
+        let reached = match goal {
+            Goal::Gone => (Configured::No, AppState::Absent),
+            Goal::Running { .. } => (Configured::Yes, AppState::Running),
+        };
+        prop_assert_eq!((device.configured, device.state), reached);
+    }
+}

@@ -1,0 +1,97 @@
+//! The module `Cisco-IOS-XE-arp-oper`: which address belongs to which hardware address.
+
+use std::net::IpAddr;
+
+use serde::Deserialize;
+
+/// The container `arp-data`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct ArpData {
+    pub(crate) arp_vrf: Vec<Vrf>,
+}
+
+/// The tables of one routing instance. Releases before 17.6 have the second list only.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct Vrf {
+    pub(crate) arp_entry: Vec<Entry>,
+    pub(crate) arp_oper: Vec<Entry>,
+}
+
+/// A line of a table.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Entry {
+    pub(crate) address: String,
+    pub(crate) hardware: String,
+    pub(crate) mode: String,
+}
+
+impl ArpData {
+    /// The address of a hardware address, in any routing instance.
+    pub(crate) fn address(&self, mac: Mac) -> Option<IpAddr> {
+        let entries = self
+            .arp_vrf
+            .iter()
+            .flat_map(|vrf| if vrf.arp_entry.is_empty() { &vrf.arp_oper } else { &vrf.arp_entry });
+        let mut known = entries.filter(|entry| entry.mode != "ios-arp-mode-incomplete");
+        let entry = known.find(|entry| Mac::parse(&entry.hardware) == Some(mac))?;
+        entry.address.parse().ok().filter(|address: &IpAddr| !address.is_unspecified())
+    }
+}
+
+/// A hardware address. It is the same in all the ways in which it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Mac([u8; 6]);
+
+impl Mac {
+    /// Reads `52:54:dd:dc:f1:7c`, `52-54-DD-DC-F1-7C` and `5254.dddc.f17c`. That of nobody, all zeros, is none.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut digits = text.chars().filter(|c| !matches!(c, ':' | '-' | '.')).map(|c| c.to_digit(16));
+        let mut bytes = [0; 6];
+        for byte in &mut bytes {
+            let (high, low) = (digits.next()??, digits.next()??);
+            *byte = u8::try_from(high * 16 + low).ok()?;
+        }
+        (digits.next().is_none() && bytes != [0; 6]).then_some(Self(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hardware_address_is_the_same_however_it_is_written() {
+        let expected = Mac::parse("52:54:dd:dc:f1:7c");
+        assert!(expected.is_some());
+        for text in ["5254.dddc.f17c", "52-54-DD-DC-F1-7C", "5254DDDCF17C"] {
+            assert_eq!(Mac::parse(text), expected);
+        }
+        for text in ["", "52:54", "52:54:dd:dc:f1:7c:00", "zz:54:dd:dc:f1:7c", "00:00:00:00:00:00", "é"] {
+            assert_eq!(Mac::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_found_in_any_table_and_not_where_it_is_only_asked_for() {
+        let mac = Mac::parse("0200.0000.0001").unwrap();
+        let entry = |address: &str, mode: &str| Entry {
+            address: address.into(),
+            hardware: "02:00:00:00:00:01".into(),
+            mode: mode.into(),
+        };
+        let vrf = |arp_entry, arp_oper| Vrf { arp_entry, arp_oper };
+        let dynamic = || entry("192.0.2.7", "ios-arp-mode-dynamic");
+        let found = |data: ArpData| data.address(mac).map(|address| address.to_string());
+        let second = ArpData { arp_vrf: vec![vrf(vec![], vec![]), vrf(vec![dynamic()], vec![])] };
+        assert_eq!(found(second).as_deref(), Some("192.0.2.7"));
+        let old = ArpData { arp_vrf: vec![vrf(vec![], vec![dynamic()])] };
+        assert_eq!(found(old).as_deref(), Some("192.0.2.7"));
+        let asked = entry("192.0.2.8", "ios-arp-mode-incomplete");
+        assert_eq!(found(ArpData { arp_vrf: vec![vrf(vec![asked], vec![])] }), None);
+        let odd = entry("0.0.0.0", "ios-arp-mode-dynamic");
+        assert_eq!(found(ArpData { arp_vrf: vec![vrf(vec![odd], vec![])] }), None);
+    }
+}

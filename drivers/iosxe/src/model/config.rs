@@ -1,0 +1,165 @@
+//! The module `Cisco-IOS-XE-app-hosting-cfg`: what applications are configured to be. The misspelt names are the
+//! module's own.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// The container `app-hosting-cfg-data`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ConfigData {
+    pub(crate) apps: Apps,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Apps {
+    pub(crate) app: Vec<App>,
+}
+
+/// An application.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct App {
+    pub(crate) application_name: String,
+    pub(crate) application_network_resource: Network,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) application_resource_profile: Option<Profile>,
+    #[serde(skip_serializing_if = "VlanRules::is_empty")]
+    pub(crate) appintf_vlan_rules: VlanRules,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) appintf_mgmt: Option<Management>,
+    pub(crate) run_optss: RunOptions,
+    pub(crate) start: bool,
+}
+
+impl App {
+    /// The body of the request that adds it to the list.
+    pub(crate) fn body(&self) -> serde_json::Value {
+        serde_json::json!({ "Cisco-IOS-XE-app-hosting-cfg:app": [self] })
+    }
+
+    /// The addresses that it is given, none where it asks a DHCP server.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let network = &self.application_network_resource;
+        let own = [network.virtualportgroup_guest_ip_address_1, network.management_guest_ip_address];
+        let of_vlans = self.appintf_vlan_rules.appintf_vlan_rule.iter().filter_map(|rule| rule.guest_ip);
+        own.into_iter().flatten().chain(of_vlans)
+    }
+}
+
+/// The container `application-network-resource`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct Network {
+    #[serde(rename = "vnic-gateway-0", skip_serializing_if = "Option::is_none")]
+    pub(crate) vnic_gateway_0: Option<String>,
+    #[serde(rename = "virtualportgroup-guest-interface-name-1", skip_serializing_if = "Option::is_none")]
+    pub(crate) virtualportgroup_guest_interface_name_1: Option<String>,
+    #[serde(rename = "virtualportgroup-guest-ip-address-1", skip_serializing_if = "Option::is_none")]
+    pub(crate) virtualportgroup_guest_ip_address_1: Option<IpAddr>,
+    #[serde(rename = "virtualportgroup-guest-ip-netmask-1", skip_serializing_if = "Option::is_none")]
+    pub(crate) virtualportgroup_guest_ip_netmask_1: Option<IpAddr>,
+    #[serde(
+        rename = "virtualportgroup-application-default-gateway-1",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) virtualportgroup_application_default_gateway_1: Option<IpAddr>,
+    #[serde(
+        rename = "virtualportgroup-guest-interface-default-gateway-1",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) virtualportgroup_guest_interface_default_gateway_1: Option<u8>,
+    #[serde(rename = "nameserver-0", skip_serializing_if = "Option::is_none")]
+    pub(crate) nameserver_0: Option<IpAddr>,
+    #[serde(rename = "nameserver-1", skip_serializing_if = "Option::is_none")]
+    pub(crate) nameserver_1: Option<IpAddr>,
+    #[serde(rename = "nameserver2", skip_serializing_if = "Option::is_none")]
+    pub(crate) nameserver_2: Option<IpAddr>,
+    #[serde(rename = "nameserver-3", skip_serializing_if = "Option::is_none")]
+    pub(crate) nameserver_3: Option<IpAddr>,
+    #[serde(rename = "nameseerver4", skip_serializing_if = "Option::is_none")]
+    pub(crate) nameserver_4: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) management_interface_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) management_guest_ip_address: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) management_guest_ip_netmask: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) management_application_gateway: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) management_guest_interface_default_gateway: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) appintf_vlan_mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) appintf_access_interface_number: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mac_forward_enable: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mcast_enable: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mirror_enable: Option<bool>,
+}
+
+/// The container `application-resource-profile`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct Profile {
+    pub(crate) profile_name: String,
+    pub(crate) cpu_units: u16,
+    pub(crate) memory_capacity_mb: u16,
+    pub(crate) disk_size_mb: u16,
+    pub(crate) vcpu: u16,
+}
+
+/// The container `appintf-vlan-rules`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct VlanRules {
+    pub(crate) appintf_vlan_rule: Vec<VlanRule>,
+}
+
+impl VlanRules {
+    fn is_empty(&self) -> bool {
+        self.appintf_vlan_rule.is_empty()
+    }
+}
+
+/// How a VLAN reaches an application.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct VlanRule {
+    pub(crate) vlan_id: u16,
+    pub(crate) guest_interface: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) guest_ip: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) guest_ipnetmask: Option<IpAddr>,
+    pub(crate) mac_forward_enable: bool,
+    pub(crate) mcast_enable: bool,
+    pub(crate) mirror_enable: bool,
+}
+
+/// The container `appintf-mgmt`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct Management {
+    pub(crate) access_if_num: u8,
+}
+
+/// The container `run-optss`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct RunOptions {
+    pub(crate) run_opts: Vec<Line>,
+}
+
+/// A line of options for the container: at most 235 characters, numbered 1 to 30.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct Line {
+    pub(crate) line_index: u16,
+    pub(crate) line_run_opts: String,
+}

@@ -1,0 +1,177 @@
+//! The module `Cisco-IOS-XE-app-hosting-oper`: how applications are. Numbers of 64 bits come as strings.
+
+use std::net::IpAddr;
+
+use serde::Deserialize;
+
+use super::arp::Mac;
+use super::number::lenient;
+
+/// The container `app-hosting-oper-data`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct OperData {
+    pub(crate) app: Vec<App>,
+    pub(crate) app_resources: Vec<Resources>,
+    pub(crate) app_notifications: Vec<Notification>,
+    pub(crate) app_globals: Option<Globals>,
+}
+
+/// An application.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct App {
+    pub(crate) name: String,
+    pub(crate) details: Details,
+    pub(crate) utilization: Utilization,
+    pub(crate) network_utils: NetworkUtils,
+    pub(crate) storage_utils: StorageUtils,
+    pub(crate) network_interfaces: Interfaces,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct Details {
+    /// A free text in the model: what is not known is kept as it is.
+    pub(crate) state: String,
+    pub(crate) resource_reservation: Reservation,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Reservation {
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) cpu: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct Utilization {
+    pub(crate) cpu_util: CpuUtil,
+    pub(crate) memory_util: MemoryUtil,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct CpuUtil {
+    /// Percent of what is reserved.
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) actual_application_util: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct MemoryUtil {
+    /// In KB.
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) memory_used: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct NetworkUtils {
+    pub(crate) network_util: Vec<NetworkUtil>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct NetworkUtil {
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) rx_bytes: Option<u64>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) tx_bytes: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct StorageUtils {
+    pub(crate) storage_util: Vec<StorageUtil>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct StorageUtil {
+    /// In blocks of a thousand bytes.
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) used: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct Interfaces {
+    pub(crate) network_interface: Vec<Interface>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct Interface {
+    pub(crate) mac_address: String,
+    pub(crate) ipv4_address: String,
+    pub(crate) ipv6_address: String,
+}
+
+impl Interface {
+    /// The address that it says it has; `0.0.0.0` is none.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        let texts = [&self.ipv4_address, &self.ipv6_address];
+        let mut addresses = texts.into_iter().filter_map(|text| text.parse::<IpAddr>().ok());
+        addresses.find(|address| !address.is_unspecified())
+    }
+
+    pub(crate) fn mac(&self) -> Option<Mac> {
+        Mac::parse(&self.mac_address)
+    }
+}
+
+/// What the device has for applications.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct Resources {
+    pub(crate) cpu: Vec<Cpu>,
+    pub(crate) memory: Vec<Amount>,
+    pub(crate) storage_device: Vec<Amount>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct Cpu {
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) quota_unit: Option<u64>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) available_unit: Option<u64>,
+}
+
+/// An amount in MB.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Amount {
+    pub(crate) name: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) quota: Option<u64>,
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) available: Option<u64>,
+}
+
+/// Something that happened, and how it went.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct Notification {
+    pub(crate) timestamp: String,
+    pub(crate) app_id: String,
+    pub(crate) ev_type: String,
+    pub(crate) status: String,
+    pub(crate) message: String,
+}
+
+impl Notification {
+    /// Whether it says that an install of this application failed.
+    pub(crate) fn tells_of_failed_install(&self, id: &str) -> bool {
+        self.app_id == id && self.ev_type == "im-app-install" && self.status == "im-app-fail"
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct Globals {
+    pub(crate) iox_enabled: bool,
+}

@@ -1,0 +1,152 @@
+//! What a device says when it does not want to: the errors of RFC 8040, section 3.9 and 7.1.
+
+use std::fmt;
+
+use reqwest::StatusCode;
+use serde::Deserialize;
+use serde_json::Value;
+use staffetta_driver::{DriverError, Reason};
+
+use super::Fault;
+
+/// How much of what a device says is quoted, in characters.
+const QUOTED: usize = 300;
+
+/// What a device says when it does not want to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Complaint {
+    status: StatusCode,
+    /// None where the answer has not the form of RFC 8040.
+    tag: Option<String>,
+    message: String,
+}
+
+/// One of the errors. Devices send a list of them, or one alone.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct Entry {
+    error_tag: String,
+    error_message: String,
+    error_path: String,
+}
+
+impl Complaint {
+    /// Reads an answer.
+    pub(super) fn read(status: StatusCode, body: &[u8]) -> Self {
+        if let Some(entry) = entry(body) {
+            let Entry { error_tag, error_message, error_path } = entry;
+            let at = if error_path.is_empty() { String::new() } else { format!(" at {error_path}") };
+            return Self { status, tag: Some(error_tag), message: quoted(&format!("{error_message}{at}")) };
+        }
+        Self { status, tag: None, message: quoted(&String::from_utf8_lossy(body)) }
+    }
+
+    pub(super) fn has_tag(&self, tag: &str) -> bool {
+        self.tag.as_deref() == Some(tag)
+    }
+
+    /// Whether the API has the resource and nothing in it. A 404 of something that is not the API says nothing.
+    pub(super) fn is_nothing_there(&self) -> bool {
+        let unknown =
+            |tag: &str| matches!(tag, "unknown-element" | "unknown-namespace" | "operation-not-supported");
+        self.status == StatusCode::NOT_FOUND && self.tag.as_deref().is_some_and(|tag| !unknown(tag))
+    }
+
+    fn reason(&self) -> Reason {
+        match self.status.as_u16() {
+            408 | 429 | 500 | 502..=504 => Reason::Unavailable,
+            409 => Reason::Conflict,
+            404 => Reason::NotFound,
+            405 | 501 => Reason::Unsupported,
+            300..=399 => Reason::Unavailable,
+            _ => Reason::Refused,
+        }
+    }
+
+    /// As an error; `changes` where the request was to change something, so that a trouble of the server leaves it open.
+    pub(super) fn fault(self, step: &'static str, changes: bool) -> Fault {
+        let said = self.to_string();
+        let error = DriverError::new(self.reason(), step).detail(said.clone());
+        let error = if changes && self.status.is_server_error() { error.maybe_done() } else { error };
+        Fault { error, said: Some(said) }
+    }
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HTTP {}", self.status.as_u16())?;
+        if let Some(tag) = self.tag.as_deref().filter(|tag| !tag.is_empty()) {
+            write!(f, " {tag}")?;
+        }
+        if self.message.is_empty() { Ok(()) } else { write!(f, ": {}", self.message) }
+    }
+}
+
+/// The first error of an answer in the form of RFC 8040, whatever module stands before the member.
+fn entry(body: &[u8]) -> Option<Entry> {
+    let mut top: serde_json::Map<String, Value> = serde_json::from_slice(body).ok()?;
+    let errors = top.remove("ietf-restconf:errors").or_else(|| top.remove("errors"))?;
+    let error = match errors.get("error")? {
+        Value::Array(list) => list.first()?,
+        one => one,
+    };
+    serde_json::from_value(error.clone()).ok()
+}
+
+fn quoted(text: &str) -> String {
+    text.trim().chars().filter(|c| !c.is_control()).take(QUOTED).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(status: u16, body: &str) -> Complaint {
+        Complaint::read(StatusCode::from_u16(status).unwrap(), body.as_bytes())
+    }
+
+    #[test]
+    fn a_list_and_a_lone_error_are_read_with_and_without_the_module() {
+        let error = r#"{"error-type":"application","error-tag":"data-exists","error-message":"it exists"}"#;
+        for body in [
+            format!(r#"{{"ietf-restconf:errors":{{"error":[{error}]}}}}"#),
+            format!(r#"{{"ietf-restconf:errors":{{"error":{error}}}}}"#),
+            format!(r#"{{"errors":{{"error":[{error}]}}}}"#),
+        ] {
+            let complaint = read(409, &body);
+            assert!(complaint.has_tag("data-exists"), "{complaint}");
+            assert_eq!(complaint.to_string(), "HTTP 409 data-exists: it exists");
+        }
+    }
+
+    #[test]
+    fn what_is_no_error_of_the_api_is_quoted_in_part() {
+        let complaint = read(502, &format!("<html>\n{}", "x".repeat(1000)));
+        assert_eq!(complaint.to_string().len(), "HTTP 502: ".len() + QUOTED);
+        assert_eq!(read(400, "").to_string(), "HTTP 400");
+        assert!(read(400, r#"{"errors":{"error":[]}}"#).tag.is_none());
+    }
+
+    #[test]
+    fn nothing_is_there_only_when_the_api_says_so() {
+        let tagged = |tag: &str| format!(r#"{{"errors":{{"error":[{{"error-tag":"{tag}"}}]}}}}"#);
+        assert!(read(404, &tagged("invalid-value")).is_nothing_there());
+        assert!(read(404, &tagged("data-missing")).is_nothing_there());
+        assert!(!read(404, &tagged("unknown-element")).is_nothing_there());
+        assert!(!read(404, "<html>no such page").is_nothing_there());
+        assert!(!read(400, &tagged("invalid-value")).is_nothing_there());
+    }
+
+    #[test]
+    fn what_may_be_repeated_is_transient_and_what_was_refused_is_not() {
+        for status in [408, 409, 429, 500, 502, 503, 504, 302] {
+            assert!(read(status, "").fault("ask", false).error.transient(), "{status}");
+        }
+        for status in [400, 403, 404, 405, 412, 415] {
+            assert!(!read(status, "").fault("ask", false).error.transient(), "{status}");
+        }
+        assert!(read(500, "").fault("ask", true).error.ambiguous());
+        assert!(!read(500, "").fault("ask", false).error.ambiguous());
+        assert!(!read(400, "").fault("ask", true).error.ambiguous());
+    }
+}

@@ -1,0 +1,97 @@
+//! Where the API is: RFC 8040, section 3.1.
+
+use reqwest::header::ACCEPT;
+use reqwest::{StatusCode, Url};
+use staffetta_driver::{DriverError, Reason};
+
+use super::Restconf;
+use super::complaint::Complaint;
+
+const STEP: &str = "find the API of the device";
+
+/// Where the API is on a device that does not say.
+const USUAL: &str = "/restconf";
+
+impl Restconf {
+    /// The path of the API, without a slash at its end.
+    pub(super) async fn discover(&self) -> Result<String, DriverError> {
+        let place = self.base.join("/.well-known/host-meta").expect("it is a path");
+        let request = self.http.get(place).header(ACCEPT, "application/xrd+xml");
+        let (status, body) = self.send(request, STEP, false).await?;
+        match status {
+            StatusCode::NOT_FOUND => Ok(USUAL.to_owned()),
+            status if status.is_success() => self.root_in(&String::from_utf8_lossy(&body)),
+            status => Err(Complaint::read(status, &body).fault(STEP, false).into()),
+        }
+    }
+
+    fn root_in(&self, document: &str) -> Result<String, DriverError> {
+        let unknown = |detail: String| DriverError::new(Reason::Unavailable, STEP).detail(detail);
+        let link = link(document)
+            .ok_or_else(|| unknown("it names no link `restconf` in /.well-known/host-meta".to_owned()))?;
+        let url =
+            self.base.join(&link).map_err(|error| unknown(format!("it names `{link}`")).because(error))?;
+        // The password goes to the device that was described, and to no other.
+        if place(&url) != place(&self.base) {
+            return Err(unknown(format!("it names `{link}`, which is elsewhere")));
+        }
+        Ok(url.path().trim_end_matches('/').to_owned())
+    }
+}
+
+fn place(url: &Url) -> (&str, Option<&str>, Option<u16>) {
+    (url.scheme(), url.host_str(), url.port_or_known_default())
+}
+
+/// The target of the link `restconf` in a document in XML (XRD), whatever the order and quotes of its attributes.
+fn link(document: &str) -> Option<String> {
+    let elements = document.split('<').filter_map(|element| {
+        let element = element.split('>').next()?.trim_end_matches('/');
+        let rest =
+            element.strip_prefix("Link").or_else(|| element.split_once(":Link").map(|(_, rest)| rest))?;
+        rest.starts_with(char::is_whitespace).then_some(rest)
+    });
+    let mut links = elements.filter(|attributes| attribute(attributes, "rel") == Some("restconf"));
+    links.find_map(|attributes| attribute(attributes, "href")).map(str::to_owned)
+}
+
+/// The value of an attribute.
+fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
+    let mut rest = attributes;
+    loop {
+        let (key, after) = rest.split_once('=')?;
+        let after = after.trim_start();
+        let quote = after.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
+        let (value, next) = after[1..].split_once(quote)?;
+        if key.trim() == name {
+            return Some(value.trim());
+        }
+        rest = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_is_found_in_every_way_of_writing_it() {
+        for document in [
+            "<?xml version='1.0'?><XRD xmlns='http://docs.oasis-open.org/ns/xri/xrd-1.0'>\n<Link rel='restconf' href='/api'/></XRD>",
+            r#"<XRD><Link rel="other" href="/no"/><Link href="/api" rel="restconf" /></XRD>"#,
+            "<x:XRD><x:Link\n  rel = \"restconf\"\n  href = \"/api\"></x:Link></x:XRD>",
+        ] {
+            assert_eq!(link(document).as_deref(), Some("/api"), "{document}");
+        }
+        for document in [
+            "",
+            "<XRD/>",
+            "<Link>",
+            "<Link rel=restconf>",
+            "<Links rel='restconf' href='/a'/>",
+            "<Link rel='restconf'/>",
+        ] {
+            assert_eq!(link(document), None, "{document}");
+        }
+    }
+}

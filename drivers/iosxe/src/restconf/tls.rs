@@ -1,0 +1,162 @@
+//! How a device proves who it is: by an authority, or by the one certificate that was named.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring as crypto, verify_tls12_signature, verify_tls13_signature};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use staffetta_driver::app_hosting::TlsSpec;
+use staffetta_driver::{DriverError, Reason};
+use tracing::warn;
+
+const STEP: &str = "prepare TLS to the device";
+
+/// How many bytes a SHA-256 has.
+const DIGEST: usize = 32;
+
+/// What TLS to a device is to be. `address` is only told.
+pub(super) fn config(spec: &TlsSpec, address: &str) -> Result<ClientConfig, DriverError> {
+    if !spec.enabled {
+        warn!(device = address, "TLS is off: the password of this device crosses the network in clear");
+    }
+    let provider = Arc::new(crypto::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
+    let builder = builder
+        .with_safe_default_protocol_versions()
+        .map_err(|error| DriverError::new(Reason::Refused, STEP).because(error))?;
+    let trust = Trust::of(spec)?;
+    let builder = match trust {
+        Trust::Authorities(roots) => builder.with_root_certificates(roots),
+        Trust::Pinned(pin) => {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(Only { pin: Some(pin), provider }))
+        }
+        Trust::Anyone => {
+            warn!(
+                device = address,
+                "tls.insecureSkipVerify is on: anybody can pass for this device and read its password"
+            );
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(Only { pin: None, provider }))
+        }
+    };
+    match (&spec.cert_file, &spec.key_file) {
+        (None, None) => Ok(builder.with_no_client_auth()),
+        (Some(certificates), Some(key)) => {
+            let chain = certificates_in(certificates, "tls.certFile")?;
+            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable("tls.keyFile", error))?;
+            builder.with_client_auth_cert(chain, key).map_err(|error| unreadable("tls.certFile", error))
+        }
+        (Some(_), None) => Err(refused("tls.keyFile", "it is missing, and `tls.certFile` is there")),
+        (None, Some(_)) => Err(refused("tls.certFile", "it is missing, and `tls.keyFile` is there")),
+    }
+}
+
+/// Whom to trust.
+enum Trust {
+    Authorities(RootCertStore),
+    Pinned([u8; DIGEST]),
+    Anyone,
+}
+
+impl Trust {
+    fn of(spec: &TlsSpec) -> Result<Self, DriverError> {
+        if let Some(pin) = &spec.certificate_sha256 {
+            let pin = fingerprint(pin)
+                .ok_or_else(|| refused("tls.certificateSha256", "it has not 64 hexadecimal digits"))?;
+            return Ok(Self::Pinned(pin));
+        }
+        if spec.insecure_skip_verify {
+            return Ok(Self::Anyone);
+        }
+        let mut roots = RootCertStore::empty();
+        if let Some(file) = &spec.ca_file {
+            for certificate in certificates_in(file, "tls.caFile")? {
+                roots.add(certificate).map_err(|error| unreadable("tls.caFile", error))?;
+            }
+        } else if spec.enabled {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+        Ok(Self::Authorities(roots))
+    }
+}
+
+/// The certificates of a file; at least one.
+fn certificates_in(file: &Path, field: &str) -> Result<Vec<CertificateDer<'static>>, DriverError> {
+    let certificates = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
+    let certificates: Vec<_> = certificates.map_err(|error| unreadable(field, error))?;
+    if certificates.is_empty() {
+        return Err(refused(field, "there is no certificate in it"));
+    }
+    Ok(certificates)
+}
+
+/// Reads 64 hexadecimal digits, with or without colons.
+fn fingerprint(text: &str) -> Option<[u8; DIGEST]> {
+    let digits: Option<Vec<u32>> = text.chars().filter(|c| *c != ':').map(|c| c.to_digit(16)).collect();
+    let digits = digits.filter(|digits| digits.len() == 2 * DIGEST)?;
+    let mut bytes = [0; DIGEST];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
+        *byte = u8::try_from(pair[0] * 16 + pair[1]).ok()?;
+    }
+    Some(bytes)
+}
+
+fn refused(field: &str, why: &str) -> DriverError {
+    DriverError::new(Reason::Refused, STEP).detail(format!("{field}: {why}"))
+}
+
+fn unreadable(field: &str, error: impl std::error::Error + Send + Sync + 'static) -> DriverError {
+    refused(field, "it cannot be used").because(error)
+}
+
+/// Takes only the certificate with that digest, or any; in both cases whoever shows it must have its key.
+#[derive(Debug)]
+struct Only {
+    pin: Option<[u8; DIGEST]>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Only {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let shown = ring::digest::digest(&ring::digest::SHA256, end_entity.as_ref());
+        match self.pin {
+            Some(pin) if shown.as_ref() != pin => {
+                Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
+            }
+            _ => Ok(ServerCertVerified::assertion()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
