@@ -170,7 +170,7 @@ fn controller(kubeconfig: &Path, devices: &[DeviceAddress]) -> (Child, tempfile:
         let port: u16 = port.parse().expect("it is a port");
         json!({ "name": device.name, "device": {
             "driver": "XE", "address": address, "port": port, "username": "admin", "password": "cisco-123",
-            "maxPods": 100,
+            "maxPods": 100, "xe": {},
         } })
     };
     let described: Vec<Value> = devices.iter().map(description).collect();

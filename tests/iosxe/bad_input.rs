@@ -19,7 +19,11 @@ async fn a_wrong_password_is_told_at_the_node_and_locks_no_account() {
     world.until_ready("edge-1", false).await;
     world.create(&pod("web", 1)).await;
     world.until_told("web", "").await;
-    assert!(world.device().denied() <= 2 && world.device().locks() == 0, "{} attempts", world.device().denied());
+    assert!(
+        world.device().denied() <= 2 && world.device().locks() == 0,
+        "{} attempts",
+        world.device().denied()
+    );
     let node = world.nodes.get("edge-1").await.unwrap();
     let told = serde_json::to_string(&node.status.unwrap().conditions).unwrap();
     assert!(told.contains("401") || told.contains("credentials") || told.contains("password"), "{told}");

@@ -45,7 +45,12 @@ async fn killed_in_each_state_it_does_nothing_twice_and_leaves_nothing() {
         let _last = killed_in_each(&world, UP, DOWN).await;
         world.until_gone("web").await;
         world.assert_clean();
-        assert_eq!(world.device().ledger().entries().len(), UP + DOWN, "{:#?}", world.device().ledger().entries());
+        assert_eq!(
+            world.device().ledger().entries().len(),
+            UP + DOWN,
+            "{:#?}",
+            world.device().ledger().entries()
+        );
         world.assert_done_once();
     }
 }

@@ -23,7 +23,10 @@ async fn a_pod_runs_as_an_app_with_an_address_and_leaves_nothing() {
     .await;
     let status = world.pods.get("web").await.unwrap().status.unwrap();
     let container = &status.container_statuses.unwrap()[0];
-    assert!(container.ready && container.container_id.as_ref().unwrap().starts_with("cisco://"), "{container:?}");
+    assert!(
+        container.ready && container.container_id.as_ref().unwrap().starts_with("cisco://"),
+        "{container:?}"
+    );
     let node = world.nodes.get("edge-1").await.unwrap();
     assert_eq!(node.metadata.labels.unwrap()["platform"], "cisco-ios-xe");
     world.delete("web").await;

@@ -38,7 +38,8 @@ async fn in_a_long_outage_the_node_is_not_ready_and_its_pods_stay_as_they_are() 
         world.until_ready("edge-1", false).await;
         // Many polls later.
         let polled = world.devices[1].counts().requests;
-        eventually("the other device was polled", async || world.devices[1].counts().requests > polled + 20).await;
+        eventually("the other device was polled", async || world.devices[1].counts().requests > polled + 20)
+            .await;
         for name in ["web-1", "web-2"] {
             assert_eq!(world.phase(name).await.as_deref(), Some("Running"), "{reachability:?}");
         }
@@ -92,7 +93,8 @@ async fn pods_whose_apps_a_device_forgot_in_a_reboot_run_again() {
         world.device().reboot(kept, Duration::from_millis(600));
         world.until_ready("edge-1", false).await;
         world.until_ready("edge-1", true).await;
-        eventually("the app runs", async || world.device().apps().first().is_some_and(|app| app.runs())).await;
+        eventually("the app runs", async || world.device().apps().first().is_some_and(|app| app.runs()))
+            .await;
         world.until_phase("web", "Running").await;
         assert_eq!(world.pods.get("web").await.unwrap().metadata.uid, uid);
         world.delete("web").await;

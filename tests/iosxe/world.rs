@@ -86,7 +86,10 @@ impl World {
 
     /// Makes a pod.
     pub(crate) async fn create(&self, pod: &Value) {
-        self.pods.create(&PostParams::default(), &serde_json::from_value(pod.clone()).unwrap()).await.unwrap();
+        self.pods
+            .create(&PostParams::default(), &serde_json::from_value(pod.clone()).unwrap())
+            .await
+            .unwrap();
     }
 
     /// Asks for the deletion of a pod.
@@ -127,7 +130,8 @@ impl World {
         let found = async {
             loop {
                 let events = self.events.list(&ListParams::default()).await.unwrap();
-                let of_it = events.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
+                let of_it =
+                    events.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
                 told = of_it.filter_map(|event| event.message).collect::<Vec<_>>();
                 if told.iter().any(|message| message.contains(text)) {
                     return;
@@ -163,7 +167,7 @@ impl World {
 fn describe(device: &Device) -> Value {
     json!({ "name": device.name(), "device": {
         "driver": "XE", "address": device.address().ip(), "port": device.address().port(),
-        "username": "admin", "password": "cisco-123",
+        "username": "admin", "password": "cisco-123", "xe": {},
     } })
 }
 

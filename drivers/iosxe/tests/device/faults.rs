@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use staffetta_driver::app_hosting::Progress;
 use staffetta_iosxe_device::{Device, Fault, Install, Options, Requests, Site, Times};
-use tokio::task::JoinSet;
 
 use crate::world::{CLUSTER, World, delete, deploy, done, driver, pod, request, runs, spec, told, web};
 
@@ -20,7 +20,11 @@ async fn life(device: Device, fault: Fault, skip: usize) -> bool {
     deploy(&*driver, &request).await;
     delete(&*driver, &request.owner()).await;
     let ledger = device.ledger();
-    assert!(ledger.standing().is_empty() && device.apps().is_empty(), "{fault:?} {skip}: {:#?}", ledger.entries());
+    assert!(
+        ledger.standing().is_empty() && device.apps().is_empty(),
+        "{fault:?} {skip}: {:#?}",
+        ledger.entries()
+    );
     let installs: Vec<_> = ledger.installs().into_values().collect();
     assert_eq!(installs, [1], "{fault:?} {skip}: {:#?}", ledger.entries());
     device.pending_faults() == 0
@@ -30,12 +34,11 @@ async fn life(device: Device, fault: Fault, skip: usize) -> bool {
 async fn lives(fault: Fault) {
     let site = Site::start().unwrap();
     let times = Times::each(Duration::from_millis(5));
-    let mut runs = JoinSet::new();
-    for skip in 0..REQUESTS {
+    let lives = (0..REQUESTS).map(|skip| {
         let options = Options { name: format!("edge-{skip}"), times, ..Options::default() };
-        runs.spawn(life(site.device(options).unwrap(), fault.clone(), skip));
-    }
-    let met = runs.join_all().await.into_iter().filter(|met| *met).count();
+        life(site.device(options).unwrap(), fault.clone(), skip)
+    });
+    let met = join_all(lives).await.into_iter().filter(|met| *met).count();
     assert!((10..REQUESTS).contains(&met), "{met} lives met {fault:?}");
 }
 
@@ -56,7 +59,9 @@ async fn an_answer_that_is_no_json_is_no_answer() {
 
 #[tokio::test]
 async fn a_device_that_is_busy_is_asked_again() {
-    for (code, tag) in [(409, "lock-denied"), (409, "in-use"), (503, "resource-denied"), (500, "operation-failed")] {
+    for (code, tag) in
+        [(409, "lock-denied"), (409, "in-use"), (503, "resource-denied"), (500, "operation-failed")]
+    {
         lives(Fault::Refuse { code, tag: tag.into() }).await;
     }
 }

@@ -13,7 +13,8 @@ async fn lives(world: &World, spec: &Value) {
     let owner = request.owner();
     assert_eq!(told(&*driver, &owner).await, None);
     deploy(&*driver, &request).await;
-    until("there is an address", async || told(&*driver, &owner).await.is_some_and(|pod| pod.ip.is_some())).await;
+    until("there is an address", async || told(&*driver, &owner).await.is_some_and(|pod| pod.ip.is_some()))
+        .await;
     let pod = told(&*driver, &owner).await.unwrap();
     assert!(runs(&pod) && pod.marked && pod.owner == owner, "{pod:?}");
     let names: Vec<_> = pod.containers.iter().map(|container| container.name.as_str()).collect();
@@ -54,8 +55,12 @@ async fn a_pod_lives_on_every_kind_of_interface() {
 #[tokio::test]
 async fn a_pod_lives_on_devices_of_all_habits() {
     let habits: [fn(&mut Options); 7] = [
-        |options| options.style = Style { error: ErrorForm::Object, empty: Empty::NotFound, ..Style::default() },
-        |options| options.style = Style { gone: Gone::DataMissing, accepted: Accepted::Result, ..Style::default() },
+        |options| {
+            options.style = Style { error: ErrorForm::Object, empty: Empty::NotFound, ..Style::default() }
+        },
+        |options| {
+            options.style = Style { gone: Gone::DataMissing, accepted: Accepted::Result, ..Style::default() }
+        },
         |options| options.style = Style { narrowed: Narrowed::Member, ..Style::default() },
         |options| (options.reports_addresses, options.arp_lists) = (false, ArpLists::Oper),
         |options| (options.reports_addresses, options.arp_lists) = (false, ArpLists::Entry),
@@ -89,7 +94,8 @@ async fn a_container_that_changes_is_made_anew_and_its_sibling_goes_on() {
     pod["metadata"]["labels"] = json!({ "new": "label" });
     let changed = request(&pod);
     crate::world::done("update", async || driver.update_pod(&changed).await).await;
-    until("it runs again", async || told(&*driver, &changed.owner()).await.is_some_and(|pod| runs(&pod))).await;
+    until("it runs again", async || told(&*driver, &changed.owner()).await.is_some_and(|pod| runs(&pod)))
+        .await;
     let packages: Vec<_> = world.device.apps().into_iter().filter_map(|app| app.package).collect();
     assert!(packages.contains(&"flash:/other.tar".to_owned()), "{packages:?}");
     let ledger = world.device.ledger();
@@ -136,7 +142,10 @@ async fn the_environment_and_the_resources_of_a_container_reach_the_device() {
     let usage = driver.get_usage().await.unwrap();
     assert_eq!(usage.len(), 1, "{usage:?}");
     let info = driver.get_device_info().await.unwrap();
-    assert!(format!("{info:?}").contains("9ESQK0SIM01") && format!("{info:?}").contains("17.15.1a"), "{info:?}");
+    assert!(
+        format!("{info:?}").contains("9ESQK0SIM01") && format!("{info:?}").contains("17.15.1a"),
+        "{info:?}"
+    );
     delete(&*driver, &request.owner()).await;
     delete(&*driver, &web().owner()).await;
     world.assert_clean();

@@ -14,7 +14,8 @@ async fn pods_that_come_at_the_same_time_are_installed_one_after_the_other_and_g
     spec["podCIDR"] = "10.0.0.0/24".into();
     spec["xe"]["networking"]["interface"]["virtualPortGroup"]["dhcp"] = false.into();
     let driver = world.driver_by(&spec);
-    let requests: Vec<_> = (1..=6).map(|number| request(&pod(&format!("web-{number}"), number, &["app"]))).collect();
+    let requests: Vec<_> =
+        (1..=6).map(|number| request(&pod(&format!("web-{number}"), number, &["app"]))).collect();
     join_all(requests.iter().map(|request| deploy(&*driver, request))).await;
     let pods = driver.list_pods().await.unwrap();
     assert!(pods.len() == 6 && pods.iter().all(runs), "{pods:?}");
@@ -88,8 +89,14 @@ async fn what_the_device_cannot_pull_or_does_not_have_is_refused_before_anything
         (container("resources", json!({ "requests": { "memory": "64Gi" } })), "memory"),
         (container("volumeMounts", json!([{ "name": "data", "mountPath": "/data" }])), "volumeMounts"),
         (container("livenessProbe", json!({ "httpGet": { "port": 80 } })), "livenessProbe"),
-        (with("/spec", json!({ "containers": [{ "name": "app", "image": "flash:/a.tar" }],
-            "initContainers": [{ "name": "first", "image": "flash:/a.tar" }] })), "initContainers"),
+        (
+            with(
+                "/spec",
+                json!({ "containers": [{ "name": "app", "image": "flash:/a.tar" }],
+            "initContainers": [{ "name": "first", "image": "flash:/a.tar" }] }),
+            ),
+            "initContainers",
+        ),
     ];
     for (request, field) in refused {
         let error = driver.deploy_pod(&request).await.unwrap_err();

@@ -21,7 +21,9 @@ async fn a_device_that_cannot_be_reached_is_unavailable_and_its_pods_are_not_gon
         let error = driver.get_pod_status(&request.owner()).await.unwrap_err();
         assert!(error.transient() && error.reason() == Reason::Unavailable, "{error}");
         let before = world.device.ledger().entries().len();
-        assert!(driver.deploy_pod(&request).await.is_err() && driver.delete_pod(&request.owner()).await.is_err());
+        assert!(
+            driver.deploy_pod(&request).await.is_err() && driver.delete_pod(&request.owner()).await.is_err()
+        );
         assert_eq!(world.device.ledger().entries().len(), before);
         world.device.reach(Reachability::Up);
         until("it answers again", async || driver.check_connection().await.is_ok()).await;
@@ -66,7 +68,11 @@ async fn apps_that_a_device_forgot_in_a_reboot_are_made_again() {
         delete(&*driver, &request.owner()).await;
         world.assert_clean();
         let expected = if kept == Kept::Apps { 1 } else { 2 };
-        assert_eq!(world.device.ledger().installs().into_values().collect::<Vec<_>>(), [expected], "{kept:?}");
+        assert_eq!(
+            world.device.ledger().installs().into_values().collect::<Vec<_>>(),
+            [expected],
+            "{kept:?}"
+        );
     }
 }
 

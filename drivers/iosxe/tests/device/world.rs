@@ -89,7 +89,8 @@ pub(crate) fn uid(number: u32) -> String {
 
 /// A pod with these containers, from a package on the flash.
 pub(crate) fn pod(name: &str, number: u32, containers: &[&str]) -> Value {
-    let container = |name: &&str| json!({ "name": name, "image": "flash:/hello.tar", "imagePullPolicy": "IfNotPresent" });
+    let container =
+        |name: &&str| json!({ "name": name, "image": "flash:/hello.tar", "imagePullPolicy": "IfNotPresent" });
     json!({
         "metadata": { "name": name, "namespace": "default", "uid": uid(number) },
         "spec": { "containers": containers.iter().map(container).collect::<Vec<_>>() },
