@@ -261,7 +261,10 @@ mod tests {
                 "management.guestInterface: 4",
             ),
             (ethernet(json!({ "mode": "trunk" })), "appGigabitEthernet.vlanIf.vlan: a trunk"),
-            (ethernet(json!({ "mode": "trunk", "vlanIf": { "vlan": 4095 } })), "vlanIf.vlan: a VLAN"),
+            (
+                ethernet(json!({ "mode": "trunk", "vlanIf": { "vlan": 4095 } })),
+                "appGigabitEthernet.vlanIf.vlan: a VLAN",
+            ),
             (ethernet(json!({ "mode": "access" })), "appGigabitEthernet.dhcp: an access port"),
             (
                 ethernet(json!({ "mode": "access", "dhcp": true, "guestInterface": 64 })),

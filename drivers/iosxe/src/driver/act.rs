@@ -155,7 +155,9 @@ impl IosXeDriver {
                     Ok(())
                 }
                 None => {
-                    if !fault.error.ambiguous() {
+                    if fault.error.ambiguous() {
+                        track(state, id).uncertain(act);
+                    } else {
                         track(state, id).unsent(act);
                     }
                     Err(fault.error)

@@ -36,6 +36,9 @@ const FRESH: Duration = Duration::from_millis(150);
 /// How old a look may be that shows that the device can be reached.
 const RECENT: Duration = Duration::from_secs(10);
 
+/// How long a device counts as what it said it is: it takes longer to become another one.
+const SAME: Duration = Duration::from_secs(300);
+
 /// How long it is remembered what was tried with an application that is not there.
 const FORGOTTEN: Duration = Duration::from_secs(30 * 60);
 
@@ -56,6 +59,8 @@ struct State {
     /// Addresses that were given back, and until when they rest.
     resting: Vec<(Ipv4Addr, Instant)>,
     listing: Listing,
+    /// What the device is, and when it said so.
+    info: Option<(Instant, DeviceInfo)>,
 }
 
 impl IosXeDriver {
@@ -65,8 +70,7 @@ impl IosXeDriver {
 
     /// The device, as it was a moment ago at most.
     async fn observe(&self, state: &mut State, age: Duration) -> Result<Arc<Observed>, DriverError> {
-        let asked = Instant::now();
-        let full = state.tracks.values().any(|track| track.installs(asked));
+        let full = state.tracks.values().any(Track::listens);
         let observed = state.reading.observed(&*self.client, age, full).await?;
         let now = Instant::now();
         state.tracks.retain(|id, track| observed.apps.contains_key(id) || track.recent(now, FORGOTTEN));
@@ -125,11 +129,16 @@ impl AppHostingDriver for IosXeDriver {
 
     async fn get_device_info(&self) -> Result<DeviceInfo, DriverError> {
         const STEP: &str = "read what the device is";
-        let _one_at_a_time = self.locked().await;
+        let mut state = self.locked().await;
+        if let Some((_, info)) = state.info.as_ref().filter(|(at, _)| at.elapsed() < SAME) {
+            return Ok(info.clone());
+        }
         let body = self.client.get(path::HARDWARE, STEP).await?.unwrap_or_else(|| b"{}".to_vec());
         let data: HardwareData =
             read(&body, "device-hardware-data").map_err(|error| unreadable(STEP, error))?;
-        Ok(data.info())
+        let info = data.info();
+        state.info = Some((Instant::now(), info.clone()));
+        Ok(info)
     }
 
     async fn get_device_resources(&self) -> Result<DeviceResources, DriverError> {

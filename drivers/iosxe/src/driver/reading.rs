@@ -55,6 +55,7 @@ impl Reading {
     ) -> Result<Arc<Observed>, DriverError> {
         const CONFIG: &str = "read the configured apps";
         const OPER: &str = "read the state of the apps";
+        self.changed(); // a look that fails leaves none that is fresh
         let config = client.get(path::CONFIG, CONFIG).await?;
         let oper = client.get(if full { path::OPER } else { path::OPER_APPS }, OPER).await?;
         let at = Some(Instant::now());

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::state::AppState;
 use crate::options::IosXeOptions;
 
 /// A step.
@@ -32,6 +33,20 @@ impl Act {
         }
     }
 
+    /// Whether an application in this state has got where the step leads, or beyond.
+    pub(crate) fn is_fulfilled_by(self, state: AppState) -> bool {
+        use AppState::{Absent, Activated, Deployed, Running, Stopped};
+        match self {
+            Self::Install => matches!(state, Deployed | Activated | Running | Stopped),
+            Self::Activate => matches!(state, Activated | Running | Stopped),
+            Self::Start => state == Running,
+            Self::Stop => matches!(state, Stopped | Activated | Deployed | Absent),
+            Self::Deactivate => matches!(state, Deployed | Absent),
+            Self::Uninstall => state == Absent,
+            Self::Configure | Self::Remove => true,
+        }
+    }
+
     /// What is wrong when it does not come about, in one word.
     pub(crate) fn failed(self) -> &'static str {
         match self {
@@ -55,7 +70,7 @@ pub(crate) struct Patience {
 }
 
 /// The pause after a step that failed; it doubles each time.
-const FIRST_PAUSE: Duration = Duration::from_secs(10);
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);

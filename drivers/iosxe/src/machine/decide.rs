@@ -63,8 +63,8 @@ pub(crate) enum Decision {
 /// What to do next with an application.
 ///
 /// * From every state it leads to the goal, on a device that does what it is told, one step at a time.
-/// * No step is taken twice within its limit; one that the device refused waits for a pause that doubles, or until
-///   anything changed.
+/// * No step is taken twice within its limit while nothing changed; one that the device refused waits for a pause that
+///   doubles. What ends or fails again and again is left alone for as long.
 /// * A state that it does not know it leaves alone.
 pub(crate) fn decide(
     view: View<'_>,
@@ -80,9 +80,10 @@ pub(crate) fn decide(
     };
     match next {
         Next::Done => Decision::Done,
-        Next::Pause(until) => {
-            let (message, ask_again) = (format!("the device says {}", view.said), until - now);
-            Decision::Fail { reason: "AppFailed", message, ask_again }
+        Next::Pause(reason, until) => {
+            let told = track.reason().map(|told| format!(": {told}")).unwrap_or_default();
+            let (message, ask_again) = (format!("the device says {}{told}", view.said), until - now);
+            Decision::Fail { reason, message, ask_again }
         }
         Next::Wait => wait(view, track, patience, now),
         Next::Act(act) => spaced(act, view, track, now),
@@ -93,8 +94,8 @@ enum Next {
     Done,
     Act(Act),
     Wait,
-    /// The device gave up; it is tried again then.
-    Pause(Instant),
+    /// It ended or failed, which has this reason; it is tried again then.
+    Pause(&'static str, Instant),
 }
 
 /// The way to an application that runs.
@@ -103,15 +104,18 @@ fn up(state: AppState, ended: bool, failed: bool, track: &Track, now: Instant) -
         AppState::Absent => Next::Act(Act::Install),
         AppState::Deployed => Next::Act(Act::Activate),
         AppState::Activated => Next::Act(Act::Start),
-        AppState::Stopped if ended => Next::Act(Act::Start),
+        AppState::Stopped if ended => after_a_pause("CrashLoopBackOff", track.ended, Act::Start, track, now),
         AppState::Running | AppState::Stopped => Next::Done,
         AppState::Failed if !failed => Next::Done,
-        AppState::Failed => {
-            let until = track.since() + Patience::pause(track.failures);
-            if now < until { Next::Pause(until) } else { Next::Act(clear(track)) }
-        }
+        AppState::Failed => after_a_pause("AppFailed", track.failures, clear(track), track, now),
         AppState::Installing | AppState::Unknown => Next::Wait,
     }
+}
+
+/// What is done with an application that ended or failed for the `times`th time, once it was left alone for a while.
+fn after_a_pause(reason: &'static str, times: u32, act: Act, track: &Track, now: Instant) -> Next {
+    let until = track.since() + if times == 0 { Duration::ZERO } else { Patience::pause(times) };
+    if now < until { Next::Pause(reason, until) } else { Next::Act(act) }
 }
 
 /// The way to a device without the application.
@@ -127,7 +131,9 @@ fn down(view: View<'_>, track: &Track, patience: Patience, now: Instant) -> Next
         }
         AppState::Installing | AppState::Unknown => Next::Wait,
         // What was accepted a moment ago may still come: its configuration stays until then.
-        AppState::Absent if track.installs(now) && now < track.waiting_since(Act::Install) + patience.step => {
+        AppState::Absent
+            if track.installs(now) && now < track.waiting_since(Act::Install) + patience.step =>
+        {
             Next::Wait
         }
         AppState::Absent if view.configured == Configured::No => Next::Done,

@@ -122,7 +122,7 @@ fn a_refused_step_is_told_with_its_reason_and_tried_after_pauses_that_double() {
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(pauses, [10, 20, 40, 80, 160, 300, 300]);
+    assert_eq!(pauses, [2, 4, 8, 16, 32, 64, 128]);
 }
 
 #[test]
@@ -150,7 +150,9 @@ fn an_install_of_which_nothing_comes_is_told_after_its_limit_and_tried_again_aft
     let later = now + PATIENCE.install;
     let decision = at(&mut track, later);
     assert!(!track.installs(later), "others may be installed meanwhile");
-    let Decision::Fail { reason: "InstallFailed", message, ask_again } = decision else { panic!("{decision:?}") };
+    let Decision::Fail { reason: "InstallFailed", message, ask_again } = decision else {
+        panic!("{decision:?}")
+    };
     assert!(message.contains("nothing came of it within 120 s"), "{message}");
     assert_eq!(at(&mut track, later + ask_again), Decision::Do(Act::Install));
 }
@@ -161,7 +163,6 @@ fn a_failure_that_the_device_tells_is_known_from_those_that_it_told_before() {
     let told = |timestamp: &str, app_id: &str| Notification {
         timestamp: timestamp.into(),
         app_id: app_id.into(),
-        ev_type: "im-app-install".into(),
         status: "im-app-fail".into(),
         message: "no room".into(),
     };
@@ -173,6 +174,57 @@ fn a_failure_that_the_device_tells_is_known_from_those_that_it_told_before() {
     assert_eq!(track.trouble(), None);
     track.heard(&[told("1", "a"), told("3", "a")], "a", now);
     assert_eq!(track.trouble(), Some("no room"));
+}
+
+#[test]
+fn an_install_that_the_device_gives_up_is_told_and_another_one_that_was_told_to_go_is_not() {
+    let now = Instant::now();
+    for (told_to_go, expected) in [(false, Some("the device gave the install up")), (true, None)] {
+        let mut track = Track::new(AppState::Absent, now);
+        track.attempted(Act::Install, now, PATIENCE.install);
+        track.observe(AppState::Installing, now + POLL);
+        if told_to_go {
+            track.attempted(Act::Uninstall, now + POLL, PATIENCE.step);
+        }
+        track.observe(AppState::Absent, now + POLL * 2);
+        assert_eq!(track.trouble(), expected);
+    }
+}
+
+#[test]
+fn what_ends_again_and_again_is_left_alone_for_pauses_that_double_until_it_runs_steadily() {
+    let (mut now, mut track) = (Instant::now(), Track::new(AppState::Running, Instant::now()));
+    let mut pauses = Vec::new();
+    for runs in [1, 1, 1, 600] {
+        now += Duration::from_secs(runs);
+        track.observe(AppState::Stopped, now);
+        match decide(view(Configured::Yes, AppState::Stopped), RUN, &track, PATIENCE, now) {
+            Decision::Fail { reason: "CrashLoopBackOff", ask_again, .. } => pauses.push(ask_again.as_secs()),
+            other => panic!("{other:?}"),
+        }
+        now += Duration::from_secs(pauses[pauses.len() - 1]);
+        assert_eq!(
+            decide(view(Configured::Yes, AppState::Stopped), RUN, &track, PATIENCE, now),
+            Decision::Do(Act::Start)
+        );
+        track.observe(AppState::Running, now);
+    }
+    assert_eq!(pauses, [2, 4, 8, 2]);
+}
+
+#[test]
+fn a_step_of_which_nobody_knows_whether_the_device_was_told_is_repeated_soon() {
+    let now = Instant::now();
+    let mut track = Track::new(AppState::Absent, now);
+    track.attempted(Act::Install, now, PATIENCE.install);
+    track.uncertain(Act::Install);
+    let at = |track: &mut Track, later| {
+        track.observe(AppState::Absent, now + later);
+        decide(view(Configured::Yes, AppState::Absent), RUN, track, PATIENCE, now + later)
+    };
+    assert!(matches!(at(&mut track, Duration::from_secs(4)), Decision::Wait { .. }));
+    assert!(matches!(at(&mut track, Duration::from_secs(5)), Decision::Fail { .. }));
+    assert_eq!(at(&mut track, Duration::from_secs(7)), Decision::Do(Act::Install));
 }
 
 /// A device that does what it is told after a while, and has moods.
@@ -275,6 +327,7 @@ proptest! {
         let mut moods: Vec<_> = moods.into_iter().collect();
         moods.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         let mut deaf: Option<bool> = None;
+        let (mut seen, mut steps) = (state, 0);
         let mut taken: HashMap<Act, (Instant, bool)> = HashMap::new();
         loop {
             prop_assert!(now - begun < Duration::from_secs(3600), "it is still {:?}", device.state);
@@ -298,6 +351,11 @@ proptest! {
                     }
                 }
             }
+            if device.state != seen {
+                (seen, steps) = (device.state, steps + 1);
+                let past = |act: &Act| seen == AppState::Absent || act.is_fulfilled_by(seen);
+                taken.retain(|act, (_, refused)| !*refused && !past(act));
+            }
             track.observe(device.state, now);
             let view = View { configured: device.configured, state: device.state, said: "X", busy: None };
             match decide(view, goal, &track, PATIENCE, now) {
@@ -312,6 +370,8 @@ proptest! {
                         let limit = if *refused { Patience::pause(1) } else { PATIENCE.limit(act) };
                         prop_assert!(now >= *at + limit, "{:?} again after {:?}", act, now - *at);
                     }
+                    steps += 1;
+                    prop_assert!(steps < 200, "it goes round and round");
                     track.attempted(act, now, PATIENCE.limit(act));
                     let accepted = match deaf.take() {
                         Some(accepted) => accepted,

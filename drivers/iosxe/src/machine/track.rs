@@ -9,17 +9,30 @@ use super::act::Act;
 use super::state::AppState;
 use crate::model::oper::Notification;
 
+/// How long an application must run for its earlier failures to be forgotten.
+const STEADY: Duration = Duration::from_secs(600);
+
+/// How long to wait for the effect of a step of which nobody knows whether the device was told.
+const UNCERTAIN: Duration = Duration::from_secs(5);
+
 /// What was tried with one application.
 #[derive(Clone, Debug)]
 pub(crate) struct Track {
     /// How it was when somebody looked last, and since when.
     state: AppState,
     since: Instant,
+    /// What was tried, and has not led where it leads yet.
     attempts: HashMap<Act, Attempt>,
-    /// How often the device gave up since it ran last.
+    /// How often the device gave up since it ran steadily.
     pub(super) failures: u32,
+    /// How often it ended since it ran steadily.
+    pub(super) ended: u32,
+    /// Whether it is being installed, or failed to be.
+    installing: bool,
     /// The times of the failures that the device told before the install.
     heard: HashSet<String>,
+    /// What the device told of the failure that it is in.
+    reason: Option<String>,
 }
 
 /// A step that was tried.
@@ -43,33 +56,51 @@ pub(super) struct Refusal {
 impl Track {
     /// Nothing was tried yet.
     pub(crate) fn new(state: AppState, now: Instant) -> Self {
-        let failures = u32::from(state == AppState::Failed);
-        Self { state, since: now, attempts: HashMap::new(), failures, heard: HashSet::new() }
+        Self {
+            state,
+            since: now,
+            attempts: HashMap::new(),
+            failures: u32::from(state == AppState::Failed),
+            ended: 0,
+            installing: state == AppState::Installing,
+            heard: HashSet::new(),
+            reason: None,
+        }
     }
 
-    /// Takes down how the application is. When that changed, what was refused before is past. When it is not there long
-    /// after an install was accepted, the install failed without a word.
+    /// Takes down how the application is. When that changed, what was refused before is past, and so is what led there. When
+    /// it is not there long after an install was accepted, or not any more, the install failed.
     pub(crate) fn observe(&mut self, state: AppState, now: Instant) {
         if state == self.state {
             self.give_up_install(now);
             return;
         }
-        (self.state, self.since) = (state, now);
-        for attempt in self.attempts.values_mut() {
-            attempt.refusal = None;
-            attempt.tries = 1;
+        let (before, lasted) = (self.state, now - self.since);
+        (self.state, self.since, self.reason) = (state, now, None);
+        let install = self.attempts.get(&Act::Install).cloned();
+        let told_to_go = self.attempts.contains_key(&Act::Uninstall);
+        let past = |act: &Act| state == AppState::Absent || act.is_fulfilled_by(state);
+        self.attempts.retain(|act, attempt| attempt.refusal.is_none() && !past(act));
+        if before == AppState::Running && lasted >= STEADY {
+            (self.failures, self.ended) = (0, 0);
         }
-        match state {
-            AppState::Failed => self.failures += 1,
-            AppState::Running => self.failures = 0,
+        self.installing &= matches!(state, AppState::Installing | AppState::Unknown | AppState::Absent);
+        match (before, state) {
+            (_, AppState::Failed) => self.failures += 1,
+            (AppState::Running, AppState::Stopped) => self.ended += 1,
+            (AppState::Installing | AppState::Unknown, AppState::Absent) if !told_to_go => {
+                let said = "the device gave the install up".to_owned();
+                let install =
+                    install.map(|install| Attempt { refusal: Some(Refusal { at: now, said }), ..install });
+                self.attempts.extend(install.map(|install| (Act::Install, install)));
+            }
             _ => {}
         }
     }
 
     fn give_up_install(&mut self, now: Instant) {
         let absent = self.state == AppState::Absent;
-        let since = self.since;
-        let install = self.attempts.get_mut(&Act::Install).filter(|install| absent && install.at >= since);
+        let install = self.attempts.get_mut(&Act::Install).filter(|_| absent);
         if let Some(install) = install.filter(|install| install.refusal.is_none() && now >= install.until) {
             let limit = (install.until - install.at).as_secs();
             let said = format!("the device accepted the install, and nothing came of it within {limit} s");
@@ -81,6 +112,14 @@ impl Track {
     pub(crate) fn attempted(&mut self, act: Act, now: Instant, limit: Duration) {
         let tries = self.attempts.get(&act).map_or(0, |attempt| attempt.tries).saturating_add(1);
         self.attempts.insert(act, Attempt { at: now, until: now + limit, tries, refusal: None });
+        self.installing |= act == Act::Install;
+    }
+
+    /// Takes down that nobody knows whether the device was told of a step.
+    pub(crate) fn uncertain(&mut self, act: Act) {
+        if let Some(attempt) = self.attempts.get_mut(&act) {
+            attempt.until = attempt.until.min(attempt.at + UNCERTAIN);
+        }
     }
 
     /// Takes down that the device does not want to, or could not, as far as it was tried.
@@ -92,19 +131,31 @@ impl Track {
 
     /// Takes down what the device told before an install of `id`. Its clock is another one: times are only told apart.
     pub(crate) fn heard_before(&mut self, notifications: &[Notification], id: &str) {
-        let told = notifications.iter().filter(|notification| notification.tells_of_failed_install(id));
+        let told = notifications.iter().filter(|notification| notification.tells_of_failure(id));
         self.heard = told.map(|notification| notification.timestamp.clone()).collect();
     }
 
-    /// Takes down what the device tells now: when an install of `id` failed, why.
+    /// Takes down what the device tells now: when `id` could not be installed, or failed later, why.
     pub(crate) fn heard(&mut self, notifications: &[Notification], id: &str, now: Instant) {
-        if !self.installs(now) {
+        let failures = notifications.iter().filter(|told| told.tells_of_failure(id));
+        let Some(failure) = failures.filter(|failure| !self.heard.contains(&failure.timestamp)).last() else {
             return;
+        };
+        match self.state {
+            AppState::Failed => self.reason = Some(failure.message.clone()),
+            AppState::Absent => {
+                if let Some(install) = self.attempts.get_mut(&Act::Install) {
+                    let at = install.refusal.as_ref().map_or(now, |refusal| refusal.at);
+                    install.refusal = Some(Refusal { at, said: failure.message.clone() });
+                }
+            }
+            _ => {}
         }
-        let mut failures = notifications.iter().filter(|told| told.tells_of_failed_install(id));
-        if let Some(failure) = failures.find(|failure| !self.heard.contains(&failure.timestamp)) {
-            self.refused(Act::Install, failure.message.clone(), now);
-        }
+    }
+
+    /// Whether the device may have something to tell of a failure.
+    pub(crate) fn listens(&self) -> bool {
+        self.installing || self.state == AppState::Failed
     }
 
     /// Takes back an attempt that certainly never reached the device.
@@ -115,8 +166,7 @@ impl Track {
     /// Whether an install was accepted of which nothing is to be seen yet.
     pub(crate) fn installs(&self, now: Instant) -> bool {
         let install = self.attempts.get(&Act::Install).filter(|install| install.refusal.is_none());
-        self.state == AppState::Absent
-            && install.is_some_and(|install| install.at >= self.since && now < install.until)
+        self.state == AppState::Absent && install.is_some_and(|install| now < install.until)
     }
 
     /// Whether anything was tried within that time.
@@ -127,7 +177,13 @@ impl Track {
     /// What the device said when it refused last, for people.
     pub(crate) fn trouble(&self) -> Option<&str> {
         let refusals = self.attempts.values().filter_map(|attempt| attempt.refusal.as_ref());
-        refusals.max_by_key(|refusal| refusal.at).map(|refusal| refusal.said.as_str())
+        let said = refusals.max_by_key(|refusal| refusal.at).map(|refusal| refusal.said.as_str());
+        said.or(self.reason())
+    }
+
+    /// What the device told of the failure that it is in.
+    pub(super) fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
     }
 
     pub(super) fn attempt(&self, act: Act) -> Option<&Attempt> {

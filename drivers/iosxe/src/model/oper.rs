@@ -158,15 +158,14 @@ pub(crate) struct Amount {
 pub(crate) struct Notification {
     pub(crate) timestamp: String,
     pub(crate) app_id: String,
-    pub(crate) ev_type: String,
     pub(crate) status: String,
     pub(crate) message: String,
 }
 
 impl Notification {
-    /// Whether it says that an install of this application failed.
-    pub(crate) fn tells_of_failed_install(&self, id: &str) -> bool {
-        self.app_id == id && self.ev_type == "im-app-install" && self.status == "im-app-fail"
+    /// Whether it says that something went wrong with this application.
+    pub(crate) fn tells_of_failure(&self, id: &str) -> bool {
+        self.app_id == id && self.status == "im-app-fail"
     }
 }
 

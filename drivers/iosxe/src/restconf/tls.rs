@@ -1,7 +1,7 @@
 //! How a device proves who it is: by an authority, or by the one certificate that was named.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring as crypto, verify_tls12_signature, verify_tls13_signature};
@@ -55,7 +55,7 @@ pub(super) fn config(spec: &TlsSpec, address: &str) -> Result<ClientConfig, Driv
 
 /// Whom to trust.
 enum Trust {
-    Authorities(RootCertStore),
+    Authorities(Arc<RootCertStore>),
     Pinned([u8; DIGEST]),
     Anyone,
 }
@@ -70,16 +70,28 @@ impl Trust {
         if spec.insecure_skip_verify {
             return Ok(Self::Anyone);
         }
+        let Some(file) = &spec.ca_file else {
+            let roots =
+                if spec.enabled { authorities_of_this_system() } else { Arc::new(RootCertStore::empty()) };
+            return Ok(Self::Authorities(roots));
+        };
         let mut roots = RootCertStore::empty();
-        if let Some(file) = &spec.ca_file {
-            for certificate in certificates_in(file, "tls.caFile")? {
-                roots.add(certificate).map_err(|error| unreadable("tls.caFile", error))?;
-            }
-        } else if spec.enabled {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        for certificate in certificates_in(file, "tls.caFile")? {
+            roots.add(certificate).map_err(|error| unreadable("tls.caFile", error))?;
         }
-        Ok(Self::Authorities(roots))
+        Ok(Self::Authorities(Arc::new(roots)))
     }
+}
+
+/// The authorities that this system trusts: many and large, and the same for all devices.
+fn authorities_of_this_system() -> Arc<RootCertStore> {
+    static AUTHORITIES: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    let read = || {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        Arc::new(roots)
+    };
+    Arc::clone(AUTHORITIES.get_or_init(read))
 }
 
 /// The certificates of a file; at least one.

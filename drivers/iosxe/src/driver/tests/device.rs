@@ -187,4 +187,3 @@ impl NetworkClient for Device {
         Self::answer(&mut inner)
     }
 }
-

@@ -114,7 +114,10 @@ async fn a_failed_install_is_told_in_the_words_of_the_device_and_tried_again_aft
     assert_eq!((&*reason, message.as_str()), ("InstallFailed", "app: not enough space"));
     let hosted = status(&driver, 1).await.unwrap();
     let state = &hosted.containers[0].state;
-    assert!(matches!(state, HostedState::Waiting { message, .. } if message == "not enough space"), "{state:?}");
+    assert!(
+        matches!(state, HostedState::Waiting { message, .. } if message == "not enough space"),
+        "{state:?}"
+    );
     assert_eq!(device.accepted(), steps(&["configure", "install"], 1));
     device.inner().fails_installs = None;
     assert!(!driver.deploy_pod(&pod(1)).await.unwrap().is_done());
@@ -202,7 +205,10 @@ async fn a_word_that_nobody_knows_is_waited_for() {
     device.inner().oper.insert(id(1), Oper::in_state("DANCING"));
     tokio::time::sleep(Duration::from_secs(1)).await;
     let progress = driver.deploy_pod(&pod(1)).await.unwrap();
-    assert!(matches!(&progress, Progress::Working { state, .. } if state.contains("DANCING")), "{progress:?}");
+    assert!(
+        matches!(&progress, Progress::Working { state, .. } if state.contains("DANCING")),
+        "{progress:?}"
+    );
     let state = &status(&driver, 1).await.unwrap().containers[0].state;
     assert!(matches!(state, HostedState::Waiting { .. }));
     assert_eq!(device.accepted(), [""; 0]);

@@ -28,7 +28,10 @@ async fn a_step_adds_no_more_than_half_a_second_to_the_time_of_the_device() {
     let begun = Instant::now();
     deploy(&driver(&device), &pod(1)).await;
     let changes = 3;
-    assert!(begun.elapsed() <= (device::DELAY + Duration::from_millis(500)) * changes + Duration::from_millis(500));
+    assert!(
+        begun.elapsed()
+            <= (device::DELAY + Duration::from_millis(500)) * changes + Duration::from_millis(500)
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,243 @@
+//! What requests come to on devices that are well, and on those that are not.
+
+mod tls;
+
+use std::time::Duration;
+
+use serde_json::json;
+use staffetta_driver::app_hosting::TlsSpec;
+use tokio::net::TcpListener;
+use wiremock::matchers::{basic_auth, body_json, header, method, path as at};
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+use super::*;
+
+const STEP: &str = "ask";
+
+fn client_at(address: &str, port: u16, tls: TlsSpec, timeout_ms: u64) -> Restconf {
+    let spec = DeviceSpec {
+        driver: "XE".into(),
+        address: address.into(),
+        port: Some(port),
+        username: "admin".into(),
+        password: Some(Password::new("hunter2")),
+        tls,
+        ..DeviceSpec::default()
+    };
+    let options = IosXeOptions { request_timeout_ms: timeout_ms, ..IosXeOptions::default() };
+    Restconf::new(&spec, &options).unwrap()
+}
+
+fn client(server: &MockServer) -> Restconf {
+    client_at("127.0.0.1", server.address().port(), TlsSpec::default(), 60_000)
+}
+
+/// A device whose API is at `/api`.
+async fn server() -> MockServer {
+    let server = MockServer::start().await;
+    let document =
+        "<XRD xmlns='http://docs.oasis-open.org/ns/xri/xrd-1.0'><Link rel='restconf' href='/api'/></XRD>";
+    Mock::given(method("GET"))
+        .and(at("/.well-known/host-meta"))
+        .and(header("accept", "application/xrd+xml"))
+        .and(basic_auth("admin", "hunter2"))
+        .respond_with(ResponseTemplate::new(200).set_body_raw(document, "text/plain"))
+        .mount(&server)
+        .await;
+    server
+}
+
+/// The resource of the configuration gives this answer.
+async fn answers(server: &MockServer, answer: ResponseTemplate) {
+    Mock::given(method("GET"))
+        .and(at(format!("/api/{}", path::CONFIG)))
+        .respond_with(answer)
+        .mount(server)
+        .await;
+}
+
+fn error_body(tag: &str) -> Value {
+    json!({ "ietf-restconf:errors": { "error": [{ "error-type": "application", "error-tag": tag }] } })
+}
+
+async fn get(client: &Restconf) -> Result<Option<Vec<u8>>, DriverError> {
+    client.get(path::CONFIG, STEP).await.map_err(DriverError::from)
+}
+
+fn install() -> Operation {
+    Operation::Install { appid: "a".into(), package: "flash:a.tar".into() }
+}
+
+#[tokio::test]
+async fn the_api_is_where_the_device_says_and_requests_say_who_asks_and_in_which_form() {
+    let server = server().await;
+    Mock::given(method("GET"))
+        .and(at(format!("/api/{}", path::CONFIG)))
+        .and(basic_auth("admin", "hunter2"))
+        .and(header("accept", "application/yang-data+json"))
+        .respond_with(ResponseTemplate::new(200).set_body_string("{}"))
+        .expect(2)
+        .mount(&server)
+        .await;
+    let client = client(&server);
+    assert_eq!(get(&client).await.unwrap().as_deref(), Some(&b"{}"[..]));
+    get(&client).await.unwrap();
+    let asked = server.received_requests().await.unwrap();
+    assert_eq!(asked.iter().filter(|request| request.url.path() == "/.well-known/host-meta").count(), 1);
+}
+
+#[tokio::test]
+async fn a_device_without_the_document_has_the_api_at_the_usual_place() {
+    let server = MockServer::start().await;
+    Mock::given(at(format!("/restconf/{}", path::CONFIG)))
+        .respond_with(ResponseTemplate::new(204))
+        .expect(1)
+        .mount(&server)
+        .await;
+    assert_eq!(get(&client(&server)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn the_password_is_sent_nowhere_else() {
+    for href in ["http://192.0.2.1/restconf", "//192.0.2.1/restconf", "https://127.0.0.1/restconf"] {
+        let server = MockServer::start().await;
+        let document = format!("<XRD><Link rel='restconf' href='{href}'/></XRD>");
+        Mock::given(at("/.well-known/host-meta"))
+            .respond_with(ResponseTemplate::new(200).set_body_string(document))
+            .mount(&server)
+            .await;
+        let error = get(&client(&server)).await.unwrap_err();
+        assert!(error.to_string().contains("which is elsewhere"), "{error}");
+    }
+    let server = server().await;
+    let elsewhere = MockServer::start().await;
+    answers(&server, ResponseTemplate::new(307).insert_header("location", elsewhere.uri())).await;
+    assert_eq!(get(&client(&server)).await.unwrap_err().reason(), Reason::Unavailable);
+    assert!(elsewhere.received_requests().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn nothing_there_is_told_in_three_ways_and_no_api_is_none_of_them() {
+    for answer in [
+        ResponseTemplate::new(204),
+        ResponseTemplate::new(404).set_body_json(error_body("invalid-value")),
+        ResponseTemplate::new(404).set_body_json(error_body("data-missing")),
+    ] {
+        let server = server().await;
+        answers(&server, answer).await;
+        assert_eq!(get(&client(&server)).await.unwrap(), None);
+    }
+    for answer in [
+        ResponseTemplate::new(404),
+        ResponseTemplate::new(404).set_body_string("<html>no such page</html>"),
+        ResponseTemplate::new(404).set_body_json(error_body("unknown-element")),
+    ] {
+        let server = server().await;
+        answers(&server, answer).await;
+        let error = get(&client(&server)).await.unwrap_err();
+        assert_eq!(error.reason(), Reason::Unavailable, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_sent_once_a_pause() {
+    for status in [401, 403] {
+        let server = MockServer::start().await;
+        Mock::given(method("GET")).respond_with(ResponseTemplate::new(status)).expect(1).mount(&server).await;
+        let client = client(&server);
+        for _ in 0..5 {
+            let error = get(&client).await.unwrap_err();
+            assert_eq!(error.reason(), Reason::Refused);
+            assert!(error.retry_after().is_some_and(|pause| pause > Duration::from_secs(20)));
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_apart_from_trouble() {
+    for (status, reason, ambiguous) in [
+        (400, Reason::Refused, false),
+        (405, Reason::Unsupported, false),
+        (409, Reason::Conflict, false),
+        (412, Reason::Refused, false),
+        (415, Reason::Refused, false),
+        (429, Reason::Unavailable, false),
+        (500, Reason::Unavailable, true),
+        (503, Reason::Unavailable, true),
+    ] {
+        let server = server().await;
+        Mock::given(method("POST"))
+            .and(at(format!("/api/{}", path::APPS)))
+            .respond_with(ResponseTemplate::new(status).set_body_json(error_body("some-tag")))
+            .mount(&server)
+            .await;
+        let fault = client(&server).configure(&json!({})).await.unwrap_err();
+        assert_eq!((fault.error.reason(), fault.error.ambiguous()), (reason, ambiguous), "{status}");
+        assert_eq!(fault.said, Some(format!("HTTP {status} some-tag")));
+    }
+}
+
+#[tokio::test]
+async fn what_is_gone_is_removed() {
+    for answer in [
+        ResponseTemplate::new(204),
+        ResponseTemplate::new(404).set_body_json(error_body("invalid-value")),
+        ResponseTemplate::new(409).set_body_json(error_body("data-missing")),
+    ] {
+        let server = server().await;
+        let place = format!("/api/{}/app=a_b%20c", path::APPS);
+        Mock::given(method("DELETE")).and(at(place)).respond_with(answer).expect(1).mount(&server).await;
+        client(&server).remove("a_b c").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_device_that_takes_no_envelope_gets_none_from_then_on() {
+    let server = server().await;
+    let place = format!("/api/{}", path::OPERATION);
+    Mock::given(body_json(install().body()))
+        .and(at(place.clone()))
+        .respond_with(ResponseTemplate::new(400).set_body_json(error_body("malformed-message")))
+        .expect(1)
+        .mount(&server)
+        .await;
+    Mock::given(body_json(install().bare_body()))
+        .and(at(place))
+        .respond_with(ResponseTemplate::new(204))
+        .expect(2)
+        .mount(&server)
+        .await;
+    let client = client(&server);
+    client.operate(&install()).await.unwrap();
+    client.operate(&install()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_certainly_never_left_was_not_done_and_what_has_no_answer_may_have_been() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let closed = client_at("127.0.0.1", port, TlsSpec::default(), 60_000);
+    let fault = closed.operate(&install()).await.unwrap_err();
+    assert_eq!((fault.error.reason(), fault.error.ambiguous()), (Reason::Unavailable, false));
+
+    let server = server().await;
+    let late = ResponseTemplate::new(204).set_delay(Duration::from_secs(60));
+    Mock::given(method("POST")).respond_with(late.clone()).mount(&server).await;
+    answers(&server, late).await;
+    let hasty = client_at("127.0.0.1", server.address().port(), TlsSpec::default(), 300);
+    let fault = hasty.operate(&install()).await.unwrap_err();
+    assert_eq!((fault.error.reason(), fault.error.ambiguous()), (Reason::Unavailable, true));
+    let reading = client_at("127.0.0.1", server.address().port(), TlsSpec::default(), 300);
+    assert!(!get(&reading).await.unwrap_err().ambiguous());
+}
+
+#[tokio::test]
+async fn no_more_of_an_answer_is_read_than_it_may_have() {
+    let server = server().await;
+    answers(&server, ResponseTemplate::new(200).set_body_string("x".repeat(1001))).await;
+    let small = Restconf { max_answer: 1000, ..client(&server) };
+    let error = get(&small).await.unwrap_err();
+    assert!(error.to_string().contains("the answer has more than 1000 bytes"), "{error}");
+}
