@@ -24,9 +24,9 @@ pub fn registry() -> Registry {
     network::handlers(&mut registry);
     memory::drivers(&mut registry);
     app_hosting::drivers(&mut registry);
-    virtual_node::handlers(&mut registry);
     #[cfg(feature = "iosxe")]
     iosxe::drivers(&mut registry);
+    virtual_node::handlers(&mut registry);
     #[cfg(feature = "simulated")]
     simulated::drivers(&mut registry);
     registry

@@ -15,6 +15,9 @@ pub(super) fn handlers(registry: &mut Registry) {
 
 fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
     let options: AppHostingOptions = setup.section(HANDLER)?;
+    if let Some(contradiction) = options.contradiction() {
+        return Err(SetupError::Invalid(contradiction.to_owned()));
+    }
     let devices =
         read_devices(&options.device_files).map_err(|error| SetupError::Invalid(causes(&error)))?;
     let custom_resources = setup.serves::<CiscoDevice>();
@@ -31,5 +34,6 @@ fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
         notes: setup.notes(),
         custom_resources,
     };
-    Ok(handler.registration().erase())
+    let registration = handler.registration().map_err(|error| SetupError::Invalid(causes(&error)))?;
+    Ok(registration.erase())
 }

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::back_end::NodeBackEnd;
-use crate::node::{NodeHealth, NodeSpec};
+use crate::node::{KubeletEndpoint, NodeHealth, NodeSpec};
 use crate::orphans::Orphans;
 use crate::pod::ClusterIndex;
 use crate::policy::Policy;
@@ -64,6 +64,8 @@ struct State {
     reach: Reach,
     /// Whether it is being taken out of the cluster: nothing is done for its pods any more.
     retired: bool,
+    /// Where its kubelet API is answered by this process.
+    kubelet: Option<KubeletEndpoint>,
     health: Option<Arc<NodeHealth>>,
     /// The last answer, to recognise the same one.
     answer: Option<Workloads>,
@@ -155,6 +157,7 @@ impl Machine {
             back_end: None,
             reach: Reach::Untried,
             retired: false,
+            kubelet: None,
             health: None,
             answer: None,
             seen: HashMap::new(),
@@ -171,6 +174,20 @@ impl Machine {
     /// What the node is to be.
     pub fn spec(&self) -> Arc<NodeSpec> {
         Arc::clone(&self.state().spec)
+    }
+
+    /// Where the kubelet API of the node is answered.
+    pub(crate) fn kubelet(&self) -> Option<KubeletEndpoint> {
+        let state = self.state();
+        state.kubelet.or(state.spec.kubelet)
+    }
+
+    /// The kubelet API of the node is answered there from now on.
+    pub(crate) fn answers_at(&self, endpoint: Option<KubeletEndpoint>) {
+        self.state().kubelet = endpoint;
+        if let Some(outlet) = self.voice.outlet() {
+            outlet.signal(NodeDue::new(&self.name));
+        }
     }
 
     /// The machine is read at once.
@@ -210,6 +227,11 @@ impl Machine {
     /// The machine is being taken out of the cluster, or has been taken over by another description.
     pub(crate) fn retire(&self, retired: bool) {
         self.state().retired = retired;
+    }
+
+    /// Whether what runs there of an owner carries our mark and has long had no pod.
+    pub(crate) fn has_orphan(&self, uid: &Uid) -> bool {
+        self.state().orphans.holds(uid, Instant::now(), self.policy.orphan_grace)
     }
 
     /// Whose is what runs there of ours.

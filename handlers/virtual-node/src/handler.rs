@@ -19,6 +19,7 @@ use crate::agenda::Agenda;
 use crate::environment::Environments;
 use crate::error::VirtualNodeError;
 use crate::fleet::{Fleet, Machine};
+use crate::kubelet::Kubelets;
 use crate::node::{Leases, Standing, created, metadata_patch, standing, status_patch};
 use crate::notes::{Told, pod_note};
 use crate::pod::{ClusterIndex, Facts, Seen, Task, decide, form, has_keeper, patch, status};
@@ -45,6 +46,8 @@ pub struct Wiring {
     pub notes: Notes,
     /// How often, how long, how many.
     pub policy: Policy,
+    /// Who answers the kubelet APIs of the nodes, if anybody.
+    pub kubelets: Option<Kubelets>,
 }
 
 /// Keeps the nodes of a [`NodeSource`] and their pods.
@@ -60,6 +63,7 @@ pub(crate) struct Shared {
     pub(crate) cluster: Arc<ClusterIndex>,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) agenda: Agenda,
+    pub(crate) kubelets: Option<Kubelets>,
     pods: Writer<Pod>,
     nodes: Writer<Node>,
     leases: Leases,
@@ -78,12 +82,14 @@ struct Record {
     was_there: bool,
     /// What is under way, and was told.
     told: Option<Told>,
+    /// Whether the pod is gone, and its machine is being rid of it.
+    clearing: bool,
 }
 
 impl VirtualNodes {
     /// Nodes as `wiring` says.
     pub fn new(wiring: Wiring) -> Self {
-        let Wiring { handler, client, source, notes, policy } = wiring;
+        let Wiring { handler, client, source, notes, policy, kubelets } = wiring;
         let cluster = Arc::<ClusterIndex>::default();
         let fleet = Arc::new(Fleet::new(Arc::clone(&cluster), policy.clone()));
         Self(Arc::new(Shared {
@@ -93,6 +99,7 @@ impl VirtualNodes {
             cluster,
             fleet,
             agenda: Agenda::default(),
+            kubelets,
             pods: Writer::new(client.clone()),
             nodes: Writer::new(client.clone()),
             leases: Leases::new(client.clone(), policy.lease_interval),
@@ -215,7 +222,7 @@ impl Shared {
 
     /// Brings a pod one step nearer to what it is to be.
     async fn settle_pod(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
-        let Some(pod) = self.cluster.pod(&owner.uid) else { return self.clear_pod(owner, node).await };
+        let Some(pod) = self.cluster.pod(&owner.uid) else { return self.clear_stranger(owner, node).await };
         let Some(machine) = self.fleet.get(node_of(&pod)) else { return Ok(()) };
         let workload = machine.workload(&owner.uid);
         let record = self.records.get(&owner.uid).map(|record| record.clone()).unwrap_or_default();
@@ -310,6 +317,14 @@ impl Shared {
         Ok(())
     }
 
+    /// What runs on a machine and has no pod: it is removed if its pod went while this process looked on, or if it is ours and
+    /// nobody has come for it.
+    async fn clear_stranger(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
+        let clearing = self.records.get(&owner.uid).is_some_and(|record| record.clearing);
+        let orphan = || self.fleet.get(node).is_some_and(|machine| machine.has_orphan(&owner.uid));
+        if clearing || orphan() { self.clear_pod(owner, node).await } else { Ok(()) }
+    }
+
     /// What runs on a machine of a pod that is no more.
     async fn clear_pod(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
         self.pods.forget(owner.uid.as_str());
@@ -317,6 +332,7 @@ impl Shared {
             self.forget(&owner.uid);
             return Ok(());
         };
+        self.records.entry(owner.uid.clone()).or_default().clearing = true;
         // A pod that this program cannot decode is in no index, and exists all the same.
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &owner.namespace);
         let there = match pods.get_metadata_opt(&owner.name).await {
@@ -324,6 +340,7 @@ impl Shared {
             Err(error) => return Err(VirtualNodeError::Owner(Box::new(error))),
         };
         if there.is_some_and(|there| there.metadata.uid.as_deref() == Some(owner.uid.as_str())) {
+            self.forget(&owner.uid);
             return Ok(());
         }
         if self.is_rid(owner, &machine).await? {
@@ -385,8 +402,8 @@ impl Shared {
 
     /// Tells something once, until something else is told.
     fn tell(&self, owner: &Owner, told: Told, text: String) {
-        let before = self.records.entry(owner.uid.clone()).or_default().told.replace(told);
-        if before != Some(told) {
+        let before = self.records.entry(owner.uid.clone()).or_default().told.replace(told.clone());
+        if before.as_ref() != Some(&told) {
             self.notes.tell(pod_note(self.handler, owner, told, text));
         }
     }

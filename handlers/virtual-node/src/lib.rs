@@ -25,6 +25,7 @@ pub mod environment;
 mod error;
 mod fleet;
 mod handler;
+mod kubelet;
 mod node;
 mod notes;
 mod orphans;
@@ -34,14 +35,13 @@ mod reach;
 mod reader;
 mod signals;
 mod source;
-#[cfg(test)]
-mod tests;
 mod workload;
 
 pub use back_end::{NodeBackEnd, Reply};
 pub use error::VirtualNodeError;
 pub use fleet::{Fleet, Machine};
 pub use handler::{VirtualNodes, Wiring};
+pub use kubelet::{KubeletError, KubeletOptions, Kubelets};
 pub use node::{KubeletEndpoint, MachineInfo, NodeHealth, NodeSpec, PROVIDER_TAINT};
 pub use policy::Policy;
 pub use signals::{NodeDue, PodDue};

@@ -7,7 +7,7 @@ use staffetta_handler::{Identity, Note};
 use crate::fleet::Machine;
 
 /// What is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// The machine behind a node can be reached.
     Reached,
@@ -38,7 +38,7 @@ impl Told {
         }
     }
 
-    fn warning(self) -> bool {
+    fn warning(&self) -> bool {
         matches!(self, Self::Unreachable | Self::Waits | Self::Lost)
     }
 }

@@ -37,6 +37,11 @@ impl Orphans {
         self.0 = still;
         due
     }
+
+    /// Whether that has had no owner for `grace`.
+    pub(crate) fn holds(&self, uid: &Uid, now: Instant, grace: Duration) -> bool {
+        self.0.get(uid).is_some_and(|since| now.saturating_duration_since(*since) >= grace)
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join;
+use futures_util::future::join3;
 use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::{HandlerError, Outlet, Source, causes};
 use tokio::task::{AbortHandle, JoinSet};
@@ -60,7 +60,7 @@ impl Readers {
                     let (shared, outlet) = (Arc::clone(&self.0), outlet.clone());
                     let of = Arc::clone(&machine);
                     let task = tasks.spawn(async move {
-                        join(beat(&shared, &of, &outlet), watch_over(&shared, &of)).await;
+                        join3(beat(&shared, &of, &outlet), watch_over(&shared, &of), answer(&shared, &of)).await;
                     });
                     readers.insert(Arc::clone(machine.name()), (machine, task));
                 }
@@ -92,6 +92,13 @@ async fn beat(shared: &Shared, machine: &Machine, outlet: &Outlet) {
         tokio::time::sleep(spread(interval, machine.name(), turn)).await;
         outlet.signal(NodeDue::new(machine.name()));
         turn += 1;
+    }
+}
+
+/// Answers the kubelet API of a node, where this process does.
+async fn answer(shared: &Shared, machine: &Arc<Machine>) {
+    if let Some(kubelets) = &shared.kubelets {
+        kubelets.serve(machine, &shared.cluster).await;
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use staffetta_driver::Reason;
 use staffetta_iosxe_device::Tls;
 
-use crate::world::{World, delete, deploy, secure, web};
+use crate::world::{World, delete, deploy, secure, until, web};
 
 #[tokio::test]
 async fn a_wrong_password_is_tried_once_until_its_time_comes() {
@@ -34,6 +34,7 @@ async fn a_password_that_was_changed_on_the_device_costs_one_attempt() {
     let driver = world.driver();
     deploy(&*driver, &web()).await;
     world.device.set_credentials("admin", "new");
+    until("it is refused", async || driver.list_pods().await.is_err()).await;
     for _ in 0..10 {
         assert_eq!(driver.list_pods().await.unwrap_err().reason(), Reason::Refused);
     }

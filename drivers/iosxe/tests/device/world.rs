@@ -62,7 +62,8 @@ impl World {
         let often: Vec<_> = ledger.installs().into_iter().filter(|(_, count)| *count != 1).collect();
         assert_eq!(often, [], "{:#?}", ledger.entries());
         assert_eq!(ledger.refused(), []);
-        assert!(ledger.most_installs_at_once() <= 1 && ledger.address_conflicts().is_empty());
+        assert!(ledger.most_installs_at_once() <= 1, "{:#?}", ledger.entries());
+        assert!(ledger.address_conflicts().is_empty(), "{:#?}", ledger.entries());
     }
 }
 

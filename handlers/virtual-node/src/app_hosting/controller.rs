@@ -53,6 +53,11 @@ impl Controller {
         Arc::clone(&self.nodes.fleet)
     }
 
+    /// The object as it is by now: an attempt that is repeated must not write over what the one before it wrote.
+    fn newest(&self, object: &Arc<CiscoDevice>) -> Arc<CiscoDevice> {
+        self.devices.object(&Identity::of_object(&**object)).unwrap_or_else(|| Arc::clone(object))
+    }
+
     async fn settle(&self, object: &CiscoDevice) -> Result<(), DeviceError> {
         let verdict = self.devices.verdict(object);
         if !has_finalizer(object) {
@@ -156,11 +161,11 @@ impl ResourceEventHandler<CiscoDevice> for Controller {
     type Error = DeviceError;
 
     async fn on_present(&self, object: &Arc<CiscoDevice>) -> Result<(), DeviceError> {
-        self.settle(object).await
+        self.settle(&self.newest(object)).await
     }
 
     async fn on_finalize(&self, object: &Arc<CiscoDevice>) -> Result<(), DeviceError> {
-        self.take_out(object).await
+        self.take_out(&self.newest(object)).await
     }
 }
 

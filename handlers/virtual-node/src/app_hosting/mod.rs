@@ -27,6 +27,7 @@ use self::controller::{Controller, Rounds};
 use self::devices::Devices;
 use self::source::Description;
 use crate::handler::{VirtualNodes, Wiring};
+use crate::kubelet::{KubeletError, Kubelets};
 use crate::policy::Policy;
 
 pub use self::cisco_device::{CiscoDevice, CiscoDeviceStatus};
@@ -56,7 +57,11 @@ pub struct AppHosting {
 
 impl AppHosting {
     /// The handler as it is registered.
-    pub fn registration(self) -> Registration<VirtualNodes> {
+    ///
+    /// # Errors
+    ///
+    /// When the certificates of the kubelet APIs cannot be used.
+    pub fn registration(self) -> Result<Registration<VirtualNodes>, KubeletError> {
         let Self { client, options, devices, drivers, notes, custom_resources } = self;
         let known = Arc::new(Devices::new(devices));
         let source = Description {
@@ -64,14 +69,15 @@ impl AppHosting {
             drivers,
             client: client.clone(),
         };
+        let kubelets = options.kubelets().map(Kubelets::new).transpose()?;
         let policy = policy(&options);
         let wiring =
-            Wiring { handler: HANDLER, client: client.clone(), source: Arc::new(source), notes, policy };
+            Wiring { handler: HANDLER, client: client.clone(), source: Arc::new(source), notes, policy, kubelets };
         let nodes = VirtualNodes::new(wiring);
         let controller = Controller::new(client, Arc::clone(&known), nodes.shared());
         let registration = nodes.registration();
         if !custom_resources {
-            return registration;
+            return Ok(registration);
         }
         let rounds = Rounds::new(Arc::clone(&known), controller.fleet());
         let resources = Registration::new(controller)
@@ -79,7 +85,7 @@ impl AppHosting {
             .on::<CiscoDevice>()
             .on_signal::<controller::DeviceDue>()
             .source(rounds);
-        registration.join(resources.erase())
+        Ok(registration.join(resources.erase()))
     }
 }
 

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::kubelet::KubeletOptions;
+
 /// The handler `app_hosting`: devices that host pods, each a node of the cluster.
 ///
 /// Devices are described in files, and, where the cluster has the kind, by `CiscoDevice`s.
@@ -71,5 +73,29 @@ impl Default for AppHostingOptions {
             kubelet_key_file: None,
             kubelet_client_ca_file: None,
         }
+    }
+}
+
+impl AppHostingOptions {
+    /// Where and how the kubelet APIs are answered; none where they are not.
+    pub(super) fn kubelets(&self) -> Option<KubeletOptions> {
+        let certificate = self.kubelet_certificate_file.clone().zip(self.kubelet_key_file.clone());
+        self.kubelet.then(|| KubeletOptions {
+            listen: self.kubelet_listen,
+            address: self.kubelet_address.unwrap_or(self.kubelet_listen),
+            first_port: self.kubelet_first_port,
+            certificate,
+            client_authority: self.kubelet_client_ca_file.clone(),
+        })
+    }
+
+    /// What of the options does not fit together.
+    pub fn contradiction(&self) -> Option<&'static str> {
+        if self.kubelet_certificate_file.is_some() != self.kubelet_key_file.is_some() {
+            return Some("`app_hosting.kubelet_certificate_file` and `app_hosting.kubelet_key_file` are set together or not at all");
+        }
+        let address = self.kubelet_address.unwrap_or(self.kubelet_listen);
+        (self.kubelet && address.is_unspecified())
+            .then_some("`app_hosting.kubelet_address` must say where the API server reaches the kubelet APIs, because `app_hosting.kubelet_listen` is every address")
     }
 }

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::conditions::{holds, timed, wanted};
-use super::spec::NodeSpec;
+use super::spec::{KubeletEndpoint, NodeSpec};
 use crate::fleet::Machine;
 
 /// The label that says which handler keeps a node.
@@ -125,11 +125,11 @@ fn status(machine: &Machine, before: Option<&NodeStatus>, now: Timestamp) -> Nod
     let conditions =
         wanted(machine).into_iter().map(|wanted| { let old = condition(wanted.kind); timed(wanted, old, now) }).collect();
     NodeStatus {
-        addresses: Some(addresses(&spec)),
+        addresses: Some(addresses(&spec, machine.kubelet())),
         allocatable: resources(health.as_deref().map(|health| &health.allocatable)),
         capacity: resources(health.as_deref().map(|health| &health.capacity)),
         conditions: Some(conditions),
-        daemon_endpoints: spec.kubelet.map(|kubelet| NodeDaemonEndpoints {
+        daemon_endpoints: machine.kubelet().map(|kubelet| NodeDaemonEndpoints {
             kubelet_endpoint: Some(DaemonEndpoint { port: kubelet.port.into() }),
         }),
         node_info: Some(info(machine)),
@@ -137,9 +137,9 @@ fn status(machine: &Machine, before: Option<&NodeStatus>, now: Timestamp) -> Nod
     }
 }
 
-fn addresses(spec: &NodeSpec) -> Vec<NodeAddress> {
+fn addresses(spec: &NodeSpec, kubelet: Option<KubeletEndpoint>) -> Vec<NodeAddress> {
     let address = |type_: &str, address: String| NodeAddress { type_: type_.to_owned(), address };
-    let internal = spec.kubelet.map(|kubelet| kubelet.address).or(spec.host_ip);
+    let internal = kubelet.map(|kubelet| kubelet.address).or(spec.host_ip);
     let internal = internal.map(|internal| address("InternalIP", internal.to_string()));
     internal.into_iter().chain([address("Hostname", spec.name.clone())]).collect()
 }

@@ -20,7 +20,7 @@ pub struct NodeSpec {
     pub taints: Vec<Taint>,
     /// How many pods it takes.
     pub max_pods: u32,
-    /// Where the kubelet API of the node is answered, if anywhere.
+    /// Where the kubelet API of the node is answered, where that is not by this process.
     pub kubelet: Option<KubeletEndpoint>,
     /// The machine's own address, which its pods have as `hostIP`.
     pub host_ip: Option<IpAddr>,

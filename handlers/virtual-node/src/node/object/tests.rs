@@ -1,0 +1,102 @@
+//! The Node object, case by case.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::fleet::Fleet;
+use crate::node::NodeHealth;
+use crate::pod::ClusterIndex;
+use crate::policy::Policy;
+
+const HANDLER: &str = "machines";
+
+fn machine() -> Arc<Machine> {
+    let taint = json!({ "key": "ours", "value": "v", "effect": "NoSchedule" });
+    let fleet = Fleet::new(Arc::<ClusterIndex>::default(), Policy::default());
+    fleet.insert(NodeSpec {
+        name: "r1".into(),
+        labels: [("rack".to_owned(), "7".to_owned())].into(),
+        taints: vec![serde_json::from_value(taint).unwrap()],
+        max_pods: 4,
+        kubelet: None,
+        host_ip: None,
+        session: 0,
+    });
+    fleet.get("r1").unwrap()
+}
+
+fn time(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// The object as the server has it after it was made.
+fn object(machine: &Machine) -> Node {
+    let mut node = created(machine, HANDLER, time(0));
+    node.metadata.uid = Some("u1".into());
+    node.metadata.resource_version = Some("1".into());
+    node
+}
+
+fn ready(status: &Value) -> Value {
+    let conditions = status["conditions"].as_array().unwrap();
+    conditions.iter().find(|condition| condition["type"] == "Ready").unwrap().clone()
+}
+
+#[test]
+fn a_node_as_it_was_made_needs_nothing_until_its_heartbeat_is_old() {
+    let machine = machine();
+    let node = object(&machine);
+    assert!(metadata_patch(&node, &machine, HANDLER).is_none());
+    assert!(status_patch(&node, &machine, time(299)).is_none());
+    let beat = status_patch(&node, &machine, time(300)).unwrap();
+    assert_eq!(ready(&beat)["lastTransitionTime"], "1970-01-01T00:00:00Z", "nothing turned");
+}
+
+#[test]
+fn a_machine_that_turns_is_told_at_once_and_when_it_turned() {
+    let machine = machine();
+    let node = object(&machine);
+    machine.reached();
+    machine.told_health(NodeHealth::default());
+    let up = status_patch(&node, &machine, time(7)).unwrap();
+    assert_eq!((ready(&up)["status"].as_str(), ready(&up)["lastTransitionTime"].as_str()), (Some("True"), Some("1970-01-01T00:00:07Z")));
+    machine.missed("DriverRefused", "wrong password".into(), true);
+    let down = status_patch(&node, &machine, time(9)).unwrap();
+    assert_eq!(ready(&down)["reason"], "MachineUnreachable");
+    assert!(ready(&down)["message"].as_str().unwrap().contains("wrong password"));
+}
+
+#[test]
+fn taints_of_others_stay_and_ours_come_back() {
+    let machine = machine();
+    let mut node = object(&machine);
+    let others = json!([{ "key": "theirs", "effect": "NoExecute" }, { "key": "ours", "value": "changed", "effect": "NoSchedule" }]);
+    node.spec.as_mut().unwrap().taints = serde_json::from_value(others).unwrap();
+    let patch = metadata_patch(&node, &machine, HANDLER).unwrap();
+    let expected = json!([{ "key": "theirs", "effect": "NoExecute" }, { "key": "ours", "value": "v", "effect": "NoSchedule" }]);
+    assert_eq!(patch["spec"]["taints"], expected);
+    assert_eq!((&patch["metadata"]["resourceVersion"], &patch["metadata"]["labels"]), (&json!("1"), &json!({})));
+}
+
+#[test]
+fn what_the_machine_did_not_tell_yet_stays_as_the_object_has_it() {
+    let machine = machine();
+    let mut node = object(&machine);
+    node.status.as_mut().unwrap().capacity.as_mut().unwrap().insert("cpu".into(), Quantity("2".into()));
+    assert!(status_patch(&node, &machine, time(1)).is_none());
+    machine.told_health(NodeHealth::default());
+    let patch = status_patch(&node, &machine, time(1)).unwrap();
+    assert_eq!(patch["capacity"], json!({ "cpu": null, "pods": "4" }), "now it is known that there is none");
+}
+
+#[test]
+fn a_node_belongs_to_whom_its_labels_say() {
+    let of = |labels: Value| {
+        let node: Node = serde_json::from_value(json!({ "metadata": { "labels": labels } })).unwrap();
+        standing(&node, HANDLER)
+    };
+    assert_eq!(of(json!({ "kubernetes.io/os": "linux" })), Standing::Real);
+    assert_eq!(of(json!({ "type": "virtual-kubelet" })), Standing::Ours);
+    assert_eq!(of(json!({ "type": "virtual-kubelet", HANDLER_LABEL: HANDLER })), Standing::Ours);
+    assert_eq!(of(json!({ "type": "virtual-kubelet", HANDLER_LABEL: "others" })), Standing::Others);
+}

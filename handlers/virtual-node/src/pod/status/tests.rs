@@ -1,0 +1,118 @@
+//! The status of a pod, case by case.
+
+use k8s_openapi::api::core::v1::ContainerStatus;
+use staffetta_driver::Owner;
+
+use super::*;
+use crate::workload::{ContainerSight, ContainerState};
+
+fn time(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn pod(policy: &str) -> Pod {
+    serde_json::from_value(json!({ "metadata": { "name": "web", "namespace": "default", "uid": "u1" },
+        "spec": { "restartPolicy": policy, "containers": [{ "name": "app", "image": "i" }] } }))
+    .unwrap()
+}
+
+fn workload(state: ContainerState) -> Workload {
+    let owner = Owner::of(&pod("Always").metadata);
+    let containers = vec![ContainerSight { name: "app".into(), id: "x://1".into(), state }];
+    Workload { owner, ours: true, containers, ip: None }
+}
+
+const RUNS: ContainerState = ContainerState::Running { since: None };
+
+fn ended(exit_code: i32) -> ContainerState {
+    ContainerState::Ended { exit_code, reason: "Ended".into(), message: String::new() }
+}
+
+/// The pod as it is after it was seen so at that time.
+fn seen(mut pod: Pod, workload: Option<&Workload>, at: i64) -> Pod {
+    let seen = Seen { workload, why: ("ContainerCreating", "installing"), host_ip: None };
+    let wanted = status(&pod, &seen, time(at));
+    assert_eq!(patch(&pod, &wanted).is_none(), pod.status.as_ref().is_some_and(|is| json!(is) == json!(wanted)));
+    pod.status = Some(wanted);
+    pod
+}
+
+fn app(pod: &Pod) -> &ContainerStatus {
+    &pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0]
+}
+
+fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().unwrap().phase.as_deref().unwrap()
+}
+
+fn started(pod: &Pod) -> i64 {
+    app(pod).state.as_ref().unwrap().running.as_ref().unwrap().started_at.as_ref().unwrap().0.as_second()
+}
+
+#[test]
+fn times_are_those_of_the_first_sight_and_stay() {
+    let running = workload(RUNS);
+    let pod = seen(pod("Always"), None, 1);
+    assert_eq!(phase(&pod), "Pending");
+    let pod = seen(pod, Some(&running), 5);
+    let later = seen(pod.clone(), Some(&running), 9);
+    assert_eq!((started(&later), later.status.as_ref().unwrap().start_time.as_ref().unwrap().0), (5, time(1)));
+    assert_eq!(json!(pod), json!(later), "nothing is to be written");
+}
+
+#[test]
+fn a_container_that_was_lost_waits_and_counts_as_restarted_once_it_runs() {
+    let running = workload(RUNS);
+    let pod = seen(pod("Never"), Some(&running), 1);
+    let lost = seen(pod, None, 2);
+    assert_eq!((phase(&lost), app(&lost).restart_count, app(&lost).ready), ("Running", 0, false));
+    let last = app(&lost).last_state.as_ref().unwrap().terminated.as_ref().unwrap();
+    assert_eq!((last.exit_code, last.reason.as_deref()), (137, Some("ContainerStatusUnknown")));
+    let again = seen(seen(lost, None, 3), Some(&running), 4);
+    assert_eq!((phase(&again), app(&again).restart_count, started(&again)), ("Running", 1, 4));
+    assert_eq!(app(&seen(again, Some(&running), 5)).restart_count, 1);
+}
+
+#[test]
+fn what_ended_decides_the_phase_as_the_restart_policy_says() {
+    for (policy, code, expected) in [
+        ("Never", 0, "Succeeded"),
+        ("Never", 1, "Failed"),
+        ("OnFailure", 0, "Succeeded"),
+        ("OnFailure", 1, "Running"),
+        ("Always", 0, "Running"),
+        ("Always", 1, "Running"),
+    ] {
+        let pod = seen(pod(policy), Some(&workload(RUNS)), 1);
+        let over = seen(pod, Some(&workload(ended(code))), 2);
+        assert_eq!(phase(&over), expected, "{policy} {code}");
+        assert_eq!(app(&over).state.as_ref().unwrap().terminated.as_ref().unwrap().exit_code, code);
+        assert_eq!(json!(over), json!(seen(over.clone(), Some(&workload(ended(code))), 9)), "told once");
+    }
+}
+
+#[test]
+fn a_readiness_gate_keeps_a_pod_from_being_ready_until_its_condition_is_there() {
+    let mut pod = pod("Always");
+    pod.spec.as_mut().unwrap().readiness_gates = serde_json::from_value(json!([{ "conditionType": "g" }])).unwrap();
+    let ready = |pod: &Pod| {
+        let conditions = pod.status.as_ref().unwrap().conditions.clone().unwrap();
+        conditions.into_iter().find(|condition| condition.type_ == "Ready").unwrap().status
+    };
+    let mut pod = seen(pod, Some(&workload(RUNS)), 1);
+    assert_eq!(ready(&pod), "False");
+    let gate = serde_json::from_value(json!({ "type": "g", "status": "True" })).unwrap();
+    pod.status.as_mut().unwrap().conditions.as_mut().unwrap().push(gate);
+    assert_eq!(ready(&seen(pod, Some(&workload(RUNS)), 2)), "True");
+}
+
+#[test]
+fn an_address_that_changes_replaces_the_one_before_and_one_that_is_not_told_stays() {
+    let at = |ip: Option<&str>| Workload { ip: ip.map(|ip| ip.parse().unwrap()), ..workload(RUNS) };
+    let pod = seen(pod("Always"), Some(&at(Some("10.0.0.1"))), 1);
+    let seen = |workload| Seen { workload: Some(workload), why: ("", ""), host_ip: None };
+    assert!(patch(&pod, &status(&pod, &seen(&at(None)), time(2))).is_none());
+    let other = at(Some("10.0.0.2"));
+    let changed = patch(&pod, &status(&pod, &seen(&other), time(2))).unwrap();
+    assert_eq!(changed["podIPs"], json!([{ "$patch": "replace" }, { "ip": "10.0.0.2" }]));
+}

@@ -1,0 +1,111 @@
+//! What a kubelet API answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+use axum::{Extension, Json, Router};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+use staffetta_driver::app_hosting::PodUsage;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::Figureless;
+use super::serve::Known;
+use super::stats::summary;
+use crate::fleet::Machine;
+use crate::pod::ClusterIndex;
+
+/// How long figures are used: however many ask, a machine is asked once in this time.
+const KEPT: Duration = Duration::from_secs(5);
+
+/// How long a machine may take to tell its figures.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What one node answers from.
+pub(super) struct Desk {
+    machine: Arc<Machine>,
+    cluster: Arc<ClusterIndex>,
+    usage: Mutex<Option<(Instant, Arc<[PodUsage]>)>>,
+}
+
+impl Desk {
+    pub(super) fn new(machine: Arc<Machine>, cluster: Arc<ClusterIndex>) -> Arc<Self> {
+        Arc::new(Self { machine, cluster, usage: Mutex::new(None) })
+    }
+
+    fn pods(&self) -> Vec<Arc<Pod>> {
+        self.cluster.pods_on(self.machine.name())
+    }
+
+    async fn usage(&self) -> Result<Arc<[PodUsage]>, Figureless> {
+        let mut last = self.usage.lock().await;
+        if let Some((at, usage)) = &*last
+            && at.elapsed() < KEPT
+        {
+            return Ok(Arc::clone(usage));
+        }
+        let back_end = self.machine.back_end().filter(|_| self.machine.is_up()).ok_or(Figureless::Down)?;
+        let read = tokio::time::timeout(PATIENCE, back_end.usage()).await.map_err(|_| Figureless::Down)?;
+        let usage: Arc<[PodUsage]> = read?.into();
+        *last = Some((Instant::now(), Arc::clone(&usage)));
+        Ok(usage)
+    }
+}
+
+/// The routes of a kubelet that API servers and collectors of figures know.
+pub(super) fn router(desk: Arc<Desk>) -> Router {
+    let mut router = Router::new()
+        .route("/healthz", get(async || "ok"))
+        .route("/pods", get(pods))
+        .route("/runningpods/", get(pods))
+        .route("/stats/summary", get(stats));
+    for (path, what) in [
+        ("/containerLogs/{*rest}", "logs"),
+        ("/exec/{*rest}", "exec"),
+        ("/run/{*rest}", "exec"),
+        ("/attach/{*rest}", "attach"),
+        ("/portForward/{*rest}", "port-forward"),
+    ] {
+        router = router.route(path, any(async move || not_supported(what)));
+    }
+    router.with_state(desk)
+}
+
+/// The sentence that `kubectl` shows.
+fn not_supported(what: &str) -> Response {
+    let text = format!("{what} is not supported by this device: it runs the pod, and lets nobody else in\n");
+    (StatusCode::NOT_IMPLEMENTED, text).into_response()
+}
+
+async fn pods(State(desk): State<Arc<Desk>>, Extension(known): Extension<Known>) -> Response {
+    if let Err(refusal) = admit(known) {
+        return refusal;
+    }
+    let pods: Vec<Value> = desk.pods().iter().map(|pod| json!(**pod)).collect();
+    Json(json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods })).into_response()
+}
+
+async fn stats(State(desk): State<Arc<Desk>>, Extension(known): Extension<Known>) -> Response {
+    if let Err(refusal) = admit(known) {
+        return refusal;
+    }
+    match desk.usage().await {
+        Ok(usage) => Json(summary(desk.machine.name(), &desk.pods(), &usage, Timestamp::now())).into_response(),
+        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
+    }
+}
+
+/// Lets those in who showed a certificate.
+fn admit(known: Known) -> Result<(), Response> {
+    if known.0 {
+        return Ok(());
+    }
+    let text = "show a client certificate that the authority of `app_hosting.kubelet_client_ca_file` signed\n";
+    Err((StatusCode::UNAUTHORIZED, text).into_response())
+}

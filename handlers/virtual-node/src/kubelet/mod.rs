@@ -1,0 +1,137 @@
+//! The kubelet API of virtual nodes: what the API server asks a node when somebody wants logs, a shell or figures.
+//!
+//! Each node has a port of its own, because that is how the API server tells nodes apart which have one address. What no such
+//! machine can do is answered with 501 and a sentence that `kubectl` shows; it holds nothing and is told to anybody. What a node
+//! knows of its pods is told only to who shows a certificate that the configured authority signed.
+
+mod answer;
+mod serve;
+mod stats;
+mod tls;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use staffetta_driver::DriverError;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tracing::warn;
+
+use self::answer::{Desk, router};
+use crate::fleet::Machine;
+use crate::node::KubeletEndpoint;
+use crate::pod::ClusterIndex;
+
+/// How many ports are tried, from the first one on.
+const TRIES: u16 = 4096;
+
+/// How long to wait before a port is looked for again.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// Where and how kubelet APIs are answered.
+#[derive(Clone, Debug)]
+pub struct KubeletOptions {
+    /// Where they listen.
+    pub listen: IpAddr,
+    /// The address at which the API server reaches them.
+    pub address: IpAddr,
+    /// The port of the first node; 0 lets the system choose each.
+    pub first_port: u16,
+    /// A certificate and its key, in PEM; one is made if absent.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Who signs the certificates of those who may know what a node knows; nobody if absent.
+    pub client_authority: Option<PathBuf>,
+}
+
+/// Why kubelet APIs cannot be answered.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeletError {
+    /// A file cannot be read.
+    #[error("read {file}")]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// A file does not hold what it must.
+    #[error("{file} holds no usable {what}")]
+    Malformed {
+        /// The file.
+        file: PathBuf,
+        /// What it must hold.
+        what: &'static str,
+    },
+    /// No certificate could be made.
+    #[error("make a certificate")]
+    Make(#[source] rcgen::Error),
+    /// Certificate, key and authority do not fit together.
+    #[error("the certificate, its key and the authority do not fit together")]
+    Tls(#[source] rustls::Error),
+}
+
+/// Answers the kubelet APIs of nodes.
+pub struct Kubelets {
+    options: KubeletOptions,
+    acceptor: TlsAcceptor,
+}
+
+impl Kubelets {
+    /// Reads the certificates, or makes one. Nothing listens yet.
+    pub fn new(options: KubeletOptions) -> Result<Self, KubeletError> {
+        let acceptor = tls::acceptor(&options)?;
+        Ok(Self { options, acceptor })
+    }
+
+    /// Answers the kubelet API of one node, until it is dropped.
+    pub(crate) async fn serve(&self, machine: &Arc<Machine>, cluster: &Arc<ClusterIndex>) {
+        loop {
+            match self.listen().await {
+                Ok((listener, endpoint)) => {
+                    machine.answers_at(Some(endpoint));
+                    let desk = Desk::new(Arc::clone(machine), Arc::clone(cluster));
+                    serve::serve(listener, self.acceptor.clone(), &router(desk)).await;
+                }
+                Err(error) => {
+                    warn!(node = &**machine.name(), listen = %self.options.listen, first_port = self.options.first_port, %error,
+                        "no port is free for the kubelet API of a node");
+                    tokio::time::sleep(AGAIN).await;
+                }
+            }
+        }
+    }
+
+    /// The first port that is free.
+    async fn listen(&self) -> io::Result<(TcpListener, KubeletEndpoint)> {
+        let KubeletOptions { listen, address, first_port, .. } = &self.options;
+        let ports = if *first_port == 0 { 0..=0 } else { *first_port..=first_port.saturating_add(TRIES) };
+        let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+        for port in ports {
+            match TcpListener::bind(SocketAddr::new(*listen, port)).await {
+                Ok(listener) => {
+                    let port = listener.local_addr()?.port();
+                    return Ok((listener, KubeletEndpoint { address: *address, port }));
+                }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last)
+    }
+}
+
+/// Why a machine's figures are not at hand.
+#[derive(Debug, thiserror::Error)]
+enum Figureless {
+    #[error("the machine behind this node cannot be reached")]
+    Down,
+    #[error("the machine behind this node does not tell: {0}")]
+    Driver(#[from] DriverError),
+}
+
+#[cfg(test)]
+mod tests;

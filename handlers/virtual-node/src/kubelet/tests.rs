@@ -1,0 +1,169 @@
+//! A kubelet API over TLS, as an API server meets it.
+
+use std::fs;
+
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use staffetta_handler::causes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::*;
+use crate::fleet::Fleet;
+use crate::policy::Policy;
+use crate::node::NodeSpec;
+
+fn options() -> KubeletOptions {
+    let localhost = IpAddr::from([127, 0, 0, 1]);
+    KubeletOptions { listen: localhost, address: localhost, first_port: 0, certificate: None, client_authority: None }
+}
+
+/// A node whose kubelet API is answered, and who answers it.
+async fn answered(options: KubeletOptions) -> (KubeletEndpoint, tokio::task::JoinHandle<()>) {
+    let cluster = Arc::<ClusterIndex>::default();
+    let fleet = Fleet::new(Arc::clone(&cluster), Policy::default());
+    fleet.insert(NodeSpec {
+        name: "r1".into(),
+        labels: std::collections::BTreeMap::new(),
+        taints: Vec::new(),
+        max_pods: 1,
+        kubelet: None,
+        host_ip: None,
+        session: 0,
+    });
+    let machine = fleet.get("r1").unwrap();
+    let kubelets = Kubelets::new(options).unwrap();
+    let served = Arc::clone(&machine);
+    let task = tokio::spawn(async move { kubelets.serve(&served, &cluster).await });
+    while machine.kubelet().is_none() {
+        tokio::task::yield_now().await;
+    }
+    (machine.kubelet().unwrap(), task)
+}
+
+/// Trusts everybody: API servers verify no kubelet unless they are told to.
+#[derive(Debug)]
+struct Trusting;
+
+impl rustls::client::danger::ServerCertVerifier for Trusting {
+    fn verify_server_cert(
+        &self,
+        _: &rustls::pki_types::CertificateDer<'_>,
+        _: &[rustls::pki_types::CertificateDer<'_>],
+        _: &rustls::pki_types::ServerName<'_>,
+        _: &[u8],
+        _: rustls::pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &rustls::pki_types::CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &rustls::pki_types::CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        rustls::crypto::ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// The answer to a request, head and body; `identity` is a certificate with its key.
+async fn ask(endpoint: KubeletEndpoint, path: &str, identity: Option<(Vec<u8>, Vec<u8>)>) -> String {
+    let builder = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Trusting));
+    let config = match identity {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => {
+            builder.with_client_auth_cert(vec![certificate.into()], key.try_into().unwrap()).unwrap()
+        }
+    };
+    let stream = TcpStream::connect((endpoint.address, endpoint.port)).await.unwrap();
+    let name = rustls::pki_types::ServerName::from(endpoint.address);
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: r1\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    // A connection that is closed without a farewell has been answered all the same.
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8(answer).unwrap()
+}
+
+#[tokio::test]
+async fn what_no_machine_can_do_is_said_in_words_that_kubectl_shows() {
+    let (endpoint, task) = answered(options()).await;
+    for (path, what) in [
+        ("/containerLogs/default/web/app?follow=true", "logs"),
+        ("/exec/default/web/app?command=sh", "exec"),
+        ("/attach/default/web/app", "attach"),
+        ("/portForward/default/web", "port-forward"),
+    ] {
+        let answer = ask(endpoint, path, None).await;
+        assert!(answer.starts_with("HTTP/1.1 501 "), "{answer}");
+        assert!(answer.contains(&format!("{what} is not supported by this device")), "{answer}");
+    }
+    assert!(ask(endpoint, "/healthz", None).await.ends_with("\r\n\r\nok"));
+    task.abort();
+}
+
+#[tokio::test]
+async fn what_a_node_knows_is_told_to_who_shows_a_certificate_of_the_authority_and_to_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let (authority_key, mut params) = (KeyPair::generate().unwrap(), CertificateParams::default());
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&authority_key).unwrap();
+    let file = folder.path().join("ca.pem");
+    fs::write(&file, authority.pem()).unwrap();
+    let issuer = Issuer::new(params, authority_key);
+    let mut client = CertificateParams::default();
+    client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let client_key = KeyPair::generate().unwrap();
+    let certificate = client.signed_by(&client_key, &issuer).unwrap();
+    let (endpoint, task) = answered(KubeletOptions { client_authority: Some(file), ..options() }).await;
+    for path in ["/pods", "/stats/summary"] {
+        let answer = ask(endpoint, path, None).await;
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    }
+    let identity = || Some((certificate.der().to_vec(), client_key.serialize_der()));
+    assert!(ask(endpoint, "/pods", identity()).await.contains("\"kind\":\"PodList\""));
+    let answer = ask(endpoint, "/stats/summary", identity()).await;
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("cannot be reached"), "{answer}");
+    task.abort();
+}
+
+#[tokio::test]
+async fn each_node_has_a_port_of_its_own_the_next_that_is_free() {
+    let (first, one) = answered(options()).await;
+    let (second, other) = answered(KubeletOptions { first_port: first.port, ..options() }).await;
+    assert!(second.port > first.port);
+    one.abort();
+    other.abort();
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.pem");
+    fs::write(&empty, "").unwrap();
+    let fails = |certificate: PathBuf| {
+        let options = KubeletOptions { certificate: Some((certificate, empty.clone())), ..options() };
+        causes(&Kubelets::new(options).err().unwrap())
+    };
+    assert!(fails("/nowhere/tls.crt".into()).starts_with("read /nowhere/tls.crt"));
+    assert!(fails(empty.clone()).ends_with("holds no usable certificate"));
+}

@@ -1,0 +1,128 @@
+//! Devices: from files, and from custom resources at run time.
+
+use kube::Api;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use staffetta_virtual_node::app_hosting::CiscoDevice;
+
+use crate::world::World;
+
+const DEFINITION: &str = include_str!("../../etc/deploy/handlers/app_hosting/crd.yaml");
+
+/// A world whose API server has `CiscoDevice`s.
+async fn world(options: &str) -> World {
+    let mut world = World::new().await;
+    let definition: DynamicObject = serde_saphyr::from_str(DEFINITION).unwrap();
+    let kind = kube::core::ApiResource::erase::<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition>(&());
+    let definitions: Api<DynamicObject> = Api::all_with(world.client.clone(), &kind);
+    definitions.create(&PostParams::default(), &definition).await.unwrap();
+    world.options = format!(
+        "[app_hosting]\npoll_interval_ms = 30\norphan_grace_ms = 300\nunreachable_after_ms = 100\nkubelet = false\n{options}\n\
+         [kubernetes]\nenabled_handlers = [\"app_hosting\"]\napp_hosting_driver = \"FAKE\"\n"
+    );
+    world
+}
+
+fn devices(world: &World) -> Api<CiscoDevice> {
+    Api::namespaced(world.client.clone(), "default")
+}
+
+async fn device(world: &World, namespace: &str, name: &str, spec: Value) {
+    let device = json!({ "metadata": { "name": name }, "spec": spec });
+    let devices: Api<CiscoDevice> = Api::namespaced(world.client.clone(), namespace);
+    devices.create(&PostParams::default(), &serde_json::from_value(device).unwrap()).await.unwrap();
+}
+
+async fn until_phase(world: &World, name: &str, phase: &str) -> CiscoDevice {
+    let mut found = None;
+    world
+        .until(&format!("the device {name} is {phase}"), async || {
+            let device = devices(world).get_opt(name).await.unwrap();
+            let is = device.as_ref().and_then(|device| device.status.as_ref()?.phase.clone());
+            found = device;
+            is.as_deref() == Some(phase)
+        })
+        .await;
+    found.unwrap()
+}
+
+#[tokio::test]
+async fn a_device_of_a_file_is_a_node_and_pods_run_on_it() {
+    let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    std::fs::write(file.path(), "device:\n  driver: FAKE\n  address: 192.0.2.7\n  zone: a\n").unwrap();
+    let world = world(&format!("device_files = [{:?}]", file.path())).await;
+    let controller = world.controller().await;
+    let node = world.node_ready("cisco-vk-192-0-2-7", "True").await;
+    assert_eq!(node.metadata.labels.unwrap()["topology.kubernetes.io/zone"], "a");
+    world.pod("web", json!({ "nodeName": "cisco-vk-192-0-2-7" })).await;
+    let pod = world.pod_in("web", "Running").await;
+    assert_eq!(pod.status.unwrap().host_ip.as_deref(), Some("192.0.2.7"));
+    world.delete("web").await;
+    world.until_pod_is_gone("web").await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_device_comes_changes_and_goes_with_its_custom_resource() {
+    let world = world("").await;
+    let controller = world.controller().await;
+    device(&world, "default", "r1", json!({ "driver": "FAKE", "address": "one" })).await;
+    world.node_ready("r1", "True").await;
+    let ready = until_phase(&world, "r1", "Ready").await;
+    assert_eq!(ready.metadata.finalizers.unwrap(), ["cisco.vk/device-cleanup"]);
+    world.pod("web", json!({})).await;
+    world.pod_in("web", "Running").await;
+
+    let change = json!({ "spec": { "maxPods": 3, "labels": { "rack": "9" } } });
+    devices(&world).patch("r1", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+    world
+        .until("the node has the label and the number", async || {
+            let node = world.nodes().get("r1").await.unwrap();
+            node.metadata.labels.unwrap().get("rack").is_some_and(|rack| rack == "9")
+                && node.status.unwrap().capacity.unwrap()["pods"].0 == "3"
+        })
+        .await;
+
+    devices(&world).delete("r1", &DeleteParams::default()).await.unwrap();
+    world.until("its node is gone", async || world.nodes().get_opt("r1").await.unwrap().is_none()).await;
+    world.until("it is gone itself", async || devices(&world).get_opt("r1").await.unwrap().is_none()).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_device_that_cannot_be_right_or_has_the_name_of_another_says_so() {
+    let world = world("").await;
+    let controller = world.controller().await;
+    device(&world, "default", "wrong", json!({ "driver": "FAKE", "address": "x", "colour": "red" })).await;
+    let wrong = until_phase(&world, "wrong", "Error").await;
+    assert!(wrong.status.unwrap().conditions[0].message.contains("colour"));
+    device(&world, "default", "strange", json!({ "driver": "XR", "address": "x" })).await;
+    let strange = until_phase(&world, "strange", "Error").await;
+    let message = strange.status.unwrap().conditions[0].message.clone();
+    assert!(message.contains("unsupported device type `XR`"), "{message}");
+    device(&world, "kube-system", "r1", json!({ "driver": "FAKE", "address": "one" })).await;
+    world.node_ready("r1", "True").await;
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    device(&world, "default", "r1", json!({ "driver": "FAKE", "address": "two" })).await;
+    let second = until_phase(&world, "r1", "Error").await;
+    assert_eq!(second.status.unwrap().conditions[0].reason, "NodeNameTaken");
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_account_of_a_device_comes_from_its_secret_as_soon_as_there_is_one() {
+    let world = world("").await;
+    let controller = world.controller().await;
+    let spec = json!({ "driver": "FAKE", "address": "one", "credentialSecretRef": { "name": "login" } });
+    device(&world, "default", "r1", spec).await;
+    let waits = until_phase(&world, "r1", "Error").await;
+    let message = waits.status.unwrap().conditions[0].message.clone();
+    assert!(message.contains("there is no Secret default/login"), "{message}");
+    controller.stop().await.unwrap();
+    let secret = json!({ "metadata": { "name": "login" }, "data": { "password": "aHVudGVyMg==" } });
+    let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(world.client.clone(), "default");
+    secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
+    let controller = world.controller().await;
+    until_phase(&world, "r1", "Ready").await;
+    controller.stop().await.unwrap();
+}

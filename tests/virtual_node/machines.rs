@@ -1,0 +1,265 @@
+//! Machines in memory: what stands behind the nodes of these tests.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use staffetta_driver::app_hosting::{PodRequest, Progress};
+use staffetta_driver::{DriverError, Owner, Reason};
+use staffetta_handler::HandlerError;
+use staffetta_virtual_node::{
+    ContainerSight, ContainerState, Intake, MachineInfo, NodeBackEnd, NodeHealth, NodeSource, NodeSpec, PROVIDER_TAINT,
+    Reply, Workload, Workloads,
+};
+use tokio::sync::Notify;
+
+/// How many steps a machine needs to start a pod, and to remove one.
+const STEPS: u32 = 3;
+
+/// When it is worth asking a machine again.
+const STEP: Duration = Duration::from_millis(10);
+
+/// All machines there are. Copies are references.
+#[derive(Clone, Default)]
+pub(crate) struct Machines(Arc<All>);
+
+#[derive(Default)]
+struct All {
+    machines: Mutex<BTreeMap<String, Machine>>,
+    changed: Notify,
+}
+
+/// A machine, and what runs on it.
+#[derive(Clone)]
+pub(crate) struct Machine(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    trouble: Option<Reason>,
+    refuses: Option<&'static str>,
+    hangs: bool,
+    pods: BTreeMap<String, Hosted>,
+    /// What was done, in order.
+    ledger: Vec<String>,
+    reads: usize,
+}
+
+struct Hosted {
+    owner: Owner,
+    image: String,
+    ours: bool,
+    steps: u32,
+    ended: Option<i32>,
+    going: bool,
+}
+
+impl Machines {
+    /// A machine comes.
+    pub(crate) fn add(&self, name: &str) -> Machine {
+        let machine = Machine(Arc::default());
+        self.0.machines.lock().unwrap().insert(name.to_owned(), machine.clone());
+        self.0.changed.notify_one();
+        machine
+    }
+
+    /// A machine goes.
+    pub(crate) fn remove(&self, name: &str) {
+        self.0.machines.lock().unwrap().remove(name);
+        self.0.changed.notify_one();
+    }
+}
+
+#[async_trait]
+impl NodeSource for Machines {
+    async fn run(&self, intake: Intake) -> Result<(), HandlerError> {
+        let mut told = Vec::new();
+        loop {
+            let names: Vec<String> = self.0.machines.lock().unwrap().keys().cloned().collect();
+            for name in told.iter().filter(|name| !names.contains(name)) {
+                intake.gone(name);
+            }
+            for name in names.iter().filter(|name| !told.contains(name)) {
+                intake.exists(node(name));
+            }
+            told = names;
+            intake.complete();
+            self.0.changed.notified().await;
+        }
+    }
+
+    async fn open(&self, node: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
+        let machines = self.0.machines.lock().unwrap();
+        let machine = machines.get(&node.name).cloned();
+        Ok(Arc::new(machine.ok_or_else(|| DriverError::new(Reason::NotFound, "open the machine"))?))
+    }
+}
+
+fn node(name: &str) -> NodeSpec {
+    let taint = serde_json::json!({ "key": PROVIDER_TAINT, "value": "test", "effect": "NoSchedule" });
+    NodeSpec {
+        name: name.to_owned(),
+        labels: [("rack".to_owned(), "7".to_owned())].into(),
+        taints: vec![serde_json::from_value(taint).unwrap()],
+        max_pods: 4,
+        kubelet: None,
+        host_ip: Some("192.0.2.1".parse().unwrap()),
+        session: 0,
+    }
+}
+
+impl Machine {
+    /// From now on the machine answers with a failure, or works again.
+    pub(crate) fn trouble(&self, trouble: Option<Reason>) {
+        self.state().trouble = trouble;
+    }
+
+    /// From now on the machine takes no pod, and says why.
+    pub(crate) fn refuse(&self, why: &'static str) {
+        self.state().refuses = Some(why);
+    }
+
+    /// From now on the machine takes for ever to do anything but to be read.
+    pub(crate) fn hang(&self) {
+        self.state().hangs = true;
+    }
+
+    /// The machine forgets what runs on it.
+    pub(crate) fn forget(&self) {
+        self.state().pods.clear();
+    }
+
+    /// What runs of a pod ends.
+    pub(crate) fn end(&self, name: &str, exit_code: i32) {
+        for hosted in self.state().pods.values_mut().filter(|hosted| hosted.owner.name == name) {
+            hosted.ended = Some(exit_code);
+        }
+    }
+
+    /// Something runs that nobody asked for by a pod that exists.
+    pub(crate) fn plant(&self, uid: &str, ours: bool) {
+        let owner = Owner { namespace: "default".into(), name: uid.into(), uid: uid.into() };
+        let hosted = Hosted { owner, image: "i".into(), ours, steps: STEPS, ended: None, going: false };
+        self.state().pods.insert(uid.to_owned(), hosted);
+    }
+
+    /// What runs there, by the name of the pod with its image.
+    pub(crate) fn running(&self) -> Vec<(String, String)> {
+        let state = self.state();
+        let running = state.pods.values().filter(|hosted| hosted.steps >= STEPS && !hosted.going);
+        running.map(|hosted| (hosted.owner.name.clone(), hosted.image.clone())).collect()
+    }
+
+    /// What was done, in order.
+    pub(crate) fn ledger(&self) -> Vec<String> {
+        self.state().ledger.clone()
+    }
+
+    /// How often the machine was read.
+    pub(crate) fn reads(&self) -> usize {
+        self.state().reads
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    fn ask(&self) -> Result<MutexGuard<'_, State>, DriverError> {
+        let state = self.state();
+        match state.trouble {
+            Some(reason) => Err(DriverError::new(reason, "ask the machine").detail("as ordered")),
+            None => Ok(state),
+        }
+    }
+
+    async fn hang_if_told(&self) {
+        let hangs = self.state().hangs;
+        if hangs {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[async_trait]
+impl NodeBackEnd for Machine {
+    async fn health(&self) -> Result<Reply<NodeHealth>, DriverError> {
+        self.state().reads += 1;
+        drop(self.ask()?);
+        let capacity = [("cpu".to_owned(), Quantity("2".into()))];
+        let info = MachineInfo { machine_id: "serial".into(), architecture: "amd64".into(), ..MachineInfo::default() };
+        Ok(Reply::Now(NodeHealth { capacity: capacity.clone().into(), allocatable: capacity.into(), info, trouble: None }))
+    }
+
+    async fn inventory(&self) -> Result<Reply<Workloads>, DriverError> {
+        let state = self.ask()?;
+        Ok(Reply::Now(state.pods.values().map(|hosted| Arc::new(workload(hosted))).collect()))
+    }
+
+    async fn apply(&self, request: &PodRequest) -> Result<Progress, DriverError> {
+        self.hang_if_told().await;
+        let mut state = self.ask()?;
+        if let Some(why) = state.refuses {
+            return Err(DriverError::new(Reason::Unsupported, "take the pod").detail(why));
+        }
+        let owner = request.owner();
+        let uid = owner.uid.as_str().to_owned();
+        let image = request.pod.spec.as_ref().unwrap().containers[0].image.clone().unwrap();
+        let working = Progress::Working { state: "installing".into(), ask_again: STEP };
+        let State { pods, ledger, .. } = &mut *state;
+        match pods.get_mut(&uid) {
+            None => {
+                ledger.push(format!("install {} {image}", owner.name));
+                let hosted = Hosted { owner, image, ours: true, steps: 1, ended: None, going: false };
+                pods.insert(uid, hosted);
+                Ok(working)
+            }
+            Some(hosted) if hosted.image != image => {
+                ledger.push(format!("remove {} {}", owner.name, hosted.image));
+                pods.remove(&uid);
+                Ok(working)
+            }
+            Some(hosted) if hosted.ended.is_some() => {
+                let policy = request.pod.spec.as_ref().unwrap().restart_policy.as_deref();
+                if policy == Some("Always") {
+                    ledger.push(format!("restart {}", owner.name));
+                    hosted.ended = None;
+                }
+                Ok(Progress::Done)
+            }
+            Some(hosted) if hosted.steps < STEPS => {
+                hosted.steps += 1;
+                Ok(working)
+            }
+            Some(_) => Ok(Progress::Done),
+        }
+    }
+
+    async fn remove(&self, owner: &Owner) -> Result<Progress, DriverError> {
+        self.hang_if_told().await;
+        let mut state = self.ask()?;
+        let State { pods, ledger, .. } = &mut *state;
+        let Some(hosted) = pods.get_mut(owner.uid.as_str()) else { return Ok(Progress::Done) };
+        hosted.going = true;
+        hosted.steps = hosted.steps.saturating_sub(1);
+        if hosted.steps == 0 {
+            ledger.push(format!("remove {} {}", owner.name, hosted.image));
+            pods.remove(owner.uid.as_str());
+        }
+        Ok(Progress::Working { state: "removing".into(), ask_again: STEP })
+    }
+}
+
+fn workload(hosted: &Hosted) -> Workload {
+    let runs = hosted.steps >= STEPS && !hosted.going;
+    let state = match hosted.ended {
+        Some(exit_code) => {
+            ContainerState::Ended { exit_code, reason: "Ended".into(), message: "as ordered".into() }
+        }
+        None if runs => ContainerState::Running { since: None },
+        None => ContainerState::Waiting { reason: "ContainerCreating".into(), message: format!("step {}", hosted.steps) },
+    };
+    let containers = vec![ContainerSight { name: "app".into(), id: format!("test://{}", hosted.owner.uid), state }];
+    let ip = runs.then(|| "10.0.0.7".parse().unwrap());
+    Workload { owner: hosted.owner.clone(), ours: hosted.ours, containers, ip }
+}

@@ -1,0 +1,10 @@
+//! What virtual nodes promise, through the whole controller and an API server, on machines that the test holds.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod devices;
+mod machines;
+mod nodes;
+mod outages;
+mod pods;
+mod world;

@@ -1,0 +1,181 @@
+//! Pods: how they run, change and end.
+
+use serde_json::json;
+
+use crate::world::World;
+
+#[tokio::test]
+async fn a_pod_runs_on_its_machine_and_its_status_says_all() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    let controller = world.controller().await;
+    world.pod("web", json!({})).await;
+    let pod = world.pod_in("web", "Running").await;
+    let status = pod.status.unwrap();
+    let addresses = (status.pod_ip.as_deref(), status.host_ip.as_deref());
+    assert_eq!(addresses, (Some("10.0.0.7"), Some("192.0.2.1")));
+    assert_eq!(status.pod_ips.unwrap()[0].ip, "10.0.0.7");
+    let conditions = status.conditions.unwrap();
+    for kind in ["PodScheduled", "Initialized", "PodReadyToStartContainers", "ContainersReady", "Ready"] {
+        assert!(conditions.iter().any(|condition| condition.type_ == kind && condition.status == "True"), "{kind}");
+    }
+    let container = &status.container_statuses.unwrap()[0];
+    assert!(container.ready && container.started == Some(true) && container.restart_count == 0);
+    assert!(container.container_id.as_deref().is_some_and(|id| id.starts_with("test://")));
+    assert!(container.state.as_ref().unwrap().running.as_ref().unwrap().started_at.is_some());
+    assert!(status.start_time.is_some());
+    assert_eq!(machine.ledger(), ["install web flash:/a.tar"]);
+    world.until_told("Deployed").await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pod_that_runs_costs_no_write_and_a_new_controller_changes_nothing_of_it() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    let controller = world.controller().await;
+    world.pod("web", json!({})).await;
+    let before = world.pod_in("web", "Running").await;
+    controller.stop().await.unwrap();
+    let controller = world.controller().await;
+    world.node_ready("r1", "True").await;
+    let reads = machine.reads();
+    world.until("it was read again", async || machine.reads() > reads + 2).await;
+    let after = world.pods().get("web").await.unwrap();
+    assert_eq!(before.metadata.resource_version, after.metadata.resource_version);
+    assert_eq!(machine.ledger(), ["install web flash:/a.tar"]);
+    assert_eq!(world.events("Deployed").await.len(), 1, "it ran before, and nobody is told again");
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pod_leaves_its_machine_before_it_leaves_the_cluster() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    let controller = world.controller().await;
+    world.pod("web", json!({})).await;
+    world.pod_in("web", "Running").await;
+    world.delete("web").await;
+    let mut left = Vec::new();
+    world
+        .until("it is gone", async || {
+            left = machine.ledger();
+            world.pods().get_opt("web").await.unwrap().is_none()
+        })
+        .await;
+    assert_eq!(machine.ledger(), ["install web flash:/a.tar", "remove web flash:/a.tar"]);
+    assert!(machine.running().is_empty());
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pod_that_is_deleted_while_it_is_installed_leaves_nothing() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    let controller = world.controller().await;
+    for round in 0..5 {
+        let name = format!("web{round}");
+        world.pod(&name, json!({})).await;
+        world.until("it is on its way", async || machine.ledger().iter().any(|line| line.contains(&name))).await;
+        world.delete(&name).await;
+        world.until_pod_is_gone(&name).await;
+    }
+    assert!(machine.running().is_empty());
+    assert_eq!(machine.ledger().len(), 10, "{:?}", machine.ledger());
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn two_pods_of_one_name_one_after_the_other_are_two() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    let controller = world.controller().await;
+    for _ in 0..3 {
+        world.pod("web", json!({})).await;
+        world.pod_in("web", "Running").await;
+        world.delete("web").await;
+        world.until_pod_is_gone("web").await;
+    }
+    world.pod("web", json!({ "containers": [{ "name": "app", "image": "flash:/b.tar" }] })).await;
+    world.pod_in("web", "Running").await;
+    assert_eq!(machine.running(), [("web".to_owned(), "flash:/b.tar".to_owned())]);
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pod_that_changes_is_removed_and_made_anew_and_somebody_is_told() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    let controller = world.controller().await;
+    world.pod("web", json!({})).await;
+    world.pod_in("web", "Running").await;
+    world.change_pod("web", json!({ "metadata": { "labels": { "a": "b" } } })).await;
+    world.change_pod("web", json!({ "spec": { "containers": [{ "name": "app", "image": "flash:/b.tar" }] } })).await;
+    world.until("the other image runs", async || machine.running() == [("web".to_owned(), "flash:/b.tar".to_owned())]).await;
+    let expected = ["install web flash:/a.tar", "remove web flash:/a.tar", "install web flash:/b.tar"];
+    assert_eq!(machine.ledger(), expected);
+    let told = world.until_told("Replaced").await;
+    assert!(told.contains("removed and made anew"), "{told}");
+    world.pod_in("web", "Running").await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_ends_is_started_again_or_is_over_as_the_pod_says() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    let controller = world.controller().await;
+    world.pod("service", json!({ "restartPolicy": "Always" })).await;
+    world.pod("job", json!({ "restartPolicy": "Never" })).await;
+    world.pod("broken", json!({ "restartPolicy": "Never" })).await;
+    for name in ["service", "job", "broken"] {
+        world.pod_in(name, "Running").await;
+    }
+    machine.end("service", 0);
+    machine.end("job", 0);
+    machine.end("broken", 1);
+    world.pod_in("job", "Succeeded").await;
+    world.pod_in("broken", "Failed").await;
+    world
+        .until("it runs again", async || {
+            let pod = world.pods().get("service").await.unwrap();
+            let containers = pod.status.unwrap().container_statuses.unwrap();
+            containers[0].ready && containers[0].restart_count == 1
+        })
+        .await;
+    let restarted = machine.ledger().iter().filter(|line| line.starts_with("restart")).count();
+    assert_eq!(restarted, 1);
+    world.delete("job").await;
+    world.until_pod_is_gone("job").await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_machine_cannot_do_is_told_at_the_pod() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    machine.refuse("spec.volumes[0]: there are no volumes here");
+    let controller = world.controller().await;
+    world.pod("web", json!({})).await;
+    let told = world.until_told("Unsupported").await;
+    assert!(told.contains("spec.volumes[0]: there are no volumes here"), "{told}");
+    let pod = world.pod_in("web", "Pending").await;
+    let container = &pod.status.unwrap().container_statuses.unwrap()[0];
+    let waiting = container.state.as_ref().unwrap().waiting.as_ref().unwrap();
+    assert_eq!(waiting.reason.as_deref(), Some("Unsupported"));
+    world.delete("web").await;
+    world.until_pod_is_gone("web").await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_has_long_had_no_pod_is_removed_and_what_is_not_ours_is_left() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    machine.plant("orphan", true);
+    machine.plant("theirs", false);
+    let controller = world.controller().await;
+    world.until("the orphan is removed", async || machine.running() == [("theirs".to_owned(), "i".to_owned())]).await;
+    assert_eq!(machine.ledger(), ["remove orphan i"]);
+    controller.stop().await.unwrap();
+}

@@ -1,0 +1,167 @@
+//! A world for one test: an API server, machines, and a controller that keeps them as nodes.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use staffetta::config::{Configuration, FileSchema};
+use staffetta::controller::Controller;
+use staffetta_apiserver::{ApiServer, Options};
+use staffetta_handler::Registry;
+use staffetta_virtual_node::{Policy, VirtualNodes, Wiring};
+
+use crate::machines::Machines;
+
+/// How long a step may take before the test fails. It is no measure of speed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Controllers of a world follow one another; what fails is tried again soon.
+const OPTIONS: &str = "[leader_election]\nenabled = false\n[admin]\nlisten = \"127.0.0.1:0\"\n[relay]\nretry_interval = \"20ms\"\n\
+                       retry_max_interval = \"50ms\"\nmax_concurrency = 2\n[shutdown]\ndrain = 1\n";
+
+pub(crate) struct World {
+    pub(crate) server: ApiServer,
+    pub(crate) client: Client,
+    pub(crate) machines: Machines,
+    /// What the configuration has beside.
+    pub(crate) options: String,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let server = ApiServer::start(Options::default()).await.unwrap();
+        let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
+        let options = "[kubernetes]\nenabled_handlers = [\"machines\"]\n".to_owned();
+        Self { server, client, machines: Machines::default(), options }
+    }
+
+    /// Starts a controller and waits until it is ready.
+    pub(crate) async fn controller(&self) -> Controller {
+        let registry = self.registry();
+        let schema = FileSchema::assemble(&registry).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), format!("{}{OPTIONS}", self.options)).unwrap();
+        let configuration = Configuration::load(&schema, Some(file.path()), []).unwrap();
+        let controller = Controller::start(registry, &configuration, self.client.clone()).await.unwrap();
+        tokio::time::timeout(PATIENCE, controller.ready()).await.expect("the controller is ready in time");
+        controller
+    }
+
+    fn registry(&self) -> Registry {
+        let mut registry = staffetta::assembly::registry();
+        let machines = self.machines.clone();
+        registry.handler("machines", "Machines of the test.", move |setup| {
+            let policy = Policy {
+                poll_interval: Duration::from_millis(30),
+                health_interval: Duration::from_millis(200),
+                unreachable_after: Duration::from_millis(100),
+                knock_max_interval: Duration::from_millis(100),
+                orphan_grace: Duration::from_millis(300),
+                lease_interval: Duration::from_millis(200),
+                ..Policy::default()
+            };
+            let source = std::sync::Arc::new(machines.clone());
+            let wiring =
+                Wiring { handler: "machines", client: setup.client(), source, notes: setup.notes(), policy, kubelets: None };
+            Ok(VirtualNodes::new(wiring).registration().erase())
+        });
+        registry
+    }
+
+    pub(crate) fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    pub(crate) fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    /// Creates a pod on the node `r1`; `spec` is merged over the usual.
+    pub(crate) async fn pod(&self, name: &str, spec: Value) -> Pod {
+        let mut pod = json!({ "metadata": { "name": name },
+            "spec": { "nodeName": "r1", "containers": [{ "name": "app", "image": "flash:/a.tar" }] } });
+        pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        self.pods().create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap()
+    }
+
+    /// Asks for the deletion of a pod.
+    pub(crate) async fn delete(&self, name: &str) {
+        self.pods().delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// Merges a change into a pod.
+    pub(crate) async fn change_pod(&self, name: &str, patch: Value) {
+        self.pods().patch(name, &PatchParams::default(), &Patch::Strategic(patch)).await.unwrap();
+    }
+
+    /// The pod, as soon as it is in that phase.
+    pub(crate) async fn pod_in(&self, name: &str, phase: &str) -> Pod {
+        let mut found = None;
+        self.until(&format!("the pod {name} is {phase}"), async || {
+            let pod = self.pods().get_opt(name).await.unwrap();
+            let is = pod.as_ref().and_then(|pod| pod.status.as_ref()?.phase.clone());
+            found = pod;
+            is.as_deref() == Some(phase)
+        })
+        .await;
+        found.unwrap()
+    }
+
+    /// Waits until the pod is gone.
+    pub(crate) async fn until_pod_is_gone(&self, name: &str) {
+        self.until(&format!("the pod {name} is gone"), async || self.pods().get_opt(name).await.unwrap().is_none()).await;
+    }
+
+    /// The node, as soon as its condition `Ready` is so.
+    pub(crate) async fn node_ready(&self, name: &str, status: &str) -> Node {
+        let mut found = None;
+        self.until(&format!("the node {name} has Ready={status}"), async || {
+            found = self.nodes().get_opt(name).await.unwrap();
+            found.as_ref().and_then(|node| condition(node, "Ready")).is_some_and(|(is, _, _)| is == status)
+        })
+        .await;
+        found.unwrap()
+    }
+
+    pub(crate) async fn lease(&self, name: &str) -> Option<Lease> {
+        Api::namespaced(self.client.clone(), "kube-node-lease").get_opt(name).await.unwrap()
+    }
+
+    /// The Events of that reason, as texts.
+    pub(crate) async fn events(&self, reason: &str) -> Vec<String> {
+        let events: Api<Event> = Api::all(self.client.clone());
+        let events = events.list(&ListParams::default()).await.unwrap().items.into_iter();
+        let told = events.filter(|event| event.reason.as_deref() == Some(reason));
+        told.map(|event| event.message.unwrap_or_default()).collect()
+    }
+
+    /// Waits for an Event of that reason.
+    pub(crate) async fn until_told(&self, reason: &str) -> String {
+        let mut told = Vec::new();
+        self.until(&format!("somebody is told {reason}"), async || {
+            told = self.events(reason).await;
+            !told.is_empty()
+        })
+        .await;
+        told.remove(0)
+    }
+
+    /// Asks again until `condition` holds.
+    pub(crate) async fn until(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while !condition().await {
+            assert!(tokio::time::Instant::now() < deadline, "not in time: {what}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+/// The status, reason and message of a node's condition.
+pub(crate) fn condition(node: &Node, kind: &str) -> Option<(String, String, String)> {
+    let condition = node.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)?;
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    Some((condition.status.clone(), text(&condition.reason), text(&condition.message)))
+}
