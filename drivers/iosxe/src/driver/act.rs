@@ -111,6 +111,8 @@ impl IosXeDriver {
         let outcome = match (act, wanted) {
             (Act::Configure, Some(wanted)) => {
                 let address = self.address(state, observed)?;
+                // Another container of the pod is decided by the same look at the device.
+                state.resting.extend(address.map(|address| (address, now + REST)));
                 track(state, id).attempted(act, now, limit);
                 self.client.configure(&wanted.config(address).body()).await
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use staffetta_driver::app_hosting::Progress;
+use staffetta_iosxe::IosXeOptions;
 use staffetta_iosxe_device::{Device, Fault, Install, Options, Requests, Site, Times};
 
 use crate::world::{CLUSTER, World, delete, deploy, done, driver, pod, request, runs, spec, told, web};
@@ -14,7 +15,9 @@ const REQUESTS: usize = 40;
 
 /// The life of a pod on a device of its own, in which one request fails. Returns whether that request came.
 async fn life(device: Device, fault: Fault, skip: usize) -> bool {
-    let driver = driver(staffetta_iosxe::IosXeOptions::default(), CLUSTER, &spec(&device));
+    // A step that has no effect within its limit is tried again.
+    let options = IosXeOptions { install_limit_ms: 1000, step_limit_ms: 1000, ..IosXeOptions::default() };
+    let driver = driver(options, CLUSTER, &spec(&device));
     let request = request(&pod("web", 1, &["app"]));
     device.inject(Requests::any().after(skip), 1, fault.clone());
     deploy(&*driver, &request).await;
