@@ -77,7 +77,7 @@ impl World {
              [app_hosting]\ndevice_files = [{:?}]\npoll_interval_ms = 100\nhealth_interval_ms = 500\n\
              read_timeout_ms = 500\nunreachable_after_ms = 300\norphan_grace_ms = 200\nkubelet = false\n\
              [iosxe]\nrequest_timeout_ms = 1000\nconnect_timeout_ms = 500\n\
-             [relay]\nretry_interval = \"50ms\"\nretry_max_interval = \"500ms\"\nfailed_resync = \"500ms\"\n\
+             [relay]\nretry_interval = \"50ms\"\nretry_max_interval = \"500ms\"\nfailed_resync = \"1s\"\n\
              [leader_election]\nenabled = false\n",
             devices.display().to_string()
         );
