@@ -90,7 +90,7 @@ async fn pods_whose_apps_a_device_forgot_in_a_reboot_run_again() {
         world.create(&pod("web", 1)).await;
         world.until_phase("web", "Running").await;
         let uid = world.pods.get("web").await.unwrap().metadata.uid;
-        world.device().reboot(kept, Duration::from_millis(600));
+        world.device().reboot(kept, Duration::from_secs(3));
         world.until_ready("edge-1", false).await;
         world.until_ready("edge-1", true).await;
         eventually("the app runs", async || world.device().apps().first().is_some_and(|app| app.runs()))
@@ -115,7 +115,7 @@ async fn answers_that_are_no_answers_change_nothing() {
         Fault::Answer { code: 502, body: String::new() },
         Fault::Cut,
     ] {
-        world.device().inject(Requests::any(), 10, fault.clone());
+        world.device().inject(Requests::any(), 3, fault.clone());
         eventually("all of them were met", async || world.device().pending_faults() == 0).await;
         assert_eq!(world.phase("web").await.as_deref(), Some("Running"), "{fault:?}");
     }
