@@ -14,8 +14,8 @@ use crate::config::Configuration;
 use crate::events::Recording;
 use crate::pipeline::Pipeline;
 use crate::state::State;
-use crate::sweeper;
 use crate::watcher::Watcher;
+use crate::{sources, sweeper};
 
 /// How long what was told last may take to be sent, at the end.
 const LAST_EVENTS: Duration = Duration::from_secs(2);

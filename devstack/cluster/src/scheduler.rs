@@ -1,9 +1,10 @@
-//! A pod without a node gets one: of those that are ready and that it asks for, the one with the fewest pods.
+//! A pod without a node gets one: of those that are ready, that it asks for and whose taints it tolerates, the one with the
+//! fewest pods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
 use kube::ResourceExt;
 
 use crate::call::Call;
@@ -24,7 +25,10 @@ pub(crate) fn plan(pods: &[Arc<Pod>], nodes: &[Arc<Node>]) -> Plan {
     let mut plan = Plan::default();
     for pod in pods.iter().filter(|pod| waits(pod)) {
         let loaded = |name: &str| load.get(name).copied().unwrap_or(0);
-        let fit = named.iter().filter(|(name, node)| loaded(name) < room(node) && is_asked_for(node, pod));
+        let fits = |name: &str, node: &Node| {
+            loaded(name) < room(node) && is_asked_for(node, pod) && is_tolerated(node, pod)
+        };
+        let fit = named.iter().filter(|(name, node)| fits(name, node));
         if let Some((name, _)) = fit.min_by_key(|(name, _)| loaded(name)) {
             *load.entry(name).or_default() += 1;
             plan.calls.push(Call::bind(pod, name));
@@ -61,6 +65,26 @@ fn room(node: &Node) -> usize {
 fn is_asked_for(node: &Node, pod: &Pod) -> bool {
     let wanted = pod.spec.iter().flat_map(|spec| spec.node_selector.iter().flatten());
     wanted.into_iter().all(|(key, value)| node.labels().get(key) == Some(value))
+}
+
+/// Whether the pod tolerates all taints that keep pods away.
+fn is_tolerated(node: &Node, pod: &Pod) -> bool {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let mut taints = taints.filter(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"));
+    taints.all(|taint| {
+        let tolerations = pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten());
+        tolerations.into_iter().any(|toleration| tolerates(toleration, taint))
+    })
+}
+
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let any = |wanted: Option<&str>| wanted.unwrap_or_default().is_empty();
+    let effect = toleration.effect.as_deref();
+    let exists = toleration.operator.as_deref() == Some("Exists");
+    (any(effect) || effect == Some(&taint.effect))
+        && ((exists && any(toleration.key.as_deref())) || toleration.key.as_deref() == Some(&taint.key))
+        && (exists
+            || toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -115,6 +139,26 @@ mod tests {
         let mut cordoned = node_named("n2", "True");
         Arc::make_mut(&mut cordoned).spec = serde_json::from_value(json!({ "unschedulable": true })).unwrap();
         assert_eq!(places(&plan(&pods, &[cordoned])), []);
+    }
+
+    #[test]
+    fn a_node_with_a_taint_gets_only_pods_that_tolerate_it() {
+        let mut node = node_named("n1", "True");
+        let taint = json!({ "key": "edge", "value": "yes", "effect": "NoSchedule" });
+        Arc::make_mut(&mut node).spec = serde_json::from_value(json!({ "taints": [taint] })).unwrap();
+        let with = |name: &str, toleration: Value| pod_named(name, &json!({ "tolerations": [toleration] }));
+        let pods = [
+            pod_named("none", &json!({})),
+            with("other", json!({ "key": "disk", "operator": "Exists" })),
+            with("value", json!({ "key": "edge", "value": "no" })),
+            with("effect", json!({ "key": "edge", "operator": "Exists", "effect": "NoExecute" })),
+            with("same", json!({ "key": "edge", "value": "yes", "effect": "NoSchedule" })),
+            with("any", json!({ "operator": "Exists" })),
+        ];
+        assert_eq!(places(&plan(&pods, &[Arc::clone(&node)])), [("same", "n1"), ("any", "n1")]);
+        Arc::make_mut(&mut node).spec.as_mut().unwrap().taints.as_mut().unwrap()[0].effect =
+            "PreferNoSchedule".into();
+        assert_eq!(places(&plan(&pods[..1], &[node])), [("none", "n1")]);
     }
 
     #[test]

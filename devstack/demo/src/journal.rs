@@ -8,7 +8,7 @@ use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt};
 
 use crate::annotations::{lbaas_spec, lbaas_state, vif};
-use crate::judge::name;
+use crate::judge::{is_on_device, name};
 use crate::news::Happening;
 
 /// What was said about the objects of one kind.
@@ -100,6 +100,15 @@ impl Told for Pod {
         }
         if spec.and_then(|spec| spec.host_network).unwrap_or(false) {
             return if running { "runs in the network of its node" } else { "starts" }.into();
+        }
+        if is_on_device(self) {
+            let node = spec.and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
+            let address = self.status.as_ref().and_then(|status| status.pod_ip.as_deref());
+            return match (running, address) {
+                (true, Some(address)) => format!("runs on {node}, {address}"),
+                (true, None) => format!("runs on {node}"),
+                (false, _) => format!("becomes an app on {node}"),
+            };
         }
         let Some(vif) = vif(self) else { return "waits for a VIF".into() };
         let addresses: Vec<_> = vif.addresses.iter().map(|(address, _)| address.to_string()).collect();

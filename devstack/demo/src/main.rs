@@ -2,6 +2,7 @@
 
 mod annotations;
 mod arguments;
+mod devices;
 mod follow;
 mod journal;
 mod judge;

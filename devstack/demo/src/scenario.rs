@@ -74,6 +74,29 @@ impl Scenario<'_> {
         self.step("the reports are deleted with their service", delete, gone).await?;
 
         let stack = self.stack;
+        let hosted = |objects: &Objects| {
+            let (pods, running) = stack.devices.pods();
+            judge::not_hosted(objects, &pods, running)
+        };
+        self.step(
+            "two routers run 4 pods, each an app there",
+            samples::apply(&client, samples::BRANCH),
+            |objects: &Objects| match hosted(objects) {
+                reasons if reasons.is_empty() && stack.devices.pods().1 == 0 => {
+                    vec!["the routers run nothing".into()]
+                }
+                reasons => reasons,
+            },
+        )
+        .await?;
+
+        let delete = self.delete_deployment("branch", "gateway");
+        let gone = |objects: &Objects| {
+            let gone = judge::not_deleted(objects, "branch/gateway");
+            hosted(objects).into_iter().chain(gone).collect()
+        };
+        self.step("they are deleted, and nothing is left on the routers", delete, gone).await?;
+
         let left = |objects: &Objects| judge::leaks(objects, &elsewhere(stack));
         self.step("nothing is left behind", std::future::ready(Ok(())), left).await
     }
@@ -137,6 +160,15 @@ impl Scenario<'_> {
             let patch = Patch::Strategic(patch);
             deployments.patch(deployment, &PatchParams::default(), &patch).await.map(drop)
         }
+    }
+
+    fn delete_deployment(
+        &self,
+        namespace: &'static str,
+        deployment: &'static str,
+    ) -> impl Future<Output = kube::Result<()>> + use<> {
+        let deployments: Api<Deployment> = Api::namespaced(self.stack.client.clone(), namespace);
+        async move { deployments.delete(deployment, &DeleteParams::background()).await.map(drop) }
     }
 
     fn delete(&self, both: &'static str) -> impl Future<Output = kube::Result<()>> + use<> {

@@ -14,6 +14,8 @@ use staffetta_apiserver::ApiServer;
 use staffetta_cluster::Cluster;
 use staffetta_driver::memory::{MemoryNetwork, MemoryOptions, MemoryServices};
 
+use crate::devices::{Devices, DevicesError};
+
 const CONFIGURATION: &str = include_str!("../staffetta.toml");
 
 /// The running devstack.
@@ -21,6 +23,7 @@ pub(crate) struct Stack {
     pub(crate) client: Client,
     pub(crate) network: Arc<MemoryNetwork>,
     pub(crate) services: Arc<MemoryServices>,
+    pub(crate) devices: Devices,
     server: ApiServer,
     cluster: Cluster,
     controller: Controller,
@@ -33,6 +36,8 @@ pub(crate) enum StackError {
     Listen { address: SocketAddr, source: io::Error },
     #[error("{} cannot be written", path.display())]
     Write { path: PathBuf, source: io::Error },
+    #[error("the simulated routers cannot start")]
+    Devices(#[from] DevicesError),
     #[error("the configuration of the demo is wrong")]
     Configuration(#[from] ConfigurationError),
     #[error("the section `[memory]` of the demo's configuration is wrong")]
@@ -53,8 +58,9 @@ impl Stack {
             .await
             .map_err(|source| StackError::Listen { address: listen, source })?;
         let client = client(server.url()).map_err(|error| StackError::Client(Box::new(error)))?;
+        let devices = Devices::start(folder)?;
         let mut registry = staffetta::assembly::registry();
-        let configuration = configuration(&registry, folder)?;
+        let configuration = configuration(&registry, folder, devices.file())?;
         log_to(&folder.join("log"), &configuration.log.level)?;
         let memory = &configuration.value["memory"];
         let options: MemoryOptions = serde_json::from_value(memory.clone()).map_err(StackError::Memory)?;
@@ -69,7 +75,7 @@ impl Stack {
         };
         let cluster = Cluster::start(client.clone(), options);
         controller.ready().await;
-        Ok(Self { client, network, services, server, cluster, controller })
+        Ok(Self { client, network, services, devices, server, cluster, controller })
     }
 
     /// The kubeconfig of the API server.
@@ -94,10 +100,15 @@ fn client(url: &str) -> kube::Result<Client> {
 }
 
 /// The configuration of the demo, written to where its user can look at it.
-fn configuration(registry: &staffetta_handler::Registry, folder: &Path) -> Result<Configuration, StackError> {
+fn configuration(
+    registry: &staffetta_handler::Registry,
+    folder: &Path,
+    devices: &Path,
+) -> Result<Configuration, StackError> {
     let path = folder.join("staffetta.toml");
-    std::fs::write(&path, CONFIGURATION)
-        .map_err(|source| StackError::Write { path: path.clone(), source })?;
+    // Quoted as in Rust is quoted as in TOML, as far as paths go.
+    let text = CONFIGURATION.replace("\"DEVICES\"", &format!("{:?}", devices.display().to_string()));
+    std::fs::write(&path, text).map_err(|source| StackError::Write { path: path.clone(), source })?;
     let schema = FileSchema::assemble(registry).map_err(ConfigurationError::from)?;
     Ok(Configuration::load(&schema, Some(&path), [])?)
 }

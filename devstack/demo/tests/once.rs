@@ -18,13 +18,15 @@ fn all_of_it_comes_about_and_the_summary_says_so() {
     assert!(output.status.success(), "{}\n{shown}\n{}", output.status, text(&output.stderr));
     let (_, summary) = shown.split_once("STEP").expect("there is a summary");
     let steps = summary.lines().filter(|line| line.starts_with("ok  ")).count();
-    assert_eq!(steps, 7, "{summary}");
+    assert_eq!(steps, 9, "{summary}");
     assert!(summary.contains("All of it came about."), "{summary}");
     for happening in [
         "waits for a VIF",
         "VIF requested, 10.20.0.",
         "VIF active, 10.10.0.",
         "16 members, public 203.0.113.",
+        "runs on router-1, 192.0.2.",
+        "runs on router-2, 192.0.2.",
     ] {
         assert!(shown.contains(happening), "{happening} was not shown:\n{shown}");
     }

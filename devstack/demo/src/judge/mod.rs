@@ -15,6 +15,8 @@ use kube::{Resource, ResourceExt};
 use crate::annotations::{lbaas_state, vif};
 use crate::read::Objects;
 
+pub(crate) use pod::is_on_device;
+
 /// Why not all of it has come about: deployments have their pods, pods their VIFs, services their load balancers, and
 /// nothing waits for its deletion. Empty when it has.
 pub(crate) fn reasons(objects: &Objects) -> Vec<String> {
@@ -102,6 +104,17 @@ pub(crate) fn leaks(objects: &Objects, elsewhere: &Elsewhere) -> Vec<String> {
         differences("public address of", &elsewhere.public_ips, "service", &public),
     ]
     .concat()
+}
+
+/// Why the routers do not run just the pods that are for them, or anything else has not come about.
+pub(crate) fn not_hosted(objects: &Objects, hosted: &BTreeSet<String>, running: usize) -> Vec<String> {
+    let wanted: BTreeSet<_> = objects.pods.iter().filter(|pod| is_on_device(pod)).map(name).collect();
+    let mut reasons = reasons(objects);
+    reasons.extend(differences("app of", hosted, "pod", &wanted));
+    if running != wanted.len() {
+        reasons.push(format!("{running} apps run on the routers, instead of {}", wanted.len()));
+    }
+    reasons
 }
 
 fn differences(thing: &str, there: &BTreeSet<String>, object: &str, here: &BTreeSet<String>) -> Vec<String> {

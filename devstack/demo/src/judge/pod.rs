@@ -29,12 +29,25 @@ pub(super) fn is_scheduled(pod: &Pod) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()).is_some_and(|node| !node.is_empty())
 }
 
+/// Whether the pod is for a router: an app there, with an address of the router's.
+pub(crate) fn is_on_device(pod: &Pod) -> bool {
+    let wanted = pod.spec.iter().flat_map(|spec| spec.node_selector.iter().flatten());
+    wanted.into_iter().any(|(key, value)| key == "platform" && value == "cisco-ios-xe")
+}
+
 fn fault(pod: &Pod) -> Option<String> {
     let status = pod.status.clone().unwrap_or_default();
     let runs = status.phase.as_deref() == Some("Running");
     let host_network = pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or(false);
     if !is_scheduled(pod) {
         return Some("has no node".into());
+    }
+    if is_on_device(pod) {
+        return match (runs, status.pod_ip) {
+            (false, _) => Some("does not run on its router".into()),
+            (true, None) => Some("has no address from its router".into()),
+            (true, Some(_)) => None,
+        };
     }
     match vif(pod) {
         Some(_) if host_network => Some("has a VIF, though it lives in its node's network".into()),

@@ -156,7 +156,7 @@ impl Limits {
     }
 }
 
-fn of<'a>(amounts: &'a BTreeMap<String, Quantity>, measure: Measure) -> Option<(&'static str, &'a Quantity)> {
+fn of(amounts: &BTreeMap<String, Quantity>, measure: Measure) -> Option<(&'static str, &Quantity)> {
     measure.names.iter().find_map(|name| Some((*name, amounts.get(*name)?)))
 }
 

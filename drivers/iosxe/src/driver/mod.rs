@@ -56,7 +56,7 @@ pub(crate) struct IosXeDriver {
 struct State {
     reading: Reading,
     tracks: HashMap<String, Track>,
-    /// Addresses that were given back, and until when they rest.
+    /// Addresses that were given out or given back a moment ago, and until when nobody else gets them.
     resting: Vec<(Ipv4Addr, Instant)>,
     listing: Listing,
     /// What the device is, and when it said so.

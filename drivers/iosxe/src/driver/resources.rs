@@ -33,7 +33,7 @@ fn resources(data: &OperData) -> DeviceResources {
         amounts.flatten().fold(0, u64::saturating_add).saturating_mul(MEBIBYTE)
     };
     let memory = || all().flat_map(|resources| &resources.memory);
-    let disk = all().flat_map(|resources| disk(&resources.storage_device)).collect::<Vec<_>>();
+    let disk = all().filter_map(|resources| disk(&resources.storage_device)).collect::<Vec<_>>();
     DeviceResources {
         enabled: data.globals.as_ref().map_or(!data.resources.is_empty(), |globals| globals.iox_enabled),
         cpu_millis: units(|cpu| cpu.quota_unit),

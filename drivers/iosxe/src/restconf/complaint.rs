@@ -70,7 +70,7 @@ impl Complaint {
         let said = self.to_string();
         let error = DriverError::new(self.reason(), step).detail(said.clone());
         let error = if changes && self.status.is_server_error() { error.maybe_done() } else { error };
-        Fault { error, said: Some(said) }
+        Fault { error: Box::new(error), said: Some(said) }
     }
 }
 

@@ -94,7 +94,10 @@ impl Device {
 }
 
 fn refused(said: &str) -> Fault {
-    Fault { error: DriverError::new(Reason::Conflict, "step").detail(said), said: Some(said.into()) }
+    Fault {
+        error: Box::new(DriverError::new(Reason::Conflict, "step").detail(said)),
+        said: Some(said.into()),
+    }
 }
 
 #[async_trait]

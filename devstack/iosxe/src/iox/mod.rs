@@ -1,0 +1,254 @@
+//! The part of a device that hosts apps: their states, and how these change with time. Pure: it is told the time.
+
+mod app;
+mod book;
+mod config;
+mod notification;
+mod operation;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::time::Instant;
+
+use jiff::Timestamp;
+
+pub(crate) use app::{App, State};
+pub(crate) use book::Book;
+pub(crate) use config::AppConfig;
+pub(crate) use notification::Notification;
+pub(crate) use operation::{Operation, Refusal};
+
+use app::{Outcome, Step};
+use notification::Notifications;
+
+use crate::fault::{Install, Kept};
+use crate::ledger::Effect;
+use crate::options::{Options, Resources, StopsTo};
+
+/// All apps of a device.
+#[derive(Debug)]
+pub(crate) struct Iox {
+    pub(crate) options: Options,
+    pub(crate) apps: Vec<App>,
+    pub(crate) book: Book,
+    pub(crate) notifications: Notifications,
+    /// Files that `copy` has brought.
+    pub(crate) files: BTreeSet<String>,
+    /// How the next installs of matching apps go: a part of the app's name or package, how often, how.
+    planned: Vec<(String, usize, Install)>,
+    /// What tells the apps' interfaces apart.
+    interfaces: u32,
+}
+
+impl Iox {
+    pub(crate) fn new(options: Options, now: Instant, clock: Timestamp) -> Self {
+        let notifications = Notifications::new(&options.name);
+        let mut iox = Self {
+            options,
+            apps: Vec::new(),
+            book: Book::new(now, clock),
+            notifications,
+            files: BTreeSet::new(),
+            planned: Vec::new(),
+            interfaces: 0,
+        };
+        iox.notifications.add(clock, Notification::iox_enabled());
+        iox
+    }
+
+    pub(crate) fn app(&self, name: &str) -> Option<&App> {
+        self.apps.iter().find(|app| app.name == name)
+    }
+
+    fn app_mut(&mut self, name: &str) -> Option<&mut App> {
+        self.apps.iter_mut().find(|app| app.name == name)
+    }
+
+    /// The next `times` installs of an app in whose name or package `part` occurs go like this.
+    pub(crate) fn plan(&mut self, part: &str, times: usize, install: Install) {
+        self.planned.push((part.to_owned(), times, install));
+    }
+
+    /// Brings all apps to the state that they have at `now`.
+    pub(crate) fn settle(&mut self, config: AppConfig<'_>, now: Instant) {
+        loop {
+            let due = self.apps.iter().filter_map(|app| Some((app.next.as_ref()?.0, app.name.clone())));
+            match due.min() {
+                Some((at, name)) if at <= now => self.step(&name, config, at),
+                _ => return,
+            }
+        }
+    }
+
+    /// One app does what it was to do by then.
+    fn step(&mut self, name: &str, config: AppConfig<'_>, at: Instant) {
+        let Some((_, step)) = self.app_mut(name).and_then(|app| app.next.take()) else { return };
+        match step {
+            Step::Install(Outcome::Deployed) => {
+                self.become_state(name, State::Deployed, Effect::Installed, at);
+                self.notify(at, Notification::passed("install", name, "deployed"));
+            }
+            Step::Install(Outcome::Nothing(reason)) => {
+                self.apps.retain(|app| app.name != name);
+                if let Some(reason) = &reason {
+                    self.notify(at, Notification::failed("install", name, reason, "uninstalled"));
+                }
+                self.book.enter(at, name, Effect::InstallFailed(reason));
+            }
+            Step::Install(Outcome::Error(reason)) => {
+                self.notify(at, Notification::failed("install", name, &reason, "uninstalled"));
+                self.become_state(name, State::Error, Effect::InstallFailed(Some(reason)), at);
+            }
+            Step::Activate => self.activate(name, config, at),
+            Step::Start => self.start(name, config, at),
+            Step::Stop => {
+                let state = match self.options.stops_to {
+                    StopsTo::Activated => State::Activated,
+                    StopsTo::Stopped => State::Stopped,
+                };
+                self.become_state(name, state, Effect::Stopped, at);
+                self.notify(at, Notification::passed("no-start", name, "stopped"));
+                // It was told to stop, and does not start by itself.
+                return;
+            }
+            Step::Deactivate => {
+                self.become_state(name, State::Deployed, Effect::Deactivated, at);
+                self.notify(at, Notification::passed("deactivate", name, "deployed"));
+                return;
+            }
+            Step::Uninstall => {
+                self.apps.retain(|app| app.name != name);
+                self.notify(at, Notification::passed("uninstall", name, "uninstalled"));
+                self.book.enter(at, name, Effect::Uninstalled);
+            }
+        }
+        self.go_on(name, config, at);
+    }
+
+    /// An app that is to start by itself takes its next step.
+    pub(crate) fn go_on(&mut self, name: &str, config: AppConfig<'_>, at: Instant) {
+        if !self.options.auto_start || !config.starts(name) {
+            return;
+        }
+        let times = self.options.times;
+        let Some(app) = self.app_mut(name) else { return };
+        if app.next.is_none() && !app.stuck {
+            app.next = match app.state {
+                State::Deployed => Some((at + times.activate, Step::Activate)),
+                State::Activated => Some((at + times.start, Step::Start)),
+                _ => None,
+            };
+        }
+    }
+
+    fn activate(&mut self, name: &str, config: AppConfig<'_>, at: Instant) {
+        let wanted = config.profile(name);
+        let left = self.left(config);
+        let short = [
+            (wanted.cpu_units > left.cpu_units, "CPU"),
+            (wanted.memory_mb > left.memory_mb, "memory"),
+            (wanted.disk_mb > left.disk_mb, "disk"),
+        ];
+        if let Some((_, what)) = short.into_iter().find(|(short, _)| *short) {
+            let reason = format!("not enough {what} is available to activate {name}");
+            self.notify(at, Notification::failed("activate", name, &reason, "deployed"));
+            self.book.enter(at, name, Effect::ActivationFailed(reason));
+            // Else it would try for ever.
+            if let Some(app) = self.app_mut(name) {
+                app.stuck = true;
+            }
+            return;
+        }
+        self.become_state(name, State::Activated, Effect::Activated, at);
+        self.notify(at, Notification::passed("activate", name, "activated"));
+    }
+
+    fn start(&mut self, name: &str, config: AppConfig<'_>, at: Instant) {
+        let fixed = config.static_address(name);
+        let taken: Vec<_> =
+            self.apps.iter().filter_map(|app| Some((app.address?.0, app.name.clone()))).collect();
+        let address = fixed.or_else(|| {
+            let free = |address: &Ipv4Addr| taken.iter().all(|(taken, _)| taken != address);
+            self.options.dhcp_pool.hosts().skip(1).find(free)
+        });
+        let delay = if fixed.is_some() { std::time::Duration::ZERO } else { self.options.times.address };
+        self.become_state(name, State::Running, Effect::Started, at);
+        if let Some((_, other)) = taken.into_iter().find(|(taken, _)| Some(*taken) == address) {
+            self.book.enter(at, name, Effect::AddressConflict(other));
+        }
+        if let Some(app) = self.app_mut(name) {
+            app.started = Some(at);
+            app.address = address.map(|address| (address, at + delay));
+        }
+        self.notify(at, Notification::passed("start", name, "running"));
+    }
+
+    fn become_state(&mut self, name: &str, state: State, effect: Effect, at: Instant) {
+        if let Some(app) = self.app_mut(name) {
+            app.state = state;
+            app.address = None;
+            app.started = None;
+        }
+        self.book.enter(at, name, effect);
+    }
+
+    fn notify(&mut self, at: Instant, notification: Notification) {
+        self.notifications.add(self.book.clock(at), notification);
+    }
+
+    /// What active apps leave of the resources.
+    pub(crate) fn left(&self, config: AppConfig<'_>) -> Resources {
+        let active = self.apps.iter().filter(|app| app.is_active());
+        active.fold(self.options.resources, |left, app| {
+            let used = config.profile(&app.name);
+            Resources {
+                cpu_units: left.cpu_units.saturating_sub(used.cpu_units),
+                memory_mb: left.memory_mb.saturating_sub(used.memory_mb),
+                disk_mb: left.disk_mb.saturating_sub(used.disk_mb),
+            }
+        })
+    }
+
+    /// A running app ends by itself. False, where there is none of that name.
+    pub(crate) fn crash(&mut self, name: &str, at: Instant) -> bool {
+        let runs = self.app(name).is_some_and(|app| app.state == State::Running && app.next.is_none());
+        if runs {
+            self.become_state(name, State::Stopped, Effect::Crashed, at);
+            self.notify(at, Notification::failed("unsolicited", name, "the app has ended", "stopped"));
+        }
+        runs
+    }
+
+    /// Its operational data tell this state, whatever is true; None: the true one again.
+    pub(crate) fn show(&mut self, name: &str, state: Option<&str>) {
+        if let Some(app) = self.app_mut(name) {
+            app.shown = state.map(str::to_owned);
+        }
+    }
+
+    /// The device is up again at `at`.
+    pub(crate) fn reboot(&mut self, kept: Kept, config: AppConfig<'_>, at: Instant) {
+        for app in std::mem::take(&mut self.apps) {
+            if app.state == State::Installing {
+                let reason = "the device was restarted".to_owned();
+                self.book.enter(at, &app.name, Effect::InstallFailed(Some(reason)));
+            } else if kept != Kept::Apps || app.is_leaving() {
+                self.book.enter(at, &app.name, Effect::Forgotten);
+            } else {
+                self.apps.push(App {
+                    state: State::Deployed,
+                    next: None,
+                    address: None,
+                    started: None,
+                    ..app
+                });
+            }
+        }
+        let names: Vec<_> = self.apps.iter().map(|app| app.name.clone()).collect();
+        for name in &names {
+            self.go_on(name, config, at);
+        }
+    }
+}

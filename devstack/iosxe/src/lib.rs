@@ -1,0 +1,64 @@
+//! Simulated IOS-XE devices that host applications (IOx): RESTCONF over HTTP/1.1, TLS and basic authentication, apps whose
+//! states change in their own time, and everything that goes wrong on such a device.
+//!
+//! A [`Site`] has a thread and a clock of its own, and any number of [`Device`]s. What is sent to a device is held against the
+//! YANG module of its configuration, and what it answers has the forms of the modules; its [`Ledger`] says what happened to
+//! each app. It knows neither the drivers that talk to it nor the controller behind them.
+//!
+//! ```
+//! use staffetta_iosxe_device::{Fault, Kept, Options, Reachability, Requests, Site, Tls};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let site = Site::start()?;
+//! let device = site.device(Options { tls: Tls::Server, ..Options::default() })?;
+//! assert!(device.url().starts_with("https://127.0.0.1:"));
+//!
+//! // The answer to the second install gets lost, then the device is gone for a while, and then it has forgotten all.
+//! device.inject(Requests::any().operation("install").after(1), 1, Fault::CutAfter);
+//! device.reach(Reachability::Refuses);
+//! device.reboot(Kept::Nothing, std::time::Duration::from_secs(2));
+//! assert!(device.ledger().standing().is_empty());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The program `staffetta-iosxe-devices` is a site in a process of its own. Others reach it through the control API
+//! ([`Site::control`]); NAME is that of a device:
+//!
+//! | request | what it does |
+//! |---|---|
+//! | `GET /devices` | the devices: [`DeviceAddress`] |
+//! | `GET /devices/NAME/apps` | the apps that are configured or installed: [`HostedApp`] |
+//! | `GET /devices/NAME/ledger?after=N` | the entries behind number N: [`Entry`] |
+//! | `GET /devices/NAME/counts` | what was asked of it: [`Counts`] |
+//! | `POST /devices/NAME/faults`, `DELETE` | plans a fault of requests: [`Injection`]; takes all back |
+//! | `POST /devices/NAME/installs` | plans how installs go: [`PlannedInstalls`] |
+//! | `POST /devices/NAME/reachability` | `"up"`, `"refuses"`, `"hangs"`, `"resets"`: [`Reachability`] |
+//! | `POST /devices/NAME/reboot` | [`Reboot`] |
+
+mod account;
+mod control;
+mod counts;
+mod data;
+mod fault;
+mod iox;
+mod ledger;
+mod machine;
+mod milliseconds;
+mod oper;
+mod options;
+mod plan;
+mod restconf;
+mod schema;
+mod server;
+mod view;
+
+pub use control::{DeviceAddress, Injection, PlannedInstalls, Reboot};
+pub use counts::Counts;
+pub use fault::{Fault, Install, Kept, Reachability, Requests};
+pub use ledger::{Effect, Entry, Ledger};
+pub use options::{
+    Accepted, ArpLists, Empty, ErrorForm, Gone, Narrowed, Options, Resources, StopsTo, Style, Times, Tls,
+};
+pub use server::{Device, Site};
+pub use view::HostedApp;

@@ -1,0 +1,145 @@
+//! The device itself: its configuration, its apps, who may ask, and what is planned to go wrong. Pure: it is told the time.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use crate::account::Account;
+use crate::counts::Counts;
+use crate::fault::{Fault, Install, Kept, Requests};
+use crate::iox::{AppConfig, Iox, Operation, Refusal};
+use crate::ledger::Effect;
+use crate::options::Options;
+use crate::plan::Plan;
+use crate::restconf::{self, Answer, Asked, Problem, operation_name};
+use crate::view::HostedApp;
+
+/// A device.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) iox: Iox,
+    pub(crate) account: Account,
+    pub(crate) counts: Counts,
+    pub(crate) plan: Plan,
+    /// What stands below `app-hosting-cfg-data`.
+    config: Value,
+    booted: Timestamp,
+}
+
+impl Machine {
+    pub(crate) fn new(options: Options, now: Instant, clock: Timestamp) -> Self {
+        let account =
+            Account::new(&options.username, &options.password, options.lock_after, options.lock_time);
+        Self {
+            iox: Iox::new(options, now, clock),
+            account,
+            counts: Counts::default(),
+            plan: Plan::default(),
+            config: Value::Object(Map::new()),
+            booted: clock,
+        }
+    }
+
+    /// The fault that this request meets.
+    pub(crate) fn meet(&mut self, asked: &Asked<'_>) -> Option<Fault> {
+        let operation = if asked.path.contains("/operations/") { operation_name(asked.body) } else { None };
+        self.counts.request(asked.method, asked.path, operation);
+        self.plan.take(asked.method, asked.path, operation)
+    }
+
+    /// The answer to a request.
+    pub(crate) fn answer(&mut self, asked: &Asked<'_>, now: Instant) -> Answer {
+        self.settle(now);
+        let answer = if self.account.admits(asked.authorization, now) {
+            restconf::answer(self, asked, now)
+        } else {
+            Problem::denied().answer(self.iox.options.style.error)
+        };
+        self.counts.answered(answer.code);
+        answer
+    }
+
+    /// Brings all apps to the state that they have at `now`.
+    pub(crate) fn settle(&mut self, now: Instant) {
+        self.iox.settle(AppConfig(&self.config), now);
+    }
+
+    /// Reads what there is: the configuration, the apps, and when the device was started.
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&Value, &Iox, Timestamp) -> T) -> T {
+        look(&self.config, &self.iox, self.booted)
+    }
+
+    /// Makes this the configuration, unless an app that is installed would lose its own.
+    pub(crate) fn commit(&mut self, config: Value, now: Instant) -> Result<(), Problem> {
+        let (before, after) = (AppConfig(&self.config), AppConfig(&config));
+        let names: BTreeSet<_> = before.names().chain(after.names()).map(str::to_owned).collect();
+        let installed = |name: &&String| after.app(name).is_none() && self.iox.app(name).is_some();
+        if let Some(name) = names.iter().find(installed) {
+            let why = format!("the application {name} is installed");
+            self.iox.book.enter(now, name, Effect::Refused("delete".into(), why.clone()));
+            return Err(Problem::new(409, "in-use", why));
+        }
+        for name in &names {
+            let effect = match (before.app(name), after.app(name)) {
+                (None, Some(_)) => Effect::Configured,
+                (Some(_), None) => Effect::Unconfigured,
+                (before, after) if before != after => Effect::Reconfigured,
+                _ => continue,
+            };
+            self.iox.book.enter(now, name, effect);
+        }
+        self.config = config;
+        for name in &names {
+            self.iox.go_on(name, AppConfig(&self.config), now);
+        }
+        Ok(())
+    }
+
+    /// Begins an operation on an app.
+    pub(crate) fn operate(&mut self, operation: &Operation, now: Instant) -> Result<(), Refusal> {
+        self.iox.operate(operation, AppConfig(&self.config), now)
+    }
+
+    /// It goes down, and is up again at `at`.
+    pub(crate) fn reboot(&mut self, kept: Kept, now: Instant, at: Instant) {
+        self.settle(now);
+        self.iox.reboot(kept, AppConfig(&self.config), at);
+        if kept == Kept::Nothing {
+            let names: Vec<_> = AppConfig(&self.config).names().map(str::to_owned).collect();
+            for name in &names {
+                self.iox.book.enter(at, name, Effect::Unconfigured);
+            }
+            self.config = Value::Object(Map::new());
+        }
+        self.booted = self.iox.book.clock(at);
+    }
+
+    /// The apps that are configured or installed, by name.
+    pub(crate) fn apps(&mut self, now: Instant) -> Vec<HostedApp> {
+        self.settle(now);
+        let config = AppConfig(&self.config);
+        let installed = self.iox.apps.iter().map(|app| app.name.as_str());
+        let names: BTreeSet<_> = config.names().chain(installed).collect();
+        let app = |name: &str| HostedApp {
+            name: name.to_owned(),
+            configured: config.app(name).is_some(),
+            package: self.iox.app(name).map(|app| app.package.clone()),
+            state: self.iox.app(name).map(|app| app.state.text().to_owned()),
+            run_opts: config.run_opts(name).into_iter().map(str::to_owned).collect(),
+            address: self.iox.app(name).and_then(|app| app.address_at(now)),
+        };
+        names.into_iter().map(app).collect()
+    }
+
+    /// How the next installs of matching apps go.
+    pub(crate) fn plan_installs(&mut self, part: &str, times: usize, install: Install) {
+        self.iox.plan(part, times, install);
+    }
+
+    /// What goes wrong with the next requests.
+    pub(crate) fn plan_fault(&mut self, requests: Requests, times: usize, fault: Fault) {
+        self.plan.add(requests, times, fault);
+    }
+}

@@ -1,0 +1,265 @@
+//! How a device is set up, and how it likes to answer.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+
+use crate::milliseconds;
+
+/// How a device is set up. The default is a small edge router that works as it should, and quickly.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// Its host name; devices of one [`Site`](crate::Site) are told apart by it.
+    pub name: String,
+    /// Where it listens; port 0 takes a free one, which it keeps through reboots.
+    pub listen: SocketAddr,
+    /// Whether it speaks TLS.
+    pub tls: Tls,
+    /// The user of each request.
+    pub username: String,
+    /// That user's password.
+    pub password: String,
+    /// After so many wrong passwords in a row the account is locked; None: it never is.
+    pub lock_after: Option<u32>,
+    /// For how long it is locked. In JSON, whole milliseconds.
+    #[serde(with = "milliseconds")]
+    pub lock_time: Duration,
+    /// The root of the API, as `/.well-known/host-meta` tells it.
+    pub api_root: String,
+    /// How it answers where devices differ.
+    pub style: Style,
+    /// How long its changes of state take.
+    pub times: Times,
+    /// Whether an app whose configuration says `start: true` goes from DEPLOYED to RUNNING by itself.
+    pub auto_start: bool,
+    /// How many installs may be at work at a time; those beyond fail in silence.
+    pub parallel_installs: usize,
+    /// The state of an app that was told to stop: ACTIVATED, or STOPPED.
+    pub stops_to: StopsTo,
+    /// Whether the operational data of an app tell its IPv4 address; else `0.0.0.0`, and only the ARP table does.
+    pub reports_addresses: bool,
+    /// Which of its two ARP lists it fills.
+    pub arp_lists: ArpLists,
+    /// Where addresses of apps without a static one come from. The first one is the gateway's.
+    pub dhcp_pool: Ipv4Net,
+    /// What apps can reserve.
+    pub resources: Resources,
+    /// Which packages there are to install; None: all whose place a device can read.
+    pub packages: Option<BTreeSet<String>>,
+    /// The serial number of its chassis.
+    pub serial_number: String,
+    /// The part number of its chassis.
+    pub part_number: String,
+    /// The version of its software, as in `Version 17.15.1a`.
+    pub version: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            name: "edge-1".into(),
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            tls: Tls::default(),
+            username: "admin".into(),
+            password: "cisco-123".into(),
+            lock_after: None,
+            lock_time: Duration::from_secs(300),
+            api_root: "/restconf".into(),
+            style: Style::default(),
+            times: Times::default(),
+            auto_start: true,
+            parallel_installs: 1,
+            stops_to: StopsTo::default(),
+            reports_addresses: true,
+            arp_lists: ArpLists::default(),
+            dhcp_pool: Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, 0), 24),
+            resources: Resources::default(),
+            packages: None,
+            serial_number: "9ESQK0SIM01".into(),
+            part_number: "C8000V".into(),
+            version: "17.15.1a".into(),
+        }
+    }
+}
+
+/// Whether a device speaks TLS. Its certificate is for its name and its address, and the site's own authority has signed it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tls {
+    /// It does not.
+    #[default]
+    Off,
+    /// It shows its certificate.
+    Server,
+    /// And it asks clients for one that the site's authority has signed, beside the password.
+    Mutual,
+}
+
+/// How a device answers where devices differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Style {
+    /// The form of `error` in the body of a refusal.
+    pub error: ErrorForm,
+    /// The answer of a GET of something empty.
+    pub empty: Empty,
+    /// The answer of a DELETE of what is not there.
+    pub gone: Gone,
+    /// The answer of an operation that was accepted.
+    pub accepted: Accepted,
+    /// What stands at the top of an answer that `fields` has made shorter.
+    pub narrowed: Narrowed,
+}
+
+/// The form of `error` in the body of a refusal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorForm {
+    /// An array of errors, as RFC 8040 (section 7.1) has it.
+    #[default]
+    Array,
+    /// The one error itself.
+    Object,
+}
+
+/// The answer of a GET of something empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Empty {
+    /// 204.
+    #[default]
+    NoContent,
+    /// 404 with `invalid-value`.
+    NotFound,
+}
+
+/// The answer of a DELETE of what is not there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Gone {
+    /// 404 with `invalid-value`.
+    #[default]
+    NotFound,
+    /// 409 with `data-missing`.
+    DataMissing,
+}
+
+/// The answer of an operation that was accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Accepted {
+    /// 204.
+    #[default]
+    NoContent,
+    /// 200 with a text.
+    Result,
+}
+
+/// What stands at the top of an answer that `fields` has made shorter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Narrowed {
+    /// What was asked for, as without `fields`.
+    #[default]
+    Whole,
+    /// The one member that is left of it.
+    Member,
+}
+
+/// The state of an app that was told to stop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopsTo {
+    /// ACTIVATED.
+    #[default]
+    Activated,
+    /// STOPPED.
+    Stopped,
+}
+
+/// Which of its two ARP lists a device fills.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ArpLists {
+    /// Both, as in the samples of real devices.
+    #[default]
+    Both,
+    /// Only the deprecated `arp-oper`.
+    Oper,
+    /// Only `arp-entry`.
+    Entry,
+}
+
+/// How long changes of state take. In JSON, whole milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Times {
+    /// From the operation until the app is DEPLOYED.
+    #[serde(with = "milliseconds")]
+    pub install: Duration,
+    /// Until it is ACTIVATED.
+    #[serde(with = "milliseconds")]
+    pub activate: Duration,
+    /// Until it is RUNNING.
+    #[serde(with = "milliseconds")]
+    pub start: Duration,
+    /// From RUNNING until the app has an address, where that is not a static one.
+    #[serde(with = "milliseconds")]
+    pub address: Duration,
+    /// Until it is stopped.
+    #[serde(with = "milliseconds")]
+    pub stop: Duration,
+    /// Until it is DEPLOYED again.
+    #[serde(with = "milliseconds")]
+    pub deactivate: Duration,
+    /// Until nothing is left of it but its configuration.
+    #[serde(with = "milliseconds")]
+    pub uninstall: Duration,
+    /// How long the operation `copy` takes, which answers when it is done.
+    #[serde(with = "milliseconds")]
+    pub copy: Duration,
+}
+
+impl Times {
+    /// Each change takes this long; an address is there at once.
+    pub fn each(time: Duration) -> Self {
+        Self {
+            install: time,
+            activate: time,
+            start: time,
+            address: Duration::ZERO,
+            stop: time,
+            deactivate: time,
+            uninstall: time,
+            copy: time,
+        }
+    }
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self { install: Duration::from_millis(40), ..Self::each(Duration::from_millis(20)) }
+    }
+}
+
+/// What apps can reserve of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Resources {
+    /// CPU units.
+    pub cpu_units: u64,
+    /// Megabytes of memory.
+    pub memory_mb: u64,
+    /// Megabytes of disk.
+    pub disk_mb: u64,
+}
+
+impl Default for Resources {
+    fn default() -> Self {
+        Self { cpu_units: 37_500, memory_mb: 16_384, disk_mb: 110_120 }
+    }
+}

@@ -1,0 +1,59 @@
+//! RESTCONF (RFC 8040) as a device speaks it: what a request means, and what is answered. Pure.
+
+mod answer;
+mod asked;
+mod data;
+mod operations;
+mod query;
+mod write;
+
+pub(crate) use answer::{Answer, Problem};
+pub(crate) use asked::Asked;
+pub(crate) use operations::operation_name;
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use crate::machine::Machine;
+
+/// The media type of data.
+pub(crate) const YANG_JSON: &str = "application/yang-data+json";
+const XRD: &str = "application/xrd+xml";
+
+/// The answer to a request of somebody who may ask.
+pub(crate) fn answer(machine: &mut Machine, asked: &Asked<'_>, now: Instant) -> Answer {
+    let style = machine.iox.options.style;
+    route(machine, asked, now).unwrap_or_else(|problem| problem.answer(style.error))
+}
+
+fn route(machine: &mut Machine, asked: &Asked<'_>, now: Instant) -> Result<Answer, Problem> {
+    let root = machine.iox.options.api_root.clone();
+    if asked.path == "/.well-known/host-meta" {
+        return host_meta(asked, &root);
+    }
+    let below = asked.path.strip_prefix(&root).ok_or_else(|| Problem::not_found(asked.path))?;
+    asked.accepts(YANG_JSON)?;
+    let mut segments = below.split('/').filter(|segment| !segment.is_empty());
+    match segments.next() {
+        None if asked.method == "GET" => Ok(Answer::json(&json!({
+            "ietf-restconf:restconf": { "data": {}, "operations": {}, "yang-library-version": "2016-06-21" }
+        }))),
+        None => Err(Problem::method()),
+        Some("data") => data::answer(machine, asked, segments, now),
+        Some("operations") => operations::answer(machine, asked, segments, now),
+        Some(_) => Err(Problem::not_found(asked.path)),
+    }
+}
+
+/// RFC 8040, section 3.1.
+fn host_meta(asked: &Asked<'_>, root: &str) -> Result<Answer, Problem> {
+    if asked.method != "GET" {
+        return Err(Problem::method());
+    }
+    asked.accepts(XRD)?;
+    let body = format!(
+        "<XRD xmlns='http://docs.oasis-open.org/ns/xri/xrd-1.0'>\n    <Link rel='restconf' href='{root}'/>\n</XRD>\n"
+    );
+    Ok(Answer { content_type: Some(XRD), body, ..Answer::code(200) })
+}

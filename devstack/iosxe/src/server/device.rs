@@ -1,0 +1,179 @@
+//! One device: the handle by which a test looks at it and breaks it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+use super::authority::Authority;
+use super::door;
+use crate::counts::Counts;
+use crate::fault::{Fault, Install, Kept, Reachability, Requests};
+use crate::ledger::{Entry, Ledger};
+use crate::machine::Machine;
+use crate::options::{Options, Tls};
+use crate::view::HostedApp;
+
+/// A running device. Copies of a handle mean the same device, which lives as long as its site.
+#[derive(Clone)]
+pub struct Device(pub(super) Arc<Inner>);
+
+/// What the handle and the connections share.
+pub(super) struct Inner {
+    pub(super) machine: Mutex<Machine>,
+    pub(super) reachability: watch::Sender<Reachability>,
+    pub(super) tls: Option<TlsAcceptor>,
+    name: String,
+    certificate: Option<Vec<u8>>,
+    at: SocketAddr,
+    handle: Handle,
+}
+
+impl Inner {
+    pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Device {
+    pub(super) fn start(options: Options, authority: &Authority, handle: &Handle) -> io::Result<Self> {
+        let listen = options.listen;
+        let listener = std::net::TcpListener::bind(listen)
+            .map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {listen}: {error}")))?;
+        listener.set_nonblocking(true)?;
+        let at = listener.local_addr()?;
+        let (tls, certificate) = if options.tls == Tls::Off {
+            (None, None)
+        } else {
+            let (config, certificate) =
+                authority.serve(&options.name, at.ip(), options.tls == Tls::Mutual)?;
+            (Some(TlsAcceptor::from(config)), Some(certificate.to_vec()))
+        };
+        let inner = Arc::new(Inner {
+            name: options.name.clone(),
+            machine: Mutex::new(Machine::new(options, Instant::now(), Timestamp::now())),
+            reachability: watch::Sender::default(),
+            tls,
+            certificate,
+            at,
+            handle: handle.clone(),
+        });
+        let entered = handle.enter();
+        let listener = TcpListener::from_std(listener)?;
+        drop(entered);
+        handle.spawn(door::keep(Arc::clone(&inner), at, listener));
+        Ok(Self(inner))
+    }
+
+    /// Its host name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.0.at
+    }
+
+    /// `http://ADDRESS:PORT`, or `https://` where it speaks TLS.
+    pub fn url(&self) -> String {
+        format!("{}://{}", if self.0.tls.is_some() { "https" } else { "http" }, self.0.at)
+    }
+
+    /// Its certificate (DER), where it speaks TLS.
+    pub fn certificate(&self) -> Option<&[u8]> {
+        self.0.certificate.as_deref()
+    }
+
+    /// The next `times` requests that match meet this fault. Of several that match, the oldest comes first.
+    pub fn inject(&self, requests: Requests, times: usize, fault: Fault) {
+        self.0.machine().plan_fault(requests, times, fault);
+    }
+
+    /// Forgets the faults of requests that have not happened yet.
+    pub fn clear_faults(&self) {
+        self.0.machine().plan.clear();
+    }
+
+    /// How many injected faults have not happened yet.
+    pub fn pending_faults(&self) -> usize {
+        self.0.machine().plan.pending()
+    }
+
+    /// The next `times` installs of an app in whose name or package `part` occurs go like this.
+    pub fn plan_installs(&self, part: &str, times: usize, install: Install) {
+        self.0.machine().plan_installs(part, times, install);
+    }
+
+    /// Whether and how it can be reached from now on; open connections end.
+    pub fn reach(&self, reachability: Reachability) {
+        self.0.reachability.send_replace(reachability);
+    }
+
+    /// It goes down, refuses connections for this time, and then knows what it has kept.
+    pub fn reboot(&self, kept: Kept, down: Duration) {
+        let now = Instant::now();
+        self.0.machine().reboot(kept, now, now + down);
+        self.reach(Reachability::Refuses);
+        let inner = Arc::clone(&self.0);
+        self.0.handle.spawn(async move {
+            tokio::time::sleep(down).await;
+            inner.reachability.send_replace(Reachability::Up);
+        });
+    }
+
+    /// A running app ends by itself. False, where none of that name runs.
+    pub fn crash(&self, app: &str) -> bool {
+        let mut machine = self.0.machine();
+        machine.settle(Instant::now());
+        machine.iox.crash(app, Instant::now())
+    }
+
+    /// The operational data of an app tell this state, whatever is true; None: the true one again.
+    pub fn show_state(&self, app: &str, state: Option<&str>) {
+        self.0.machine().iox.show(app, state);
+    }
+
+    /// From now on these are the right credentials, and the account is not locked.
+    pub fn set_credentials(&self, username: &str, password: &str) {
+        self.0.machine().account.set(username, password);
+    }
+
+    /// The apps that are configured or installed, by name.
+    pub fn apps(&self) -> Vec<HostedApp> {
+        self.0.machine().apps(Instant::now())
+    }
+
+    /// What happened to its apps so far.
+    pub fn ledger(&self) -> Ledger {
+        Ledger::new(self.entries(0))
+    }
+
+    /// The entries of its ledger behind number `after`.
+    pub fn entries(&self, after: u64) -> Vec<Entry> {
+        let mut machine = self.0.machine();
+        machine.settle(Instant::now());
+        machine.iox.book.entries(after)
+    }
+
+    /// What was asked of it so far.
+    pub fn counts(&self) -> Counts {
+        self.0.machine().counts.clone()
+    }
+
+    /// How many requests were refused with 401.
+    pub fn denied(&self) -> u64 {
+        self.0.machine().account.denied
+    }
+
+    /// How often its account was locked for too many wrong passwords.
+    pub fn locks(&self) -> u64 {
+        self.0.machine().account.locks
+    }
+}

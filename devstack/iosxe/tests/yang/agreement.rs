@@ -1,0 +1,58 @@
+//! The device and the validator agree on what may be sent.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::client::{CFG, app, ask, device};
+use crate::yanglint::{Kind, Yanglint};
+
+/// Nodes by their path in an app, each with values at the ends of what its type allows, and beyond them.
+const LEAVES: &str = include_str!("leaves.json");
+
+/// An app for each value, and what it is.
+fn bodies() -> Vec<(String, Value)> {
+    let leaves: BTreeMap<String, Vec<Value>> = serde_json::from_str(LEAVES).unwrap();
+    let values = leaves.iter().flat_map(|(path, values)| values.iter().map(move |value| (path, value)));
+    let bodies = values.map(|(path, value)| (format!("{path} = {value}"), body(path, value)));
+    bodies.collect()
+}
+
+/// An app with this value at this place.
+fn body(path: &str, value: &Value) -> Value {
+    let value = match value["letters"].as_u64() {
+        Some(count) => "x".repeat(usize::try_from(count).unwrap()).into(),
+        None => value.clone(),
+    };
+    let mut body = app("web");
+    let mut here = &mut body["Cisco-IOS-XE-app-hosting-cfg:app"][0];
+    for name in path.split('/') {
+        here = match name.parse::<usize>() {
+            Ok(place) => &mut here[place],
+            Err(_) => &mut here[name],
+        };
+    }
+    *here = value;
+    body
+}
+
+#[tokio::test]
+async fn the_device_takes_what_is_valid_and_nothing_else() {
+    let Some(yanglint) = Yanglint::find() else { return };
+    let (_site, device) = device(|_| ());
+    let (mut taken, mut refused) = (0, 0);
+    let mut differences = Vec::new();
+    for (what, body) in bodies() {
+        let answer = ask(&device, "POST", &format!("{CFG}/apps"), &body).await;
+        match (answer.code, yanglint.complaint(Kind::Config, &body)) {
+            (201, None) => taken += 1,
+            (400 | 412, Some(_)) => refused += 1,
+            (code, complaint) => differences.push(format!("{what}: {code} {}, {complaint:?}", answer.body)),
+        }
+        for app in device.apps() {
+            ask(&device, "DELETE", &format!("{CFG}/apps/app={}", app.name), &Value::Null).await;
+        }
+    }
+    assert!(differences.is_empty(), "{differences:#?}");
+    assert!(taken > 35 && refused > 40, "{taken} were taken and {refused} refused");
+}

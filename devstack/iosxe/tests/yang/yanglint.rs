@@ -1,0 +1,113 @@
+//! The validator.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+/// Names the folder of the modules.
+const YANG_DIR: &str = "STAFFETTA_YANG_DIR";
+/// `all` makes a skipped test a failed one.
+const REQUIRE: &str = "STAFFETTA_REQUIRE";
+
+const CFG: &str = "Cisco-IOS-XE-app-hosting-cfg";
+const RPC: &str = "Cisco-IOS-XE-rpc";
+const MODULES: [&str; 5] =
+    [CFG, "Cisco-IOS-XE-app-hosting-oper", "Cisco-IOS-XE-arp-oper", "Cisco-IOS-XE-device-hardware-oper", RPC];
+
+/// `yanglint` with the modules of IOS-XE.
+pub(crate) struct Yanglint {
+    pub(crate) modules: PathBuf,
+}
+
+/// What sort of document is validated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Configuration.
+    Config,
+    /// Operational data.
+    Data,
+    /// The input of an operation.
+    Rpc,
+    /// The output of an operation.
+    Reply,
+}
+
+impl Yanglint {
+    /// The validator; without one the test says that it is skipped, and has to return.
+    pub(crate) fn find() -> Option<Self> {
+        let Some(modules) = std::env::var_os(YANG_DIR).filter(|folder| !folder.is_empty()) else {
+            return skip(&format!("{YANG_DIR} is not set"));
+        };
+        let modules = PathBuf::from(modules);
+        assert!(modules.join(format!("{CFG}.yang")).is_file(), "{YANG_DIR} has no {CFG}.yang");
+        if Command::new("yanglint").arg("--version").output().is_err() {
+            return skip("yanglint is not on the PATH");
+        }
+        Some(Self { modules })
+    }
+
+    /// What it has against a body of RESTCONF; nothing, if that is valid.
+    pub(crate) fn complaint(&self, kind: Kind, body: &Value) -> Option<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("body.json");
+        std::fs::write(&file, document(kind, body).to_string()).unwrap();
+        let kind = match kind {
+            Kind::Config => "config",
+            Kind::Data => "data",
+            Kind::Rpc => "rpc",
+            Kind::Reply => "reply",
+        };
+        self.run(&["-t", kind], &file).err()
+    }
+
+    /// A document of data in XML, as JSON.
+    pub(crate) fn json(&self, xml: &Path) -> Value {
+        let text = self.run(&["-t", "data", "-f", "json"], xml).unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+
+    fn run(&self, arguments: &[&str], file: &Path) -> Result<String, String> {
+        let output = Command::new("yanglint")
+            .arg("-p")
+            .arg(&self.modules)
+            .args(arguments)
+            .args(MODULES.map(|module| self.modules.join(format!("{module}.yang"))))
+            .arg(file)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() {
+            return Ok(String::from_utf8(output.stdout).unwrap());
+        }
+        let errors: Vec<_> = errors.lines().filter(|line| !line.contains("libyang warn")).collect();
+        assert!(!errors.is_empty(), "it failed without a word");
+        Err(errors.join("\n"))
+    }
+}
+
+/// A body of RESTCONF as a whole document: RESTCONF leaves out what the path says.
+fn document(kind: Kind, body: &Value) -> Value {
+    let operation = |member: &str| {
+        let input = body.get(format!("{RPC}:{member}")).unwrap_or_else(|| panic!("no {member}: {body}"));
+        json!({ format!("{RPC}:app-hosting"): input })
+    };
+    match kind {
+        Kind::Rpc => operation("input"),
+        Kind::Reply => operation("output"),
+        Kind::Config => match body.get(format!("{CFG}:app")) {
+            Some(app) => json!({ format!("{CFG}:app-hosting-cfg-data"): { "apps": { "app": app } } }),
+            None => body.clone(),
+        },
+        Kind::Data => body.clone(),
+    }
+}
+
+fn skip(why: &str) -> Option<Yanglint> {
+    assert!(
+        std::env::var_os(REQUIRE).is_none_or(|required| required != "all"),
+        "required by {REQUIRE}=all: {why}"
+    );
+    eprintln!("skipped: {why}");
+    None
+}

@@ -1,0 +1,136 @@
+//! One request fails, whichever it is and however it does: in the end there is one app that was installed once, and after that
+//! nothing.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use staffetta_driver::app_hosting::Progress;
+use staffetta_iosxe::IosXeOptions;
+use staffetta_iosxe_device::{Device, Fault, Install, Options, Requests, Site, Times};
+
+use crate::world::{CLUSTER, World, delete, deploy, done, driver, pod, request, runs, spec, told, web};
+
+/// How many requests of a life are made to fail, one in each run. A life has fewer.
+const REQUESTS: usize = 40;
+
+/// The life of a pod on a device of its own, in which one request fails. Returns whether that request came.
+async fn life(device: Device, fault: Fault, skip: usize) -> bool {
+    // A step that has no effect within its limit is tried again.
+    let options = IosXeOptions { install_limit_ms: 1000, step_limit_ms: 1000, ..IosXeOptions::default() };
+    let driver = driver(options, CLUSTER, &spec(&device));
+    let request = request(&pod("web", 1, &["app"]));
+    device.inject(Requests::any().after(skip), 1, fault.clone());
+    deploy(&*driver, &request).await;
+    delete(&*driver, &request.owner()).await;
+    let ledger = device.ledger();
+    assert!(
+        ledger.standing().is_empty() && device.apps().is_empty(),
+        "{fault:?} {skip}: {:#?}",
+        ledger.entries()
+    );
+    let installs: Vec<_> = ledger.installs().into_values().collect();
+    assert_eq!(installs, [1], "{fault:?} {skip}: {:#?}", ledger.entries());
+    device.pending_faults() == 0
+}
+
+/// Runs a life for each of its requests, all at the same time.
+async fn lives(fault: Fault) {
+    let site = Site::start().unwrap();
+    let times = Times::each(Duration::from_millis(5));
+    let lives = (0..REQUESTS).map(|skip| {
+        let options = Options { name: format!("edge-{skip}"), times, ..Options::default() };
+        life(site.device(options).unwrap(), fault.clone(), skip)
+    });
+    let met = join_all(lives).await.into_iter().filter(|met| *met).count();
+    assert!((10..REQUESTS).contains(&met), "{met} lives met {fault:?}");
+}
+
+#[tokio::test]
+async fn an_answer_that_got_lost_after_it_took_effect_makes_nothing_twice() {
+    lives(Fault::CutAfter).await;
+}
+
+#[tokio::test]
+async fn a_request_that_got_lost_is_made_up_for() {
+    lives(Fault::Cut).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_json_is_no_answer() {
+    lives(Fault::Garbage).await;
+}
+
+#[tokio::test]
+async fn a_device_that_is_busy_is_asked_again() {
+    for (code, tag) in
+        [(409, "lock-denied"), (409, "in-use"), (503, "resource-denied"), (500, "operation-failed")]
+    {
+        lives(Fault::Refuse { code, tag: tag.into() }).await;
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_a_proxy_is_no_answer() {
+    lives(Fault::Answer { code: 502, body: "<html>Bad Gateway</html>".into() }).await;
+}
+
+#[tokio::test]
+async fn an_install_that_fails_with_a_reason_tells_it() {
+    let world = World::new(|_| ());
+    world.device.plan_installs("", 1, Install::Fails("the package is not signed".into()));
+    let (driver, request) = (world.driver(), web());
+    let mut reasons = Vec::new();
+    done("deploy", async || {
+        let progress = driver.deploy_pod(&request).await?;
+        if let Progress::Failing { message, .. } = &progress {
+            reasons.push(message.clone());
+            return Ok(Progress::Done);
+        }
+        Ok(progress)
+    })
+    .await;
+    assert!(reasons[0].contains("the package is not signed"), "{reasons:?}");
+    delete(&*driver, &request.owner()).await;
+    world.assert_clean();
+}
+
+#[tokio::test]
+async fn an_install_that_fails_in_silence_is_told_and_tried_again_later() {
+    let mut world = World::new(|_| ());
+    world.options.install_limit_ms = 300;
+    world.device.plan_installs("", 1, Install::FailsInSilence);
+    let (driver, request) = (world.driver(), web());
+    let mut failing = false;
+    done("deploy", async || {
+        let progress = driver.deploy_pod(&request).await?;
+        failing |= matches!(progress, Progress::Failing { .. });
+        Ok(if failing { Progress::Done } else { progress })
+    })
+    .await;
+    // Another process does not know that it has to wait.
+    deploy(&*world.driver(), &request).await;
+    assert!(runs(&told(&*driver, &request.owner()).await.unwrap()));
+    assert_eq!(world.device.ledger().installs().into_values().collect::<Vec<_>>(), [2]);
+    delete(&*driver, &request.owner()).await;
+    world.assert_clean();
+}
+
+#[tokio::test]
+async fn an_app_that_the_device_broke_is_told_with_the_reason_and_removed() {
+    let world = World::new(|_| ());
+    world.device.plan_installs("", 1, Install::Breaks("the disk is full".into()));
+    let (driver, request) = (world.driver(), web());
+    let mut told = String::new();
+    done("deploy", async || {
+        let progress = driver.deploy_pod(&request).await?;
+        if let Progress::Failing { message, .. } = &progress {
+            told.clone_from(message);
+            return Ok(Progress::Done);
+        }
+        Ok(progress)
+    })
+    .await;
+    assert!(told.contains("the disk is full"), "{told}");
+    delete(&*driver, &request.owner()).await;
+    world.assert_clean();
+}

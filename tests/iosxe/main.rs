@@ -1,0 +1,12 @@
+//! Pods on simulated IOS-XE devices through the whole controller: what goes wrong is told, nothing is left on a device, and no
+//! outage makes a running pod a failed one.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod bad_input;
+mod killing;
+mod life;
+mod outages;
+#[path = "../support/process.rs"]
+mod process;
+mod world;
