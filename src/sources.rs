@@ -65,3 +65,68 @@ fn outlet(pipeline: &Arc<Pipeline>) -> Outlet {
         debug_assert!(matches!(handed, Some(Ok(()))), "the queues take everything in at once");
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use k8s_openapi::api::core::v1::Node;
+    use staffetta_handler::testing::Fault;
+    use staffetta_handler::{Identity, Registration, Signal, SignalHandler, Source};
+
+    use super::*;
+    use crate::observers::LogOnly;
+    use crate::pipeline::{self, Policy};
+
+    #[derive(Clone)]
+    struct Beat(Identity);
+
+    impl Signal for Beat {
+        fn identity(&self) -> &Identity {
+            &self.0
+        }
+    }
+
+    /// Tells once and ends, each time in another way.
+    struct Fickle(AtomicU32);
+
+    impl Source for Fickle {
+        async fn run(&self, outlet: Outlet) -> Result<(), HandlerError> {
+            outlet.signal(Beat(Identity::of::<Node>(None, "n1".into(), "n1".into())));
+            match self.0.fetch_add(1, Ordering::SeqCst) {
+                0 => Ok(()),
+                1 => Err(Fault::permanent("as ordered").into()),
+                2 => panic!("as ordered"),
+                _ => std::future::pending().await,
+            }
+        }
+    }
+
+    struct Count(Arc<AtomicU32>);
+
+    impl SignalHandler<Beat> for Count {
+        type Error = std::convert::Infallible;
+
+        async fn on_signal(&self, _: &Beat) -> Result<(), Self::Error> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_source_that_ends_fails_or_panics_is_started_again() {
+        let heard = Arc::<AtomicU32>::default();
+        let handler = Registration::new(Count(Arc::clone(&heard)))
+            .on_signal::<Beat>()
+            .source(Fickle(AtomicU32::new(0)));
+        let handlers = vec![("beat".to_owned(), handler.erase())];
+        let pipeline = Arc::new(pipeline::build(handlers, &Policy::default(), &LogOnly));
+        assert!(pipeline.kinds().is_empty());
+        let mut tasks = JoinSet::new();
+        start(&mut tasks, &pipeline);
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert_eq!(heard.load(Ordering::SeqCst), 4);
+        tasks.shutdown().await;
+        assert!(pipeline.drain(Duration::from_secs(1)).await);
+    }
+}

@@ -18,14 +18,17 @@ fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
     if let Some(contradiction) = options.contradiction() {
         return Err(SetupError::Invalid(contradiction.to_owned()));
     }
-    let devices =
-        read_devices(&options.device_files).map_err(|error| SetupError::Invalid(causes(&error)))?;
+    let devices = read_devices(&options.device_files).map_err(|error| SetupError::Invalid(causes(&error)))?;
     let custom_resources = setup.serves::<CiscoDevice>();
     if !custom_resources {
-        info!("the API server has no CiscoDevices; devices come from files alone until this program starts again");
+        info!(
+            "the API server has no CiscoDevices; devices come from files alone until this program starts again"
+        );
     }
-    let drivers =
-        DriverTable::new(setup.driver_name::<dyn AppHostingDrivers>()?, setup.drivers::<dyn AppHostingDrivers>()?);
+    let drivers = DriverTable::new(
+        setup.driver_name::<dyn AppHostingDrivers>()?,
+        setup.drivers::<dyn AppHostingDrivers>()?,
+    );
     let handler = AppHosting {
         client: setup.client(),
         options,

@@ -13,7 +13,9 @@ const DEFINITION: &str = include_str!("../../etc/deploy/handlers/app_hosting/crd
 async fn world(options: &str) -> World {
     let mut world = World::new().await;
     let definition: DynamicObject = serde_saphyr::from_str(DEFINITION).unwrap();
-    let kind = kube::core::ApiResource::erase::<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition>(&());
+    let kind = kube::core::ApiResource::erase::<
+        k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    >(&());
     let definitions: Api<DynamicObject> = Api::all_with(world.client.clone(), &kind);
     definitions.create(&PostParams::default(), &definition).await.unwrap();
     world.options = format!(

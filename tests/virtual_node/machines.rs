@@ -10,8 +10,8 @@ use staffetta_driver::app_hosting::{PodRequest, Progress};
 use staffetta_driver::{DriverError, Owner, Reason};
 use staffetta_handler::HandlerError;
 use staffetta_virtual_node::{
-    ContainerSight, ContainerState, Intake, MachineInfo, NodeBackEnd, NodeHealth, NodeSource, NodeSpec, PROVIDER_TAINT,
-    Reply, Workload, Workloads,
+    ContainerSight, ContainerState, Intake, MachineInfo, NodeBackEnd, NodeHealth, NodeSource, NodeSpec,
+    PROVIDER_TAINT, Reply, Workload, Workloads,
 };
 use tokio::sync::Notify;
 
@@ -187,8 +187,17 @@ impl NodeBackEnd for Machine {
         self.state().reads += 1;
         drop(self.ask()?);
         let capacity = [("cpu".to_owned(), Quantity("2".into()))];
-        let info = MachineInfo { machine_id: "serial".into(), architecture: "amd64".into(), ..MachineInfo::default() };
-        Ok(Reply::Now(NodeHealth { capacity: capacity.clone().into(), allocatable: capacity.into(), info, trouble: None }))
+        let info = MachineInfo {
+            machine_id: "serial".into(),
+            architecture: "amd64".into(),
+            ..MachineInfo::default()
+        };
+        Ok(Reply::Now(NodeHealth {
+            capacity: capacity.clone().into(),
+            allocatable: capacity.into(),
+            info,
+            trouble: None,
+        }))
     }
 
     async fn inventory(&self) -> Result<Reply<Workloads>, DriverError> {
@@ -257,9 +266,13 @@ fn workload(hosted: &Hosted) -> Workload {
             ContainerState::Ended { exit_code, reason: "Ended".into(), message: "as ordered".into() }
         }
         None if runs => ContainerState::Running { since: None },
-        None => ContainerState::Waiting { reason: "ContainerCreating".into(), message: format!("step {}", hosted.steps) },
+        None => ContainerState::Waiting {
+            reason: "ContainerCreating".into(),
+            message: format!("step {}", hosted.steps),
+        },
     };
-    let containers = vec![ContainerSight { name: "app".into(), id: format!("test://{}", hosted.owner.uid), state }];
+    let containers =
+        vec![ContainerSight { name: "app".into(), id: format!("test://{}", hosted.owner.uid), state }];
     let ip = runs.then(|| "10.0.0.7".parse().unwrap());
     Workload { owner: hosted.owner.clone(), ours: hosted.ours, containers, ip }
 }

@@ -25,7 +25,9 @@ async fn a_machine_is_a_node_with_all_that_a_node_has() {
         assert_eq!(labels.get(key).map(String::as_str), Some(value), "{key}");
     }
     let spec = node.spec.clone().unwrap();
-    assert!(spec.taints.unwrap().iter().any(|taint| taint.key == PROVIDER_TAINT && taint.effect == "NoSchedule"));
+    assert!(
+        spec.taints.unwrap().iter().any(|taint| taint.key == PROVIDER_TAINT && taint.effect == "NoSchedule")
+    );
     let status = node.status.clone().unwrap();
     assert_eq!(status.capacity.as_ref().unwrap()["pods"].0, "4");
     assert_eq!(status.allocatable.as_ref().unwrap()["cpu"].0, "2");
@@ -39,7 +41,9 @@ async fn a_machine_is_a_node_with_all_that_a_node_has() {
     let spec = lease.spec.unwrap();
     assert_eq!((spec.lease_duration_seconds, spec.holder_identity.as_deref()), (Some(40), Some("r1")));
     let first = spec.renew_time;
-    world.until("it is renewed", async || world.lease("r1").await.unwrap().spec.unwrap().renew_time != first).await;
+    world
+        .until("it is renewed", async || world.lease("r1").await.unwrap().spec.unwrap().renew_time != first)
+        .await;
     controller.stop().await.unwrap();
 }
 
@@ -99,7 +103,12 @@ async fn a_node_whose_machine_went_while_nobody_looked_goes_and_those_of_others_
     };
     let ours = json!({ "type": "virtual-kubelet", "staffetta.dev/handler": "machines" });
     let others = json!({ "type": "virtual-kubelet", "staffetta.dev/handler": "others" });
-    for (name, labels) in [("ours", ours), ("others", others), ("foreign", json!({ "type": "virtual-kubelet" })), ("real", json!({}))] {
+    for (name, labels) in [
+        ("ours", ours),
+        ("others", others),
+        ("foreign", json!({ "type": "virtual-kubelet" })),
+        ("real", json!({})),
+    ] {
         world.nodes().create(&PostParams::default(), &node(name, labels)).await.unwrap();
     }
     world.machines.add("r1");
@@ -121,7 +130,10 @@ async fn a_node_whose_machine_went_while_nobody_looked_goes_and_those_of_others_
 #[tokio::test]
 async fn a_node_with_a_kubelet_is_never_taken_over() {
     let world = World::new().await;
-    let real: Node = serde_json::from_value(json!({ "metadata": { "name": "r1", "labels": { "kubernetes.io/os": "linux" } } })).unwrap();
+    let real: Node = serde_json::from_value(
+        json!({ "metadata": { "name": "r1", "labels": { "kubernetes.io/os": "linux" } } }),
+    )
+    .unwrap();
     let real = world.nodes().create(&PostParams::default(), &real).await.unwrap();
     world.machines.add("r1");
     let controller = world.controller().await;

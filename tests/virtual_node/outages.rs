@@ -20,7 +20,11 @@ async fn an_outage_makes_the_node_not_ready_and_leaves_its_pods_as_they_are() {
     assert!(reason == "MachineUnreachable" && message.contains("as ordered"), "{reason} {message}");
     world.until_told("MachineUnreachable").await;
     let renewed = world.lease("r1").await.unwrap().spec.unwrap().renew_time;
-    world.until("the lease goes on", async || world.lease("r1").await.unwrap().spec.unwrap().renew_time != renewed).await;
+    world
+        .until("the lease goes on", async || {
+            world.lease("r1").await.unwrap().spec.unwrap().renew_time != renewed
+        })
+        .await;
     let during = world.pods().get("web").await.unwrap();
     assert_eq!(before.metadata.resource_version, during.metadata.resource_version);
 
@@ -37,7 +41,11 @@ async fn an_outage_makes_the_node_not_ready_and_leaves_its_pods_as_they_are() {
     world
         .until("the pod is ready again", async || {
             let status = world.pods().get("web").await.unwrap().status.unwrap();
-            status.conditions.unwrap().iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+            status
+                .conditions
+                .unwrap()
+                .iter()
+                .any(|condition| condition.type_ == "Ready" && condition.status == "True")
         })
         .await;
     assert_eq!(machine.ledger(), ["install web flash:/a.tar", "install late flash:/a.tar"]);
@@ -88,7 +96,9 @@ async fn a_machine_that_forgets_its_pods_gets_them_again_and_none_fails() {
     world.pod("web", json!({})).await;
     let before = world.pod_in("web", "Running").await;
     machine.forget();
-    world.until("it is installed again", async || machine.running().len() == 1 && machine.ledger().len() == 2).await;
+    world
+        .until("it is installed again", async || machine.running().len() == 1 && machine.ledger().len() == 2)
+        .await;
     world
         .until("its container was started again", async || {
             let status = world.pods().get("web").await.unwrap().status.unwrap();
@@ -141,6 +151,10 @@ async fn a_machine_that_hangs_delays_no_other_and_not_its_own_lease() {
     }
     assert_eq!(quick.running().len(), 3);
     let renewed = world.lease("r1").await.unwrap().spec.unwrap().renew_time;
-    world.until("the lease goes on", async || world.lease("r1").await.unwrap().spec.unwrap().renew_time != renewed).await;
+    world
+        .until("the lease goes on", async || {
+            world.lease("r1").await.unwrap().spec.unwrap().renew_time != renewed
+        })
+        .await;
     drop(controller);
 }

@@ -17,7 +17,10 @@ async fn a_pod_runs_on_its_machine_and_its_status_says_all() {
     assert_eq!(status.pod_ips.unwrap()[0].ip, "10.0.0.7");
     let conditions = status.conditions.unwrap();
     for kind in ["PodScheduled", "Initialized", "PodReadyToStartContainers", "ContainersReady", "Ready"] {
-        assert!(conditions.iter().any(|condition| condition.type_ == kind && condition.status == "True"), "{kind}");
+        assert!(
+            conditions.iter().any(|condition| condition.type_ == kind && condition.status == "True"),
+            "{kind}"
+        );
     }
     let container = &status.container_statuses.unwrap()[0];
     assert!(container.ready && container.started == Some(true) && container.restart_count == 0);
@@ -76,7 +79,9 @@ async fn a_pod_that_is_deleted_while_it_is_installed_leaves_nothing() {
     for round in 0..5 {
         let name = format!("web{round}");
         world.pod(&name, json!({})).await;
-        world.until("it is on its way", async || machine.ledger().iter().any(|line| line.contains(&name))).await;
+        world
+            .until("it is on its way", async || machine.ledger().iter().any(|line| line.contains(&name)))
+            .await;
         world.delete(&name).await;
         world.until_pod_is_gone(&name).await;
     }
@@ -110,8 +115,14 @@ async fn a_pod_that_changes_is_removed_and_made_anew_and_somebody_is_told() {
     world.pod("web", json!({})).await;
     world.pod_in("web", "Running").await;
     world.change_pod("web", json!({ "metadata": { "labels": { "a": "b" } } })).await;
-    world.change_pod("web", json!({ "spec": { "containers": [{ "name": "app", "image": "flash:/b.tar" }] } })).await;
-    world.until("the other image runs", async || machine.running() == [("web".to_owned(), "flash:/b.tar".to_owned())]).await;
+    world
+        .change_pod("web", json!({ "spec": { "containers": [{ "name": "app", "image": "flash:/b.tar" }] } }))
+        .await;
+    world
+        .until("the other image runs", async || {
+            machine.running() == [("web".to_owned(), "flash:/b.tar".to_owned())]
+        })
+        .await;
     let expected = ["install web flash:/a.tar", "remove web flash:/a.tar", "install web flash:/b.tar"];
     assert_eq!(machine.ledger(), expected);
     let told = world.until_told("Replaced").await;
@@ -175,7 +186,7 @@ async fn what_has_long_had_no_pod_is_removed_and_what_is_not_ours_is_left() {
     machine.plant("orphan", true);
     machine.plant("theirs", false);
     let controller = world.controller().await;
-    world.until("the orphan is removed", async || machine.running() == [("theirs".to_owned(), "i".to_owned())]).await;
-    assert_eq!(machine.ledger(), ["remove orphan i"]);
+    world.until("the orphan is removed", async || machine.ledger() == ["remove orphan i"]).await;
+    assert_eq!(machine.running(), [("theirs".to_owned(), "i".to_owned())]);
     controller.stop().await.unwrap();
 }

@@ -64,8 +64,14 @@ impl World {
                 ..Policy::default()
             };
             let source = std::sync::Arc::new(machines.clone());
-            let wiring =
-                Wiring { handler: "machines", client: setup.client(), source, notes: setup.notes(), policy, kubelets: None };
+            let wiring = Wiring {
+                handler: "machines",
+                client: setup.client(),
+                source,
+                notes: setup.notes(),
+                policy,
+                kubelets: None,
+            };
             Ok(VirtualNodes::new(wiring).registration().erase())
         });
         registry
@@ -112,7 +118,10 @@ impl World {
 
     /// Waits until the pod is gone.
     pub(crate) async fn until_pod_is_gone(&self, name: &str) {
-        self.until(&format!("the pod {name} is gone"), async || self.pods().get_opt(name).await.unwrap().is_none()).await;
+        self.until(&format!("the pod {name} is gone"), async || {
+            self.pods().get_opt(name).await.unwrap().is_none()
+        })
+        .await;
     }
 
     /// The node, as soon as its condition `Ready` is so.
@@ -161,7 +170,8 @@ impl World {
 
 /// The status, reason and message of a node's condition.
 pub(crate) fn condition(node: &Node, kind: &str) -> Option<(String, String, String)> {
-    let condition = node.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)?;
+    let condition =
+        node.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)?;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     Some((condition.status.clone(), text(&condition.reason), text(&condition.message)))
 }

@@ -1,4 +1,4 @@
-//! Pods on IOS-XE devices: each container becomes an IOx application, over RESTCONF.
+//! Pods on IOS-XE devices: each container becomes an `IOx` application, over RESTCONF.
 //!
 //! [`IosXeDrivers`] makes the drivers, one a device. What happens in one is, from the outside in:
 //!

@@ -9,7 +9,7 @@ use crate::app::Mark;
 use crate::machine::AppState;
 use crate::model::arp::Mac;
 use crate::model::config::ConfigData;
-use crate::model::oper::{Notification, OperData};
+use crate::model::oper::{Interface, Notification, OperData};
 
 /// How a UID stands in the name of an application: 32 digits, a line, and the container.
 const UID_DIGITS: usize = 32;
@@ -59,9 +59,9 @@ impl Observed {
             };
             apps.insert(app.application_name, observed);
         }
-        for app in oper.app {
+        for app in oper.apps {
             let interfaces = &app.network_interfaces.network_interface;
-            let address = interfaces.iter().find_map(|interface| interface.address());
+            let address = interfaces.iter().find_map(Interface::address);
             let observed = apps.entry(app.name.clone()).or_insert_with(|| ObservedApp {
                 id: app.name.clone(),
                 mark: None,
@@ -74,10 +74,10 @@ impl Observed {
             observed.state = AppState::read(&app.details.state);
             observed.said = app.details.state.chars().take(60).collect();
             observed.address = address.or(observed.address);
-            observed.macs = interfaces.iter().filter_map(|interface| interface.mac()).collect();
+            observed.macs = interfaces.iter().filter_map(Interface::mac).collect();
         }
-        let enabled = oper.app_globals.map(|globals| globals.iox_enabled);
-        Self { apps, addresses, notifications: oper.app_notifications, enabled }
+        let enabled = oper.globals.map(|globals| globals.iox_enabled);
+        Self { apps, addresses, notifications: oper.notifications, enabled }
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    fn observed(state: &str, interfaces: serde_json::Value) -> Observed {
+    fn observed(state: &str, interfaces: &serde_json::Value) -> Observed {
         let labels =
             "--label cisco.vk/pod-name=web --label cisco.vk/pod-uid=u1 --label cisco.vk/container-name=app";
         let config = json!({ "apps": { "app": [
@@ -173,24 +173,24 @@ mod tests {
                 HostedState::Waiting { stage: Stage::Activated, message: "App state: ACTIVATED".into() },
             ),
         ] {
-            assert_eq!(observed(said, json!([])).apps["a"].hosted(None), expected);
+            assert_eq!(observed(said, &json!([])).apps["a"].hosted(None), expected);
         }
-        let troubled = observed("DEPLOYED", json!([])).apps["a"].hosted(Some("no room"));
+        let troubled = observed("DEPLOYED", &json!([])).apps["a"].hosted(Some("no room"));
         assert_eq!(troubled, HostedState::Waiting { stage: Stage::Installed, message: "no room".into() });
     }
 
     #[test]
     fn an_address_that_is_none_counts_as_none() {
         let unspecified = json!([{ "mac-address": "02:00:00:00:00:01", "ipv4-address": "0.0.0.0" }]);
-        let seen = observed("RUNNING", unspecified);
+        let seen = observed("RUNNING", &unspecified);
         assert_eq!((seen.apps["a"].address, seen.apps["a"].macs.len()), (None, 1));
         let second = json!([{ "mac-address": "02:00:00:00:00:01" }, { "ipv4-address": "192.0.2.7" }]);
-        assert_eq!(observed("RUNNING", second).apps["a"].address, Some("192.0.2.7".parse().unwrap()));
+        assert_eq!(observed("RUNNING", &second).apps["a"].address, Some("192.0.2.7".parse().unwrap()));
     }
 
     #[test]
     fn the_addresses_of_others_count_and_their_applications_belong_to_nobody() {
-        let seen = observed("RUNNING", json!([]));
+        let seen = observed("RUNNING", &json!([]));
         assert_eq!(seen.addresses, ["10.0.0.9".parse::<IpAddr>().unwrap()]);
         assert!(!seen.apps["foreign"].is_of("east") && !seen.apps["foreign"].belongs_to("u1", "east"));
         assert!(seen.apps["a"].belongs_to("u1", "east") && !seen.apps["a"].belongs_to("u", "east"));

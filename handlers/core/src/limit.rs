@@ -18,10 +18,13 @@ pub struct Limit<H, E> {
     inner: H,
     permits: usize,
     common: Semaphore,
-    group: Box<dyn Fn(&E) -> Option<OrderingKey> + Send + Sync>,
+    group: Group<E>,
     /// The groups of which something runs or waits.
     groups: DashMap<OrderingKey, Arc<Semaphore>>,
 }
+
+/// The group of a message, if it is in one.
+type Group<E> = Box<dyn Fn(&E) -> Option<OrderingKey> + Send + Sync>;
 
 impl<H, E> Limit<H, E> {
     /// Lets `permits` invocations of `inner` run at a time; 0 is taken as 1.
@@ -118,9 +121,9 @@ mod tests {
     #[tokio::test]
     async fn a_group_is_bounded_by_itself_and_gone_when_nothing_of_it_runs() {
         let crowd = Arc::new(Crowd::default());
-        let limit = Enter(Arc::clone(&crowd)).limit(2).per(|event: &TestMessage| {
-            event.uid().split_once('-').map(|(node, _)| OrderingKey::of(node))
-        });
+        let limit = Enter(Arc::clone(&crowd))
+            .limit(2)
+            .per(|event: &TestMessage| event.uid().split_once('-').map(|(node, _)| OrderingKey::of(node)));
         let events: Vec<_> =
             (0..60).map(|place| TestMessage::added(&format!("{}-{place}", place % 3))).collect();
         let turn = Turn::alone();

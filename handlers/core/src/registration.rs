@@ -52,7 +52,7 @@ pub struct Registration<H = ()> {
 
 struct Route {
     /// The type by which what it takes travels.
-    route: TypeId,
+    type_id: TypeId,
     /// The kind, where that is one: it is to be watched.
     kind: Option<Kind>,
     handler: Box<dyn Erased>,
@@ -87,7 +87,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
         H: ResourceEventHandler<K>,
     {
         let handler = Box::new(Typed::<K, H>::new(Arc::clone(&self.handler)));
-        self.routes.push(Route { route: TypeId::of::<K>(), kind: Some(Kind::of::<K>()), handler });
+        self.routes.push(Route { type_id: TypeId::of::<K>(), kind: Some(Kind::of::<K>()), handler });
         self
     }
 
@@ -98,7 +98,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
         H: SignalHandler<S>,
     {
         let handler = Box::new(Signalled::<S, H>::new(Arc::clone(&self.handler)));
-        self.routes.push(Route { route: TypeId::of::<S>(), kind: None, handler });
+        self.routes.push(Route { type_id: TypeId::of::<S>(), kind: None, handler });
         self
     }
 
@@ -189,7 +189,7 @@ impl ErasedHandler {
 
     /// The types of the signals that the handler gets.
     pub fn signals(&self) -> impl Iterator<Item = TypeId> {
-        self.routes.iter().filter(|route| route.kind.is_none()).map(|route| route.route)
+        self.routes.iter().filter(|route| route.kind.is_none()).map(|route| route.type_id)
     }
 
     /// Which newer message makes the retries of an older one pointless.
@@ -215,7 +215,7 @@ impl ErasedHandler {
     }
 
     fn route(&self, type_id: TypeId) -> Option<&dyn Erased> {
-        self.routes.iter().find(|route| route.route == type_id).map(|route| &*route.handler)
+        self.routes.iter().find(|route| route.type_id == type_id).map(|route| &*route.handler)
     }
 }
 

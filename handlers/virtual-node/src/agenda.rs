@@ -112,7 +112,10 @@ mod tests {
     async fn who_waits_hears_of_a_sooner_time() {
         let agenda = std::sync::Arc::new(Agenda::default());
         agenda.wake(pod("late"), Duration::from_secs(60));
-        let waiting = { let agenda = std::sync::Arc::clone(&agenda); tokio::spawn(async move { agenda.next().await.owner().name }) };
+        let waiting = {
+            let agenda = std::sync::Arc::clone(&agenda);
+            tokio::spawn(async move { agenda.next().await.owner().name })
+        };
         tokio::task::yield_now().await;
         agenda.wake(pod("soon"), Duration::from_secs(1));
         let first = tokio::time::timeout(Duration::from_secs(2), waiting).await;

@@ -11,7 +11,9 @@ use crate::environment::EnvironmentError;
 #[derive(Debug, thiserror::Error)]
 pub enum VirtualNodeError {
     /// There is a node of that name which has a kubelet, or belongs to another handler.
-    #[error("keep the node {0}: a node of that name exists, and somebody else keeps it; give the machine another name")]
+    #[error(
+        "keep the node {0}: a node of that name exists, and somebody else keeps it; give the machine another name"
+    )]
     NameTaken(String),
     /// The node could not be written.
     #[error("{step} of the node {name}")]

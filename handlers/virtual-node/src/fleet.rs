@@ -128,7 +128,8 @@ impl Fleet {
         if let Some(machine) = self.get(&name) {
             machine.describe(spec);
         } else {
-            let machine = Machine::new(spec, Arc::clone(&self.voice), Arc::clone(&self.pods), self.policy.clone());
+            let machine =
+                Machine::new(spec, Arc::clone(&self.voice), Arc::clone(&self.pods), self.policy.clone());
             self.machines.insert(name.clone(), Arc::new(machine));
             self.turnover.notify_one();
         }

@@ -214,7 +214,7 @@ impl Shared {
             return Ok(());
         }
         let nodes: Api<Node> = Api::all(self.client.clone());
-        let gone = gone(nodes.delete(name, &only(&node.metadata.uid)).await.map(drop));
+        let gone = gone(nodes.delete(name, &only(node.metadata.uid.as_ref())).await.map(drop));
         gone.map_err(|error| node_error("delete the object", name, error))?;
         self.strays.remove(name);
         Ok(())
@@ -244,9 +244,18 @@ impl Shared {
             Task::Tell => self.write_status(&pod, &machine, (CREATING, "")).await,
             Task::Apply { replaces, lost } => {
                 if replaces {
-                    self.tell(owner, Told::Replaced, "the pod changed: what runs of it is removed and made anew".to_owned());
+                    self.tell(
+                        owner,
+                        Told::Replaced,
+                        "the pod changed: what runs of it is removed and made anew".to_owned(),
+                    );
                 } else if lost {
-                    self.tell(owner, Told::Lost, "the machine does not have any more what it had of this pod; it is made anew".to_owned());
+                    self.tell(
+                        owner,
+                        Told::Lost,
+                        "the machine does not have any more what it had of this pod; it is made anew"
+                            .to_owned(),
+                    );
                 }
                 self.apply(&pod, owner, &machine).await
             }
@@ -254,7 +263,12 @@ impl Shared {
         }
     }
 
-    async fn apply(&self, pod: &Arc<Pod>, owner: &Owner, machine: &Arc<Machine>) -> Result<(), VirtualNodeError> {
+    async fn apply(
+        &self,
+        pod: &Arc<Pod>,
+        owner: &Owner,
+        machine: &Arc<Machine>,
+    ) -> Result<(), VirtualNodeError> {
         let Some(back_end) = machine.back_end() else { return self.later(owner, machine, ANSWERLESS) };
         let request = match self.request(pod).await {
             Ok(request) => request,
@@ -262,13 +276,9 @@ impl Shared {
         };
         match back_end.apply(&request).await {
             Ok(Progress::Done) => {
-                let mut record = self.records.entry(owner.uid.clone()).or_default();
-                let known = record.applied.replace(form(pod)).is_some() || runs(pod);
-                let first = record.told.take().is_some() || !known;
-                drop(record);
-                if first {
+                if self.is_there(owner, pod) {
                     let pod_there = format!("the pod is on the machine behind {}", machine.name());
-                    self.notes.tell(pod_note(self.handler, owner, Told::Deployed, pod_there));
+                    self.notes.tell(pod_note(self.handler, owner, &Told::Deployed, pod_there));
                 }
                 machine.poke();
                 self.write_status(pod, machine, (CREATING, "")).await
@@ -287,6 +297,13 @@ impl Shared {
         }
     }
 
+    /// The pod is on its machine in its present form. Answers whether that is worth telling.
+    fn is_there(&self, owner: &Owner, pod: &Pod) -> bool {
+        let mut record = self.records.entry(owner.uid.clone()).or_default();
+        let known = record.applied.replace(form(pod)).is_some() || runs(pod);
+        record.told.take().is_some() || !known
+    }
+
     /// What the pod asks its machine for.
     async fn request(&self, pod: &Arc<Pod>) -> Result<PodRequest, VirtualNodeError> {
         let environment = self.environments.of(pod).await.map_err(VirtualNodeError::Environment)?;
@@ -294,7 +311,12 @@ impl Shared {
     }
 
     /// The pod stays as it is, and its status says why.
-    async fn refused(&self, pod: &Pod, machine: &Machine, error: VirtualNodeError) -> Result<(), VirtualNodeError> {
+    async fn refused(
+        &self,
+        pod: &Pod,
+        machine: &Machine,
+        error: VirtualNodeError,
+    ) -> Result<(), VirtualNodeError> {
         use staffetta_handler::{Failure, causes};
         let (reason, why) = match &error {
             VirtualNodeError::Failing { reason, message, .. } => (reason.as_str(), message.clone()),
@@ -310,7 +332,7 @@ impl Shared {
             return Ok(());
         }
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &owner.namespace);
-        let params = DeleteParams { grace_period_seconds: Some(0), ..only(&pod.metadata.uid) };
+        let params = DeleteParams { grace_period_seconds: Some(0), ..only(pod.metadata.uid.as_ref()) };
         gone(pods.delete(&owner.name, &params).await.map(drop))
             .map_err(|error| VirtualNodeError::Delete(Box::new(error)))?;
         self.forget(&owner.uid);
@@ -346,7 +368,7 @@ impl Shared {
         if self.is_rid(owner, &machine).await? {
             if machine.workload(&owner.uid).is_some() {
                 let text = "the pod is no more; nothing of it is left on the machine".to_owned();
-                self.notes.tell(pod_note(self.handler, owner, Told::Removed, text));
+                self.notes.tell(pod_note(self.handler, owner, &Told::Removed, text));
             }
             self.forget(&owner.uid);
         }
@@ -355,7 +377,9 @@ impl Shared {
 
     /// One step nearer to a machine without anything of `owner`. Answers whether that is so; if not, it is looked at again.
     async fn is_rid(&self, owner: &Owner, machine: &Arc<Machine>) -> Result<bool, VirtualNodeError> {
-        let Some(back_end) = machine.back_end() else { return self.later(owner, machine, ANSWERLESS).map(|()| false) };
+        let Some(back_end) = machine.back_end() else {
+            return self.later(owner, machine, ANSWERLESS).map(|()| false);
+        };
         match back_end.remove(owner).await {
             Ok(Progress::Done) => {
                 machine.poke();
@@ -365,7 +389,9 @@ impl Shared {
             Ok(Progress::Failing { reason, message, ask_again }) => {
                 Err(VirtualNodeError::Failing { reason: reason.into_owned(), message, ask_again })
             }
-            Err(error) if error.reason() == Reason::Unavailable => self.unanswered(owner, machine).map(|()| false),
+            Err(error) if error.reason() == Reason::Unavailable => {
+                self.unanswered(owner, machine).map(|()| false)
+            }
             Err(error) => Err(VirtualNodeError::Remove(error)),
         }
     }
@@ -382,7 +408,12 @@ impl Shared {
         Ok(())
     }
 
-    async fn write_status(&self, pod: &Pod, machine: &Machine, why: (&str, &str)) -> Result<(), VirtualNodeError> {
+    async fn write_status(
+        &self,
+        pod: &Pod,
+        machine: &Machine,
+        why: (&str, &str),
+    ) -> Result<(), VirtualNodeError> {
         let workload = machine.workload(&Owner::of(&pod.metadata).uid);
         let seen = Seen { workload: workload.as_deref(), why, host_ip: machine.spec().host_ip };
         let Some(patch) = patch(pod, &status(pod, &seen, Timestamp::now())) else { return Ok(()) };
@@ -395,7 +426,8 @@ impl Shared {
         let Some(outage) = machine.outage() else { return };
         let settled = self.records.get(&owner.uid).is_some_and(|record| record.applied.is_some());
         if !settled {
-            let text = format!("{} cannot be reached, the pod waits for it: {}", machine.name(), outage.message);
+            let text =
+                format!("{} cannot be reached, the pod waits for it: {}", machine.name(), outage.message);
             self.tell(owner, Told::Waits, text);
         }
     }
@@ -404,7 +436,7 @@ impl Shared {
     fn tell(&self, owner: &Owner, told: Told, text: String) {
         let before = self.records.entry(owner.uid.clone()).or_default().told.replace(told.clone());
         if before.as_ref() != Some(&told) {
-            self.notes.tell(pod_note(self.handler, owner, told, text));
+            self.notes.tell(pod_note(self.handler, owner, &told, text));
         }
     }
 
@@ -420,8 +452,8 @@ fn node_error(step: &'static str, name: &str, source: kube::Error) -> VirtualNod
 }
 
 /// Deletes this object and no other of its name.
-fn only(uid: &Option<String>) -> DeleteParams {
-    let preconditions = Preconditions { uid: uid.clone(), resource_version: None };
+fn only(uid: Option<&String>) -> DeleteParams {
+    let preconditions = Preconditions { uid: uid.cloned(), resource_version: None };
     DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
 }
 
@@ -480,7 +512,9 @@ impl ResourceEventHandler<Node> for VirtualNodes {
 
     fn key(&self, event: &Event<Node>) -> OrderingKey {
         match event {
-            Event::Added(node) | Event::Modified(node) => node_key(node.metadata.name.as_deref().unwrap_or_default()),
+            Event::Added(node) | Event::Modified(node) => {
+                node_key(node.metadata.name.as_deref().unwrap_or_default())
+            }
             Event::Deleted(tombstone) => node_key(tombstone.subject().name),
         }
     }

@@ -44,7 +44,7 @@ impl Told {
 }
 
 /// A note at a node. Its Events bear the name as UID, as those of a kubelet do.
-pub(crate) fn node_note(handler: &'static str, machine: &Machine, told: Told, why: String) -> Note {
+pub(crate) fn node_note(handler: &'static str, machine: &Machine, told: &Told, why: &str) -> Note {
     let name = machine.name().to_string();
     let text = match told {
         Told::Reached => "the machine behind this node can be reached".to_owned(),
@@ -55,7 +55,7 @@ pub(crate) fn node_note(handler: &'static str, machine: &Machine, told: Told, wh
 }
 
 /// A note at a pod.
-pub(crate) fn pod_note(handler: &'static str, owner: &Owner, told: Told, text: String) -> Note {
+pub(crate) fn pod_note(handler: &'static str, owner: &Owner, told: &Told, text: String) -> Note {
     let Owner { namespace, name, uid } = owner.clone();
     let regarding = Identity::of::<Pod>(Some(namespace), name, uid.as_str().to_owned());
     Note { handler, regarding, warning: told.warning(), reason: told.reason(), text }

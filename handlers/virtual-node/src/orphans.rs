@@ -57,7 +57,8 @@ mod tests {
             let owner = Owner { namespace: "default".into(), name: uid.into(), uid: uid.into() };
             Arc::new(Workload { owner, ours, containers: Vec::new(), ip: None })
         };
-        let there: Workloads = [workload("lives", true), workload("gone", true), workload("theirs", false)].into();
+        let there: Workloads =
+            [workload("lives", true), workload("gone", true), workload("theirs", false)].into();
         let (mut orphans, grace) = (Orphans::default(), Duration::from_secs(60));
         let mut look = |owned: &[&str]| {
             let has_owner = |uid: &Uid| owned.contains(&uid.as_str());

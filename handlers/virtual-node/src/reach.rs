@@ -90,7 +90,8 @@ impl Reach {
 /// the policy's longest; ten times that for one that refuses us, since each attempt may count against an account.
 pub(crate) fn knock(attempt: u32, refused: bool, policy: &Policy) -> Duration {
     let most = if refused { policy.knock_max_interval * 10 } else { policy.knock_max_interval };
-    let first = if refused { policy.knock_max_interval.min(Duration::from_secs(30)) } else { policy.poll_interval };
+    let first =
+        if refused { policy.knock_max_interval.min(Duration::from_secs(30)) } else { policy.poll_interval };
     first.saturating_mul(1_u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX)).min(most)
 }
 
@@ -127,7 +128,8 @@ mod tests {
     #[test]
     fn who_refuses_us_is_asked_less_often_than_who_is_silent() {
         let policy = Policy::default();
-        let seconds = |refused| (1..=8).map(|attempt| knock(attempt, refused, &policy).as_secs()).collect::<Vec<_>>();
+        let seconds =
+            |refused| (1..=8).map(|attempt| knock(attempt, refused, &policy).as_secs()).collect::<Vec<_>>();
         assert_eq!(seconds(false), [5, 10, 20, 40, 60, 60, 60, 60]);
         assert_eq!(seconds(true), [30, 60, 120, 240, 480, 600, 600, 600]);
     }

@@ -60,7 +60,8 @@ impl Readers {
                     let (shared, outlet) = (Arc::clone(&self.0), outlet.clone());
                     let of = Arc::clone(&machine);
                     let task = tasks.spawn(async move {
-                        join3(beat(&shared, &of, &outlet), watch_over(&shared, &of), answer(&shared, &of)).await;
+                        join3(answer(&shared, &of), beat(&shared, &of, &outlet), watch_over(&shared, &of))
+                            .await;
                     });
                     readers.insert(Arc::clone(machine.name()), (machine, task));
                 }
@@ -110,7 +111,7 @@ async fn watch_over(shared: &Shared, machine: &Machine) {
             Ok(()) => {
                 failed = 0;
                 if machine.reached() {
-                    shared.notes.tell(node_note(shared.handler, machine, Told::Reached, String::new()));
+                    shared.notes.tell(node_note(shared.handler, machine, &Told::Reached, ""));
                 }
                 shared.policy.poll_interval
             }
@@ -123,7 +124,7 @@ async fn watch_over(shared: &Shared, machine: &Machine) {
                 }
                 let message = causes(&error);
                 if machine.missed(error.reason().name(), message.clone(), refused) {
-                    shared.notes.tell(node_note(shared.handler, machine, Told::Unreachable, message));
+                    shared.notes.tell(node_note(shared.handler, machine, &Told::Unreachable, &message));
                 }
                 let wait = knock(failed, refused, &shared.policy);
                 error.retry_after().map_or(wait, |after| after.max(wait))
@@ -145,15 +146,17 @@ fn refuses(error: &DriverError) -> bool {
     matches!(error.reason(), Reason::Refused | Reason::Unsupported | Reason::NotFound)
 }
 
-async fn bounded_read(shared: &Shared, machine: &Machine, health_due: &mut Instant) -> Result<(), DriverError> {
+async fn bounded_read(
+    shared: &Shared,
+    machine: &Machine,
+    health_due: &mut Instant,
+) -> Result<(), DriverError> {
     let limit = shared.policy.read_timeout;
-    match tokio::time::timeout(limit, read(shared, machine, health_due)).await {
-        Ok(read) => read,
-        Err(_) => {
-            let detail = format!("no answer within {} s", limit.as_secs());
-            Err(DriverError::new(Reason::Unavailable, "read the machine").detail(detail))
-        }
-    }
+    let read = tokio::time::timeout(limit, read(shared, machine, health_due)).await;
+    read.unwrap_or_else(|_| {
+        let detail = format!("no answer within {} s", limit.as_secs());
+        Err(DriverError::new(Reason::Unavailable, "read the machine").detail(detail))
+    })
 }
 
 async fn read(shared: &Shared, machine: &Machine, health_due: &mut Instant) -> Result<(), DriverError> {

@@ -304,7 +304,7 @@ mod tests {
             "metadata": { "namespace": "shop", "name": "web", "uid": uid },
             "spec": { "restartPolicy": restart_policy, "containers": [{ "name": "app", "image": image }] },
         });
-        PodRequest { pod: Arc::new(serde_json::from_value(pod).unwrap()), environment: Default::default() }
+        PodRequest { pod: Arc::new(serde_json::from_value(pod).unwrap()), environment: [].into() }
     }
 
     fn driver() -> (MemoryAppHostingDriver, Arc<MemoryDevice>) {

@@ -85,7 +85,7 @@ impl AppHostingDriver for RehearsedAppHostingDriver {
             state: HostedState::Running,
         });
         let pod = HostedPod { owner: owner.clone(), marked: true, containers: hosted.collect(), ip: None };
-        let there = self.list_pods().await?.iter().any(|there| *there == pod);
+        let there = self.list_pods().await?.contains(&pod);
         Ok(if there { Progress::Done } else { self.plan("deploy a pod", &owner, images, Some(pod)) })
     }
 
@@ -126,7 +126,7 @@ mod tests {
             "spec": { "containers": [{ "name": "app", "image": "flash:/a.tar" }] },
         });
         let pod = Arc::new(serde_json::from_value(pod).unwrap());
-        let request = PodRequest { pod, environment: Default::default() };
+        let request = PodRequest { pod, environment: [].into() };
         for _ in 0..2 {
             assert!(driver.deploy_pod(&request).await.unwrap().is_done());
         }

@@ -46,9 +46,10 @@ mod tests {
             let mut held: Vec<Ipv4Addr> = Vec::new();
             for (take, which) in acts {
                 if take {
-                    match free_address(subnet, |address| held.contains(&address)) {
-                        Some(address) => held.push(address),
-                        None => prop_assert_eq!(held.len(), 13),
+                    if let Some(address) = free_address(subnet, |address| held.contains(&address)) {
+                        held.push(address);
+                    } else {
+                        prop_assert_eq!(held.len(), 13);
                     }
                 } else if !held.is_empty() {
                     let which = which % held.len();

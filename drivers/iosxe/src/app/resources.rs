@@ -8,7 +8,7 @@ use staffetta_driver::app_hosting::ResourceLimits;
 
 use super::quantity::scaled;
 use super::refusal::Refusal;
-use crate::model::config::Profile;
+use crate::model::config::ResourceProfile;
 
 const MEBIBYTE: u64 = 1 << 20;
 
@@ -99,7 +99,7 @@ impl Limits {
 
     /// What a container reserves: what it requests, or else its limit, or else the default of the device. `path` is that of
     /// the container.
-    pub(super) fn profile(&self, path: &str, container: &Container) -> Result<Profile, Refusal> {
+    pub(super) fn profile(&self, path: &str, container: &Container) -> Result<ResourceProfile, Refusal> {
         let empty = BTreeMap::new();
         let resources = container.resources.as_ref();
         let requests = resources.and_then(|resources| resources.requests.as_ref()).unwrap_or(&empty);
@@ -146,7 +146,7 @@ impl Limits {
                 })?
             }
         };
-        Ok(Profile {
+        Ok(ResourceProfile {
             profile_name: "custom".into(),
             cpu_units: narrow(amount(self.cpu)?),
             memory_capacity_mb: narrow(amount(self.memory)?),
@@ -156,7 +156,7 @@ impl Limits {
     }
 }
 
-fn of<'a>(amounts: &'a BTreeMap<String, Quantity>, measure: Measure) -> Option<(&'static str, &'a Quantity)> {
+fn of(amounts: &BTreeMap<String, Quantity>, measure: Measure) -> Option<(&'static str, &Quantity)> {
     measure.names.iter().find_map(|name| Some((*name, amounts.get(*name)?)))
 }
 
@@ -171,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    fn profile(limits: &ResourceLimits, resources: Value) -> Result<(u16, u16, u16, u16), String> {
+    fn profile(limits: &ResourceLimits, resources: &Value) -> Result<(u16, u16, u16, u16), String> {
         let container = json!({ "name": "app", "resources": resources });
         let container: Container = serde_json::from_value(container).unwrap();
         let told = |refusal: Refusal| staffetta_driver::DriverError::from(refusal).to_string();
@@ -195,17 +195,17 @@ mod tests {
     #[test]
     fn requests_hold_before_limits_and_both_before_the_defaults_of_the_device() {
         let none = ResourceLimits::default();
-        assert_eq!(profile(&none, json!({})), Ok((1000, 512, 1024, 1)));
-        assert_eq!(profile(&limits(), json!({})), Ok((250, 128, 10, 1)));
+        assert_eq!(profile(&none, &json!({})), Ok((1000, 512, 1024, 1)));
+        assert_eq!(profile(&limits(), &json!({})), Ok((250, 128, 10, 1)));
         let both = json!({
             "requests": { "cpu": "100m", "memory": "1Ki", "storage": "1" },
             "limits": { "cpu": "1500m", "memory": "64Mi", "ephemeral-storage": "5Mi" },
         });
-        assert_eq!(profile(&limits(), both), Ok((100, 1, 1, 2)));
+        assert_eq!(profile(&limits(), &both), Ok((100, 1, 1, 2)));
         let only_limits = json!({ "limits": { "cpu": "2", "memory": "64Mi", "ephemeral-storage": "5Mi" } });
-        assert_eq!(profile(&limits(), only_limits), Ok((2000, 64, 5, 2)));
+        assert_eq!(profile(&limits(), &only_limits), Ok((2000, 64, 5, 2)));
         assert_eq!(
-            profile(&none, json!({ "requests": { "cpu": "0", "memory": "0" } })),
+            profile(&none, &json!({ "requests": { "cpu": "0", "memory": "0" } })),
             Ok((1000, 512, 1024, 1))
         );
     }
@@ -214,7 +214,7 @@ mod tests {
     fn the_ends_of_each_range_are_taken_and_what_is_beyond_is_refused_by_path() {
         let none = ResourceLimits::default();
         let most = json!({ "requests": { "cpu": "20", "memory": "16Gi", "storage": "65535Mi" } });
-        assert_eq!(profile(&none, most), Ok((20_000, 16_384, 65_535, 1)));
+        assert_eq!(profile(&none, &most), Ok((20_000, 16_384, 65_535, 1)));
         for (resources, path) in [
             (json!({ "requests": { "cpu": "20001m" } }), "c.resources.requests.cpu: `20001m`"),
             (json!({ "requests": { "memory": "64Gi" } }), "c.resources.requests.memory: `64Gi`"),
@@ -226,14 +226,14 @@ mod tests {
                 "c.resources: the device has no `nvidia.com/gpu`",
             ),
         ] {
-            let error = profile(&none, resources).unwrap_err();
+            let error = profile(&none, &resources).unwrap_err();
             assert!(error.contains(path), "{error}");
         }
     }
 
     #[test]
     fn a_device_may_take_less_and_its_own_limits_must_be_possible() {
-        let error = profile(&limits(), json!({ "requests": { "cpu": "2001m" } })).unwrap_err();
+        let error = profile(&limits(), &json!({ "requests": { "cpu": "2001m" } })).unwrap_err();
         assert!(error.contains("is no quantity up to 2000 units of CPU"), "{error}");
         for (wrong, path) in [
             (ResourceLimits { max_memory: Some("32Gi".into()), ..limits() }, "resourceLimits.maxMemory"),
@@ -243,7 +243,7 @@ mod tests {
                 "resourceLimits.defaultStorage",
             ),
         ] {
-            let error = profile(&wrong, json!({})).unwrap_err();
+            let error = profile(&wrong, &json!({})).unwrap_err();
             assert!(error.contains(path), "{error}");
         }
     }

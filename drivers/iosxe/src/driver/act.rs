@@ -141,31 +141,25 @@ impl IosXeDriver {
             }
         };
         state.reading.changed();
-        match outcome {
-            Ok(()) => {
-                info!(app = id, step = act.doing(), "the device accepted a step");
-                if act == Act::Remove {
-                    self.rest(state, observed, id);
-                    state.tracks.remove(id);
-                }
-                Ok(())
+        let Err(fault) = outcome else {
+            info!(app = id, step = act.doing(), "the device accepted a step");
+            if act == Act::Remove {
+                self.rest(state, observed, id);
+                state.tracks.remove(id);
             }
-            Err(fault) => match fault.said {
-                Some(said) => {
-                    debug!(app = id, step = act.doing(), said, "the device refused a step");
-                    track(state, id).refused(act, said, Instant::now());
-                    Ok(())
-                }
-                None => {
-                    if fault.error.ambiguous() {
-                        track(state, id).uncertain(act);
-                    } else {
-                        track(state, id).unsent(act);
-                    }
-                    Err(fault.error)
-                }
-            },
+            return Ok(());
+        };
+        if let Some(said) = fault.said {
+            debug!(app = id, step = act.doing(), said, "the device refused a step");
+            track(state, id).refused(act, said, Instant::now());
+            return Ok(());
         }
+        if fault.error.ambiguous() {
+            track(state, id).uncertain(act);
+        } else {
+            track(state, id).unsent(act);
+        }
+        Err(*fault.error)
     }
 
     /// An address for a new application; none where it asks a DHCP server.
@@ -180,7 +174,10 @@ impl IosXeDriver {
         free_address(subnet, used).map(Some).ok_or_else(|| {
             let full = DriverError::new(Reason::NoAddress, "configure an app");
             let full = full.detail(format!("the subnet {subnet} of the device is full"));
-            match state.resting.iter().map(|(_, until)| *until - now).min() {
+            let in_use = |address: &Ipv4Addr| observed.addresses.contains(&IpAddr::V4(*address));
+            let rested =
+                state.resting.iter().filter(|(address, _)| !in_use(address)).map(|(_, until)| *until - now);
+            match rested.min() {
                 Some(rest) => full.after(rest),
                 None => full,
             }
@@ -191,6 +188,7 @@ impl IosXeDriver {
     fn rest(&self, state: &mut State, observed: &Observed, id: &str) {
         let address = observed.apps.get(id).and_then(|app| app.address);
         if let (Some(IpAddr::V4(address)), Some(_)) = (address, self.translator.network.subnet) {
+            state.resting.retain(|(resting, _)| *resting != address);
             state.resting.push((address, Instant::now() + REST));
         }
     }

@@ -25,7 +25,7 @@ pub(super) async fn read_resources(client: &dyn NetworkClient) -> Result<DeviceR
 }
 
 fn resources(data: &OperData) -> DeviceResources {
-    let all = || data.app_resources.iter();
+    let all = || data.resources.iter();
     let units = |unit: fn(&crate::model::oper::Cpu) -> Option<u64>| -> u64 {
         all().flat_map(|resources| &resources.cpu).filter_map(unit).fold(0, u64::saturating_add)
     };
@@ -33,12 +33,9 @@ fn resources(data: &OperData) -> DeviceResources {
         amounts.flatten().fold(0, u64::saturating_add).saturating_mul(MEBIBYTE)
     };
     let memory = || all().flat_map(|resources| &resources.memory);
-    let disk = all().flat_map(|resources| disk(&resources.storage_device)).collect::<Vec<_>>();
+    let disk = all().filter_map(|resources| disk(&resources.storage_device)).collect::<Vec<_>>();
     DeviceResources {
-        enabled: data
-            .app_globals
-            .as_ref()
-            .map_or(!data.app_resources.is_empty(), |globals| globals.iox_enabled),
+        enabled: data.globals.as_ref().map_or(!data.resources.is_empty(), |globals| globals.iox_enabled),
         cpu_millis: units(|cpu| cpu.quota_unit),
         free_cpu_millis: units(|cpu| cpu.available_unit),
         memory_bytes: bytes(&mut memory().map(|memory| memory.quota)),
@@ -64,7 +61,7 @@ pub(super) async fn read_usage(
     let body = client.get(path::OPER_APPS, STEP).await?.unwrap_or_else(|| b"{}".to_vec());
     let data: OperData = read(&body, "app-hosting-oper-data").map_err(|error| unreadable(STEP, error))?;
     let mut pods: BTreeMap<&Uid, PodUsage> = BTreeMap::new();
-    for app in &data.app {
+    for app in &data.apps {
         let known = observed.apps.get(&app.name).filter(|known| known.is_of(cluster));
         let Some(mark) = known.and_then(|known| known.mark.as_ref()) else { continue };
         let pod = pods.entry(&mark.owner.uid).or_insert_with(|| PodUsage {

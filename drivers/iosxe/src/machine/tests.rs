@@ -336,6 +336,7 @@ proptest! {
                 match mood {
                     Mood::Forgets => deaf = Some(true),
                     Mood::Refuses => deaf = Some(false),
+                    Mood::Falls(AppState::Unknown) if device.state == AppState::Unknown => {}
                     Mood::Falls(AppState::Unknown) => {
                         device.next = Some((now + delay, device.state));
                         device.state = AppState::Unknown;

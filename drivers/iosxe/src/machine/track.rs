@@ -137,8 +137,8 @@ impl Track {
 
     /// Takes down what the device tells now: when `id` could not be installed, or failed later, why.
     pub(crate) fn heard(&mut self, notifications: &[Notification], id: &str, now: Instant) {
-        let failures = notifications.iter().filter(|told| told.tells_of_failure(id));
-        let Some(failure) = failures.filter(|failure| !self.heard.contains(&failure.timestamp)).last() else {
+        let mut failures = notifications.iter().rev().filter(|told| told.tells_of_failure(id));
+        let Some(failure) = failures.find(|failure| !self.heard.contains(&failure.timestamp)) else {
             return;
         };
         match self.state {

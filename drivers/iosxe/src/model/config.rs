@@ -25,7 +25,7 @@ pub(crate) struct App {
     pub(crate) application_name: String,
     pub(crate) application_network_resource: Network,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) application_resource_profile: Option<Profile>,
+    pub(crate) application_resource_profile: Option<ResourceProfile>,
     #[serde(skip_serializing_if = "VlanRules::is_empty")]
     pub(crate) appintf_vlan_rules: VlanRules,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -106,7 +106,7 @@ pub(crate) struct Network {
 /// The container `application-resource-profile`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
-pub(crate) struct Profile {
+pub(crate) struct ResourceProfile {
     pub(crate) profile_name: String,
     pub(crate) cpu_units: u16,
     pub(crate) memory_capacity_mb: u16,

@@ -13,13 +13,13 @@ pub(crate) struct HardwareData {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 struct Hardware {
-    device_inventory: Vec<Part>,
+    device_inventory: Vec<Inventory>,
     device_system_data: System,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
-struct Part {
+struct Inventory {
     hw_type: String,
     part_number: String,
     serial_number: String,

@@ -9,12 +9,16 @@ use super::number::lenient;
 
 /// The container `app-hosting-oper-data`.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
+#[serde(default)]
 pub(crate) struct OperData {
-    pub(crate) app: Vec<App>,
-    pub(crate) app_resources: Vec<Resources>,
-    pub(crate) app_notifications: Vec<Notification>,
-    pub(crate) app_globals: Option<Globals>,
+    #[serde(rename = "app")]
+    pub(crate) apps: Vec<App>,
+    #[serde(rename = "app-resources")]
+    pub(crate) resources: Vec<Resources>,
+    #[serde(rename = "app-notifications")]
+    pub(crate) notifications: Vec<Notification>,
+    #[serde(rename = "app-globals")]
+    pub(crate) globals: Option<Globals>,
 }
 
 /// An application.
@@ -103,23 +107,26 @@ pub(crate) struct Interfaces {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
+#[serde(default)]
 pub(crate) struct Interface {
-    pub(crate) mac_address: String,
-    pub(crate) ipv4_address: String,
-    pub(crate) ipv6_address: String,
+    #[serde(rename = "mac-address")]
+    hardware: String,
+    #[serde(rename = "ipv4-address")]
+    ipv4: String,
+    #[serde(rename = "ipv6-address")]
+    ipv6: String,
 }
 
 impl Interface {
     /// The address that it says it has; `0.0.0.0` is none.
     pub(crate) fn address(&self) -> Option<IpAddr> {
-        let texts = [&self.ipv4_address, &self.ipv6_address];
+        let texts = [&self.ipv4, &self.ipv6];
         let mut addresses = texts.into_iter().filter_map(|text| text.parse::<IpAddr>().ok());
         addresses.find(|address| !address.is_unspecified())
     }
 
     pub(crate) fn mac(&self) -> Option<Mac> {
-        Mac::parse(&self.mac_address)
+        Mac::parse(&self.hardware)
     }
 }
 

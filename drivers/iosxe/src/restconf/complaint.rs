@@ -23,20 +23,23 @@ pub(super) struct Complaint {
 
 /// One of the errors. Devices send a list of them, or one alone.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
+#[serde(default)]
 struct Entry {
-    error_tag: String,
-    error_message: String,
-    error_path: String,
+    #[serde(rename = "error-tag")]
+    tag: String,
+    #[serde(rename = "error-message")]
+    message: String,
+    #[serde(rename = "error-path")]
+    path: String,
 }
 
 impl Complaint {
     /// Reads an answer.
     pub(super) fn read(status: StatusCode, body: &[u8]) -> Self {
         if let Some(entry) = entry(body) {
-            let Entry { error_tag, error_message, error_path } = entry;
-            let at = if error_path.is_empty() { String::new() } else { format!(" at {error_path}") };
-            return Self { status, tag: Some(error_tag), message: quoted(&format!("{error_message}{at}")) };
+            let Entry { tag, message, path } = entry;
+            let at = if path.is_empty() { String::new() } else { format!(" at {path}") };
+            return Self { status, tag: Some(tag), message: quoted(&format!("{message}{at}")) };
         }
         Self { status, tag: None, message: quoted(&String::from_utf8_lossy(body)) }
     }
@@ -54,11 +57,10 @@ impl Complaint {
 
     fn reason(&self) -> Reason {
         match self.status.as_u16() {
-            408 | 429 | 500 | 502..=504 => Reason::Unavailable,
+            300..=399 | 408 | 429 | 500 | 502..=504 => Reason::Unavailable,
             409 => Reason::Conflict,
             404 => Reason::NotFound,
             405 | 501 => Reason::Unsupported,
-            300..=399 => Reason::Unavailable,
             _ => Reason::Refused,
         }
     }
@@ -68,7 +70,7 @@ impl Complaint {
         let said = self.to_string();
         let error = DriverError::new(self.reason(), step).detail(said.clone());
         let error = if changes && self.status.is_server_error() { error.maybe_done() } else { error };
-        Fault { error, said: Some(said) }
+        Fault { error: Box::new(error), said: Some(said) }
     }
 }
 

@@ -9,6 +9,7 @@ mod tests;
 mod tls;
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -47,20 +48,20 @@ pub(crate) trait NetworkClient: Send + Sync {
 /// Why a request did not do what it was to do.
 #[derive(Debug)]
 pub(crate) struct Fault {
-    pub(crate) error: DriverError,
+    pub(crate) error: Box<DriverError>,
     /// What the device said, where it understood the request and did not want to.
     pub(crate) said: Option<String>,
 }
 
 impl From<DriverError> for Fault {
     fn from(error: DriverError) -> Self {
-        Self { error, said: None }
+        Self { error: Box::new(error), said: None }
     }
 }
 
 impl From<Fault> for DriverError {
     fn from(fault: Fault) -> Self {
-        fault.error
+        *fault.error
     }
 }
 
@@ -128,13 +129,12 @@ impl Restconf {
     /// The place of a resource under the root of the API.
     async fn url(&self, path: &str) -> Result<Url, DriverError> {
         let known = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let root = match known {
-            Some(root) => root,
-            None => {
-                let root = self.discover().await?;
-                *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Some(root.clone());
-                root
-            }
+        let root = if let Some(root) = known {
+            root
+        } else {
+            let root = self.discover().await?;
+            *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Some(root.clone());
+            root
         };
         self.base.join(&format!("{root}/{path}")).map_err(|error| {
             DriverError::new(Reason::Unavailable, "find the API of the device").because(error)
@@ -235,7 +235,7 @@ fn encoded(key: &str) -> String {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            write!(encoded, "%{byte:02X}").expect("a string takes whatever is written");
         }
     }
     encoded

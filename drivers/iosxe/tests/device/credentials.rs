@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use serde_json::json;
 use staffetta_driver::Reason;
 use staffetta_iosxe_device::Tls;
 
@@ -60,7 +61,6 @@ async fn a_certificate_is_taken_from_the_authority_that_was_named_or_when_it_is_
         spec["tls"] = tls;
         world.driver_by(&spec)
     };
-    use serde_json::json;
     for tls in [
         json!({ "enabled": true, "caFile": authority }),
         json!({ "enabled": true, "certificateSha256": pin }),
@@ -86,7 +86,7 @@ async fn a_device_that_asks_for_a_certificate_gets_ours() {
     };
     let (certificate, key) = world.site.client_certificate().unwrap();
     let mut spec = world.spec();
-    spec["tls"] = serde_json::json!({ "enabled": true, "caFile": path("ca.pem", world.site.authority()) });
+    spec["tls"] = json!({ "enabled": true, "caFile": path("ca.pem", world.site.authority()) });
     world.driver_by(&spec).check_connection().await.unwrap_err();
     spec["tls"]["certFile"] = path("client.pem", &certificate).display().to_string().into();
     spec["tls"]["keyFile"] = path("client.key", &key).display().to_string().into();

@@ -9,5 +9,6 @@ mod order;
 mod queues;
 mod recovery;
 mod reports;
+mod sources;
 mod standings;
 mod support;

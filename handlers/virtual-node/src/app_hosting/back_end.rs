@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use staffetta_driver::app_hosting::{
-    AppHostingDriver, DeviceInfo, DeviceResources, HostedPod, HostedPods, HostedState, PodRequest, PodUsage, Progress,
+    AppHostingDriver, DeviceInfo, DeviceResources, HostedPod, HostedPods, HostedState, PodRequest, PodUsage,
+    Progress,
 };
-use staffetta_driver::{DriverError, Owner};
+use staffetta_driver::{DriverError, Owner, Reason};
 
 use crate::back_end::{NodeBackEnd, Reply};
 use crate::node::{MachineInfo, NodeHealth};
@@ -31,7 +32,13 @@ impl DeviceBackEnd {
 impl NodeBackEnd for DeviceBackEnd {
     async fn health(&self) -> Result<Reply<NodeHealth>, DriverError> {
         let resources = self.driver.get_device_resources().await?;
-        let info = self.driver.get_device_info().await?;
+        let info = match self.driver.get_device_info().await {
+            // A device that does not say what it is takes pods all the same.
+            Err(error) if matches!(error.reason(), Reason::Unsupported | Reason::NotFound) => {
+                DeviceInfo::default()
+            }
+            told => told?,
+        };
         Ok(Reply::Now(health(&resources, info)))
     }
 
@@ -97,8 +104,12 @@ fn health(resources: &DeviceResources, info: DeviceInfo) -> NodeHealth {
         known.map(|(name, _, text)| (name.to_owned(), Quantity(text))).collect::<BTreeMap<_, _>>()
     };
     let all = quantities(resources.cpu_millis, resources.memory_bytes, resources.storage_bytes);
-    let trouble = (!resources.enabled)
-        .then(|| ("AppHostingDisabled", "the device hosts no applications at this moment: switch it on there".to_owned()));
+    let trouble = (!resources.enabled).then(|| {
+        (
+            "AppHostingDisabled",
+            "the device hosts no applications at this moment: switch it on there".to_owned(),
+        )
+    });
     let system = if info.system.is_empty() { "IOS-XE".to_owned() } else { info.system };
     NodeHealth {
         // The scheduler takes what pods ask for from this; what is free by now already lacks that.
@@ -107,7 +118,11 @@ fn health(resources: &DeviceResources, info: DeviceInfo) -> NodeHealth {
         info: MachineInfo {
             machine_id: info.serial_number,
             kernel_version: info.software_version,
-            os_image: if info.product_id.is_empty() { system } else { format!("{system} ({})", info.product_id) },
+            os_image: if info.product_id.is_empty() {
+                system
+            } else {
+                format!("{system} ({})", info.product_id)
+            },
             container_runtime: "cisco://".to_owned(),
             architecture: info.architecture,
             operating_system: "linux".to_owned(),
@@ -122,7 +137,8 @@ mod tests {
 
     #[test]
     fn a_device_that_hosts_nothing_now_says_so_and_shows_only_what_it_told() {
-        let resources = DeviceResources { enabled: false, memory_bytes: 1 << 30, ..DeviceResources::default() };
+        let resources =
+            DeviceResources { enabled: false, memory_bytes: 1 << 30, ..DeviceResources::default() };
         let health = health(&resources, DeviceInfo::default());
         assert_eq!(health.trouble.as_ref().map(|trouble| trouble.0), Some("AppHostingDisabled"));
         let names: Vec<_> = health.capacity.keys().collect();
@@ -132,8 +148,11 @@ mod tests {
     #[test]
     fn every_state_of_a_device_has_one_here() {
         let failed = HostedState::Failed { reason: "InstallFailed".into(), message: "no space".into() };
-        let expected =
-            ContainerState::Ended { exit_code: 1, reason: "InstallFailed".into(), message: "no space".into() };
+        let expected = ContainerState::Ended {
+            exit_code: 1,
+            reason: "InstallFailed".into(),
+            message: "no space".into(),
+        };
         assert_eq!(state(&failed), expected);
         assert_eq!(state(&HostedState::Running), ContainerState::Running { since: None });
     }

@@ -70,7 +70,9 @@ impl Controller {
         match verdict {
             Verdict::Holds => Ok(()),
             Verdict::Invalid(reason) => Err(DeviceError::Invalid(reason)),
-            Verdict::Taken(by) => Err(DeviceError::Taken(by.map_or_else(|| "a file".to_owned(), |namespace| format!("the namespace {namespace}")))),
+            Verdict::Taken(by) => Err(DeviceError::Taken(
+                by.map_or_else(|| "a file".to_owned(), |namespace| format!("the namespace {namespace}")),
+            )),
         }
     }
 
@@ -88,15 +90,15 @@ impl Controller {
         if !has_finalizer(object) {
             return Ok(());
         }
-        let name = object.name_any();
+        let (name, uid) = (object.name_any(), object.metadata.uid.clone().unwrap_or_default());
         let verdict = self.devices.verdict(object);
         self.write_status(object, &verdict).await?;
-        if verdict == Verdict::Holds {
+        if verdict == Verdict::Holds && !self.devices.has_left(&name, &uid) {
             if let Some(machine) = self.nodes.fleet.get(&name) {
                 machine.retire(true);
                 self.clear(&machine).await?;
             }
-            self.devices.release(&name, object.metadata.uid.as_deref().unwrap_or_default());
+            self.devices.leave(&name, &uid);
         }
         let heir = self.devices.of(&name).is_some();
         if let Some(machine) = self.nodes.fleet.get(&name).filter(|_| heir) {
@@ -105,7 +107,8 @@ impl Controller {
         if verdict == Verdict::Holds && !heir && self.nodes.cluster.node(&name).is_some() {
             return Err(DeviceError::Leaving("its node still exists"));
         }
-        let finalizers: Vec<_> = object.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).collect();
+        let finalizers: Vec<_> =
+            object.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).collect();
         let metadata = json!({ "finalizers": finalizers });
         self.patch(object, None, json!({ "metadata": metadata }), "remove the finalizer").await
     }

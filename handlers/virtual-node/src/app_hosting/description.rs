@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Taint;
-use staffetta_driver::app_hosting::{DeviceSpec, Effect};
+use staffetta_driver::app_hosting::{DeviceSpec, Effect, Password};
 
 use crate::node::{KubeletEndpoint, NodeSpec, PROVIDER_TAINT};
 
@@ -20,7 +20,8 @@ pub(super) fn node(name: &str, spec: &DeviceSpec, kubelet: Option<KubeletEndpoin
     ]
     .map(|(key, value)| (key.to_owned(), value.to_owned()))
     .into();
-    let place = [("topology.kubernetes.io/region", &spec.region), ("topology.kubernetes.io/zone", &spec.zone)];
+    let place =
+        [("topology.kubernetes.io/region", &spec.region), ("topology.kubernetes.io/zone", &spec.zone)];
     labels.extend(place.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?))));
     labels.extend(spec.labels.clone());
     let provider = Taint {
@@ -59,7 +60,7 @@ fn session(spec: &DeviceSpec) -> u64 {
     let mut digest = DefaultHasher::new();
     // The password is not written with the rest.
     serde_json::to_string(spec).unwrap_or_default().hash(&mut digest);
-    spec.password.as_ref().map(|password| password.expose()).hash(&mut digest);
+    spec.password.as_ref().map(Password::expose).hash(&mut digest);
     digest.finish()
 }
 
@@ -70,19 +71,24 @@ mod tests {
     use super::*;
 
     fn spec(more: &serde_json::Value) -> DeviceSpec {
-        let mut spec = json!({ "driver": "XE", "address": "192.0.2.1", "username": "admin", "password": "one" });
+        let mut spec =
+            json!({ "driver": "XE", "address": "192.0.2.1", "username": "admin", "password": "one" });
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         serde_json::from_value(spec).unwrap()
     }
 
     #[test]
     fn a_node_has_the_labels_taints_and_place_of_its_device_and_keeps_others_away() {
-        let described = spec(&json!({ "region": "north", "zone": "a", "labels": { "rack": "7" }, "maxPods": 4,
+        let described =
+            spec(&json!({ "region": "north", "zone": "a", "labels": { "rack": "7" }, "maxPods": 4,
             "taints": [{ "key": "edge", "effect": "NoExecute" }] }));
         let node = node("r1", &described, None);
         let label = |key: &str| node.labels.get(key).map(String::as_str);
         assert_eq!(label("topology.kubernetes.io/region"), Some("north"));
-        assert_eq!((label("topology.kubernetes.io/zone"), label("rack"), node.max_pods), (Some("a"), Some("7"), 4));
+        assert_eq!(
+            (label("topology.kubernetes.io/zone"), label("rack"), node.max_pods),
+            (Some("a"), Some("7"), 4)
+        );
         let taints: Vec<_> = node.taints.iter().map(|taint| (&*taint.key, &*taint.effect)).collect();
         assert_eq!(taints, [(PROVIDER_TAINT, "NoSchedule"), ("edge", "NoExecute")]);
         assert_eq!(node.host_ip, Some("192.0.2.1".parse().unwrap()));

@@ -33,6 +33,14 @@ pub(super) struct Claim {
     pub(super) object: Option<Arc<CiscoDevice>>,
     /// The description, or why it cannot be right.
     pub(super) spec: Result<Arc<DeviceSpec>, String>,
+    /// Whether its object is being deleted, and nothing of the device is left: it holds no name any more.
+    left: bool,
+}
+
+impl Claim {
+    fn holds(&self) -> bool {
+        self.spec.is_ok() && !self.left
+    }
 }
 
 /// What becomes of a `CiscoDevice`.
@@ -49,7 +57,9 @@ pub(super) enum Verdict {
 impl Devices {
     /// The devices of files.
     pub(super) fn new(devices: Vec<NamedDevice>) -> Self {
-        let claim = |spec| BTreeMap::from([(Rank::File, Claim { object: None, spec: Ok(Arc::new(spec)) })]);
+        let claim = |spec| {
+            BTreeMap::from([(Rank::File, Claim { object: None, spec: Ok(Arc::new(spec)), left: false })])
+        };
         let claims = devices.into_iter().map(|NamedDevice { name, spec }| (name, claim(spec))).collect();
         Self { claims: Mutex::new(claims), changed: Notify::new() }
     }
@@ -57,13 +67,13 @@ impl Devices {
     /// The descriptions that hold, by the name of the node.
     pub(super) fn holding(&self) -> BTreeMap<String, Claim> {
         let claims = self.claims();
-        let first = |claims: &BTreeMap<Rank, Claim>| claims.values().find(|claim| claim.spec.is_ok()).cloned();
+        let first = |claims: &BTreeMap<Rank, Claim>| claims.values().find(|claim| claim.holds()).cloned();
         claims.iter().filter_map(|(name, claims)| Some((name.clone(), first(claims)?))).collect()
     }
 
     /// The description that holds for a node.
     pub(super) fn of(&self, name: &str) -> Option<Claim> {
-        self.claims().get(name)?.values().find(|claim| claim.spec.is_ok()).cloned()
+        self.claims().get(name)?.values().find(|claim| claim.holds()).cloned()
     }
 
     /// All objects.
@@ -76,7 +86,10 @@ impl Devices {
     pub(super) fn object(&self, identity: &Identity) -> Option<Arc<CiscoDevice>> {
         let claims = self.claims();
         let objects = claims.get(&identity.name)?.values().filter_map(|claim| claim.object.as_ref());
-        objects.into_iter().find(|object| object.metadata.uid.as_deref() == Some(&*identity.uid)).map(Arc::clone)
+        objects
+            .into_iter()
+            .find(|object| object.metadata.uid.as_deref() == Some(&*identity.uid))
+            .map(Arc::clone)
     }
 
     /// What becomes of an object.
@@ -85,11 +98,15 @@ impl Devices {
         let name = object.metadata.name.as_deref().unwrap_or_default();
         let Some(claims) = claims.get(name) else { return Verdict::Invalid("it is not known".to_owned()) };
         let uid = object.metadata.uid.as_deref();
-        let is_it = |claim: &Claim| claim.object.as_ref().is_some_and(|known| known.metadata.uid.as_deref() == uid);
+        let is_it =
+            |claim: &Claim| claim.object.as_ref().is_some_and(|known| known.metadata.uid.as_deref() == uid);
         if let Some(Err(reason)) = claims.values().find(|claim| is_it(claim)).map(|claim| &claim.spec) {
             return Verdict::Invalid(reason.clone());
         }
-        match claims.values().find(|claim| claim.spec.is_ok()) {
+        if claims.values().any(|claim| is_it(claim) && claim.left) {
+            return Verdict::Holds;
+        }
+        match claims.values().find(|claim| claim.holds()) {
             Some(first) if !is_it(first) => {
                 Verdict::Taken(first.object.as_ref().and_then(|object| object.metadata.namespace.clone()))
             }
@@ -97,8 +114,27 @@ impl Devices {
         }
     }
 
-    /// The object claims nothing any more.
-    pub(super) fn release(&self, name: &str, uid: &str) {
+    /// Whether nothing of the device of an object is left, so that its object may go.
+    pub(super) fn has_left(&self, name: &str, uid: &str) -> bool {
+        let is_it = |rank: &Rank| matches!(rank, Rank::Resource { uid: known, .. } if known == uid);
+        let claims = self.claims();
+        claims.get(name).is_some_and(|claims| claims.iter().any(|(rank, claim)| is_it(rank) && claim.left))
+    }
+
+    /// Nothing of the device of an object is left: its name is free for others.
+    pub(super) fn leave(&self, name: &str, uid: &str) {
+        let mut claims = self.claims();
+        for (rank, claim) in claims.get_mut(name).into_iter().flatten() {
+            if matches!(rank, Rank::Resource { uid: known, .. } if known == uid) {
+                claim.left = true;
+            }
+        }
+        drop(claims);
+        self.changed.notify_one();
+    }
+
+    /// The object is gone.
+    fn release(&self, name: &str, uid: &str) {
         let mut claims = self.claims();
         if let Some(of_name) = claims.get_mut(name) {
             of_name.retain(|rank, _| !matches!(rank, Rank::Resource { uid: known, .. } if known == uid));
@@ -118,8 +154,12 @@ impl Devices {
             namespace: meta.namespace.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
         };
-        let claim = Claim { object: Some(Arc::clone(object)), spec: described(&name, object).map(Arc::new) };
-        self.claims().entry(name).or_default().insert(rank, claim);
+        let spec = described(&name, object).map(Arc::new);
+        let mut claims = self.claims();
+        let of_name = claims.entry(name).or_default();
+        let left = of_name.get(&rank).is_some_and(|claim| claim.left) && meta.deletion_timestamp.is_some();
+        of_name.insert(rank, Claim { object: Some(Arc::clone(object)), spec, left });
+        drop(claims);
         self.changed.notify_one();
     }
 
@@ -169,7 +209,9 @@ mod tests {
         let new = object("a", "2026-02-01T00:00:00Z", &spec("new"));
         for order in [[&old, &new], [&new, &old]] {
             let devices = Devices::new(Vec::new());
-            order.into_iter().for_each(|object| devices.claim(object));
+            for object in order {
+                devices.claim(object);
+            }
             assert_eq!(devices.verdict(&old), Verdict::Holds);
             assert_eq!(devices.verdict(&new), Verdict::Taken(Some("b".into())));
             devices.release("r1", "uid-b");
@@ -185,7 +227,8 @@ mod tests {
     #[test]
     fn a_description_that_cannot_be_right_is_told_and_holds_no_name() {
         let devices = Devices::new(Vec::new());
-        let wrong = object("a", "2026-01-01T00:00:00Z", &json!({ "driver": "FAKE", "address": "x", "colour": 1 }));
+        let wrong =
+            object("a", "2026-01-01T00:00:00Z", &json!({ "driver": "FAKE", "address": "x", "colour": 1 }));
         let right = object("b", "2026-02-01T00:00:00Z", &json!({ "driver": "FAKE", "address": "y" }));
         devices.claim(&wrong);
         devices.claim(&right);

@@ -112,7 +112,8 @@ fn text(file: &Path) -> Result<String, FileError> {
 
 fn of_text(file: &Path, text: &str) -> Result<Vec<NamedDevice>, FileError> {
     let malformed = |reason: String| FileError::Malformed { file: file.to_owned(), reason };
-    let Form { device, devices } = serde_saphyr::from_str(text).map_err(|error| malformed(first_line(&error.to_string())))?;
+    let Form { device, devices } =
+        serde_saphyr::from_str(text).map_err(|error| malformed(first_line(&error.to_string())))?;
     let single = device.map(|device| Entry { name: None, device });
     let named = single.into_iter().chain(devices).map(|Entry { name, device: spec }| {
         let name = name.unwrap_or_else(|| node_name(&spec.address));

@@ -64,15 +64,17 @@ impl AppHosting {
     pub fn registration(self) -> Result<Registration<VirtualNodes>, KubeletError> {
         let Self { client, options, devices, drivers, notes, custom_resources } = self;
         let known = Arc::new(Devices::new(devices));
-        let source = Description {
-            devices: Arc::clone(&known),
-            drivers,
-            client: client.clone(),
-        };
+        let source = Description { devices: Arc::clone(&known), drivers, client: client.clone() };
         let kubelets = options.kubelets().map(Kubelets::new).transpose()?;
         let policy = policy(&options);
-        let wiring =
-            Wiring { handler: HANDLER, client: client.clone(), source: Arc::new(source), notes, policy, kubelets };
+        let wiring = Wiring {
+            handler: HANDLER,
+            client: client.clone(),
+            source: Arc::new(source),
+            notes,
+            policy,
+            kubelets,
+        };
         let nodes = VirtualNodes::new(wiring);
         let controller = Controller::new(client, Arc::clone(&known), nodes.shared());
         let registration = nodes.registration();

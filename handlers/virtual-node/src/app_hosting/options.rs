@@ -92,7 +92,9 @@ impl AppHostingOptions {
     /// What of the options does not fit together.
     pub fn contradiction(&self) -> Option<&'static str> {
         if self.kubelet_certificate_file.is_some() != self.kubelet_key_file.is_some() {
-            return Some("`app_hosting.kubelet_certificate_file` and `app_hosting.kubelet_key_file` are set together or not at all");
+            return Some(
+                "`app_hosting.kubelet_certificate_file` and `app_hosting.kubelet_key_file` are set together or not at all",
+            );
         }
         let address = self.kubelet_address.unwrap_or(self.kubelet_listen);
         (self.kubelet && address.is_unspecified())

@@ -53,7 +53,8 @@ impl NodeSource for Description {
     async fn open(&self, node: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
         let claim = self.devices.of(&node.name).and_then(|claim| Some((claim.object, claim.spec.ok()?)));
         let Some((object, spec)) = claim else {
-            return Err(DriverError::new(Reason::NotFound, "open the way to the device").detail("nobody describes it"));
+            return Err(DriverError::new(Reason::NotFound, "open the way to the device")
+                .detail("nobody describes it"));
         };
         let namespace = object.and_then(|object| object.metadata.namespace.clone());
         let namespace = namespace.unwrap_or_else(|| self.client.default_namespace().to_owned());

@@ -12,13 +12,12 @@ pub(super) fn expand<'a>(text: &str, value: impl Fn(&str) -> Option<&'a str>) ->
             expanded.push('$');
             rest = after;
         } else if let Some((name, after)) = rest.strip_prefix('(').and_then(|inner| inner.split_once(')')) {
-            match value(name) {
-                Some(value) => expanded.push_str(value),
-                None => {
-                    expanded.push_str("$(");
-                    expanded.push_str(name);
-                    expanded.push(')');
-                }
+            if let Some(value) = value(name) {
+                expanded.push_str(value);
+            } else {
+                expanded.push_str("$(");
+                expanded.push_str(name);
+                expanded.push(')');
             }
             rest = after;
         } else {

@@ -217,13 +217,14 @@ impl Reading<'_> {
             EnvVarSource { secret_key_ref: Some(key), .. } => {
                 self.key(&path, Holder::Secret, &key.name, &key.key, key.optional).await
             }
-            EnvVarSource { field_ref: Some(reference), .. } => match field(self.pod, &reference.field_path) {
-                Some(value) => Ok(Some(value)),
-                None => {
-                    let detail = format!("`{}` is not known before the pod runs", reference.field_path);
-                    Err(EnvironmentError::Unsupported { path: format!("{path}.fieldRef"), detail })
-                }
-            },
+            EnvVarSource { field_ref: Some(reference), .. } => {
+                let value = field(self.pod, &reference.field_path);
+                let unknown = || EnvironmentError::Unsupported {
+                    path: format!("{path}.fieldRef"),
+                    detail: format!("`{}` is not known before the pod runs", reference.field_path),
+                };
+                value.map(Some).ok_or_else(unknown)
+            }
             _ => {
                 let detail = "only ConfigMaps, Secrets and fields of the pod can be put in".to_owned();
                 Err(EnvironmentError::Unsupported { path, detail })

@@ -14,7 +14,8 @@ async fn world() -> (ApiServer, Client) {
     let map = json!({ "metadata": { "name": "settings" }, "data": { "MODE": "fast", "LEVEL": "3" } });
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
     maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
-    let secret = json!({ "metadata": { "name": "login" }, "stringData": {}, "data": { "password": "aHVudGVyMg==" } });
+    let secret =
+        json!({ "metadata": { "name": "login" }, "stringData": {}, "data": { "password": "aHVudGVyMg==" } });
     let secrets: Api<Secret> = Api::namespaced(client.clone(), "default");
     secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
     (server, client)
@@ -74,7 +75,10 @@ async fn what_does_not_exist_is_named_with_its_field_and_waited_for() {
     let (_server, client) = world().await;
     for (from, expected) in [
         (json!({ "secretKeyRef": { "name": "nobody", "key": "k" } }), "there is no Secret nobody"),
-        (json!({ "secretKeyRef": { "name": "login", "key": "k" } }), "there is no key `k` in the Secret login"),
+        (
+            json!({ "secretKeyRef": { "name": "login", "key": "k" } }),
+            "there is no key `k` in the Secret login",
+        ),
         (json!({ "configMapKeyRef": { "name": "nobody", "key": "k" } }), "there is no ConfigMap nobody"),
     ] {
         let container = json!({ "env": [{ "name": "A", "valueFrom": from }] });
@@ -88,10 +92,14 @@ async fn what_does_not_exist_is_named_with_its_field_and_waited_for() {
 async fn what_is_not_known_before_the_pod_runs_is_refused_with_its_field() {
     let (_server, client) = world().await;
     for (from, path) in [
-        (json!({ "fieldRef": { "fieldPath": "status.podIP" } }), "spec.containers[0].env[0].valueFrom.fieldRef"),
+        (
+            json!({ "fieldRef": { "fieldPath": "status.podIP" } }),
+            "spec.containers[0].env[0].valueFrom.fieldRef",
+        ),
         (json!({ "resourceFieldRef": { "resource": "limits.cpu" } }), "spec.containers[0].env[0].valueFrom"),
     ] {
-        let error = environment(&client, json!({ "env": [{ "name": "A", "valueFrom": from }] })).await.unwrap_err();
+        let error =
+            environment(&client, json!({ "env": [{ "name": "A", "valueFrom": from }] })).await.unwrap_err();
         assert!(causes(&error).starts_with(&format!("{path}: ")), "{error}");
         assert_eq!((error.transient(), error.reason()), (false, "FieldNotSupported"));
     }

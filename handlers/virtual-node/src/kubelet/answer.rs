@@ -84,28 +84,28 @@ fn not_supported(what: &str) -> Response {
 }
 
 async fn pods(State(desk): State<Arc<Desk>>, Extension(known): Extension<Known>) -> Response {
-    if let Err(refusal) = admit(known) {
-        return refusal;
+    if !known.0 {
+        return refusal();
     }
     let pods: Vec<Value> = desk.pods().iter().map(|pod| json!(**pod)).collect();
     Json(json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods })).into_response()
 }
 
 async fn stats(State(desk): State<Arc<Desk>>, Extension(known): Extension<Known>) -> Response {
-    if let Err(refusal) = admit(known) {
-        return refusal;
+    if !known.0 {
+        return refusal();
     }
     match desk.usage().await {
-        Ok(usage) => Json(summary(desk.machine.name(), &desk.pods(), &usage, Timestamp::now())).into_response(),
+        Ok(usage) => {
+            Json(summary(desk.machine.name(), &desk.pods(), &usage, Timestamp::now())).into_response()
+        }
         Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
     }
 }
 
-/// Lets those in who showed a certificate.
-fn admit(known: Known) -> Result<(), Response> {
-    if known.0 {
-        return Ok(());
-    }
-    let text = "show a client certificate that the authority of `app_hosting.kubelet_client_ca_file` signed\n";
-    Err((StatusCode::UNAUTHORIZED, text).into_response())
+/// What those are told who showed no certificate.
+fn refusal() -> Response {
+    let text =
+        "show a client certificate that the authority of `app_hosting.kubelet_client_ca_file` signed\n";
+    (StatusCode::UNAUTHORIZED, text).into_response()
 }

@@ -10,12 +10,18 @@ use tokio_rustls::TlsConnector;
 
 use super::*;
 use crate::fleet::Fleet;
-use crate::policy::Policy;
 use crate::node::NodeSpec;
+use crate::policy::Policy;
 
 fn options() -> KubeletOptions {
     let localhost = IpAddr::from([127, 0, 0, 1]);
-    KubeletOptions { listen: localhost, address: localhost, first_port: 0, certificate: None, client_authority: None }
+    KubeletOptions {
+        listen: localhost,
+        address: localhost,
+        first_port: 0,
+        certificate: None,
+        client_authority: None,
+    }
 }
 
 /// A node whose kubelet API is answered, and who answers it.
@@ -82,11 +88,12 @@ impl rustls::client::danger::ServerCertVerifier for Trusting {
 
 /// The answer to a request, head and body; `identity` is a certificate with its key.
 async fn ask(endpoint: KubeletEndpoint, path: &str, identity: Option<(Vec<u8>, Vec<u8>)>) -> String {
-    let builder = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Trusting));
+    let builder =
+        rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Trusting));
     let config = match identity {
         None => builder.with_no_client_auth(),
         Some((certificate, key)) => {

@@ -44,7 +44,11 @@ fn ready(machine: &Machine) -> Wanted {
     let (status, reason, message) = match (machine.outage(), machine.health()) {
         (Some(outage), _) => {
             let since = if outage.was_up { "cannot be reached any more" } else { "cannot be reached" };
-            ("False", "MachineUnreachable".to_owned(), format!("the machine {since} ({}): {}", outage.reason, outage.message))
+            (
+                "False",
+                "MachineUnreachable".to_owned(),
+                format!("the machine {since} ({}): {}", outage.reason, outage.message),
+            )
         }
         (None, _) if !machine.is_up() => {
             ("False", "MachineNotReadYet".to_owned(), "the machine was not read yet".to_owned())

@@ -22,7 +22,7 @@ const SECONDS: i32 = 40;
 
 /// Renews the leases of nodes.
 pub(crate) struct Leases {
-    leases: Api<Lease>,
+    api: Api<Lease>,
     /// When each lease was renewed last, by node, with the UID of the Node that owns it.
     renewed: DashMap<String, (Instant, String)>,
     interval: std::time::Duration,
@@ -30,24 +30,29 @@ pub(crate) struct Leases {
 
 impl Leases {
     pub(crate) fn new(client: Client, interval: std::time::Duration) -> Self {
-        Self { leases: Api::namespaced(client, NAMESPACE), renewed: DashMap::new(), interval }
+        Self { api: Api::namespaced(client, NAMESPACE), renewed: DashMap::new(), interval }
     }
 
     /// Renews the lease of a node, unless that was done just now. It is made where there is none.
     pub(crate) async fn renew(&self, node: &Node) -> Result<(), kube::Error> {
         let name = node.metadata.name.clone().unwrap_or_default();
         let uid = node.metadata.uid.clone().unwrap_or_default();
-        let fresh = self.renewed.get(&name).is_some_and(|last| last.1 == uid && last.0.elapsed() < self.interval * 3 / 4);
+        let fresh = self
+            .renewed
+            .get(&name)
+            .is_some_and(|last| last.1 == uid && last.0.elapsed() < self.interval * 3 / 4);
         if fresh {
             return Ok(());
         }
         let began = Instant::now();
         let lease = lease_of(node, Timestamp::now());
-        let patch = Patch::Merge(json!({ "metadata": { "ownerReferences": lease.metadata.owner_references }, "spec": lease.spec }));
-        match self.leases.patch_metadata(&name, &PatchParams::default(), &patch).await {
+        let patch = Patch::Merge(
+            json!({ "metadata": { "ownerReferences": lease.metadata.owner_references }, "spec": lease.spec }),
+        );
+        match self.api.patch_metadata(&name, &PatchParams::default(), &patch).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {
-                self.leases.create(&PostParams::default(), &lease).await?;
+                self.api.create(&PostParams::default(), &lease).await?;
             }
             Err(error) => return Err(error),
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec as ObjectSpec, NodeStatus,
-    NodeSystemInfo, Taint,
+    DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec as ObjectSpec,
+    NodeStatus, NodeSystemInfo, Taint,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -118,12 +118,19 @@ fn status(machine: &Machine, before: Option<&NodeStatus>, now: Timestamp) -> Nod
     let spec = machine.spec();
     let health = machine.health();
     let pods = [("pods".to_owned(), Quantity(spec.max_pods.to_string()))];
-    let resources = |of: Option<&BTreeMap<String, Quantity>>| Some(of.cloned().unwrap_or_default().into_iter().chain(pods.clone()).collect());
+    let resources = |of: Option<&BTreeMap<String, Quantity>>| {
+        Some(of.cloned().unwrap_or_default().into_iter().chain(pods.clone()).collect())
+    };
     let condition = |kind: &str| -> Option<&NodeCondition> {
         before?.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)
     };
-    let conditions =
-        wanted(machine).into_iter().map(|wanted| { let old = condition(wanted.kind); timed(wanted, old, now) }).collect();
+    let conditions = wanted(machine)
+        .into_iter()
+        .map(|wanted| {
+            let old = condition(wanted.kind);
+            timed(wanted, old, now)
+        })
+        .collect();
     NodeStatus {
         addresses: Some(addresses(&spec, machine.kubelet())),
         allocatable: resources(health.as_deref().map(|health| &health.allocatable)),
@@ -153,7 +160,11 @@ fn info(machine: &Machine) -> NodeSystemInfo {
         os_image: info.os_image,
         container_runtime_version: info.container_runtime,
         architecture: info.architecture,
-        operating_system: if info.operating_system.is_empty() { "linux".into() } else { info.operating_system },
+        operating_system: if info.operating_system.is_empty() {
+            "linux".into()
+        } else {
+            info.operating_system
+        },
         kubelet_version: concat!("v", env!("CARGO_PKG_VERSION"), "-staffetta").to_owned(),
         ..NodeSystemInfo::default()
     }
@@ -165,8 +176,8 @@ pub(crate) fn status_patch(node: &Node, machine: &Machine, now: Timestamp) -> Op
     let mut wanted = status(machine, Some(&before), now);
     if machine.health().is_none() {
         // A process that began just now knows less of the machine than the object says.
-        wanted.capacity = merged(before.capacity.as_ref(), wanted.capacity);
-        wanted.allocatable = merged(before.allocatable.as_ref(), wanted.allocatable);
+        wanted.capacity = Some(merged(before.capacity.as_ref(), wanted.capacity));
+        wanted.allocatable = Some(merged(before.allocatable.as_ref(), wanted.allocatable));
         wanted.node_info = before.node_info.clone().or(wanted.node_info);
     }
     let known = before.conditions.as_deref().unwrap_or_default();
@@ -174,8 +185,11 @@ pub(crate) fn status_patch(node: &Node, machine: &Machine, now: Timestamp) -> Op
         known.iter().any(|condition| condition.type_ == wanted.type_ && holds(condition, wanted))
     });
     let has = |addresses: &Option<Vec<NodeAddress>>| {
-        let mut addresses: Vec<_> =
-            addresses.iter().flatten().map(|address| (address.type_.clone(), address.address.clone())).collect();
+        let mut addresses: Vec<_> = addresses
+            .iter()
+            .flatten()
+            .map(|address| (address.type_.clone(), address.address.clone()))
+            .collect();
         addresses.sort_unstable();
         addresses
     };
@@ -213,10 +227,10 @@ fn port(status: &NodeStatus) -> i32 {
 fn merged(
     before: Option<&BTreeMap<String, Quantity>>,
     now: Option<BTreeMap<String, Quantity>>,
-) -> Option<BTreeMap<String, Quantity>> {
+) -> BTreeMap<String, Quantity> {
     let mut all = before.cloned().unwrap_or_default();
     all.extend(now.unwrap_or_default());
-    Some(all)
+    all
 }
 
 #[cfg(test)]

@@ -14,8 +14,11 @@ pub(super) fn conditions(
 ) -> Vec<PodCondition> {
     let ready = phase == "Running" && containers.iter().all(|container| container.ready);
     let gates = gates_hold(pod);
-    let unready: Vec<_> =
-        containers.iter().filter(|container| !container.ready).map(|container| container.name.as_str()).collect();
+    let unready: Vec<_> = containers
+        .iter()
+        .filter(|container| !container.ready)
+        .map(|container| container.name.as_str())
+        .collect();
     let reason = match phase {
         "Succeeded" => Some(("PodCompleted", String::new())),
         "Failed" => Some(("PodFailed", String::new())),
@@ -30,16 +33,18 @@ pub(super) fn conditions(
         ("ContainersReady", ready, reason),
         ("PodScheduled", true, None),
     ]
-    .map(|(kind, holds, reason)| condition(pod, kind, holds, reason.filter(|_| !holds || kind == "Initialized"), now))
+    .map(|(kind, holds, reason)| {
+        condition(pod, kind, holds, reason.filter(|_| !holds || kind == "Initialized"), now)
+    })
     .into()
 }
 
 /// Whether each condition that the pod's readiness waits for is there.
 fn gates_hold(pod: &Pod) -> bool {
     let gates = pod.spec.iter().flat_map(|spec| spec.readiness_gates.iter().flatten());
-    gates.into_iter().all(|gate| {
-        found(pod, &gate.condition_type).is_some_and(|condition| condition.status == "True")
-    })
+    gates
+        .into_iter()
+        .all(|gate| found(pod, &gate.condition_type).is_some_and(|condition| condition.status == "True"))
 }
 
 fn found<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {

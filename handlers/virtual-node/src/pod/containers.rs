@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    Container, ContainerState as Shown, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
-    ContainerStatus,
+    Container, ContainerState as Shown, ContainerStateRunning, ContainerStateTerminated,
+    ContainerStateWaiting, ContainerStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -32,15 +32,22 @@ pub(super) fn container_status(
     let state = match sight.map(|sight| &sight.state) {
         Some(ContainerState::Running { since }) => {
             let again = was.terminated.is_some()
-                || (was.waiting.is_some() && status.last_state.as_ref().is_some_and(|last| last.terminated.is_some()));
+                || (was.waiting.is_some()
+                    && status.last_state.as_ref().is_some_and(|last| last.terminated.is_some()));
             let others = was.running.as_ref().filter(|running| is_other(running, *since));
             if let Some(running) = others {
-                status.last_state = Some(ended(running.started_at.clone(), now, 0, "Completed", "it was started anew"));
+                status.last_state =
+                    Some(ended(running.started_at.clone(), now, 0, "Completed", "it was started anew"));
             } else if let Some(terminated) = was.terminated {
                 status.last_state = Some(Shown { terminated: Some(terminated), ..Shown::default() });
             }
-            status.restart_count = if again || others.is_some() { restarts.saturating_add(1) } else { restarts };
-            let kept = was.running.as_ref().filter(|_| others.is_none()).and_then(|running| running.started_at.clone());
+            status.restart_count =
+                if again || others.is_some() { restarts.saturating_add(1) } else { restarts };
+            let kept = was
+                .running
+                .as_ref()
+                .filter(|_| others.is_none())
+                .and_then(|running| running.started_at.clone());
             let started = since.map(Time).or(kept).unwrap_or(Time(now));
             Shown { running: Some(ContainerStateRunning { started_at: Some(started) }), ..Shown::default() }
         }
@@ -75,16 +82,11 @@ fn is_other(before: &ContainerStateRunning, since: Option<Timestamp>) -> bool {
 }
 
 /// A container that waits. One that ran before has ended meanwhile, however that came about.
-fn waiting(
-    status: &mut ContainerStatus,
-    was: &Shown,
-    reason: &str,
-    message: &str,
-    now: Timestamp,
-) -> Shown {
+fn waiting(status: &mut ContainerStatus, was: &Shown, reason: &str, message: &str, now: Timestamp) -> Shown {
     if let Some(running) = &was.running {
         let message = "it ran, and the machine does not run it any more";
-        status.last_state = Some(ended(running.started_at.clone(), now, LOST, "ContainerStatusUnknown", message));
+        status.last_state =
+            Some(ended(running.started_at.clone(), now, LOST, "ContainerStatusUnknown", message));
     } else if was.terminated.is_some() {
         status.last_state = Some(was.clone());
     }

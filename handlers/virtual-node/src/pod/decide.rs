@@ -106,8 +106,16 @@ mod tests {
         assert_eq!(decide(&pod, &facts(Some(&running), Some(&pod))), Task::Tell);
         let replaced = Task::Apply { replaces: true, lost: false };
         assert_eq!(decide(&pod, &facts(Some(&running), Some(&other))), replaced);
-        let ended = workload(ContainerState::Ended { exit_code: 0, reason: "Completed".into(), message: String::new() });
-        assert_eq!(decide(&pod, &facts(Some(&ended), Some(&pod))), apply, "its back end knows whether it starts again");
+        let ended = workload(ContainerState::Ended {
+            exit_code: 0,
+            reason: "Completed".into(),
+            message: String::new(),
+        });
+        assert_eq!(
+            decide(&pod, &facts(Some(&ended), Some(&pod))),
+            apply,
+            "its back end knows whether it starts again"
+        );
         let lost = Facts { was_there: true, ..facts(None, Some(&pod)) };
         assert_eq!(decide(&pod, &lost), Task::Apply { replaces: false, lost: true });
     }

@@ -71,7 +71,8 @@ impl ClusterIndex {
 
 /// Whether a node says of itself that the handler of that name keeps it.
 pub(crate) fn has_keeper(node: &Node, handler: &str) -> bool {
-    let labelled = node.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(crate::node::HANDLER_LABEL));
+    let labelled =
+        node.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(crate::node::HANDLER_LABEL));
     labelled && standing(node, handler) == Standing::Ours
 }
 

@@ -98,6 +98,10 @@ pub enum PortMode {
 }
 
 /// The VLAN of the pods on an internal port of a switch.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own, and the names are those of the file"
+)]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct VlanInterface {

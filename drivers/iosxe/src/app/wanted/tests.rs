@@ -13,7 +13,7 @@ use crate::model::operation::Operation;
 
 const UID: &str = "00000000-0000-0000-0000-000000000001";
 
-fn spec(interface: Value) -> DeviceSpec {
+fn spec(interface: &Value) -> DeviceSpec {
     let networking = json!({ "interface": interface });
     let spec = json!({
         "driver": "XE", "address": "r1", "podCIDR": "10.0.0.0/24", "xe": { "networking": networking },
@@ -53,7 +53,7 @@ fn config(app: &App) -> Value {
     json!({ "Cisco-IOS-XE-app-hosting-cfg:app-hosting-cfg-data": { "apps": { "app": [app] } } })
 }
 
-fn translated(interface: Value, request: &PodRequest, address: Option<&str>) -> Value {
+fn translated(interface: &Value, request: &PodRequest, address: Option<&str>) -> Value {
     let pod = translator(&spec(interface)).translate(request).unwrap();
     config(&pod.apps[0].config(address.map(|address| address.parse().unwrap())))
 }
@@ -83,7 +83,7 @@ fn each_type_of_interface_has_a_body_of_its_own() {
         ("config-management-dhcp", management(true), None),
         ("config-management-static", management(false), address),
     ] {
-        golden(name, &translated(interface, &simple(), address));
+        golden(name, &translated(&interface, &simple(), address));
     }
 }
 
@@ -103,11 +103,11 @@ fn the_ends_of_every_range_have_bodies() {
     pod_of.spec.as_mut().unwrap().dns_config = Some(serde_json::from_value(dns).unwrap());
     let environment = (0..23).map(|n| EnvironmentVariable::new(format!("V{n:02}"), "x".repeat(228)));
     largest.environment = [("c".repeat(63), environment.collect())].into();
-    golden("config-largest", &translated(interface.clone(), &largest, None));
+    golden("config-largest", &translated(&interface, &largest, None));
     let least =
         json!({ "requests": { "cpu": "1n", "memory": "1", "storage": "1" }, "limits": { "cpu": "1m" } });
     let smallest = pod("p", &json!([{ "name": "c", "image": "usb0:a", "resources": least }]));
-    golden("config-smallest", &translated(interface, &smallest, None));
+    golden("config-smallest", &translated(&interface, &smallest, None));
 }
 
 #[test]

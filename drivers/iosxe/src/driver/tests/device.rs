@@ -20,6 +20,7 @@ pub(super) const DELAY: Duration = Duration::from_millis(700);
 pub(super) struct Device(Mutex<Inner>);
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
 pub(super) struct Inner {
     pub(super) config: BTreeMap<String, Value>,
     pub(super) oper: BTreeMap<String, Oper>,
@@ -93,7 +94,10 @@ impl Device {
 }
 
 fn refused(said: &str) -> Fault {
-    Fault { error: DriverError::new(Reason::Conflict, "step").detail(said), said: Some(said.into()) }
+    Fault {
+        error: Box::new(DriverError::new(Reason::Conflict, "step").detail(said)),
+        said: Some(said.into()),
+    }
 }
 
 #[async_trait]

@@ -67,7 +67,8 @@ async fn pods_that_come_at_the_same_time_are_installed_one_after_another() {
         deploy(&driver, &pods[3]),
         deploy(&driver, &pods[4]),
     );
-    assert_eq!((device.inner().parallel, driver.list_pods().await.unwrap().len()), (1, 5));
+    let listed = driver.list_pods().await.unwrap().len();
+    assert_eq!((device.inner().parallel, listed), (1, 5));
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,6 +99,27 @@ async fn each_pod_has_an_address_of_its_own_and_one_that_was_given_back_rests() 
     tokio::time::sleep(resting.retry_after().unwrap()).await;
     deploy(&driver, &pod(2)).await;
     assert_eq!(status(&driver, 2).await.unwrap().ip, ip);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_containers_of_a_pod_have_an_address_each_and_that_of_the_first_is_the_pods() {
+    let device = Arc::new(Device::default());
+    let driver = driver_of(&device, "east", &with_addresses("10.0.0.0/29"));
+    let containers =
+        json!([{ "name": "b", "image": "flash:/a.tar" }, { "name": "a", "image": "flash:/b.tar" }]);
+    let pod = pod_with(1, &containers, "Always");
+    deploy(&driver, &pod).await;
+    let given = |app: &Value| {
+        app["application-network-resource"]["virtualportgroup-guest-ip-address-1"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let mut addresses: Vec<_> = device.inner().config.values().map(given).collect();
+    addresses.sort();
+    assert_eq!(addresses, ["10.0.0.2", "10.0.0.3"]);
+    let hosted = driver.get_pod_status(&pod.owner()).await.unwrap().unwrap();
+    assert_eq!(hosted.ip, Some("10.0.0.2".parse().unwrap()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -59,7 +59,10 @@ fn a_machine_that_turns_is_told_at_once_and_when_it_turned() {
     machine.reached();
     machine.told_health(NodeHealth::default());
     let up = status_patch(&node, &machine, time(7)).unwrap();
-    assert_eq!((ready(&up)["status"].as_str(), ready(&up)["lastTransitionTime"].as_str()), (Some("True"), Some("1970-01-01T00:00:07Z")));
+    assert_eq!(
+        (ready(&up)["status"].as_str(), ready(&up)["lastTransitionTime"].as_str()),
+        (Some("True"), Some("1970-01-01T00:00:07Z"))
+    );
     machine.missed("DriverRefused", "wrong password".into(), true);
     let down = status_patch(&node, &machine, time(9)).unwrap();
     assert_eq!(ready(&down)["reason"], "MachineUnreachable");
@@ -75,7 +78,10 @@ fn taints_of_others_stay_and_ours_come_back() {
     let patch = metadata_patch(&node, &machine, HANDLER).unwrap();
     let expected = json!([{ "key": "theirs", "effect": "NoExecute" }, { "key": "ours", "value": "v", "effect": "NoSchedule" }]);
     assert_eq!(patch["spec"]["taints"], expected);
-    assert_eq!((&patch["metadata"]["resourceVersion"], &patch["metadata"]["labels"]), (&json!("1"), &json!({})));
+    assert_eq!(
+        (&patch["metadata"]["resourceVersion"], &patch["metadata"]["labels"]),
+        (&json!("1"), &json!({}))
+    );
 }
 
 #[test]
