@@ -115,8 +115,8 @@ async fn answers_that_are_no_answers_change_nothing() {
         Fault::Answer { code: 502, body: String::new() },
         Fault::Cut,
     ] {
-        world.device().inject(Requests::any(), 3, fault.clone());
-        eventually("all of them were met", async || world.device().pending_faults() == 0).await;
+        world.device().inject(Requests::any(), 1, fault.clone());
+        eventually("it was met", async || world.device().pending_faults() == 0).await;
         assert_eq!(world.phase("web").await.as_deref(), Some("Running"), "{fault:?}");
     }
     world.until_ready("edge-1", true).await;

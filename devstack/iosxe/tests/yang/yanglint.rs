@@ -86,11 +86,11 @@ impl Yanglint {
     }
 }
 
-/// A body of RESTCONF as a whole document: RESTCONF leaves out what the path says.
+/// A body of RESTCONF as a whole document, which it may be already: RESTCONF leaves out what the path says.
 fn document(kind: Kind, body: &Value) -> Value {
-    let operation = |member: &str| {
-        let input = body.get(format!("{RPC}:{member}")).unwrap_or_else(|| panic!("no {member}: {body}"));
-        json!({ format!("{RPC}:app-hosting"): input })
+    let operation = |member: &str| match body.get(format!("{RPC}:{member}")) {
+        Some(content) => json!({ format!("{RPC}:app-hosting"): content }),
+        None => body.clone(),
     };
     match kind {
         Kind::Rpc => operation("input"),
