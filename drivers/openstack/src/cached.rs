@@ -11,8 +11,11 @@ use tokio::time::Instant;
 /// Keeps answers for a while, and lets many who ask for the same one at the same time share one question.
 pub(crate) struct Cached<K, T> {
     fresh: Duration,
-    answers: Mutex<HashMap<K, Arc<tokio::sync::Mutex<Option<Answer<T>>>>>>,
+    answers: Mutex<Answers<K, T>>,
 }
+
+/// For each key a place for its answer, which is locked while somebody asks.
+type Answers<K, T> = HashMap<K, Arc<tokio::sync::Mutex<Option<Answer<T>>>>>;
 
 struct Answer<T> {
     value: T,
@@ -59,7 +62,7 @@ impl<K: Clone + Eq + Hash, T: Clone> Cached<K, T> {
         self.answers().remove(key);
     }
 
-    fn answers(&self) -> MutexGuard<'_, HashMap<K, Arc<tokio::sync::Mutex<Option<Answer<T>>>>>> {
+    fn answers(&self) -> MutexGuard<'_, Answers<K, T>> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

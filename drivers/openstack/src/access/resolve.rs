@@ -40,12 +40,15 @@ impl Places {
 
 /// Puts the options together.
 pub(super) fn resolve(options: &NeutronOptions, places: &Places) -> Result<Access, AccessError> {
-    let url = |option, text: &Option<String>| {
-        text.as_ref().map(|text| http_url(text).map_err(|what| places.wrong(option, what))).transpose()
+    let url = |option, text: Option<&String>| {
+        text.map(|text| http_url(text).map_err(|what| places.wrong(option, what))).transpose()
     };
     let urls = Urls {
-        network: url("endpoint_override", &options.endpoint_override)?,
-        load_balancer: url("load_balancer_endpoint_override", &options.load_balancer_endpoint_override)?,
+        network: url("endpoint_override", options.endpoint_override.as_ref())?,
+        load_balancer: url(
+            "load_balancer_endpoint_override",
+            options.load_balancer_endpoint_override.as_ref(),
+        )?,
     };
     let interface = match options.endpoint_type.as_deref() {
         Some(name) => Interface::from_name(name).ok_or_else(|| {
@@ -82,10 +85,9 @@ fn auth(options: &NeutronOptions, places: &Places) -> Result<Auth, AccessError> 
         options.application_credential_id.is_some() || options.application_credential_name.is_some();
     match options.auth_type.as_deref() {
         Some("none" | "noauth") => Ok(Auth::None),
-        Some("password" | "v3password") => password(options, places),
         Some("v3applicationcredential") => credential(options, places),
         None if credential_given => credential(options, places),
-        None => password(options, places),
+        None | Some("password" | "v3password") => password(options, places),
         Some(other) => {
             let what = format!(
                 "there is no way to log in by {other:?} here; known are password, v3password, \
@@ -99,9 +101,10 @@ fn auth(options: &NeutronOptions, places: &Places) -> Result<Auth, AccessError> 
 fn password(options: &NeutronOptions, places: &Places) -> Result<Auth, AccessError> {
     let scope = match (&options.project_id, &options.project_name) {
         (Some(id), _) => Scope::Id(id.clone()),
-        (None, Some(name)) => {
-            Scope::Name(name.clone(), domain(&options.project_domain_id, &options.project_domain_name))
-        }
+        (None, Some(name)) => Scope::Name(
+            name.clone(),
+            domain(options.project_domain_id.as_ref(), options.project_domain_name.as_ref()),
+        ),
         (None, None) => {
             return Err(places.wrong("project_name", "is missing: a login without a project leads nowhere"));
         }
@@ -111,7 +114,7 @@ fn password(options: &NeutronOptions, places: &Places) -> Result<Auth, AccessErr
         user: user(options, places)?,
         password: secret(
             places,
-            ("password", &options.password),
+            ("password", options.password.as_ref()),
             ("password_file", options.password_file.as_ref()),
         )?,
         scope,
@@ -129,7 +132,7 @@ fn credential(options: &NeutronOptions, places: &Places) -> Result<Auth, AccessE
         credential,
         secret: secret(
             places,
-            ("application_credential_secret", &options.application_credential_secret),
+            ("application_credential_secret", options.application_credential_secret.as_ref()),
             ("application_credential_secret_file", options.application_credential_secret_file.as_ref()),
         )?,
     })
@@ -143,14 +146,15 @@ fn keystone(options: &NeutronOptions, places: &Places) -> Result<Url, AccessErro
 fn user(options: &NeutronOptions, places: &Places) -> Result<User, AccessError> {
     match (&options.user_id, &options.username) {
         (Some(id), _) => Ok(User::Id(id.clone())),
-        (None, Some(name)) => {
-            Ok(User::Name(name.clone(), domain(&options.user_domain_id, &options.user_domain_name)))
-        }
+        (None, Some(name)) => Ok(User::Name(
+            name.clone(),
+            domain(options.user_domain_id.as_ref(), options.user_domain_name.as_ref()),
+        )),
         (None, None) => Err(places.wrong("username", "is missing")),
     }
 }
 
-fn domain(id: &Option<String>, name: &Option<String>) -> Domain {
+fn domain(id: Option<&String>, name: Option<&String>) -> Domain {
     match (id, name) {
         (Some(id), _) => Domain::Id(id.clone()),
         (None, Some(name)) => Domain::Name(name.clone()),
@@ -160,7 +164,7 @@ fn domain(id: &Option<String>, name: &Option<String>) -> Domain {
 
 fn secret(
     places: &Places,
-    (name, text): (&'static str, &Option<Secret>),
+    (name, text): (&'static str, Option<&Secret>),
     (file_name, file): (&'static str, Option<&std::path::PathBuf>),
 ) -> Result<Secret, AccessError> {
     match (text, file) {

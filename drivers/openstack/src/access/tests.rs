@@ -42,7 +42,7 @@ fn access(options: &NeutronOptions, environment: &Environment, home: &Path) -> R
     options.access(environment).map_err(told)
 }
 
-fn section(options: NeutronOptions) -> Result<Access, String> {
+fn section(options: &NeutronOptions) -> Result<Access, String> {
     options.access(&Environment::default()).map_err(|error| error.to_string())
 }
 
@@ -203,31 +203,32 @@ fn mistakes_in_clouds_yaml_are_told_with_their_place_and_without_secrets() {
 
 #[test]
 fn the_section_has_the_names_of_kuryr_conf() {
-    let access = section(by_password()).unwrap();
+    let access = section(&by_password()).unwrap();
     assert_eq!(opened(&access.auth), ("https://k:5000/v3".into(), "open sesame".into()));
     let named: NeutronOptions = serde_json::from_value(serde_json::json!({
         "auth_type": "v3applicationcredential", "auth_url": "http://k", "application_credential_name": "c",
         "username": "u", "user_domain_name": "D", "application_credential_secret": "s", "endpoint_type": "publicURL",
     }))
     .unwrap();
-    let access = section(named).unwrap();
+    let access = section(&named).unwrap();
     assert_eq!((opened(&access.auth).1.as_str(), access.interface), ("s", Interface::Public));
     let none = NeutronOptions {
         auth_type: Some("none".into()),
         endpoint_override: Some("http://n:9696".into()),
         ..NeutronOptions::default()
     };
-    assert!(matches!(section(none).unwrap().auth, Auth::None));
+    assert!(matches!(section(&none).unwrap().auth, Auth::None));
 }
 
 #[test]
 fn mistakes_in_the_section_name_the_option() {
+    type Case = (fn(&mut NeutronOptions), &'static str);
     let wrong = |change: fn(&mut NeutronOptions)| {
         let mut options = by_password();
         change(&mut options);
-        section(options).unwrap_err()
+        section(&options).unwrap_err()
     };
-    let cases: [(fn(&mut NeutronOptions), &str); 8] = [
+    let cases: [Case; 8] = [
         (
             |options| options.auth_url = None,
             "neutron.auth_url: is missing, and neither neutron.cloud nor $OS_CLOUD",
@@ -275,7 +276,7 @@ fn options_that_concern_the_way_stand_above_clouds_yaml() {
 
 #[test]
 fn nothing_secret_is_shown() {
-    let shown = format!("{:?}", section(by_password()).unwrap());
+    let shown = format!("{:?}", section(&by_password()).unwrap());
     assert!(!shown.contains("open sesame") && shown.contains("kuryr"), "{shown}");
     assert!(!format!("{:?}", by_password()).contains("open sesame"));
 }

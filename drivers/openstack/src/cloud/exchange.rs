@@ -201,12 +201,11 @@ impl Answer {
     /// After how long the service wants to be asked again (RFC 9110, section 10.2.3).
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let text = self.headers.get("retry-after")?.to_str().ok()?.trim();
-        let wait = match text.parse() {
-            Ok(seconds) => Duration::from_secs(seconds),
-            Err(_) => {
-                let then = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
-                then.duration_since(jiff::Timestamp::now()).try_into().unwrap_or_default()
-            }
+        let wait = if let Ok(seconds) = text.parse() {
+            Duration::from_secs(seconds)
+        } else {
+            let then = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+            then.duration_since(jiff::Timestamp::now()).try_into().unwrap_or_default()
         };
         Some(wait.min(MAX_WAIT))
     }

@@ -24,7 +24,7 @@ struct State {
 /// A call may be in flight while this exists.
 #[derive(Debug)]
 pub(super) struct Permit {
-    permit: Option<OwnedSemaphorePermit>,
+    held: Option<OwnedSemaphorePermit>,
     permits: Arc<Semaphore>,
     state: Arc<Mutex<State>>,
 }
@@ -40,7 +40,7 @@ impl Limiter {
     pub(super) async fn permit(&self) -> Permit {
         let permit = Arc::clone(&self.permits).acquire_owned().await;
         Permit {
-            permit: Some(permit.expect("the semaphore is never closed")),
+            held: Some(permit.expect("the semaphore is never closed")),
             permits: Arc::clone(&self.permits),
             state: Arc::clone(&self.state),
         }
@@ -72,7 +72,7 @@ impl Drop for Permit {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.surplus > 0 {
             state.surplus -= 1;
-            self.permit.take().into_iter().for_each(OwnedSemaphorePermit::forget);
+            self.held.take().into_iter().for_each(OwnedSemaphorePermit::forget);
         }
     }
 }

@@ -18,7 +18,10 @@ pub(crate) use self::body::{bounded, refusal};
 /// It names the step, says what was wrong, keeps the id by which the service's own log names the request, and becomes a
 /// [`DriverError`] that says what a handler must know. It never holds a secret.
 #[derive(Clone, Debug)]
-pub struct OpenStackError {
+pub struct OpenStackError(Box<Told>);
+
+#[derive(Clone, Debug)]
+struct Told {
     step: Cow<'static, str>,
     problem: Problem,
     ambiguous: bool,
@@ -56,52 +59,52 @@ pub struct Refusal {
 impl OpenStackError {
     /// `step` says what was tried, as an imperative: `make a port`.
     pub fn new(step: impl Into<Cow<'static, str>>, problem: Problem) -> Self {
-        Self {
+        Self(Box::new(Told {
             step: step.into(),
             problem,
             ambiguous: false,
             retry_after: None,
             request_id: None,
             source: None,
-        }
+        }))
     }
 
     /// Says that the step may have taken effect all the same.
     #[must_use]
     pub(crate) fn maybe_done(mut self, ambiguous: bool) -> Self {
-        self.ambiguous = ambiguous;
+        self.0.ambiguous = ambiguous;
         self
     }
 
     /// Adds how long to wait before the call is repeated.
     #[must_use]
     pub(crate) fn after(mut self, delay: Option<Duration>) -> Self {
-        self.retry_after = delay;
+        self.0.retry_after = delay;
         self
     }
 
     /// Adds the id by which the service's log names the request.
     #[must_use]
     pub(crate) fn request_id(mut self, id: Option<String>) -> Self {
-        self.request_id = id;
+        self.0.request_id = id;
         self
     }
 
     /// Adds the cause.
     #[must_use]
     pub(crate) fn because(mut self, source: impl Error + Send + Sync + 'static) -> Self {
-        self.source = Some(Arc::new(source));
+        self.0.source = Some(Arc::new(source));
         self
     }
 
     /// What was wrong.
     pub fn problem(&self) -> &Problem {
-        &self.problem
+        &self.0.problem
     }
 
     /// The service's refusal, if that is what it is.
     pub fn refusal(&self) -> Option<&Refusal> {
-        match &self.problem {
+        match &self.0.problem {
             Problem::Refused(refusal) => Some(refusal),
             _ => None,
         }
@@ -124,24 +127,24 @@ impl OpenStackError {
 
     /// Whether the step may have taken effect all the same.
     pub fn ambiguous(&self) -> bool {
-        self.ambiguous
+        self.0.ambiguous
     }
 
     /// After how long the service wants to be asked again.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.retry_after
+        self.0.retry_after
     }
 
     /// What it means to a handler.
     pub fn reason(&self) -> Reason {
-        meaning::reason(&self.problem)
+        meaning::reason(&self.0.problem)
     }
 }
 
 impl fmt::Display for OpenStackError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.step, self.problem)?;
-        if let Some(id) = &self.request_id {
+        write!(f, "{}: {}", self.0.step, self.0.problem)?;
+        if let Some(id) = &self.0.request_id {
             write!(f, " (request {id})")?;
         }
         Ok(())
@@ -175,13 +178,15 @@ impl fmt::Display for Refusal {
 
 impl Error for OpenStackError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
+        self.0.source.as_deref().map(|source| source as &(dyn Error + 'static))
     }
 }
 
 impl From<OpenStackError> for DriverError {
     fn from(error: OpenStackError) -> Self {
-        let mut driver = Self::new(error.reason(), error.step).detail(error.problem.to_string());
+        let reason = error.reason();
+        let error = *error.0;
+        let mut driver = Self::new(reason, error.step).detail(error.problem.to_string());
         if let Some(delay) = error.retry_after {
             driver = driver.after(delay);
         }

@@ -67,15 +67,15 @@ impl Session {
             return Ok(Some(newer));
         }
         let now = Instant::now();
-        if !token.was_accepted() {
+        if token.was_accepted() {
+            logins.in_vain.succeeded();
+        } else {
             // A fresh token that no service takes: another one as fresh is no better, or not yet.
             if logins.in_vain.check(now).is_err() {
                 return Ok(None);
             }
             let problem = crate::error::Problem::Refused(crate::error::refusal(401, b""));
             logins.in_vain.failed(OpenStackError::new("use a token", problem), now);
-        } else {
-            logins.in_vain.succeeded();
         }
         self.renew(&mut logins).await.map(Some)
     }

@@ -1,7 +1,9 @@
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 use staffetta_driver::{PodSubnetsDriver, Reason};
 use staffetta_openstack::{DefaultPodSubnets, NeutronDefaults, Subnets};
-use std::sync::Arc;
 
 use crate::world::{World, ok, refused};
 
@@ -20,7 +22,7 @@ async fn subnets(world: &World, defaults: NeutronDefaults) -> DefaultPodSubnets 
 async fn a_subnet_is_told_whole_and_asked_for_once() {
     let world = World::new().await;
     let driver = subnets(&world, NeutronDefaults::default()).await;
-    let (pod, project) = (Default::default(), "p".into());
+    let (pod, project) = (Pod::default(), "p".into());
     let (one, other) = tokio::join!(driver.subnets(&pod, &project), driver.subnets(&pod, &project));
     let subnet = one.unwrap().remove(0);
     assert_eq!(other.unwrap()[0], subnet);
@@ -44,7 +46,7 @@ async fn the_options_stand_above_what_the_network_says() {
         ..NeutronDefaults::default()
     };
     let driver = subnets(&world, defaults).await;
-    let network = driver.subnets(&Default::default(), &"p".into()).await.unwrap().remove(0).network;
+    let network = driver.subnets(&Pod::default(), &"p".into()).await.unwrap().remove(0).network;
     assert_eq!((network.bridge.as_deref(), network.mtu), (Some("br-pods"), Some(9000)));
 }
 
@@ -55,7 +57,7 @@ async fn a_subnet_that_does_not_exist_is_told_and_looked_for_again() {
     let subnets = Arc::new(Subnets::new(world.cloud().network(), &NeutronDefaults::default()));
     let driver = DefaultPodSubnets { subnets, subnet: "s1".into() };
     for _ in 0..2 {
-        let error = driver.subnets(&Default::default(), &"p".into()).await.unwrap_err();
+        let error = driver.subnets(&Pod::default(), &"p".into()).await.unwrap_err();
         assert_eq!(error.reason(), Reason::NotFound);
     }
     assert_eq!(world.requests("/v2.0/subnets/s1").await.len(), 2);

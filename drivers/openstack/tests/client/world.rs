@@ -99,7 +99,7 @@ impl World {
     /// The requests at this path so far: their method, token, query and body.
     pub(crate) async fn requests(&self, at: &str) -> Vec<Asked> {
         let requests = self.server.received_requests().await.unwrap();
-        requests.into_iter().filter(|request| request.url.path() == at).map(Asked::new).collect()
+        requests.iter().filter(|request| request.url.path() == at).map(Asked::new).collect()
     }
 
     /// How often somebody logged in.
@@ -134,7 +134,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    fn new(request: Request) -> Self {
+    fn new(request: &Request) -> Self {
         let header = |name: &str| request.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
         Self {
             method: request.method.to_string(),

@@ -46,10 +46,10 @@ pub(super) fn decide(namespace: &Namespace, claim: Option<&Claim>) -> Result<Act
     }
     Ok(match (shown.transpose()?, claim) {
         (Some(_), _) if has_finalizer(namespace) => Action::Settled,
-        // Somebody copied the annotation, or took the finalizer away: what it names may be another namespace's.
-        (Some(_), _) => Action::Make,
         (None, Some(Claim::Made(network))) => Action::Write(network.clone()),
-        (None, _) => Action::Make,
+        // Where there is an annotation, somebody copied it, or took the finalizer away: what it names may be another
+        // namespace's.
+        (None | Some(_), _) => Action::Make,
     })
 }
 
