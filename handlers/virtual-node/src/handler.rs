@@ -278,7 +278,7 @@ impl Shared {
             Ok(Progress::Done) => {
                 if self.is_there(owner, pod) {
                     let pod_there = format!("the pod is on the machine behind {}", machine.name());
-                    self.notes.tell(pod_note(self.handler, owner, &Told::Deployed, pod_there));
+                    self.notes.tell(pod_note(self.handler, owner, Told::Deployed, pod_there));
                 }
                 machine.poke();
                 self.write_status(pod, machine, (CREATING, "")).await
@@ -368,7 +368,7 @@ impl Shared {
         if self.is_rid(owner, &machine).await? {
             if machine.workload(&owner.uid).is_some() {
                 let text = "the pod is no more; nothing of it is left on the machine".to_owned();
-                self.notes.tell(pod_note(self.handler, owner, &Told::Removed, text));
+                self.notes.tell(pod_note(self.handler, owner, Told::Removed, text));
             }
             self.forget(&owner.uid);
         }
@@ -434,9 +434,9 @@ impl Shared {
 
     /// Tells something once, until something else is told.
     fn tell(&self, owner: &Owner, told: Told, text: String) {
-        let before = self.records.entry(owner.uid.clone()).or_default().told.replace(told.clone());
-        if before.as_ref() != Some(&told) {
-            self.notes.tell(pod_note(self.handler, owner, &told, text));
+        let before = self.records.entry(owner.uid.clone()).or_default().told.replace(told);
+        if before != Some(told) {
+            self.notes.tell(pod_note(self.handler, owner, told, text));
         }
     }
 

@@ -7,7 +7,7 @@ use staffetta_handler::{Identity, Note};
 use crate::fleet::Machine;
 
 /// What is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// The machine behind a node can be reached.
     Reached,
@@ -26,7 +26,7 @@ pub(crate) enum Told {
 }
 
 impl Told {
-    fn reason(&self) -> &'static str {
+    fn reason(self) -> &'static str {
         match self {
             Self::Reached => "MachineReached",
             Self::Unreachable => "MachineUnreachable",
@@ -38,13 +38,13 @@ impl Told {
         }
     }
 
-    fn warning(&self) -> bool {
+    fn warning(self) -> bool {
         matches!(self, Self::Unreachable | Self::Waits | Self::Lost)
     }
 }
 
 /// A note at a node. Its Events bear the name as UID, as those of a kubelet do.
-pub(crate) fn node_note(handler: &'static str, machine: &Machine, told: &Told, why: &str) -> Note {
+pub(crate) fn node_note(handler: &'static str, machine: &Machine, told: Told, why: &str) -> Note {
     let name = machine.name().to_string();
     let text = match told {
         Told::Reached => "the machine behind this node can be reached".to_owned(),
@@ -55,7 +55,7 @@ pub(crate) fn node_note(handler: &'static str, machine: &Machine, told: &Told, w
 }
 
 /// A note at a pod.
-pub(crate) fn pod_note(handler: &'static str, owner: &Owner, told: &Told, text: String) -> Note {
+pub(crate) fn pod_note(handler: &'static str, owner: &Owner, told: Told, text: String) -> Note {
     let Owner { namespace, name, uid } = owner.clone();
     let regarding = Identity::of::<Pod>(Some(namespace), name, uid.as_str().to_owned());
     Note { handler, regarding, warning: told.warning(), reason: told.reason(), text }

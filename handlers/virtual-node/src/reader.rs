@@ -111,7 +111,7 @@ async fn watch_over(shared: &Shared, machine: &Machine) {
             Ok(()) => {
                 failed = 0;
                 if machine.reached() {
-                    shared.notes.tell(node_note(shared.handler, machine, &Told::Reached, ""));
+                    shared.notes.tell(node_note(shared.handler, machine, Told::Reached, ""));
                 }
                 shared.policy.poll_interval
             }
@@ -124,7 +124,7 @@ async fn watch_over(shared: &Shared, machine: &Machine) {
                 }
                 let message = causes(&error);
                 if machine.missed(error.reason().name(), message.clone(), refused) {
-                    shared.notes.tell(node_note(shared.handler, machine, &Told::Unreachable, &message));
+                    shared.notes.tell(node_note(shared.handler, machine, Told::Unreachable, &message));
                 }
                 let wait = knock(failed, refused, &shared.policy);
                 error.retry_after().map_or(wait, |after| after.max(wait))

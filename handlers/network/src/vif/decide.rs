@@ -28,7 +28,7 @@ pub(super) enum Action {
         /// What the annotation does not show.
         surplus: Vec<Vif>,
         /// What the annotation shows, if any of it is inactive.
-        inactive: Option<PodState>,
+        inactive: Option<Box<PodState>>,
     },
     /// Release these, and then write that it was done.
     Release {
@@ -116,7 +116,7 @@ fn settle(state: PodState, claim: Option<Claim>) -> Action {
     let held = claim.map(Claim::vifs).unwrap_or_default();
     let surplus = held.into_iter().filter(|held| state.vifs().all(|shown| shown.id != held.id)).collect();
     let active = state.vifs().all(|vif| vif.active);
-    Action::Settle { surplus, inactive: (!active).then_some(state) }
+    Action::Settle { surplus, inactive: (!active).then(|| Box::new(state)) }
 }
 
 /// A pod that needs no VIF any more: all that the annotation, the claim and, where those leave it open, the marks name.

@@ -75,7 +75,7 @@ impl VifHandler {
     }
 
     /// The handler as it is registered: for pods, with a sweep; with namespaces where a driver wants to know them, with
-    /// NetworkAttachmentDefinitions where pods may have further networks, and with indexes of what pods show and of nodes where the
+    /// `NetworkAttachmentDefinition`s where pods may have further networks, and with indexes of what pods show and of nodes where the
     /// pool must be told of these.
     pub fn registration(self) -> Registration<Self> {
         let observers = [self.drivers.project.namespaces(), self.drivers.subnets.namespaces()];
@@ -123,7 +123,7 @@ impl VifHandler {
                     self.release(&owner, &surplus).await?;
                     self.claims.forget(&owner.uid);
                     return match inactive {
-                        Some(state) => self.activate(pod, state).await,
+                        Some(state) => self.activate(pod, *state).await,
                         None => Ok(()),
                     };
                 }
@@ -150,7 +150,7 @@ impl VifHandler {
 
     async fn request(&self, pod: &Pod, owner: &Owner) -> Result<PodState, VifError> {
         let VifDrivers { project, subnets, security_groups, .. } = &self.drivers;
-        let further = self.further(pod)?;
+        let further = self.further(pod).map_err(VifError::Networks)?;
         let project = project.project(pod).await.map_err(VifError::Project)?;
         let subnets = subnets.subnets(pod, &project).await.map_err(VifError::Subnets)?;
         if subnets.is_empty() {
@@ -199,14 +199,14 @@ impl VifHandler {
     }
 
     /// The further interfaces for which the pod asks.
-    fn further(&self, pod: &Pod) -> Result<Vec<Further>, VifError> {
+    fn further(&self, pod: &Pod) -> Result<Vec<Further>, NetworksError> {
         let Some(FurtherNetworks { networks, driver }) = &self.drivers.further else { return Ok(Vec::new()) };
-        let further = networks.of(pod).map_err(VifError::Networks)?;
+        let further = networks.of(pod)?;
         let other = further.iter().find_map(|further| {
             let wanted = further.driver.clone().filter(|wanted| wanted != driver)?;
             Some(NetworksError::Driver { interface: further.interface.clone(), driver: wanted })
         });
-        other.map_or(Ok(further), |error| Err(VifError::Networks(error)))
+        other.map_or(Ok(further), Err)
     }
 
     /// Writes the VIFs down. They stay claimed until an event shows them, or the server refuses it for good.

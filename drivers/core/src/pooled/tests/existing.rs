@@ -41,7 +41,7 @@ async fn what_two_pods_show_is_reported_and_free_when_both_are_gone() {
     assert_eq!(world.figures().conflicts, 1);
     world.release("a", &vif).await;
     assert_eq!(world.figures().used, 1);
-    world.pool.shows(&owner("c"), &[vif.clone()]);
+    world.pool.shows(&owner("c"), std::slice::from_ref(&vif));
     assert_eq!(world.figures().conflicts, 2);
     world.release("b", &vif).await;
     pass(POLICY.cool_down * 2).await;

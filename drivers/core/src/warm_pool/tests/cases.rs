@@ -36,7 +36,7 @@ fn one_that_fits_comes_before_one_that_must_be_adapted_and_that_is_the_longest_f
     let mut pool = pool(0, 0);
     let told = |tag| Told { tag, ready: false };
     let found = [(30, told(1)), (10, told(1)), (20, told(2))].into();
-    pool.resync(pool.epoch(), &found, NOW - COOL_DOWN * 2);
+    pool.resync(pool.epoch(), &found, NOW.saturating_sub(COOL_DOWN * 2));
     assert_eq!(pool.take(&3, &2, NOW), Take::Got((20, 0)));
     assert_eq!(pool.adopt(&5, &(10, 0)), Adopted::Held);
     pool.give_back(&5, &(10, 0), NOW);

@@ -11,7 +11,7 @@ use super::*;
 use world::World;
 
 /// What may happen.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Act {
     Take(u8, u8),
     Annotate(u8),
