@@ -246,13 +246,13 @@ impl Shared {
                 if replaces {
                     self.tell(
                         owner,
-                        Told::Replaced,
+                        &Told::Replaced,
                         "the pod changed: what runs of it is removed and made anew".to_owned(),
                     );
                 } else if lost {
                     self.tell(
                         owner,
-                        Told::Lost,
+                        &Told::Lost,
                         "the machine does not have any more what it had of this pod; it is made anew"
                             .to_owned(),
                     );
@@ -428,15 +428,15 @@ impl Shared {
         if !settled {
             let text =
                 format!("{} cannot be reached, the pod waits for it: {}", machine.name(), outage.message);
-            self.tell(owner, Told::Waits, text);
+            self.tell(owner, &Told::Waits, text);
         }
     }
 
     /// Tells something once, until something else is told.
-    fn tell(&self, owner: &Owner, told: Told, text: String) {
+    fn tell(&self, owner: &Owner, told: &Told, text: String) {
         let before = self.records.entry(owner.uid.clone()).or_default().told.replace(told.clone());
-        if before.as_ref() != Some(&told) {
-            self.notes.tell(pod_note(self.handler, owner, &told, text));
+        if before.as_ref() != Some(told) {
+            self.notes.tell(pod_note(self.handler, owner, told, text));
         }
     }
 
