@@ -31,11 +31,11 @@ pub(super) fn drivers(registry: &mut Registry) {
 
 fn projects(registry: &mut Registry) {
     const DEFAULT: &str = "OpenStack: the project of [neutron_defaults].";
+    const ANNOTATION: &str =
+        "OpenStack: the project that the namespace names by openstack.org/kuryr-project.";
     registry.driver::<dyn PodProjectDriver>("default", DEFAULT, |setup| Ok(default_project(setup)?));
     registry.driver::<dyn ServiceProjectDriver>("default", DEFAULT, |setup| Ok(default_project(setup)?));
     registry.driver::<dyn NamespaceProjectDriver>("default", DEFAULT, |setup| Ok(default_project(setup)?));
-    const ANNOTATION: &str =
-        "OpenStack: the project that the namespace names by openstack.org/kuryr-project.";
     registry.driver::<dyn PodProjectDriver>("annotation", ANNOTATION, |setup| Ok(annotation_project(setup)?));
     registry
         .driver::<dyn ServiceProjectDriver>("annotation", ANNOTATION, |setup| Ok(annotation_project(setup)?));

@@ -17,6 +17,7 @@ use crate::metrics::Pools;
 /// How many VIFs the pools keep ready. The figures are for each node, project, network and set of subnets by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "the options have the names that kuryr.conf gives them")]
 struct VifPool {
     /// How many VIFs are ready at most. What pods give back beyond that is destroyed. 0: there is no most, and what was
     /// made once is kept. Else not less than `ports_pool_min`.

@@ -32,16 +32,8 @@ impl fmt::Display for Uid {
             Self::Text(text) => f.write_str(text),
             Self::Uuid(uuid) => {
                 let digits = format!("{uuid:032x}");
-                let [a, b, c, d] = [8, 12, 16, 20];
-                write!(
-                    f,
-                    "{}-{}-{}-{}-{}",
-                    &digits[..a],
-                    &digits[a..b],
-                    &digits[b..c],
-                    &digits[c..d],
-                    &digits[d..]
-                )
+                let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
+                f.write_str(&parts.join("-"))
             }
         }
     }

@@ -23,7 +23,7 @@ const OPTIONS: &str = "[leader_election]\nenabled = false\n[admin]\nlisten = \"1
                        retry_max_interval = \"50ms\"\nmax_concurrency = 2\n[shutdown]\ndrain = 1\n";
 
 pub(crate) struct World {
-    pub(crate) server: ApiServer,
+    _server: ApiServer,
     pub(crate) client: Client,
     pub(crate) machines: Machines,
     /// What the configuration has beside.
@@ -35,7 +35,7 @@ impl World {
         let server = ApiServer::start(Options::default()).await.unwrap();
         let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
         let options = "[kubernetes]\nenabled_handlers = [\"machines\"]\n".to_owned();
-        Self { server, client, machines: Machines::default(), options }
+        Self { _server: server, client, machines: Machines::default(), options }
     }
 
     /// Starts a controller and waits until it is ready.
