@@ -93,9 +93,9 @@ async fn measure() -> Vec<Row> {
 
     // What follows a change is over.
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let (cpu, asked) = (cpu(&controller), world.site.requests().await);
+    let (before, asked) = (cpu(&controller), world.site.requests().await);
     tokio::time::sleep(rest).await;
-    let share = (self::cpu(&controller) - cpu).as_secs_f64() / rest.as_secs_f64() * 100.0;
+    let share = cpu(&controller).saturating_sub(before).as_secs_f64() / rest.as_secs_f64() * 100.0;
     let asked = (world.site.requests().await - asked) as f64 / rest.as_secs_f64();
     let resident = resident(&controller);
 

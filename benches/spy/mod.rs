@@ -1,4 +1,4 @@
-//! Looks at what passes between a client and its server: when a pod is first heard of, and when its PATCHes are answered.
+//! Looks at what passes between a client and its server: when a pod is first heard of, and when its patches are answered.
 
 #![allow(dead_code, reason = "each benchmark takes what it needs")]
 
@@ -92,7 +92,7 @@ impl Spy {
         self.seen().heard.get(name).copied()
     }
 
-    /// When each of its PATCHes was answered.
+    /// When each of its patches was answered.
     pub(crate) fn acknowledged(&self, name: &str) -> Vec<Instant> {
         self.seen().acknowledged.get(name).cloned().unwrap_or_default()
     }

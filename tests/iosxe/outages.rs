@@ -93,8 +93,10 @@ async fn pods_whose_apps_a_device_forgot_in_a_reboot_run_again() {
         world.device().reboot(kept, Duration::from_secs(3));
         world.until_ready("edge-1", false).await;
         world.until_ready("edge-1", true).await;
-        eventually("the app runs", async || world.device().apps().first().is_some_and(|app| app.runs()))
-            .await;
+        eventually("the app runs", async || {
+            world.device().apps().first().is_some_and(staffetta_iosxe_device::HostedApp::runs)
+        })
+        .await;
         world.until_phase("web", "Running").await;
         assert_eq!(world.pods.get("web").await.unwrap().metadata.uid, uid);
         world.delete("web").await;

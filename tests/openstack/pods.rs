@@ -16,7 +16,7 @@ async fn life(world: World) {
     assert_eq!((port.status.as_str(), port.vif_type.as_str()), ("DOWN", "ovs"));
     assert_eq!(port.host, node);
     assert_eq!(port.device_id, pod.metadata.uid.unwrap());
-    assert_eq!(port.security_groups, [world.group.clone()]);
+    assert_eq!(port.security_groups, std::slice::from_ref(&world.group));
     assert_eq!(port.address().unwrap().to_string(), vif.address);
     assert_eq!(vif.fields["address"], port.mac_address);
     assert_eq!(content(&vif.fields["network"])["id"], world.subnet.network);

@@ -17,7 +17,7 @@ const CHANGE: Duration = Duration::from_millis(50);
 /// The running routers. They end when it is dropped.
 pub(crate) struct Devices {
     _site: Site,
-    devices: Vec<Device>,
+    routers: Vec<Device>,
     file: PathBuf,
 }
 
@@ -38,15 +38,15 @@ impl Devices {
             let options = Options { name: name.into(), times: Times::each(CHANGE), ..Options::default() };
             site.device(options)
         };
-        let devices = NAMES.into_iter().map(device).collect::<io::Result<Vec<_>>>();
-        let devices = devices.map_err(DevicesError::Listen)?;
-        let described: Vec<_> = devices.iter().map(describe).collect();
+        let routers = NAMES.into_iter().map(device).collect::<io::Result<Vec<_>>>();
+        let routers = routers.map_err(DevicesError::Listen)?;
+        let described: Vec<_> = routers.iter().map(describe).collect();
         let path = folder.join("devices.yaml");
         // JSON is YAML.
         let text = format!("{:#}\n", json!({ "devices": described }));
         std::fs::write(&path, text)
             .map_err(|source| DevicesError::Describe { path: path.clone(), source })?;
-        Ok(Self { _site: site, devices, file: path })
+        Ok(Self { _site: site, routers, file: path })
     }
 
     /// The file that describes them.
@@ -56,7 +56,7 @@ impl Devices {
 
     /// The pods that have apps, each as namespace and name, and how many of the apps run.
     pub(crate) fn pods(&self) -> (BTreeSet<String>, usize) {
-        let apps: Vec<_> = self.devices.iter().flat_map(Device::apps).collect();
+        let apps: Vec<_> = self.routers.iter().flat_map(Device::apps).collect();
         let pods = apps.iter().map(|app| {
             let label = |key| app.label(key).unwrap_or("?");
             format!("{}/{}", label("cisco.vk/pod-namespace"), label("cisco.vk/pod-name"))
