@@ -67,6 +67,17 @@ fn list(listeners: &[ListenerSpec]) -> String {
     listeners.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
+impl LbError {
+    /// Whether nothing is the matter but that the event of our last write is still to come.
+    pub(super) fn is_stale(&self) -> bool {
+        match self {
+            Self::Stale(_) => true,
+            Self::Service { source, .. } => source.is_stale(),
+            _ => false,
+        }
+    }
+}
+
 impl Failure for LbError {
     fn transient(&self) -> bool {
         match self {

@@ -242,7 +242,7 @@ impl ResourceEventHandler<EndpointSlice> for LbHandler {
     }
 
     async fn on_finalize(&self, slice: &Arc<EndpointSlice>) -> Result<(), LbError> {
-        self.endpoints_changed(slice.metadata.uid.as_deref().unwrap_or_default()).await
+        self.endpoints_go(slice.metadata.uid.as_deref().unwrap_or_default()).await
     }
 
     async fn on_deleted(&self, tombstone: &Tombstone<EndpointSlice>) -> Result<(), LbError> {
@@ -267,7 +267,7 @@ impl ResourceEventHandler<Endpoints> for LbHandler {
     }
 
     async fn on_finalize(&self, endpoints: &Arc<Endpoints>) -> Result<(), LbError> {
-        self.endpoints_changed(endpoints.metadata.uid.as_deref().unwrap_or_default()).await
+        self.endpoints_go(endpoints.metadata.uid.as_deref().unwrap_or_default()).await
     }
 
     async fn on_deleted(&self, tombstone: &Tombstone<Endpoints>) -> Result<(), LbError> {
@@ -287,8 +287,17 @@ impl LbHandler {
         })
     }
 
+    /// Endpoints go. Nothing supersedes that, so it must not wait for what stands in the queue behind it: the event of our last
+    /// write, which looks at all endpoints that there are by then.
+    async fn endpoints_go(&self, uid: &str) -> Result<(), LbError> {
+        match self.endpoints_changed(uid).await {
+            Err(error) if error.is_stale() => Ok(()),
+            changed => changed,
+        }
+    }
+
     async fn endpoints_gone(&self, uid: &str) -> Result<(), LbError> {
-        self.endpoints_changed(uid).await?;
+        self.endpoints_go(uid).await?;
         self.endpoints.forget(uid);
         Ok(())
     }

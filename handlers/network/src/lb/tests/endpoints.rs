@@ -32,6 +32,16 @@ async fn the_members_of_all_slices_stand_side_by_side() {
 }
 
 #[tokio::test]
+async fn a_slice_that_goes_does_not_hold_up_the_event_that_it_would_wait_for() {
+    let world = standing().await;
+    world.slice("s2", &["10.1.0.3"]).await.unwrap();
+    // The event of what was written just now stands in the queue behind the deletion.
+    world.feed(Event::Deleted(Tombstone::Last(slice("s1", &["10.1.0.1", "10.1.0.2"])))).await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!(world.members(HTTP), ["10.1.0.3:8080"]);
+}
+
+#[tokio::test]
 async fn a_slice_that_went_unseen_takes_its_members_with_it() {
     let world = standing().await;
     let identity = Identity::of::<EndpointSlice>(Some("default".into()), "s1".into(), "s1".into());
