@@ -89,8 +89,9 @@ fn every_reason_of_an_event_is_explained_and_no_other() {
     let mut reasons = BTreeSet::new();
     for file in &files {
         let code = fs::read_to_string(file).unwrap();
-        for receiver in ["&self", "self"] {
-            reasons.extend(answers(&code, &format!("fn reason({receiver}) -> &'static str {{")));
+        reasons.extend(answers(&code, "fn reason(&self) -> &'static str {"));
+        if file.ends_with("virtual-node/src/notes.rs") {
+            reasons.extend(answers(&code, "fn reason(self) -> &'static str {"));
         }
         if file.ends_with("drivers/core/src/error.rs") {
             reasons.extend(answers(&code, "fn name(self) -> &'static str {"));

@@ -13,6 +13,9 @@ use crate::world::World;
 /// The labels that Prometheus adds to each series of a process.
 const OF_THE_TARGET: [&str; 2] = ["job", "instance"];
 
+/// Pools tell of themselves where there are any.
+const POOLED: &str = "[kubernetes]\nvif_pool_driver = \"memory\"\n";
+
 fn file(name: &str) -> String {
     fs::read_to_string(format!("{}/etc/monitoring/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
@@ -124,7 +127,7 @@ fn wrong(query: &Query, page: &Exposition) -> Vec<String> {
 
 #[tokio::test]
 async fn every_query_of_the_dashboard_and_the_alerts_asks_for_what_the_program_tells() {
-    let world = World::new().await;
+    let world = World::with(POOLED).await;
     let controller = world.controller().await;
     let page = metrics(&controller).await;
     let mut asked = BTreeSet::new();

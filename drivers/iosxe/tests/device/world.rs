@@ -62,7 +62,7 @@ impl World {
         let ledger = self.device.ledger();
         let often: Vec<_> = ledger.installs().into_iter().filter(|(_, count)| *count != 1).collect();
         assert_eq!(often, [], "{:#?}", ledger.entries());
-        let own = |operation: &str| matches!(operation, "activate" | "start");
+        let own = |operation: &str| matches!(operation, "activate" | "start" | "deactivate");
         let refused: Vec<_> =
             ledger.refused().into_iter().filter(|(_, operation, _)| !own(operation)).collect();
         assert_eq!(refused, []);
