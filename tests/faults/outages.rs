@@ -3,6 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::json;
 use staffetta::config::LeaderElection;
 use staffetta::controller::Controller;
 use staffetta::leadership::Role;
@@ -175,5 +179,30 @@ async fn a_server_that_is_replaced_by_one_with_less_behind_it_is_taken_as_it_is(
     world.until_settled(&["two"]).await;
     world.pod("four").await;
     world.until_settled(&["two", "four"]).await;
+    controller.stop().await.unwrap();
+}
+
+/// Objects of a kind that no handler wants: they move the history of the server on, and bookmarks tell of that alone.
+async fn move_on(client: Client, count: usize) {
+    let api: Api<ConfigMap> = Api::namespaced(client, "default");
+    for number in 0..count {
+        let object = json!({ "metadata": { "name": format!("other-{number}") } });
+        api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_server_with_less_behind_it_is_noticed_by_what_bookmarks_said_where_a_kind_had_no_objects() {
+    let mut world = World::embedded().await;
+    let controller = world.ready_controller().await;
+    move_on(world.direct.clone(), 60).await;
+    let asked = world.asked("watch", "pods");
+    world.until("a watch goes on from there", async || world.asked("watch", "pods") >= asked + 3).await;
+    let other = Upstream::Embedded(ApiServer::start(Options::default()).await.unwrap());
+    move_on(other.client().await, 20).await;
+    world.direct = other.client().await;
+    world.pod("there-already").await;
+    let _kept = world.replace_server(other).await;
+    world.until_settled(&["there-already"]).await;
     controller.stop().await.unwrap();
 }

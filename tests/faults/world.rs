@@ -61,7 +61,7 @@ impl Upstream {
         }
     }
 
-    async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Client {
         let mut config =
             Config::from_custom_kubeconfig(self.kubeconfig(), &KubeConfigOptions::default()).await.unwrap();
         config.default_retry = false;
