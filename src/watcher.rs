@@ -278,7 +278,6 @@ impl<S: Sink> OneWatch<S> {
                     continue;
                 }
                 Ok(Some(Err(error))) => {
-                    self.notice_recovery();
                     self.back_off(&error, hint(&error)).await;
                 }
                 Ok(None) => return Ended::ByItself,
@@ -311,7 +310,8 @@ impl<S: Sink> OneWatch<S> {
         }
     }
 
-    /// A watch that the server took up again goes on, even when nothing happens to its objects.
+    /// A watch that the server took up again and did not break at once goes on, even when nothing happens to its objects. Only
+    /// who has looked for a while may say so: one that is taken up and broken each time has to list anew.
     fn notice_recovery(&mut self) {
         if self.backoff.attempts() > 0 && self.heard().is_some_and(|heard| heard > self.failed) {
             self.goes_on();

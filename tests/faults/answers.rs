@@ -202,3 +202,19 @@ async fn a_wrong_date_in_every_answer_changes_nothing_on_a_real_server() {
         skew(world).await;
     }
 }
+
+#[tokio::test]
+async fn a_watch_that_is_taken_up_and_broken_each_time_lists_anew() {
+    const BREAKS: usize = 6;
+    let world = World::embedded().await;
+    let controller = world.ready_controller().await;
+    let before = world.asked("list", "pods");
+    world.faults().inject(pods("watch"), BREAKS, Fault::watch_error(500));
+    world.until("each fault has met a watch", async || world.faults().pending() == 0).await;
+    world.pod("after").await;
+    world.until_settled(&["after"]).await;
+    // A question where the server is follows each break, and a list every second one.
+    let lists = world.asked("list", "pods") - before;
+    assert!(lists > BREAKS + 1, "{lists} lists and questions");
+    controller.stop().await.unwrap();
+}

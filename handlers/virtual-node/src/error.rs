@@ -35,14 +35,6 @@ pub enum VirtualNodeError {
     /// The environment of a container could not be made.
     #[error("make the environment of the pod")]
     Environment(#[source] EnvironmentError),
-    /// The pod asks for what its node cannot do.
-    #[error("{field}: {detail}")]
-    Unsupported {
-        /// The path of the field in the pod.
-        field: String,
-        /// What is wrong with it.
-        detail: &'static str,
-    },
     /// The machine did not bring the pod nearer.
     #[error("bring the pod to its machine")]
     Apply(#[source] DriverError),
@@ -70,7 +62,7 @@ pub enum VirtualNodeError {
 impl Failure for VirtualNodeError {
     fn transient(&self) -> bool {
         match self {
-            Self::NameTaken(_) | Self::Unsupported { .. } => false,
+            Self::NameTaken(_) => false,
             Self::Node { source, .. } | Self::Owner(source) | Self::Delete(source) => source.transient(),
             Self::Status(error) => error.transient(),
             Self::Stale(error) => error.transient(),
@@ -82,7 +74,7 @@ impl Failure for VirtualNodeError {
 
     fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::NameTaken(_) | Self::Unsupported { .. } => None,
+            Self::NameTaken(_) => None,
             Self::Node { source, .. } | Self::Owner(source) | Self::Delete(source) => source.retry_after(),
             Self::Status(error) => error.retry_after(),
             Self::Stale(error) => error.retry_after(),
@@ -95,7 +87,6 @@ impl Failure for VirtualNodeError {
     fn reason(&self) -> &'static str {
         match self {
             Self::NameTaken(_) => "NodeNameTaken",
-            Self::Unsupported { .. } => "FieldNotSupported",
             Self::Failing { .. } => "MachineFailed",
             Self::Node { source, .. } | Self::Owner(source) | Self::Delete(source) => source.reason(),
             Self::Status(error) => error.reason(),
