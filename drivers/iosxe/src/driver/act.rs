@@ -141,7 +141,7 @@ impl IosXeDriver {
         state: &mut State,
         observed: &Observed,
         Case { id, wanted, .. }: Case<'_>,
-        act: Act,
+        mut act: Act,
         package: Package,
     ) -> Result<(), DriverError> {
         let outcome = match (act, wanted) {
@@ -159,7 +159,17 @@ impl IosXeDriver {
             }
             (Act::Divert, Some(wanted)) => self.client.amend(id, &wanted.diversion(id)).await,
             (Act::Remove, _) => self.client.remove(id).await,
-            (Act::Discard, _) => self.discard(id).await,
+            (Act::Discard, _) => match self.discard(id).await {
+                Ok(()) => {
+                    // Who comes after this process would not know that the copy is gone.
+                    let track = track_of(state, id);
+                    track.discarded();
+                    act = Act::Remove;
+                    track.attempted(act, Instant::now(), Patience::of(&self.options, package).limit(act));
+                    self.client.remove(id).await
+                }
+                refused => refused,
+            },
             (act, wanted) => {
                 let appid = id.to_owned();
                 let operation = match (act, wanted) {
@@ -182,13 +192,9 @@ impl IosXeDriver {
         state.reading.changed();
         let Err(fault) = outcome else {
             info!(app = id, step = act.doing(), "the device accepted a step");
-            match act {
-                Act::Remove => {
-                    self.rest(state, observed, id);
-                    state.tracks.remove(id);
-                }
-                Act::Discard => track_of(state, id).discarded(),
-                _ => {}
+            if act == Act::Remove {
+                self.rest(state, observed, id);
+                state.tracks.remove(id);
             }
             return Ok(());
         };

@@ -81,12 +81,11 @@ impl Reading {
             }
             self.configured_at = Some(Instant::now());
         }
-        let observed = match self.observed.take() {
-            Some(observed) => observed,
-            None => {
-                let data = fresh.map_or_else(|| operational(self.oper.as_deref()), Ok)?;
-                Arc::new(Observed::join(self.configured()?, data))
-            }
+        let observed = if let Some(observed) = self.observed.take() {
+            observed
+        } else {
+            let data = fresh.map_or_else(|| operational(self.oper.as_deref()), Ok)?;
+            Arc::new(Observed::join(self.configured()?, data))
         };
         (self.at, self.observed) = (Some(Instant::now()), Some(Arc::clone(&observed)));
         Ok(observed)
