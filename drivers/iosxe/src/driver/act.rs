@@ -12,7 +12,9 @@ use tracing::{debug, info, warn};
 use super::copies::is_not_there;
 use super::{IosXeDriver, State, state_of};
 use crate::app::{WantedApp, copy_of, free_address};
-use crate::machine::{Act, AppState, Configured, Decision, Goal, Package, Patience, Track, View, decide};
+use crate::machine::{
+    Act, AppState, Configured, Decision, Goal, Package, Patience, Sort, Track, View, decide,
+};
 use crate::model::file::FileOperation;
 use crate::model::operation::Operation;
 use crate::observe::Observed;
@@ -106,7 +108,7 @@ impl IosXeDriver {
                 Err(fault) => {
                     let said = fault.said.unwrap_or_else(|| fault.error.to_string());
                     debug!(app = id, said, "the device did not copy a package to its flash");
-                    track.refused(Act::Copy, said, false, Instant::now());
+                    track.refused(Act::Copy, said, Sort::Now, Instant::now());
                 }
             }
         }
@@ -201,7 +203,7 @@ impl IosXeDriver {
         let track = track_of(state, id);
         if let Some(said) = fault.said {
             debug!(app = id, step = act.doing(), said, "the device refused a step");
-            track.refused(act, said, !fault.error.transient(), Instant::now());
+            track.refused(act, said, sort(&fault.error), Instant::now());
             if track.leaves_copy() {
                 warn!(
                     app = id,
@@ -257,6 +259,14 @@ impl IosXeDriver {
             state.resting.retain(|(resting, _)| *resting != address);
             state.resting.push((address, Instant::now() + REST));
         }
+    }
+}
+
+fn sort(error: &DriverError) -> Sort {
+    match error.reason() {
+        Reason::Conflict => Sort::Busy,
+        _ if error.transient() => Sort::Now,
+        _ => Sort::Lasting,
     }
 }
 

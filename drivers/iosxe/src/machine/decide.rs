@@ -8,13 +8,16 @@ use super::act::{Act, Patience};
 use super::flash::fetch;
 use super::package::Package;
 use super::state::AppState;
-use super::track::Track;
+use super::track::{Sort, Track};
 
 /// When it is worth looking again while something happens on the device.
 pub(crate) const POLL: Duration = Duration::from_millis(300);
 
 /// When it is worth looking again while the device is in a state that nobody expects.
 const SLOW: Duration = Duration::from_secs(5);
+
+/// How often a device may be busy in a row before that counts as a failure.
+const MOMENTS: u32 = 5;
 
 /// What is there of an application.
 #[derive(Clone, Copy, Debug)]
@@ -186,11 +189,22 @@ fn wait(view: View<'_>, track: &Track, patience: Patience, now: Instant) -> Deci
     Decision::Fail { reason, message, ask_again: SLOW }
 }
 
+/// How long to wait for a device that is busy for the `tries`th time.
+fn moment(tries: u32) -> Duration {
+    POLL.saturating_mul(1 << tries.saturating_sub(1).min(10)).min(Patience::pause(tries))
+}
+
 /// The step, unless it was tried too short a time ago.
 fn spaced(act: Act, view: View<'_>, track: &Track, now: Instant) -> Decision {
     if let Some(attempt) = track.attempt(act) {
         if let Some(refusal) = &attempt.refusal {
-            let until = refusal.at + Patience::pause(attempt.tries);
+            let busy = refusal.sort == Sort::Busy;
+            let until =
+                refusal.at + if busy { moment(attempt.tries) } else { Patience::pause(attempt.tries) };
+            if now < until && busy && attempt.tries <= MOMENTS {
+                let state = format!("{}; the device is busy: {}", act.doing(), refusal.said);
+                return Decision::Wait { state, ask_again: until - now };
+            }
             if now < until {
                 let (message, ask_again) = (refusal.said.clone(), until - now);
                 return Decision::Fail { reason: act.failed(), message, ask_again };

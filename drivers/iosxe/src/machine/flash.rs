@@ -7,10 +7,10 @@
 
 use super::act::Act;
 use super::package::Package;
-use super::track::Track;
+use super::track::{Sort, Track};
 
 /// How often it is tried to delete a copy before it is left where it is.
-const DISCARDS: u32 = 3;
+const DISCARDS: u32 = 5;
 
 /// The next step for an application that is configured, and not there.
 pub(super) fn fetch(package: Package, track: &Track) -> Act {
@@ -25,7 +25,7 @@ impl Track {
     /// Whether the device cannot install from a URL: it says so, or nothing comes of it.
     pub(super) fn url_failed(&self) -> bool {
         let refusal = self.attempt(Act::Install).and_then(|install| install.refusal.as_ref());
-        self.fetch.hung || refusal.is_some_and(|refusal| refusal.lasts)
+        self.fetch.hung || refusal.is_some_and(|refusal| refusal.sort == Sort::Lasting)
     }
 
     /// Whether a copy is on the flash, as far as this process knows. One from which no install succeeds is made anew, each time

@@ -225,7 +225,8 @@ proptest! {
                     taken.insert(act, (now, !accepted));
                     if !accepted {
                         let lasts = device.package == Package::AtUrl && device.url == Url::Refused;
-                        track.refused(act, "no".into(), lasts, now);
+                        let sort = if lasts { Sort::Lasting } else { Sort::Now };
+                        track.refused(act, "no".into(), sort, now);
                     }
                     if act == Act::Remove && device.configured == Configured::No {
                         track = Track::new(device.state, now);

@@ -16,4 +16,4 @@ pub(crate) use act::{Act, Patience};
 pub(crate) use decide::{Configured, Decision, Goal, View, decide};
 pub(crate) use package::Package;
 pub(crate) use state::AppState;
-pub(crate) use track::Track;
+pub(crate) use track::{Sort, Track};

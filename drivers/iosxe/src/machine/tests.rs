@@ -115,7 +115,7 @@ fn a_refused_step_is_told_with_its_reason_and_tried_after_pauses_that_double() {
             Decision::Do(Act::Install)
         );
         track.attempted(Act::Install, now, PATIENCE.limit(Act::Install));
-        track.refused(Act::Install, "no room".into(), false, now);
+        track.refused(Act::Install, "no room".into(), Sort::Now, now);
         match decide(view(Configured::Yes, AppState::Absent), RUN, &track, PATIENCE, now) {
             Decision::Fail { reason: "InstallFailed", message, ask_again } if message == "no room" => {
                 pauses.push(ask_again.as_secs());
@@ -132,10 +132,30 @@ fn a_refused_step_is_no_failure_when_the_device_went_on_by_itself() {
     let now = Instant::now();
     let mut track = Track::new(AppState::Deployed, now);
     track.attempted(Act::Activate, now, PATIENCE.limit(Act::Activate));
-    track.refused(Act::Activate, "it is activated already".into(), true, now);
+    track.refused(Act::Activate, "it is activated already".into(), Sort::Busy, now);
     track.observe(AppState::Activated, now + POLL);
     let decision = decide(view(Configured::Yes, AppState::Activated), RUN, &track, PATIENCE, now + POLL);
     assert_eq!(decision, Decision::Do(Act::Start));
+}
+
+#[test]
+fn a_device_that_is_busy_is_asked_again_soon_and_told_of_when_it_stays_so() {
+    let (mut now, mut track) = (Instant::now(), Track::new(AppState::Deployed, Instant::now()));
+    let mut waits = Vec::new();
+    for _ in 0..7 {
+        track.attempted(Act::Activate, now, PATIENCE.limit(Act::Activate));
+        track.refused(Act::Activate, "in progress".into(), Sort::Busy, now);
+        let (told, ask_again) =
+            match decide(view(Configured::Yes, AppState::Deployed), RUN, &track, PATIENCE, now) {
+                Decision::Wait { ask_again, .. } => (false, ask_again),
+                Decision::Fail { reason: "ActivateFailed", ask_again, .. } => (true, ask_again),
+                other => panic!("{other:?}"),
+            };
+        waits.push((told, ask_again.as_millis()));
+        now += ask_again;
+    }
+    let expected = [300, 600, 1200, 2400, 4800].map(|wait| (false, wait));
+    assert_eq!(waits, [&expected[..], &[(true, 9600), (true, 19_200)]].concat());
 }
 
 #[test]

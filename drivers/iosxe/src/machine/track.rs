@@ -66,8 +66,18 @@ pub(super) struct Attempt {
 pub(super) struct Refusal {
     pub(super) at: Instant,
     pub(super) said: String,
-    /// Whether the same would have the same end again.
-    pub(super) lasts: bool,
+    pub(super) sort: Sort,
+}
+
+/// What sort of a refusal it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    /// The device is busy, with a step of its own perhaps.
+    Busy,
+    /// It could not, this time.
+    Now,
+    /// It could not another time either.
+    Lasting,
 }
 
 impl Track {
@@ -109,7 +119,7 @@ impl Track {
             (AppState::Running, AppState::Stopped) => self.ended += 1,
             (AppState::Installing | AppState::Unknown, AppState::Absent) if !told_to_go => {
                 let said = "the device gave the install up".to_owned();
-                let refusal = Some(Refusal { at: now, said, lasts: true });
+                let refusal = Some(Refusal { at: now, said, sort: Sort::Lasting });
                 let install = install.map(|install| Attempt { refusal, ..install });
                 self.attempts.extend(install.map(|install| (Act::Install, install)));
             }
@@ -123,7 +133,8 @@ impl Track {
         if let Some(install) = install.filter(|install| install.refusal.is_none() && now >= install.until) {
             let limit = (install.until - install.at).as_secs();
             let said = format!("the device accepted the install, and nothing came of it within {limit} s");
-            install.refusal = Some(Refusal { at: now, said, lasts: !install.uncertain });
+            let sort = if install.uncertain { Sort::Now } else { Sort::Lasting };
+            install.refusal = Some(Refusal { at: now, said, sort });
         }
     }
 
@@ -144,11 +155,10 @@ impl Track {
         }
     }
 
-    /// Takes down that the device does not want to, or could not, as far as it was tried; `lasts` where it would not another
-    /// time.
-    pub(crate) fn refused(&mut self, act: Act, said: String, lasts: bool, now: Instant) {
+    /// Takes down that the device does not want to, or could not, as far as it was tried.
+    pub(crate) fn refused(&mut self, act: Act, said: String, sort: Sort, now: Instant) {
         if let Some(attempt) = self.attempts.get_mut(&act) {
-            attempt.refusal = Some(Refusal { at: now, said, lasts });
+            attempt.refusal = Some(Refusal { at: now, said, sort });
         }
     }
 
@@ -170,7 +180,8 @@ impl Track {
                 if let Some(install) = self.attempts.get_mut(&Act::Install) {
                     let at = install.refusal.as_ref().map_or(now, |refusal| refusal.at);
                     let said = failure.message.clone();
-                    install.refusal = Some(Refusal { at, said, lasts: failure.tells_of_the_impossible() });
+                    let sort = if failure.tells_of_the_impossible() { Sort::Lasting } else { Sort::Now };
+                    install.refusal = Some(Refusal { at, said, sort });
                 }
             }
             _ => {}
