@@ -40,6 +40,17 @@ fn log(stderr: ChildStderr) -> Log {
 impl Process {
     /// Starts `program run` with this configuration and kubeconfig; ends when its admin server listens.
     pub(crate) async fn start(program: &Path, folder: &Path, configuration: &str, kubeconfig: &str) -> Self {
+        Self::start_in(&[], program, folder, configuration, kubeconfig).await
+    }
+
+    /// The same, with these variables in its environment.
+    pub(crate) async fn start_in(
+        environment: &[(&str, &Path)],
+        program: &Path,
+        folder: &Path,
+        configuration: &str,
+        kubeconfig: &str,
+    ) -> Self {
         let (config, kube) = (folder.join("staffetta.toml"), folder.join("kubeconfig"));
         std::fs::write(&config, configuration).unwrap();
         std::fs::write(&kube, kubeconfig).unwrap();
@@ -51,6 +62,7 @@ impl Process {
             .arg(&kube)
             .env("STAFFETTA_ADMIN__LISTEN", "127.0.0.1:0")
             .env("STAFFETTA_LOG__FORMAT", "json")
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
