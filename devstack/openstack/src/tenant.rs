@@ -99,6 +99,12 @@ impl Tenant {
         User::log_in(login).await
     }
 
+    /// Gives the controller's user another password. All tokens of that user are worthless from now on.
+    pub async fn change_password(&self, password: &str) {
+        let user = json!({ "user": { "password": password } });
+        self.api.identity(Method::PATCH, &format!("users/{}", self.user), Some(user)).await;
+    }
+
     /// An application credential of the controller's user: its id and its secret.
     pub async fn application_credential(&self) -> (String, String) {
         let token = self.api.token_of(&self.name).await;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::Inner;
 use super::figures::count;
@@ -23,8 +24,11 @@ struct Existing {
 }
 
 impl Inner {
-    /// Reads what exists before the pool begins.
-    pub(super) async fn read(&self) -> Result<(), DriverError> {
+    /// Reads what exists, before the pool begins and afterwards.
+    pub(super) async fn read(self: &Arc<Self>) -> Result<(), DriverError> {
+        if matches!(self.state().phase, Phase::Open) {
+            return self.resync().await;
+        }
         let found = self.stock.list().await?;
         let mut state = self.state();
         if !matches!(state.phase, Phase::Open) {
@@ -63,7 +67,7 @@ impl Inner {
         true
     }
 
-    /// Reads what exists, and forgets what does not.
+    /// Takes in what exists, and forgets what does not.
     pub(super) async fn resync(self: &Arc<Self>) -> Result<(), DriverError> {
         let epochs: BTreeMap<_, _> =
             self.state().shelves.iter().map(|(key, shelf)| (Arc::clone(key), shelf.pool.epoch())).collect();
@@ -74,6 +78,12 @@ impl Inner {
         drop(state);
         self.start(work);
         Ok(())
+    }
+
+    /// Something may exist of which nobody knows, or not exist any more: what exists is read at once.
+    pub(super) fn suspect(&self) {
+        self.doubt.store(true, Ordering::Release);
+        self.wake.notify_one();
     }
 
     fn take_in(

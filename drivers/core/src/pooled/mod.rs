@@ -75,7 +75,8 @@ pub type MayAct = Arc<dyn Fn() -> bool + Send + Sync>;
 ///   destroyed.
 /// * When the other world has no more, or is in trouble, those who wait hear why and when to ask again, and it is asked no
 ///   more often for many of them than for one.
-/// * Nothing is handed out before it is known what pods use; see [`PoolLedger`]. From time to time what exists is read again.
+/// * Nothing is handed out before it is known what pods use; see [`PoolLedger`]. What exists is read again when it is
+///   asked for, and at once when a VIF turns out to have been deleted outside.
 /// * What is kept for a node that is gone, in two looks a minute apart, is destroyed.
 ///
 /// What a VIF carries is what the other world told of it: one that comes back from a pod with anything changed is destroyed.
@@ -94,7 +95,7 @@ pub(crate) struct Inner {
     state: Mutex<State>,
     counters: Counters,
     digests: Digests,
-    /// Whether something may exist of which nobody knows, so that it has to be read what does.
+    /// Whether something may exist of which nobody knows, or not exist any more, so that it has to be read what does.
     doubt: AtomicBool,
     /// Rings when time alone may bring something earlier than was known.
     wake: Arc<Notify>,
@@ -173,7 +174,7 @@ impl VifPoolDriver for PooledVifs {
     }
 
     async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
-        self.inner.vifs.activate_vif(vif).await
+        self.inner.ask(vif).await
     }
 
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Marked<Vif>>, DriverError> {

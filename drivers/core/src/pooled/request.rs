@@ -59,7 +59,10 @@ impl Inner {
                     return hand_out.keep().ok_or_else(|| DriverError::new(Reason::Unavailable, STEP));
                 }
                 // Somebody deleted it; the next one, then.
-                Err(error) if error.reason() == Reason::NotFound => hand_out.lost(),
+                Err(error) if error.reason() == Reason::NotFound => {
+                    hand_out.lost();
+                    self.suspect();
+                }
                 Err(error) => return Err(error.settled()),
             }
         }

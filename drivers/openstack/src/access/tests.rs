@@ -202,6 +202,26 @@ fn mistakes_in_clouds_yaml_are_told_with_their_place_and_without_secrets() {
 }
 
 #[test]
+fn all_mistakes_of_clouds_yaml_are_told_at_once() {
+    let text = "clouds:\n  a:\n    interface: outer\n    key: k.pem\n    network_endpoint_override: n:9696\n    auth:\n      \
+                auth_url: k:5000\n      project_name: p\n";
+    let error = Home::new(&[("work/clouds.yaml", text)]).access("a").unwrap_err();
+    let told: Vec<_> = error.split("; work/").map(|told| told.trim_start_matches("work/")).collect();
+    let expected = [
+        "clouds.yaml:5:32: is not a URL",
+        "clouds.yaml:3:16: there is no interface \"outer\"; known are",
+        "clouds.yaml:3:5: clouds.a: certfile: is missing",
+        "clouds.yaml:7:17: is not a URL",
+        "clouds.yaml:3:5: clouds.a: username: is missing",
+        "clouds.yaml:3:5: clouds.a: password: is missing",
+    ];
+    assert_eq!(told.len(), expected.len(), "{told:#?}");
+    for (told, expected) in told.iter().zip(expected) {
+        assert!(told.starts_with(expected), "{told}\n{expected}");
+    }
+}
+
+#[test]
 fn the_section_has_the_names_of_kuryr_conf() {
     let access = section(&by_password()).unwrap();
     assert_eq!(opened(&access.auth), ("https://k:5000/v3".into(), "open sesame".into()));

@@ -25,6 +25,7 @@ impl Sweep for VifHandler {
     async fn owners(&self) -> Result<Vec<Identity>, HandlerError> {
         if let Some(ledger) = self.drivers.pool.ledger() {
             ledger.begin();
+            ledger.read().await.map_err(VifError::Marks)?;
         }
         Ok(identities::<Pod>(self.marks().await?.into_iter().filter_map(|marked| marked.owner)))
     }
