@@ -9,6 +9,7 @@ mod kubectl;
 mod process;
 
 mod cluster;
+mod drivers;
 mod image;
 mod manifests;
 mod rights;

@@ -124,10 +124,19 @@ impl Site {
 
     /// Starts the program with the configuration and the service account of the site, whose token is in its file.
     pub(crate) async fn run(&self, replica: &str) -> Process {
+        self.run_with(replica, "", "").await
+    }
+
+    /// The same with more options in the section `[kubernetes]`, and more sections.
+    pub(crate) async fn run_with(&self, replica: &str, options: &str, sections: &str) -> Process {
+        const SECTION: &str = "[kubernetes]\n";
         let home = self.overlay.path().join(replica);
         fs::create_dir(&home).unwrap();
-        let mut configuration = self.configuration().await;
+        let configuration = self.configuration().await;
+        assert!(configuration.contains(SECTION));
+        let mut configuration = configuration.replacen(SECTION, &format!("{SECTION}{options}\n"), 1);
         configuration.write_str(QUICK).unwrap();
+        configuration.write_str(sections).unwrap();
         let kubeconfig = self.kubeconfig_of(json!({ "tokenFile": self.token_file() })).await;
         Process::start(PROGRAM.as_ref(), &home, &configuration, &kubeconfig).await
     }
