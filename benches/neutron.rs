@@ -192,7 +192,8 @@ impl Bench<'_> {
              [pod_vif_nested]\nworker_nodes_subnets = [{:?}]\n",
             machine.subnet.id
         );
-        let controller = place.controller(self.kubeconfig, &place.tenant.login_through(&gate), &options).await;
+        let controller =
+            place.controller(self.kubeconfig, &place.tenant.login_through(&gate), &options).await;
         let first = place.names("parent", 1);
         machine.create(&place, &self.client, &first).await;
         controller.until_patched(&first, 1).await;

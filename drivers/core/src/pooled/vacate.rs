@@ -14,7 +14,8 @@ impl Inner {
     pub(super) async fn vacate(self: &Arc<Self>, network: &NetworkId) -> Result<(), DriverError> {
         self.finish(self.give_up_network(network)?).await;
         if self.state().shelves.keys().any(|key| key.network == *network) {
-            let detail = format!("VIFs of the network {network} are in use, or are just being made or destroyed");
+            let detail =
+                format!("VIFs of the network {network} are in use, or are just being made or destroyed");
             return Err(DriverError::new(Reason::Conflict, STEP).detail(detail));
         }
         Ok(())

@@ -295,13 +295,19 @@ fn revealed(options: &serde_json::Value) -> String {
 
 #[test]
 fn every_option_of_the_section_changes_how_the_cloud_is_reached() {
-    const PASSWORD: &str = r#"{ "auth_url": "https://k", "username": "u", "password": "p", "project_name": "q" }"#;
+    const PASSWORD: &str =
+        r#"{ "auth_url": "https://k", "username": "u", "password": "p", "project_name": "q" }"#;
     const CREDENTIAL: &str = r#"{ "auth_type": "v3applicationcredential", "auth_url": "https://k", "username": "u",
         "application_credential_name": "c", "application_credential_secret": "s" }"#;
     // The option, what it is added to, its value, and what cannot stand beside it.
     let cases: [(&str, &str, serde_json::Value, &[&str]); 25] = [
-        ("auth_type", r#"{ "auth_url": "https://k", "username": "u", "password": "p", "project_name": "q",
-            "endpoint_override": "http://n" }"#, "none".into(), &[]),
+        (
+            "auth_type",
+            r#"{ "auth_url": "https://k", "username": "u", "password": "p", "project_name": "q",
+            "endpoint_override": "http://n" }"#,
+            "none".into(),
+            &[],
+        ),
         ("auth_url", PASSWORD, "https://other".into(), &[]),
         ("username", PASSWORD, "other".into(), &[]),
         ("user_id", PASSWORD, "other".into(), &["username"]),
@@ -313,10 +319,20 @@ fn every_option_of_the_section_changes_how_the_cloud_is_reached() {
         ("user_domain_id", PASSWORD, "other".into(), &[]),
         ("project_domain_name", PASSWORD, "other".into(), &[]),
         ("project_domain_id", PASSWORD, "other".into(), &[]),
-        ("application_credential_id", CREDENTIAL, "other".into(), &["application_credential_name", "username"]),
+        (
+            "application_credential_id",
+            CREDENTIAL,
+            "other".into(),
+            &["application_credential_name", "username"],
+        ),
         ("application_credential_name", CREDENTIAL, "other".into(), &[]),
         ("application_credential_secret", CREDENTIAL, "other".into(), &[]),
-        ("application_credential_secret_file", CREDENTIAL, "/etc/s".into(), &["application_credential_secret"]),
+        (
+            "application_credential_secret_file",
+            CREDENTIAL,
+            "/etc/s".into(),
+            &["application_credential_secret"],
+        ),
         ("region_name", PASSWORD, "other".into(), &[]),
         ("endpoint_type", PASSWORD, "internal".into(), &[]),
         ("endpoint_override", PASSWORD, "http://other".into(), &[]),

@@ -278,7 +278,9 @@ mod tests {
         let mut look = |names: &[&str], took| {
             board.saw(names.iter().map(|name| (id(name), None)), began);
             board.ended(names.len(), began, began + milliseconds(took));
-            let Known::Down { ask_again, .. } = board.answer(&id("a"), began + milliseconds(took)) else { panic!() };
+            let Known::Down { ask_again, .. } = board.answer(&id("a"), began + milliseconds(took)) else {
+                panic!()
+            };
             ask_again.as_millis()
         };
         assert_eq!(look(&["a"], 100), 150, "a quarter of a second since it began");

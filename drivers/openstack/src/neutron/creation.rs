@@ -142,9 +142,11 @@ fn concerns_one(error: &OpenStackError) -> bool {
 fn hand_out(lot: Vec<Wanted>, mut made: Vec<Port>) {
     for wanted in lot {
         let NewPort { description, network_id, .. } = &wanted.port;
-        let its = made.iter().position(|port| port.description == *description && port.network_id == *network_id);
+        let its =
+            made.iter().position(|port| port.description == *description && port.network_id == *network_id);
         let port = its.map(|its| made.swap_remove(its));
-        wanted.answer(port.ok_or_else(|| unanswered("the answer does not tell of this port").maybe_done(true)));
+        wanted
+            .answer(port.ok_or_else(|| unanswered("the answer does not tell of this port").maybe_done(true)));
     }
 }
 
@@ -158,7 +160,10 @@ mod tests {
 
     #[test]
     fn those_who_wait_are_divided_among_the_calls_where_that_is_worth_it() {
-        assert_eq!([0, 1, 8, 9, 32, 33, 40, 200, 1000].map(|waiting| lot(waiting, 4)), [0, 1, 8, 8, 8, 9, 10, 50, 50]);
+        assert_eq!(
+            [0, 1, 8, 9, 32, 33, 40, 200, 1000].map(|waiting| lot(waiting, 4)),
+            [0, 1, 8, 8, 8, 9, 10, 50, 50]
+        );
         assert_eq!([7, 30, 90].map(|waiting| lot(waiting, 1)), [7, 30, 50]);
     }
 

@@ -7,7 +7,8 @@ use hyper::Method;
 use serde_json::{Value, json};
 use staffetta_driver::{PodVifDriver, Reason, StockKey, StockOrder, Vif, VifClass, VifStock};
 use staffetta_openstack::{
-    NestedMacvlanDriver, NestedStock, NeutronDefaults, NeutronStock, PodVifNestedOptions, PortOptions, Subnets,
+    NestedMacvlanDriver, NestedStock, NeutronDefaults, NeutronStock, PodVifNestedOptions, PortOptions,
+    Subnets,
 };
 
 use crate::fake;
