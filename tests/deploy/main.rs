@@ -9,6 +9,7 @@ mod kubectl;
 mod process;
 
 mod cluster;
+mod container;
 mod drivers;
 mod image;
 mod manifests;
