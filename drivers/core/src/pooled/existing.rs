@@ -9,8 +9,8 @@ use super::figures::count;
 use super::ports::sorted;
 use super::state::{Phase, Place, State};
 use super::work::Work;
-use crate::error::{DriverError, Reason};
-use crate::id::{NetworkId, VifId};
+use crate::error::DriverError;
+use crate::id::VifId;
 use crate::owner::{Marked, Owner};
 use crate::stock::{StockKey, Stocked};
 use crate::vif::Vif;
@@ -200,27 +200,5 @@ impl Inner {
             }
         }
         Ok(marked)
-    }
-
-    pub(super) fn vacate(self: &Arc<Self>, network: &NetworkId) -> Result<(), DriverError> {
-        let mut work = Vec::new();
-        let mut state = self.state();
-        let keys: Vec<_> = state.shelves.keys().filter(|key| key.network == *network).cloned().collect();
-        for key in &keys {
-            if let Some(shelf) = state.shelves.get_mut(key) {
-                shelf.pool.drain();
-            }
-            self.turn(&mut state, key, &mut work);
-        }
-        let left = keys.iter().any(|key| state.shelves.contains_key(key));
-        drop(state);
-        self.start(work);
-        if left {
-            let error = DriverError::new(Reason::Conflict, "empty the pool of a network");
-            return Err(error.detail(format!(
-                "VIFs of the network {network} are in use, cool down or are being destroyed"
-            )));
-        }
-        Ok(())
     }
 }

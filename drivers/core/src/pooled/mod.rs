@@ -4,19 +4,23 @@
 //! |---|---|
 //! | `state` | what the pool knows |
 //! | `request` | hands VIFs out, and takes them back |
+//! | `refusal` | why there is none |
 //! | `hand_out` | a VIF on its way, which is not lost when nobody takes it |
 //! | `work` | makes and destroys VIFs, as the warm pool decides |
 //! | `tend` | what the passing of time brings |
 //! | `existing` | what the other world and the pods tell |
+//! | `vacate` | gives up what is kept in a network |
 
 mod digest;
 mod existing;
 mod figures;
 mod hand_out;
 mod ports;
+mod refusal;
 mod request;
 mod state;
 mod tend;
+mod vacate;
 mod work;
 
 use std::sync::atomic::AtomicBool;
@@ -189,7 +193,7 @@ impl VifPoolDriver for PooledVifs {
     }
 
     async fn vacate(&self, network: &NetworkId) -> Result<(), DriverError> {
-        self.inner.vacate(network)
+        self.inner.vacate(network).await
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::Inner;
 use super::figures::count;
 use super::hand_out::HandOut;
-use super::request::not_leading;
+use super::refusal::not_leading;
 use super::state::{Place, State};
 use crate::error::{DriverError, Reason};
 use crate::id::VifId;
@@ -75,6 +75,24 @@ impl Inner {
                 Work::Activate { key, vif } => drop(tokio::spawn(this.activate(key, vif))),
                 Work::Undelivered(hand_out) => drop(hand_out),
             }
+        }
+    }
+
+    /// Does all of this, and waits for the end of what is to be destroyed; that goes on when nobody waits any more.
+    pub(super) async fn finish(self: &Arc<Self>, work: Vec<Work>) {
+        let (mut destroys, mut others) = (Vec::new(), Vec::new());
+        for work in work {
+            match work {
+                Work::Destroy { key, op, vifs } => {
+                    destroys.push(tokio::spawn(Arc::clone(self).destroy(key, op, vifs)));
+                }
+                other => others.push(other),
+            }
+        }
+        self.start(others);
+        for destroy in destroys {
+            // One that panicked has left something, which is seen then.
+            drop(destroy.await);
         }
     }
 

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::{Marked, Vif};
 use staffetta_handler::{HandlerError, Identity, Sweep};
 
+use super::claims::of_marks;
 use super::{VifError, VifHandler};
 use crate::owners::identities;
 
@@ -18,7 +19,7 @@ impl Sweep for VifHandler {
         if let Some(ledger) = self.drivers.pool.ledger() {
             ledger.read().await.map_err(VifError::Marks)?;
         }
-        self.claims.recover(self.marks().await?);
+        self.claims.replace(of_marks(self.marks().await?));
         Ok(())
     }
 
