@@ -23,7 +23,7 @@ mod nodes;
 mod options;
 mod ports;
 mod stock;
-mod together;
+pub(crate) mod together;
 mod translate;
 mod trunks;
 mod vif;
