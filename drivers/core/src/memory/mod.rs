@@ -5,6 +5,7 @@
 
 mod addresses;
 mod app_hosting;
+mod balancer;
 mod devices;
 mod faults;
 mod ledger;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use staffetta_driver::{
-    Allocation, Listener, ListenerId, ListenerSpec, LoadBalancer, LoadBalancerId, Member, MemberId,
+    Allocation, Listener, ListenerId, ListenerPort, LoadBalancer, LoadBalancerId, Member, MemberId,
     MemberSpec, Pool, PoolId, PortId, ProjectId, Protocol, Provisioning, PublicIp, PublicIpId,
     SecurityGroupId, SubnetId,
 };
@@ -123,7 +123,7 @@ pub(super) fn read(text: &str) -> Result<Standing, AnnotationError> {
     };
     let listeners = state.listeners.into_iter().map(|Versioned(listener)| Listener {
         pool: pool_of(&listener.id),
-        at: ListenerSpec { protocol: listener.protocol, port: listener.port },
+        at: ListenerPort { protocol: listener.protocol, port: listener.port },
         id: listener.id,
     });
     let listeners = listeners.collect();

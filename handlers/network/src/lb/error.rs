@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use staffetta_driver::{DriverError, ListenerSpec};
+use staffetta_driver::{DriverError, ListenerPort};
 use staffetta_handler::{Failure, Identity, Stale, WriteError};
 
 use crate::annotation::AnnotationError;
@@ -42,7 +42,7 @@ pub enum LbError {
     #[error("serve {}, which the service now lacks", list(listeners))]
     Unserved {
         /// The ports; at least one.
-        listeners: Vec<ListenerSpec>,
+        listeners: Vec<ListenerPort>,
         /// What the other side said of the first.
         #[source]
         source: Box<DriverError>,
@@ -63,7 +63,7 @@ pub enum LbError {
     Write(#[source] WriteError),
 }
 
-fn list(listeners: &[ListenerSpec]) -> String {
+fn list(listeners: &[ListenerPort]) -> String {
     listeners.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 

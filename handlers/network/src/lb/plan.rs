@@ -1,7 +1,7 @@
 //! What leads from what stands to what is wanted.
 
 use staffetta_driver::{
-    Allocation, ListenerSpec, LoadBalancer, LoadBalancerId, MemberSpec, Provisioning, PublicIp, PublicIpId,
+    Allocation, ListenerPort, LoadBalancer, LoadBalancerId, MemberSpec, Provisioning, PublicIp, PublicIpId,
 };
 
 use super::standing::Standing;
@@ -14,14 +14,14 @@ pub(super) enum Step {
     ReleasePublicIp,
     ReleaseLoadBalancer,
     /// With its pool, which goes first.
-    ReleaseListener(ListenerSpec),
+    ReleaseListener(ListenerPort),
     EnsureLoadBalancer {
         adopt: Option<LoadBalancerId>,
     },
     /// With its pool.
-    EnsureListener(ListenerSpec),
+    EnsureListener(ListenerPort),
     /// All members of that listener's pool.
-    SetMembers(ListenerSpec, Vec<MemberSpec>),
+    SetMembers(ListenerPort, Vec<MemberSpec>),
     AcquirePublicIp {
         address: PublicAddress,
         adopt: Option<PublicIpId>,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use staffetta_driver::{
-    Allocation, DriverError, Listener, ListenerSpec, LoadBalancer, LoadBalancerDriver, LoadBalancerSpec,
+    Allocation, DriverError, Listener, ListenerPort, LoadBalancer, LoadBalancerDriver, LoadBalancerSpec,
     Owner, PortId, PublicIp, PublicIpRequest, Reason, ServicePublicIpDriver,
 };
 
@@ -40,7 +40,7 @@ pub(super) struct Settling<'a> {
     pub(super) annotated: Standing,
     pub(super) standing: Standing,
     /// The ports that the other side cannot serve, and what it said.
-    pub(super) unserved: Vec<(ListenerSpec, DriverError)>,
+    pub(super) unserved: Vec<(ListenerPort, DriverError)>,
 }
 
 impl Settling<'_> {
@@ -136,7 +136,7 @@ impl Settling<'_> {
     }
 
     /// The other side has no such protocol: the service works on its other ports.
-    fn do_without(&mut self, at: ListenerSpec, error: DriverError) {
+    fn do_without(&mut self, at: ListenerPort, error: DriverError) {
         if let Some(wanted) = &mut self.wanted {
             wanted.listeners.remove(&at);
         }
@@ -237,7 +237,7 @@ impl Settling<'_> {
         Ok(())
     }
 
-    async fn ensure_listener(&mut self, at: ListenerSpec) -> Result<(), DriverError> {
+    async fn ensure_listener(&mut self, at: ListenerPort) -> Result<(), DriverError> {
         let Some(load_balancer) = &mut self.standing.load_balancer else { return Ok(()) };
         let listener = self.drivers.load_balancer.ensure_listener(load_balancer, at).await?;
         load_balancer.listeners.retain(|present| present.at != at);
@@ -245,7 +245,7 @@ impl Settling<'_> {
         Ok(())
     }
 
-    fn listener(&self, at: ListenerSpec) -> Option<(&LoadBalancer, &Listener)> {
+    fn listener(&self, at: ListenerPort) -> Option<(&LoadBalancer, &Listener)> {
         let load_balancer = self.standing.load_balancer.as_ref()?;
         Some((load_balancer, load_balancer.listener(at)?))
     }

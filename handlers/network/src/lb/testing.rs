@@ -1,7 +1,7 @@
 //! Things to test with.
 
 use staffetta_driver::{
-    Allocation, Listener, ListenerSpec, LoadBalancer, Member, MemberSpec, Pool, Protocol, Provisioning,
+    Allocation, Listener, ListenerPort, LoadBalancer, Member, MemberSpec, Pool, Protocol, Provisioning,
     PublicIp,
 };
 
@@ -21,7 +21,7 @@ pub(super) fn load_balancer(name: &str, vip: &str) -> LoadBalancer {
 }
 
 pub(super) fn listener(protocol: Protocol, port: u16, ips: &[&str]) -> Listener {
-    let at = ListenerSpec { protocol, port };
+    let at = ListenerPort { protocol, port };
     let member = |ip: &&str| Member {
         id: format!("member-{at}-{ip}").into(),
         spec: MemberSpec {

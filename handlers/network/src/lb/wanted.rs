@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use staffetta_driver::{ListenerSpec, LoadBalancer, LoadBalancerSpec, MemberSpec, Owner};
+use staffetta_driver::{ListenerPort, LoadBalancer, LoadBalancerSpec, MemberSpec, Owner};
 
 use super::endpoints::{EndpointPort, EndpointSet};
 use crate::lbaasspec::{LbaasPortSpec, LbaasServiceSpec, Reach};
@@ -14,7 +14,7 @@ use crate::lbaasspec::{LbaasPortSpec, LbaasServiceSpec, Reach};
 pub(super) struct Wanted {
     pub(super) load_balancer: LoadBalancerSpec,
     /// The members of each listener's pool, sorted, no address and port twice.
-    pub(super) listeners: BTreeMap<ListenerSpec, Vec<MemberSpec>>,
+    pub(super) listeners: BTreeMap<ListenerPort, Vec<MemberSpec>>,
     pub(super) public_ip: Option<PublicAddress>,
 }
 

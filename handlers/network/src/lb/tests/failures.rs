@@ -236,7 +236,7 @@ impl LoadBalancerDriver for Liar {
     async fn release_load_balancer(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError> {
         self.0.release_load_balancer(owner, id).await
     }
-    async fn ensure_listener(&self, tree: &LoadBalancer, at: ListenerSpec) -> Result<Listener, DriverError> {
+    async fn ensure_listener(&self, tree: &LoadBalancer, at: ListenerPort) -> Result<Listener, DriverError> {
         self.0.ensure_listener(tree, at).await
     }
     async fn release_listener(&self, tree: &LoadBalancer, listener: &Listener) -> Result<(), DriverError> {

@@ -16,7 +16,7 @@ use staffetta_driver::memory::{
     LoadBalancerCall, LoadBalancerMethod, MemoryLoadBalancerDriver, MemoryOptions, MemoryPublicIpDriver,
     MemoryServices, PublicIpCall,
 };
-use staffetta_driver::{ListenerSpec, LoadBalancer, Protocol};
+use staffetta_driver::{ListenerPort, LoadBalancer, Protocol};
 use staffetta_handler::{ErasedHandler, ErasedSweep, EventHandler, HandlerError, KindIndex, Turn, causes};
 
 use super::*;
@@ -24,7 +24,7 @@ use crate::api_server::{Answer, ApiServer, THEIRS};
 use crate::lbaasspec::{LbaasPortSpec, Reach};
 use crate::versioned_object::Versioned;
 
-const HTTP: ListenerSpec = ListenerSpec { protocol: Protocol::Tcp, port: 80 };
+const HTTP: ListenerPort = ListenerPort { protocol: Protocol::Tcp, port: 80 };
 
 /// The handler, the simulated load balancers, and an API server with one service.
 struct World {
@@ -148,7 +148,7 @@ impl World {
         self.services.load_balancers().is_empty() && self.services.public_ips().is_empty()
     }
 
-    fn members(&self, at: ListenerSpec) -> Vec<String> {
+    fn members(&self, at: ListenerPort) -> Vec<String> {
         let tree = self.tree();
         let members = &tree.listener(at).unwrap().pool.as_ref().unwrap().members;
         members.iter().map(|member| format!("{}:{}", member.spec.ip, member.spec.port)).collect()
