@@ -1,4 +1,4 @@
-//! Pods in a real OpenStack: Keystone and Neutron as `devstack/real/openstack` starts them, with the controller that ships.
+//! Pods and services in a real OpenStack: Keystone, Neutron and Octavia as `devstack/real/openstack` starts them, with the controller that ships.
 //! Nobody but the agents of the nodes is a stand-in.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -11,4 +11,5 @@ mod pods;
 mod pools;
 #[path = "../support/process.rs"]
 mod process;
+mod services;
 mod world;

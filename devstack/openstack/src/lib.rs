@@ -11,6 +11,7 @@
 
 mod agents;
 mod api;
+mod balancers;
 mod calls;
 mod gate;
 mod services;
@@ -23,5 +24,5 @@ pub use calls::{Calls, Count};
 pub use gate::{Fault, Gate, Match, Seen};
 pub use services::{RealOpenStack, Service};
 pub use tenant::{Login, Tenant};
-pub use things::{AddressPair, FixedIp, Port, Subnet, Trunk};
+pub use things::{AddressPair, Balancer, FixedIp, Port, Subnet, Trunk};
 pub use user::User;

@@ -28,7 +28,7 @@ pub struct Tenant {
     user: String,
     /// The name of both.
     name: String,
-    api: Arc<Api>,
+    pub(crate) api: Arc<Api>,
 }
 
 /// What a controller must know to log in.

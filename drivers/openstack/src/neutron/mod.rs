@@ -14,7 +14,7 @@
 
 mod activation;
 mod address_pairs;
-mod api;
+pub(crate) mod api;
 mod board;
 mod mark;
 mod nested_macvlan;
@@ -28,7 +28,7 @@ mod translate;
 mod trunks;
 mod vif;
 mod vlans;
-mod wire;
+pub(crate) mod wire;
 
 use std::sync::Arc;
 

@@ -175,6 +175,14 @@ impl Octavia {
         call.json(&json!({ "members": members })).things(members.len()).done().await
     }
 
+    /// The id of a pool's health monitor, if it has one.
+    pub(super) async fn monitor_of(&self, pool: &PoolId) -> Result<Option<String>, OpenStackError> {
+        let call = self.service.get("find the health monitor of a pool", format!("pools/{pool}"));
+        let found: Option<PoolTold> =
+            existing(call.fields(&["id", "healthmonitor_id"]).answer_in("pool").await)?;
+        Ok(found.and_then(|pool| pool.healthmonitor_id))
+    }
+
     pub(super) async fn create_monitor(&self, new: &NewMonitor) -> Result<(), OpenStackError> {
         let call = self.service.post("make a health monitor", "healthmonitors");
         call.json(&json!({ "healthmonitor": new })).done().await

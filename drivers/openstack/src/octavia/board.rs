@@ -213,10 +213,7 @@ mod tests {
             let at = now + milliseconds(at);
             board.lot(&[id("a")], at);
             board.saw([(id("a"), Sight::Pending)], at);
-            assert_eq!(
-                ask_again(board.ask(&id("a"), at + milliseconds(1))),
-                Some(milliseconds(step - 1))
-            );
+            assert_eq!(ask_again(board.ask(&id("a"), at + milliseconds(1))), Some(milliseconds(step - 1)));
         }
     }
 
@@ -268,8 +265,11 @@ mod tests {
             for waits in waiting {
                 if board.ask(&waits, now).is_none() {
                     looks += 1;
-                    let began: Vec<_> =
-                        board.lot(&[waits], now).into_iter().map(|id| (board.watches[&id].since, id)).collect();
+                    let began: Vec<_> = board
+                        .lot(&[waits], now)
+                        .into_iter()
+                        .map(|id| (board.watches[&id].since, id))
+                        .collect();
                     let sights = began.into_iter().map(|(since, id)| {
                         (id, if now - since >= milliseconds(10_000) { Sight::Active } else { Sight::Pending })
                     });

@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use staffetta_driver::{DriverError, LoadBalancerId, Reason};
+use staffetta_driver::{ClusterId, DriverError, LoadBalancerId, Reason};
 use tokio::time::Instant;
 
-use super::api::{Filter, Octavia};
+use super::api::Octavia;
 use super::board::{Board, FIRST_STEP, Known, Sight};
+use super::reading::filter;
 use super::wire::LoadBalancerTold;
+use crate::error::OpenStackError;
 use crate::neutron::together::Together;
 
 const FIELDS: [&str; 2] = ["id", "provisioning_status"];
@@ -18,16 +20,15 @@ const STEP: &str = "read the state of a load balancer";
 #[derive(Debug)]
 pub(super) struct Waiting {
     octavia: Octavia,
-    /// What all load balancers of this cluster pass, and as few others as possible.
-    filter: Filter,
+    cluster: ClusterId,
     board: Mutex<Board>,
     looks: Together<LoadBalancerId, Result<Known, DriverError>>,
 }
 
 impl Waiting {
     /// Nobody waits yet.
-    pub(super) fn new(octavia: Octavia, filter: Filter) -> Self {
-        Self { octavia, filter, board: Mutex::default(), looks: Together::default() }
+    pub(super) fn new(octavia: Octavia, cluster: ClusterId) -> Self {
+        Self { octavia, cluster, board: Mutex::default(), looks: Together::default() }
     }
 
     /// A change of a load balancer was accepted.
@@ -69,15 +70,8 @@ impl Waiting {
     async fn look(&self, ids: Vec<LoadBalancerId>) -> Vec<Result<Known, DriverError>> {
         let began = Instant::now();
         let lot = self.board().lot(&ids, began);
-        let found = match &*lot {
-            [only] => {
-                self.octavia.load_balancer(STEP, only, &FIELDS).await.map(|found| found.into_iter().collect())
-            }
-            _ => self.octavia.load_balancers(STEP, &self.filter, &FIELDS).await,
-        };
-        match found {
+        match self.find(&lot).await {
             Ok(found) => {
-                let found: Vec<LoadBalancerTold> = found;
                 let sights: HashMap<LoadBalancerId, Sight> =
                     found.iter().map(|told| (told.id.clone(), sight(told))).collect();
                 let mut board = self.board();
@@ -95,6 +89,15 @@ impl Waiting {
                 ids.iter().map(|_| Err(error.clone())).collect()
             }
         }
+    }
+
+    async fn find(&self, lot: &[LoadBalancerId]) -> Result<Vec<LoadBalancerTold>, OpenStackError> {
+        if let [only] = lot {
+            let found = self.octavia.load_balancer(STEP, only, &FIELDS).await?;
+            return Ok(found.into_iter().collect());
+        }
+        let filter = filter(self.octavia.features().await?, &self.cluster, None);
+        self.octavia.load_balancers(STEP, &filter, &FIELDS).await
     }
 
     fn board(&self) -> MutexGuard<'_, Board> {
