@@ -52,8 +52,11 @@ async fn sync(stack: &RealOpenStack) -> Vec<Row> {
     let name = format!("Octavia calls, {count} services x {PORTS} ports x {ENDPOINTS} members");
     let ratio = all as f64 / count as f64;
     vec![
-        Row::new(name, "1", all as f64).against(count as f64).goal("at most 1.2 times the least", ratio <= 1.2),
-        Row::new("of which make something", "1", creations as f64).goal(format!("{count}"), creations == count),
+        Row::new(name, "1", all as f64)
+            .against(count as f64)
+            .goal("at most 1.2 times the least", ratio <= 1.2),
+        Row::new("of which make something", "1", creations as f64)
+            .goal(format!("{count}"), creations == count),
         Row::new("until all are ACTIVE", "s", took),
     ]
 }

@@ -108,8 +108,9 @@ impl Shop {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let found = self.all().list(&ListParams::default()).await.expect("services can be listed").items;
-            let written =
-                found.iter().filter(|service| service.annotations().contains_key("openstack.org/kuryr-lbaas-state"));
+            let written = found
+                .iter()
+                .filter(|service| service.annotations().contains_key("openstack.org/kuryr-lbaas-state"));
             if written.count() == count {
                 return;
             }
@@ -163,7 +164,8 @@ fn service(number: usize, ports: u16) -> Service {
 fn slice(number: usize, ports: u16, endpoints: u8) -> EndpointSlice {
     let endpoint = |last: u8| {
         let ip = format!("10.128.{}.{}", number % 250, last + 1);
-        let target = json!({ "kind": "Pod", "namespace": "default", "name": format!("{}-{last}", name(number)) });
+        let target =
+            json!({ "kind": "Pod", "namespace": "default", "name": format!("{}-{last}", name(number)) });
         json!({ "addresses": [ip], "conditions": { "ready": true }, "targetRef": target })
     };
     let port = |port: u16| json!({ "name": format!("p{port}"), "port": 8080 + port, "protocol": "TCP" });

@@ -145,9 +145,9 @@ impl Octavia {
         call.json(&json!({ "listener": change })).done().await
     }
 
-    /// Deletes a listener; one that does not exist is deleted.
+    /// Deletes a listener.
     pub(super) async fn delete_listener(&self, id: &ListenerId) -> Result<(), OpenStackError> {
-        gone(self.service.delete("release a listener", format!("listeners/{id}")).done().await)
+        self.service.delete("release a listener", format!("listeners/{id}")).done().await
     }
 
     pub(super) async fn create_pool(&self, new: &NewPool) -> Result<PoolTold, OpenStackError> {
@@ -159,10 +159,9 @@ impl Octavia {
         call.json(&json!({ "pool": change })).done().await
     }
 
-    /// Deletes a pool with its members; one that does not exist is deleted: false.
-    pub(super) async fn delete_pool(&self, id: &PoolId) -> Result<bool, OpenStackError> {
-        let call = self.service.delete("release a pool", format!("pools/{id}"));
-        existing(call.done().await).map(|done| done.is_some())
+    /// Deletes a pool with its members.
+    pub(super) async fn delete_pool(&self, id: &PoolId) -> Result<(), OpenStackError> {
+        self.service.delete("release a pool", format!("pools/{id}")).done().await
     }
 
     /// Makes these the members of a pool, all of them and nothing else.
@@ -197,9 +196,9 @@ impl Octavia {
         call.json(&json!({ "healthmonitor": change })).done().await
     }
 
-    /// Deletes a health monitor; one that does not exist is deleted.
+    /// Deletes a health monitor.
     pub(super) async fn delete_monitor(&self, id: &str) -> Result<(), OpenStackError> {
-        gone(self.service.delete("release a health monitor", format!("healthmonitors/{id}")).done().await)
+        self.service.delete("release a health monitor", format!("healthmonitors/{id}")).done().await
     }
 
     async fn make<T: DeserializeOwned>(
@@ -228,8 +227,4 @@ fn existing<T>(result: Result<T, OpenStackError>) -> Result<Option<T>, OpenStack
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-fn gone(result: Result<(), OpenStackError>) -> Result<(), OpenStackError> {
-    existing(result).map(drop)
 }

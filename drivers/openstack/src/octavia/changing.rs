@@ -112,7 +112,7 @@ impl LbaasV2Driver {
         let (id, step) = (&balancer.id, STEP);
         let Some(wanted) = spec.pool.settings.monitor else {
             let Some(monitor) = self.octavia.monitor_of(&pool.id).await? else { return Ok(()) };
-            return self.changed(id, step, self.octavia.delete_monitor(&monitor)).await;
+            return self.released(id, step, self.octavia.delete_monitor(&monitor)).await.map(drop);
         };
         if pool.settings.monitor.is_none() {
             let new =

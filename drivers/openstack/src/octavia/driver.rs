@@ -12,6 +12,7 @@ use super::board::{FIRST_STEP, Known, Sight};
 use super::feasible::feasible;
 use super::vip_port::port_id;
 use super::waiting::busy;
+use crate::error::OpenStackError;
 
 /// The longest name of a member, in characters.
 const LONGEST_NAME: usize = 255;
@@ -124,7 +125,7 @@ impl LoadBalancerDriver for LbaasV2Driver {
         if let Some(pool) = &listener.pool {
             let was_there = self.released(id, STEP, self.octavia.delete_pool(&pool.id)).await?;
             self.memory.forget_members(&pool.id);
-            if was_there == Some(true) {
+            if was_there {
                 // The listener is next, as soon as the load balancer takes that.
                 return Err(busy(id, STEP));
             }
@@ -179,16 +180,16 @@ impl LbaasV2Driver {
         Ok(())
     }
 
-    /// Makes a change that releases something; of a load balancer that is gone, all is released.
-    async fn released<T>(
+    /// Makes a change that releases something: false when it is gone, alone or with its load balancer.
+    pub(super) async fn released(
         &self,
         id: &LoadBalancerId,
         step: &'static str,
-        call: impl Future<Output = Result<T, crate::error::OpenStackError>>,
-    ) -> Result<Option<T>, DriverError> {
+        call: impl Future<Output = Result<(), OpenStackError>>,
+    ) -> Result<bool, DriverError> {
         match self.changed(id, step, call).await {
-            Ok(answer) => Ok(Some(answer)),
-            Err(error) if error.reason() == Reason::NotFound => Ok(None),
+            Ok(()) => Ok(true),
+            Err(error) if error.reason() == Reason::NotFound => Ok(false),
             Err(error) => Err(error),
         }
     }

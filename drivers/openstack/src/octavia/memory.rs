@@ -1,7 +1,7 @@
 //! What this process knows of load balancers, so that it need not ask.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dashmap::{DashMap, DashSet};
 use staffetta_driver::{LoadBalancerId, Member, MemberId, PoolId, Uid};
@@ -11,8 +11,11 @@ use staffetta_driver::{LoadBalancerId, Member, MemberId, PoolId, Uid};
 pub(super) struct Memory {
     /// Whether all were listed once.
     complete: AtomicBool,
-    /// Who owns a load balancer. It never changes but from nobody to one.
-    owners: DashMap<LoadBalancerId, Uid>,
+    /// How many looks at all have begun.
+    looks: AtomicU64,
+    /// Who owns a load balancer, which never changes but from nobody to one, and how many looks had begun when that was
+    /// seen.
+    owners: DashMap<LoadBalancerId, (Uid, u64)>,
     /// For whom one may have been made without our knowing.
     doubts: DashSet<Uid>,
     /// What was asked to go, and is not gone yet.
@@ -27,7 +30,7 @@ impl Memory {
     pub(super) fn has_none(&self, uid: &Uid) -> bool {
         self.complete.load(Ordering::Acquire)
             && !self.doubts.contains(uid)
-            && !self.owners.iter().any(|entry| entry.value() == uid)
+            && !self.owners.iter().any(|entry| entry.value().0 == *uid)
     }
 
     /// One may stand for that owner, and nobody knows.
@@ -40,26 +43,32 @@ impl Memory {
         self.doubts.remove(uid);
     }
 
-    /// All were read: these stand, with these pools.
+    /// A look at all begins. The answer is its number.
+    pub(super) fn look(&self) -> u64 {
+        self.looks.fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// The look of that number is over: these stand, with these pools, and whatever was made since it began.
     pub(super) fn listed<'a>(
         &self,
+        look: u64,
         standing: impl Iterator<Item = &'a LoadBalancerId>,
         pools: impl Iterator<Item = &'a PoolId>,
     ) {
         let (standing, pools): (HashSet<_>, HashSet<_>) = (standing.collect(), pools.collect());
-        self.owners.retain(|id, _| standing.contains(id));
+        self.owners.retain(|id, (_, seen)| *seen > look || standing.contains(id));
         self.members.retain(|id, _| pools.contains(id));
         self.complete.store(true, Ordering::Release);
     }
 
     /// That owner has this load balancer.
     pub(super) fn owns(&self, uid: &Uid, id: &LoadBalancerId) {
-        self.owners.insert(id.clone(), uid.clone());
+        self.owners.insert(id.clone(), (uid.clone(), self.looks.load(Ordering::Acquire)));
     }
 
     /// Who has a load balancer, if that was seen.
     pub(super) fn owner(&self, id: &LoadBalancerId) -> Option<Uid> {
-        self.owners.get(id).map(|uid| uid.clone())
+        self.owners.get(id).map(|entry| entry.0.clone())
     }
 
     /// A load balancer is gone.
@@ -129,7 +138,7 @@ mod tests {
     fn that_nothing_stands_is_known_after_a_look_at_all_and_as_long_as_there_is_no_doubt() {
         let (memory, web) = (Memory::default(), Uid::from("web"));
         assert!(!memory.has_none(&web), "nobody looked");
-        memory.listed([].into_iter(), [].into_iter());
+        memory.listed(memory.look(), [].into_iter(), [].into_iter());
         assert!(memory.has_none(&web));
         memory.doubt(&web);
         assert!(!memory.has_none(&web) && memory.has_none(&"other".into()));
@@ -138,8 +147,11 @@ mod tests {
         assert!(!memory.has_none(&web));
         memory.forget(&"lb".into());
         assert!(memory.has_none(&web));
+        let look = memory.look();
         memory.owns(&web, &"lb".into());
-        memory.listed([LoadBalancerId::from("other")].iter(), [].into_iter());
+        memory.listed(look, [LoadBalancerId::from("other")].iter(), [].into_iter());
+        assert!(!memory.has_none(&web), "it was made while the others were listed");
+        memory.listed(memory.look(), [LoadBalancerId::from("other")].iter(), [].into_iter());
         assert!(memory.has_none(&web), "somebody removed it");
     }
 

@@ -55,6 +55,7 @@ impl LbaasV2Driver {
         &self,
         owner: Option<&Owner>,
     ) -> Result<Vec<Marked<LoadBalancer>>, DriverError> {
+        let look = self.memory.look();
         let marked = self.marked(owner).await?;
         let ports = match &self.ports {
             Some(ports) => ports.marked(owner).await?,
@@ -82,7 +83,7 @@ impl LbaasV2Driver {
         }
         match owner {
             Some(owner) => self.memory.looked(&owner.uid),
-            None => self.memory.listed(standing.iter().map(|(_, told)| &told.id), pools.iter()),
+            None => self.memory.listed(look, standing.iter().map(|(_, told)| &told.id), pools.iter()),
         }
         let left = ports.iter().filter(|(_, port)| !used.contains(&super::vip_port::port_id(port)));
         trees.extend(left.filter_map(|(owner, port)| {

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-use self::answer::{Answer, error, fault};
+use self::answer::{Answer, error};
 use self::load_balancers::Octavia;
 use self::query::Query;
 
@@ -143,7 +143,7 @@ async fn handle(
         .position(|(method, prefix, _)| !of_the_test && *method == parts.method && path.starts_with(prefix));
     let fault = position.map(|position| state.faults.remove(position).2);
     let answer = match fault {
-        Some(Fault::Refuse(status, message)) if path.starts_with("/v2/") => fault(status, message),
+        Some(Fault::Refuse(status, message)) if path.starts_with("/v2/") => answer::fault(status, message),
         Some(Fault::Refuse(status, kind)) => error(status, kind, "as the test wants it"),
         Some(Fault::Html(status)) => Answer::html(status),
         Some(Fault::Interfere) => {
