@@ -157,10 +157,7 @@ impl ServicePublicIpDriver for NeutronFloatingIps {
         const STEP: &str = "associate a public address";
         let failed =
             |reason, why: &str| DriverError::new(reason, STEP).detail(format!("{} {why}", public_ip.ip));
-        let found = match well_formed(&public_ip.id) {
-            true => self.read(STEP, &public_ip.id).await?,
-            false => None,
-        };
+        let found = if well_formed(&public_ip.id) { self.read(STEP, &public_ip.id).await? } else { None };
         let found = found.ok_or_else(|| failed(Reason::NotFound, "does not exist any more"))?;
         match &found.port_id {
             Some(leads_to) if leads_to == port => Ok(()),

@@ -96,10 +96,8 @@ impl LbaasV2Driver {
         owner: &Owner,
         spec: &LoadBalancerSpec,
     ) -> Result<LoadBalancer, DriverError> {
-        let tags = match self.octavia.features().await?.tags {
-            true => self.tags(owner),
-            false => Vec::new(),
-        };
+        let tagged = self.octavia.features().await?.tags;
+        let tags = if tagged { self.tags(owner) } else { Vec::new() };
         let port = match &self.ports {
             Some(ports) => match ports.ensure(owner, spec).await {
                 Ok(port) => Some(port),

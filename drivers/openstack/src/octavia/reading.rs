@@ -75,7 +75,7 @@ impl LbaasV2Driver {
             pools.extend(
                 listeners.iter().filter_map(|listener| listener.pool.as_ref()).map(|pool| pool.id.clone()),
             );
-            let groups = self.groups_of(told, &groups);
+            let groups = groups_of(told, &groups);
             if let Some(thing) = tree::load_balancer(told, groups, listeners) {
                 self.memory.owns(&owner.uid, &told.id);
                 trees.push(Marked { owner: Some(owner.clone()), thing });
@@ -102,19 +102,7 @@ impl LbaasV2Driver {
             }
             _ => HashMap::new(),
         };
-        Ok(tree::load_balancer(told, self.groups_of(told, &groups), listeners))
-    }
-
-    /// The security groups of a load balancer, sorted: those of its port, or those that Octavia was told.
-    fn groups_of(
-        &self,
-        told: &LoadBalancerTold,
-        ours: &HashMap<PortId, Vec<SecurityGroupId>>,
-    ) -> Vec<SecurityGroupId> {
-        let port = told.vip_port_id.as_ref().and_then(|port| ours.get(port));
-        let mut groups = port.unwrap_or(&told.vip_sg_ids).clone();
-        groups.sort_unstable();
-        groups
+        Ok(tree::load_balancer(told, groups_of(told, &groups), listeners))
     }
 
     /// What hangs on each of these load balancers, in their order: its listeners, by protocol and port.
@@ -237,6 +225,14 @@ impl LbaasV2Driver {
         });
         Ok(listeners.collect())
     }
+}
+
+/// The security groups of a load balancer, sorted: those of its port, or those that Octavia was told.
+fn groups_of(told: &LoadBalancerTold, ours: &HashMap<PortId, Vec<SecurityGroupId>>) -> Vec<SecurityGroupId> {
+    let port = told.vip_port_id.as_ref().and_then(|port| ours.get(port));
+    let mut groups = port.unwrap_or(&told.vip_sg_ids).clone();
+    groups.sort_unstable();
+    groups
 }
 
 const PROJECT: &str = "project_id";

@@ -32,10 +32,8 @@ impl VipPorts {
     pub(super) async fn ensure(&self, owner: &Owner, spec: &LoadBalancerSpec) -> Result<PortId, DriverError> {
         const STEP: &str = "make the port of a virtual address";
         let subnet = self.subnets.subnet(&spec.subnet).await?;
-        let tags = match self.neutron.tags_new_ports().await? {
-            true => vec![cluster_tag(&self.cluster), uid_tag(&owner.uid)],
-            false => Vec::new(),
-        };
+        let tagged = self.neutron.tags_new_ports().await?;
+        let tags = [cluster_tag(&self.cluster), uid_tag(&owner.uid)].into_iter().filter(|_| tagged).collect();
         let port = NewPort {
             project_id: spec.project.clone(),
             network_id: subnet.network.id.clone(),
