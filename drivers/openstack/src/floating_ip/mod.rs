@@ -79,7 +79,7 @@ impl NeutronFloatingIps {
     fn public_ip(&self, found: FloatingIp) -> PublicIp {
         let ours = mark::owner_in(&found.description, &self.cluster).is_some();
         let allocation = if ours { Allocation::Pool } else { Allocation::User };
-        PublicIp { id: found.id, ip: found.floating_ip_address, allocation, port: found.port_id }
+        PublicIp { id: found.id, ip: found.address, allocation, port: found.port_id }
     }
 
     /// The address that the user named: it must exist, be nobody else's, and lead nowhere else.

@@ -9,7 +9,8 @@ use staffetta_driver::{NetworkId, PortId, ProjectId, PublicIpId, SubnetId};
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct FloatingIp {
     pub(super) id: PublicIpId,
-    pub(super) floating_ip_address: IpAddr,
+    #[serde(rename = "floating_ip_address")]
+    pub(super) address: IpAddr,
     #[serde(default)]
     pub(super) port_id: Option<PortId>,
     #[serde(default, deserialize_with = "or_default")]

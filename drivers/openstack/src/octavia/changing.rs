@@ -155,12 +155,11 @@ impl LbaasV2Driver {
             let kept = present.iter().find(same)?;
             Some(Member { id: kept.id.clone(), spec: wanted.clone() })
         });
-        let members = match kept.collect::<Option<Vec<_>>>() {
-            Some(kept) => kept,
-            None => {
-                let told = self.octavia.members(pool).await?.ok_or_else(missing)?;
-                self.members_told(told, &balancer.subnet).await?
-            }
+        let members = if let Some(kept) = kept.collect::<Option<Vec<_>>>() {
+            kept
+        } else {
+            let told = self.octavia.members(pool).await?.ok_or_else(missing)?;
+            self.members_told(told, &balancer.subnet).await?
         };
         self.memory.remember(pool, &members);
         Ok(members)

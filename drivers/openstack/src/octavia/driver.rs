@@ -72,13 +72,12 @@ impl LoadBalancerDriver for LbaasV2Driver {
         if !well_formed(id.as_str()) {
             return Ok(());
         }
-        let is_owners = match self.memory.owner(id) {
-            Some(uid) => uid == owner.uid,
-            None => {
-                let found = self.octavia.whole_load_balancer("read the owner of a load balancer", id).await?;
-                // Of one that is gone, the port may be left.
-                found.is_none_or(|told| self.owner_of(&told).is_some_and(|marked| marked.uid == owner.uid))
-            }
+        let is_owners = if let Some(uid) = self.memory.owner(id) {
+            uid == owner.uid
+        } else {
+            let found = self.octavia.whole_load_balancer("read the owner of a load balancer", id).await?;
+            // Of one that is gone, the port may be left.
+            found.is_none_or(|told| self.owner_of(&told).is_some_and(|marked| marked.uid == owner.uid))
         };
         if !is_owners {
             return Ok(());

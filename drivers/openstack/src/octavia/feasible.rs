@@ -73,8 +73,8 @@ pub(super) fn feasible(mut spec: LoadBalancerSpec, choices: &Choices, features: 
         let at = listener.at;
         let mut lacks = |what: &str| without.push(format!("{what} of {at}"));
         let ListenerSpec { settings, pool, .. } = listener;
-        settings.client_timeout_ms = timeout(settings.client_timeout_ms, choices.timeouts.0);
-        settings.member_timeout_ms = timeout(settings.member_timeout_ms, choices.timeouts.1);
+        settings.client_timeout_ms = Some(timeout(settings.client_timeout_ms, choices.timeouts.0));
+        settings.member_timeout_ms = Some(timeout(settings.member_timeout_ms, choices.timeouts.1));
         if !settings.allowed_cidrs.is_empty() && (on_ovn || !features.allowed_cidrs) {
             settings.allowed_cidrs.clear();
             lacks("loadBalancerSourceRanges");
@@ -104,8 +104,8 @@ pub(super) fn feasible(mut spec: LoadBalancerSpec, choices: &Choices, features: 
     Feasible { spec, without }
 }
 
-fn timeout(asked: Option<u32>, chosen: u32) -> Option<u32> {
-    Some(asked.unwrap_or(chosen).min(LONGEST))
+fn timeout(asked: Option<u32>, chosen: u32) -> u32 {
+    asked.unwrap_or(chosen).min(LONGEST)
 }
 
 fn slowed(at: ListenerPort, monitor: HealthMonitor) -> HealthMonitor {

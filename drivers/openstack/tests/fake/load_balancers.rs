@@ -207,7 +207,7 @@ impl State {
         );
         for listener in &listeners {
             let pool = self.add_pool(&id, None, &listener["default_pool"]);
-            self.add_listener(&id, listener, json!(pool));
+            self.add_listener(&id, listener, &json!(pool));
         }
         self.octavia.begin(&id, "PENDING_CREATE", "ACTIVE");
         Answer::json(201, json!({ "loadbalancer": self.octavia.whole(&id) }))
@@ -277,12 +277,12 @@ impl State {
                 "Another Listener on this Load Balancer is already using protocol TCP and protocol_port 80",
             );
         }
-        let id = self.add_listener(&balancer, wish, Value::Null);
+        let id = self.add_listener(&balancer, wish, &Value::Null);
         self.octavia.begin(&balancer, "PENDING_UPDATE", "ACTIVE");
         Answer::json(201, json!({ "listener": self.octavia.listeners[&id] }))
     }
 
-    fn add_listener(&mut self, balancer: &str, wish: &Value, pool: Value) -> String {
+    fn add_listener(&mut self, balancer: &str, wish: &Value, pool: &Value) -> String {
         let id = self.id();
         let listener = json!({
             "id": id, "name": wish["name"], "protocol": wish["protocol"], "protocol_port": wish["protocol_port"],
