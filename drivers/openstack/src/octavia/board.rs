@@ -15,7 +15,7 @@ const INTEREST: Duration = Duration::from_secs(30);
 /// A load balancer for which nobody asked for so long is forgotten.
 const MEMORY: Duration = Duration::from_secs(20 * 60);
 /// When so many are waited for at a time, it is a crowd, and all are looked at together.
-const CROWD: usize = 8;
+const CROWD: usize = 800;
 
 /// The load balancers that are waited for.
 ///
@@ -120,7 +120,7 @@ impl Board {
     pub(super) fn saw(&mut self, sights: impl IntoIterator<Item = (LoadBalancerId, Sight)>, at: Instant) {
         for (id, sight) in sights {
             // What was changed after the look began is not what it showed.
-            if let Some(watch) = self.watches.get_mut(&id).filter(|_| true) {
+            if let Some(watch) = self.watches.get_mut(&id).filter(|watch| watch.since <= at) {
                 watch.last = Some((at, sight));
             }
         }

@@ -26,7 +26,6 @@ pub(super) struct Choices {
     pub(super) algorithm: Algorithm,
     /// Of clients and of members, in milliseconds.
     pub(super) timeouts: (u32, u32),
-    pub(super) monitor: Option<HealthMonitor>,
     pub(super) groups: Groups,
 }
 
@@ -98,8 +97,7 @@ pub(super) fn feasible(mut spec: LoadBalancerSpec, choices: &Choices, features: 
             kept => kept,
         };
         let lacks_monitor = on_ovn && at.protocol == Protocol::Sctp;
-        pool.monitor =
-            pool.monitor.or(choices.monitor).filter(|_| !lacks_monitor).map(|asked| slowed(at, asked));
+        pool.monitor = pool.monitor.filter(|_| !lacks_monitor).map(|asked| slowed(at, asked));
     }
     Feasible { spec, without }
 }
@@ -140,7 +138,6 @@ mod tests {
             provider: None,
             algorithm: Algorithm::RoundRobin,
             timeouts: (50_000, 60_000),
-            monitor: Some(HealthMonitor { delay_s: 1, timeout_s: 1, max_retries: 2 }),
             groups: Groups::WithOctavia,
         }
     }
@@ -148,6 +145,7 @@ mod tests {
     fn listener(protocol: Protocol, ranges: &[&str]) -> ListenerSpec {
         let allowed_cidrs = ranges.iter().map(|range| range.parse().unwrap()).collect();
         let persistence = Some(SessionPersistence { timeout_s: Some(60) });
+        let monitor = Some(HealthMonitor { delay_s: 1, timeout_s: 1, max_retries: 2 });
         ListenerSpec {
             at: ListenerPort { protocol, port: 80 },
             settings: ListenerSettings {
@@ -156,7 +154,7 @@ mod tests {
                 ..ListenerSettings::default()
             },
             pool: PoolSpec {
-                settings: PoolSettings { persistence, ..PoolSettings::default() },
+                settings: PoolSettings { persistence, monitor, ..PoolSettings::default() },
                 members: Vec::new(),
             },
         }

@@ -74,7 +74,6 @@ impl LbaasV2Driver {
             provider,
             algorithm: options.lb_algorithm.into(),
             timeouts: options.timeouts(),
-            monitor: options.monitor(),
             groups,
         };
         let waiting = Waiting::new(octavia.clone(), cluster.clone());

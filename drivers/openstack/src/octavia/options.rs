@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use staffetta_driver::{Algorithm, HealthMonitor};
+use staffetta_driver::Algorithm;
 
 /// How the driver `lbaasv2` makes load balancers in Octavia. The names are those of kuryr.conf where it has them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -24,15 +24,6 @@ pub struct OctaviaDefaults {
     /// openstack.org/kuryr-timeout-member-data of a service overrides it.
     #[schemars(range(max = 2_073_600_000))]
     pub timeout_member_data: u32,
-    /// The time between two questions to a member how it is, in seconds; 0 to ask none.
-    #[schemars(range(max = 3600))]
-    pub monitor_delay: u32,
-    /// How long the answer to such a question may take, in seconds. It cannot be longer than `monitor_delay`.
-    #[schemars(range(min = 1, max = 3600))]
-    pub monitor_timeout: u32,
-    /// After how many answers in a row a member counts as well again, and after how many missing ones it does not.
-    #[schemars(range(min = 1, max = 10))]
-    pub monitor_max_retries: u8,
     /// Whether the port of the virtual address is made by us in Neutron and handed over to Octavia, instead of by Octavia
     /// itself. It is then ours, with its mark and its security groups, and is removed with the load balancer.
     pub own_vip_port: bool,
@@ -74,9 +65,6 @@ impl Default for OctaviaDefaults {
             lb_algorithm: LbAlgorithm::default(),
             timeout_client_data: 0,
             timeout_member_data: 0,
-            monitor_delay: 0,
-            monitor_timeout: 3,
-            monitor_max_retries: 3,
             own_vip_port: false,
         }
     }
@@ -87,15 +75,6 @@ impl OctaviaDefaults {
     pub(super) fn timeouts(&self) -> (u32, u32) {
         let or_octavias = |timeout| if timeout == 0 { TIMEOUT } else { timeout };
         (or_octavias(self.timeout_client_data), or_octavias(self.timeout_member_data))
-    }
-
-    /// How members are asked how they are.
-    pub(super) fn monitor(&self) -> Option<HealthMonitor> {
-        (self.monitor_delay > 0).then(|| HealthMonitor {
-            delay_s: self.monitor_delay,
-            timeout_s: self.monitor_timeout.min(self.monitor_delay),
-            max_retries: self.monitor_max_retries,
-        })
     }
 }
 
