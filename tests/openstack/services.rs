@@ -20,6 +20,8 @@ service_project_driver = "default"
 service_subnets_driver = "default"
 service_security_groups_driver = "default"
 endpoints_lbaas_driver = "lbaasv2"
+[load_balancers]
+check_interval_s = 2
 [octavia_defaults]
 own_vip_port = true
 "#;
