@@ -14,6 +14,7 @@ mod api;
 mod balancers;
 mod calls;
 mod gate;
+mod login;
 mod services;
 mod tenant;
 mod things;
@@ -22,7 +23,13 @@ mod user;
 pub use agents::Agents;
 pub use calls::{Calls, Count};
 pub use gate::{Fault, Gate, Match, Seen};
+pub use login::Login;
 pub use services::{RealOpenStack, Service};
+<<<<<<< HEAD
 pub use tenant::{Login, Tenant};
 pub use things::{AddressPair, Balancer, FixedIp, Port, Subnet, Trunk};
+=======
+pub use tenant::Tenant;
+pub use things::{AddressPair, FixedIp, Port, Subnet, Trunk};
+>>>>>>> svc6
 pub use user::User;

@@ -1,6 +1,7 @@
 //! What this process knows of a service's things outside that the annotation does not show.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
 use dashmap::DashMap;
@@ -23,30 +24,22 @@ pub(super) enum Claim {
 /// The claims of all services. A service whose annotation shows what stands has none.
 #[derive(Default)]
 pub(super) struct Claims {
-    claims: DashMap<Uid, Claim>,
+    claims: crate::claims::Claims<Claim>,
     /// Whose load balancer broke, how often in a row.
     broken: DashMap<Uid, u32>,
     /// Whose load balancers were there when the marks were read for all.
     marked: Mutex<Option<HashSet<Uid>>>,
 }
 
+impl Deref for Claims {
+    type Target = crate::claims::Claims<Claim>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.claims
+    }
+}
+
 impl Claims {
-    pub(super) fn get(&self, uid: &Uid) -> Option<Claim> {
-        self.claims.get(uid).map(|claim| claim.clone())
-    }
-
-    pub(super) fn is_there(&self, uid: &str) -> bool {
-        self.claims.contains_key(&Uid::from(uid))
-    }
-
-    pub(super) fn set(&self, uid: &Uid, claim: Claim) {
-        self.claims.insert(uid.clone(), claim);
-    }
-
-    pub(super) fn forget(&self, uid: &Uid) {
-        self.claims.remove(uid);
-    }
-
     /// The load balancer broke. Answers how often it did so in a row.
     pub(super) fn breaks(&self, uid: &Uid) -> u32 {
         let mut times = self.broken.entry(uid.clone()).or_default();
@@ -61,7 +54,7 @@ impl Claims {
 
     /// What stands is not what it was: the marks are to be read, unless somebody is at work there and knows better.
     pub(super) fn suspect(&self, uid: &Uid) {
-        self.claims.entry(uid.clone()).or_insert(Claim::Asked(None));
+        self.claims.suppose(uid, Claim::Asked(None));
     }
 
     /// A service that is new to this process shows a load balancer. When the marks told of none, somebody removed it.
@@ -76,11 +69,7 @@ impl Claims {
     pub(super) fn recover(&self, balancers: Vec<Marked<LoadBalancer>>, public_ips: Vec<Marked<PublicIp>>) {
         let owners = balancers.iter().filter_map(|marked| Some(marked.owner.as_ref()?.uid.clone())).collect();
         *self.marked.lock().unwrap_or_else(PoisonError::into_inner) = Some(owners);
-        let marked = by_owner(balancers, public_ips);
-        self.claims.clear();
-        for (uid, claim) in marked {
-            self.claims.insert(uid, claim);
-        }
+        self.claims.replace(by_owner(balancers, public_ips));
     }
 }
 

@@ -56,7 +56,7 @@ async fn what_was_made_and_not_written_down_is_released_too() {
     let world = world();
     world.api.answer(Answer::Refuse(503, vec![]));
     world.event().await.unwrap_err();
-    assert_eq!((world.services.load_balancers().len(), world.api.patches().len()), (1, 0));
+    assert_eq!((world.services.load_balancers().len(), world.shown()), (1, None));
     world.deleted().await.unwrap();
     assert!(world.is_empty());
 }
