@@ -25,11 +25,6 @@ pub use calls::{Calls, Count};
 pub use gate::{Fault, Gate, Match, Seen};
 pub use login::Login;
 pub use services::{RealOpenStack, Service};
-<<<<<<< HEAD
-pub use tenant::{Login, Tenant};
-pub use things::{AddressPair, Balancer, FixedIp, Port, Subnet, Trunk};
-=======
 pub use tenant::Tenant;
-pub use things::{AddressPair, FixedIp, Port, Subnet, Trunk};
->>>>>>> svc6
+pub use things::{AddressPair, Balancer, FixedIp, Port, Subnet, Trunk};
 pub use user::User;

@@ -269,7 +269,6 @@ impl World {
         )
     }
 
-<<<<<<< HEAD
     /// The driver `lbaasv2` of a cluster.
     pub(crate) fn balancers(&self, cluster: &str, options: &OctaviaDefaults) -> LbaasV2Driver {
         let members = MemberSubnets {
@@ -284,12 +283,12 @@ impl World {
     /// The driver `neutron_floating_ip` of a cluster.
     pub(crate) fn floating(&self, cluster: &str, pool: &Subnet) -> NeutronFloatingIps {
         NeutronFloatingIps::new(&self.cloud, self.cluster(cluster), pool.network.id.clone(), None)
-=======
+    }
+
     /// The driver `neutron-vif` of a cluster whose ports have no names.
     pub(crate) fn bound_unnamed(&self, cluster: &str) -> NeutronVifDriver {
         let options = PortOptions { port_debug: false, ..options() };
         NeutronVifDriver::new(&self.cloud, self.known_subnets(), self.cluster(cluster), options)
->>>>>>> svc6
     }
 
     fn known_subnets(&self) -> Arc<Subnets> {
