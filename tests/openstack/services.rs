@@ -16,6 +16,9 @@ use crate::world::World;
 /// speed.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// The time between two looks of a test at Octavia, which has other things to do.
+const PACE: Duration = Duration::from_millis(300);
+
 /// What a controller needs to look after services.
 const SERVICES: &str = r#"
 [kubernetes]
@@ -90,6 +93,7 @@ impl<'a> Shop<'a> {
 
     /// The load balancer of a service, if it is the only one of that name.
     async fn balancer(&self, name: &str) -> Option<Balancer> {
+        tokio::time::sleep(PACE).await;
         let mut all = self.world.tenant.load_balancers().await;
         all.retain(|balancer| balancer.name == format!("default/{name}"));
         all.pop().filter(|_| all.is_empty())
