@@ -23,6 +23,8 @@
 //!
 //! What drivers ask of their other worlds, a [`RequestObserver`] learns.
 //!
+//! What network policies mean in the words of security groups, [`policy`] reckons.
+//!
 //! [`rehearsal`] has a driver for each trait that changes something, which plans the changes of another one.
 
 pub mod app_hosting;
@@ -38,6 +40,7 @@ mod namespace_project;
 mod namespace_subnet;
 mod network;
 mod network_policy_driver;
+mod network_policy_observer;
 mod nodes;
 mod noop;
 mod owner;
@@ -45,6 +48,7 @@ mod pod_project;
 mod pod_security_groups;
 mod pod_subnets;
 mod pod_vif;
+pub mod policy;
 mod pool_ledger;
 mod pooled;
 pub mod rehearsal;
@@ -75,6 +79,7 @@ pub use namespace_project::NamespaceProjectDriver;
 pub use namespace_subnet::{NAMESPACE_NETWORK, NamespaceNetwork, NamespaceSubnetDriver};
 pub use network::{Network, Route, Subnet, SubnetAddresses};
 pub use network_policy_driver::NetworkPolicyDriver;
+pub use network_policy_observer::NetworkPolicyObserver;
 pub use nodes::{NodeFacts, Nodes};
 pub use noop::NoopPool;
 pub use owner::{Marked, Owner};
