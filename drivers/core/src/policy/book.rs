@@ -184,6 +184,11 @@ impl PolicyBook {
         }
     }
 
+    /// Every pod and every policy is due: what there is turned out to be otherwise than it was known.
+    pub fn all_due(&self) {
+        self.change(|state| state.model.move_all());
+    }
+
     /// Waits until something may be due. Only one may wait.
     pub async fn changed(&self) {
         self.due.notified().await;

@@ -188,6 +188,12 @@ impl Model {
         self.policies.get(uid)
     }
 
+    /// Each pod and each policy counts as one for which something came out differently.
+    pub(super) fn move_all(&mut self) {
+        self.moved_pods = self.pods.keys().cloned().collect();
+        self.moved_policies = self.policies.keys().cloned().collect();
+    }
+
     /// The groups of a policy: first those without rules that the others name.
     pub(super) fn groups(&mut self, uid: &Uid) -> Vec<GroupWish> {
         self.settle();

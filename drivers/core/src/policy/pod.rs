@@ -26,6 +26,10 @@ impl PodFacts {
     pub(super) fn of(pod: &Pod) -> Self {
         let spec = pod.spec.as_ref();
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        // Of one that is to be deleted nothing runs any more when the time that it has for that is 0.
+        let gone = pod.metadata.deletion_timestamp.is_some()
+            && pod.metadata.deletion_grace_period_seconds.unwrap_or_default() == 0;
+        let over = gone || matches!(phase, Some("Succeeded" | "Failed"));
         let host_network = spec.and_then(|spec| spec.host_network).unwrap_or_default();
         let mut ports = BTreeMap::new();
         // A container that starts before the others and stays is one of the init containers.
@@ -39,7 +43,7 @@ impl PodFacts {
             owner: Owner::of(&pod.metadata),
             labels: pod.metadata.labels.clone().unwrap_or_default(),
             ports,
-            concerned: !host_network && !matches!(phase, Some("Succeeded" | "Failed")),
+            concerned: !host_network && !over,
         }
     }
 }
