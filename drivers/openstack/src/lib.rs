@@ -13,7 +13,7 @@
 //! | `defaults`, `annotation_project`, `subnets` | the drivers of projects, subnets and security groups |
 //! | `namespace_network` | the driver of namespace networks |
 //! | [`mark`] | how what we make is told from what others make |
-//! | `neutron` | ports of pods: the VIF drivers, and ports in stock for pools |
+//! | `neutron` | ports of pods: the VIF drivers, ports in stock for pools, and the security groups of network policies |
 
 mod access;
 mod annotation_project;
@@ -41,7 +41,7 @@ pub use error::{OpenStackError, Problem, Refusal};
 pub use namespace_network::NamespaceNetworks;
 pub use namespaces::{Namespaces, PROJECT};
 pub use neutron::{
-    NestedMacvlanDriver, NestedStock, NestedVlanDriver, NeutronStock, NeutronVifDriver, PodVifNestedOptions,
-    PortOptions,
+    NestedMacvlanDriver, NestedStock, NestedVlanDriver, NeutronSecurityGroups, NeutronStock, NeutronVifDriver,
+    PodVifNestedOptions, PortOptions,
 };
 pub use subnets::{DefaultPodSubnets, NamespacePodSubnets, Subnets};
