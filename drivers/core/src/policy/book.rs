@@ -154,7 +154,9 @@ impl PolicyBook {
         let groups = self.ids(&state, &standing, planned)?;
         state.tick += 1;
         let tick = state.tick;
-        state.born.insert(facts.owner.uid, (tick, groups.clone()));
+        if state.model.pod(&facts.owner.uid).is_some() {
+            state.born.insert(facts.owner.uid, (tick, groups.clone()));
+        }
         Ok(groups)
     }
 
@@ -174,7 +176,7 @@ impl PolicyBook {
     /// For whom something came out differently, since this was asked last.
     pub fn take_due(&self) -> Due {
         let mut state = self.lock();
-        state.model.names();
+        state.model.settle();
         let pods = std::mem::take(&mut state.model.moved_pods);
         let policies = std::mem::take(&mut state.model.moved_policies);
         let policy = |uid: &Uid| state.model.policy(uid).map(|terms| terms.owner.clone());

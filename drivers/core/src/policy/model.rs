@@ -307,7 +307,7 @@ impl Model {
     }
 
     /// Reckons anew what is not known any more.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         if self.stale.is_empty() && !self.doubted {
             return;
         }

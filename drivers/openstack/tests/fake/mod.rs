@@ -1,9 +1,10 @@
-//! A Neutron within the test: what the real one was seen to do with networks, subnets, ports and trunks, and faults on demand.
+//! A Neutron within the test: what the real one was seen to do with networks, subnets, security groups, ports and trunks, and faults on demand.
 
 mod answer;
 mod networks;
 mod ports;
 mod query;
+mod security_groups;
 mod trunks;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,6 +53,8 @@ pub(crate) struct State {
     pub(crate) hosts: BTreeSet<String>,
     pub(crate) extensions: BTreeSet<&'static str>,
     pub(crate) quota: Option<usize>,
+    pub(crate) group_quota: Option<usize>,
+    pub(crate) rule_quota: Option<usize>,
     /// Bulk answers do not show bindings yet.
     pub(crate) binds_late: bool,
     /// How many things a page has at most.
@@ -166,7 +169,15 @@ impl State {
                 Answer::json(200, json!({ "extensions": aliases }))
             }
             ("PUT", ["quotas", _]) => {
-                self.quota = body["quota"]["port"].as_i64().and_then(|quota| usize::try_from(quota).ok());
+                for (name, quota) in [
+                    ("port", &mut self.quota),
+                    ("security_group", &mut self.group_quota),
+                    ("security_group_rule", &mut self.rule_quota),
+                ] {
+                    if let Some(wish) = body["quota"][name].as_i64() {
+                        *quota = usize::try_from(wish).ok();
+                    }
+                }
                 Answer::json(200, body.clone())
             }
             ("PUT", ["_agent", "host", host]) => {
@@ -174,8 +185,9 @@ impl State {
                 Answer::empty(204)
             }
             ("PUT", ["_agent", way @ ("up" | "down"), id]) => self.agent(id, *way == "up"),
-            (_, ["networks" | "subnets" | "security-groups", ..]) => {
-                self.networks(method, &parts, query, body)
+            (_, ["networks" | "subnets", ..]) => self.networks(method, &parts, query, body),
+            (_, ["security-groups" | "security-group-rules", ..]) => {
+                self.security_groups(method, &parts, query, body)
             }
             (_, ["ports", ..]) => self.ports(method, &parts, query, body, revision),
             (_, ["trunks", ..]) => self.trunks(method, &parts, query, body),

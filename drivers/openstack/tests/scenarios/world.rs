@@ -13,8 +13,8 @@ use staffetta_driver::{
     VifRequest,
 };
 use staffetta_openstack::{
-    Cloud, NestedMacvlanDriver, NestedVlanDriver, NeutronDefaults, NeutronVifDriver, PodVifNestedOptions,
-    PortOptions, Subnets,
+    Cloud, NestedMacvlanDriver, NestedVlanDriver, NeutronDefaults, NeutronSecurityGroups, NeutronVifDriver,
+    PodVifNestedOptions, PortOptions, Subnets,
 };
 
 /// How long anything may take before the test fails. It is no measure of speed.
@@ -130,7 +130,12 @@ impl World {
 
     /// How many ports the project may have; -1 is any number.
     pub(crate) async fn allow_ports(&self, count: i64) {
-        let quota = json!({ "quota": { "port": count } });
+        self.allow("port", count).await;
+    }
+
+    /// How many things of a kind the project may have; -1 is any number.
+    pub(crate) async fn allow(&self, what: &str, count: i64) {
+        let quota = json!({ "quota": { what: count } });
         let (status, answer) = self.ask(Method::PUT, &format!("quotas/{}", self.project), &quota).await;
         assert_eq!(status, 200, "{answer}");
     }
@@ -213,6 +218,11 @@ impl World {
             options(),
             nested(machine),
         )
+    }
+
+    /// The driver of network policies of a cluster.
+    pub(crate) fn policies(&self, cluster: &str) -> NeutronSecurityGroups {
+        NeutronSecurityGroups::new(&self.cloud, self.cluster(cluster), self.project.clone())
     }
 
     fn known_subnets(&self) -> Arc<Subnets> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use staffetta_driver::policy::NotReady;
-use staffetta_driver::{DriverError, GroupName, VifId};
+use staffetta_driver::{DriverError, GroupName, Reason, VifId};
 use staffetta_handler::Failure;
 
 /// How long to wait for what somebody else makes at this moment.
@@ -72,8 +72,9 @@ impl PolicyError {
 }
 
 impl Failure for PolicyError {
+    /// What vanished is made again.
     fn transient(&self) -> bool {
-        self.driver().is_none_or(DriverError::transient)
+        self.driver().is_none_or(|error| error.transient() || error.reason() == Reason::NotFound)
     }
 
     fn retry_after(&self) -> Option<Duration> {

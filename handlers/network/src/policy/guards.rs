@@ -12,6 +12,7 @@ use staffetta_handler::{Event, Index, Message};
 
 use super::error::PolicyError;
 use crate::os_vif::{KURYR_VIF, PodState};
+use crate::vif::Life;
 
 /// The VIFs of pods and what guards them.
 pub(super) struct Guards {
@@ -36,11 +37,10 @@ impl Guards {
         Self { driver, book, shown: DashMap::new(), guarded: DashMap::new() }
     }
 
-    /// Puts the right groups in front of the VIFs of a pod. Answers whether all of these exist; if not, what is known of the
-    /// groups must be renewed.
+    /// Puts the right groups in front of the VIFs of a pod.
     pub(super) async fn settle(&self, pod: &Uid) -> Result<(), PolicyError> {
+        let Some(vifs) = self.shown.get(pod).map(|vifs| vifs.clone()) else { return Ok(()) };
         let Some(wanted) = self.book.guards(pod)? else { return Ok(()) };
-        let vifs = self.shown.get(pod).map(|vifs| vifs.clone()).unwrap_or_default();
         for vif in vifs {
             if self.now(pod, &vif).as_ref() == Some(&wanted) {
                 continue;
@@ -124,8 +124,10 @@ impl Index<Pod> for Guards {
         match event {
             Event::Added(pod) | Event::Modified(pod) => {
                 self.book.pod_present(pod);
-                // What cannot be read is told by the handler `vif`, at the pod.
-                let state = pod.annotations().get(KURYR_VIF).and_then(|text| PodState::read(text).ok());
+                // The VIF of a pod that is over is released. What cannot be read is told by the handler `vif`, at the pod.
+                let over = matches!(Life::of(pod), Life::Over { .. } | Life::HostNetwork);
+                let text = pod.annotations().get(KURYR_VIF).filter(|_| !over);
+                let state = text.and_then(|text| PodState::read(text).ok());
                 let vifs: Vec<_> = state.iter().flat_map(PodState::vifs).map(|vif| vif.id.clone()).collect();
                 let uid: Uid = event.uid().into();
                 if vifs.is_empty() {

@@ -27,7 +27,6 @@ use staffetta_handler::{
 
 use self::claims::{Claim, Claims};
 use self::decide::{Action, after_deletion, annotation, decide};
-use self::life::Life;
 use self::networks::{Further, FurtherNetworks, NetworkAttachmentDefinition, NetworksError, asks};
 use self::told::{ShownVifs, ToldNodes, is_settled};
 use crate::namespaces::feeding;
@@ -36,6 +35,7 @@ use crate::os_vif::{KURYR_VIF, PodState};
 use crate::owners::owner_of;
 
 pub use self::error::VifError;
+pub(crate) use self::life::Life;
 
 /// The finalizer by which a pod waits for the release of its VIF.
 pub const FINALIZER: &str = "staffetta.dev/vif";
