@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use staffetta_driver::memory::{
     MemoryLoadBalancerDriver, MemoryNamespaceProject, MemoryNamespaceSubnets, MemoryNetwork,
-    MemoryNetworkPolicyDriver, MemoryOptions, MemoryPodProject, MemoryPodSecurityGroups, MemoryPodSubnets, MemoryPublicIpDriver, MemoryServiceProject,
-    MemoryServiceSecurityGroups, MemoryServiceSubnets, MemoryServices, MemoryVifDriver, MemoryVifStock,
+    MemoryNetworkPolicyDriver, MemoryOptions, MemoryPodProject, MemoryPodSecurityGroups, MemoryPodSubnets,
+    MemoryPublicIpDriver, MemoryServiceProject, MemoryServiceSecurityGroups, MemoryServiceSubnets,
+    MemoryServices, MemoryVifDriver, MemoryVifStock,
 };
 use staffetta_driver::{
     LoadBalancerDriver, NamespaceProjectDriver, NamespaceSubnetDriver, NetworkPolicyDriver, PodProjectDriver,

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use staffetta_driver::{
-    DriverError, NamespaceProjectDriver, NamespaceSubnetDriver, NetworkPolicyDriver, PodProjectDriver, PodSecurityGroupsDriver,
-    PodSubnetsDriver, ProjectId, ServiceProjectDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver,
+    DriverError, NamespaceProjectDriver, NamespaceSubnetDriver, NetworkPolicyDriver, PodProjectDriver,
+    PodSecurityGroupsDriver, PodSubnetsDriver, ProjectId, ServiceProjectDriver, ServiceSecurityGroupsDriver,
+    ServiceSubnetsDriver,
 };
 use staffetta_handler::{Failure, Registry, Setup, SetupError, causes};
 use staffetta_openstack::{

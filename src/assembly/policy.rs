@@ -76,10 +76,7 @@ fn book(setup: &Setup) -> Result<Arc<PolicyBook>, SetupError> {
     })
 }
 
-fn kubernetes<T: serde::de::DeserializeOwned>(
-    setup: &Setup,
-    option: &str,
-) -> Result<Option<T>, SetupError> {
+fn kubernetes<T: serde::de::DeserializeOwned>(setup: &Setup, option: &str) -> Result<Option<T>, SetupError> {
     let section: serde_json::Value = setup.section("kubernetes")?;
     let value = section.get(option).cloned().map(serde_json::from_value).transpose();
     value.map_err(|source| SetupError::Section { section: "kubernetes".to_owned(), source })

@@ -61,11 +61,8 @@ pub trait NetworkPolicyDriver: Send + Sync {
 
     /// Makes a group. It may come with rules that nobody asked for; they are told, and allow what they say until they are
     /// removed.
-    async fn make_group(
-        &self,
-        name: &GroupName,
-        owner: Option<&Owner>,
-    ) -> Result<SecurityGroup, DriverError>;
+    async fn make_group(&self, name: &GroupName, owner: Option<&Owner>)
+    -> Result<SecurityGroup, DriverError>;
 
     /// Changes the rules of a group, and answers those that were added. First goes what is to go, so that a quota that is
     /// used up keeps nothing open. A rule that exists already counts as added. When it fails, some of it may be done.

@@ -41,7 +41,7 @@ pub use error::{OpenStackError, Problem, Refusal};
 pub use namespace_network::NamespaceNetworks;
 pub use namespaces::{Namespaces, PROJECT};
 pub use neutron::{
-    NestedMacvlanDriver, NestedStock, NestedVlanDriver, NeutronSecurityGroups, NeutronStock, NeutronVifDriver,
-    PodVifNestedOptions, PortOptions,
+    NestedMacvlanDriver, NestedStock, NestedVlanDriver, NeutronSecurityGroups, NeutronStock,
+    NeutronVifDriver, PodVifNestedOptions, PortOptions,
 };
 pub use subnets::{DefaultPodSubnets, NamespacePodSubnets, Subnets};

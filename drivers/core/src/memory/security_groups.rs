@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use crate::error::{DriverError, Reason};
 use crate::id::{ClusterId, GroupName, SecurityGroupId, SecurityRuleId};
 use crate::owner::Owner;
-use crate::security_group::{
-    Direction, Family, HeldRule, Remote, RuleChange, SecurityGroup, SecurityRule,
-};
+use crate::security_group::{Direction, Family, HeldRule, Remote, RuleChange, SecurityGroup, SecurityRule};
 
 /// The security groups that somebody made.
 #[derive(Debug, Default)]
@@ -37,12 +35,8 @@ impl SecurityGroups {
             return Err(DriverError::new(Reason::Quota, "make a security group"));
         }
         let id: SecurityGroupId = format!("group-{}", self.number()).into();
-        let out = |family| SecurityRule {
-            direction: Direction::Egress,
-            family,
-            ports: None,
-            remote: Remote::Any,
-        };
+        let out =
+            |family| SecurityRule { direction: Direction::Egress, family, ports: None, remote: Remote::Any };
         let rules = Family::ALL.map(|family| HeldRule { id: self.rule_id(), rule: Some(out(family)) }).into();
         let group = SecurityGroup { id: id.clone(), name: name.clone(), owner: owner.cloned(), rules };
         self.groups.insert(id, (cluster.clone(), group.clone()));
@@ -98,9 +92,7 @@ impl SecurityGroups {
             return Err(error.detail(format!("security group {id} guards a port")));
         }
         self.groups.remove(id);
-        let names = |held: &HeldRule| {
-            matches!(&held.rule, Some(SecurityRule { remote: Remote::Group(named), .. }) if named == id)
-        };
+        let names = |held: &HeldRule| matches!(&held.rule, Some(SecurityRule { remote: Remote::Group(named), .. }) if named == id);
         for (_, group) in self.groups.values_mut() {
             group.rules.retain(|held| !names(held));
         }

@@ -94,7 +94,8 @@ impl PolicyBook {
 
     /// The groups that there are whatever policies say, with the rules that they are to have.
     pub fn common_groups(&self) -> [(GroupName, Rules); 3] {
-        let nodes = self.lock().nodes.values().flatten().map(|address| IpNet::from(*address)).collect::<Vec<_>>();
+        let nodes =
+            self.lock().nodes.values().flatten().map(|address| IpNet::from(*address)).collect::<Vec<_>>();
         [
             (name::open_ingress(), rules::everything(Direction::Ingress)),
             (name::open_egress(), rules::everything(Direction::Egress)),

@@ -224,7 +224,8 @@ impl Model {
         let own = terms.own_ports.iter().filter(|port| !own.contains(port));
         let theirs = terms.peers.iter().filter(|(name, _)| self.numbers(name).is_empty());
         let theirs = theirs.filter_map(|(_, peers)| peers.port.as_ref());
-        let names: BTreeSet<_> = own.chain(theirs).map(|(name, protocol)| format!("{name}/{protocol}")).collect();
+        let names: BTreeSet<_> =
+            own.chain(theirs).map(|(name, protocol)| format!("{name}/{protocol}")).collect();
         names.into_iter().collect()
     }
 
@@ -286,7 +287,9 @@ impl Model {
         if !open {
             groups.insert(name::nodes(), Why::Fixed);
             let half = [(ingress, name::open_ingress()), (egress, name::open_egress())];
-            groups.extend(half.into_iter().filter(|(isolated, _)| !isolated).map(|(_, name)| (name, Why::Fixed)));
+            groups.extend(
+                half.into_iter().filter(|(isolated, _)| !isolated).map(|(_, name)| (name, Why::Fixed)),
+            );
         }
         Standing { open, groups }
     }

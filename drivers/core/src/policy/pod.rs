@@ -87,7 +87,9 @@ mod tests {
     #[test]
     fn policies_do_not_concern_a_pod_of_the_nodes_network_or_one_that_is_over() {
         let facts = |pod: serde_json::Value| PodFacts::of(&serde_json::from_value(pod).unwrap());
-        assert!(!facts(json!({ "metadata": {}, "spec": { "hostNetwork": true, "containers": [] } })).concerned);
+        assert!(
+            !facts(json!({ "metadata": {}, "spec": { "hostNetwork": true, "containers": [] } })).concerned
+        );
         assert!(!facts(json!({ "metadata": {}, "status": { "phase": "Failed" } })).concerned);
         assert!(facts(json!({ "metadata": {}, "status": { "phase": "Running" } })).concerned);
     }

@@ -37,8 +37,7 @@ pub(super) fn of(
     numbers: impl Fn(&GroupName) -> Vec<u16>,
 ) -> Rules {
     let mut rules = Rules::new();
-    for (direction, allowances) in
-        [(Direction::Ingress, &terms.ingress), (Direction::Egress, &terms.egress)]
+    for (direction, allowances) in [(Direction::Ingress, &terms.ingress), (Direction::Egress, &terms.egress)]
     {
         for allowance in allowances.iter().flatten() {
             let remotes = remotes(allowance.peers.as_ref());

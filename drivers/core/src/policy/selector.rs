@@ -89,7 +89,10 @@ mod tests {
                 true,
             ),
             (json!({ "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a"] }] }), false),
-            (json!({ "matchExpressions": [{ "key": "tier", "operator": "NotIn", "values": ["web"] }] }), false),
+            (
+                json!({ "matchExpressions": [{ "key": "tier", "operator": "NotIn", "values": ["web"] }] }),
+                false,
+            ),
             (json!({ "matchExpressions": [{ "key": "zone", "operator": "NotIn", "values": ["a"] }] }), true),
             (json!({ "matchExpressions": [{ "key": "tier", "operator": "Exists" }] }), true),
             (json!({ "matchExpressions": [{ "key": "zone", "operator": "Exists" }] }), false),

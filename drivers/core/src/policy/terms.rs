@@ -135,7 +135,8 @@ impl Reader {
                 named_peers.insert((self.peers(described, Some(port.clone())), port.1));
             }
             if let Some(block) = to.iter().find_map(|peer| peer.ip_block.as_ref()) {
-                self.problems.push(format!("the port `{}` has no number in the block {}", port.0, block.cidr));
+                self.problems
+                    .push(format!("the port `{}` has no number in the block {}", port.0, block.cidr));
             }
         }
         // Where all ports have names, the peers as such are of no use.

@@ -60,9 +60,9 @@ impl NetworkPolicyDriver for RehearsedNetworkPolicies {
                 changes.owners.insert(group.id.clone(), owner.clone());
             }
         }
-        let kept = read.into_iter().filter(|group| {
-            !changes.gone.contains(&group.id) && !changes.made.contains_key(&group.id)
-        });
+        let kept = read
+            .into_iter()
+            .filter(|group| !changes.gone.contains(&group.id) && !changes.made.contains_key(&group.id));
         Ok(kept.chain(changes.made.values().cloned()).collect())
     }
 
@@ -91,8 +91,9 @@ impl NetworkPolicyDriver for RehearsedNetworkPolicies {
     ) -> Result<Vec<HeldRule>, DriverError> {
         let call = self.about("change the rules of a security group", group);
         (self.planner)(call.with("added", change.add.len()).with("removed", change.remove.len()));
-        let held = |(number, rule): (usize, &crate::SecurityRule<SecurityGroupId>)| {
-            HeldRule { id: format!("{PLANNED}{number}").into(), rule: Some(rule.clone()) }
+        let held = |(number, rule): (usize, &crate::SecurityRule<SecurityGroupId>)| HeldRule {
+            id: format!("{PLANNED}{number}").into(),
+            rule: Some(rule.clone()),
         };
         Ok(change.add.iter().enumerate().map(held).collect())
     }

@@ -37,7 +37,8 @@ impl State {
                 match self.create_rules(std::slice::from_ref(&body["security_group_rule"])) {
                     made if made.is_success() => {
                         let group = body["security_group_rule"]["security_group_id"].as_str().unwrap();
-                        let rule = self.groups[group]["security_group_rules"].as_array().unwrap().last().cloned();
+                        let rule =
+                            self.groups[group]["security_group_rules"].as_array().unwrap().last().cloned();
                         Answer::json(201, json!({ "security_group_rule": rule }))
                     }
                     refusal => refusal,
@@ -79,11 +80,17 @@ impl State {
         if self.rule_quota.is_some_and(|quota| count + wishes.len() > quota) {
             return error(409, "OverQuota", "Quota exceeded for resources: ['security_group_rule'].");
         }
-        let same = |a: &Value, b: &Value| TELLING.iter().all(|field| a.get(*field).unwrap_or(&Value::Null) == b.get(*field).unwrap_or(&Value::Null));
+        let same = |a: &Value, b: &Value| {
+            TELLING
+                .iter()
+                .all(|field| a.get(*field).unwrap_or(&Value::Null) == b.get(*field).unwrap_or(&Value::Null))
+        };
         let there: Vec<Value> = all.cloned().collect();
         for wish in wishes {
             for group in ["security_group_id", "remote_group_id"] {
-                if let Some(id) = wish.get(group).and_then(Value::as_str).filter(|id| !self.groups.contains_key(*id)) {
+                if let Some(id) =
+                    wish.get(group).and_then(Value::as_str).filter(|id| !self.groups.contains_key(*id))
+                {
                     return not_found("SecurityGroupNotFound", id);
                 }
             }

@@ -3,8 +3,8 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use staffetta_driver::{
-    Direction, Family, Guarded, NetworkPolicyDriver, Ports, PodVifDriver, Protocol, Reason, Remote, RuleChange,
-    SecurityGroup, SecurityGroupId, SecurityRule,
+    Direction, Family, Guarded, NetworkPolicyDriver, PodVifDriver, Ports, Protocol, Reason, Remote,
+    RuleChange, SecurityGroup, SecurityGroupId, SecurityRule,
 };
 
 use super::world::World;
@@ -84,7 +84,9 @@ pub(crate) async fn rules_that_exist_already_count_as_added(world: &World) {
     assert_eq!(only(&driver, "policy-1").await.rules.len(), wanted.len() + 2);
 }
 
-pub(crate) async fn a_group_that_guards_a_port_stays_and_goes_with_the_rules_that_name_it_later(world: &World) {
+pub(crate) async fn a_group_that_guards_a_port_stays_and_goes_with_the_rules_that_name_it_later(
+    world: &World,
+) {
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
     let driver = world.policies("east");
     let peers = driver.make_group(&"peers-1".into(), None).await.unwrap();
@@ -128,9 +130,9 @@ pub(crate) async fn quotas_of_groups_and_rules_are_told_as_such(world: &World) {
     let driver = world.policies("east");
     let group = driver.make_group(&"policy-1".into(), None).await.unwrap();
     let (_, answer) = world.ask(Method::GET, "security-group-rules", &Value::Null).await;
-    let rules = answer["security_group_rules"].as_array().map_or(0, |rules| {
-        rules.iter().filter(|rule| rule["project_id"] == json!(world.project)).count()
-    });
+    let rules = answer["security_group_rules"]
+        .as_array()
+        .map_or(0, |rules| rules.iter().filter(|rule| rule["project_id"] == json!(world.project)).count());
     world.allow("security_group", 1).await;
     world.allow("security_group_rule", i64::try_from(rules.max(2)).unwrap()).await;
     let error = driver.make_group(&"policy-2".into(), None).await.unwrap_err();

@@ -88,8 +88,11 @@ fn what_cannot_be_understood_is_told_and_allows_nothing() {
         { "from": [{ "podSelector": { "matchExpressions": [{ "key": "a", "operator": "Like" }] } }] },
     ] });
     let (_, book, uid) = shop(&spec);
-    let expected =
-        ["`Like` is no operator of a selector", "`all` is no block of addresses", "there are no ports 90 to 80"];
+    let expected = [
+        "`Like` is no operator of a selector",
+        "`all` is no block of addresses",
+        "there are no ports 90 to 80",
+    ];
     assert_eq!(book.problems(&uid), expected);
     let rules: Vec<_> = book.groups(&uid).into_iter().flat_map(|wish| wish.rules).collect();
     assert!(rules.iter().all(|rule| matches!(rule.remote, crate::Remote::Group(_))), "{rules:?}");

@@ -48,7 +48,8 @@ fn leaves(world: &World, from: End<'_>, to: End<'_>, protocol: &str, port: i32) 
             let rules = policy.spec.as_ref().unwrap().egress.iter().flatten();
             let own = policy.metadata.namespace.as_ref().unwrap();
             rules.into_iter().any(|rule| {
-                let (ports, peers) = (rule.ports.as_deref().unwrap_or_default(), rule.to.as_deref().unwrap_or_default());
+                let (ports, peers) =
+                    (rule.ports.as_deref().unwrap_or_default(), rule.to.as_deref().unwrap_or_default());
                 let named_peers = peers.iter().filter(|peer| peer.ip_block.is_none());
                 let by_number =
                     ports.is_empty() || ports.iter().any(|named| number_fits(named, protocol, port));
@@ -71,9 +72,8 @@ fn enters(world: &World, from: End<'_>, to: End<'_>, protocol: &str, port: i32) 
             rules.into_iter().any(|rule| {
                 let (ports, peers) =
                     (rule.ports.as_deref().unwrap_or_default(), rule.from.as_deref().unwrap_or_default());
-                let fits = |named| {
-                    number_fits(named, protocol, port) || name_fits(named, Some(pod), protocol, port)
-                };
+                let fits =
+                    |named| number_fits(named, protocol, port) || name_fits(named, Some(pod), protocol, port);
                 (ports.is_empty() || ports.iter().any(fits))
                     && (peers.is_empty() || peers.iter().any(|peer| is_meant(world, own, peer, from)))
             })
@@ -84,11 +84,15 @@ fn enters(world: &World, from: End<'_>, to: End<'_>, protocol: &str, port: i32) 
 fn isolates(policy: &NetworkPolicy, pod: &Pod, direction: &str) -> bool {
     let spec = policy.spec.as_ref().unwrap();
     let isolated = match spec.policy_types.as_deref() {
-        None | Some([]) => direction == "Ingress" || spec.egress.as_ref().is_some_and(|rules| !rules.is_empty()),
+        None | Some([]) => {
+            direction == "Ingress" || spec.egress.as_ref().is_some_and(|rules| !rules.is_empty())
+        }
         Some(types) => types.iter().any(|named| named == direction),
     };
     let selector = spec.pod_selector.clone().unwrap_or_default();
-    isolated && policy.metadata.namespace == pod.metadata.namespace && fits(&selector, pod.metadata.labels.as_ref())
+    isolated
+        && policy.metadata.namespace == pod.metadata.namespace
+        && fits(&selector, pod.metadata.labels.as_ref())
 }
 
 fn is_meant(world: &World, own: &str, peer: &NetworkPolicyPeer, end: End<'_>) -> bool {
@@ -105,7 +109,8 @@ fn is_meant(world: &World, own: &str, peer: &NetworkPolicyPeer, end: End<'_>) ->
             .filter(|known| known.metadata.name.as_deref() == Some(namespace))
             .any(|known| fits(selector, known.metadata.labels.as_ref())),
     };
-    let described = peer.pod_selector.as_ref().is_none_or(|selector| fits(selector, pod.metadata.labels.as_ref()));
+    let described =
+        peer.pod_selector.as_ref().is_none_or(|selector| fits(selector, pod.metadata.labels.as_ref()));
     there && described && (peer.namespace_selector.is_some() || peer.pod_selector.is_some())
 }
 

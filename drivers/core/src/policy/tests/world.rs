@@ -83,7 +83,8 @@ impl Enforced {
         let mut fitting = rules.filter(|rule| rule.direction == direction && rule.family == family);
         fitting.any(|rule| {
             let port_fits = rule.ports.is_none_or(|ports| {
-                let in_range = |(first, last): (u16, u16)| (i32::from(first)..=i32::from(last)).contains(&port);
+                let in_range =
+                    |(first, last): (u16, u16)| (i32::from(first)..=i32::from(last)).contains(&port);
                 ports.protocol.to_string() == protocol && ports.range.is_none_or(in_range)
             });
             let remote_fits = match &rule.remote {
@@ -130,7 +131,9 @@ pub(super) fn pod(number: u8, namespace: &str, labels: &Value, http: i32, host_n
         "labels": labels });
     let ports = match http {
         0 => json!([]),
-        _ => json!([{ "name": "http", "containerPort": http }, { "name": "dns", "protocol": "UDP", "containerPort": 53 }]),
+        _ => {
+            json!([{ "name": "http", "containerPort": http }, { "name": "dns", "protocol": "UDP", "containerPort": 53 }])
+        }
     };
     let spec = json!({ "hostNetwork": host_network, "containers": [{ "name": "a", "ports": ports }] });
     let status = json!({ "phase": "Running", "podIP": format!("10.0.0.{number}") });
@@ -148,9 +151,7 @@ pub(super) fn labels() -> impl Strategy<Value = Value> {
 }
 
 fn selector() -> impl Strategy<Value = Value> {
-    let expression = |operator: &str, values: &[&str]| {
-        json!({ "matchExpressions": [{ "key": "app", "operator": operator, "values": values }] })
-    };
+    let expression = |operator: &str, values: &[&str]| json!({ "matchExpressions": [{ "key": "app", "operator": operator, "values": values }] });
     prop::sample::select(vec![
         json!({}),
         json!({ "matchLabels": { "app": "a" } }),
@@ -215,9 +216,8 @@ pub(super) fn spec() -> impl Strategy<Value = Value> {
 
 pub(super) fn any_pod(number: u8) -> impl Strategy<Value = Pod> {
     let http = prop::sample::select(vec![0, 80, 8080]);
-    (prop::sample::select(NAMESPACES.to_vec()), labels(), http, prop::bool::weighted(0.1)).prop_map(
-        move |(namespace, labels, http, host)| pod(number, namespace, &labels, http, host),
-    )
+    (prop::sample::select(NAMESPACES.to_vec()), labels(), http, prop::bool::weighted(0.1))
+        .prop_map(move |(namespace, labels, http, host)| pod(number, namespace, &labels, http, host))
 }
 
 pub(super) fn any_policy(number: u8) -> impl Strategy<Value = NetworkPolicy> {

@@ -149,7 +149,8 @@ impl NetworkPolicyDriver for NeutronSecurityGroups {
             [DEVICE_OWNER, SUBPORT_OWNER].map(|owner| ("device_owner", owner.to_owned())).to_vec()
         };
         let fields = ["id", "security_groups", "description"];
-        let ports = self.neutron.ports("list what guards the ports of this cluster", &filter, &fields).await?;
+        let ports =
+            self.neutron.ports("list what guards the ports of this cluster", &filter, &fields).await?;
         let ours = |port: &super::wire::Port| port.mark().is_some_and(|mark| mark.cluster == self.cluster);
         let guarded = ports.into_iter().filter(ours).map(|port| {
             let mut groups = port.security_groups;

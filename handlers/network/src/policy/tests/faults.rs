@@ -74,7 +74,8 @@ async fn a_quota_keeps_nothing_open_and_its_raising_lets_all_go_on() {
     let open = json!({ "podSelector": {}, "ingress": [{}] });
     world.policy("p", &open).await.unwrap();
     world.network.set_security_group_quota(None, Some(0));
-    let error = world.policy("p", &json!({ "podSelector": {}, "ingress": [{ "ports": [{ "port": 1 }] }] })).await;
+    let error =
+        world.policy("p", &json!({ "podSelector": {}, "ingress": [{ "ports": [{ "port": 1 }] }] })).await;
     let error = error.unwrap_err();
     assert_eq!((error.reason(), error.transient()), ("QuotaExceeded", true));
     assert_eq!(world.rules("policy-uid-p"), [""; 0], "what was open is closed all the same");

@@ -5,7 +5,8 @@ use super::*;
 #[tokio::test]
 async fn a_policy_brings_its_groups_and_takes_them_away() {
     let world = World::new().await;
-    let (web, db) = (world.pod("web", &json!({ "app": "web" })).await, world.pod("db", &json!({ "app": "db" })).await);
+    let (web, db) =
+        (world.pod("web", &json!({ "app": "web" })).await, world.pod("db", &json!({ "app": "db" })).await);
     assert_eq!(world.groups_of(&db), ["default".to_owned()].into());
     world.policy("p", &admits("web")).await.unwrap();
     assert_eq!(world.groups().len(), 2, "its own and that of those whom it names");
@@ -102,7 +103,8 @@ async fn what_two_policies_name_stays_until_neither_does() {
 async fn a_person_learns_once_that_a_policy_names_ports_that_nobody_has() {
     let world = World::new().await;
     world.pod("db", &json!({ "app": "db" })).await;
-    let spec = json!({ "podSelector": {}, "ingress": [{ "ports": [{ "port": "sql" }, { "port": "http" }] }] });
+    let spec =
+        json!({ "podSelector": {}, "ingress": [{ "ports": [{ "port": "sql" }, { "port": "http" }] }] });
     for _ in 0..2 {
         world.policy("p", &spec).await.unwrap();
     }

@@ -61,7 +61,8 @@ impl World {
     }
 
     fn namespace(&self, name: &str, labels: &Value) {
-        let namespace = json!({ "metadata": { "name": name, "uid": format!("ns-{name}"), "labels": labels } });
+        let namespace =
+            json!({ "metadata": { "name": name, "uid": format!("ns-{name}"), "labels": labels } });
         let namespace: Namespace = serde_json::from_value(namespace).unwrap();
         NamespaceObserver::present(&*self.book, &namespace);
     }
@@ -95,7 +96,13 @@ impl World {
             node_name: "n1".into(),
             host_ip: None,
             project: "memory".into(),
-            subnets: self.network.options().pod_subnets.iter().map(|cidr| self.network.subnet(*cidr)).collect(),
+            subnets: self
+                .network
+                .options()
+                .pod_subnets
+                .iter()
+                .map(|cidr| self.network.subnet(*cidr))
+                .collect(),
             security_groups: groups,
         };
         let vif = self.vifs.request_vif(&request).await.unwrap();
@@ -159,9 +166,8 @@ impl World {
 
     /// The calls that change something, since the last look.
     fn changes(&self, before: usize) -> Vec<NetworkPolicyCall> {
-        let changes = |call: &NetworkPolicyCall| {
-            !matches!(call, NetworkPolicyCall::Groups | NetworkPolicyCall::Guards)
-        };
+        let changes =
+            |call: &NetworkPolicyCall| !matches!(call, NetworkPolicyCall::Groups | NetworkPolicyCall::Guards);
         self.driver.calls().split_off(before).into_iter().filter(changes).collect()
     }
 
@@ -176,7 +182,8 @@ fn policy(name: &str, spec: &Value) -> NetworkPolicy {
 }
 
 fn pod(name: &str, labels: &Value, vif: Option<&Vif>) -> Pod {
-    let mut meta = json!({ "namespace": "shop", "name": name, "uid": format!("uid-{name}"), "labels": labels });
+    let mut meta =
+        json!({ "namespace": "shop", "name": name, "uid": format!("uid-{name}"), "labels": labels });
     if let Some(vif) = vif {
         let state = PodState { default_vif: vif.clone(), additional_vifs: Vec::new().into_iter().collect() };
         meta["annotations"] = json!({ KURYR_VIF: state.write() });
