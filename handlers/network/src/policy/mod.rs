@@ -11,22 +11,23 @@ mod due;
 mod error;
 mod groups;
 mod guards;
+mod notes;
 
 use std::sync::Arc;
 
-use dashmap::DashMap;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use staffetta_driver::policy::PolicyBook;
 use staffetta_driver::{NamespaceObserver, NetworkPolicyDriver, NetworkPolicyObserver, Owner, Reason, Uid};
 use staffetta_handler::{
-    Event, HandlerError, Identity, Index, Message, Note, Notes, OrderingKey, Registration,
-    ResourceEventHandler, Signal, SignalHandler, Sweep, Tombstone,
+    Event, HandlerError, Identity, Index, Message, Notes, OrderingKey, Registration, ResourceEventHandler,
+    Signal, SignalHandler, Sweep, Tombstone,
 };
 
 use self::due::WhatIsDue;
 use self::groups::Groups;
 use self::guards::Guards;
+use self::notes::PolicyNotes;
 use crate::namespaces::feeding;
 use crate::network_policies;
 use crate::owners::identities;
@@ -34,17 +35,12 @@ use crate::owners::identities;
 pub use self::due::Moved;
 pub use self::error::PolicyError;
 
-/// The reason of the Event by which a person learns that a policy allows less than it seems to say.
-const INCOMPLETE: &str = "PolicyIncomplete";
-
 /// The handler `policy`.
 pub struct PolicyHandler {
     book: Arc<PolicyBook>,
     groups: Groups,
     guards: Arc<Guards>,
-    notes: Notes,
-    /// What was told of each policy that allows less than it seems to say.
-    told: DashMap<Uid, Vec<String>>,
+    notes: PolicyNotes,
 }
 
 impl PolicyHandler {
@@ -54,8 +50,7 @@ impl PolicyHandler {
             groups: Groups::new(Arc::clone(&driver), Arc::clone(&book)),
             guards: Arc::new(Guards::new(driver, Arc::clone(&book))),
             book,
-            notes,
-            told: DashMap::new(),
+            notes: PolicyNotes::new(notes),
         }
     }
 
@@ -89,7 +84,7 @@ impl PolicyHandler {
         let settled = self.settle_groups(&uid).await;
         self.renew_after(&settled).await?;
         settled?;
-        self.tell(&uid, identity);
+        self.notes.tell(identity, &self.book.problems(&uid));
         self.prune().await
     }
 
@@ -130,25 +125,6 @@ impl PolicyHandler {
         Ok(())
     }
 
-    /// Tells a person, once, in what a policy allows less than it seems to say.
-    fn tell(&self, uid: &Uid, identity: &Identity) {
-        let problems = self.book.problems(uid);
-        if problems.is_empty() {
-            self.told.remove(uid);
-            return;
-        }
-        let before = self.told.insert(uid.clone(), problems.clone());
-        if before.as_ref() != Some(&problems) {
-            self.notes.tell(Note {
-                handler: "policy",
-                regarding: identity.clone(),
-                warning: true,
-                reason: INCOMPLETE,
-                text: problems.join("; "),
-            });
-        }
-    }
-
     /// Reads all that there is.
     async fn refresh(&self) -> Result<(), PolicyError> {
         let groups = self.groups.refresh().await?;
@@ -173,7 +149,7 @@ impl ResourceEventHandler<NetworkPolicy> for PolicyHandler {
     }
 
     async fn on_deleted(&self, tombstone: &Tombstone<NetworkPolicy>) -> Result<(), PolicyError> {
-        self.told.remove(&tombstone.subject().uid.into());
+        self.notes.forget(&tombstone.subject().uid.into());
         self.prune().await
     }
 }

@@ -15,7 +15,7 @@ use staffetta_driver::memory::{
 };
 use staffetta_driver::policy::{PolicyBook, PolicySecurityGroups};
 use staffetta_driver::{Owner, PodSecurityGroupsDriver, PodVifDriver, Vif, VifRequest};
-use staffetta_handler::{Event, Notebook, Tombstone, deliver};
+use staffetta_handler::{Event, Note, Notebook, Tombstone, deliver};
 
 use super::*;
 use crate::os_vif::{KURYR_VIF, PodState};
