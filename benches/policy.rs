@@ -98,7 +98,8 @@ fn namespace(number: usize) -> Namespace {
 fn pod(number: usize, app: usize) -> Pod {
     let meta = json!({ "namespace": format!("ns-{}", number % NAMESPACES), "name": format!("pod-{number}"),
         "uid": format!("pod-{number}"), "labels": { "app": format!("a{app}"), "zone": format!("z{}", app % 4) } });
-    let spec = json!({ "containers": [{ "name": "c", "ports": [{ "name": "http", "containerPort": 8080 }] }] });
+    let spec =
+        json!({ "containers": [{ "name": "c", "ports": [{ "name": "http", "containerPort": 8080 }] }] });
     serde_json::from_value(json!({ "metadata": meta, "spec": spec })).expect("it is a pod")
 }
 
@@ -113,9 +114,11 @@ fn policy(number: usize) -> NetworkPolicy {
         3 => json!({ "podSelector": { "matchLabels": { "app": own } },
             "ingress": [{ "from": [{ "namespaceSelector": { "matchLabels": { "team": "t1" } },
                 "podSelector": { "matchLabels": { "app": other } } }], "ports": [{ "port": 8080, "endPort": 8090 }] }] }),
-        _ => json!({ "podSelector": { "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["z1", "z2"] }] },
+        _ => {
+            json!({ "podSelector": { "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["z1", "z2"] }] },
             "policyTypes": ["Egress"], "egress": [{ "to": [{ "namespaceSelector": {} }, { "ipBlock": {
-                "cidr": "0.0.0.0/0", "except": ["10.0.0.0/8"] } }] }] }),
+                "cidr": "0.0.0.0/0", "except": ["10.0.0.0/8"] } }] }] })
+        }
     };
     let meta = json!({ "namespace": format!("ns-{}", number % NAMESPACES), "name": format!("p{number}"),
         "uid": format!("policy-{number}") });

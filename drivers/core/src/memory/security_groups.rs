@@ -55,11 +55,11 @@ impl SecurityGroups {
         let (_, group) = self.groups.get_mut(id).ok_or_else(|| not_found(id))?;
         let going: HashSet<&SecurityRuleId> = change.remove.iter().collect();
         group.rules.retain(|held| !going.contains(&held.id));
-        let named = change.add.iter().filter_map(|rule| match &rule.remote {
+        let mut named = change.add.iter().filter_map(|rule| match &rule.remote {
             Remote::Group(id) => Some(id),
             _ => None,
         });
-        if let Some(missing) = named.into_iter().find(|id| !self.groups.contains_key(*id)) {
+        if let Some(missing) = named.find(|id| !self.groups.contains_key(*id)) {
             return Err(not_found(missing));
         }
         let rules: usize = self.groups.values().map(|(_, group)| group.rules.len()).sum();

@@ -217,7 +217,7 @@ enum Port {
 
 fn read_port(port: &NetworkPolicyPort) -> Result<Port, String> {
     let protocol: Protocol = match port.protocol.as_deref() {
-        Some(protocol) => protocol.parse().map_err(|error| format!("{error}"))?,
+        Some(protocol) => protocol.parse::<Protocol>().map_err(|error| error.to_string())?,
         None => Protocol::Tcp,
     };
     let number = |number: i32| u16::try_from(number).ok().filter(|number| *number > 0);

@@ -69,7 +69,7 @@ impl Groups {
             // Entered before the call: whatever ends it, the next attempt looks what came of it.
             self.doubt(&mut known);
             let added = self.driver.change_rules(&id, &change).await;
-            let added = added.map_err(|source| self.failed_rules(name, source))?;
+            let added = added.map_err(|source| failed_rules(name, source))?;
             known.rules.retain(|held| !change.remove.contains(&held.id));
             known.rules.extend(added);
             self.sure(&mut known);
@@ -88,7 +88,7 @@ impl Groups {
         if !change.is_empty() {
             self.doubt(&mut known);
             let changed = self.driver.change_rules(&id, &change).await;
-            changed.map_err(|source| self.failed_rules(name, source))?;
+            changed.map_err(|source| failed_rules(name, source))?;
             known.rules.retain(|held| !change.remove.contains(&held.id));
             self.sure(&mut known);
         }
@@ -272,10 +272,10 @@ impl Groups {
         let in_ids = rules.iter().map(|rule| rule.naming(id).ok_or(PolicyError::PeersMissing));
         in_ids.collect()
     }
+}
 
-    fn failed_rules(&self, name: &GroupName, source: DriverError) -> PolicyError {
-        PolicyError::Rules { name: name.clone(), source }
-    }
+fn failed_rules(name: &GroupName, source: DriverError) -> PolicyError {
+    PolicyError::Rules { name: name.clone(), source }
 }
 
 fn is_everything(rule: &SecurityRule<SecurityGroupId>) -> bool {

@@ -45,19 +45,18 @@ fn leaves(world: &World, from: End<'_>, to: End<'_>, protocol: &str, port: i32) 
     let mut policies = world.policies.iter().filter(|policy| isolates(policy, pod, "Egress")).peekable();
     policies.peek().is_none()
         || policies.any(|policy| {
-            let rules = policy.spec.as_ref().unwrap().egress.iter().flatten();
+            let mut rules = policy.spec.as_ref().unwrap().egress.iter().flatten();
             let own = policy.metadata.namespace.as_ref().unwrap();
-            rules.into_iter().any(|rule| {
+            rules.any(|rule| {
                 let (ports, peers) =
                     (rule.ports.as_deref().unwrap_or_default(), rule.to.as_deref().unwrap_or_default());
-                let named_peers = peers.iter().filter(|peer| peer.ip_block.is_none());
+                let mut named_peers = peers.iter().filter(|peer| peer.ip_block.is_none());
                 let by_number =
                     ports.is_empty() || ports.iter().any(|named| number_fits(named, protocol, port));
                 let by_name = ports.iter().any(|named| name_fits(named, to.pod(), protocol, port));
                 (by_number && (peers.is_empty() || peers.iter().any(|peer| is_meant(world, own, peer, to))))
                     || (by_name
-                        && (peers.is_empty()
-                            || named_peers.into_iter().any(|peer| is_meant(world, own, peer, to))))
+                        && (peers.is_empty() || named_peers.any(|peer| is_meant(world, own, peer, to))))
             })
         })
 }
@@ -67,9 +66,9 @@ fn enters(world: &World, from: End<'_>, to: End<'_>, protocol: &str, port: i32) 
     let mut policies = world.policies.iter().filter(|policy| isolates(policy, pod, "Ingress")).peekable();
     policies.peek().is_none()
         || policies.any(|policy| {
-            let rules = policy.spec.as_ref().unwrap().ingress.iter().flatten();
+            let mut rules = policy.spec.as_ref().unwrap().ingress.iter().flatten();
             let own = policy.metadata.namespace.as_ref().unwrap();
-            rules.into_iter().any(|rule| {
+            rules.any(|rule| {
                 let (ports, peers) =
                     (rule.ports.as_deref().unwrap_or_default(), rule.from.as_deref().unwrap_or_default());
                 let fits =

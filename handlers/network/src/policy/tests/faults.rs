@@ -48,8 +48,9 @@ async fn an_invocation_that_is_cut_off_anywhere_is_made_again() {
             let world = World::new().await;
             let db = world.pod("db", &json!({ "app": "db" })).await;
             world.driver.faults().inject(method, 1, fault);
-            let (spec, mut cut) = (admits("web"), Box::pin(world.policy("p", &admits("web"))));
-            assert!(futures_poll(&mut cut).await.is_none(), "{method:?} hangs");
+            let spec = admits("web");
+            let mut cut = Box::pin(world.policy("p", &spec));
+            assert!(at_once(&mut cut).await.is_none(), "{method:?} hangs");
             drop(cut);
             patiently(&world, "p", &spec).await;
             world.shows("db", &json!({ "app": "db" }), &db).await.unwrap();
@@ -60,7 +61,7 @@ async fn an_invocation_that_is_cut_off_anywhere_is_made_again() {
 }
 
 /// What a future answers without waiting.
-async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+async fn at_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     tokio::select! {
         biased;
         output = future => Some(output),

@@ -185,7 +185,7 @@ fn pod(name: &str, labels: &Value, vif: Option<&Vif>) -> Pod {
     let mut meta =
         json!({ "namespace": "shop", "name": name, "uid": format!("uid-{name}"), "labels": labels });
     if let Some(vif) = vif {
-        let state = PodState { default_vif: vif.clone(), additional_vifs: Vec::new().into_iter().collect() };
+        let state = PodState::new(vif.clone());
         meta["annotations"] = json!({ KURYR_VIF: state.write() });
     }
     let spec = json!({ "nodeName": "n1", "containers": [{ "name": "a",
