@@ -1,6 +1,6 @@
 //! What the handler of policies and the driver that says which groups a new pod has know together.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
