@@ -85,10 +85,10 @@ fn subnets(registry: &mut Registry) {
 
 fn security_groups(registry: &mut Registry) {
     const ABOUT: &str = "OpenStack: the pod_security_groups of [neutron_defaults].";
+    const POLICIES: &str = "OpenStack: security groups in the project of [neutron_defaults].";
     registry.driver::<dyn PodSecurityGroupsDriver>("default", ABOUT, |setup| {
         Ok(Arc::new(DefaultSecurityGroups(defaults(setup)?.pod_security_groups)))
     });
-    const POLICIES: &str = "OpenStack: security groups in the project of [neutron_defaults].";
     registry.driver::<dyn NetworkPolicyDriver>("default", POLICIES, network_policies);
     registry.driver::<dyn ServiceSecurityGroupsDriver>("default", ABOUT, |setup| {
         Ok(Arc::new(DefaultSecurityGroups(defaults(setup)?.pod_security_groups)))

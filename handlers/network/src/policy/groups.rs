@@ -63,7 +63,7 @@ impl Groups {
         let entry = self.entry(name);
         let mut known = entry.lock().await;
         let id = self.ensure(&mut known, name, owner).await?;
-        let wanted = self.in_ids(rules)?;
+        let wanted = self.in_ids(rules).ok_or(PolicyError::PeersMissing)?;
         let change = RuleChange::between(&known.rules, &wanted);
         if !change.is_empty() {
             // Entered before the call: whatever ends it, the next attempt looks what came of it.
@@ -267,10 +267,10 @@ impl Groups {
         drifted
     }
 
-    fn in_ids(&self, rules: &Rules) -> Result<Vec<SecurityRule<SecurityGroupId>>, PolicyError> {
+    /// The rules with the ids of the groups that they name; none when one of these is not there.
+    fn in_ids(&self, rules: &Rules) -> Option<Vec<SecurityRule<SecurityGroupId>>> {
         let id = |name: &GroupName| self.ids.get(name).map(|id| id.clone());
-        let in_ids = rules.iter().map(|rule| rule.naming(id).ok_or(PolicyError::PeersMissing));
-        in_ids.collect()
+        rules.iter().map(|rule| rule.naming(id)).collect()
     }
 }
 

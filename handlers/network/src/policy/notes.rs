@@ -4,18 +4,8 @@ use dashmap::DashMap;
 use staffetta_driver::Uid;
 use staffetta_handler::{Identity, Note, Notes};
 
-/// A policy allows less than it seems to say.
-struct Incomplete<'p>(&'p [String]);
-
-impl Incomplete<'_> {
-    fn reason(&self) -> &'static str {
-        "PolicyIncomplete"
-    }
-
-    fn text(&self) -> String {
-        self.0.join("; ")
-    }
-}
+/// The reason of the Event by which a person learns that a policy allows less than it seems to say.
+pub(crate) const INCOMPLETE: &str = "PolicyIncomplete";
 
 /// What was told of each policy.
 pub(super) struct PolicyNotes {
@@ -37,13 +27,12 @@ impl PolicyNotes {
         }
         let before = self.told.insert(uid, problems.to_vec());
         if before.as_deref() != Some(problems) {
-            let incomplete = Incomplete(problems);
             self.notes.tell(Note {
                 handler: "policy",
                 regarding: policy.clone(),
                 warning: true,
-                reason: incomplete.reason(),
-                text: incomplete.text(),
+                reason: INCOMPLETE,
+                text: problems.join("; "),
             });
         }
     }

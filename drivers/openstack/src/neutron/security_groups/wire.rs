@@ -38,6 +38,9 @@ pub(super) struct RuleTold {
     remote_address_group_id: Option<String>,
 }
 
+/// It is of a form that [`NewRule`] has not.
+struct Odd;
+
 impl RuleTold {
     pub(super) fn held(self) -> HeldRule {
         HeldRule { rule: self.rule(), id: self.id }
@@ -68,25 +71,25 @@ impl RuleTold {
             },
             (Some(_), Some(_)) => return None,
         };
-        Some(SecurityRule { direction, family, ports: self.ports()?, remote })
+        Some(SecurityRule { direction, family, ports: self.ports().ok()?, remote })
     }
 
-    /// Some: for these ports; of these, none for all of all protocols.
-    fn ports(&self) -> Option<Option<Ports>> {
-        let port = |number: i64| u16::try_from(number).ok();
+    /// Its ports; none for all of all protocols.
+    fn ports(&self) -> Result<Option<Ports>, Odd> {
+        let port = |number: i64| u16::try_from(number).map_err(|_| Odd);
         let range = match (self.port_range_min, self.port_range_max) {
             (None, None) => None,
             (Some(first), Some(last)) => Some((port(first)?, port(last)?)),
-            _ => return None,
+            _ => return Err(Odd),
         };
         let protocol = match self.protocol.as_deref() {
-            None => return range.is_none().then_some(None),
+            None if range.is_none() => return Ok(None),
             Some("tcp" | "6") => Protocol::Tcp,
             Some("udp" | "17") => Protocol::Udp,
             Some("sctp" | "132") => Protocol::Sctp,
-            Some(_) => return None,
+            None | Some(_) => return Err(Odd),
         };
-        Some(Some(Ports { protocol, range }))
+        Ok(Some(Ports { protocol, range }))
     }
 }
 
