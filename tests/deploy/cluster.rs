@@ -12,6 +12,7 @@ use serde_json::json;
 use staffetta_apiserver::testing::skip;
 use tokio::sync::Mutex;
 
+use crate::container::Container;
 use crate::kubectl::Kubectl;
 use crate::process::eventually;
 use crate::rights::{self, Rights, at_home, granted, is_granted, of_handlers, rules};
@@ -99,6 +100,21 @@ async fn who_handles_only_pods_has_only_rights_for_pods_on_a_real_server() {
     work.has_vif("web").await;
     let client = site.client_of(&token).await;
     may_only(&site, &client, &work.namespace, &of_handlers(&["vif"])).await;
+    work.end().await;
+    assert!(process.terminate().await.success());
+    site.remove().await;
+}
+
+#[tokio::test]
+async fn in_its_pod_the_program_finds_its_service_account_by_itself_on_a_real_server() {
+    let _turn = CLUSTER.lock().await;
+    let Some(site) = Site::apply("image", "example", &[]).await else { return };
+    site.put(&site.token(&site.account().await, "token").await);
+    let container = Container::new();
+    let Some(mut process) = site.run_in_pod(&container).await else { return };
+    process.ready().await;
+    let work = Work::begin(&site).await;
+    work.has_vif("web").await;
     work.end().await;
     assert!(process.terminate().await.success());
     site.remove().await;

@@ -9,6 +9,7 @@ mod kubectl;
 mod process;
 
 mod cluster;
+mod container;
 mod image;
 mod manifests;
 mod rights;

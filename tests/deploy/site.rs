@@ -1,6 +1,5 @@
 //! etc/deploy on a real cluster, under names of the test's own, and the program as its pods would run it.
 
-use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,11 +7,13 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use kube::api::{DeleteParams, ObjectMeta, PostParams};
+use kube::config::Kubeconfig;
 use kube::{Api, Client, Resource};
 use serde_json::{Value, json};
 use staffetta_apiserver::testing::real_kubeconfig;
 use tempfile::TempDir;
 
+use crate::container::Container;
 use crate::kubectl::Kubectl;
 use crate::process::{Process, eventually};
 use crate::{PROGRAM, folder};
@@ -126,10 +127,32 @@ impl Site {
     pub(crate) async fn run(&self, replica: &str) -> Process {
         let home = self.overlay.path().join(replica);
         fs::create_dir(&home).unwrap();
-        let mut configuration = self.configuration().await;
-        configuration.write_str(QUICK).unwrap();
+        let configuration = self.configuration().await + QUICK;
         let kubeconfig = self.kubeconfig_of(json!({ "tokenFile": self.token_file() })).await;
         Process::start(PROGRAM.as_ref(), &home, &configuration, &kubeconfig).await
+    }
+
+    /// Starts the program from its image alone, with what the kubelet gives to a pod of the site; none where we may not
+    /// make such a world.
+    pub(crate) async fn run_in_pod(&self, container: &Container) -> Option<Process> {
+        let maps = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace);
+        let authority = || async { maps.get_opt("kube-root-ca.crt").await.unwrap() };
+        eventually("the cluster has published its certificate", async || authority().await.is_some()).await;
+        let mut authority = authority().await.unwrap().data.unwrap();
+        let files = [
+            ("ca.crt", authority.remove("ca.crt").unwrap()),
+            ("namespace", self.namespace.clone()),
+            ("token", fs::read_to_string(self.token_file()).unwrap()),
+        ];
+        for (name, content) in files {
+            container.put(&format!("/var/run/secrets/kubernetes.io/serviceaccount/{name}"), &content);
+        }
+        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).unwrap();
+        let server = kubeconfig.clusters[0].cluster.as_ref().unwrap().server.as_ref().unwrap();
+        let server: http::Uri = server.parse().unwrap();
+        let server = (server.host().unwrap(), server.port_u16().unwrap());
+        let configuration = self.configuration().await + QUICK;
+        Some(Process::start_in_pod(&container.program()?, container.home(), &configuration, server).await)
     }
 
     async fn kubeconfig_of(&self, user: Value) -> String {
