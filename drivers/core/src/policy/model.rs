@@ -28,7 +28,7 @@ pub struct GroupWish {
 /// The groups of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Standing {
-    /// Whether no policy isolates it, in either direction.
+    /// Whether policies concern it and none isolates it, in either direction.
     pub(super) open: bool,
     pub(super) groups: BTreeMap<GroupName, Why>,
 }
@@ -257,7 +257,7 @@ impl Model {
     /// Which groups a pod bears.
     fn reckon(&mut self, facts: &PodFacts) -> Standing {
         if !facts.concerned {
-            return Standing { open: true, groups: BTreeMap::new() };
+            return Standing::default();
         }
         let mut groups = BTreeMap::new();
         let (mut ingress, mut egress) = (false, false);

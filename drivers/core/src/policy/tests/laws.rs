@@ -102,7 +102,7 @@ fn seen(world: &World, book: &PolicyBook) -> Seen {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn the_groups_let_pass_just_what_the_policies_allow(world in any_world()) {
