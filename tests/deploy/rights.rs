@@ -33,6 +33,16 @@ pub(crate) fn of_handlers(handlers: &[&str]) -> Rights {
                 "list endpoints",
             ],
             "namespace" => &["list namespaces", "watch namespaces", "patch namespaces"],
+            "policy" => &[
+                "list networkpolicies.networking.k8s.io",
+                "watch networkpolicies.networking.k8s.io",
+                "list pods",
+                "watch pods",
+                "list namespaces",
+                "watch namespaces",
+                "list nodes",
+                "watch nodes",
+            ],
             "app_hosting" => &[
                 "list nodes",
                 "watch nodes",

@@ -27,14 +27,15 @@ use staffetta_handler::{
 
 use self::claims::{Claim, Claims};
 use self::decide::{Action, after_deletion, annotation, decide};
-use self::life::Life;
 use self::networks::{Further, FurtherNetworks, NetworkAttachmentDefinition, NetworksError, asks};
 use self::told::{ShownVifs, ToldNodes, is_settled};
 use crate::namespaces::feeding;
+use crate::network_policies;
 use crate::os_vif::{KURYR_VIF, PodState};
 use crate::owners::owner_of;
 
 pub use self::error::VifError;
+pub(crate) use self::life::Life;
 
 /// The finalizer by which a pod waits for the release of its VIF.
 pub const FINALIZER: &str = "staffetta.dev/vif";
@@ -74,14 +75,17 @@ impl VifHandler {
         }
     }
 
-    /// The handler as it is registered: for pods, with a sweep; with namespaces where a driver wants to know them, with
+    /// The handler as it is registered: for pods, with a sweep; with namespaces and policies where a driver wants to know them, with
     /// `NetworkAttachmentDefinition`s where pods may have further networks, and with indexes of what pods show and of nodes where the
     /// pool must be told of these.
     pub fn registration(self) -> Registration<Self> {
-        let observers = [self.drivers.project.namespaces(), self.drivers.subnets.namespaces()];
+        let VifDrivers { project, subnets, security_groups, .. } = &self.drivers;
+        let observers = [project.namespaces(), subnets.namespaces(), security_groups.namespaces()];
+        let policies = security_groups.policies();
         let pool = Arc::clone(&self.drivers.pool);
         let further = self.drivers.further.as_ref().map(|further| Arc::clone(&further.networks));
         let registration = feeding(Registration::new(self).on::<Pod>().sweep(), observers);
+        let registration = network_policies::feeding(registration, policies);
         let registration = match further {
             Some(networks) => registration.index::<NetworkAttachmentDefinition>(networks),
             None => registration,
