@@ -20,6 +20,7 @@ use staffetta_network::vif::networks::MultiVif;
 use staffetta_network::vif::{VifDrivers, VifHandler};
 
 use super::rehearsal::planner;
+use super::virtual_node;
 
 /// Adds the driver traits, each with the driver that is used when the configuration names none, and with what a dry run
 /// makes of it.
@@ -96,7 +97,9 @@ fn vif(setup: &Setup) -> Result<Registration, SetupError> {
         pool: setup.driver()?,
         further: setup.driver::<dyn MultiVif>()?.further(),
     };
-    Ok(VifHandler::new(setup.client(), drivers).registration().erase())
+    let handler = VifHandler::new(setup.client(), drivers);
+    let handler = if virtual_node::are_kept(setup)? { handler.beside_virtual_nodes() } else { handler };
+    Ok(handler.registration().erase())
 }
 
 fn lbaasspec(setup: &Setup) -> Result<Registration, SetupError> {

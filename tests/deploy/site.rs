@@ -124,9 +124,14 @@ impl Site {
 
     /// Starts the program with the configuration and the service account of the site, whose token is in its file.
     pub(crate) async fn run(&self, replica: &str) -> Process {
+        self.run_with(replica, |configuration| configuration).await
+    }
+
+    /// The same with a configuration that was changed.
+    pub(crate) async fn run_with(&self, replica: &str, change: impl FnOnce(String) -> String) -> Process {
         let home = self.overlay.path().join(replica);
         fs::create_dir(&home).unwrap();
-        let mut configuration = self.configuration().await;
+        let mut configuration = change(self.configuration().await);
         configuration.write_str(QUICK).unwrap();
         let kubeconfig = self.kubeconfig_of(json!({ "tokenFile": self.token_file() })).await;
         Process::start(PROGRAM.as_ref(), &home, &configuration, &kubeconfig).await
@@ -147,17 +152,29 @@ impl Site {
     }
 }
 
-/// A folder with a kustomization of the one in `path` below etc/deploy and of `components`, all under names of its own.
+/// A folder with a kustomization of the one in `path` below etc/deploy and of `components`, all under names of its own. The rights of
+/// handlers are added above the names, as the kustomizations of those say that have some in another namespace.
 pub(crate) fn overlay(namespace: &str, path: &str, components: &[&str]) -> TempDir {
     let overlay = tempfile::tempdir().unwrap();
-    let home = overlay.path().canonicalize().unwrap();
+    let (handlers, others): (Vec<_>, Vec<_>) =
+        components.iter().partition(|component| component.starts_with("handlers/"));
+    let named = if handlers.is_empty() { overlay.path().to_owned() } else { overlay.path().join("named") };
+    fs::create_dir_all(&named).unwrap();
+    let below = |home: &Path, paths: &[&str]| {
+        let home = home.canonicalize().unwrap();
+        paths.iter().map(|path| relative(&home, &folder().join(path))).collect::<Vec<_>>()
+    };
     let kustomization = json!({
         "namespace": namespace,
         "nameSuffix": format!("-{namespace}"),
-        "resources": [relative(&home, &folder().join(path))],
-        "components": components.iter().map(|path| relative(&home, &folder().join(path))).collect::<Vec<_>>(),
+        "resources": below(&named, &[path]),
+        "components": below(&named, &others),
     });
-    fs::write(home.join("kustomization.yaml"), kustomization.to_string()).unwrap();
+    fs::write(named.join("kustomization.yaml"), kustomization.to_string()).unwrap();
+    if !handlers.is_empty() {
+        let kustomization = json!({ "resources": ["named"], "components": below(overlay.path(), &handlers) });
+        fs::write(overlay.path().join("kustomization.yaml"), kustomization.to_string()).unwrap();
+    }
     overlay
 }
 
