@@ -85,8 +85,9 @@ pub async fn connection(kubeconfig: Option<&Path>) -> Result<Connection, Connect
     config.default_retry = false;
     config.headers.push((USER_AGENT, HeaderValue::from_static(AGENT)));
     config.connect_timeout = Some(Duration::from_secs(10));
-    // A watch says something each minute; what is silent for longer than this is dead.
-    config.read_timeout = Some(Duration::from_secs(300));
+    // Whoever asks has a limit of his own for the answer. A limit of the connection would set a timer for each read of it, and let
+    // it ring once the read is done: half of what a request costs.
+    config.read_timeout = None;
     if config.accept_invalid_certs {
         warn!("the kubeconfig switches the verification of the API server's certificate off");
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use staffetta_driver::{
     DriverError, NamespaceProjectDriver, NamespaceSubnetDriver, PodProjectDriver, PodSecurityGroupsDriver,
     PodSubnetsDriver, ProjectId, ServiceProjectDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver,
+    VifPoolDriver,
 };
 use staffetta_handler::{Failure, Registry, Setup, SetupError, causes};
 use staffetta_openstack::{
@@ -76,7 +77,12 @@ fn subnets(registry: &mut Registry) {
             let options: NamespaceSubnetOptions = setup.section("namespace_subnet")?;
             let pool = required(options.pod_subnet_pool, "namespace_subnet.pod_subnet_pool")?;
             let (network, cluster) = (cloud(setup)?.network(), setup.cluster_id()?.into());
-            Ok(Arc::new(NamespaceNetworks::new(network, cluster, pool, options.pod_router)))
+            let networks = NamespaceNetworks::new(network, cluster, pool, options.pod_router);
+            // Without a pool nobody needs a VIF driver here.
+            Ok(Arc::new(match setup.driver_name::<dyn VifPoolDriver>()?.as_str() {
+                "noop" => networks,
+                _ => networks.vacated_by(setup.driver::<dyn VifPoolDriver>()?),
+            }))
         },
     );
 }

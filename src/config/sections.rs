@@ -97,6 +97,10 @@ pub struct Relay {
     /// The time between two sweeps, which look by ownership mark for what nobody needs any more.
     #[schemars(extend("x-minimum" = "1s"))]
     pub sweep_interval: Span,
+    /// How many threads do all of this. The program waits most of the time, and one thread takes thousands of events a second;
+    /// more of them answer no sooner, and cost time by handing things to each other. They pay where one is always busy.
+    #[schemars(range(min = 1, max = 64))]
+    pub worker_threads: NonZeroUsize,
 }
 
 impl Default for Relay {
@@ -114,6 +118,7 @@ impl Default for Relay {
             failed_resync_max: Span::from_secs(15 * 60),
             first_list_backlog: count(1000),
             sweep_interval: Span::from_secs(10 * 60),
+            worker_threads: count(1),
         }
     }
 }

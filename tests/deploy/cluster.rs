@@ -12,13 +12,14 @@ use serde_json::json;
 use staffetta_apiserver::testing::skip;
 use tokio::sync::Mutex;
 
+use crate::container::Container;
 use crate::kubectl::Kubectl;
 use crate::process::eventually;
 use crate::rights::{self, Rights, at_home, granted, is_granted, of_handlers, rules};
 use crate::site::Site;
 
 /// A controller is for the whole cluster: two of them would take each other's pods.
-static CLUSTER: Mutex<()> = Mutex::const_new(());
+pub(crate) static CLUSTER: Mutex<()> = Mutex::const_new(());
 
 const DEFAULT: [&str; 3] = ["vif", "lbaasspec", "lb"];
 
@@ -114,7 +115,7 @@ async fn devices_take_the_rights_of_their_component_and_no_more_on_a_real_server
     site.kubectl
         .run(&["wait", "--for=condition=Established", "crd/ciscodevices.cisco.vk", "--timeout=60s"])
         .await;
-    let mut process = site.run_with("only", devices_alone).await;
+    let mut process = site.run_changed("only", devices_alone).await;
     process.ready().await;
     let device = Device { site: &site };
     device.comes().await;
@@ -244,6 +245,21 @@ impl Device<'_> {
 }
 
 #[tokio::test]
+async fn in_its_pod_the_program_finds_its_service_account_by_itself_on_a_real_server() {
+    let _turn = CLUSTER.lock().await;
+    let Some(site) = Site::apply("image", "example", &[]).await else { return };
+    site.put(&site.token(&site.account().await, "token").await);
+    let container = Container::new();
+    let Some(mut process) = site.run_in_pod(&container).await else { return };
+    process.ready().await;
+    let work = Work::begin(&site).await;
+    work.has_vif("web").await;
+    work.end().await;
+    assert!(process.terminate().await.success());
+    site.remove().await;
+}
+
+#[tokio::test]
 async fn a_handler_without_its_rights_says_what_it_lacks_on_a_real_server() {
     let _turn = CLUSTER.lock().await;
     let Some(site) = Site::apply("without", "base", &[]).await else { return };
@@ -322,7 +338,7 @@ async fn its_pods_are_admitted_as_its_namespace_says_on_a_real_server() {
 
 /// Asserts that whoever the client is has these rights in all namespaces, at home the lease, and nothing else that not
 /// everybody has.
-async fn may_only(site: &Site, client: &Client, elsewhere: &str, expected: &Rights) {
+pub(crate) async fn may_only(site: &Site, client: &Client, elsewhere: &str, expected: &Rights) {
     let nobody = site.client_of(&site.token("default", "nobody").await).await;
     let home = site.namespace.as_str();
     let of_everybody = rules(&nobody, home).await;
@@ -354,14 +370,14 @@ async fn may_only(site: &Site, client: &Client, elsewhere: &str, expected: &Righ
 }
 
 /// Something to do for a controller, in a namespace of its own.
-struct Work {
+pub(crate) struct Work {
     namespace: String,
     kubectl: Kubectl,
     client: Client,
 }
 
 impl Work {
-    async fn begin(site: &Site) -> Self {
+    pub(crate) async fn begin(site: &Site) -> Self {
         let namespace = format!("{}-work", site.namespace);
         let kubectl = Kubectl::find(&site.kubeconfig, &namespace).expect("it was found before");
         kubectl.run(&["create", "namespace", &namespace]).await;
@@ -369,6 +385,11 @@ impl Work {
         this.kubectl.run(&["wait", "--for=create", "serviceaccount/default", "--timeout=60s"]).await;
         this.kubectl.apply(&WORKLOAD.replace("NODE", &this.namespace)).await;
         this
+    }
+
+    /// Where it is.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// A pod more.
@@ -389,6 +410,11 @@ impl Work {
             described && ingress.is_some_and(|ingress| ingress.iter().any(|ingress| ingress.ip.is_some()))
         })
         .await;
+        self.is_told_of().await;
+    }
+
+    /// Ends when an Event tells of what failed.
+    pub(crate) async fn is_told_of(&self) {
         let events = Api::<Event>::namespaced(self.client.clone(), &self.namespace);
         eventually("an Event tells of the poison", async || {
             let events: ObjectList<Event> = events.list(&ListParams::default()).await.unwrap();
@@ -402,7 +428,7 @@ impl Work {
         .await;
     }
 
-    async fn has_vif(&self, name: &str) {
+    pub(crate) async fn has_vif(&self, name: &str) {
         let pods = Api::<Pod>::namespaced(self.client.clone(), &self.namespace);
         eventually("the pod has an active VIF", async || {
             let pod = pods.get(name).await.unwrap();
@@ -414,7 +440,7 @@ impl Work {
     }
 
     /// Takes all of it away; what was made for it is released meanwhile.
-    async fn end(self) {
+    pub(crate) async fn end(self) {
         self.kubectl.run(&["delete", "pods", "--all", "--grace-period=0", "--force"]).await;
         self.kubectl.run(&["delete", "service/web", &format!("node/{}", self.namespace)]).await;
         self.kubectl.run(&["delete", "namespace", &self.namespace, "--wait=false"]).await;

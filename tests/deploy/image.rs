@@ -1,65 +1,24 @@
 //! The image: the program runs from it alone, and it is what the image formats say.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
-use staffetta_apiserver::testing::skip;
 use staffetta_apiserver::{ApiServer, Options};
 
+use crate::container::{Container, image};
+use crate::folder;
 use crate::process::Process;
-use crate::{PROGRAM, folder};
-
-/// Runs etc/deploy/image to its good end.
-fn image(arguments: &[&Path]) {
-    let output =
-        Command::new(folder().join("image")).env("SOURCE_DATE_EPOCH", "0").args(arguments).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// A program that is ours, seen from within `root` and nobody there, with nothing to write to; `home` is there too.
-/// None where we may not make such a world.
-fn within(root: &Path, home: &Path) -> Option<PathBuf> {
-    let script = format!(
-        r#"#!/bin/sh
-if [ "$(id -u)" = 0 ]; then nobody=--userspec=65532:65532; else user='--user --map-root-user'; fi
-# shellcheck disable=SC2086
-exec unshare --mount $user sh -ec '
-  mount --bind {root} {root}
-  mkdir -p {root}{home}
-  mount --bind {home} {root}{home}
-  mount -o remount,bind,ro {root}
-  mount -o remount,bind,ro {root}{home}
-  exec chroot '$nobody' {root} /usr/bin/staffetta "$@"' sh "$@"
-"#,
-        root = root.display(),
-        home = home.display()
-    );
-    let program = root.with_extension("sh");
-    fs::write(&program, script).unwrap();
-    for (path, mode) in [(&*program, 0o755), (home, 0o755)] {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    }
-    let allowed = Command::new("unshare").args(["--mount", "--map-root-user", "true"]).output();
-    if allowed.is_ok_and(|output| output.status.success()) {
-        return Some(program);
-    }
-    skip("unshare(1) may not make a world without anything else");
-    None
-}
 
 #[tokio::test]
 async fn the_program_runs_from_it_alone_as_nobody_and_writes_nothing() {
-    let (place, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let root = place.path().join("rootfs");
-    image(&["rootfs".as_ref(), PROGRAM.as_ref(), &root]);
-    // What the kubelet brings: the configuration, and the names of the pod's network.
-    fs::copy(folder().join("base/staffetta.toml"), root.join("etc/staffetta/staffetta.toml")).unwrap();
-    fs::write(root.join("etc/hosts"), "127.0.0.1 api.test\n").unwrap();
-    let Some(program) = within(&root, home.path()) else { return };
+    let container = Container::new();
+    let configuration = fs::read_to_string(folder().join("base/staffetta.toml")).unwrap();
+    container.put("/etc/staffetta/staffetta.toml", &configuration);
+    container.put("/etc/hosts", "127.0.0.1 api.test\n");
+    let Some(program) = container.program() else { return };
 
     for (arguments, answer) in [
         (&["--version"][..], concat!("staffetta ", env!("CARGO_PKG_VERSION"), "\n")),
@@ -73,7 +32,7 @@ async fn the_program_runs_from_it_alone_as_nobody_and_writes_nothing() {
     let server = ApiServer::start(Options::default()).await.unwrap();
     let kubeconfig = server.kubeconfig().replace("127.0.0.1", "api.test");
     assert_ne!(kubeconfig, server.kubeconfig());
-    let mut process = Process::start(&program, home.path(), "", &kubeconfig).await;
+    let mut process = Process::start(&program, container.home(), "", &kubeconfig).await;
     process.ready().await;
     assert!(process.terminate().await.success());
 }

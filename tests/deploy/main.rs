@@ -9,6 +9,8 @@ mod kubectl;
 mod process;
 
 mod cluster;
+mod container;
+mod drivers;
 mod image;
 mod manifests;
 mod rights;

@@ -1,6 +1,5 @@
 //! etc/deploy on a real cluster, under names of the test's own, and the program as its pods would run it.
 
-use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,11 +7,13 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use kube::api::{DeleteParams, ObjectMeta, PostParams};
+use kube::config::Kubeconfig;
 use kube::{Api, Client, Resource};
 use serde_json::{Value, json};
 use staffetta_apiserver::testing::real_kubeconfig;
 use tempfile::TempDir;
 
+use crate::container::Container;
 use crate::kubectl::Kubectl;
 use crate::process::{Process, eventually};
 use crate::{PROGRAM, folder};
@@ -124,17 +125,49 @@ impl Site {
 
     /// Starts the program with the configuration and the service account of the site, whose token is in its file.
     pub(crate) async fn run(&self, replica: &str) -> Process {
-        self.run_with(replica, |configuration| configuration).await
+        self.run_with(replica, "", "").await
+    }
+
+    /// The same with more options in the section `[kubernetes]`, and more sections.
+    pub(crate) async fn run_with(&self, replica: &str, options: &str, sections: &str) -> Process {
+        const SECTION: &str = "[kubernetes]\n";
+        let with_more = |configuration: String| {
+            assert!(configuration.contains(SECTION));
+            configuration.replacen(SECTION, &format!("{SECTION}{options}\n"), 1) + sections
+        };
+        self.run_changed(replica, with_more).await
     }
 
     /// The same with a configuration that was changed.
-    pub(crate) async fn run_with(&self, replica: &str, change: impl FnOnce(String) -> String) -> Process {
+    pub(crate) async fn run_changed(&self, replica: &str, change: impl FnOnce(String) -> String) -> Process {
         let home = self.overlay.path().join(replica);
         fs::create_dir(&home).unwrap();
-        let mut configuration = change(self.configuration().await);
-        configuration.write_str(QUICK).unwrap();
+        let configuration = change(self.configuration().await) + QUICK;
         let kubeconfig = self.kubeconfig_of(json!({ "tokenFile": self.token_file() })).await;
         Process::start(PROGRAM.as_ref(), &home, &configuration, &kubeconfig).await
+    }
+
+    /// Starts the program from its image alone, with what the kubelet gives to a pod of the site; none where we may not
+    /// make such a world.
+    pub(crate) async fn run_in_pod(&self, container: &Container) -> Option<Process> {
+        let maps = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace);
+        let authority = || async { maps.get_opt("kube-root-ca.crt").await.unwrap() };
+        eventually("the cluster has published its certificate", async || authority().await.is_some()).await;
+        let mut authority = authority().await.unwrap().data.unwrap();
+        let files = [
+            ("ca.crt", authority.remove("ca.crt").unwrap()),
+            ("namespace", self.namespace.clone()),
+            ("token", fs::read_to_string(self.token_file()).unwrap()),
+        ];
+        for (name, content) in files {
+            container.put(&format!("/var/run/secrets/kubernetes.io/serviceaccount/{name}"), &content);
+        }
+        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).unwrap();
+        let server = kubeconfig.clusters[0].cluster.as_ref().unwrap().server.as_ref().unwrap();
+        let server: http::Uri = server.parse().unwrap();
+        let server = (server.host().unwrap(), server.port_u16().unwrap());
+        let configuration = self.configuration().await + QUICK;
+        Some(Process::start_in_pod(&container.program()?, container.home(), &configuration, server).await)
     }
 
     async fn kubeconfig_of(&self, user: Value) -> String {
@@ -152,13 +185,14 @@ impl Site {
     }
 }
 
-/// A folder with a kustomization of the one in `path` below etc/deploy and of `components`, all under names of its own. The rights of
-/// handlers are added above the names, as the kustomizations of those say that have some in another namespace.
+/// The component that has something in a namespace which is not that of the program, and stands above whatever names that.
+const ABOVE: &str = "handlers/app_hosting";
+
+/// A folder with a kustomization of the one in `path` below etc/deploy and of `components`, all under names of its own.
 pub(crate) fn overlay(namespace: &str, path: &str, components: &[&str]) -> TempDir {
     let overlay = tempfile::tempdir().unwrap();
-    let (handlers, others): (Vec<_>, Vec<_>) =
-        components.iter().partition(|component| component.starts_with("handlers/"));
-    let named = if handlers.is_empty() { overlay.path().to_owned() } else { overlay.path().join("named") };
+    let (above, others): (Vec<_>, Vec<_>) = components.iter().partition(|component| **component == ABOVE);
+    let named = if above.is_empty() { overlay.path().to_owned() } else { overlay.path().join("named") };
     fs::create_dir_all(&named).unwrap();
     let below = |home: &Path, paths: &[&str]| {
         let home = home.canonicalize().unwrap();
@@ -171,8 +205,8 @@ pub(crate) fn overlay(namespace: &str, path: &str, components: &[&str]) -> TempD
         "components": below(&named, &others),
     });
     fs::write(named.join("kustomization.yaml"), kustomization.to_string()).unwrap();
-    if !handlers.is_empty() {
-        let kustomization = json!({ "resources": ["named"], "components": below(overlay.path(), &handlers) });
+    if !above.is_empty() {
+        let kustomization = json!({ "resources": ["named"], "components": below(overlay.path(), &above) });
         fs::write(overlay.path().join("kustomization.yaml"), kustomization.to_string()).unwrap();
     }
     overlay

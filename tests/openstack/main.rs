@@ -3,12 +3,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod access;
+mod clusters;
 mod faults;
 mod killing;
+mod namespaces;
 mod nested;
+mod networks;
 mod outages;
 mod pods;
 mod pools;
 #[path = "../support/process.rs"]
 mod process;
+mod ready;
 mod world;

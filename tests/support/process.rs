@@ -40,15 +40,43 @@ fn log(stderr: ChildStderr) -> Log {
 impl Process {
     /// Starts `program run` with this configuration and kubeconfig; ends when its admin server listens.
     pub(crate) async fn start(program: &Path, folder: &Path, configuration: &str, kubeconfig: &str) -> Self {
-        let (config, kube) = (folder.join("staffetta.toml"), folder.join("kubeconfig"));
-        std::fs::write(&config, configuration).unwrap();
+        Self::start_in(&[], program, folder, configuration, kubeconfig).await
+    }
+
+    /// The same, with these variables in its environment.
+    pub(crate) async fn start_in(
+        environment: &[(&str, &Path)],
+        program: &Path,
+        folder: &Path,
+        configuration: &str,
+        kubeconfig: &str,
+    ) -> Self {
+        let kube = folder.join("kubeconfig");
         std::fs::write(&kube, kubeconfig).unwrap();
-        let mut child = Command::new(program)
-            .arg("run")
+        let mut command = Command::new(program);
+        command.arg("run").arg("--kubeconfig").arg(&kube).envs(environment.iter().copied());
+        Self::spawn(command, folder, configuration).await
+    }
+
+    /// Starts `program run` as in a pod: it has to find its way to the API server, whose address this is, by itself.
+    pub(crate) async fn start_in_pod(
+        program: &Path,
+        folder: &Path,
+        configuration: &str,
+        (host, port): (&str, u16),
+    ) -> Self {
+        let mut command = Command::new(program);
+        command.arg("run").env_clear().envs(std::env::var("PATH").map(|path| ("PATH", path)));
+        command.env("KUBERNETES_SERVICE_HOST", host).env("KUBERNETES_SERVICE_PORT", port.to_string());
+        Self::spawn(command, folder, configuration).await
+    }
+
+    async fn spawn(mut command: Command, folder: &Path, configuration: &str) -> Self {
+        let config = folder.join("staffetta.toml");
+        std::fs::write(&config, configuration).unwrap();
+        let mut child = command
             .arg("--config")
             .arg(&config)
-            .arg("--kubeconfig")
-            .arg(&kube)
             .env("STAFFETTA_ADMIN__LISTEN", "127.0.0.1:0")
             .env("STAFFETTA_LOG__FORMAT", "json")
             .stdin(Stdio::null())

@@ -29,8 +29,8 @@ mod neutron;
 mod subnets;
 
 pub use access::{
-    Access, AccessError, Auth, Credential, Domain, Environment, Interface, NeutronOptions, Scope, Secret,
-    Tls, Urls, User,
+    Access, AccessError, AccessMistake, Auth, Credential, Domain, Environment, Interface, NeutronOptions,
+    Scope, Secret, Tls, Urls, User,
 };
 pub use annotation_project::AnnotationProject;
 pub use cloud::{Call, Cloud, CloudError, Service, ServiceKind};

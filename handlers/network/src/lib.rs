@@ -12,6 +12,7 @@
 pub mod annotation;
 #[cfg(test)]
 mod api_server;
+mod claims;
 pub mod lb;
 pub mod lbaasspec;
 pub mod namespace;

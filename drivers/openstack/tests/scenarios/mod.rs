@@ -14,6 +14,7 @@ macro_rules! in_world {
         $crate::scenarios::in_world! { @ $world;
             bound:
                 a_pod_gets_a_port_on_its_node_that_is_active_when_an_agent_wired_it,
+                pods_that_come_together_each_get_the_port_that_was_made_for_them,
                 a_port_is_given_back_once_and_by_its_owner_only,
                 marks_are_those_of_one_cluster_and_where_asked_of_one_pod,
                 a_vif_that_is_found_by_its_mark_is_the_one_that_was_made,
@@ -38,6 +39,7 @@ macro_rules! in_world {
                 a_pair_that_was_left_out_is_added_when_the_vif_is_activated;
             stock:
                 ports_in_stock_are_listed_as_they_were_ordered_and_destroyed,
+                a_port_in_stock_with_two_addresses_is_listed_as_it_was_made,
                 a_stock_takes_what_a_quota_leaves_it,
                 a_stock_takes_what_a_subnet_leaves_it,
                 ports_in_stock_get_other_security_groups,

@@ -74,8 +74,22 @@ impl World {
         let name = "pods";
         let network =
             self.create("networks", "network", json!({ "name": name, "project_id": self.project })).await;
+        let network = Network {
+            label: Some(name.into()),
+            mtu: network["mtu"].as_u64().and_then(|mtu| u32::try_from(mtu).ok()),
+            ..Network::new(text(&network["id"]).into())
+        };
+        self.subnet_of(network, cidr).await
+    }
+
+    /// One more subnet of the same network.
+    pub(crate) async fn subnet_beside(&self, subnet: &Subnet, cidr: &str) -> Subnet {
+        self.subnet_of(subnet.network.clone(), cidr).await
+    }
+
+    async fn subnet_of(&self, network: Network, cidr: &str) -> Subnet {
         let wish = json!({
-            "network_id": network["id"], "cidr": cidr, "ip_version": 4, "enable_dhcp": false, "project_id": self.project,
+            "network_id": network.id, "cidr": cidr, "ip_version": 4, "enable_dhcp": false, "project_id": self.project,
             "dns_nameservers": ["10.0.0.53"],
         });
         let made = self.create("subnets", "subnet", wish).await;
@@ -85,11 +99,7 @@ impl World {
         };
         Subnet {
             id: text(&made["id"]).into(),
-            network: Network {
-                label: Some(name.into()),
-                mtu: network["mtu"].as_u64().and_then(|mtu| u32::try_from(mtu).ok()),
-                ..Network::new(text(&network["id"]).into())
-            },
+            network,
             cidr: cidr.parse().unwrap(),
             gateway: Some(text(&made["gateway_ip"]).parse().unwrap()),
             dns: vec!["10.0.0.53".parse().unwrap()],
@@ -213,6 +223,12 @@ impl World {
             options(),
             nested(machine),
         )
+    }
+
+    /// The driver `neutron-vif` of a cluster whose ports have no names.
+    pub(crate) fn bound_unnamed(&self, cluster: &str) -> NeutronVifDriver {
+        let options = PortOptions { port_debug: false, ..options() };
+        NeutronVifDriver::new(&self.cloud, self.known_subnets(), self.cluster(cluster), options)
     }
 
     fn known_subnets(&self) -> Arc<Subnets> {

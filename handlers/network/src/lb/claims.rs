@@ -1,9 +1,9 @@
 //! What this process knows of a service's things outside that the annotation does not show.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
-use dashmap::DashMap;
 use staffetta_driver::{LoadBalancer, Marked, PublicIp, Uid};
 
 use super::standing::Standing;
@@ -23,33 +23,25 @@ pub(super) enum Claim {
 /// The claims of all services. A service whose annotation shows what stands has none.
 #[derive(Default)]
 pub(super) struct Claims {
-    claims: DashMap<Uid, Claim>,
+    claims: crate::claims::Claims<Claim>,
     /// Whose load balancers were there when the marks were read for all.
     marked: Mutex<Option<HashSet<Uid>>>,
 }
 
+impl Deref for Claims {
+    type Target = crate::claims::Claims<Claim>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.claims
+    }
+}
+
 impl Claims {
-    pub(super) fn get(&self, uid: &Uid) -> Option<Claim> {
-        self.claims.get(uid).map(|claim| claim.clone())
-    }
-
-    pub(super) fn is_there(&self, uid: &str) -> bool {
-        self.claims.contains_key(&Uid::from(uid))
-    }
-
-    pub(super) fn set(&self, uid: &Uid, claim: Claim) {
-        self.claims.insert(uid.clone(), claim);
-    }
-
-    pub(super) fn forget(&self, uid: &Uid) {
-        self.claims.remove(uid);
-    }
-
     /// A service that is new to this process shows a load balancer. When the marks told of none, somebody removed it.
     pub(super) fn doubt(&self, uid: &Uid) {
         let marked = self.marked.lock().unwrap_or_else(PoisonError::into_inner);
         if marked.as_ref().is_some_and(|marked| !marked.contains(uid)) {
-            self.claims.entry(uid.clone()).or_insert(Claim::Asked(None));
+            self.claims.suppose(uid, Claim::Asked(None));
         }
     }
 
@@ -74,10 +66,7 @@ impl Claims {
                 claim => *claim = Claim::Asked(None),
             }
         }
-        self.claims.clear();
-        for (uid, claim) in marked {
-            self.claims.insert(uid, claim);
-        }
+        self.claims.replace(marked);
     }
 }
 

@@ -159,7 +159,7 @@ impl LbHandler {
     }
 
     fn is_ours(&self, service: &Service) -> bool {
-        has_finalizer(service) || self.claims.is_there(service.metadata.uid.as_deref().unwrap_or_default())
+        has_finalizer(service) || self.claims.is_there(&Owner::of(&service.metadata).uid)
     }
 
     fn forget(&self, uid: &Uid) {
