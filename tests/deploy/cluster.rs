@@ -115,7 +115,7 @@ async fn devices_take_the_rights_of_their_component_and_no_more_on_a_real_server
     site.kubectl
         .run(&["wait", "--for=condition=Established", "crd/ciscodevices.cisco.vk", "--timeout=60s"])
         .await;
-    let mut process = site.run_changed("only", devices_alone).await;
+    let mut process = site.run_changed("only", |configuration| devices_alone(&configuration)).await;
     process.ready().await;
     let device = Device { site: &site };
     device.comes().await;
@@ -140,7 +140,7 @@ async fn devices_take_the_rights_of_their_component_and_no_more_on_a_real_server
 }
 
 /// The configuration of the base, with devices instead of its handlers.
-fn devices_alone(configuration: String) -> String {
+fn devices_alone(configuration: &str) -> String {
     let handlers = "enabled_handlers = [\"vif\", \"lb\", \"lbaasspec\"]";
     assert!(configuration.contains(handlers), "{configuration}");
     let devices = "enabled_handlers = [\"app_hosting\"]\napp_hosting_driver = \"FAKE\"";
