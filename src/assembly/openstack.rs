@@ -1,5 +1,6 @@
 //! The drivers of OpenStack, by the names that they have in kuryr.conf.
 
+mod services;
 mod vifs;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub(super) fn drivers(registry: &mut Registry) {
     subnets(registry);
     security_groups(registry);
     vifs::drivers(registry);
+    services::drivers(registry);
 }
 
 fn projects(registry: &mut Registry) {
@@ -147,7 +149,7 @@ pub(super) fn cloud(setup: &Setup) -> Result<Arc<Cloud>, SetupError> {
     })
 }
 
-/// Neutron does not answer, or not us.
+/// Neutron or Octavia does not answer, or not us.
 #[derive(Debug, thiserror::Error)]
 #[error("OpenStack cannot be used as the section [neutron] says")]
 struct Unreachable(#[source] DriverError);

@@ -17,6 +17,8 @@ pub mod lb;
 pub mod lbaasspec;
 pub mod namespace;
 mod namespaces;
+#[cfg(test)]
+mod notebook;
 pub mod os_vif;
 mod owners;
 pub mod versioned_object;

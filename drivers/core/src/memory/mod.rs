@@ -6,6 +6,7 @@
 mod addresses;
 mod app_hosting;
 mod app_hosting_call;
+mod balancer;
 mod devices;
 mod faults;
 mod ledger;

@@ -15,7 +15,7 @@
 
 mod activation;
 mod address_pairs;
-mod api;
+pub(crate) mod api;
 mod board;
 mod creation;
 mod mark;
@@ -25,12 +25,12 @@ mod nodes;
 mod options;
 mod ports;
 mod stock;
-mod together;
+pub(crate) mod together;
 mod translate;
 mod trunks;
 mod vif;
 mod vlans;
-mod wire;
+pub(crate) mod wire;
 
 use std::sync::Arc;
 

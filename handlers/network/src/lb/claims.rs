@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
+use dashmap::DashMap;
 use staffetta_driver::{LoadBalancer, Marked, PublicIp, Uid};
 
 use super::standing::Standing;
@@ -24,6 +25,8 @@ pub(super) enum Claim {
 #[derive(Default)]
 pub(super) struct Claims {
     claims: crate::claims::Claims<Claim>,
+    /// Whose load balancer broke, how often in a row.
+    broken: DashMap<Uid, u32>,
     /// Whose load balancers were there when the marks were read for all.
     marked: Mutex<Option<HashSet<Uid>>>,
 }
@@ -37,11 +40,28 @@ impl Deref for Claims {
 }
 
 impl Claims {
+    /// The load balancer broke. Answers how often it did so in a row.
+    pub(super) fn breaks(&self, uid: &Uid) -> u32 {
+        let mut times = self.broken.entry(uid.clone()).or_default();
+        *times = times.saturating_add(1);
+        *times
+    }
+
+    /// The load balancer works, or is wanted no more.
+    pub(super) fn mends(&self, uid: &Uid) {
+        self.broken.remove(uid);
+    }
+
+    /// What stands is not what it was: the marks are to be read, unless somebody is at work there and knows better.
+    pub(super) fn suspect(&self, uid: &Uid) {
+        self.claims.suppose(uid, Claim::Asked(None));
+    }
+
     /// A service that is new to this process shows a load balancer. When the marks told of none, somebody removed it.
     pub(super) fn doubt(&self, uid: &Uid) {
         let marked = self.marked.lock().unwrap_or_else(PoisonError::into_inner);
         if marked.as_ref().is_some_and(|marked| !marked.contains(uid)) {
-            self.claims.suppose(uid, Claim::Asked(None));
+            self.suspect(uid);
         }
     }
 
@@ -49,25 +69,33 @@ impl Claims {
     pub(super) fn recover(&self, balancers: Vec<Marked<LoadBalancer>>, public_ips: Vec<Marked<PublicIp>>) {
         let owners = balancers.iter().filter_map(|marked| Some(marked.owner.as_ref()?.uid.clone())).collect();
         *self.marked.lock().unwrap_or_else(PoisonError::into_inner) = Some(owners);
-        let mut marked: HashMap<Uid, Claim> = HashMap::new();
-        for Marked { owner, thing } in balancers {
-            let Some(owner) = owner else { continue };
-            let standing = Standing { load_balancer: Some(thing), ..Standing::default() };
-            // A second one of the same owner is one too many: to be looked at when it is that service's turn.
-            marked
-                .entry(owner.uid)
-                .and_modify(|claim| *claim = Claim::Asked(None))
-                .or_insert(Claim::Marked(standing));
-        }
-        for Marked { owner, thing } in public_ips {
-            let Some(owner) = owner else { continue };
-            match marked.entry(owner.uid).or_insert(Claim::Marked(Standing::default())) {
-                Claim::Marked(standing) if standing.public_ip.is_none() => standing.public_ip = Some(thing),
-                claim => *claim = Claim::Asked(None),
-            }
-        }
-        self.claims.replace(marked);
+        self.claims.replace(by_owner(balancers, public_ips));
     }
+}
+
+/// What the marks tell of each owner.
+pub(super) fn by_owner(
+    balancers: Vec<Marked<LoadBalancer>>,
+    public_ips: Vec<Marked<PublicIp>>,
+) -> HashMap<Uid, Claim> {
+    let mut marked: HashMap<Uid, Claim> = HashMap::new();
+    for Marked { owner, thing } in balancers {
+        let Some(owner) = owner else { continue };
+        let standing = Standing { load_balancer: Some(thing), ..Standing::default() };
+        // A second one of the same owner is one too many: to be looked at when it is that service's turn.
+        marked
+            .entry(owner.uid)
+            .and_modify(|claim| *claim = Claim::Asked(None))
+            .or_insert(Claim::Marked(standing));
+    }
+    for Marked { owner, thing } in public_ips {
+        let Some(owner) = owner else { continue };
+        match marked.entry(owner.uid).or_insert(Claim::Marked(Standing::default())) {
+            Claim::Marked(standing) if standing.public_ip.is_none() => standing.public_ip = Some(thing),
+            claim => *claim = Claim::Asked(None),
+        }
+    }
+    marked
 }
 
 #[cfg(test)]
