@@ -14,6 +14,7 @@ mod spy;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use http::Method;
 use kube::Client;
 use staffetta_apiserver::testing::RealServer;
 use staffetta_real_openstack::{Gate, Match, RealOpenStack, Service};
@@ -27,9 +28,13 @@ const IN_FLIGHT: usize = 16;
 /// A pool of this size at least.
 const POOL: usize = 300;
 
-/// How many pods come alone, and how many become active after a wait of their own length.
+/// So many ports are made at a time.
+const BATCH: usize = 100;
+
+/// How many pods come alone, how many become active after a wait of their own length, and how many are VLANs of their node.
 const ALONE: usize = 30;
 const LATE: usize = 12;
+const NESTED: usize = 20;
 
 /// No pool.
 const NO_POOL: &str = "pod_vif_driver = \"neutron-vif\"\nvif_pool_driver = \"noop\"";
@@ -46,6 +51,7 @@ async fn run() -> Vec<Row> {
     let bench = Bench { stack, client, kubeconfig: server.kubeconfig() };
     let mut rows = bench.without_pool().await;
     rows.extend(bench.with_pool().await);
+    rows.extend(bench.nested().await);
     rows.extend(bench.activation().await);
     rows
 }
@@ -103,15 +109,17 @@ impl Bench<'_> {
         let before = self.stack.calls(Service::Neutron).await;
         let options = format!(
             "pod_vif_driver = \"neutron-vif\"\nvif_pool_driver = \"neutron\"\n\
-             [vif_pool]\nports_pool_min = {POOL}\nports_pool_batch = 100\nports_pool_max = 0\n"
+             [vif_pool]\nports_pool_min = {POOL}\nports_pool_batch = {BATCH}\nports_pool_max = 0\n"
         );
         let controller = place.controller(self.kubeconfig, &login, &options).await;
-        let first = place.names("first", 1);
-        place.create(&self.client, &first).await;
+        // The first pod fills the pool, the second one lets it grow by a batch: then it is at rest for as long as pods come alone.
+        let first = place.names("first", 2);
+        place.create(&self.client, &first[..1]).await;
         place.until_full(40 + POOL + 1).await;
+        place.create(&self.client, &first[1..]).await;
+        place.until_full(40 + POOL + 1 + BATCH).await;
 
         let mut rows = self.one_by_one(&place, &controller, &gate, &first).await;
-        place.until_full(40 + POOL + 31).await;
         let names = place.names("burst", POOL);
         place.create(&self.client, &names).await;
         controller.until_patched(&names, 1).await;
@@ -173,6 +181,51 @@ impl Bench<'_> {
         ]
     }
 
+    /// Pods whose ports are ACTIVE before they are handed out.
+    async fn nested(&self) -> Vec<Row> {
+        let place = self.place(Some(Duration::ZERO), 30).await;
+        let machine = place.machine().await;
+        let gate = self.stack.gate().await;
+        let options = format!(
+            "pod_vif_driver = \"nested-vlan\"\nvif_pool_driver = \"nested\"\n\
+             [vif_pool]\nports_pool_min = {NESTED}\nports_pool_batch = {NESTED}\n\
+             [pod_vif_nested]\nworker_nodes_subnets = [{:?}]\n",
+            machine.subnet.id
+        );
+        let controller =
+            place.controller(self.kubeconfig, &place.tenant.login_through(&gate), &options).await;
+        let first = place.names("parent", 1);
+        machine.create(&place, &self.client, &first).await;
+        controller.until_patched(&first, 1).await;
+        place.until_full(NESTED + 1).await;
+        // Nobody looks any more once all of them are known to be ACTIVE.
+        let mut looks = None;
+        while looks != Some(gate.seen().len()) {
+            looks = Some(gate.seen().len());
+            tokio::time::sleep(Duration::from_secs(3)).await;
+        }
+        let names = place.names("vlan", NESTED);
+        machine.create(&place, &self.client, &names).await;
+        controller.until_patched(&names, 1).await;
+        let active = cluster::versions(&self.client).await;
+        let active = names.iter().filter(|name| {
+            let shown = active.get(*name).and_then(|(_, _, annotation)| annotation.as_deref());
+            shown.is_some_and(|text| text.contains(r#""active":true"#))
+        });
+        let active = active.count();
+        assert_eq!(active, NESTED, "each shows an active VIF after its first write");
+        let others = controller.spy.others() as f64;
+        let spy = controller.spy.clone();
+        controller.stop().await;
+        let writes = names.iter().map(|name| spy.acknowledged(name).len()).sum::<usize>();
+        let writes = writes as f64 / names.len() as f64;
+        self.forget(&[first, names].concat()).await;
+        vec![
+            Row::new("writes a pod, of a pool of subports", "1", writes).goal("1", writes <= 1.0),
+            Row::new("reads and Events in all, of the same", "1", others).goal("0", others == 0.0),
+        ]
+    }
+
     /// Takes pods away for which no controller works any more.
     async fn forget(&self, names: &[String]) {
         cluster::reset(&self.client, names).await;
@@ -196,7 +249,9 @@ impl Bench<'_> {
         let place = self.place(None, 20).await;
         let gate = self.stack.gate().await;
         let login = place.tenant.login_through(&gate);
-        let controller = place.controller(self.kubeconfig, &login, NO_POOL).await;
+        // Ports are found by the names of their pods.
+        let options = format!("{NO_POOL}\nport_debug = true");
+        let controller = place.controller(self.kubeconfig, &login, &options).await;
         let agents = self.stack.agents();
         let patch = {
             let names = place.names("zero", 1);
@@ -218,8 +273,9 @@ impl Bench<'_> {
             let became = Instant::now();
             controller.until_patched(std::slice::from_ref(name), 2).await;
             let seen = controller.spy.acknowledged(name)[1];
-            let polls =
-                gate.seen()[before..].iter().filter_map(|call| Some(call.answered?.0 - call.came)).max();
+            let seen_by_the_gate = gate.seen();
+            let polls = seen_by_the_gate[before..].iter().filter(|call| call.method == Method::GET);
+            let polls = polls.filter_map(|call| Some(call.answered?.0 - call.came)).max();
             let call = polls.expect("the port was asked for").as_secs_f64() + patch;
             let late = seen.saturating_duration_since(became).as_secs_f64() - call;
             shares.push(late.max(0.0) / became.duration_since(began).as_secs_f64());

@@ -85,8 +85,9 @@ pub async fn connection(kubeconfig: Option<&Path>) -> Result<Connection, Connect
     config.default_retry = false;
     config.headers.push((USER_AGENT, HeaderValue::from_static(AGENT)));
     config.connect_timeout = Some(Duration::from_secs(10));
-    // A watch says something each minute; what is silent for longer than this is dead.
-    config.read_timeout = Some(Duration::from_secs(300));
+    // Whoever asks has a limit of its own for the answer. One of the connection would set a timer at each read and let it ring at
+    // the next: a system call and a wake-up each time.
+    config.read_timeout = None;
     if config.accept_invalid_certs {
         warn!("the kubeconfig switches the verification of the API server's certificate off");
     }

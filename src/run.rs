@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use staffetta_handler::Registry;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
@@ -56,7 +56,8 @@ fn start(configuration: &Configuration) -> Result<Runtime, RunError> {
     telemetry::init(&configuration.log).map_err(|error| RunError::Start(io::Error::other(error)))?;
     // An error means that somebody installed one before, which then is used.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Runtime::new().map_err(RunError::Start)
+    let threads = configuration.relay.worker_threads.get();
+    Builder::new_multi_thread().worker_threads(threads).enable_all().build().map_err(RunError::Start)
 }
 
 async fn serve(

@@ -166,7 +166,7 @@ impl Place {
         let words = text(&self.dry_run(&[]).await.stdout);
         for expected in [
             format!("Pod {}/web\n  vif: would request a VIF: subnets 10.10.0.0/16", self.namespace),
-            "lb: would set the members of a pool: listener TCP:80".to_owned(),
+            ", listeners TCP:80 to 10.".to_owned(),
             "  lb: would write: + annotation openstack.org/kuryr-lbaas-state, + finalizer staffetta.dev/lb\n"
                 .to_owned(),
             " Nothing was written.\n".to_owned(),

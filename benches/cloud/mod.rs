@@ -1,12 +1,13 @@
 //! A real Neutron, a real API server, and a controller between them whose requests are looked at.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream;
 use kube::Client;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use staffetta::config::{Configuration, FileSchema};
 use staffetta_real_openstack::{Login, Port, RealOpenStack, Subnet, Tenant};
@@ -87,6 +88,13 @@ impl Place {
         .await;
     }
 
+    /// Makes the node a machine of the cloud.
+    pub(crate) async fn machine(&self) -> Machine {
+        let subnet = self.tenant.subnet("10.1.0.0/24").await;
+        let trunk = self.tenant.trunk(&self.node, &subnet).await;
+        Machine { subnet, address: trunk.address }
+    }
+
     /// The ports of pods.
     pub(crate) async fn ports(&self) -> Vec<Port> {
         self.tenant.pod_ports(&self.subnet.network).await
@@ -105,6 +113,26 @@ impl Place {
             before = now;
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
+    }
+}
+
+/// A node that is a machine of the same cloud: the node of a place, with a port and a trunk.
+pub(crate) struct Machine {
+    pub(crate) subnet: Subnet,
+    address: IpAddr,
+}
+
+impl Machine {
+    /// Creates pods on the node, whose address their status tells as a kubelet would.
+    pub(crate) async fn create(&self, place: &Place, client: &Client, names: &[String]) {
+        let status = json!({ "status": { "hostIP": self.address, "hostIPs": [{ "ip": self.address }] } });
+        place.create(client, names).await;
+        let api = cluster::pods(client);
+        cluster::each(names, async |name| {
+            let told = api.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await;
+            told.expect("the status of a pod can be written");
+        })
+        .await;
     }
 }
 

@@ -13,13 +13,16 @@ use staffetta_driver::{
     ServiceSecurityGroupsDriver, ServiceSubnetsDriver, VifPoolDriver,
 };
 use staffetta_handler::{Registration, Registry, Setup, SetupError};
-use staffetta_network::lb::{LbDrivers, LbHandler};
+use staffetta_network::lb::{LbDrivers, LbHandler, LoadBalancerOptions};
 use staffetta_network::lbaasspec::{LbaasSpecDrivers, LbaasSpecHandler};
 use staffetta_network::namespace::{NamespaceDrivers, NamespaceHandler};
 use staffetta_network::vif::networks::MultiVif;
 use staffetta_network::vif::{VifDrivers, VifHandler};
 
 use super::rehearsal::planner;
+
+/// The section of the handler `lb`.
+const LOAD_BALANCERS: &str = "load_balancers";
 
 /// Adds the driver traits, each with the driver that is used when the configuration names none, and with what a dry run
 /// makes of it.
@@ -82,6 +85,7 @@ fn namespaces(registry: &mut Registry) {
 
 /// Adds the handlers.
 pub(super) fn handlers(registry: &mut Registry) {
+    registry.section::<LoadBalancerOptions>(LOAD_BALANCERS);
     registry.handler("vif", "Pods get VIFs.", vif);
     registry.handler("lbaasspec", "Services get the description of their load balancer.", lbaasspec);
     registry.handler("lb", "Services get load balancers, as they are described.", lb);
@@ -105,12 +109,18 @@ fn lbaasspec(setup: &Setup) -> Result<Registration, SetupError> {
         subnets: setup.driver()?,
         security_groups: setup.driver()?,
     };
-    Ok(LbaasSpecHandler::new(setup.client(), drivers).registration().erase())
+    let handler = LbaasSpecHandler::new(setup.client(), drivers).telling(setup.notes());
+    Ok(handler.registration().erase())
 }
 
 fn lb(setup: &Setup) -> Result<Registration, SetupError> {
+    let options: LoadBalancerOptions = setup.section(LOAD_BALANCERS)?;
+    if let Some(contradiction) = options.contradiction() {
+        return Err(SetupError::Invalid(contradiction));
+    }
     let drivers = LbDrivers { load_balancer: setup.driver()?, public_ip: setup.driver()? };
-    Ok(LbHandler::new(setup.client(), drivers).registration(setup.serves::<EndpointSlice>()).erase())
+    let handler = LbHandler::new(setup.client(), drivers).options(options).telling(setup.notes());
+    Ok(handler.registration(setup.serves::<EndpointSlice>()).erase())
 }
 
 fn namespace(setup: &Setup) -> Result<Registration, SetupError> {

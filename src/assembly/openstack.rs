@@ -1,5 +1,6 @@
 //! The drivers of OpenStack, by the names that they have in kuryr.conf.
 
+mod services;
 mod vifs;
 
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use staffetta_driver::{
     DriverError, NamespaceProjectDriver, NamespaceSubnetDriver, NetworkPolicyDriver, PodProjectDriver,
     PodSecurityGroupsDriver, PodSubnetsDriver, ProjectId, ServiceProjectDriver, ServiceSecurityGroupsDriver,
-    ServiceSubnetsDriver,
+    ServiceSubnetsDriver, VifPoolDriver,
 };
 use staffetta_handler::{Failure, Registry, Setup, SetupError, causes};
 use staffetta_openstack::{
@@ -29,6 +30,7 @@ pub(super) fn drivers(registry: &mut Registry) {
     subnets(registry);
     security_groups(registry);
     vifs::drivers(registry);
+    services::drivers(registry);
 }
 
 fn projects(registry: &mut Registry) {
@@ -78,7 +80,12 @@ fn subnets(registry: &mut Registry) {
             let options: NamespaceSubnetOptions = setup.section("namespace_subnet")?;
             let pool = required(options.pod_subnet_pool, "namespace_subnet.pod_subnet_pool")?;
             let (network, cluster) = (cloud(setup)?.network(), setup.cluster_id()?.into());
-            Ok(Arc::new(NamespaceNetworks::new(network, cluster, pool, options.pod_router)))
+            let networks = NamespaceNetworks::new(network, cluster, pool, options.pod_router);
+            // Without a pool nobody needs a VIF driver here.
+            Ok(Arc::new(match setup.driver_name::<dyn VifPoolDriver>()?.as_str() {
+                "noop" => networks,
+                _ => networks.vacated_by(setup.driver::<dyn VifPoolDriver>()?),
+            }))
         },
     );
 }
@@ -160,7 +167,7 @@ pub(super) fn cloud(setup: &Setup) -> Result<Arc<Cloud>, SetupError> {
     })
 }
 
-/// Neutron does not answer, or not us.
+/// Neutron or Octavia does not answer, or not us.
 #[derive(Debug, thiserror::Error)]
 #[error("OpenStack cannot be used as the section [neutron] says")]
 struct Unreachable(#[source] DriverError);

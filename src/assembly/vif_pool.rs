@@ -161,6 +161,7 @@ pub(super) fn chosen(setup: &Setup, option: &str, default: &str) -> Result<Strin
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::time::Duration;
 
     use http::{Request, Response};
     use kube::Client;
@@ -168,6 +169,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn each_figure_of_the_section_is_one_of_the_pools() {
+        let policy = |section| serde_json::from_value::<VifPool>(section).unwrap().policy().unwrap();
+        let kuryr = PoolPolicy { min: 5, max: 0, batch: 10, cool_down: Duration::from_secs(20) };
+        assert_eq!(policy(json!({})), kuryr);
+        assert_eq!(policy(json!({ "ports_pool_min": 7 })), PoolPolicy { min: 7, ..kuryr });
+        assert_eq!(policy(json!({ "ports_pool_max": 7 })), PoolPolicy { max: 7, ..kuryr });
+        assert_eq!(policy(json!({ "ports_pool_batch": 7 })), PoolPolicy { batch: 7, ..kuryr });
+        let rests = PoolPolicy { cool_down: Duration::from_secs(7), ..kuryr };
+        assert_eq!(policy(json!({ "ports_pool_update_frequency": "7s" })), rests);
+    }
 
     /// Why there is no pool; empty when there is one.
     fn wrong(configuration: &serde_json::Value) -> String {

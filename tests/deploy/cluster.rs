@@ -19,7 +19,7 @@ use crate::rights::{self, Rights, at_home, granted, is_granted, of_handlers, rul
 use crate::site::Site;
 
 /// A controller is for the whole cluster: two of them would take each other's pods.
-static CLUSTER: Mutex<()> = Mutex::const_new(());
+pub(crate) static CLUSTER: Mutex<()> = Mutex::const_new(());
 
 const DEFAULT: [&str; 3] = ["vif", "lbaasspec", "lb"];
 
@@ -199,7 +199,7 @@ async fn its_pods_are_admitted_as_its_namespace_says_on_a_real_server() {
 
 /// Asserts that whoever the client is has these rights in all namespaces, at home the lease, and nothing else that not
 /// everybody has.
-async fn may_only(site: &Site, client: &Client, elsewhere: &str, expected: &Rights) {
+pub(crate) async fn may_only(site: &Site, client: &Client, elsewhere: &str, expected: &Rights) {
     let nobody = site.client_of(&site.token("default", "nobody").await).await;
     let home = site.namespace.as_str();
     let of_everybody = rules(&nobody, home).await;
@@ -231,14 +231,14 @@ async fn may_only(site: &Site, client: &Client, elsewhere: &str, expected: &Righ
 }
 
 /// Something to do for a controller, in a namespace of its own.
-struct Work {
+pub(crate) struct Work {
     namespace: String,
     kubectl: Kubectl,
     client: Client,
 }
 
 impl Work {
-    async fn begin(site: &Site) -> Self {
+    pub(crate) async fn begin(site: &Site) -> Self {
         let namespace = format!("{}-work", site.namespace);
         let kubectl = Kubectl::find(&site.kubeconfig, &namespace).expect("it was found before");
         kubectl.run(&["create", "namespace", &namespace]).await;
@@ -246,6 +246,11 @@ impl Work {
         this.kubectl.run(&["wait", "--for=create", "serviceaccount/default", "--timeout=60s"]).await;
         this.kubectl.apply(&WORKLOAD.replace("NODE", &this.namespace)).await;
         this
+    }
+
+    /// Where it is.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// A pod more.
@@ -266,6 +271,11 @@ impl Work {
             described && ingress.is_some_and(|ingress| ingress.iter().any(|ingress| ingress.ip.is_some()))
         })
         .await;
+        self.is_told_of().await;
+    }
+
+    /// Ends when an Event tells of what failed.
+    pub(crate) async fn is_told_of(&self) {
         let events = Api::<Event>::namespaced(self.client.clone(), &self.namespace);
         eventually("an Event tells of the poison", async || {
             let events: ObjectList<Event> = events.list(&ListParams::default()).await.unwrap();
@@ -279,7 +289,7 @@ impl Work {
         .await;
     }
 
-    async fn has_vif(&self, name: &str) {
+    pub(crate) async fn has_vif(&self, name: &str) {
         let pods = Api::<Pod>::namespaced(self.client.clone(), &self.namespace);
         eventually("the pod has an active VIF", async || {
             let pod = pods.get(name).await.unwrap();
@@ -291,7 +301,7 @@ impl Work {
     }
 
     /// Takes all of it away; what was made for it is released meanwhile.
-    async fn end(self) {
+    pub(crate) async fn end(self) {
         self.kubectl.run(&["delete", "pods", "--all", "--grace-period=0", "--force"]).await;
         self.kubectl.run(&["delete", "service/web", &format!("node/{}", self.namespace)]).await;
         self.kubectl.run(&["delete", "namespace", &self.namespace, "--wait=false"]).await;

@@ -10,6 +10,7 @@ mod process;
 
 mod cluster;
 mod container;
+mod drivers;
 mod image;
 mod manifests;
 mod rights;

@@ -76,6 +76,22 @@ pub(crate) fn at_home() -> Rights {
 
 const LEASES: &str = "leases.coordination.k8s.io";
 
+/// The rights that the rules of a role grant.
+pub(crate) fn of_rules(rules: &Value) -> Rights {
+    let texts = |list: &Value| -> Vec<String> {
+        list.as_array().into_iter().flatten().filter_map(|item| item.as_str().map(str::to_owned)).collect()
+    };
+    let mut rights = Rights::new();
+    for rule in rules.as_array().into_iter().flatten() {
+        for group in texts(&rule["apiGroups"]) {
+            for resource in texts(&rule["resources"]) {
+                rights.extend(texts(&rule["verbs"]).iter().map(|verb| right(verb, &resource, &group)));
+            }
+        }
+    }
+    rights
+}
+
 /// All rights in a namespace, of whomever the client is.
 pub(crate) async fn rules(client: &Client, namespace: &str) -> Rights {
     let spec = SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) };

@@ -125,9 +125,18 @@ impl Site {
 
     /// Starts the program with the configuration and the service account of the site, whose token is in its file.
     pub(crate) async fn run(&self, replica: &str) -> Process {
+        self.run_with(replica, "", "").await
+    }
+
+    /// The same with more options in the section `[kubernetes]`, and more sections.
+    pub(crate) async fn run_with(&self, replica: &str, options: &str, sections: &str) -> Process {
+        const SECTION: &str = "[kubernetes]\n";
         let home = self.overlay.path().join(replica);
         fs::create_dir(&home).unwrap();
-        let configuration = self.configuration().await + QUICK;
+        let configuration = self.configuration().await;
+        assert!(configuration.contains(SECTION));
+        let with_options = configuration.replacen(SECTION, &format!("{SECTION}{options}\n"), 1);
+        let configuration = with_options + QUICK + sections;
         let kubeconfig = self.kubeconfig_of(json!({ "tokenFile": self.token_file() })).await;
         Process::start(PROGRAM.as_ref(), &home, &configuration, &kubeconfig).await
     }

@@ -67,6 +67,8 @@ async fn a_node_without_an_agent_is_told_leaves_no_port_and_is_used_once_it_has_
     let node = world.tenant.node_name("unknown");
     world.pod_on(&node, "web", json!({})).await;
     world.until("a port is made and its binding fails", async || world.gate.count(&creation()) > 0).await;
+    let said = world.until_told("web", "DriverUnavailable").await;
+    assert!(said.contains(&node) && said.contains("the binding failed"), "{said}");
     world.until_ports(0).await;
     world.tenant.node("unknown", Some(Duration::ZERO)).await;
     world.until_active(&["web"]).await;

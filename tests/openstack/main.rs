@@ -1,14 +1,20 @@
-//! Pods in a real OpenStack: Keystone and Neutron as `devstack/real/openstack` starts them, with the controller that ships.
-//! Nobody but the agents of the nodes is a stand-in.
+//! Pods and services in a real OpenStack: Keystone, Neutron and Octavia as `devstack/real/openstack` starts them, with the
+//! controller that ships. Nobody but the agents of the nodes is a stand-in.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod access;
+mod clusters;
 mod faults;
 mod killing;
+mod namespaces;
 mod nested;
+mod networks;
 mod outages;
 mod pods;
 mod pools;
 #[path = "../support/process.rs"]
 mod process;
+mod ready;
+mod services;
 mod world;

@@ -7,17 +7,17 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use staffetta_real_openstack::Trunk;
 
-use crate::world::World;
+use crate::world::{World, merged};
 
 /// Nodes in a network of their own, with pods on their trunks.
-struct Nodes {
-    world: World,
+pub(crate) struct Nodes {
+    pub(crate) world: World,
     options: String,
     trunks: Vec<(String, Trunk)>,
 }
 
 impl Nodes {
-    async fn start(driver: &str, count: usize) -> Option<Self> {
+    pub(crate) async fn start(driver: &str, count: usize) -> Option<Self> {
         let world = World::start().await?;
         let machines = world.tenant.subnet("10.1.0.0/24").await;
         let mut trunks = Vec::new();
@@ -33,8 +33,13 @@ impl Nodes {
         Some(Self { world, options, trunks })
     }
 
+    /// The options, with others on top.
+    pub(crate) fn options_with(&self, more: &str) -> String {
+        merged(&self.options, more)
+    }
+
     /// Creates a pod on a node, whose kubelet has told the node's address.
-    async fn pod(&self, node: usize, name: &str) -> Pod {
+    pub(crate) async fn pod(&self, node: usize, name: &str) -> Pod {
         let (node, trunk) = &self.trunks[node];
         let pod = self.world.pod_on(node, name, json!({})).await;
         let status = json!({ "status": { "hostIP": trunk.address, "hostIPs": [{ "ip": trunk.address }] } });

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use http::Method;
-use serde_json::json;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, PostParams};
+use serde_json::{Value, json};
 use staffetta_real_openstack::Match;
 
 use crate::world::World;
@@ -77,12 +80,13 @@ async fn a_burst_beyond_the_pool_shares_its_calls_and_what_is_too_much_is_destro
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_restart_the_pool_knows_what_is_free_and_what_pods_use_on_a_real_openstack() {
     let Some(world) = World::start().await else { return };
-    let controller = world.controller(POOL).await;
+    let boundless = POOL.replace("ports_pool_max = 12", "ports_pool_max = 0");
+    let controller = world.controller(&boundless).await;
     warm(&world).await;
     controller.stop().await.unwrap();
     let before: BTreeSet<_> = world.ports().await.into_iter().map(|port| port.id).collect();
     let calls = world.gate.count(&creation());
-    let controller = world.controller(POOL).await;
+    let controller = world.controller(&boundless).await;
     for name in ["a", "b", "c"] {
         world.pod(name).await;
         let vif = world.until_annotated(name).await;
@@ -91,6 +95,14 @@ async fn after_a_restart_the_pool_knows_what_is_free_and_what_pods_use_on_a_real
     assert_eq!(world.named().await.len(), 4, "nobody shares a port");
     let made = world.gate.count(&creation()) - calls;
     assert!(made <= 2, "{made} calls made ports after the restart");
+    // What comes back is known again, whichever process handed it out, and is kept for others.
+    for name in ["first", "a", "b", "c"] {
+        world.end_pod(name).await;
+        world.until_gone(name).await;
+    }
+    world.pod("last").await;
+    world.until_active(&["last"]).await;
+    assert_eq!(world.gate.count(&Match::any().method(Method::DELETE).path("/network/v2.0/ports/")), 0);
     controller.stop().await.unwrap();
 }
 
@@ -125,8 +137,62 @@ async fn a_port_of_the_pool_that_is_deleted_outside_is_handed_to_no_pod_for_long
     for port in world.ports().await.into_iter().filter(|port| !named.contains(&port.id)) {
         world.tenant.delete("port", &port.id).await;
     }
+    // A sweep that was under way meanwhile has seen some of them.
+    let lists =
+        || world.gate.count(&Match::any().method(Method::GET).path("/network/v2.0/ports?").path("tags="));
+    let before = lists();
+    world.until("two more sweeps are done", async || lists() >= before + 6).await;
     world.until("the pool has filled itself again", async || world.ports().await.len() > 4).await;
     world.pod_on(&world.node, "late", json!({})).await;
     world.until_active(&["late"]).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_that_goes_takes_its_network_with_it_and_what_the_pool_kept_there_on_a_real_openstack() {
+    let Some(world) = World::on_a_real_server().await else { return };
+    let (prefixes, router) =
+        (world.tenant.subnet_pool("10.192.0.0/14", 24).await, world.tenant.router().await);
+    let options =
+        format!("{POOL}\n[namespace_subnet]\npod_subnet_pool = {prefixes:?}\npod_router = {router:?}\n");
+    let options = options.replacen(
+        "[kubernetes]",
+        "[kubernetes]\nenabled_handlers = [\"vif\", \"namespace\"]\npod_subnets_driver = \"namespace\"\n\
+         namespace_project_driver = \"default\"\nnamespace_subnet_driver = \"namespace\"",
+        1,
+    );
+    let controller = world.controller(&options).await;
+    let namespaces: Api<Namespace> = Api::all(world.client.clone());
+    let shop = json!({ "metadata": { "name": "shop" } });
+    namespaces.create(&PostParams::default(), &serde_json::from_value(shop).unwrap()).await.unwrap();
+    let pods: Api<Pod> = Api::namespaced(world.client.clone(), "shop");
+    let pod = json!({ "metadata": { "name": "web" }, "spec": { "nodeName": world.node,
+        "automountServiceAccountToken": false, "containers": [{ "name": "c", "image": "i" }] } });
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    let mut network = String::new();
+    world
+        .until("the network of the namespace is there, and the pool is warm in it", async || {
+            let shown = namespaces.get("shop").await.unwrap();
+            let shown = shown.annotations().get("staffetta.dev/namespace-network").cloned();
+            let shown: Value = serde_json::from_str(&shown.unwrap_or("{}".to_owned())).unwrap();
+            network = shown["network"].as_str().unwrap_or_default().to_owned();
+            !network.is_empty() && world.tenant.pod_ports(&network).await.len() > 4
+        })
+        .await;
+    let patience = DeleteParams::default().grace_period(0);
+    pods.delete("web", &patience).await.unwrap();
+    namespaces.delete("shop", &DeleteParams::default()).await.unwrap();
+    let gone = async || namespaces.get_opt("shop").await.unwrap().is_none();
+    world.until("the namespace is gone", gone).await;
+    let networks = world.tenant.things("networks").await;
+    assert!(networks.iter().all(|known| known["id"] != network.as_str()), "{network} is still there");
+    // Nobody tries to make ports there for pods that do not come any more.
+    world.pod("elsewhere").await;
+    world.until_active(&["elsewhere"]).await;
+    let refused = world.gate.seen().into_iter().filter(|call| {
+        creation().takes(&call.method, &call.path_and_query)
+            && call.answered.is_some_and(|(_, status)| status == 404)
+    });
+    assert_eq!(refused.count(), 0);
     controller.stop().await.unwrap();
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use staffetta::config::{Configuration, FileSchema};
 use staffetta::controller::Controller;
 use staffetta_apiserver::testing::RealServer;
-use staffetta_apiserver::{ApiServer, Options};
+use staffetta_apiserver::{ApiServer, Options, RequestRecord};
 use staffetta_real_openstack::{Gate, Login, Port, RealOpenStack, Subnet, Tenant};
 
 /// How long a step may take before the test fails. It is no measure of speed.
@@ -26,9 +27,9 @@ pub(crate) const VIF: &str = "openstack.org/kuryr-vif";
 
 /// What a test works in.
 pub(crate) struct World {
-    pub(crate) stack: RealOpenStack,
-    pub(crate) tenant: Tenant,
-    pub(crate) gate: Gate,
+    pub(crate) stack: Arc<RealOpenStack>,
+    pub(crate) tenant: Arc<Tenant>,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) subnet: Subnet,
     pub(crate) group: String,
     /// A node whose agent works by itself.
@@ -72,14 +73,30 @@ impl World {
 
     async fn new(stack: RealOpenStack, server: Server) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let kubeconfig = server.kubeconfig(folder.path());
-        let client = staffetta::connect::client(Some(&kubeconfig)).await.unwrap();
-        let tenant = stack.tenant().await;
-        let gate = stack.gate().await;
+        let client = server.client(folder.path()).await;
+        let tenant = Arc::new(stack.tenant().await);
+        let gate = Arc::new(stack.gate().await);
         let subnet = tenant.subnet("10.128.0.0/20").await;
         let group = tenant.security_group("pods").await;
         let node = tenant.node("n1", Some(WIRING)).await;
-        Self { stack, tenant, gate, subnet, group, node, server, client, folder }
+        Self { stack: Arc::new(stack), tenant, gate, subnet, group, node, server, client, folder }
+    }
+
+    /// Another cluster in the same project.
+    pub(crate) async fn neighbour(&self) -> Self {
+        let server = Server::Embedded(ApiServer::start(Options::default()).await.unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        Self {
+            stack: Arc::clone(&self.stack),
+            tenant: Arc::clone(&self.tenant),
+            gate: Arc::clone(&self.gate),
+            subnet: self.subnet.clone(),
+            group: self.group.clone(),
+            node: self.node.clone(),
+            client: server.client(folder.path()).await,
+            server,
+            folder,
+        }
     }
 
     /// The path of a kubeconfig.
@@ -126,14 +143,37 @@ impl World {
         );
         // Who may bind ports sees those of all projects: each test is a cluster of its own.
         let place = format!("{place}[kubernetes]\ncluster_id = {project:?}\n");
-        let mut all: toml::Table = toml::from_str(OPTIONS).unwrap();
-        merge(&mut all, toml::from_str(&place).unwrap());
-        merge(&mut all, toml::from_str(more).unwrap());
-        all.to_string()
+        merged(&merged(OPTIONS, &place), more)
     }
 
     pub(crate) fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), "default")
+    }
+
+    /// The options of a controller that works in this project by the gate, and reads its password in a file.
+    pub(crate) fn options_by_file(&self, password: &Path, more: &str) -> String {
+        let mut all: toml::Table = toml::from_str(&self.options(more)).unwrap();
+        let neutron = all["neutron"].as_table_mut().unwrap();
+        neutron.remove("password");
+        neutron.insert("password_file".into(), password.display().to_string().into());
+        all.to_string()
+    }
+
+    /// What a controller says of whether it is ready.
+    pub(crate) async fn readiness(&self, controller: &Controller) -> String {
+        let url = format!("http://{}/readyz?verbose", controller.admin());
+        reqwest::get(url).await.unwrap().text().await.unwrap()
+    }
+
+    /// The requests for pods that changed one of this name, itself and not its status.
+    pub(crate) fn patches(&self, name: &str) -> usize {
+        let Server::Embedded(server) = &self.server else {
+            panic!("a real API server keeps no record of requests")
+        };
+        let patch = |request: &RequestRecord| {
+            request.verb == "patch" && request.resource == "pods" && request.subresource.is_empty()
+        };
+        server.requests().iter().filter(|request| patch(request) && request.name == name).count()
     }
 
     /// Creates a pod on the node.
@@ -229,8 +269,18 @@ impl World {
     }
 
     /// Asks again until `condition` holds.
-    pub(crate) async fn until(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
+    pub(crate) async fn until(&self, what: &str, condition: impl AsyncFnMut() -> bool) {
+        self.until_within(PATIENCE, what, condition).await;
+    }
+
+    /// The same, of what takes longer than other steps.
+    pub(crate) async fn until_within(
+        &self,
+        patience: Duration,
+        what: &str,
+        mut condition: impl AsyncFnMut() -> bool,
+    ) {
+        let deadline = tokio::time::Instant::now() + patience;
         while !condition().await {
             assert!(tokio::time::Instant::now() < deadline, "not in time: {what}");
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -239,6 +289,10 @@ impl World {
 }
 
 impl Server {
+    async fn client(&self, folder: &Path) -> Client {
+        staffetta::connect::client(Some(&self.kubeconfig(folder))).await.unwrap()
+    }
+
     fn kubeconfig(&self, folder: &Path) -> PathBuf {
         match self {
             Self::Embedded(server) => {
@@ -263,7 +317,8 @@ pub(crate) struct Vif {
     pub(crate) fields: Value,
 }
 
-fn vifs_of(pod: &Pod) -> Vec<Vif> {
+/// The VIFs that a pod shows, the first one's interface first.
+pub(crate) fn vifs_of(pod: &Pod) -> Vec<Vif> {
     let text = pod.annotations().get(VIF).map_or("null", String::as_str);
     let state: Value = serde_json::from_str(text).unwrap();
     let state = &state["versioned_object.data"];
@@ -290,6 +345,13 @@ fn vif(interface: &str, state: &Value) -> Vif {
 /// The content of a versioned object, out of its envelope.
 pub(crate) fn content(object: &Value) -> &Value {
     &object["versioned_object.data"]
+}
+
+/// Options with others on top.
+pub(crate) fn merged(under: &str, over: &str) -> String {
+    let mut all: toml::Table = toml::from_str(under).unwrap();
+    merge(&mut all, toml::from_str(over).unwrap());
+    all.to_string()
 }
 
 /// Lays `over` on top of `under`, section by section.

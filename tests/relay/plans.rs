@@ -290,7 +290,7 @@ impl World {
         });
         let balancers =
             self.load_balancers.calls().into_iter().skip(balancers).filter_map(|call| match call {
-                LoadBalancerCall::List(_) => None,
+                LoadBalancerCall::List(_) | LoadBalancerCall::Progress(_) => None,
                 LoadBalancerCall::Ensure(uid) => Some(format!("make {uid}")),
                 LoadBalancerCall::Release(uid, _) => Some(format!("remove {uid}")),
                 LoadBalancerCall::EnsureListener(id, at) => Some(format!("listen {} {at}", names.of(&id))),

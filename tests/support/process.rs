@@ -40,10 +40,21 @@ fn log(stderr: ChildStderr) -> Log {
 impl Process {
     /// Starts `program run` with this configuration and kubeconfig; ends when its admin server listens.
     pub(crate) async fn start(program: &Path, folder: &Path, configuration: &str, kubeconfig: &str) -> Self {
+        Self::start_in(&[], program, folder, configuration, kubeconfig).await
+    }
+
+    /// The same, with these variables in its environment.
+    pub(crate) async fn start_in(
+        environment: &[(&str, &Path)],
+        program: &Path,
+        folder: &Path,
+        configuration: &str,
+        kubeconfig: &str,
+    ) -> Self {
         let kube = folder.join("kubeconfig");
         std::fs::write(&kube, kubeconfig).unwrap();
         let mut command = Command::new(program);
-        command.arg("run").arg("--kubeconfig").arg(&kube);
+        command.arg("run").arg("--kubeconfig").arg(&kube).envs(environment.iter().copied());
         Self::spawn(command, folder, configuration).await
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::{Fault, Install, Kept, Requests};
-use crate::milliseconds;
+use crate::milliseconds::Milliseconds;
 
 /// A device and where it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +49,6 @@ pub struct Reboot {
     /// What it knows after that.
     pub kept: Kept,
     /// For how long it is down. In JSON, whole milliseconds.
-    #[serde(with = "milliseconds", rename = "down_ms")]
+    #[serde(with = "Milliseconds", rename = "down_ms")]
     pub down: Duration,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::milliseconds;
+use crate::milliseconds::Milliseconds;
 
 /// What happens to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub enum Fault {
     },
     /// It is done, after this time. In JSON, whole milliseconds.
     #[serde(rename = "delay_ms")]
-    Delay(#[serde(with = "milliseconds")] Duration),
+    Delay(#[serde(with = "Milliseconds")] Duration),
     /// It is not done, and never answered.
     Hang,
     /// It is not done, and the connection is closed.
@@ -54,7 +54,7 @@ pub struct Requests {
     pub method: Option<String>,
     /// Only those whose path contains this.
     pub path: Option<String>,
-    /// Only those of this operation of `app-hosting`: install, activate, start, stop, deactivate, uninstall.
+    /// Only those of this operation: install, activate, start, stop, deactivate, uninstall of `app-hosting`, copy, delete.
     pub operation: Option<String>,
     /// So many of those that match are let through first.
     pub skip: usize,
@@ -81,7 +81,7 @@ impl Requests {
         self
     }
 
-    /// Only those of this operation of `app-hosting`.
+    /// Only those of this operation.
     #[must_use]
     pub fn operation(mut self, operation: &str) -> Self {
         self.operation = Some(operation.into());
@@ -113,7 +113,7 @@ pub enum Install {
     Fails(String),
     /// It takes this time, and succeeds. In JSON, whole milliseconds.
     #[serde(rename = "takes_ms")]
-    Takes(#[serde(with = "milliseconds")] Duration),
+    Takes(#[serde(with = "Milliseconds")] Duration),
     /// It ends in the state ERROR, with a notification of this message.
     Breaks(String),
 }

@@ -1,33 +1,5 @@
-//! A length of time in JSON: whole milliseconds, rounded up, so that whoever waits so long has waited long enough.
+//! A length of time in JSON: whole milliseconds.
 
-use std::time::Duration;
+use serde_with::{As, DurationMilliSeconds};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-const NANOSECONDS: u128 = 1_000_000;
-
-/// The milliseconds of `duration`, rounded up.
-fn of(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos().div_ceil(NANOSECONDS)).unwrap_or(u64::MAX)
-}
-
-pub(crate) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    of(*duration).serialize(serializer)
-}
-
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    u64::deserialize(deserializer).map(Duration::from_millis)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_part_of_a_millisecond_counts_as_a_whole_one() {
-        assert_eq!(of(Duration::ZERO), 0);
-        assert_eq!(of(Duration::from_nanos(1)), 1);
-        assert_eq!(of(Duration::from_secs(30)), 30_000);
-        assert_eq!(of(Duration::MAX), u64::MAX);
-    }
-}
+pub(crate) type Milliseconds = As<DurationMilliSeconds>;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
-use crate::milliseconds;
+use crate::milliseconds::Milliseconds;
 
 /// How a device is set up. The default is a small edge router that works as it should, and quickly.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct Options {
     /// After so many wrong passwords in a row the account is locked; None: it never is.
     pub lock_after: Option<u32>,
     /// For how long it is locked. In JSON, whole milliseconds.
-    #[serde(with = "milliseconds")]
+    #[serde(with = "Milliseconds")]
     pub lock_time: Duration,
     /// The root of the API, as `/.well-known/host-meta` tells it.
     pub api_root: String,
@@ -36,6 +36,8 @@ pub struct Options {
     pub times: Times,
     /// Whether an app whose configuration says `start: true` goes from DEPLOYED to RUNNING by itself.
     pub auto_start: bool,
+    /// Whether it installs packages from URLs; else it refuses that, and they have to be copied to it first.
+    pub installs_urls: bool,
     /// How many installs may be at work at a time; those beyond fail in silence.
     pub parallel_installs: usize,
     /// The state of an app that was told to stop: ACTIVATED, or STOPPED.
@@ -72,6 +74,7 @@ impl Default for Options {
             style: Style::default(),
             times: Times::default(),
             auto_start: true,
+            installs_urls: true,
             parallel_installs: 1,
             stops_to: StopsTo::default(),
             reports_addresses: true,
@@ -199,28 +202,28 @@ pub enum ArpLists {
 #[serde(default, deny_unknown_fields)]
 pub struct Times {
     /// From the operation until the app is DEPLOYED.
-    #[serde(with = "milliseconds")]
+    #[serde(with = "Milliseconds")]
     pub install: Duration,
     /// Until it is ACTIVATED.
-    #[serde(with = "milliseconds")]
+    #[serde(with = "Milliseconds")]
     pub activate: Duration,
     /// Until it is RUNNING.
-    #[serde(with = "milliseconds")]
+    #[serde(with = "Milliseconds")]
     pub start: Duration,
     /// From RUNNING until the app has an address, where that is not a static one.
-    #[serde(with = "milliseconds")]
+    #[serde(with = "Milliseconds")]
     pub address: Duration,
     /// Until it is stopped.
-    #[serde(with = "milliseconds")]
+    #[serde(with = "Milliseconds")]
     pub stop: Duration,
     /// Until it is DEPLOYED again.
-    #[serde(with = "milliseconds")]
+    #[serde(with = "Milliseconds")]
     pub deactivate: Duration,
     /// Until nothing is left of it but its configuration.
-    #[serde(with = "milliseconds")]
+    #[serde(with = "Milliseconds")]
     pub uninstall: Duration,
-    /// How long the operation `copy` takes, which answers when it is done.
-    #[serde(with = "milliseconds")]
+    /// How long the operation `copy` takes, which is answered when it is done.
+    #[serde(with = "Milliseconds")]
     pub copy: Duration,
 }
 

@@ -11,8 +11,10 @@
 
 mod agents;
 mod api;
+mod balancers;
 mod calls;
 mod gate;
+mod login;
 mod services;
 mod tenant;
 mod things;
@@ -21,7 +23,8 @@ mod user;
 pub use agents::Agents;
 pub use calls::{Calls, Count};
 pub use gate::{Fault, Gate, Match, Seen};
+pub use login::Login;
 pub use services::{RealOpenStack, Service};
-pub use tenant::{Login, Tenant};
-pub use things::{AddressPair, FixedIp, Port, Subnet, Trunk};
+pub use tenant::Tenant;
+pub use things::{AddressPair, Balancer, FixedIp, Port, Subnet, Trunk};
 pub use user::User;

@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use http::Method;
+use serde_json::json;
 use staffetta_apiserver::testing::skip;
 use tempfile::TempDir;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -121,6 +122,12 @@ impl RealOpenStack {
         &self.api.neutron
     }
 
+    /// Where Octavia is, without its version.
+    #[must_use]
+    pub fn octavia(&self) -> &str {
+        &self.api.octavia
+    }
+
     /// A token of the administrator.
     pub async fn token(&self) -> String {
         self.api.token(None).await
@@ -156,7 +163,25 @@ impl RealOpenStack {
 
     /// Starts what does not run, at the address that it had, and returns when it answers.
     pub async fn resume(&self) {
-        run(self.state.folder(), "up", &[] as &[&str]).await;
+        self.resume_with(&[]).await;
+    }
+
+    /// The same; `flags` go to `up`, and stay until others are given.
+    pub async fn resume_with(&self, flags: &[&str]) {
+        run(self.state.folder(), "up", flags).await;
+    }
+
+    /// A region of the cloud that has nothing yet.
+    pub async fn region(&self, name: &str) {
+        self.api.identity(Method::POST, "regions", Some(json!({ "region": { "id": name } }))).await;
+    }
+
+    /// Says in the catalogue that Neutron is in that region, too.
+    pub async fn move_into(&self, region: &str) {
+        let found = self.api.identity(Method::GET, "services?type=network", None).await;
+        let endpoint = json!({ "endpoint": { "service_id": found["services"][0]["id"], "interface": "public",
+            "region_id": region, "url": self.api.neutron } });
+        self.api.identity(Method::POST, "endpoints", Some(endpoint)).await;
     }
 }
 

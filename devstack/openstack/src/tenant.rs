@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::agents::Agents;
 use crate::api::{Api, PASSWORD};
 use crate::gate::Gate;
+use crate::login::Login;
 use crate::things::{Port, Subnet, Trunk};
 use crate::user::User;
 
@@ -28,33 +29,7 @@ pub struct Tenant {
     user: String,
     /// The name of both.
     name: String,
-    api: Arc<Api>,
-}
-
-/// What a controller must know to log in.
-#[derive(Clone, Debug)]
-pub struct Login {
-    /// Keystone, with its version.
-    pub auth_url: String,
-    /// The user.
-    pub username: String,
-    /// The password.
-    pub password: String,
-    /// The name of the project.
-    pub project: String,
-}
-
-impl Login {
-    /// A clouds.yaml with the one cloud `staffetta`.
-    #[must_use]
-    pub fn clouds(&self) -> String {
-        let Self { auth_url, username, password, project } = self;
-        format!(
-            "clouds:\n  staffetta:\n    region_name: RegionOne\n    auth:\n      auth_url: {auth_url}\n      \
-             username: {username}\n      password: {password}\n      project_name: {project}\n      \
-             user_domain_id: default\n      project_domain_id: default\n"
-        )
-    }
+    pub(crate) api: Arc<Api>,
 }
 
 impl Tenant {
@@ -97,6 +72,12 @@ impl Tenant {
     /// Logs in, to ask Neutron without a driver in between.
     pub async fn user(&self, login: &Login) -> User {
         User::log_in(login).await
+    }
+
+    /// Gives the controller's user another password. All tokens of that user are worthless from now on.
+    pub async fn change_password(&self, password: &str) {
+        let user = json!({ "user": { "password": password } });
+        self.api.identity(Method::PATCH, &format!("users/{}", self.user), Some(user)).await;
     }
 
     /// An application credential of the controller's user: its id and its secret.

@@ -4,7 +4,7 @@ use http::{Method, StatusCode};
 use reqwest::Client;
 use serde_json::{Value, json};
 
-use crate::tenant::Login;
+use crate::login::Login;
 
 /// A token, and the Neutron that its catalogue names.
 pub struct User {

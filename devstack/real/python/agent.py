@@ -9,6 +9,7 @@ come over the message bus. A subport is bound to the node of its trunk when its 
 """
 
 import functools
+import json
 import threading
 import time
 import traceback
@@ -27,14 +28,16 @@ from sqlalchemy import text
 KIND = "Open vSwitch agent"
 POLL = 0.05  # seconds
 
-# Ports that no agent has reported yet, with the node to which they, or their trunks, are bound.
+# Ports that no agent has reported yet, with the node to which they, or their trunks, are bound, and what its agent is told.
+# It is asked all the time, and therefore as one query.
 WAITING = text("""
-    SELECT ports.id, bindings.host, subports.trunk_id, ports.id = bindings.port_id
+    SELECT ports.id, bindings.host, subports.trunk_id, ports.id = bindings.port_id, agents.configurations
       FROM ports
       LEFT JOIN subports ON subports.port_id = ports.id
       LEFT JOIN trunks ON trunks.id = subports.trunk_id
       JOIN ml2_port_bindings bindings
         ON bindings.port_id IN (ports.id, trunks.port_id) AND bindings.vif_type = 'ovs' AND bindings.status = 'ACTIVE'
+      JOIN agents ON agents.host = bindings.host AND agents.agent_type = 'Open vSwitch agent'
      WHERE ports.status = 'DOWN' AND ports.admin_state_up""")
 
 
@@ -76,22 +79,17 @@ class Agent:
                 traceback.print_exc()
 
     def look(self, since):
-        delays = {row.host: row.configurations.get("delay") for row in rows()}
-        waiting = {port: row for port, *row in waiting_ports() if delays.get(row[0]) is not None}
+        waiting = {port: row for port, *row in waiting_ports() if row[-1] is not None}
         now = time.monotonic()
         for port in since.keys() - waiting.keys():
             del since[port]
-        for port, (host, trunk, bound) in waiting.items():
-            if (now - since.setdefault(port, now)) * 1000 >= delays[host]:
+        for port, (host, trunk, bound, delay) in waiting.items():
+            if (now - since.setdefault(port, now)) * 1000 >= delay:
                 del since[port]
                 try:
                     wire(port, host, trunk, bound)
                 except Exception:  # a port that was deleted meanwhile
                     traceback.print_exc()
-
-
-def rows():
-    return AgentRow.get_objects(context.get_admin_context(), agent_type=KIND)
 
 
 def register(host, delay):
@@ -109,18 +107,18 @@ def register(host, delay):
 
 
 def waiting_ports(port=None):
-    """Ports that wait for a report: id, host, trunk, whether the port itself is bound."""
+    """Ports that wait for a report: id, host, trunk, whether the port itself is bound, the delay of the host's agent."""
     admin = context.get_admin_context()
     with database.CONTEXT_READER.using(admin):
         found = admin.session.execute(WAITING).fetchall()
-    return [tuple(row) for row in found if port in (None, row[0])]
+    return [(*row[:-1], json.loads(row[-1]).get("delay")) for row in found if port in (None, row[0])]
 
 
 def report(port, up):
     """Reports one port for its node. False where it is bound to none."""
     if up:
         found = waiting_ports(port)
-        for _, host, trunk, bound in found:
+        for _, host, trunk, bound, _ in found:
             wire(port, host, trunk, bound)
         return bool(found) or status(port) == "ACTIVE"
     host = host_of(port)

@@ -32,6 +32,7 @@ mod error;
 mod id;
 mod load_balancer;
 mod load_balancer_driver;
+mod load_balancer_settings;
 pub mod memory;
 mod milliseconds;
 mod multi_pool;
@@ -69,10 +70,13 @@ pub use id::{
     PublicIpId, SecurityGroupId, SecurityRuleId, SubnetId, Uid, VifId,
 };
 pub use load_balancer::{
-    Listener, ListenerSpec, LoadBalancer, LoadBalancerSpec, Member, MemberSpec, NotAProtocol, Pool, Protocol,
-    Provisioning,
+    Feasible, Listener, ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerSpec, Member, MemberSpec,
+    NotAProtocol, Pool, PoolSpec, Progress, Protocol, Provisioning,
 };
 pub use load_balancer_driver::LoadBalancerDriver;
+pub use load_balancer_settings::{
+    Algorithm, HealthMonitor, ListenerSettings, NotAnAlgorithm, PoolSettings, SessionPersistence,
+};
 pub use multi_pool::MultiPool;
 pub use namespace_observer::NamespaceObserver;
 pub use namespace_project::NamespaceProjectDriver;

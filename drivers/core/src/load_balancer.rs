@@ -3,10 +3,13 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{ListenerId, LoadBalancerId, MemberId, PoolId, PortId, ProjectId, SecurityGroupId, SubnetId};
+use crate::load_balancer_settings::{ListenerSettings, PoolSettings};
+use crate::milliseconds;
 
 /// A load balancer with all that hangs on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,12 +38,12 @@ pub struct LoadBalancer {
 
 impl LoadBalancer {
     /// The name of a listener and of its pool: `namespace/service:TCP:80`.
-    pub fn listener_name(&self, at: ListenerSpec) -> String {
+    pub fn listener_name(&self, at: ListenerPort) -> String {
         format!("{}:{}:{}", self.name, at.protocol, at.port)
     }
 
     /// The listener of that protocol and port.
-    pub fn listener(&self, at: ListenerSpec) -> Option<&Listener> {
+    pub fn listener(&self, at: ListenerPort) -> Option<&Listener> {
         self.listeners.iter().find(|listener| listener.at == at)
     }
 }
@@ -57,27 +60,78 @@ pub enum Provisioning {
     Error,
 }
 
+/// How far the other side is with the last change of a load balancer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Progress {
+    /// It is done, and the load balancer takes the next one.
+    Active,
+    /// Not yet.
+    Pending {
+        /// When it is worth asking again. In JSON, whole milliseconds.
+        #[serde(rename = "ask_again_ms", with = "milliseconds")]
+        ask_again: Duration,
+    },
+    /// It failed. The load balancer takes no change any more, and must be made anew.
+    Error,
+}
+
 /// A listener with its pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listener {
     /// The id.
     pub id: ListenerId,
     /// The protocol and port on which it listens: what tells the listeners of a load balancer apart.
-    pub at: ListenerSpec,
+    pub at: ListenerPort,
+    /// How it treats its clients.
+    #[serde(default, skip_serializing_if = "ListenerSettings::is_default")]
+    pub settings: ListenerSettings,
     /// Its pool; none when its making was interrupted.
     pub pool: Option<Pool>,
 }
 
 /// What is known of a listener before it is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListenerSpec {
+    /// The protocol and port on which it listens.
+    pub at: ListenerPort,
+    /// How it treats its clients.
+    #[serde(default, skip_serializing_if = "ListenerSettings::is_default")]
+    pub settings: ListenerSettings,
+    /// Its pool.
+    pub pool: PoolSpec,
+}
+
+impl ListenerSpec {
+    /// Whether `found` is this listener, with its pool and their settings; members come and go.
+    pub fn is_made(&self, found: &Listener) -> bool {
+        let pool = found.pool.as_ref();
+        found.at == self.at
+            && found.settings == self.settings
+            && pool.is_some_and(|pool| pool.settings == self.pool.settings)
+    }
+}
+
+/// What is known of a pool before it is made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolSpec {
+    /// How it hands connections to its members.
+    #[serde(default, skip_serializing_if = "PoolSettings::is_default")]
+    pub settings: PoolSettings,
+    /// The members, sorted, no address and port twice.
+    pub members: Vec<MemberSpec>,
+}
+
+/// The protocol and port on which a listener listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ListenerPort {
     /// The protocol.
     pub protocol: Protocol,
     /// The port, 1 to 65535.
     pub port: u16,
 }
 
-impl fmt::Display for ListenerSpec {
+impl fmt::Display for ListenerPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.protocol, self.port)
     }
@@ -128,7 +182,10 @@ impl FromStr for Protocol {
 pub struct Pool {
     /// The id.
     pub id: PoolId,
-    /// The members.
+    /// How it hands connections to its members.
+    #[serde(default, skip_serializing_if = "PoolSettings::is_default")]
+    pub settings: PoolSettings,
+    /// The members, in any order.
     pub members: Vec<Member>,
 }
 
@@ -154,7 +211,7 @@ pub struct MemberSpec {
     pub subnet: SubnetId,
 }
 
-/// What is known of a load balancer before it is made.
+/// What is known of a load balancer before it is made: the whole tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadBalancerSpec {
     /// The name: `namespace/service`.
@@ -165,9 +222,24 @@ pub struct LoadBalancerSpec {
     pub subnet: SubnetId,
     /// Its address: the service's cluster IP.
     pub vip: IpAddr,
+    /// Which implementation is to serve it; none where that is all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
     /// The security groups, sorted; none for the other side's own default.
     pub security_groups: Vec<SecurityGroupId>,
+    /// The listeners with their pools, sorted by protocol and port, none of these twice.
+    pub listeners: Vec<ListenerSpec>,
     /// One that a predecessor of this program made for the same service and did not mark: it is to be marked with the
     /// owner. When it does not exist any more, a new one is made.
     pub adopt: Option<LoadBalancerId>,
+}
+
+/// A spec as the other side can serve it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Feasible {
+    /// The spec.
+    pub spec: LoadBalancerSpec,
+    /// What it goes without, because the other side has no such thing: a phrase each, for people, the same for the same
+    /// spec (`SCTP:9000`, `session persistence of TCP:80`).
+    pub without: Vec<String>,
 }

@@ -4,15 +4,24 @@ use async_trait::async_trait;
 
 use crate::error::DriverError;
 use crate::id::{LoadBalancerId, PoolId};
-use crate::load_balancer::{Listener, ListenerSpec, LoadBalancer, LoadBalancerSpec, Member, MemberSpec};
+use crate::load_balancer::{
+    Feasible, Listener, ListenerSpec, LoadBalancer, LoadBalancerSpec, Member, MemberSpec, Progress,
+};
 use crate::owner::{Marked, Owner};
 
 /// Makes, changes, finds and releases the load balancers of services in one other world.
 ///
 /// What every implementation guarantees:
 ///
-/// * No method waits for anything but its own requests. A load balancer that takes no change at this moment is told by a
-///   transient error that says when to ask again ([`DriverError::retry_after`]), and then nothing was changed.
+/// * No method waits for anything but its own requests. A load balancer that takes no change at this moment is told by
+///   [`Reason::Conflict`](crate::Reason::Conflict) with the time after which it is worth asking again
+///   ([`DriverError::retry_after`]), and then nothing was changed; nobody counts that as a failure. So is an address that is
+///   held by a load balancer that goes.
+/// * A method that changes something answers what stands then, which may be less than was asked for where that takes
+///   several changes. Whoever asked asks again for the rest, once [`progress`](Self::progress) says that the load balancer
+///   takes it. A method that has nothing to change makes no request that would keep the load balancer busy.
+/// * What is answered is comparable with what is asked for: after [`feasible`](Self::feasible), equal means that nothing is to
+///   be done.
 /// * A load balancer carries the mark of this cluster and of its owner from its first moment, so that
 ///   [`load_balancers`](Self::load_balancers) finds it even when the answer got lost. What hangs on it needs no mark.
 /// * Every method may be repeated: the result is the same, and nothing is made twice.
@@ -22,7 +31,7 @@ use crate::owner::{Marked, Owner};
 /// use async_trait::async_trait;
 /// use staffetta_driver::{
 ///     DriverError, Listener, ListenerSpec, LoadBalancer, LoadBalancerDriver, LoadBalancerId, LoadBalancerSpec, Marked,
-///     Member, MemberSpec, Owner, PoolId, Reason,
+///     Member, MemberSpec, Owner, PoolId, Progress, Reason,
 /// };
 ///
 /// /// A world without load balancers.
@@ -44,10 +53,13 @@ use crate::owner::{Marked, Owner};
 ///     ) -> Result<LoadBalancer, DriverError> {
 ///         Err(unsupported("make a load balancer").detail(owner.to_string()))
 ///     }
+///     async fn progress(&self, _: &LoadBalancer) -> Result<Progress, DriverError> {
+///         Err(unsupported("look at a load balancer"))
+///     }
 ///     async fn release_load_balancer(&self, _: &Owner, _: &LoadBalancerId) -> Result<(), DriverError> {
 ///         Ok(())
 ///     }
-///     async fn ensure_listener(&self, _: &LoadBalancer, _: ListenerSpec) -> Result<Listener, DriverError> {
+///     async fn ensure_listener(&self, _: &LoadBalancer, _: &ListenerSpec) -> Result<Listener, DriverError> {
 ///         Err(unsupported("make a listener"))
 ///     }
 ///     async fn release_listener(&self, _: &LoadBalancer, _: &Listener) -> Result<(), DriverError> {
@@ -65,30 +77,51 @@ use crate::owner::{Marked, Owner};
 /// ```
 #[async_trait]
 pub trait LoadBalancerDriver: Send + Sync {
-    /// Every load balancer that this cluster marked, or those marked for `owner`, each with its whole tree.
+    /// Every load balancer that this cluster marked, or those marked for `owner`, each with its whole tree as it is now.
+    /// All are read by a number of requests that does not grow with theirs, but for pages. One that is being deleted is
+    /// none.
     async fn load_balancers(&self, owner: Option<&Owner>) -> Result<Vec<Marked<LoadBalancer>>, DriverError>;
 
-    /// Finds the load balancer that is marked for `owner`, or makes one and marks it. One that is there gets the security
-    /// groups of `spec`. The answer is the whole tree and comes at once: the load balancer may still be
-    /// [`Pending`](crate::Provisioning::Pending).
+    /// The spec as this driver would carry it out: what it leaves open gets the driver's own choice (the provider, the
+    /// time-outs, the algorithm), members get the subnet through which they are reached, and what the other side has no
+    /// such thing for is left out, and told. It changes nothing, costs next to nothing, and equal specs get equal answers.
+    ///
+    /// By default the spec as it is.
+    async fn feasible(&self, spec: LoadBalancerSpec) -> Result<Feasible, DriverError> {
+        Ok(Feasible { spec, without: Vec::new() })
+    }
+
+    /// Finds the load balancer that is marked for `owner`, or makes one with its whole tree and marks it, by one request
+    /// where the other side can do that.
+    ///
+    /// One that is there gets the security groups of `spec` and nothing else. The answer is the whole tree that stands, and
+    /// comes at once: the load balancer may still be [`Pending`](crate::Provisioning::Pending). Where the other side
+    /// refuses the tree for something that hangs on the load balancer, that one is made without, so that each listener is
+    /// refused, or not, by itself.
     async fn ensure_load_balancer(
         &self,
         owner: &Owner,
         spec: &LoadBalancerSpec,
     ) -> Result<LoadBalancer, DriverError>;
 
-    /// Releases a load balancer with all that hangs on it. One that does not exist is released already; one that is not
-    /// marked for `owner` is left alone.
+    /// How far the other side is with the last change. It answers at once: for all who wait for one, one request is made,
+    /// and not more often than it is worth while. [`NotFound`](crate::Reason::NotFound) says that somebody removed the load
+    /// balancer.
+    async fn progress(&self, load_balancer: &LoadBalancer) -> Result<Progress, DriverError>;
+
+    /// Releases a load balancer with all that hangs on it; it may take its time to go. One that does not exist is released
+    /// already; one that is not marked for `owner` is left alone.
     async fn release_load_balancer(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError>;
 
-    /// Makes the listener and its pool, or what of them is missing, and answers both.
+    /// Makes the listener and its pool with its members, or what of them is missing, and gives both the settings of `spec`.
+    /// The members of a pool that is there stay as they are. What stands of the listener is told by `load_balancer`.
     ///
     /// [`Reason::Unsupported`](crate::Reason::Unsupported) says that the other side has no such protocol; the handler then
     /// does without this listener.
     async fn ensure_listener(
         &self,
         load_balancer: &LoadBalancer,
-        at: ListenerSpec,
+        spec: &ListenerSpec,
     ) -> Result<Listener, DriverError>;
 
     /// Releases a pool with its members, then its listener. What does not exist is released already.

@@ -15,7 +15,8 @@ use crate::vif::Vif;
 /// nobody: a dead process handed it out, and never wrote it down.
 #[async_trait]
 pub trait PoolLedger: Send + Sync {
-    /// Reads what exists in the other world.
+    /// Reads what exists in the other world. It is called again with every sweep: what is missing by then was deleted
+    /// outside, and is handed to nobody.
     async fn read(&self) -> Result<(), DriverError>;
 
     /// A pod shows these VIFs. It may be told again, and at any time; it is called within the watch, and never waits.

@@ -41,8 +41,8 @@ pub trait VifPoolDriver: Send + Sync {
         None
     }
 
-    /// Destroys what it keeps ready in `network`, and keeps nothing there until somebody asks again: the network is about to
-    /// be deleted. A [`Conflict`](crate::Reason::Conflict) when something is still in use or cools down.
+    /// Destroys what it keeps in `network`, what cools down too, and keeps nothing there until somebody asks again: the network
+    /// is about to be deleted. A [`Conflict`](crate::Reason::Conflict) when something is still in use or just being made.
     async fn vacate(&self, network: &NetworkId) -> Result<(), DriverError> {
         let _ = network;
         Ok(())

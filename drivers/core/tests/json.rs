@@ -10,9 +10,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use staffetta_driver::memory::Fault;
 use staffetta_driver::{
-    Activation, Allocation, DriverError, Listener, ListenerSpec, LoadBalancer, Marked, Member, MemberSpec,
-    Network, Owner, Pool, PortProfile, Protocol, Provisioning, PublicIp, Reason, Route, SubnetAddresses, Vif,
-    VifClass,
+    Activation, Allocation, DriverError, Feasible, Listener, ListenerPort, ListenerSettings, ListenerSpec,
+    LoadBalancer, LoadBalancerSpec, Marked, Member, MemberSpec, Network, Owner, Pool, PoolSettings, PoolSpec,
+    PortProfile, Progress, Protocol, Provisioning, PublicIp, Reason, Route, SessionPersistence,
+    SubnetAddresses, Vif, VifClass,
 };
 
 fn travels<T: Serialize + DeserializeOwned + PartialEq + Debug>(thing: &T, as_json: &Value) {
@@ -94,10 +95,10 @@ fn an_activation_says_when_to_ask_again() {
 
 #[test]
 fn a_load_balancer_is_plain_data() {
-    let at = ListenerSpec { protocol: Protocol::Tcp, port: 80 };
+    let at = ListenerPort { protocol: Protocol::Tcp, port: 80 };
     let spec = MemberSpec { ip: [10, 0, 0, 9].into(), port: 8080, name: "a".into(), subnet: "s1".into() };
     let member = Member { id: "m1".into(), spec };
-    let pool = Pool { id: "p1".into(), members: vec![member] };
+    let pool = Pool { id: "p1".into(), settings: PoolSettings::default(), members: vec![member] };
     let marked = Marked {
         owner: Some(Owner { namespace: "default".into(), name: "web".into(), uid: "u1".into() }),
         thing: LoadBalancer {
@@ -110,7 +111,12 @@ fn a_load_balancer_is_plain_data() {
             provider: None,
             security_groups: vec!["g".into()],
             status: Provisioning::Pending,
-            listeners: vec![Listener { id: "li1".into(), at, pool: Some(pool) }],
+            listeners: vec![Listener {
+                id: "li1".into(),
+                at,
+                settings: ListenerSettings::default(),
+                pool: Some(pool),
+            }],
         },
     };
     let plain = json!({
@@ -123,6 +129,36 @@ fn a_load_balancer_is_plain_data() {
         },
     });
     travels(&marked, &plain);
+}
+
+#[test]
+fn what_is_wanted_of_a_load_balancer_is_plain_data() {
+    let at = ListenerPort { protocol: Protocol::Udp, port: 53 };
+    let settings = ListenerSettings { client_timeout_ms: Some(1000), ..ListenerSettings::default() };
+    let persistence = Some(SessionPersistence { timeout_s: Some(60) });
+    let pool =
+        PoolSpec { settings: PoolSettings { persistence, ..PoolSettings::default() }, members: Vec::new() };
+    let spec = LoadBalancerSpec {
+        name: "default/web".into(),
+        project: "p".into(),
+        subnet: "s1".into(),
+        vip: [10, 0, 0, 1].into(),
+        provider: Some("ovn".into()),
+        security_groups: Vec::new(),
+        listeners: vec![ListenerSpec { at, settings, pool }],
+        adopt: None,
+    };
+    let plain = json!({ "spec": {
+        "name": "default/web", "project": "p", "subnet": "s1", "vip": "10.0.0.1", "provider": "ovn", "security_groups": [],
+        "listeners": [{ "at": { "protocol": "UDP", "port": 53 }, "settings": { "client_timeout_ms": 1000 },
+            "pool": { "settings": { "persistence": { "timeout_s": 60 } }, "members": [] } }],
+        "adopt": null }, "without": ["SCTP:9"] });
+    travels(&Feasible { spec, without: vec!["SCTP:9".into()] }, &plain);
+    travels(
+        &Progress::Pending { ask_again: Duration::from_millis(50) },
+        &json!({ "pending": { "ask_again_ms": 50 } }),
+    );
+    travels(&Progress::Active, &json!("active"));
 }
 
 #[test]

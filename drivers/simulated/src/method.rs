@@ -84,6 +84,8 @@ methods! {
     ListLoadBalancers = "load_balancer/load_balancers", Reads "list load balancers";
     /// [`LoadBalancerDriver::ensure_load_balancer`](staffetta_driver::LoadBalancerDriver::ensure_load_balancer).
     EnsureLoadBalancer = "load_balancer/ensure_load_balancer", Changes "make a load balancer";
+    /// [`LoadBalancerDriver::progress`](staffetta_driver::LoadBalancerDriver::progress).
+    LoadBalancerProgress = "load_balancer/progress", Reads "look at a load balancer";
     /// [`LoadBalancerDriver::release_load_balancer`](staffetta_driver::LoadBalancerDriver::release_load_balancer).
     ReleaseLoadBalancer = "load_balancer/release_load_balancer", Changes "release a load balancer";
     /// [`LoadBalancerDriver::ensure_listener`](staffetta_driver::LoadBalancerDriver::ensure_listener).

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use staffetta_driver::memory::Fault;
 use staffetta_driver::{
     Activation, ClusterId, Listener, ListenerSpec, LoadBalancer, LoadBalancerId, LoadBalancerSpec, Marked,
-    Member, MemberSpec, Owner, PoolId, PortId, ProjectId, PublicIp, PublicIpRequest, SecurityGroupId, Subnet,
-    SubnetId, Vif, VifRequest,
+    Member, MemberSpec, Owner, PoolId, PortId, Progress, ProjectId, PublicIp, PublicIpRequest,
+    SecurityGroupId, Subnet, SubnetId, Vif, VifRequest,
 };
 
 use crate::ledger::Entry;
@@ -62,8 +62,9 @@ calls! {
     SecurityGroupsOfService { service: Service, project: ProjectId } -> Vec<SecurityGroupId>;
     LoadBalancers { owner: Option<Owner> } -> Vec<Marked<LoadBalancer>>;
     EnsureLoadBalancer { owner: Owner, spec: LoadBalancerSpec } -> LoadBalancer;
+    LoadBalancerProgress { load_balancer: LoadBalancer } -> Progress;
     ReleaseLoadBalancer { owner: Owner, id: LoadBalancerId } -> ();
-    EnsureListener { load_balancer: LoadBalancer, at: ListenerSpec } -> Listener;
+    EnsureListener { load_balancer: LoadBalancer, spec: ListenerSpec } -> Listener;
     ReleaseListener { load_balancer: LoadBalancer, listener: Listener } -> ();
     SetMembers { load_balancer: LoadBalancer, pool: PoolId, members: [MemberSpec] } -> Vec<Member>;
     PublicIps { owner: Option<Owner> } -> Vec<Marked<PublicIp>>;

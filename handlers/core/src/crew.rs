@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
 use crossbeam_queue::SegQueue;
+use tokio::runtime::Handle;
 
-/// How often a runner looks for something before it ends: a microsecond or two.
+/// How often a runner looks for something before it ends, where another thread may add it: some microseconds.
 const LOOKS: usize = 64;
 
 /// What is ready to be run, and the places of those who run it.
@@ -33,9 +34,10 @@ impl Drop for Place {
 }
 
 impl<T> Crew<T> {
-    /// A place for each thread.
+    /// A place for each thread of the runtime in which it is made; outside of one, for each that the machine can run at a time.
     pub(crate) fn new() -> Self {
-        let places = available_parallelism().map_or(1, NonZeroUsize::get);
+        let threads = Handle::try_current().map(|runtime| runtime.metrics().num_workers());
+        let places = threads.unwrap_or_else(|_| available_parallelism().map_or(1, NonZeroUsize::get));
         Self { ready: SegQueue::new(), taken: Arc::default(), places }
     }
 
@@ -65,13 +67,14 @@ impl<T> Crew<T> {
 
     /// What is ready, or becomes so in a moment: to end a runner and to start one costs more than to look again.
     fn pop(&self) -> Option<T> {
-        for _ in 0..LOOKS {
+        let looks = if self.places > 1 { LOOKS } else { 0 };
+        for _ in 0..looks {
             if let Some(something) = self.ready.pop() {
                 return Some(something);
             }
             std::hint::spin_loop();
         }
-        None
+        self.ready.pop()
     }
 
     /// Leaves `place`. Answers a place when a runner must be started for what is ready.
@@ -106,6 +109,11 @@ mod tests {
             (Some(1), Some(2), None)
         );
         assert!(place.is_none() && crew.add(3).is_some());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+    async fn there_is_a_place_for_each_thread_that_runs_tasks() {
+        assert_eq!(Crew::<u8>::new().places, 3);
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
+use http::HeaderValue;
+use http::header::ACCEPT;
 use kube::api::{Patch, PatchParams, Request};
 use kube::core::response::Status;
 use kube::{Client, Resource};
@@ -43,6 +45,11 @@ const ECHOES: usize = 1024;
 /// How long an echo is awaited. A watch lags behind by a second or two at most; what comes later was lost with the server's
 /// history, and a write on top of it is still guarded by the resourceVersion.
 const ECHO_TIME: Duration = Duration::from_secs(15);
+
+/// How a write asks for its answer: with the metadata alone, which says all that is read of it. A server that does not know
+/// this form may answer with the whole object (Kubernetes API concepts, "Alternate representations of resources").
+const METADATA: HeaderValue =
+    HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json");
 
 /// What became of a write that did not fail.
 ///
@@ -193,7 +200,10 @@ where
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<Written, WriteError> {
         let answer = match request {
-            Ok(request) => self.client.request::<WrittenObject>(request).await,
+            Ok(mut request) => {
+                request.headers_mut().insert(ACCEPT, METADATA);
+                self.client.request::<WrittenObject>(request).await
+            }
             Err(error) => Err(kube::Error::BuildRequest(error)),
         };
         match answer {
@@ -317,6 +327,8 @@ mod tests {
         assert_eq!(written.unwrap(), Written::Done);
         assert_eq!(asked.uri().path(), "/api/v1/namespaces/default/pods/web");
         assert_eq!(asked.headers()["content-type"], "application/strategic-merge-patch+json");
+        let form = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+        assert_eq!(asked.headers().get_all("accept").iter().collect::<Vec<_>>(), [form], "and no more");
         let state = |version: &str| {
             let mut pod = pod("default", "web");
             pod.metadata.resource_version = Some(version.into());

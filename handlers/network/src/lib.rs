@@ -14,11 +14,14 @@
 pub mod annotation;
 #[cfg(test)]
 mod api_server;
+mod claims;
 pub mod lb;
 pub mod lbaasspec;
 pub mod namespace;
 mod namespaces;
 mod network_policies;
+#[cfg(test)]
+mod notebook;
 pub mod os_vif;
 mod owners;
 pub mod policy;

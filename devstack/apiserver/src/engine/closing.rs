@@ -68,8 +68,12 @@ impl Cluster {
         }
         let held = finalizers(&object);
         if &**place == NAMESPACES || &**place == DEFINITIONS {
-            if held.is_empty() && self.is_closed(place, at) {
-                self.remove(place, at);
+            match self.is_closed(place, at) {
+                true if held.is_empty() => self.remove(place, at),
+                true if !may_end(place, &object) && &**place == NAMESPACES => {
+                    self.tell_empty(place, at, &object)
+                }
+                _ => {}
             }
         } else if held.contains(&ORPHAN) {
             for (place, at) in self.store.dependents(meta(&object, "uid")) {
@@ -79,6 +83,13 @@ impl Cluster {
         } else if held.contains(&FOREGROUND) && !self.is_blocked(meta(&object, "uid")) {
             self.let_go(place, at, FOREGROUND);
         }
+    }
+
+    /// A namespace that is empty, and which somebody's finalizer still holds, has none of ours any more.
+    fn tell_empty(&mut self, place: &Arc<str>, at: &Key, object: &Value) {
+        let mut object = object.clone();
+        map_mut(&mut object["spec"]).remove("finalizers");
+        self.put(place, at, object);
     }
 
     /// What has to go before the object can.

@@ -39,6 +39,35 @@ pub(crate) async fn a_namespace_ends_with_its_content(place: Arc<Place>) {
     place.until("the namespace is gone", || async { place.get(&namespace).await.code == 404 }).await;
 }
 
+pub(crate) async fn a_namespace_with_a_finalizer_says_that_it_is_empty_and_waits(place: Arc<Place>) {
+    let place = &*place;
+    let name = format!("{}-held", place.word);
+    let namespace = format!("/api/v1/namespaces/{name}");
+    let held = json!({"metadata": {"name": name, "finalizers": ["test.example.org/a"]}});
+    place.post("/api/v1/namespaces", &held).await.expect(201, "namespace");
+    let map = format!("{namespace}/configmaps/last");
+    let last = json!({"metadata": {"name": "last", "finalizers": ["test.example.org/a"]}});
+    place.post(&format!("{namespace}/configmaps"), &last).await.expect(201, "last");
+    place.delete(&namespace, &Value::Null).await.expect(200, "delete");
+    place
+        .until("the content is marked", || async {
+            place.get(&map).await.body["metadata"]["deletionTimestamp"].is_string()
+        })
+        .await;
+    let spec = place.get(&namespace).await.expect(200, "it has content")["spec"].clone();
+    assert_eq!(spec["finalizers"], json!(["kubernetes"]));
+    let release = json!({"metadata": {"finalizers": null}});
+    place.patch(&map, MERGE, &release).await.expect(200, "release the content");
+    place
+        .until("the namespace says that it is empty", || async {
+            place.get(&namespace).await.body["spec"]["finalizers"].is_null()
+        })
+        .await;
+    assert_eq!(place.get(&namespace).await.code, 200, "the finalizer holds it");
+    place.patch(&namespace, MERGE, &release).await.expect(200, "release the namespace");
+    place.until("the namespace is gone", || async { place.get(&namespace).await.code == 404 }).await;
+}
+
 /// Two config maps, the second owned by the first.
 async fn family(place: &Place) -> (String, String) {
     let owner = place

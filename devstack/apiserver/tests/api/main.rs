@@ -99,6 +99,7 @@ on_all_servers! {
     services::a_change_of_type_takes_what_belonged_to_it,
     services::what_a_service_lacks_is_named,
     lifecycle::a_namespace_ends_with_its_content,
+    lifecycle::a_namespace_with_a_finalizer_says_that_it_is_empty_and_waits,
     lifecycle::dependents_follow_their_owner,
     lifecycle::orphans_stay_without_their_owner,
     lifecycle::a_definition_is_served_and_takes_its_objects_along,

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use tokio::time::Instant;
 
+use super::app_hosting_call::{AppHostingCall, AppHostingMethod};
 use super::devices::{MemoryContainer, MemoryDevice, MemoryDevices, MemoryState, State};
 use crate::app_hosting::{
     AppHostingDriver, AppHostingDrivers, ContainerUsage, DeviceInfo, DeviceResources, DeviceSpec,
@@ -27,9 +28,10 @@ pub struct MemoryAppHostingDrivers {
     cluster: ClusterId,
 }
 
-impl MemoryAppHostingDrivers {
-    pub(super) fn new(devices: MemoryDevices, cluster: ClusterId) -> Self {
-        Self { devices, cluster }
+impl MemoryDevices {
+    /// The drivers of the cluster with that name.
+    pub fn of_cluster(&self, cluster: ClusterId) -> MemoryAppHostingDrivers {
+        MemoryAppHostingDrivers { devices: self.clone(), cluster }
     }
 }
 
@@ -44,34 +46,6 @@ impl AppHostingDrivers for MemoryAppHostingDrivers {
 pub struct MemoryAppHostingDriver {
     device: Arc<MemoryDevice>,
     cluster: ClusterId,
-}
-
-/// A method of a driver of devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AppHostingMethod {
-    /// [`AppHostingDriver::check_connection`].
-    Check,
-    /// [`AppHostingDriver::get_device_info`].
-    Info,
-    /// [`AppHostingDriver::get_device_resources`].
-    Resources,
-    /// [`AppHostingDriver::deploy_pod`] and [`AppHostingDriver::update_pod`].
-    Deploy,
-    /// [`AppHostingDriver::delete_pod`].
-    Delete,
-    /// [`AppHostingDriver::list_pods`] and [`AppHostingDriver::get_pod_status`].
-    List,
-    /// [`AppHostingDriver::get_usage`].
-    Usage,
-}
-
-/// A call of a driver that changes a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AppHostingCall {
-    /// A pod was to be deployed.
-    Deploy(Uid),
-    /// A pod was to be deleted.
-    Delete(Uid),
 }
 
 impl MemoryAppHostingDriver {

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use tokio::time::Instant;
 
 use super::addresses::AddressPool;
-use super::app_hosting::{AppHostingCall, AppHostingMethod, MemoryAppHostingDrivers};
+use super::app_hosting_call::{AppHostingCall, AppHostingMethod};
 use super::faults::Faults;
 use super::ledger::Ledger;
 use crate::app_hosting::{HostedState, Stage};
@@ -31,11 +31,6 @@ impl MemoryDevices {
     /// Devices that take `install` to install an image.
     pub fn new(install: Duration) -> Self {
         Self { install, devices: Arc::default() }
-    }
-
-    /// The drivers of the cluster with that name.
-    pub fn of_cluster(&self, cluster: ClusterId) -> MemoryAppHostingDrivers {
-        MemoryAppHostingDrivers::new(self.clone(), cluster)
     }
 
     /// The device at `address`.

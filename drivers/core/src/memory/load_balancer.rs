@@ -8,7 +8,9 @@ use tokio::time::Instant;
 use super::{Faults, Ledger, MemoryServices};
 use crate::error::DriverError;
 use crate::id::{ClusterId, LoadBalancerId, PoolId, Uid};
-use crate::load_balancer::{Listener, ListenerSpec, LoadBalancer, LoadBalancerSpec, Member, MemberSpec};
+use crate::load_balancer::{
+    Listener, ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerSpec, Member, MemberSpec, Progress,
+};
 use crate::load_balancer_driver::LoadBalancerDriver;
 use crate::owner::{Marked, Owner};
 
@@ -29,6 +31,8 @@ pub enum LoadBalancerMethod {
     List,
     /// [`LoadBalancerDriver::ensure_load_balancer`].
     Ensure,
+    /// [`LoadBalancerDriver::progress`].
+    Progress,
     /// [`LoadBalancerDriver::release_load_balancer`].
     Release,
     /// [`LoadBalancerDriver::ensure_listener`].
@@ -46,12 +50,14 @@ pub enum LoadBalancerCall {
     List(Option<Uid>),
     /// The load balancer of this owner was to be there.
     Ensure(Uid),
+    /// Somebody wanted to know how far this load balancer is.
+    Progress(LoadBalancerId),
     /// The load balancer of this owner was released.
     Release(Uid, LoadBalancerId),
-    /// A listener was to be there.
-    EnsureListener(LoadBalancerId, ListenerSpec),
+    /// A listener was to be there, or to be changed.
+    EnsureListener(LoadBalancerId, ListenerPort),
     /// A listener was released.
-    ReleaseListener(LoadBalancerId, ListenerSpec),
+    ReleaseListener(LoadBalancerId, ListenerPort),
     /// A pool was to have so many members.
     SetMembers(PoolId, usize),
 }
@@ -100,6 +106,13 @@ impl LoadBalancerDriver for MemoryLoadBalancerDriver {
         self.faults.call(LoadBalancerMethod::Ensure, work).await
     }
 
+    async fn progress(&self, load_balancer: &LoadBalancer) -> Result<Progress, DriverError> {
+        let id = &load_balancer.id;
+        self.ledger.record(LoadBalancerCall::Progress(id.clone()));
+        let work = || self.services.state().load_balancers.progress(id, Instant::now());
+        self.faults.call(LoadBalancerMethod::Progress, work).await
+    }
+
     async fn release_load_balancer(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError> {
         self.ledger.record(LoadBalancerCall::Release(owner.uid.clone(), id.clone()));
         let work = || {
@@ -115,11 +128,11 @@ impl LoadBalancerDriver for MemoryLoadBalancerDriver {
     async fn ensure_listener(
         &self,
         load_balancer: &LoadBalancer,
-        at: ListenerSpec,
+        spec: &ListenerSpec,
     ) -> Result<Listener, DriverError> {
         let id = &load_balancer.id;
-        self.ledger.record(LoadBalancerCall::EnsureListener(id.clone(), at));
-        let work = || self.services.state().load_balancers.ensure_listener(id, at, Instant::now());
+        self.ledger.record(LoadBalancerCall::EnsureListener(id.clone(), spec.at));
+        let work = || self.services.state().load_balancers.ensure_listener(id, spec, Instant::now());
         self.faults.call(LoadBalancerMethod::EnsureListener, work).await
     }
 
@@ -153,10 +166,11 @@ mod tests {
 
     use super::*;
     use crate::error::Reason;
-    use crate::load_balancer::{Protocol, Provisioning};
+    use crate::load_balancer::{PoolSpec, Protocol, Provisioning};
+    use crate::load_balancer_settings::{HealthMonitor, ListenerSettings, PoolSettings, SessionPersistence};
     use crate::memory::MemoryOptions;
 
-    const HTTP: ListenerSpec = ListenerSpec { protocol: Protocol::Tcp, port: 80 };
+    const HTTP: ListenerPort = ListenerPort { protocol: Protocol::Tcp, port: 80 };
     const DELAY: Duration = Duration::from_millis(200);
 
     fn driver(options: MemoryOptions) -> MemoryLoadBalancerDriver {
@@ -173,9 +187,15 @@ mod tests {
             project: "p".into(),
             subnet: "services".into(),
             vip: vip.parse().unwrap(),
+            provider: None,
             security_groups: Vec::new(),
+            listeners: Vec::new(),
             adopt: None,
         }
+    }
+
+    fn http() -> ListenerSpec {
+        ListenerSpec { at: HTTP, settings: ListenerSettings::default(), pool: PoolSpec::default() }
     }
 
     fn member(ip: &str, name: &str) -> MemberSpec {
@@ -191,18 +211,84 @@ mod tests {
         let driver = driver(MemoryOptions::default());
         let made = driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
         assert_eq!(made.status, Provisioning::Pending);
-        let busy = driver.ensure_listener(&made, HTTP).await.unwrap_err();
+        let busy = driver.ensure_listener(&made, &http()).await.unwrap_err();
         assert_eq!((busy.reason(), busy.retry_after()), (Reason::Conflict, Some(DELAY)));
         assert!(driver.release_load_balancer(&owner("web"), &made.id).await.unwrap_err().transient());
         settled().await;
-        driver.ensure_listener(&made, HTTP).await.unwrap();
-        assert!(driver.ensure_listener(&made, HTTP).await.is_err());
+        driver.ensure_listener(&made, &http()).await.unwrap();
+        assert!(driver.ensure_listener(&made, &http()).await.is_err());
         settled().await;
-        let listener = driver.ensure_listener(&made, HTTP).await.unwrap();
+        let listener = driver.ensure_listener(&made, &http()).await.unwrap();
         assert!(
             driver.release_listener(&made, &listener).await.is_ok(),
             "a call that changed nothing costs no time"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_load_balancer_is_made_with_its_whole_tree_by_one_call() {
+        let driver = driver(MemoryOptions::default());
+        let pool = PoolSpec {
+            settings: PoolSettings {
+                persistence: Some(SessionPersistence { timeout_s: Some(60) }),
+                monitor: Some(HealthMonitor { delay_s: 5, timeout_s: 3, max_retries: 2 }),
+                ..PoolSettings::default()
+            },
+            members: vec![member("10.1.0.1", "a"), member("10.1.0.2", "b")],
+        };
+        let settings = ListenerSettings { client_timeout_ms: Some(1000), ..ListenerSettings::default() };
+        let listener = ListenerSpec { at: HTTP, settings, pool };
+        let whole = LoadBalancerSpec { listeners: vec![listener.clone()], ..spec("10.0.0.1") };
+        let made = driver.ensure_load_balancer(&owner("web"), &whole).await.unwrap();
+        let standing = made.listener(HTTP).unwrap();
+        let stands = standing.pool.as_ref().unwrap();
+        assert_eq!((&standing.settings, &stands.settings), (&listener.settings, &listener.pool.settings));
+        let members: Vec<_> = stands.members.iter().map(|member| &member.spec).collect();
+        assert_eq!(members, listener.pool.members.iter().collect::<Vec<_>>());
+        assert_eq!(driver.progress(&made).await.unwrap(), Progress::Pending { ask_again: DELAY });
+        settled().await;
+        assert_eq!(driver.progress(&made).await.unwrap(), Progress::Active);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listener_that_stands_gets_new_settings_and_keeps_its_members() {
+        let driver = driver(MemoryOptions::default());
+        let made = driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
+        settled().await;
+        let first = driver.ensure_listener(&made, &http()).await.unwrap();
+        settled().await;
+        let pool = first.pool.unwrap();
+        let members = driver.set_members(&made, &pool.id, &[member("10.1.0.1", "a")]).await.unwrap();
+        settled().await;
+        let settings = ListenerSettings { member_timeout_ms: Some(1), ..ListenerSettings::default() };
+        let changed = driver.ensure_listener(&made, &ListenerSpec { settings, ..http() }).await.unwrap();
+        assert_eq!((changed.id, changed.settings.member_timeout_ms), (first.id, Some(1)));
+        assert_eq!(changed.pool, Some(crate::load_balancer::Pool { members, ..pool }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_protocol_that_nobody_serves_is_refused_by_itself() {
+        let driver = driver(MemoryOptions::default());
+        driver.services().lack_protocol(Protocol::Sctp);
+        let sctp = ListenerSpec { at: ListenerPort { protocol: Protocol::Sctp, ..HTTP }, ..http() };
+        let whole = LoadBalancerSpec { listeners: vec![http(), sctp.clone()], ..spec("10.0.0.1") };
+        let made = driver.ensure_load_balancer(&owner("web"), &whole).await.unwrap();
+        assert_eq!(made.listeners, []);
+        settled().await;
+        assert_eq!(driver.ensure_listener(&made, &sctp).await.unwrap_err().reason(), Reason::Unsupported);
+        driver.ensure_listener(&made, &http()).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_load_balancer_may_break_while_it_is_made() {
+        let driver = driver(MemoryOptions::default());
+        driver.services().doom_load_balancers(1);
+        let made = driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
+        assert!(matches!(driver.progress(&made).await.unwrap(), Progress::Pending { .. }));
+        settled().await;
+        assert_eq!(driver.progress(&made).await.unwrap(), Progress::Error);
+        driver.release_load_balancer(&owner("web"), &made.id).await.unwrap();
+        assert_eq!(driver.progress(&made).await.unwrap_err().reason(), Reason::NotFound);
     }
 
     #[tokio::test(start_paused = true)]
@@ -248,10 +334,10 @@ mod tests {
         let driver = driver(MemoryOptions::default());
         let made = driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
         driver.services().break_load_balancer(&made.id);
-        assert_eq!(driver.ensure_listener(&made, HTTP).await.unwrap_err().reason(), Reason::Refused);
+        assert_eq!(driver.ensure_listener(&made, &http()).await.unwrap_err().reason(), Reason::Refused);
         assert_eq!(driver.load_balancers(None).await.unwrap()[0].thing.status, Provisioning::Error);
         driver.release_load_balancer(&owner("web"), &made.id).await.unwrap();
-        assert_eq!(driver.ensure_listener(&made, HTTP).await.unwrap_err().reason(), Reason::NotFound);
+        assert_eq!(driver.ensure_listener(&made, &http()).await.unwrap_err().reason(), Reason::NotFound);
     }
 
     #[tokio::test(start_paused = true)]
@@ -259,7 +345,7 @@ mod tests {
         let driver = driver(MemoryOptions::default());
         let made = driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
         settled().await;
-        let pool = driver.ensure_listener(&made, HTTP).await.unwrap().pool.unwrap().id;
+        let pool = driver.ensure_listener(&made, &http()).await.unwrap().pool.unwrap().id;
         settled().await;
         let first = driver
             .set_members(&made, &pool, &[member("10.1.0.1", "a"), member("10.1.0.2", "b")])

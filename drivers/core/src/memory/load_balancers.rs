@@ -1,16 +1,18 @@
 //! The simulated load balancers, without a lock and with the clock passed in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ipnet::IpNet;
 use tokio::time::Instant;
 
 use super::MemoryOptions;
+use super::balancer::{Balancer, listener, members};
 use crate::error::{DriverError, Reason};
 use crate::id::{ClusterId, LoadBalancerId, PoolId, PortId};
 use crate::load_balancer::{
-    Listener, ListenerSpec, LoadBalancer, LoadBalancerSpec, Member, MemberSpec, Pool, Provisioning,
+    Listener, ListenerSpec, LoadBalancer, LoadBalancerSpec, Member, MemberSpec, Progress, Protocol,
+    Provisioning,
 };
 use crate::owner::Owner;
 
@@ -18,47 +20,28 @@ use crate::owner::Owner;
 #[derive(Debug)]
 pub(super) struct LoadBalancers {
     pub(super) quota: Option<u32>,
+    /// The protocols that nobody here serves.
+    pub(super) lacking: BTreeSet<Protocol>,
+    /// How many of the next load balancers break while they are made.
+    pub(super) doomed: u32,
     subnet: Option<IpNet>,
     delay: Duration,
     balancers: BTreeMap<LoadBalancerId, Balancer>,
-    /// How many things were ever made: the number of the next one.
+    ids: Ids,
+}
+
+/// Ids that look like those of OpenStack.
+#[derive(Debug, Default)]
+struct Ids {
+    /// How many things were ever made.
     made: u32,
 }
 
-/// A load balancer with its mark.
-#[derive(Debug)]
-pub(super) struct Balancer {
-    pub(super) cluster: Option<ClusterId>,
-    pub(super) owner: Option<Owner>,
-    tree: LoadBalancer,
-    /// Until when it takes no change.
-    busy_until: Instant,
-    failed: bool,
-}
-
-impl Balancer {
-    /// The load balancer as it is now.
-    pub(super) fn at(&self, now: Instant) -> LoadBalancer {
-        let status = match self.failed {
-            true => Provisioning::Error,
-            false if now < self.busy_until => Provisioning::Pending,
-            false => Provisioning::Active,
-        };
-        LoadBalancer { status, ..self.tree.clone() }
-    }
-
-    pub(super) fn is_of(&self, cluster: &ClusterId, owner: Option<&Owner>) -> bool {
-        let marked_for = |owner: &Owner| self.owner.as_ref().is_some_and(|marked| marked.uid == owner.uid);
-        self.cluster.as_ref() == Some(cluster) && owner.is_none_or(marked_for)
-    }
-
-    fn settled(&self, step: &'static str, now: Instant) -> Result<(), DriverError> {
-        let id = &self.tree.id;
-        if now < self.busy_until {
-            let error = DriverError::new(Reason::Conflict, step).after(self.busy_until - now);
-            return Err(error.detail(format!("the load balancer {id} is PENDING_UPDATE")));
-        }
-        Ok(())
+impl Ids {
+    /// The id of the next thing; `kind` tells what it is.
+    fn next(&mut self, kind: u8) -> String {
+        self.made += 1;
+        format!("{:08x}-0000-4000-800{kind}-{:012x}", self.made, self.made)
     }
 }
 
@@ -66,10 +49,12 @@ impl LoadBalancers {
     pub(super) fn new(options: &MemoryOptions) -> Self {
         Self {
             quota: options.load_balancer_quota,
+            lacking: BTreeSet::new(),
+            doomed: 0,
             subnet: options.service_subnet,
             delay: options.load_balancer_delay(),
             balancers: BTreeMap::new(),
-            made: 0,
+            ids: Ids::default(),
         }
     }
 
@@ -81,14 +66,12 @@ impl LoadBalancers {
         self.balancers.get(id)
     }
 
-    pub(super) fn has_port(&self, port: &PortId) -> bool {
-        self.balancers.values().any(|balancer| balancer.tree.port == *port)
+    pub(super) fn get_mut(&mut self, id: &LoadBalancerId) -> Option<&mut Balancer> {
+        self.balancers.get_mut(id)
     }
 
-    pub(super) fn fail(&mut self, id: &LoadBalancerId) {
-        if let Some(balancer) = self.balancers.get_mut(id) {
-            balancer.failed = true;
-        }
+    pub(super) fn has_port(&self, port: &PortId) -> bool {
+        self.balancers.values().any(|balancer| balancer.tree.port == *port)
     }
 
     pub(super) fn insert_unmarked(&mut self, load_balancer: LoadBalancer, now: Instant) {
@@ -109,20 +92,28 @@ impl LoadBalancers {
         spec: &LoadBalancerSpec,
         now: Instant,
     ) -> Result<LoadBalancer, DriverError> {
-        const STEP: &str = "make a load balancer";
         let found = self.balancers.values_mut().find(|balancer| {
             let adopted = || balancer.cluster.is_none() && spec.adopt.as_ref() == Some(&balancer.tree.id);
             balancer.is_of(cluster, Some(owner)) || adopted()
         });
-        if let Some(balancer) = found {
-            (balancer.cluster, balancer.owner) = (Some(cluster.clone()), Some(owner.clone()));
-            if balancer.tree.security_groups != spec.security_groups {
-                balancer.settled("change the security groups of a load balancer", now)?;
-                balancer.tree.security_groups.clone_from(&spec.security_groups);
-                balancer.busy_until = now + self.delay;
-            }
-            return Ok(balancer.at(now));
+        let Some(balancer) = found else { return self.make(cluster, owner, spec, now) };
+        (balancer.cluster, balancer.owner) = (Some(cluster.clone()), Some(owner.clone()));
+        if balancer.tree.security_groups != spec.security_groups {
+            balancer.settled("change the security groups of a load balancer", now)?;
+            balancer.tree.security_groups.clone_from(&spec.security_groups);
+            balancer.busy_until = now + self.delay;
         }
+        Ok(balancer.at(now))
+    }
+
+    fn make(
+        &mut self,
+        cluster: &ClusterId,
+        owner: &Owner,
+        spec: &LoadBalancerSpec,
+        now: Instant,
+    ) -> Result<LoadBalancer, DriverError> {
+        const STEP: &str = "make a load balancer";
         if let Some(quota) = self.quota.filter(|quota| self.balancers.len() >= *quota as usize) {
             return Err(DriverError::new(Reason::Quota, STEP).detail(format!("{quota} are allowed")));
         }
@@ -133,28 +124,39 @@ impl LoadBalancers {
         if self.balancers.values().any(|balancer| balancer.tree.vip == spec.vip) {
             return Err(DriverError::new(Reason::Conflict, STEP).detail(format!("{} is in use", spec.vip)));
         }
+        // As in the other world, one protocol that nobody serves spoils the whole tree.
+        let whole = spec.listeners.iter().all(|listener| !self.lacking.contains(&listener.at.protocol));
+        let (id, port) = (self.ids.next(1), self.ids.next(5));
+        let hanging = spec.listeners.iter().filter(|_| whole);
         let tree = LoadBalancer {
-            id: self.id(1).into(),
+            id: id.into(),
             project: spec.project.clone(),
             name: spec.name.clone(),
             vip: spec.vip,
             subnet: spec.subnet.clone(),
-            port: self.id(5).into(),
+            port: port.into(),
             provider: Some("memory".into()),
             security_groups: spec.security_groups.clone(),
             status: Provisioning::Pending,
-            listeners: Vec::new(),
+            listeners: hanging.map(|spec| listener(None, spec, |kind| self.ids.next(kind))).collect(),
         };
+        let failed = self.doomed > 0;
+        self.doomed = self.doomed.saturating_sub(1);
         let balancer = Balancer {
             cluster: Some(cluster.clone()),
             owner: Some(owner.clone()),
             tree,
             busy_until: now + self.delay,
-            failed: false,
+            failed,
         };
         let made = balancer.at(now);
         self.balancers.insert(made.id.clone(), balancer);
         Ok(made)
+    }
+
+    pub(super) fn progress(&self, id: &LoadBalancerId, now: Instant) -> Result<Progress, DriverError> {
+        let found = self.balancers.get(id).map(|balancer| balancer.progress(now));
+        found.ok_or_else(|| missing("look at a load balancer", id))
     }
 
     /// Whether the load balancer may be removed now: false when there is nothing of `owner` to remove.
@@ -166,7 +168,6 @@ impl LoadBalancers {
         now: Instant,
     ) -> Result<bool, DriverError> {
         match self.balancers.get(id).filter(|balancer| balancer.is_of(cluster, Some(owner))) {
-            Some(balancer) if balancer.failed => Ok(true),
             Some(balancer) => balancer.settled("release a load balancer", now).map(|()| true),
             None => Ok(false),
         }
@@ -175,18 +176,22 @@ impl LoadBalancers {
     pub(super) fn ensure_listener(
         &mut self,
         id: &LoadBalancerId,
-        at: ListenerSpec,
+        spec: &ListenerSpec,
         now: Instant,
     ) -> Result<Listener, DriverError> {
-        let (listener_id, pool_id) = (self.id(2), self.id(3));
-        self.change(id, "make a listener", now, |load_balancer| {
-            if !load_balancer.listeners.iter().any(|listener| listener.at == at) {
-                load_balancer.listeners.push(Listener { id: listener_id.into(), at, pool: None });
+        const STEP: &str = "make a listener";
+        let Self { balancers, ids, delay, lacking, .. } = self;
+        let balancer = balancers.get_mut(id).ok_or_else(|| missing(STEP, id))?;
+        if lacking.contains(&spec.at.protocol) {
+            return Err(DriverError::new(Reason::Unsupported, STEP).detail(spec.at.to_string()));
+        }
+        balancer.change(STEP, now, *delay, |load_balancer| {
+            let made = listener(load_balancer.listener(spec.at), spec, |kind| ids.next(kind));
+            match load_balancer.listeners.iter_mut().find(|present| present.at == spec.at) {
+                Some(present) => present.clone_from(&made),
+                None => load_balancer.listeners.push(made.clone()),
             }
-            let mut listeners = load_balancer.listeners.iter_mut();
-            let listener = listeners.find(|listener| listener.at == at).expect("it was there or was pushed");
-            listener.pool.get_or_insert_with(|| Pool { id: pool_id.into(), members: Vec::new() });
-            Ok(listener.clone())
+            Ok(made)
         })
     }
 
@@ -196,10 +201,8 @@ impl LoadBalancers {
         listener: &Listener,
         now: Instant,
     ) -> Result<(), DriverError> {
-        if !self.balancers.contains_key(id) {
-            return Ok(());
-        }
-        self.change(id, "release a listener", now, |load_balancer| {
+        let Some(balancer) = self.balancers.get_mut(id) else { return Ok(()) };
+        balancer.change("release a listener", now, self.delay, |load_balancer| {
             load_balancer.listeners.retain(|present| present.id != listener.id);
             Ok(())
         })
@@ -213,52 +216,19 @@ impl LoadBalancers {
         now: Instant,
     ) -> Result<Vec<Member>, DriverError> {
         const STEP: &str = "set the members of a pool";
-        let fresh: Vec<_> = wanted.iter().map(|_| self.id(4)).collect();
-        self.change(id, STEP, now, |load_balancer| {
+        let Self { balancers, ids, delay, .. } = self;
+        let balancer = balancers.get_mut(id).ok_or_else(|| missing(STEP, id))?;
+        balancer.change(STEP, now, *delay, |load_balancer| {
             let mut pools = load_balancer.listeners.iter_mut().filter_map(|listener| listener.pool.as_mut());
             let found = pools.find(|present| present.id == *pool);
             let missing = || DriverError::new(Reason::NotFound, STEP).detail(format!("pool {pool}"));
             let pool = found.ok_or_else(missing)?;
-            let keep = |spec: &MemberSpec| {
-                let same = |member: &&Member| (member.spec.ip, member.spec.port) == (spec.ip, spec.port);
-                pool.members.iter().find(same).map(|member| member.id.clone())
-            };
-            let members = wanted.iter().zip(fresh).map(|(spec, fresh)| Member {
-                id: keep(spec).unwrap_or_else(|| fresh.into()),
-                spec: spec.clone(),
-            });
-            pool.members = members.collect();
+            pool.members = members(&pool.members, wanted, |kind| ids.next(kind));
             Ok(pool.members.clone())
         })
     }
+}
 
-    /// Makes a change; only one that changes something keeps the load balancer busy.
-    fn change<T>(
-        &mut self,
-        id: &LoadBalancerId,
-        step: &'static str,
-        now: Instant,
-        change: impl FnOnce(&mut LoadBalancer) -> Result<T, DriverError>,
-    ) -> Result<T, DriverError> {
-        let missing = || DriverError::new(Reason::NotFound, step).detail(format!("load balancer {id}"));
-        let balancer = self.balancers.get_mut(id).ok_or_else(missing)?;
-        if balancer.failed {
-            let detail = format!("the load balancer {id} is in the state ERROR");
-            return Err(DriverError::new(Reason::Refused, step).detail(detail));
-        }
-        balancer.settled(step, now)?;
-        let mut changed = balancer.tree.clone();
-        let answer = change(&mut changed)?;
-        if changed != balancer.tree {
-            balancer.tree = changed;
-            balancer.busy_until = now + self.delay;
-        }
-        Ok(answer)
-    }
-
-    /// An id that looks like those of OpenStack; `kind` tells what it names.
-    fn id(&mut self, kind: u8) -> String {
-        self.made += 1;
-        format!("{:08x}-0000-4000-800{kind}-{:012x}", self.made, self.made)
-    }
+fn missing(step: &'static str, id: &LoadBalancerId) -> DriverError {
+    DriverError::new(Reason::NotFound, step).detail(format!("load balancer {id}"))
 }

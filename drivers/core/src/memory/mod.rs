@@ -5,6 +5,8 @@
 
 mod addresses;
 mod app_hosting;
+mod app_hosting_call;
+mod balancer;
 mod devices;
 mod faults;
 mod ledger;
@@ -25,7 +27,8 @@ mod stock;
 mod vif;
 
 pub use addresses::AddressPool;
-pub use app_hosting::{AppHostingCall, AppHostingMethod, MemoryAppHostingDriver, MemoryAppHostingDrivers};
+pub use app_hosting::{MemoryAppHostingDriver, MemoryAppHostingDrivers};
+pub use app_hosting_call::{AppHostingCall, AppHostingMethod};
 pub use devices::{MemoryContainer, MemoryDevice, MemoryDevices, MemoryState};
 pub use faults::{Fault, Faults};
 pub use ledger::Ledger;

@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::MemoryOptions;
 use super::load_balancers::LoadBalancers;
 use super::public_ips::PublicIps;
 use crate::id::{LoadBalancerId, PublicIpId};
-use crate::load_balancer::LoadBalancer;
+use crate::load_balancer::{LoadBalancer, Protocol};
 use crate::owner::{Marked, Owner};
 use crate::service_public_ip::PublicIp;
 
@@ -60,7 +61,33 @@ impl MemoryServices {
 
     /// Makes a load balancer fail: it is in the state ERROR from now on.
     pub fn break_load_balancer(&self, id: &LoadBalancerId) {
-        self.state().load_balancers.fail(id);
+        if let Some(balancer) = self.state().load_balancers.get_mut(id) {
+            (balancer.failed, balancer.busy_until) = (true, Instant::now());
+        }
+    }
+
+    /// Lets the next `number` load balancers fail while they are made.
+    pub fn doom_load_balancers(&self, number: u32) {
+        self.state().load_balancers.doomed = number;
+    }
+
+    /// Makes a load balancer PENDING for another `time`, as if somebody else changed it.
+    pub fn hold_load_balancer(&self, id: &LoadBalancerId, time: Duration) {
+        if let Some(balancer) = self.state().load_balancers.get_mut(id) {
+            balancer.busy_until = Instant::now() + time;
+        }
+    }
+
+    /// Changes a load balancer behind everybody's back.
+    pub fn change_load_balancer(&self, id: &LoadBalancerId, change: impl FnOnce(&mut LoadBalancer)) {
+        if let Some(balancer) = self.state().load_balancers.get_mut(id) {
+            change(&mut balancer.tree);
+        }
+    }
+
+    /// Nobody serves this protocol from now on; listeners that stand go on.
+    pub fn lack_protocol(&self, protocol: Protocol) {
+        self.state().load_balancers.lacking.insert(protocol);
     }
 
     /// Takes a load balancer away behind everybody's back.

@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::Inner;
 use super::figures::count;
 use super::ports::sorted;
 use super::state::{Phase, Place, State};
 use super::work::Work;
-use crate::error::{DriverError, Reason};
-use crate::id::{NetworkId, VifId};
+use crate::error::DriverError;
+use crate::id::VifId;
 use crate::owner::{Marked, Owner};
 use crate::stock::{StockKey, Stocked};
 use crate::vif::Vif;
@@ -23,8 +24,11 @@ struct Existing {
 }
 
 impl Inner {
-    /// Reads what exists before the pool begins.
-    pub(super) async fn read(&self) -> Result<(), DriverError> {
+    /// Reads what exists, before the pool begins and afterwards.
+    pub(super) async fn read(self: &Arc<Self>) -> Result<(), DriverError> {
+        if matches!(self.state().phase, Phase::Open) {
+            return self.resync().await;
+        }
         let found = self.stock.list().await?;
         let mut state = self.state();
         if !matches!(state.phase, Phase::Open) {
@@ -63,7 +67,7 @@ impl Inner {
         true
     }
 
-    /// Reads what exists, and forgets what does not.
+    /// Takes in what exists, and forgets what does not.
     pub(super) async fn resync(self: &Arc<Self>) -> Result<(), DriverError> {
         let epochs: BTreeMap<_, _> =
             self.state().shelves.iter().map(|(key, shelf)| (Arc::clone(key), shelf.pool.epoch())).collect();
@@ -74,6 +78,12 @@ impl Inner {
         drop(state);
         self.start(work);
         Ok(())
+    }
+
+    /// Something may exist of which nobody knows, or not exist any more: what exists is read at once.
+    pub(super) fn suspect(&self) {
+        self.doubt.store(true, Ordering::Release);
+        self.wake.notify_one();
     }
 
     fn take_in(
@@ -190,27 +200,5 @@ impl Inner {
             }
         }
         Ok(marked)
-    }
-
-    pub(super) fn vacate(self: &Arc<Self>, network: &NetworkId) -> Result<(), DriverError> {
-        let mut work = Vec::new();
-        let mut state = self.state();
-        let keys: Vec<_> = state.shelves.keys().filter(|key| key.network == *network).cloned().collect();
-        for key in &keys {
-            if let Some(shelf) = state.shelves.get_mut(key) {
-                shelf.pool.drain();
-            }
-            self.turn(&mut state, key, &mut work);
-        }
-        let left = keys.iter().any(|key| state.shelves.contains_key(key));
-        drop(state);
-        self.start(work);
-        if left {
-            let error = DriverError::new(Reason::Conflict, "empty the pool of a network");
-            return Err(error.detail(format!(
-                "VIFs of the network {network} are in use, cool down or are being destroyed"
-            )));
-        }
-        Ok(())
     }
 }

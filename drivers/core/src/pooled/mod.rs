@@ -4,19 +4,23 @@
 //! |---|---|
 //! | `state` | what the pool knows |
 //! | `request` | hands VIFs out, and takes them back |
+//! | `refusal` | why there is none |
 //! | `hand_out` | a VIF on its way, which is not lost when nobody takes it |
 //! | `work` | makes and destroys VIFs, as the warm pool decides |
 //! | `tend` | what the passing of time brings |
 //! | `existing` | what the other world and the pods tell |
+//! | `vacate` | gives up what is kept in a network |
 
 mod digest;
 mod existing;
 mod figures;
 mod hand_out;
 mod ports;
+mod refusal;
 mod request;
 mod state;
 mod tend;
+mod vacate;
 mod work;
 
 use std::sync::atomic::AtomicBool;
@@ -75,7 +79,8 @@ pub type MayAct = Arc<dyn Fn() -> bool + Send + Sync>;
 ///   destroyed.
 /// * When the other world has no more, or is in trouble, those who wait hear why and when to ask again, and it is asked no
 ///   more often for many of them than for one.
-/// * Nothing is handed out before it is known what pods use; see [`PoolLedger`]. From time to time what exists is read again.
+/// * Nothing is handed out before it is known what pods use; see [`PoolLedger`]. What exists is read again when it is
+///   asked for, and at once when a VIF turns out to have been deleted outside.
 /// * What is kept for a node that is gone, in two looks a minute apart, is destroyed.
 ///
 /// What a VIF carries is what the other world told of it: one that comes back from a pod with anything changed is destroyed.
@@ -94,7 +99,7 @@ pub(crate) struct Inner {
     state: Mutex<State>,
     counters: Counters,
     digests: Digests,
-    /// Whether something may exist of which nobody knows, so that it has to be read what does.
+    /// Whether something may exist of which nobody knows, or not exist any more, so that it has to be read what does.
     doubt: AtomicBool,
     /// Rings when time alone may bring something earlier than was known.
     wake: Arc<Notify>,
@@ -173,7 +178,7 @@ impl VifPoolDriver for PooledVifs {
     }
 
     async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
-        self.inner.vifs.activate_vif(vif).await
+        self.inner.ask(vif).await
     }
 
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Marked<Vif>>, DriverError> {
@@ -188,7 +193,7 @@ impl VifPoolDriver for PooledVifs {
     }
 
     async fn vacate(&self, network: &NetworkId) -> Result<(), DriverError> {
-        self.inner.vacate(network)
+        self.inner.vacate(network).await
     }
 }
 

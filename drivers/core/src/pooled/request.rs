@@ -8,7 +8,8 @@ use super::Inner;
 use super::figures::count;
 use super::hand_out::{HandOut, Waiting};
 use super::ports::{Hold, sorted};
-use super::state::{Phase, Place, Shelf, State, Waiter};
+use super::refusal::{STEP, not_leading, refusal};
+use super::state::{Phase, Place, State, Waiter};
 use super::work::Work;
 use crate::error::{DriverError, Reason};
 use crate::id::{SecurityGroupId, VifId};
@@ -17,8 +18,6 @@ use crate::pod_vif::VifRequest;
 use crate::stock::StockKey;
 use crate::vif::Vif;
 use crate::warm_pool::{Take, Wait};
-
-const STEP: &str = "take a VIF from the pool";
 
 /// What comes of a request at once.
 enum Taken {
@@ -59,7 +58,10 @@ impl Inner {
                     return hand_out.keep().ok_or_else(|| DriverError::new(Reason::Unavailable, STEP));
                 }
                 // Somebody deleted it; the next one, then.
-                Err(error) if error.reason() == Reason::NotFound => hand_out.lost(),
+                Err(error) if error.reason() == Reason::NotFound => {
+                    hand_out.lost();
+                    self.suspect();
+                }
                 Err(error) => return Err(error.settled()),
             }
         }
@@ -196,22 +198,4 @@ impl Inner {
         let active = vif.active && self.stock.is_active_unbound(&vif);
         Vif { active, ..vif }
     }
-}
-
-/// Why there is no VIF, and when to ask again.
-fn refusal(shelf: &Shelf, wait: Wait) -> DriverError {
-    let unavailable = || DriverError::new(Reason::Unavailable, STEP);
-    match wait {
-        Wait::Pressed(remaining) => {
-            shelf.failure.clone().unwrap_or_else(unavailable).settled().after(remaining)
-        }
-        Wait::Cooling(remaining) => unavailable().detail("all VIFs cool down").after(remaining),
-        Wait::Draining => unavailable().detail("the node is gone"),
-        Wait::Growing | Wait::Full => unavailable(),
-    }
-}
-
-/// Why nothing is changed any more.
-pub(super) fn not_leading() -> DriverError {
-    DriverError::new(Reason::Unavailable, STEP).detail("this process does not lead any more")
 }

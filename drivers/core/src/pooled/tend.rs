@@ -1,4 +1,4 @@
-//! What the passing of time brings: cooled VIFs, another attempt, nodes that are gone, what exists.
+//! What the passing of time brings: cooled VIFs, another attempt, nodes that are gone; and what exists, when it is in doubt.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -11,9 +11,7 @@ use super::Inner;
 use super::state::State;
 use super::work::Work;
 
-/// The time between two readings of what exists.
-const RESYNC: Duration = Duration::from_secs(600);
-/// The time until it is read again after that failed.
+/// The time until what exists is read again after that failed.
 const AGAIN: Duration = Duration::from_secs(30);
 /// The time between two looks at which nodes are gone. What is kept for one that was missing in two is destroyed.
 const LOOK: Duration = Duration::from_secs(60);
@@ -21,13 +19,12 @@ const LOOKS: u8 = 2;
 
 /// Tends the pool until it is dropped.
 pub(super) async fn tend(pool: Weak<Inner>) {
-    let began = Instant::now();
-    let (mut resync, mut look) = (began + RESYNC, began + LOOK);
+    let (mut resync, mut look) = (None, Instant::now() + LOOK);
     loop {
         let Some(inner) = pool.upgrade() else { return };
         let now = Instant::now();
-        if inner.doubt.swap(false, Ordering::AcqRel) || now >= resync {
-            resync = Instant::now() + inner.resynced().await;
+        if inner.doubt.swap(false, Ordering::AcqRel) || resync.is_some_and(|at| now >= at) {
+            resync = if inner.resynced().await { None } else { Some(Instant::now() + AGAIN) };
         }
         if now >= look {
             inner.look();
@@ -36,7 +33,7 @@ pub(super) async fn tend(pool: Weak<Inner>) {
         let due = inner.pass().map(|due| inner.began + due);
         let wake = Arc::clone(&inner.wake);
         drop(inner);
-        let until = due.into_iter().chain([resync, look]).min().unwrap_or(look);
+        let until = due.into_iter().chain(resync).min().map_or(look, |at| at.min(look));
         tokio::select! {
             () = tokio::time::sleep_until(until) => {}
             () = wake.notified() => {}
@@ -45,15 +42,13 @@ pub(super) async fn tend(pool: Weak<Inner>) {
 }
 
 impl Inner {
-    /// Reads what exists. Answers after how long it is to be read again.
-    async fn resynced(self: &Arc<Self>) -> Duration {
-        match self.resync().await {
-            Ok(()) => RESYNC,
-            Err(error) => {
-                tracing::warn!(error = %error, "the pool could not read which VIFs exist");
-                AGAIN
-            }
+    /// Reads what exists. Answers whether that could be done.
+    async fn resynced(self: &Arc<Self>) -> bool {
+        let read = self.resync().await;
+        if let Err(error) = &read {
+            tracing::warn!(error = %error, "the pool could not read which VIFs exist");
         }
+        read.is_ok()
     }
 
     /// Lets each shelf do what is due. Answers when the next one has something to do.

@@ -1,7 +1,6 @@
 //! Makes and destroys VIFs, as the warm pools decide.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -9,7 +8,7 @@ use tokio::time::timeout;
 use super::Inner;
 use super::figures::count;
 use super::hand_out::HandOut;
-use super::request::not_leading;
+use super::refusal::not_leading;
 use super::state::{Place, State};
 use crate::error::{DriverError, Reason};
 use crate::id::VifId;
@@ -79,6 +78,24 @@ impl Inner {
         }
     }
 
+    /// Does all of this, and waits for the end of what is to be destroyed; that goes on when nobody waits any more.
+    pub(super) async fn finish(self: &Arc<Self>, work: Vec<Work>) {
+        let (mut destroys, mut others) = (Vec::new(), Vec::new());
+        for work in work {
+            match work {
+                Work::Destroy { key, op, vifs } => {
+                    destroys.push(tokio::spawn(Arc::clone(self).destroy(key, op, vifs)));
+                }
+                other => others.push(other),
+            }
+        }
+        self.start(others);
+        for destroy in destroys {
+            // One that panicked has left something, which is seen then.
+            drop(destroy.await);
+        }
+    }
+
     async fn make(self: Arc<Self>, key: Arc<StockKey>, op: u64, order: StockOrder) {
         let (ordered, mut work) = (order.count, Vec::new());
         let made = self.ordered(order).await;
@@ -116,8 +133,7 @@ impl Inner {
             tracing::warn!(host = key.host, network = %key.network, ordered, made = made.vifs.len(), error = %error,
                 "the pool did not get all VIFs that it ordered");
             if error.ambiguous() {
-                self.doubt.store(true, Ordering::Release);
-                self.wake.notify_one();
+                self.suspect();
             }
         }
     }
@@ -188,10 +204,20 @@ impl Inner {
         left.into_iter().map(|(id, _)| id).collect()
     }
 
+    /// Asks whether a VIF is active. When one that has its place here was deleted outside, there may be others.
+    pub(super) async fn ask(&self, vif: &Vif) -> Result<Activation, DriverError> {
+        let asked = self.vifs.activate_vif(vif).await;
+        let gone = asked.as_ref().is_err_and(|error| error.reason() == Reason::NotFound);
+        if gone && self.state().places.contains_key(&vif.id) {
+            self.suspect();
+        }
+        asked
+    }
+
     /// Asks from time to time whether a VIF on its shelf is active, as often as the driver says.
     async fn activate(self: Arc<Self>, key: Arc<StockKey>, vif: Vif) {
         loop {
-            let wait = match self.vifs.activate_vif(&vif).await {
+            let wait = match self.ask(&vif).await {
                 Ok(Activation::Active(_)) => {
                     let mut state = self.state();
                     if let Some(shelf) = state.shelves.get_mut(&key) {

@@ -33,6 +33,11 @@ impl<K: Eq + Hash, T: Clone> Overlay<K, T> {
         self.changes().insert(id, None);
     }
 
+    /// Whether the thing would be as it is here.
+    pub(super) fn knows(&self, id: &K) -> bool {
+        self.changes().get(id).is_some_and(Option::is_some)
+    }
+
     /// What a read for `owner`, or for all, would answer by then, of what it answered now. What changed and is not known to
     /// be anybody's keeps the owner that the read tells.
     pub(super) fn over(
@@ -100,5 +105,6 @@ mod tests {
         overlay.put(3, Some(owner("new")), (3, 'n'));
         overlay.change(3, (3, 'c'));
         assert_eq!(overlay.over(Vec::new(), |thing| thing.0, None), [marked("new", (3, 'c'))]);
+        assert_eq!((overlay.knows(&3), overlay.knows(&4)), (true, false));
     }
 }

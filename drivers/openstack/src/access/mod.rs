@@ -1,6 +1,7 @@
 //! How a cloud is reached: as whom, where, and by which certificates.
 
 mod clouds;
+mod mistakes;
 mod options;
 mod resolve;
 mod secret;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use reqwest::Url;
 
 pub use self::clouds::Environment;
+pub use self::mistakes::{AccessError, AccessMistake};
 pub use self::options::NeutronOptions;
 pub use self::secret::Secret;
 
@@ -145,22 +147,6 @@ pub struct Tls {
     pub certificate_file: Option<PathBuf>,
     /// A PEM file with its key. Without it, the key is in the same file.
     pub key_file: Option<PathBuf>,
-}
-
-/// Why nobody knows how to reach the cloud.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {what}")]
-pub struct AccessError {
-    /// Where it stands: an option, or a file with line and column as far as they are known.
-    pub place: String,
-    /// What is wrong there, and what would be right.
-    pub what: String,
-}
-
-impl AccessError {
-    fn new(place: impl Into<String>, what: impl Into<String>) -> Self {
-        Self { place: place.into(), what: what.into() }
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use reqwest::Url;
 
+use super::mistakes::Mistakes;
 use super::{
     Access, AccessError, Auth, Credential, Domain, Interface, NeutronOptions, Scope, Secret, Tls, Urls, User,
 };
@@ -40,35 +41,31 @@ impl Places {
 
 /// Puts the options together.
 pub(super) fn resolve(options: &NeutronOptions, places: &Places) -> Result<Access, AccessError> {
-    let url = |option, text: Option<&String>| {
-        text.map(|text| http_url(text).map_err(|what| places.wrong(option, what))).transpose()
+    let mut wrong = Mistakes::default();
+    let mut url = |option, text: Option<&String>| {
+        wrong.note(text.map(|text| http_url(text).map_err(|what| places.wrong(option, what))).transpose())
     };
-    let urls = Urls {
-        network: url("endpoint_override", options.endpoint_override.as_ref())?,
-        load_balancer: url(
-            "load_balancer_endpoint_override",
-            options.load_balancer_endpoint_override.as_ref(),
-        )?,
-    };
-    let interface = match options.endpoint_type.as_deref() {
-        Some(name) => Interface::from_name(name).ok_or_else(|| {
-            let what = format!("there is no interface {name:?}; known are public, internal and admin");
-            places.wrong("endpoint_type", what)
-        })?,
-        None => Interface::default(),
-    };
+    let network = url("endpoint_override", options.endpoint_override.as_ref());
+    let load_balancer =
+        url("load_balancer_endpoint_override", options.load_balancer_endpoint_override.as_ref());
+    let interface = wrong.note(interface(options, places));
     if options.keyfile.is_some() && options.certfile.is_none() {
-        return Err(places.wrong("certfile", "is missing, and there is a key"));
+        wrong.add(places.wrong("certfile", "is missing, and there is a key"));
     }
-    let auth = auth(options, places)?;
-    if matches!(auth, Auth::None) && urls.network.is_none() {
-        return Err(places.wrong("endpoint_override", "is missing: without a login there is no catalogue"));
+    let auth = wrong.note(auth(options, places));
+    if matches!(auth, Some(Auth::None)) && options.endpoint_override.is_none() {
+        wrong.add(places.wrong("endpoint_override", "is missing: without a login there is no catalogue"));
     }
+    let (Some(network), Some(load_balancer), Some(interface), Some(auth), true) =
+        (network, load_balancer, interface, auth, wrong.are_none())
+    else {
+        return Err(wrong.into());
+    };
     Ok(Access {
         auth,
         region: options.region_name.clone(),
         interface,
-        urls,
+        urls: Urls { network, load_balancer },
         tls: Tls {
             insecure: options.insecure.unwrap_or(false),
             ca_file: options.cafile.clone(),
@@ -77,6 +74,14 @@ pub(super) fn resolve(options: &NeutronOptions, places: &Places) -> Result<Acces
         },
         timeout: options.timeout.map_or(TIMEOUT, Duration::from_secs),
         max_concurrency: options.max_concurrency,
+    })
+}
+
+fn interface(options: &NeutronOptions, places: &Places) -> Result<Interface, AccessError> {
+    let Some(name) = &options.endpoint_type else { return Ok(Interface::default()) };
+    Interface::from_name(name).ok_or_else(|| {
+        let what = format!("there is no interface {name:?}; known are public, internal and admin");
+        places.wrong("endpoint_type", what)
     })
 }
 
@@ -99,48 +104,61 @@ fn auth(options: &NeutronOptions, places: &Places) -> Result<Auth, AccessError> 
 }
 
 fn password(options: &NeutronOptions, places: &Places) -> Result<Auth, AccessError> {
-    let scope = match (&options.project_id, &options.project_name) {
-        (Some(id), _) => Scope::Id(id.clone()),
-        (None, Some(name)) => Scope::Name(
-            name.clone(),
-            domain(options.project_domain_id.as_ref(), options.project_domain_name.as_ref()),
-        ),
-        (None, None) => {
-            return Err(places.wrong("project_name", "is missing: a login without a project leads nowhere"));
+    let mut wrong = Mistakes::default();
+    let scope = wrong.note(scope(options, places));
+    let url = wrong.note(keystone(options, places));
+    let user = wrong.note(user(options, places));
+    let password = wrong.note(secret(
+        places,
+        ("password", options.password.as_ref()),
+        ("password_file", options.password_file.as_ref()),
+    ));
+    match (url, user, password, scope) {
+        (Some(url), Some(user), Some(password), Some(scope)) => {
+            Ok(Auth::Password { url, user, password, scope })
         }
-    };
-    Ok(Auth::Password {
-        url: keystone(options, places)?,
-        user: user(options, places)?,
-        password: secret(
-            places,
-            ("password", options.password.as_ref()),
-            ("password_file", options.password_file.as_ref()),
-        )?,
-        scope,
-    })
+        _ => Err(wrong.into()),
+    }
 }
 
 fn credential(options: &NeutronOptions, places: &Places) -> Result<Auth, AccessError> {
+    let mut wrong = Mistakes::default();
     let credential = match (&options.application_credential_id, &options.application_credential_name) {
-        (Some(id), _) => Credential::Id(id.clone()),
-        (None, Some(name)) => Credential::Name(name.clone(), user(options, places)?),
-        (None, None) => return Err(places.wrong("application_credential_id", "is missing")),
+        (Some(id), _) => Ok(Credential::Id(id.clone())),
+        (None, Some(name)) => user(options, places).map(|user| Credential::Name(name.clone(), user)),
+        (None, None) => Err(places.wrong("application_credential_id", "is missing")),
     };
-    Ok(Auth::ApplicationCredential {
-        url: keystone(options, places)?,
-        credential,
-        secret: secret(
-            places,
-            ("application_credential_secret", options.application_credential_secret.as_ref()),
-            ("application_credential_secret_file", options.application_credential_secret_file.as_ref()),
-        )?,
-    })
+    let credential = wrong.note(credential);
+    let url = wrong.note(keystone(options, places));
+    let secret = wrong.note(secret(
+        places,
+        ("application_credential_secret", options.application_credential_secret.as_ref()),
+        ("application_credential_secret_file", options.application_credential_secret_file.as_ref()),
+    ));
+    match (url, credential, secret) {
+        (Some(url), Some(credential), Some(secret)) => {
+            Ok(Auth::ApplicationCredential { url, credential, secret })
+        }
+        _ => Err(wrong.into()),
+    }
 }
 
 fn keystone(options: &NeutronOptions, places: &Places) -> Result<Url, AccessError> {
     let text = options.auth_url.as_ref().ok_or_else(|| places.wrong("auth_url", "is missing"))?;
     http_url(text).map_err(|what| places.wrong("auth_url", what))
+}
+
+fn scope(options: &NeutronOptions, places: &Places) -> Result<Scope, AccessError> {
+    match (&options.project_id, &options.project_name) {
+        (Some(id), _) => Ok(Scope::Id(id.clone())),
+        (None, Some(name)) => Ok(Scope::Name(
+            name.clone(),
+            domain(options.project_domain_id.as_ref(), options.project_domain_name.as_ref()),
+        )),
+        (None, None) => {
+            Err(places.wrong("project_name", "is missing: a login without a project leads nowhere"))
+        }
+    }
 }
 
 fn user(options: &NeutronOptions, places: &Places) -> Result<User, AccessError> {

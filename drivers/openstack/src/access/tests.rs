@@ -202,6 +202,26 @@ fn mistakes_in_clouds_yaml_are_told_with_their_place_and_without_secrets() {
 }
 
 #[test]
+fn all_mistakes_of_clouds_yaml_are_told_at_once() {
+    let text = "clouds:\n  a:\n    interface: outer\n    key: k.pem\n    network_endpoint_override: n:9696\n    auth:\n      \
+                auth_url: k:5000\n      project_name: p\n";
+    let error = Home::new(&[("work/clouds.yaml", text)]).access("a").unwrap_err();
+    let told: Vec<_> = error.split("; work/").map(|told| told.trim_start_matches("work/")).collect();
+    let expected = [
+        "clouds.yaml:5:32: is not a URL",
+        "clouds.yaml:3:16: there is no interface \"outer\"; known are",
+        "clouds.yaml:3:5: clouds.a: certfile: is missing",
+        "clouds.yaml:7:17: is not a URL",
+        "clouds.yaml:3:5: clouds.a: username: is missing",
+        "clouds.yaml:3:5: clouds.a: password: is missing",
+    ];
+    assert_eq!(told.len(), expected.len(), "{told:#?}");
+    for (told, expected) in told.iter().zip(expected) {
+        assert!(told.starts_with(expected), "{told}\n{expected}");
+    }
+}
+
+#[test]
 fn the_section_has_the_names_of_kuryr_conf() {
     let access = section(&by_password()).unwrap();
     assert_eq!(opened(&access.auth), ("https://k:5000/v3".into(), "open sesame".into()));
@@ -279,4 +299,89 @@ fn nothing_secret_is_shown() {
     let shown = format!("{:?}", section(&by_password()).unwrap());
     assert!(!shown.contains("open sesame") && shown.contains("kuryr"), "{shown}");
     assert!(!format!("{:?}", by_password()).contains("open sesame"));
+}
+
+/// What comes of the section with its secrets, which are not shown otherwise.
+fn revealed(options: &serde_json::Value) -> String {
+    let options: NeutronOptions = serde_json::from_value(options.clone()).unwrap();
+    let access = section(&options).unwrap_or_else(|error| panic!("{options:?}: {error}"));
+    let secret = match &access.auth {
+        Auth::None => None,
+        Auth::Password { password: secret, .. } | Auth::ApplicationCredential { secret, .. } => Some(secret),
+    };
+    let text = secret.filter(|secret| secret.file().is_none()).map(|secret| secret.reveal().unwrap());
+    format!("{access:?} {text:?}")
+}
+
+#[test]
+fn every_option_of_the_section_changes_how_the_cloud_is_reached() {
+    const PASSWORD: &str =
+        r#"{ "auth_url": "https://k", "username": "u", "password": "p", "project_name": "q" }"#;
+    const CREDENTIAL: &str = r#"{ "auth_type": "v3applicationcredential", "auth_url": "https://k", "username": "u",
+        "application_credential_name": "c", "application_credential_secret": "s" }"#;
+    // The option, what it is added to, its value, and what cannot stand beside it.
+    let cases: [(&str, &str, serde_json::Value, &[&str]); 25] = [
+        (
+            "auth_type",
+            r#"{ "auth_url": "https://k", "username": "u", "password": "p", "project_name": "q",
+            "endpoint_override": "http://n" }"#,
+            "none".into(),
+            &[],
+        ),
+        ("auth_url", PASSWORD, "https://other".into(), &[]),
+        ("username", PASSWORD, "other".into(), &[]),
+        ("user_id", PASSWORD, "other".into(), &["username"]),
+        ("password", PASSWORD, "other".into(), &[]),
+        ("password_file", PASSWORD, "/etc/password".into(), &["password"]),
+        ("project_name", PASSWORD, "other".into(), &[]),
+        ("project_id", PASSWORD, "other".into(), &["project_name"]),
+        ("user_domain_name", PASSWORD, "other".into(), &[]),
+        ("user_domain_id", PASSWORD, "other".into(), &[]),
+        ("project_domain_name", PASSWORD, "other".into(), &[]),
+        ("project_domain_id", PASSWORD, "other".into(), &[]),
+        (
+            "application_credential_id",
+            CREDENTIAL,
+            "other".into(),
+            &["application_credential_name", "username"],
+        ),
+        ("application_credential_name", CREDENTIAL, "other".into(), &[]),
+        ("application_credential_secret", CREDENTIAL, "other".into(), &[]),
+        (
+            "application_credential_secret_file",
+            CREDENTIAL,
+            "/etc/s".into(),
+            &["application_credential_secret"],
+        ),
+        ("region_name", PASSWORD, "other".into(), &[]),
+        ("endpoint_type", PASSWORD, "internal".into(), &[]),
+        ("endpoint_override", PASSWORD, "http://other".into(), &[]),
+        ("load_balancer_endpoint_override", PASSWORD, "http://other".into(), &[]),
+        ("cafile", PASSWORD, "/etc/ca.pem".into(), &[]),
+        ("certfile", PASSWORD, "/etc/c.pem".into(), &[]),
+        ("insecure", PASSWORD, true.into(), &[]),
+        ("timeout", PASSWORD, 7.into(), &[]),
+        ("max_concurrency", PASSWORD, 3.into(), &[]),
+    ];
+    for (option, base, value, beside) in &cases {
+        let before: serde_json::Value = serde_json::from_str(base).unwrap();
+        let mut after = before.clone();
+        beside.iter().for_each(|name| drop(after.as_object_mut().unwrap().remove(*name)));
+        after[*option] = value.clone();
+        assert_ne!(revealed(&before), revealed(&after), "{option}");
+    }
+    let with_key = |key: &str| {
+        let mut options: serde_json::Value = serde_json::from_str(PASSWORD).unwrap();
+        options["certfile"] = "/etc/c.pem".into();
+        options["keyfile"] = key.into();
+        revealed(&options)
+    };
+    assert_ne!(with_key("/etc/one.pem"), with_key("/etc/other.pem"));
+    // Of a cloud by its name, others tell.
+    let all = serde_json::to_value(NeutronOptions::default()).unwrap();
+    let mut told: Vec<_> = cases.iter().map(|(option, ..)| *option).chain(["cloud", "keyfile"]).collect();
+    told.sort_unstable();
+    let mut all: Vec<_> = all.as_object().unwrap().keys().map(String::as_str).collect();
+    all.sort_unstable();
+    assert_eq!(told, all);
 }

@@ -89,6 +89,11 @@ impl Service {
         self.kind
     }
 
+    /// How many calls of it may be in flight, while it is well.
+    pub(crate) fn max_concurrency(&self) -> usize {
+        self.cloud.session.access().max_concurrency
+    }
+
     /// A call that reads. `step` says what is tried, as an imperative; `path` stands below the version: `ports/p1`.
     pub fn get(&self, step: &'static str, path: impl Into<String>) -> Call<'_> {
         Call::new(self, step, Method::GET, path.into())

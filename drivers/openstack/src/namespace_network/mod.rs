@@ -5,12 +5,14 @@
 mod wire;
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
 use staffetta_driver::{
-    ClusterId, DriverError, Marked, NamespaceNetwork, NamespaceSubnetDriver, Owner, ProjectId,
+    ClusterId, DriverError, Marked, NamespaceNetwork, NamespaceSubnetDriver, Owner, ProjectId, VifPoolDriver,
 };
 
 use self::wire::{NetworkTold, PortTold, SubnetPoolTold, SubnetTold, TrunkTold};
@@ -23,19 +25,36 @@ use crate::mark;
 const FRESH: Duration = Duration::from_secs(600);
 
 /// The driver `namespace` of namespace networks.
-#[derive(Debug)]
 pub struct NamespaceNetworks {
     network: Service,
     cluster: ClusterId,
     subnet_pool: String,
     router: Option<String>,
     ip_version: Cached<(), u8>,
+    /// What keeps ports ready in the networks, where something does.
+    pool: Option<Arc<dyn VifPoolDriver>>,
+}
+
+impl fmt::Debug for NamespaceNetworks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cluster, subnet_pool, router, .. } = self;
+        let mut shown = f.debug_struct("NamespaceNetworks");
+        shown.field("cluster", cluster).field("subnet_pool", subnet_pool).field("router", router);
+        shown.finish_non_exhaustive()
+    }
 }
 
 impl NamespaceNetworks {
     /// Makes networks with the mark of `cluster`, each with a subnet of the pool, joined by the router.
     pub fn new(network: Service, cluster: ClusterId, subnet_pool: String, router: Option<String>) -> Self {
-        Self { network, cluster, subnet_pool, router, ip_version: Cached::new(FRESH) }
+        Self { network, cluster, subnet_pool, router, ip_version: Cached::new(FRESH), pool: None }
+    }
+
+    /// With a pool that keeps ports ready in the networks: it gives a network up before that is deleted.
+    #[must_use]
+    pub fn vacated_by(mut self, pool: Arc<dyn VifPoolDriver>) -> Self {
+        self.pool = Some(pool);
+        self
     }
 
     /// The ids of the networks that are marked for `owner`, the smallest first.
@@ -191,6 +210,9 @@ impl NamespaceSubnetDriver for NamespaceNetworks {
 
     async fn release_network(&self, owner: &Owner) -> Result<(), DriverError> {
         for network in self.marked_for(owner).await? {
+            if let Some(pool) = &self.pool {
+                pool.vacate(&network.as_str().into()).await?;
+            }
             self.remove(&network).await?;
         }
         Ok(())

@@ -80,26 +80,37 @@ impl Activations {
     /// Looks at these and at what else is due soon.
     async fn look(&self, ids: Vec<VifId>) -> Vec<Result<Known, DriverError>> {
         let began = Instant::now();
-        let lot = self.board().lot(&ids, began);
-        match self.neutron.ports_by_id(STEP, &lot, &FIELDS).await {
-            Ok(ports) => {
-                let ports: HashMap<VifId, Port> =
-                    ports.into_iter().map(|port| (port.id.clone(), port)).collect();
-                let mut board = self.board();
-                board.saw(
-                    lot.into_iter().map(|id| {
-                        let end = end(ports.get(&id));
-                        (id, end)
-                    }),
-                    began,
-                );
-                ids.iter().map(|id| Ok(board.answer(id, Instant::now()))).collect()
-            }
-            Err(error) => {
-                let error = DriverError::from(error);
-                ids.iter().map(|_| Err(error.clone())).collect()
-            }
-        }
+        // The look for which they waited may have taken some of them along.
+        let known: Vec<Option<Known>> = {
+            let mut board = self.board();
+            ids.iter().map(|id| board.ask(id, began)).collect()
+        };
+        let unknown = ids.iter().zip(&known).filter(|(_, known)| known.is_none());
+        let unknown: Vec<VifId> = unknown.map(|(id, _)| id.clone()).collect();
+        let looked = if unknown.is_empty() { Ok(()) } else { self.look_at(&unknown, began).await };
+        let mut board = self.board();
+        let answer = |(id, known): (&VifId, Option<Known>)| match (known, &looked) {
+            (Some(known), _) => Ok(known),
+            (None, Ok(())) => Ok(board.answer(id, Instant::now())),
+            (None, Err(error)) => Err(error.clone()),
+        };
+        ids.iter().zip(known).map(answer).collect()
+    }
+
+    async fn look_at(&self, ids: &[VifId], began: Instant) -> Result<(), DriverError> {
+        let lot = self.board().lot(ids, began);
+        let ports = self.neutron.ports_by_id(STEP, &lot, &FIELDS).await?;
+        let ports: HashMap<VifId, Port> = ports.into_iter().map(|port| (port.id.clone(), port)).collect();
+        let mut board = self.board();
+        board.ended(lot.len(), began, Instant::now());
+        board.saw(
+            lot.into_iter().map(|id| {
+                let end = end(ports.get(&id));
+                (id, end)
+            }),
+            began,
+        );
+        Ok(())
     }
 
     fn board(&self) -> MutexGuard<'_, Board> {

@@ -26,6 +26,11 @@ impl Neutron {
         Self { service: cloud.network() }
     }
 
+    /// How many calls may be in flight.
+    pub(crate) fn max_concurrency(&self) -> usize {
+        self.service.max_concurrency()
+    }
+
     /// Whether tags may be given to a port in the call that makes it. Where not, nothing is tagged: a tag that comes later
     /// is no mark, for whoever makes the port may be stopped before.
     pub(crate) async fn tags_new_ports(&self) -> Result<bool, OpenStackError> {

@@ -15,16 +15,21 @@ const LAST_STEP: Duration = Duration::from_secs(10);
 const INTEREST: Duration = Duration::from_secs(30);
 /// A port for which nobody asked for so long is forgotten.
 const MEMORY: Duration = Duration::from_secs(20 * 60);
+/// The rest after a look at several ports lasts so many times as long as the look took.
+const REST: u32 = 2;
 /// After each such time something should be done for a port that is still down.
 const LONG: Duration = Duration::from_secs(90);
 
 /// The ports that are waited for.
 ///
 /// A port is looked at again after a quarter of the time that it was waited for so far, but not sooner than after 50 ms and
-/// not later than after 10 s. What one look shows is good until the next one is due, so that callers share it.
+/// not later than after 10 s. What one look shows is good until the next one is due, so that callers share it. A look at
+/// many ports is followed by a rest, so that those who wait for ports to be made are not held up by those who look.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     watches: HashMap<VifId, Watch>,
+    /// Nobody looks before.
+    rest: Option<Instant>,
 }
 
 /// One port that is waited for.
@@ -95,7 +100,7 @@ impl Board {
     pub(crate) fn ask(&mut self, id: &VifId, now: Instant) -> Option<Known> {
         let watch = self.watches.entry(id.clone()).or_insert_with(|| Watch::new(now));
         watch.asked = now;
-        let known = watch.known(now);
+        let known = watch.known(now, self.rest);
         if let Some(Known::Over(_)) = known {
             self.forget(id);
         }
@@ -132,6 +137,13 @@ impl Board {
         }
     }
 
+    /// A look at so many ports began at `at` and has just ended.
+    pub(crate) fn ended(&mut self, ports: usize, at: Instant, now: Instant) {
+        if ports > 1 {
+            self.rest = Some(now + now.saturating_duration_since(at) * REST);
+        }
+    }
+
     /// A look that began at `at` showed this of each of the ports: how its wait ends, or that it is down.
     pub(crate) fn saw(&mut self, sights: impl IntoIterator<Item = (VifId, Option<End>)>, at: Instant) {
         for (id, sight) in sights {
@@ -148,12 +160,13 @@ impl Watch {
         Self { since: now, first: now, asked: now, last: None, mended: 0, witnessed: false }
     }
 
-    fn known(&self, now: Instant) -> Option<Known> {
+    fn known(&self, now: Instant, rest: Option<Instant>) -> Option<Known> {
         if let Some((_, Some(end))) = self.last {
             return Some(Known::Over(end));
         }
         let waited = now.saturating_duration_since(self.since);
-        let ask_again = self.due().saturating_duration_since(now);
+        let next = rest.map_or(self.due(), |rest| rest.max(self.due()));
+        let ask_again = next.saturating_duration_since(now);
         (!ask_again.is_zero()).then_some(Known::Down { ask_again, waited })
     }
 
@@ -253,6 +266,26 @@ mod tests {
             panic!()
         };
         assert_eq!(ask_again, FIRST_STEP);
+    }
+
+    #[test]
+    fn after_a_look_at_several_ports_nobody_looks_for_twice_its_time() {
+        let (mut board, now) = (Board::default(), Instant::now());
+        for name in ["a", "b"] {
+            board.made(&id(name), now);
+        }
+        let began = now + milliseconds(1000);
+        let mut look = |names: &[&str], took| {
+            board.saw(names.iter().map(|name| (id(name), None)), began);
+            board.ended(names.len(), began, began + milliseconds(took));
+            let Known::Down { ask_again, .. } = board.answer(&id("a"), began + milliseconds(took)) else {
+                panic!()
+            };
+            ask_again.as_millis()
+        };
+        assert_eq!(look(&["a"], 100), 150, "a quarter of a second since it began");
+        assert_eq!(look(&["a", "b"], 100), 200);
+        assert_eq!(look(&["a", "b"], 10), 240, "a step is not cut short");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! | `wire`, `api` | ports and trunks as Neutron writes them, and the calls |
 //! | `mark`, `ports` | for whom a port was made; making, finding and removing marked ones |
 //! | `translate` | how a port becomes a VIF |
+//! | `creation` | ports of pods that are made by one call |
 //! | `board`, `activation` | which ports are waited for, and one list that answers for many |
 //! | `nodes`, `trunks`, `vlans`, `address_pairs` | what nested ports are a part of |
 //! | `together` | calls that are made together |
@@ -15,8 +16,9 @@
 
 mod activation;
 mod address_pairs;
-mod api;
+pub(crate) mod api;
 mod board;
+mod creation;
 mod mark;
 mod nested_macvlan;
 mod nested_vlan;
@@ -25,12 +27,12 @@ mod options;
 mod ports;
 mod security_groups;
 mod stock;
-mod together;
+pub(crate) mod together;
 mod translate;
 mod trunks;
 mod vif;
 mod vlans;
-mod wire;
+pub(crate) mod wire;
 
 use std::sync::Arc;
 

@@ -12,6 +12,7 @@ use staffetta_driver::{
 use tracing::warn;
 
 use super::api::{Neutron, well_formed};
+use super::creation::Creation;
 use super::mark::{DEVICE_OWNER, KURYR_OWNER, Mark, Nesting, Parent, Purpose, SUBPORT_OWNER};
 use super::options::PortOptions;
 use super::wire::{NewPort, Port, VIF_FIELDS};
@@ -30,6 +31,7 @@ pub(crate) struct Ports {
     subnets: Arc<Subnets>,
     pub(crate) cluster: ClusterId,
     pub(crate) options: PortOptions,
+    creation: Creation,
     /// What this process saw of marks. They never change, so that it need not look again before it removes a port.
     seen: DashMap<VifId, Seen>,
 }
@@ -61,7 +63,8 @@ impl Ports {
         cluster: ClusterId,
         options: PortOptions,
     ) -> Self {
-        Self { neutron, subnets, cluster, options, seen: DashMap::new() }
+        let creation = Creation::new(neutron.clone());
+        Self { neutron, subnets, cluster, options, creation, seen: DashMap::new() }
     }
 
     /// The port that `request` asks for.
@@ -90,12 +93,12 @@ impl Ports {
         Mark { cluster: self.cluster.clone(), purpose, nesting }
     }
 
-    /// Makes a port.
+    /// Makes a port, by one call with others for which somebody asks meanwhile.
     pub(crate) async fn make(&self, mut port: NewPort) -> Result<Port, OpenStackError> {
         if !self.neutron.tags_new_ports().await? {
             port.tags.clear();
         }
-        let port = self.neutron.create_port("make a port", &port).await?;
+        let port = self.creation.make(port).await?;
         self.saw(&port);
         Ok(port)
     }

@@ -1,8 +1,13 @@
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use staffetta_driver::{NamespaceSubnetDriver, Owner, Reason};
+use staffetta_driver::{
+    Activation, DriverError, Marked, NamespaceSubnetDriver, NetworkId, Owner, Reason, Vif, VifPoolDriver,
+    VifRequest,
+};
 use staffetta_openstack::{NamespaceNetworks, mark};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
@@ -230,4 +235,54 @@ async fn only_what_carries_the_mark_of_the_cluster_is_told_or_touched() {
     east.release_network(&owner("shop")).await.unwrap();
     assert_eq!((east.networks().await.unwrap().len(), west.networks().await.unwrap().len()), (0, 1));
     assert_eq!(neutron.things("networks").len(), 2);
+}
+
+/// A pool that is told to leave networks. It has left one when `busy` is false.
+#[derive(Default)]
+struct Leaving {
+    busy: AtomicBool,
+    left: Mutex<Vec<NetworkId>>,
+}
+
+#[async_trait]
+impl VifPoolDriver for Leaving {
+    async fn request_vif(&self, _: &VifRequest) -> Result<Vif, DriverError> {
+        Err(DriverError::new(Reason::Unsupported, "request a VIF"))
+    }
+
+    async fn release_vif(&self, _: &Owner, _: &Vif) -> Result<(), DriverError> {
+        Ok(())
+    }
+
+    async fn activate_vif(&self, _: &Vif) -> Result<Activation, DriverError> {
+        Err(DriverError::new(Reason::Unsupported, "activate a VIF"))
+    }
+
+    async fn vifs(&self, _: Option<&Owner>) -> Result<Vec<Marked<Vif>>, DriverError> {
+        Ok(Vec::new())
+    }
+
+    async fn vacate(&self, network: &NetworkId) -> Result<(), DriverError> {
+        self.left.lock().unwrap().push(network.clone());
+        let busy = self.busy.load(Ordering::Relaxed);
+        if busy { Err(DriverError::new(Reason::Conflict, "leave a network")) } else { Ok(()) }
+    }
+}
+
+#[tokio::test]
+async fn a_pool_leaves_the_network_before_anything_of_it_is_removed() {
+    let (neutron, server) = Neutron::start().await;
+    let pool = Arc::new(Leaving::default());
+    let driver = driver(&server, "east").vacated_by(Arc::clone(&pool) as _);
+    driver.ensure_network(&owner("shop"), &"p1".into()).await.unwrap();
+    neutron.port(&[mark::cluster_tag(&"east".into())]);
+    pool.busy.store(true, Ordering::Relaxed);
+    let error = driver.release_network(&owner("shop")).await.unwrap_err();
+    assert_eq!((error.reason(), neutron.counts()), (Reason::Conflict, [1, 1, 2]));
+    pool.busy.store(false, Ordering::Relaxed);
+    driver.release_network(&owner("shop")).await.unwrap();
+    assert_eq!(neutron.counts(), [0, 0, 0]);
+    driver.release_network(&owner("other")).await.unwrap();
+    let left: Vec<_> = pool.left.lock().unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(left, ["networks-1", "networks-1"], "nobody leaves what is not there");
 }

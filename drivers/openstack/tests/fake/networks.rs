@@ -25,6 +25,11 @@ impl State {
                 self.networks.insert(id, network.clone());
                 Answer::json(201, json!({ "network": network }))
             }
+            ("POST", ["routers"]) => {
+                let id = self.id();
+                Answer::json(201, json!({ "router": { "id": id } }))
+            }
+            ("PUT", ["routers", _, "add_router_interface"]) => Answer::json(200, json!({})),
             ("POST", ["subnets"]) => self.create_subnet(&body["subnet"]),
             ("GET", [collection @ ("networks" | "subnets"), id]) => {
                 let (things, key) = match *collection {

@@ -1,11 +1,13 @@
 //! What Neutron is asked, and how often.
 
+use std::collections::BTreeSet;
+
 use futures_util::future::join_all;
-use staffetta_driver::{Activation, PodVifDriver, StockKey, StockOrder, VifStock};
+use staffetta_driver::{Activation, PodVifDriver, Reason, StockKey, StockOrder, VifStock};
 use staffetta_openstack::NeutronStock;
 
 use crate::fake;
-use crate::scenarios::world::activated;
+use crate::scenarios::world::{activated, within};
 
 #[tokio::test]
 async fn a_pod_costs_one_call_and_its_release_another() {
@@ -53,6 +55,71 @@ async fn one_list_answers_for_many_who_wait() {
     let requests = fake.requests();
     assert!(requests.iter().all(|request| request.starts_with("GET ports?")), "{requests:?}");
     assert_eq!(requests.len(), 2, "the first is alone, the others come together");
+}
+
+#[tokio::test]
+async fn ports_for_which_pods_wait_are_made_by_few_calls() {
+    let (fake, world) = fake().await;
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let driver = world.bound("east");
+    driver.vifs(None).await.unwrap();
+    fake.requests();
+    let requests: Vec<_> = (0..60).map(|pod| world.request(&format!("pod-{pod}"), &host, &subnet)).collect();
+    let made = join_all(requests.iter().map(|request| driver.request_vif(request))).await;
+    let made: BTreeSet<_> = made.into_iter().map(|vif| vif.unwrap().id).collect();
+    assert_eq!((made.len(), world.ports(&subnet).await.len()), (60, 60));
+    let calls = fake.requests();
+    assert!(calls.len() <= 10 && calls.iter().all(|call| call == "POST ports"), "{calls:?}");
+}
+
+#[tokio::test]
+async fn what_is_refused_to_one_pod_costs_the_others_nothing() {
+    let (fake, world) = fake().await;
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let mut gone = world.subnet("10.2.0.0/24").await;
+    gone.network.id = "00000000-0000-4000-8000-0000000000ff".into();
+    let driver = world.bound("east");
+    driver.vifs(None).await.unwrap();
+    fake.requests();
+    let requests: Vec<_> = (0..20)
+        .map(|pod| world.request(&format!("pod-{pod}"), &host, if pod == 7 { &gone } else { &subnet }))
+        .collect();
+    let made = join_all(requests.iter().map(|request| driver.request_vif(request))).await;
+    let refused: Vec<_> = (0..).zip(&made).filter(|(_, vif)| vif.is_err()).map(|(pod, _)| pod).collect();
+    assert_eq!((refused, world.ports(&subnet).await.len()), (vec![7], 19));
+    let error = made[7].as_ref().unwrap_err();
+    assert_eq!((error.reason(), error.ambiguous()), (Reason::NotFound, false));
+    assert!(fake.requests().len() < 20, "only those who were in one call with it are asked for one by one");
+}
+
+#[tokio::test]
+async fn a_pod_that_gives_up_in_the_middle_of_a_call_makes_nobodys_port_twice() {
+    let (fake, world) = fake().await;
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let driver = world.bound("east");
+    driver.vifs(None).await.unwrap();
+    fake.requests();
+    let requests: Vec<_> = (0..8).map(|pod| world.request(&format!("pod-{pod}"), &host, &subnet)).collect();
+    let first = driver.request_vif(&requests[0]);
+    let others = tokio::spawn(within({
+        let (driver, requests) = (driver.clone(), requests.clone());
+        async move { join_all(requests[1..].iter().map(|request| driver.request_vif(request))).await }
+    }));
+    let called = async {
+        while fake.requests().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = called => {}
+        _ = first => panic!("it gives up first"),
+    }
+    let made: BTreeSet<_> = others.await.unwrap().into_iter().map(|vif| vif.unwrap().id).collect();
+    assert_eq!(made.len(), 7);
+    let marked = driver.vifs(None).await.unwrap();
+    let owners: BTreeSet<_> = marked.iter().map(|marked| marked.owner.clone().unwrap().name).collect();
+    assert_eq!(owners.len(), marked.len(), "one each, and one at most of who gave up");
 }
 
 #[tokio::test]

@@ -1,11 +1,15 @@
 //! A Neutron that fails, and a network between that does.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
 use staffetta_driver::{PodVifDriver, Reason, StockKey, StockOrder, Vif, VifClass, VifStock};
-use staffetta_openstack::{NestedStock, NeutronStock};
+use staffetta_openstack::{
+    NestedMacvlanDriver, NestedStock, NeutronDefaults, NeutronStock, PodVifNestedOptions, PortOptions,
+    Subnets,
+};
 
 use crate::fake;
 use crate::fake::Fault;
@@ -136,6 +140,20 @@ async fn a_port_that_others_change_all_the_time_is_left_as_it_is() {
     let error = driver.request_vif(&request).await.unwrap_err();
     assert_eq!((error.reason(), error.ambiguous()), (Reason::Conflict, false));
     assert_eq!((world.ports(&machine.subnet).await.len(), world.pairs(&machine.port).await.len()), (1, 0));
+    // As often as the option says.
+    for _ in 0..3 {
+        fake.inject(Method::PUT, "ports", Fault::Refuse(412, "RevisionNumberConstraintFailed"));
+    }
+    let nested = PodVifNestedOptions {
+        worker_nodes_subnets: vec![machine.subnet.id.clone()],
+        rev_update_attempts: 4.try_into().unwrap(),
+    };
+    let subnets = Subnets::new(world.cloud.network(), &NeutronDefaults::default());
+    let ports = PortOptions { ovs_bridge: "br-int".into(), port_debug: true };
+    let patient =
+        NestedMacvlanDriver::new(&world.cloud, Arc::new(subnets), world.cluster("east"), ports, nested);
+    patient.request_vif(&request).await.unwrap();
+    assert_eq!((world.ports(&machine.subnet).await.len(), world.pairs(&machine.port).await.len()), (2, 1));
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The driver `neutron-vif`.
 
+use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::json;
 use staffetta_driver::{Activation, Marked, PodVifDriver, Reason, Vif, VifClass};
@@ -21,9 +22,30 @@ pub(crate) async fn a_pod_gets_a_port_on_its_node_that_is_active_when_an_agent_w
         text(&port["description"]),
         format!("staffetta:cluster={} uid={} pod=default/web", world.cluster("east"), owner.uid)
     );
+    let unnamed =
+        world.bound_unnamed("east").request_vif(&world.request("other", &host, &subnet)).await.unwrap();
+    assert_eq!(text(&world.port(unnamed.id.as_str()).await["name"]), "", "names are for `port_debug`");
     assert!(matches!(driver.activate_vif(&vif).await.unwrap(), Activation::NotYet { .. }));
     world.wire(&vif.id, &host).await;
     assert_eq!(activated(&driver, &vif).await.unwrap(), Vif { active: true, ..vif });
+}
+
+pub(crate) async fn pods_that_come_together_each_get_the_port_that_was_made_for_them(world: &World) {
+    let host = world.host("node").await;
+    let subnets = [world.subnet("10.1.0.0/24").await, world.subnet("10.2.0.0/24").await];
+    let driver = world.bound("east");
+    let requests: Vec<_> =
+        (0..24).map(|number| world.request(&format!("pod-{number}"), &host, &subnets[number % 2])).collect();
+    let made = join_all(requests.iter().map(|request| driver.request_vif(request))).await;
+    let made: Vec<_> = made.into_iter().map(Result::unwrap).collect();
+    for (vif, request) in made.iter().zip(&requests) {
+        assert_eq!(vif.network.id, request.subnets[0].network.id);
+        let port = world.port(vif.id.as_str()).await;
+        assert_eq!(text(&port["device_id"]), request.owner.uid.as_str());
+    }
+    for subnet in &subnets {
+        assert_eq!(world.ports(subnet).await.len(), 12);
+    }
 }
 
 pub(crate) async fn a_port_is_given_back_once_and_by_its_owner_only(world: &World) {

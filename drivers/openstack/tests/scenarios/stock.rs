@@ -44,6 +44,27 @@ pub(crate) async fn ports_in_stock_are_listed_as_they_were_ordered_and_destroyed
     assert!(world.ports(&subnet).await.is_empty() && other.list().await.unwrap().is_empty());
 }
 
+pub(crate) async fn a_port_in_stock_with_two_addresses_is_listed_as_it_was_made(world: &World) {
+    let (first, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let second = world.subnet_beside(&first, "10.3.0.0/24").await;
+    let stock = NeutronStock::new(world.bound("east"));
+    for subnets in [[&first, &second], [&second, &first]] {
+        let subnets = subnets.map(Clone::clone).to_vec();
+        let request = VifRequest { subnets, ..world.request("any", &host, &first) };
+        let order = order(&stock, &request, 2);
+        let made = stock.make(&order).await;
+        assert!(made.failure.is_none() && made.vifs.iter().all(|vif| vif.ips().count() == 2));
+        // As another process sees it, and as it is written down: in the order in which Neutron tells of the addresses.
+        let listed = NeutronStock::new(world.bound("east")).list().await.unwrap();
+        assert_eq!(listed.len(), 2);
+        for stocked in listed {
+            assert_eq!(stocked.key, order.key);
+            assert!(made.vifs.contains(&stocked.vif), "{:?} and {:?}", made.vifs, stocked.vif);
+        }
+        assert!(stock.destroy(&made.vifs).await.is_empty());
+    }
+}
+
 pub(crate) async fn a_stock_takes_what_a_quota_leaves_it(world: &World) {
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
     let stock = NeutronStock::new(world.bound("east"));

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use staffetta_driver::{
     Activation, ClusterId, DriverError, Listener, ListenerSpec, LoadBalancer, LoadBalancerDriver,
     LoadBalancerId, LoadBalancerSpec, Marked, Member, MemberSpec, Owner, PodProjectDriver,
-    PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, PoolId, PortId, ProjectId, PublicIp,
+    PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, PoolId, PortId, Progress, ProjectId, PublicIp,
     PublicIpRequest, SecurityGroupId, ServiceProjectDriver, ServicePublicIpDriver,
     ServiceSecurityGroupsDriver, ServiceSubnetsDriver, Subnet, SubnetId, Vif, VifPoolDriver, VifRequest,
 };
@@ -147,6 +147,11 @@ impl LoadBalancerDriver for SimulatedDriver {
         self.call(Method::EnsureLoadBalancer, arguments).await
     }
 
+    async fn progress(&self, load_balancer: &LoadBalancer) -> Result<Progress, DriverError> {
+        let arguments = wire::LoadBalancerProgress { load_balancer: Borrowed(load_balancer) };
+        self.call(Method::LoadBalancerProgress, arguments).await
+    }
+
     async fn release_load_balancer(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError> {
         let arguments = wire::ReleaseLoadBalancer { owner: Borrowed(owner), id: Borrowed(id) };
         self.call(Method::ReleaseLoadBalancer, arguments).await
@@ -155,9 +160,9 @@ impl LoadBalancerDriver for SimulatedDriver {
     async fn ensure_listener(
         &self,
         load_balancer: &LoadBalancer,
-        at: ListenerSpec,
+        spec: &ListenerSpec,
     ) -> Result<Listener, DriverError> {
-        let arguments = wire::EnsureListener { load_balancer: Borrowed(load_balancer), at: Owned(at) };
+        let arguments = wire::EnsureListener { load_balancer: Borrowed(load_balancer), spec: Borrowed(spec) };
         self.call(Method::EnsureListener, arguments).await
     }
 

@@ -18,9 +18,10 @@ use super::world::World;
 use crate::method::Method;
 use crate::wire::{
     AcquirePublicIp, ActivateVif, AssociatePublicIp, DisassociatePublicIp, EnsureListener,
-    EnsureLoadBalancer, Envelope, Injection, LoadBalancers, Page, ProjectOfPod, ProjectOfService, PublicIps,
-    REQUEST_ID, ReleaseListener, ReleaseLoadBalancer, ReleasePublicIp, ReleaseVif, RequestVif,
-    SecurityGroupsOfPod, SecurityGroupsOfService, SetMembers, SubnetsOfPod, SubnetsOfService, Vifs,
+    EnsureLoadBalancer, Envelope, Injection, LoadBalancerProgress, LoadBalancers, Page, ProjectOfPod,
+    ProjectOfService, PublicIps, REQUEST_ID, ReleaseListener, ReleaseLoadBalancer, ReleasePublicIp,
+    ReleaseVif, RequestVif, SecurityGroupsOfPod, SecurityGroupsOfService, SetMembers, SubnetsOfPod,
+    SubnetsOfService, Vifs,
 };
 
 /// The largest request: a pod has at most 1.5 MB, a pool of ten thousand members about as much.
@@ -68,6 +69,7 @@ fn call(router: Router<Arc<World>>, method: Method) -> Router<Arc<World>> {
         Method::ServiceSecurityGroups => typed::<SecurityGroupsOfService<'static>>(router, method),
         Method::ListLoadBalancers => typed::<LoadBalancers<'static>>(router, method),
         Method::EnsureLoadBalancer => typed::<EnsureLoadBalancer<'static>>(router, method),
+        Method::LoadBalancerProgress => typed::<LoadBalancerProgress<'static>>(router, method),
         Method::ReleaseLoadBalancer => typed::<ReleaseLoadBalancer<'static>>(router, method),
         Method::EnsureListener => typed::<EnsureListener<'static>>(router, method),
         Method::ReleaseListener => typed::<ReleaseListener<'static>>(router, method),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use staffetta_driver::memory::{MemoryServiceProject, MemoryServiceSecurityGroups, MemoryServiceSubnets};
 use staffetta_driver::{
-    DriverError, Listener, LoadBalancer, LoadBalancerDriver, Marked, Member, ProjectId, PublicIp,
+    DriverError, Listener, LoadBalancer, LoadBalancerDriver, Marked, Member, Progress, ProjectId, PublicIp,
     SecurityGroupId, ServiceProjectDriver, ServicePublicIpDriver, ServiceSecurityGroupsDriver,
     ServiceSubnetsDriver, SubnetId,
 };
@@ -12,8 +12,8 @@ use staffetta_driver::{
 use super::desk::{Answer, Desk, at_once, first};
 use crate::wire::{
     AcquirePublicIp, AssociatePublicIp, DisassociatePublicIp, EnsureListener, EnsureLoadBalancer,
-    LoadBalancers, ProjectOfService, PublicIps, ReleaseListener, ReleaseLoadBalancer, ReleasePublicIp,
-    SecurityGroupsOfService, SetMembers, SubnetsOfService,
+    LoadBalancerProgress, LoadBalancers, ProjectOfService, PublicIps, ReleaseListener, ReleaseLoadBalancer,
+    ReleasePublicIp, SecurityGroupsOfService, SetMembers, SubnetsOfService,
 };
 
 impl Answer for ProjectOfService<'_> {
@@ -50,6 +50,12 @@ impl Answer for EnsureLoadBalancer<'_> {
     }
 }
 
+impl Answer for LoadBalancerProgress<'_> {
+    fn answer(self, desk: &mut Desk<'_>) -> Result<Progress, DriverError> {
+        at_once(desk.load_balancers().progress(&self.load_balancer))
+    }
+}
+
 impl Answer for ReleaseLoadBalancer<'_> {
     fn answer(self, desk: &mut Desk<'_>) -> Result<(), DriverError> {
         desk.watched(
@@ -63,7 +69,7 @@ impl Answer for EnsureListener<'_> {
     fn answer(self, desk: &mut Desk<'_>) -> Result<Listener, DriverError> {
         desk.watched(
             |desk| desk.services.load_balancer(&self.load_balancer.id),
-            |desk| at_once(desk.load_balancers().ensure_listener(&self.load_balancer, *self.at)),
+            |desk| at_once(desk.load_balancers().ensure_listener(&self.load_balancer, &self.spec)),
         )
     }
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use staffetta_driver::{PodVifDriver, Reason};
 use staffetta_simulated::{Effect, Fault, Kind, Method, Options};
 
-use crate::world::{HTTP, Remote, any_address, balancer, instant, member, owner};
+use crate::world::{Remote, any_address, balancer, http, instant, member, owner};
 
 #[tokio::test]
 async fn each_effect_has_one_entry_that_says_what_for_whom_and_by_which_request() {
@@ -50,8 +50,8 @@ async fn the_life_of_a_service_stands_there_in_order() {
     let balancers = &drivers.balancers;
     let made = balancers.ensure_load_balancer(&owner("a"), &balancer("10.0.0.1")).await.unwrap();
     balancers.ensure_load_balancer(&owner("a"), &balancer("10.0.0.1")).await.unwrap();
-    let listener = balancers.ensure_listener(&made, HTTP).await.unwrap();
-    balancers.ensure_listener(&made, HTTP).await.unwrap();
+    let listener = balancers.ensure_listener(&made, &http()).await.unwrap();
+    balancers.ensure_listener(&made, &http()).await.unwrap();
     let pool = listener.pool.as_ref().unwrap().id.clone();
     for _ in 0..2 {
         balancers.set_members(&made, &pool, &[member("10.1.0.1")]).await.unwrap();

@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use staffetta_driver::memory::MemoryOptions;
-use staffetta_driver::{LoadBalancerSpec, Protocol, Provisioning, Reason};
+use staffetta_driver::{
+    ListenerPort, ListenerSettings, ListenerSpec, LoadBalancerSpec, PoolSpec, Progress, Protocol,
+    Provisioning, Reason,
+};
 
-use crate::world::{HTTP, Place, balancer, instant, member, owner};
+use crate::world::{HTTP, Place, balancer, http, instant, member, owner};
 
 laws! {
     the_same_owner_gets_the_same_load_balancer,
     a_load_balancer_is_released_by_its_owner_alone,
+    the_whole_tree_is_made_by_one_call,
     listeners_and_members_hang_on_it_as_they_were_asked_for,
     a_pending_load_balancer_says_when_it_takes_a_change,
     what_is_refused_keeps_its_reason,
@@ -39,14 +43,26 @@ async fn a_load_balancer_is_released_by_its_owner_alone(place: Place) {
     assert_eq!(east.balancers.load_balancers(None).await.unwrap(), []);
 }
 
+async fn the_whole_tree_is_made_by_one_call(place: Place) {
+    let balancers = place.drivers(instant()).balancers;
+    let pool = PoolSpec { members: vec![member("10.1.0.1"), member("10.1.0.2")], ..PoolSpec::default() };
+    let spec = LoadBalancerSpec { listeners: vec![ListenerSpec { pool, ..http() }], ..balancer("10.0.0.1") };
+    let made = balancers.ensure_load_balancer(&owner("a"), &spec).await.unwrap();
+    assert_eq!(made.listener(HTTP).unwrap().pool.as_ref().unwrap().members.len(), 2);
+    assert_eq!(balancers.progress(&made).await.unwrap(), Progress::Active);
+    assert_eq!(balancers.load_balancers(None).await.unwrap()[0].thing, made);
+}
+
 async fn listeners_and_members_hang_on_it_as_they_were_asked_for(place: Place) {
     let drivers = place.drivers(instant());
     let balancers = drivers.balancers;
     let made = balancers.ensure_load_balancer(&owner("a"), &balancer("10.0.0.1")).await.unwrap();
-    let listener = balancers.ensure_listener(&made, HTTP).await.unwrap();
-    assert_eq!(balancers.ensure_listener(&made, HTTP).await.unwrap(), listener);
-    let dns = staffetta_driver::ListenerSpec { protocol: Protocol::Udp, port: 53 };
-    let other = balancers.ensure_listener(&made, dns).await.unwrap();
+    let listener = balancers.ensure_listener(&made, &http()).await.unwrap();
+    assert_eq!(balancers.ensure_listener(&made, &http()).await.unwrap(), listener);
+    let settings = ListenerSettings { client_timeout_ms: Some(1000), ..ListenerSettings::default() };
+    let dns = ListenerSpec { at: ListenerPort { protocol: Protocol::Udp, port: 53 }, settings, ..http() };
+    let other = balancers.ensure_listener(&made, &dns).await.unwrap();
+    assert!(dns.is_made(&other), "{other:?}");
     let pool = listener.pool.as_ref().unwrap().id.clone();
     let specs = [member("10.1.0.1"), member("fd00::1")];
     let members = balancers.set_members(&made, &pool, &specs).await.unwrap();
@@ -62,9 +78,11 @@ async fn a_pending_load_balancer_says_when_it_takes_a_change(place: Place) {
     let drivers = place.drivers(MemoryOptions { load_balancer_delay_ms: 3_600_000, ..instant() });
     let made = drivers.balancers.ensure_load_balancer(&owner("a"), &balancer("10.0.0.1")).await.unwrap();
     assert_eq!(made.status, Provisioning::Pending);
-    let busy = drivers.balancers.ensure_listener(&made, HTTP).await.unwrap_err();
+    let busy = drivers.balancers.ensure_listener(&made, &http()).await.unwrap_err();
     let wait = busy.retry_after().unwrap();
     assert!(busy.reason() == Reason::Conflict && hour / 2 < wait && wait <= hour, "{busy} {wait:?}");
+    let Progress::Pending { ask_again } = drivers.balancers.progress(&made).await.unwrap() else { panic!() };
+    assert!(hour / 2 < ask_again && ask_again <= hour, "{ask_again:?}");
 }
 
 async fn what_is_refused_keeps_its_reason(place: Place) {
@@ -82,6 +100,6 @@ async fn what_is_refused_keeps_its_reason(place: Place) {
     let made = drivers.balancers.ensure_load_balancer(&owner("a"), &balancer("10.0.0.1")).await.unwrap();
     assert_eq!(refused("b", "10.0.0.2").await, (Reason::Quota, true));
     drivers.balancers.release_load_balancer(&owner("a"), &made.id).await.unwrap();
-    let missing = drivers.balancers.ensure_listener(&made, HTTP).await.unwrap_err();
+    let missing = drivers.balancers.ensure_listener(&made, &http()).await.unwrap_err();
     assert_eq!(missing.reason(), Reason::NotFound);
 }

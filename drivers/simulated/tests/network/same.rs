@@ -10,7 +10,7 @@ use staffetta_driver::memory::MemoryOptions;
 use staffetta_driver::{DriverError, Listener, LoadBalancer, LoadBalancerSpec, PublicIp, Vif};
 use staffetta_simulated::{Effect, Kind, Ledger};
 
-use crate::world::{Drivers, HTTP, Place, Remote, World, any_address, balancer, instant, member, owner};
+use crate::world::{Drivers, Place, Remote, World, any_address, balancer, http, instant, member, owner};
 
 /// A call. The numbers choose the cluster, the owner, and the thing among those of the answers so far.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +94,7 @@ impl Caller {
                 said(drivers.balancers.release_load_balancer(&nobody(who), id).await)
             }
             Act::EnsureListener(which) => {
-                let made = drivers.balancers.ensure_listener(chosen(&self.balancers, which)?, HTTP).await;
+                let made = drivers.balancers.ensure_listener(chosen(&self.balancers, which)?, &http()).await;
                 let place = which % self.balancers.len();
                 said(made.inspect(|listener| self.listeners.push((place, listener.clone()))))
             }

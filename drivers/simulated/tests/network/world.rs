@@ -10,9 +10,10 @@ use staffetta_driver::memory::{
     MemoryServiceSubnets, MemoryServices, MemoryVifDriver,
 };
 use staffetta_driver::{
-    ListenerSpec, LoadBalancerDriver, LoadBalancerSpec, MemberSpec, NoopPool, Owner, PodProjectDriver,
-    PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, Protocol, PublicIpRequest, ServiceProjectDriver,
-    ServicePublicIpDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver, VifPoolDriver, VifRequest,
+    ListenerPort, ListenerSettings, ListenerSpec, LoadBalancerDriver, LoadBalancerSpec, MemberSpec, NoopPool,
+    Owner, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, PoolSpec, Protocol,
+    PublicIpRequest, ServiceProjectDriver, ServicePublicIpDriver, ServiceSecurityGroupsDriver,
+    ServiceSubnetsDriver, VifPoolDriver, VifRequest,
 };
 use staffetta_simulated::{Client, Fault, Method, Options, Server, SimulatedOptions};
 
@@ -20,7 +21,7 @@ use staffetta_simulated::{Client, Fault, Method, Options, Server, SimulatedOptio
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A port of a service.
-pub(crate) const HTTP: ListenerSpec = ListenerSpec { protocol: Protocol::Tcp, port: 80 };
+pub(crate) const HTTP: ListenerPort = ListenerPort { protocol: Protocol::Tcp, port: 80 };
 
 /// Where the network is.
 #[derive(Clone, Copy, Debug)]
@@ -206,9 +207,15 @@ pub(crate) fn balancer(vip: &str) -> LoadBalancerSpec {
         project: "p".into(),
         subnet: "services".into(),
         vip: vip.parse().unwrap(),
+        provider: None,
         security_groups: vec!["g".into()],
+        listeners: Vec::new(),
         adopt: None,
     }
+}
+
+pub(crate) fn http() -> ListenerSpec {
+    ListenerSpec { at: HTTP, settings: ListenerSettings::default(), pool: PoolSpec::default() }
 }
 
 pub(crate) fn member(ip: &str) -> MemberSpec {

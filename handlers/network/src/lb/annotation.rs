@@ -1,14 +1,16 @@
 //! The annotation `openstack.org/kuryr-lbaas-state`: what load balancer a service has.
 //!
-//! It is a flat list of five classes; here and in the drivers it is a tree.
+//! It is a flat list of five classes; here and in the drivers it is a tree. How listeners and pools treat connections is
+//! told by fields of our own, where anything is: readers of these classes skip what they do not know. A list that somebody
+//! else wrote lacks them, and then that is brought back.
 
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use staffetta_driver::{
-    Allocation, Listener, ListenerId, ListenerSpec, LoadBalancer, LoadBalancerId, Member, MemberId,
-    MemberSpec, Pool, PoolId, PortId, ProjectId, Protocol, Provisioning, PublicIp, PublicIpId,
-    SecurityGroupId, SubnetId,
+    Allocation, Listener, ListenerId, ListenerPort, ListenerSettings, LoadBalancer, LoadBalancerId, Member,
+    MemberId, MemberSpec, Pool, PoolId, PoolSettings, PortId, ProjectId, Protocol, Provisioning, PublicIp,
+    PublicIpId, SecurityGroupId, SubnetId,
 };
 
 use super::standing::Standing;
@@ -74,6 +76,8 @@ struct StateListener {
     loadbalancer_id: LoadBalancerId,
     protocol: Protocol,
     port: u16,
+    #[serde(default, skip_serializing_if = "ListenerSettings::is_default")]
+    settings: ListenerSettings,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -84,6 +88,8 @@ struct StatePool {
     loadbalancer_id: LoadBalancerId,
     listener_id: ListenerId,
     protocol: Protocol,
+    #[serde(default, skip_serializing_if = "PoolSettings::is_default")]
+    settings: PoolSettings,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -119,11 +125,13 @@ pub(super) fn read(text: &str) -> Result<Standing, AnnotationError> {
     let pool_of = |listener: &ListenerId| {
         let pool = pools.iter().find(|pool| pool.listener_id == *listener)?;
         let of_pool = members.iter().filter(|member| member.pool_id == pool.id);
-        Some(Pool { id: pool.id.clone(), members: of_pool.map(member).collect() })
+        let (id, settings) = (pool.id.clone(), pool.settings.clone());
+        Some(Pool { id, settings, members: of_pool.map(member).collect() })
     };
     let listeners = state.listeners.into_iter().map(|Versioned(listener)| Listener {
         pool: pool_of(&listener.id),
-        at: ListenerSpec { protocol: listener.protocol, port: listener.port },
+        at: ListenerPort { protocol: listener.protocol, port: listener.port },
+        settings: listener.settings,
         id: listener.id,
     });
     let listeners = listeners.collect();
@@ -212,6 +220,7 @@ fn add_listener(state: &mut State, load_balancer: &LoadBalancer, listener: &List
         loadbalancer_id: load_balancer.id.clone(),
         protocol: listener.at.protocol,
         port: listener.at.port,
+        settings: listener.settings.clone(),
     }));
     let Some(pool) = &listener.pool else { return };
     state.pools.push(Versioned(StatePool {
@@ -221,6 +230,7 @@ fn add_listener(state: &mut State, load_balancer: &LoadBalancer, listener: &List
         loadbalancer_id: load_balancer.id.clone(),
         listener_id: listener.id.clone(),
         protocol: listener.at.protocol,
+        settings: pool.settings.clone(),
     }));
     let mut members: Vec<_> = pool.members.iter().collect();
     members.sort_by(|one, other| one.spec.cmp(&other.spec));
@@ -239,6 +249,8 @@ fn add_listener(state: &mut State, load_balancer: &LoadBalancer, listener: &List
 
 #[cfg(test)]
 mod tests {
+    use staffetta_driver::{Algorithm, SessionPersistence};
+
     use super::*;
     use crate::lb::testing::{listener, load_balancer, public_ip};
 
@@ -293,6 +305,26 @@ mod tests {
     fn what_is_written_is_read_as_it_was() {
         assert_eq!(read(&write(&standing())).unwrap(), standing());
         assert_eq!(read(&write(&Standing::default())).unwrap(), Standing::default());
+    }
+
+    #[test]
+    fn settings_are_told_by_fields_of_our_own_and_only_where_there_are_any() {
+        let mut settled = standing();
+        let plain = write(&settled);
+        assert!(!plain.contains("settings"), "{plain}");
+        let listener = &mut settled.load_balancer.as_mut().unwrap().listeners[0];
+        listener.settings.client_timeout_ms = Some(5000);
+        listener.settings.allowed_cidrs = vec!["192.0.2.0/24".parse().unwrap()];
+        let pool = listener.pool.as_mut().unwrap();
+        pool.settings.persistence = Some(SessionPersistence { timeout_s: Some(60) });
+        pool.settings.algorithm = Some(Algorithm::SourceIp);
+        let text = write(&settled);
+        assert!(
+            text.contains(r#""settings":{"allowed_cidrs":["192.0.2.0/24"],"client_timeout_ms":5000}"#),
+            "{text}"
+        );
+        assert_eq!(read(&text).unwrap(), settled);
+        assert_eq!(read(&plain).unwrap(), standing(), "what another program wrote has none");
     }
 
     #[test]

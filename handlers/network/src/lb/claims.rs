@@ -1,6 +1,7 @@
 //! What this process knows of a service's things outside that the annotation does not show.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
 use dashmap::DashMap;
@@ -23,33 +24,44 @@ pub(super) enum Claim {
 /// The claims of all services. A service whose annotation shows what stands has none.
 #[derive(Default)]
 pub(super) struct Claims {
-    claims: DashMap<Uid, Claim>,
+    claims: crate::claims::Claims<Claim>,
+    /// Whose load balancer broke, how often in a row.
+    broken: DashMap<Uid, u32>,
     /// Whose load balancers were there when the marks were read for all.
     marked: Mutex<Option<HashSet<Uid>>>,
 }
 
+impl Deref for Claims {
+    type Target = crate::claims::Claims<Claim>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.claims
+    }
+}
+
 impl Claims {
-    pub(super) fn get(&self, uid: &Uid) -> Option<Claim> {
-        self.claims.get(uid).map(|claim| claim.clone())
+    /// The load balancer broke. Answers how often it did so in a row.
+    pub(super) fn breaks(&self, uid: &Uid) -> u32 {
+        let mut times = self.broken.entry(uid.clone()).or_default();
+        *times = times.saturating_add(1);
+        *times
     }
 
-    pub(super) fn is_there(&self, uid: &str) -> bool {
-        self.claims.contains_key(&Uid::from(uid))
+    /// The load balancer works, or is wanted no more.
+    pub(super) fn mends(&self, uid: &Uid) {
+        self.broken.remove(uid);
     }
 
-    pub(super) fn set(&self, uid: &Uid, claim: Claim) {
-        self.claims.insert(uid.clone(), claim);
-    }
-
-    pub(super) fn forget(&self, uid: &Uid) {
-        self.claims.remove(uid);
+    /// What stands is not what it was: the marks are to be read, unless somebody is at work there and knows better.
+    pub(super) fn suspect(&self, uid: &Uid) {
+        self.claims.suppose(uid, Claim::Asked(None));
     }
 
     /// A service that is new to this process shows a load balancer. When the marks told of none, somebody removed it.
     pub(super) fn doubt(&self, uid: &Uid) {
         let marked = self.marked.lock().unwrap_or_else(PoisonError::into_inner);
         if marked.as_ref().is_some_and(|marked| !marked.contains(uid)) {
-            self.claims.entry(uid.clone()).or_insert(Claim::Asked(None));
+            self.suspect(uid);
         }
     }
 
@@ -57,28 +69,33 @@ impl Claims {
     pub(super) fn recover(&self, balancers: Vec<Marked<LoadBalancer>>, public_ips: Vec<Marked<PublicIp>>) {
         let owners = balancers.iter().filter_map(|marked| Some(marked.owner.as_ref()?.uid.clone())).collect();
         *self.marked.lock().unwrap_or_else(PoisonError::into_inner) = Some(owners);
-        let mut marked: HashMap<Uid, Claim> = HashMap::new();
-        for Marked { owner, thing } in balancers {
-            let Some(owner) = owner else { continue };
-            let standing = Standing { load_balancer: Some(thing), ..Standing::default() };
-            // A second one of the same owner is one too many: to be looked at when it is that service's turn.
-            marked
-                .entry(owner.uid)
-                .and_modify(|claim| *claim = Claim::Asked(None))
-                .or_insert(Claim::Marked(standing));
-        }
-        for Marked { owner, thing } in public_ips {
-            let Some(owner) = owner else { continue };
-            match marked.entry(owner.uid).or_insert(Claim::Marked(Standing::default())) {
-                Claim::Marked(standing) if standing.public_ip.is_none() => standing.public_ip = Some(thing),
-                claim => *claim = Claim::Asked(None),
-            }
-        }
-        self.claims.clear();
-        for (uid, claim) in marked {
-            self.claims.insert(uid, claim);
+        self.claims.replace(by_owner(balancers, public_ips));
+    }
+}
+
+/// What the marks tell of each owner.
+pub(super) fn by_owner(
+    balancers: Vec<Marked<LoadBalancer>>,
+    public_ips: Vec<Marked<PublicIp>>,
+) -> HashMap<Uid, Claim> {
+    let mut marked: HashMap<Uid, Claim> = HashMap::new();
+    for Marked { owner, thing } in balancers {
+        let Some(owner) = owner else { continue };
+        let standing = Standing { load_balancer: Some(thing), ..Standing::default() };
+        // A second one of the same owner is one too many: to be looked at when it is that service's turn.
+        marked
+            .entry(owner.uid)
+            .and_modify(|claim| *claim = Claim::Asked(None))
+            .or_insert(Claim::Marked(standing));
+    }
+    for Marked { owner, thing } in public_ips {
+        let Some(owner) = owner else { continue };
+        match marked.entry(owner.uid).or_insert(Claim::Marked(Standing::default())) {
+            Claim::Marked(standing) if standing.public_ip.is_none() => standing.public_ip = Some(thing),
+            claim => *claim = Claim::Asked(None),
         }
     }
+    marked
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use staffetta_driver::{DriverError, ListenerSpec};
+use staffetta_driver::{DriverError, ListenerPort};
 use staffetta_handler::{Failure, Identity, Stale, WriteError};
 
 use crate::annotation::AnnotationError;
@@ -16,6 +16,16 @@ pub enum LbError {
     /// The annotation with the state says nothing that can be understood.
     #[error("read what load balancer the service has")]
     State(#[source] AnnotationError),
+    /// The service asks for something that makes no sense.
+    #[error("{what} is `{found}`, which is not {expected}; correct or remove it")]
+    Asked {
+        /// The field or the annotation.
+        what: &'static str,
+        /// What was found there, shortened.
+        found: String,
+        /// What was expected.
+        expected: &'static str,
+    },
     /// The ownership marks could not be read.
     #[error("look for what was made for the service already")]
     Marks(#[source] DriverError),
@@ -25,6 +35,21 @@ pub enum LbError {
     /// The load balancer was not made or changed.
     #[error("bring the load balancer to what the service wants")]
     LoadBalancer(#[source] DriverError),
+    /// The load balancer takes no change at this moment; nothing went wrong.
+    #[error("the load balancer is busy with its last change")]
+    Pending {
+        /// When it is worth asking again.
+        after: Duration,
+        /// What the driver said, where it refused a change.
+        #[source]
+        source: Option<Box<DriverError>>,
+    },
+    /// The load balancer broke, was made anew, and broke again.
+    #[error("the load balancer is in the state ERROR again, {times} times in a row; it is made anew later")]
+    Broken {
+        /// How often in a row.
+        times: u32,
+    },
     /// The public address was not made or changed; the load balancer stands.
     #[error("bring the public address to what the service wants")]
     PublicIp(#[source] DriverError),
@@ -42,7 +67,7 @@ pub enum LbError {
     #[error("serve {}, which the service now lacks", list(listeners))]
     Unserved {
         /// The ports; at least one.
-        listeners: Vec<ListenerSpec>,
+        listeners: Vec<ListenerPort>,
         /// What the other side said of the first.
         #[source]
         source: Box<DriverError>,
@@ -63,7 +88,7 @@ pub enum LbError {
     Write(#[source] WriteError),
 }
 
-fn list(listeners: &[ListenerSpec]) -> String {
+fn list(listeners: &[ListenerPort]) -> String {
     listeners.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
@@ -81,7 +106,13 @@ impl LbError {
 impl Failure for LbError {
     fn transient(&self) -> bool {
         match self {
-            Self::Spec(_) | Self::State(_) | Self::Unsettled { .. } | Self::Unserved { .. } => false,
+            Self::Spec(_)
+            | Self::State(_)
+            | Self::Asked { .. }
+            | Self::Broken { .. }
+            | Self::Unsettled { .. }
+            | Self::Unserved { .. } => false,
+            Self::Pending { .. } => true,
             Self::Service { source, .. } => source.transient(),
             Self::Legacy(error) => error.transient(),
             Self::Marks(error) | Self::LoadBalancer(error) | Self::PublicIp(error) => error.transient(),
@@ -92,7 +123,13 @@ impl Failure for LbError {
 
     fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Spec(_) | Self::State(_) | Self::Unsettled { .. } | Self::Unserved { .. } => None,
+            Self::Spec(_)
+            | Self::State(_)
+            | Self::Asked { .. }
+            | Self::Broken { .. }
+            | Self::Unsettled { .. }
+            | Self::Unserved { .. } => None,
+            Self::Pending { after, .. } => Some(*after),
             Self::Service { source, .. } => source.retry_after(),
             Self::Legacy(error) => error.retry_after(),
             Self::Marks(error) | Self::LoadBalancer(error) | Self::PublicIp(error) => error.retry_after(),
@@ -101,9 +138,20 @@ impl Failure for LbError {
         }
     }
 
+    fn waits(&self) -> bool {
+        match self {
+            Self::Pending { .. } => true,
+            Self::Service { source, .. } => source.waits(),
+            _ => false,
+        }
+    }
+
     fn reason(&self) -> &'static str {
         match self {
             Self::Spec(_) | Self::State(_) => "AnnotationMalformed",
+            Self::Asked { .. } => "FieldMalformed",
+            Self::Pending { .. } => "LoadBalancerPending",
+            Self::Broken { .. } => "LoadBalancerBroken",
             Self::Unsettled { .. } => "DriverInconsistent",
             Self::Unserved { .. } => "ProtocolUnsupported",
             Self::Service { source, .. } => source.reason(),

@@ -11,6 +11,7 @@ use kube::ResourceExt;
 use staffetta_handler::{Event, Index, OrderingKey};
 
 use super::annotation::STATE_ANNOTATION;
+use super::asked::Asked;
 use super::endpoints::{EndpointSet, of_endpoints, of_slice};
 use crate::lbaasspec::SPEC_ANNOTATION;
 
@@ -38,13 +39,18 @@ impl ServiceKey {
     }
 }
 
-/// Of each service the metadata that is ours and the public address that it shows.
+/// Of each service the metadata that is ours, what it asks of its load balancer, and the public address that it shows.
 #[derive(Default)]
 pub(super) struct ServiceIndex(DashMap<ServiceKey, Arc<Service>>);
 
 impl ServiceIndex {
     pub(super) fn get(&self, key: &ServiceKey) -> Option<Arc<Service>> {
         self.0.get(key).map(|service| Arc::clone(&service))
+    }
+
+    /// All of them, in no order.
+    pub(super) fn all(&self) -> Vec<Arc<Service>> {
+        self.0.iter().map(|service| Arc::clone(&service)).collect()
     }
 }
 
@@ -65,7 +71,7 @@ impl Index<Service> for ServiceIndex {
 
 fn trimmed(service: &Service) -> Service {
     let meta = &service.metadata;
-    let ours = |key: &String| key == SPEC_ANNOTATION || key == STATE_ANNOTATION;
+    let ours = |key: &String| key == SPEC_ANNOTATION || key == STATE_ANNOTATION || Asked::is_annotation(key);
     let annotations = meta.annotations.iter().flatten().filter(|(key, _)| ours(key));
     let annotations: std::collections::BTreeMap<_, _> =
         annotations.map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -81,7 +87,7 @@ fn trimmed(service: &Service) -> Service {
             annotations: (!annotations.is_empty()).then_some(annotations),
             ..ObjectMeta::default()
         },
-        spec: None,
+        spec: service.spec.as_ref().and_then(Asked::fields),
         status: load_balancer.map(|load_balancer| ServiceStatus {
             load_balancer: Some(load_balancer),
             ..ServiceStatus::default()

@@ -3,42 +3,54 @@
 //! A service, its slices and its `Endpoints` share one queue, and whatever of them changed, the service is looked at as a
 //! whole: what it wants (its spec and its endpoints), what stands (the annotation, or what this process knows beyond it),
 //! and the steps from one to the other. The annotation and the finalizer are written together, once, when all is
-//! done.
+//! asked for; the public address is shown when the load balancer works.
 
 mod annotation;
+mod asked;
 mod claims;
+mod drift;
 mod endpoints;
 mod error;
 mod index;
+mod options;
 mod plan;
 mod publish;
 mod release;
 mod settle;
 mod standing;
+mod steps;
 mod sweep;
+mod told;
 mod wanted;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dashmap::DashMap;
 use k8s_openapi::api::core::v1::{Endpoints, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Client, Resource, ResourceExt};
-use staffetta_driver::{Owner, Uid};
+use staffetta_driver::{Feasible, LoadBalancer, Owner, Uid};
 use staffetta_handler::{
-    Event, Failure, Identity, Message, OrderingKey, Registration, ResourceEventHandler, Superseded,
+    Event, Failure, Identity, Message, Notes, OrderingKey, Registration, ResourceEventHandler, Superseded,
     Tombstone, Writer,
 };
 
+use self::asked::Asked;
 use self::claims::{Claim, Claims};
+use self::drift::Comparison;
 use self::index::{EndpointIndex, ServiceIndex, ServiceKey};
 use self::settle::Settling;
 use self::standing::Standing;
+use self::told::Told;
 use self::wanted::Wanted;
 use crate::lbaasspec::{LbaasServiceSpec, SPEC_ANNOTATION};
 
 pub use self::annotation::STATE_ANNOTATION;
+pub use self::asked::{CLIENT_TIMEOUT_ANNOTATION, MEMBER_TIMEOUT_ANNOTATION};
+pub use self::drift::Drifted;
 pub use self::error::LbError;
+pub use self::options::LoadBalancerOptions;
 pub use self::settle::LbDrivers;
 
 /// The finalizer by which a service waits for the release of its load balancer.
@@ -48,10 +60,12 @@ pub const FINALIZER: &str = "staffetta.dev/lb";
 pub struct LbHandler {
     client: Client,
     drivers: LbDrivers,
+    options: LoadBalancerOptions,
+    told: Told,
     writer: Writer<Service>,
     services: Arc<ServiceIndex>,
     endpoints: Arc<EndpointIndex>,
-    claims: Claims,
+    claims: Arc<Claims>,
     /// The states that older controllers left on `Endpoints`.
     legacy: DashMap<ServiceKey, String>,
 }
@@ -63,27 +77,54 @@ impl LbHandler {
             writer: Writer::new(client.clone()),
             client,
             drivers,
+            options: LoadBalancerOptions::default(),
+            told: Told::default(),
             services: Arc::default(),
             endpoints: Arc::default(),
-            claims: Claims::default(),
+            claims: Arc::default(),
             legacy: DashMap::new(),
         }
     }
 
+    /// Balances services by `options`.
+    #[must_use]
+    pub fn options(mut self, options: LoadBalancerOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Tells by `notes` what happens to load balancers and is no failure.
+    #[must_use]
+    pub fn telling(mut self, notes: Notes) -> Self {
+        self.told = Told::by(notes);
+        self
+    }
+
     /// The handler as it is registered: for services and their slices, or `Endpoints` where the server `has_slices` not,
-    /// with its indexes and a sweep.
+    /// with its indexes, a sweep, and a comparison of what stands with what is shown.
     pub fn registration(self, has_slices: bool) -> Registration<Self> {
         let (services, endpoints) = (Arc::clone(&self.services), Arc::clone(&self.endpoints));
+        let comparison = self.options.check_interval().map(|interval| self.comparison(interval));
         let registration = Registration::new(self)
             .on::<Service>()
+            .on_signal::<Drifted>()
             .index::<Service>(services)
             .superseded(Superseded::ByAnyOfItsKey)
             .sweep();
+        let registration = match comparison {
+            Some(comparison) => registration.source(comparison),
+            None => registration,
+        };
         if has_slices {
             registration.on::<EndpointSlice>().index::<EndpointSlice>(endpoints)
         } else {
             registration.on::<Endpoints>().index::<Endpoints>(endpoints)
         }
+    }
+
+    fn comparison(&self, interval: Duration) -> Comparison {
+        let (services, claims) = (Arc::clone(&self.services), Arc::clone(&self.claims));
+        Comparison { drivers: self.drivers.clone(), services, claims, interval }
     }
 
     /// Brings the load balancer of a service to what is wanted by now, whatever it was that changed.
@@ -98,25 +139,47 @@ impl LbHandler {
             return if self.is_ours(&service) { self.withdraw(&service, &owner).await } else { Ok(()) };
         };
         let annotated = self.annotated(&service, key)?;
-        let endpoints = self.endpoints.of(key);
-        let wanted = Wanted::of(&owner, &spec, &endpoints);
-        let wanted = wanted.while_renamed(&spec, &endpoints, annotated.load_balancer.as_ref());
+        let wanted = self.wanted(&service, &owner, &spec, annotated.load_balancer.as_ref()).await?;
         let mut settling = self.settling(&owner, Some(wanted), annotated, has_finalizer(&service)).await?;
         let settled = settling.settle().await;
+        if settling.broke {
+            self.told.replaced(&service);
+        }
         match &settled {
             Ok(()) => {
                 self.publish(&service, key, &settling, true).await?;
                 settling.served()
             }
-            // What failed for good is written down as far as it came; so is what lacks nothing but its public address.
+            // What failed for good is written down as far as it came; so is what lacks nothing but its public address, or
+            // time.
             // A predecessor's annotation stays until all of it is marked: nothing else tells what there is.
             Err(_) if settling.standing.unmarked => settled,
-            Err(error) if !error.transient() || matches!(error, LbError::PublicIp(_)) => {
+            Err(error)
+                if !error.transient() || settling.accepted || matches!(error, LbError::PublicIp(_)) =>
+            {
                 let published = self.publish(&service, key, &settling, false).await;
                 settled.and(published)
             }
             Err(_) => settled,
         }
+    }
+
+    /// What the service wants, as far as the driver can serve it; `shown` is what its annotation tells of the load balancer.
+    async fn wanted(
+        &self,
+        service: &Service,
+        owner: &Owner,
+        spec: &LbaasServiceSpec,
+        shown: Option<&LoadBalancer>,
+    ) -> Result<Wanted, LbError> {
+        let endpoints = self.endpoints.of(&ServiceKey::of(&service.metadata));
+        let asked = Asked::of(service)?;
+        let wanted = Wanted::of(owner, spec, (&asked, &self.options), &endpoints);
+        let wanted = wanted.while_renamed(spec, &endpoints, shown);
+        let feasible = self.drivers.load_balancer.feasible(wanted.load_balancer).await;
+        let Feasible { spec, without } = feasible.map_err(LbError::LoadBalancer)?;
+        self.told.without(service, &without);
+        Ok(Wanted { load_balancer: spec, ..wanted })
     }
 
     /// What stands on the service, or, from an older controller, on its endpoints.
@@ -139,31 +202,37 @@ impl LbHandler {
         finalizer: bool,
     ) -> Result<Settling<'a>, LbError> {
         let standing = annotated.clone();
-        let (drivers, claims) = (&self.drivers, &self.claims);
-        let mut settling =
-            Settling { drivers, claims, owner, wanted, annotated, standing, unserved: Vec::new() };
+        let (drivers, claims) = (&self.drivers, &*self.claims);
+        let mut settling = Settling::new((drivers, claims), owner, wanted, annotated, standing);
         match self.claims.get(&owner.uid) {
-            Some(Claim::Known(standing)) => settling.standing = standing,
+            Some(Claim::Known(standing)) => settling.begin_at(standing),
             Some(Claim::Marked(marked)) => {
-                settling.standing = marked.completed_by(settling.annotated.clone());
+                let completed = marked.completed_by(settling.annotated.clone());
+                settling.begin_at(completed);
             }
             Some(Claim::Asked(users)) => {
-                settling.standing = settling.look().await?;
+                let seen = settling.look().await?;
+                settling.begin_at(seen);
                 settling.disown(users);
             }
             // The finalizer says that there is something, and the annotation was removed.
-            None if finalizer && settling.standing.is_empty() => settling.standing = settling.look().await?,
+            None if finalizer && settling.standing.is_empty() => {
+                let seen = settling.look().await?;
+                settling.begin_at(seen);
+            }
             None => {}
         }
         Ok(settling)
     }
 
     fn is_ours(&self, service: &Service) -> bool {
-        has_finalizer(service) || self.claims.is_there(service.metadata.uid.as_deref().unwrap_or_default())
+        has_finalizer(service) || self.claims.is_there(&Owner::of(&service.metadata).uid)
     }
 
     fn forget(&self, uid: &Uid) {
         self.claims.forget(uid);
+        self.claims.mends(uid);
+        self.told.forget(uid);
         self.writer.forget(uid.as_str());
     }
 

@@ -17,8 +17,8 @@ impl LbHandler {
     /// Writes down what stands; `complete` when it is all that was wanted.
     ///
     /// An address is taken out of the status before it leaves the annotation and put there after, so that the annotation
-    /// always tells which address in the status is ours. A service that is gone, or goes, has what was made for it
-    /// released.
+    /// always tells which address in the status is ours; it is put there once the load balancer was seen to work. A service
+    /// that is gone, or goes, has what was made for it released.
     pub(super) async fn publish(
         &self,
         service: &Service,
@@ -41,7 +41,7 @@ impl LbHandler {
                 .add_finalizer(FINALIZER);
             written = self.writer.metadata(service, &patch).await.map_err(LbError::Write)?;
         }
-        if written == Written::Done && reachable.is_some() {
+        if written == Written::Done && reachable.is_some() && settling.works {
             written = self.show(service, reachable, None).await?;
         }
         match written {

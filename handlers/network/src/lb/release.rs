@@ -22,6 +22,7 @@ impl LbHandler {
         settling.settle().await?;
         self.unpublish(service, &settling.annotated).await?;
         self.claims.forget(&owner.uid);
+        self.told.forget(&owner.uid);
         Ok(())
     }
 
@@ -66,10 +67,7 @@ impl LbHandler {
         annotated: Standing,
         standing: Standing,
     ) -> Result<(), LbError> {
-        let (drivers, claims) = (&self.drivers, &self.claims);
-        Settling { drivers, claims, owner, wanted: None, annotated, standing, unserved: Vec::new() }
-            .settle()
-            .await
+        Settling::new((&self.drivers, &self.claims), owner, None, annotated, standing).settle().await
     }
 
     /// Releases what this process knows of, or else what the annotation shows, or else what the marks tell. That nothing

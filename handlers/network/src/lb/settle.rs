@@ -1,21 +1,23 @@
 //! Takes the steps of a plan: the thin shell between [`plan`] and the drivers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use staffetta_driver::{
-    Allocation, DriverError, Listener, ListenerSpec, LoadBalancer, LoadBalancerDriver, LoadBalancerSpec,
-    Owner, PortId, PublicIp, PublicIpRequest, Reason, ServicePublicIpDriver,
+    Allocation, DriverError, ListenerPort, LoadBalancerDriver, Owner, Progress, Provisioning, PublicIp,
+    Reason, ServicePublicIpDriver,
 };
 
 use super::claims::{Claim, Claims};
 use super::error::LbError;
 use super::plan::{Step, plan, serves};
 use super::standing::Standing;
-use super::wanted::{PublicAddress, Wanted};
+use super::wanted::Wanted;
 
-/// A plan leads to what is wanted in one round, or in two when a predecessor's things are adopted; another round may
-/// follow a look at the marks. What takes longer than this never ends.
-const ROUNDS: u32 = 5;
+/// A plan leads to what is wanted in one round, or in two when a predecessor's things are adopted; a driver that makes a
+/// listener piece by piece takes one a piece, and another round may follow a look at the marks. What takes longer than this
+/// never ends.
+const ROUNDS: u32 = 8;
 
 /// The drivers of the handler.
 #[derive(Clone)]
@@ -40,24 +42,88 @@ pub(super) struct Settling<'a> {
     pub(super) annotated: Standing,
     pub(super) standing: Standing,
     /// The ports that the other side cannot serve, and what it said.
-    pub(super) unserved: Vec<(ListenerSpec, DriverError)>,
+    unserved: Vec<(ListenerPort, DriverError)>,
+    /// Whether the load balancer that stands was seen to work.
+    pub(super) works: bool,
+    /// Whether there is no step left, so that time alone is awaited.
+    pub(super) accepted: bool,
+    /// Whether a load balancer was found broken, and is made anew.
+    pub(super) broke: bool,
 }
 
-impl Settling<'_> {
-    /// Takes steps until what stands is what is wanted.
+/// Why the steps of a plan were not all taken.
+enum Halt {
+    /// The load balancer takes no change yet.
+    Pending(Duration, Option<DriverError>),
+    /// It broke: what is to be done is another matter now.
+    Broken,
+    /// A driver refused.
+    Failed(Step, DriverError),
+}
+
+impl<'a> Settling<'a> {
+    /// On the way from `standing`, unless it [begins](Self::begin_at) elsewhere.
+    pub(super) fn new(
+        (drivers, claims): (&'a LbDrivers, &'a Claims),
+        owner: &'a Owner,
+        wanted: Option<Wanted>,
+        annotated: Standing,
+        standing: Standing,
+    ) -> Self {
+        let works = standing.status() == Some(Provisioning::Active);
+        let unserved = Vec::new();
+        Self {
+            drivers,
+            claims,
+            owner,
+            wanted,
+            annotated,
+            standing,
+            unserved,
+            works,
+            accepted: false,
+            broke: false,
+        }
+    }
+
+    /// This stands.
+    pub(super) fn begin_at(&mut self, standing: Standing) {
+        self.works = standing.status() == Some(Provisioning::Active);
+        self.standing = standing;
+    }
+
+    /// Takes steps until what stands is what is wanted, and the load balancer works.
     ///
     /// A driver that refuses a step may know better what stands: somebody removed it, or it is broken. Then the marks are
-    /// read, once, and if they tell another story, the plan is made anew.
+    /// read, once, and if they tell another story, the plan is made anew. A load balancer that breaks is made anew at once the
+    /// first time, and when the next attempt comes after that.
     pub(super) async fn settle(&mut self) -> Result<(), LbError> {
         let mut looked = false;
         for _ in 0..ROUNDS {
+            self.broke |= self.wanted.is_some() && self.standing.status() == Some(Provisioning::Error);
             let steps = plan(self.wanted.as_ref(), &self.standing);
-            if steps.is_empty() {
-                return Ok(());
-            }
-            let Err((step, error)) = self.take(steps).await else { continue };
+            self.accepted = steps.is_empty();
+            let halt = match self.take(steps).await {
+                Ok(()) if self.accepted => return Ok(()),
+                Ok(()) => continue,
+                Err(halt) => halt,
+            };
+            let (step, error) = match halt {
+                Halt::Pending(after, error) => {
+                    return Err(LbError::Pending { after, source: error.map(Box::new) });
+                }
+                Halt::Broken => {
+                    self.breaks()?;
+                    continue;
+                }
+                Halt::Failed(step, error) => (step, error),
+            };
             let failed = |error| {
-                if step.is_public() { LbError::PublicIp(error) } else { LbError::LoadBalancer(error) }
+                if step.changes_load_balancer() {
+                    LbError::LoadBalancer(error)
+                } else {
+                    LbError::PublicIp(error)
+                }
             };
             if error.transient() || error.ambiguous() || looked {
                 return Err(failed(error));
@@ -104,31 +170,88 @@ impl Settling<'_> {
             && self.standing.public_ip.is_none()
         {
             self.standing.public_ip = Some(users);
-            self.lead_to(self.port().map(|(_, port)| port));
+            let port = self.standing.load_balancer.as_ref().map(|found| found.port.clone());
+            self.standing.lead_to(port);
         }
     }
 
-    /// Takes the steps one by one, and stops at the first that fails.
-    async fn take(&mut self, steps: Vec<Step>) -> Result<(), (Step, DriverError)> {
+    /// Takes the steps one by one, and stops at the first that fails. When there is none, the load balancer is awaited.
+    async fn take(&mut self, steps: Vec<Step>) -> Result<(), Halt> {
+        if steps.is_empty() {
+            return self.ready(None).await;
+        }
         for step in steps {
+            if step.changes_load_balancer() {
+                self.ready(Some(&step)).await?;
+            }
             let public_ip = self.standing.public_ip.clone();
             let users = public_ip.filter(|public_ip| public_ip.allocation == Allocation::User);
             self.claims.set(&self.owner.uid, Claim::Asked(users));
-            match self.step(&step).await {
-                Ok(()) => self.know(),
-                Err(error) if error.ambiguous() => return Err((step, error)),
-                Err(error) => {
-                    self.know();
-                    match step {
-                        Step::EnsureListener(at) if error.reason() == Reason::Unsupported => {
-                            self.do_without(at, error);
-                        }
-                        _ => return Err((step, error)),
-                    }
+            let taken = self.step(&step).await;
+            if !taken.as_ref().is_err_and(DriverError::ambiguous) {
+                self.know();
+            }
+            match (taken, &step) {
+                (Ok(()), _) => {}
+                (Err(error), Step::EnsureListener(spec)) if error.reason() == Reason::Unsupported => {
+                    self.do_without(spec.at, error);
                 }
+                (Err(error), step) => return Err(self.halted(step, error)),
             }
         }
         Ok(())
+    }
+
+    /// Why a step was refused: a load balancer that is busy is no failure.
+    fn halted(&mut self, step: &Step, error: DriverError) -> Halt {
+        let busy = error.reason() == Reason::Conflict && !error.ambiguous() && step.changes_load_balancer();
+        match error.retry_after().filter(|_| busy) {
+            Some(after) => {
+                self.standing.becomes(Provisioning::Pending);
+                self.know();
+                Halt::Pending(after, Some(error))
+            }
+            None => Halt::Failed(step.clone(), error),
+        }
+    }
+
+    /// Goes on only when the load balancer takes changes, or is not there; for `step`, if there is one to be taken.
+    async fn ready(&mut self, step: Option<&Step>) -> Result<(), Halt> {
+        let Some(load_balancer) = &self.standing.load_balancer else { return Ok(()) };
+        if load_balancer.status != Provisioning::Pending {
+            return Ok(());
+        }
+        let progress = self.drivers.load_balancer.progress(load_balancer).await;
+        match progress {
+            Ok(Progress::Active) => {
+                self.standing.becomes(Provisioning::Active);
+                self.works = true;
+                self.claims.mends(&self.owner.uid);
+                self.know();
+                Ok(())
+            }
+            Ok(Progress::Pending { ask_again }) => Err(Halt::Pending(ask_again, None)),
+            Ok(Progress::Error) => {
+                self.standing.becomes(Provisioning::Error);
+                self.know();
+                Err(Halt::Broken)
+            }
+            Err(error) => {
+                let step = step.cloned().unwrap_or(Step::EnsureLoadBalancer { adopt: None });
+                Err(Halt::Failed(step, error))
+            }
+        }
+    }
+
+    /// The load balancer broke. One that is wanted is made anew, but not again and again.
+    fn breaks(&mut self) -> Result<(), LbError> {
+        if self.wanted.is_none() {
+            return Ok(());
+        }
+        match self.claims.breaks(&self.owner.uid) {
+            1 => Ok(()),
+            times => Err(LbError::Broken { times }),
+        }
     }
 
     fn know(&self) {
@@ -136,9 +259,9 @@ impl Settling<'_> {
     }
 
     /// The other side has no such protocol: the service works on its other ports.
-    fn do_without(&mut self, at: ListenerSpec, error: DriverError) {
+    fn do_without(&mut self, at: ListenerPort, error: DriverError) {
         if let Some(wanted) = &mut self.wanted {
-            wanted.listeners.remove(&at);
+            wanted.load_balancer.listeners.retain(|listener| listener.at != at);
         }
         self.unserved.push((at, error));
     }
@@ -150,114 +273,5 @@ impl Settling<'_> {
             return Ok(());
         }
         Err(LbError::Unserved { listeners, source: Box::new(sources.swap_remove(0)) })
-    }
-
-    async fn step(&mut self, step: &Step) -> Result<(), DriverError> {
-        match step {
-            Step::DisassociatePublicIp => self.disassociate().await,
-            Step::ReleasePublicIp => {
-                if let Some(public_ip) = &self.standing.public_ip {
-                    self.drivers.public_ip.release(self.owner, public_ip).await?;
-                }
-                self.standing.public_ip = None;
-                Ok(())
-            }
-            Step::ReleaseLoadBalancer => {
-                if let Some(load_balancer) = &self.standing.load_balancer {
-                    self.drivers.load_balancer.release_load_balancer(self.owner, &load_balancer.id).await?;
-                }
-                self.standing.load_balancer = None;
-                Ok(())
-            }
-            Step::EnsureLoadBalancer { adopt } => {
-                if let Some(wanted) = &self.wanted {
-                    let spec = LoadBalancerSpec { adopt: adopt.clone(), ..wanted.load_balancer.clone() };
-                    let made = self.drivers.load_balancer.ensure_load_balancer(self.owner, &spec).await?;
-                    self.standing.load_balancer = Some(made);
-                }
-                let public_ip = self.standing.public_ip.as_ref();
-                self.standing.unmarked &= public_ip.is_some_and(|found| found.allocation == Allocation::Pool);
-                Ok(())
-            }
-            Step::EnsureListener(at) => self.ensure_listener(*at).await,
-            Step::ReleaseListener(at) => {
-                if let Some((load_balancer, listener)) = self.listener(*at) {
-                    self.drivers.load_balancer.release_listener(load_balancer, listener).await?;
-                }
-                if let Some(load_balancer) = &mut self.standing.load_balancer {
-                    load_balancer.listeners.retain(|listener| listener.at != *at);
-                }
-                Ok(())
-            }
-            Step::SetMembers(at, wanted) => {
-                let Some((load_balancer, listener)) = self.listener(*at) else { return Ok(()) };
-                let Some(pool) = &listener.pool else { return Ok(()) };
-                let members = self.drivers.load_balancer.set_members(load_balancer, &pool.id, wanted).await?;
-                let load_balancer = self.standing.load_balancer.as_mut();
-                let mut listeners = load_balancer.into_iter().flat_map(|found| &mut found.listeners);
-                if let Some(pool) =
-                    listeners.find(|listener| listener.at == *at).and_then(|found| found.pool.as_mut())
-                {
-                    pool.members = members;
-                }
-                Ok(())
-            }
-            Step::AcquirePublicIp { address, adopt } => {
-                let Some((load_balancer, port)) = self.port() else { return Ok(()) };
-                let request = PublicIpRequest {
-                    project: load_balancer.project.clone(),
-                    named: match address {
-                        PublicAddress::Named(ip) => Some(*ip),
-                        PublicAddress::Any => None,
-                    },
-                    port,
-                    adopt: adopt.clone(),
-                };
-                self.standing.public_ip = Some(self.drivers.public_ip.acquire(self.owner, &request).await?);
-                self.standing.unmarked = false;
-                Ok(())
-            }
-            Step::AssociatePublicIp => {
-                let Some((_, port)) = self.port() else { return Ok(()) };
-                let Some(public_ip) = &self.standing.public_ip else { return Ok(()) };
-                self.drivers.public_ip.associate(public_ip, &port).await?;
-                self.lead_to(Some(port));
-                Ok(())
-            }
-        }
-    }
-
-    async fn disassociate(&mut self) -> Result<(), DriverError> {
-        if let Some(public_ip) = &self.standing.public_ip
-            && let Some(port) = &public_ip.port
-        {
-            self.drivers.public_ip.disassociate(public_ip, port).await?;
-        }
-        self.lead_to(None);
-        Ok(())
-    }
-
-    async fn ensure_listener(&mut self, at: ListenerSpec) -> Result<(), DriverError> {
-        let Some(load_balancer) = &mut self.standing.load_balancer else { return Ok(()) };
-        let listener = self.drivers.load_balancer.ensure_listener(load_balancer, at).await?;
-        load_balancer.listeners.retain(|present| present.at != at);
-        load_balancer.listeners.push(listener);
-        Ok(())
-    }
-
-    fn listener(&self, at: ListenerSpec) -> Option<(&LoadBalancer, &Listener)> {
-        let load_balancer = self.standing.load_balancer.as_ref()?;
-        Some((load_balancer, load_balancer.listener(at)?))
-    }
-
-    fn port(&self) -> Option<(&LoadBalancer, PortId)> {
-        let load_balancer = self.standing.load_balancer.as_ref()?;
-        Some((load_balancer, load_balancer.port.clone()))
-    }
-
-    fn lead_to(&mut self, port: Option<PortId>) {
-        if let Some(public_ip) = &mut self.standing.public_ip {
-            *public_ip = PublicIp { port, ..public_ip.clone() };
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! What stands outside for one service.
 
-use staffetta_driver::{Allocation, LoadBalancer, Provisioning, PublicIp};
+use staffetta_driver::{Allocation, LoadBalancer, PortId, Provisioning, PublicIp};
 
 /// What stands outside for one service, as far as is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,25 +36,51 @@ impl Standing {
         self
     }
 
-    /// Whether nothing but the passing of time makes the difference.
+    /// Whether nothing makes the difference but the passing of time, and the order of what has none.
     pub(super) fn is_as(&self, other: &Standing) -> bool {
-        let still = |standing: &Standing| {
-            let mut still = standing.clone();
-            if let Some(load_balancer) = &mut still.load_balancer
-                && load_balancer.status == Provisioning::Pending
-            {
+        self.still() == other.still()
+    }
+
+    fn still(&self) -> Standing {
+        let mut still = self.clone();
+        if let Some(load_balancer) = &mut still.load_balancer {
+            if load_balancer.status == Provisioning::Pending {
                 load_balancer.status = Provisioning::Active;
             }
-            still
-        };
-        still(self) == still(other)
+            load_balancer.listeners.sort_by_key(|listener| listener.at);
+            for pool in load_balancer.listeners.iter_mut().filter_map(|listener| listener.pool.as_mut()) {
+                pool.members.sort_by(|one, other| one.spec.cmp(&other.spec));
+            }
+        }
+        still
+    }
+
+    /// The public address leads there from now on.
+    pub(super) fn lead_to(&mut self, port: Option<PortId>) {
+        if let Some(public_ip) = &mut self.public_ip {
+            public_ip.port = port;
+        }
+    }
+
+    /// What the other side is doing with the load balancer, if there is one.
+    pub(super) fn status(&self) -> Option<Provisioning> {
+        self.load_balancer.as_ref().map(|load_balancer| load_balancer.status)
+    }
+
+    /// The load balancer is `status` from now on.
+    pub(super) fn becomes(&mut self, status: Provisioning) {
+        if let Some(load_balancer) = &mut self.load_balancer {
+            load_balancer.status = status;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use staffetta_driver::Protocol;
+
     use super::*;
-    use crate::lb::testing::{load_balancer, public_ip};
+    use crate::lb::testing::{listener, load_balancer, public_ip};
 
     #[test]
     fn what_bears_no_mark_is_known_from_the_annotation_alone() {
@@ -74,6 +100,22 @@ mod tests {
         assert_eq!(half.completed_by(annotated.clone()), annotated);
         let whole = Standing { load_balancer: lb, public_ip: ip, unmarked: false };
         assert_eq!(whole.clone().completed_by(annotated), whole);
+    }
+
+    #[test]
+    fn the_order_of_listeners_and_members_makes_no_difference_and_what_is_broken_does() {
+        let tree = |ports: [u16; 2], ips: [&str; 2]| LoadBalancer {
+            listeners: ports.map(|port| listener(Protocol::Tcp, port, &ips)).into(),
+            ..load_balancer("default/web", "10.0.0.1")
+        };
+        let standing = |tree| Standing { load_balancer: Some(tree), ..Standing::default() };
+        let one = standing(tree([80, 81], ["10.1.0.1", "10.1.0.2"]));
+        let mut other = standing(tree([81, 80], ["10.1.0.2", "10.1.0.1"]));
+        other.becomes(Provisioning::Pending);
+        assert!(one.is_as(&other));
+        other.becomes(Provisioning::Error);
+        assert!(!one.is_as(&other));
+        assert!(!one.is_as(&standing(tree([80, 81], ["10.1.0.1", "10.1.0.3"]))));
     }
 
     #[test]

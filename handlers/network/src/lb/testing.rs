@@ -1,8 +1,8 @@
 //! Things to test with.
 
 use staffetta_driver::{
-    Allocation, Listener, ListenerSpec, LoadBalancer, Member, MemberSpec, Pool, Protocol, Provisioning,
-    PublicIp,
+    Allocation, Listener, ListenerPort, ListenerSettings, LoadBalancer, Member, MemberSpec, Pool,
+    PoolSettings, Protocol, Provisioning, PublicIp,
 };
 
 pub(super) fn load_balancer(name: &str, vip: &str) -> LoadBalancer {
@@ -21,7 +21,7 @@ pub(super) fn load_balancer(name: &str, vip: &str) -> LoadBalancer {
 }
 
 pub(super) fn listener(protocol: Protocol, port: u16, ips: &[&str]) -> Listener {
-    let at = ListenerSpec { protocol, port };
+    let at = ListenerPort { protocol, port };
     let member = |ip: &&str| Member {
         id: format!("member-{at}-{ip}").into(),
         spec: MemberSpec {
@@ -31,8 +31,14 @@ pub(super) fn listener(protocol: Protocol, port: u16, ips: &[&str]) -> Listener 
             subnet: "services".into(),
         },
     };
-    let pool = Pool { id: format!("pool-{at}").into(), members: ips.iter().map(member).collect() };
-    Listener { id: format!("listener-{at}").into(), at, pool: Some(pool) }
+    let settings = PoolSettings::default();
+    let pool = Pool { id: format!("pool-{at}").into(), settings, members: ips.iter().map(member).collect() };
+    Listener {
+        id: format!("listener-{at}").into(),
+        at,
+        settings: ListenerSettings::default(),
+        pool: Some(pool),
+    }
 }
 
 pub(super) fn public_ip(allocation: Allocation) -> PublicIp {

@@ -4,17 +4,20 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use staffetta_driver::{ListenerSpec, LoadBalancer, LoadBalancerSpec, MemberSpec, Owner};
+use ipnet::IpNet;
+use staffetta_driver::{
+    ListenerSettings, ListenerSpec, LoadBalancer, LoadBalancerSpec, MemberSpec, Owner, PoolSettings, PoolSpec,
+};
 
+use super::asked::Asked;
 use super::endpoints::{EndpointPort, EndpointSet};
+use super::options::LoadBalancerOptions;
 use crate::lbaasspec::{LbaasPortSpec, LbaasServiceSpec, Reach};
 
 /// What is to stand outside for one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) load_balancer: LoadBalancerSpec,
-    /// The members of each listener's pool, sorted, no address and port twice.
-    pub(super) listeners: BTreeMap<ListenerSpec, Vec<MemberSpec>>,
     pub(super) public_ip: Option<PublicAddress>,
 }
 
@@ -26,21 +29,42 @@ pub(super) enum PublicAddress {
 }
 
 impl Wanted {
-    /// The load balancer that `spec` describes, with a listener and a pool for each port. The members of a pool are the
-    /// ready addresses whose port has the name and the protocol of the service's port, and whose family is that of the
-    /// cluster IP. Without endpoints, the load balancer stands with empty pools.
-    pub(super) fn of(owner: &Owner, spec: &LbaasServiceSpec, endpoints: &[Arc<Vec<EndpointSet>>]) -> Self {
-        let listeners = spec.ports.iter().map(|port| (port.0.listener(), members(spec, &port.0, endpoints)));
+    /// The load balancer that `spec` describes, with a listener and a pool for each port, which treat connections as the
+    /// service has `asked`. The members of a pool are the ready addresses whose port has the name and the protocol of the
+    /// service's port, and whose family is that of the cluster IP. Without endpoints, the load balancer stands with empty
+    /// pools.
+    pub(super) fn of(
+        owner: &Owner,
+        spec: &LbaasServiceSpec,
+        (asked, options): (&Asked, &LoadBalancerOptions),
+        endpoints: &[Arc<Vec<EndpointSet>>],
+    ) -> Self {
+        let settings = ListenerSettings {
+            client_timeout_ms: asked.client_timeout_ms,
+            member_timeout_ms: asked.member_timeout_ms,
+            allowed_cidrs: allowed_cidrs(spec, asked, options),
+        };
+        let pool_settings =
+            PoolSettings { algorithm: None, persistence: asked.persistence, monitor: options.monitor() };
+        let listener = |port: &LbaasPortSpec| ListenerSpec {
+            at: port.listener(),
+            settings: settings.clone(),
+            pool: PoolSpec { settings: pool_settings.clone(), members: members(spec, port, endpoints) },
+        };
+        let mut listeners: Vec<_> = spec.ports.iter().map(|port| listener(&port.0)).collect();
+        listeners.sort_by_key(|listener| listener.at);
+        listeners.dedup_by_key(|listener| listener.at);
         Self {
             load_balancer: LoadBalancerSpec {
                 name: format!("{}/{}", owner.namespace, owner.name),
                 project: spec.project_id.clone(),
                 subnet: spec.subnet_id.clone(),
                 vip: spec.ip,
+                provider: None,
                 security_groups: spec.security_groups_ids.clone(),
+                listeners,
                 adopt: None,
             },
-            listeners: listeners.collect(),
             public_ip: (spec.reach == Reach::LoadBalancer)
                 .then(|| spec.lb_ip.map_or(PublicAddress::Any, PublicAddress::Named)),
         }
@@ -64,7 +88,7 @@ impl Wanted {
                 addresses.iter().map(|address| (port.protocol, address.ip, port.port))
             })
             .collect();
-        for (at, members) in &mut self.listeners {
+        for ListenerSpec { at, pool: PoolSpec { members, .. }, .. } in &mut self.load_balancer.listeners {
             let pool = shown.and_then(|shown| shown.listener(*at)?.pool.as_ref());
             let present = pool.into_iter().flat_map(|pool| &pool.members).map(|member| &member.spec);
             let kept = present.filter(|member| renamed.contains(&(at.protocol, member.ip, member.port)));
@@ -77,6 +101,24 @@ impl Wanted {
         }
         self
     }
+}
+
+/// The only addresses from which the listeners take connections: only a public address is guarded, and never from the
+/// cluster itself.
+fn allowed_cidrs(spec: &LbaasServiceSpec, asked: &Asked, options: &LoadBalancerOptions) -> Vec<IpNet> {
+    if spec.reach != Reach::LoadBalancer || asked.source_ranges.is_empty() {
+        return Vec::new();
+    }
+    let internal = options.internal_cidrs.iter().map(IpNet::trunc);
+    let mut cidrs: Vec<_> = asked.source_ranges.iter().copied().chain(internal).collect();
+    cidrs.retain(|cidr| cidr.addr().is_ipv4() == spec.ip.is_ipv4());
+    if cidrs.is_empty() {
+        // Ranges of the other family let nobody in, which an empty list would not say.
+        cidrs.push(IpNet::from(spec.ip));
+    }
+    cidrs.sort_unstable();
+    cidrs.dedup();
+    cidrs
 }
 
 fn is_named(port: &EndpointPort, wanted: &LbaasPortSpec) -> bool {
@@ -109,7 +151,7 @@ fn members(
 
 #[cfg(test)]
 mod tests {
-    use staffetta_driver::Protocol;
+    use staffetta_driver::{Protocol, SessionPersistence};
 
     use super::*;
     use crate::lb::endpoints::ReadyAddress;
@@ -144,11 +186,15 @@ mod tests {
         }])
     }
 
+    fn wanted(spec: &LbaasServiceSpec, endpoints: &[Arc<Vec<EndpointSet>>]) -> Wanted {
+        Wanted::of(&owner(), spec, (&Asked::default(), &LoadBalancerOptions::default()), endpoints)
+    }
+
     fn members(spec: &LbaasServiceSpec, endpoints: &[Arc<Vec<EndpointSet>>]) -> Vec<String> {
-        let wanted = Wanted::of(&owner(), spec, endpoints);
-        let pools = wanted.listeners.iter();
-        let names = pools.flat_map(|(at, members)| {
-            members.iter().map(move |member| format!("{at} {}:{} {}", member.ip, member.port, member.name))
+        let wanted = wanted(spec, endpoints);
+        let names = wanted.load_balancer.listeners.iter().flat_map(|ListenerSpec { at, pool, .. }| {
+            let members = pool.members.iter();
+            members.map(move |member| format!("{at} {}:{} {}", member.ip, member.port, member.name))
         });
         names.collect()
     }
@@ -173,9 +219,10 @@ mod tests {
         let other = (Some("other"), Protocol::Tcp, 8000);
         let kept = |port: (Option<&str>, Protocol, u16), endpoints: &[Arc<Vec<EndpointSet>>]| {
             let spec = spec("10.0.0.1", &[port, other]);
-            let wanted = Wanted::of(&owner(), &spec, endpoints).while_renamed(&spec, endpoints, Some(&shown));
-            let members = wanted.listeners.into_iter().filter(|(at, _)| at.port == port.2);
-            let members = members.flat_map(|(_, members)| members);
+            let wanted = wanted(&spec, endpoints).while_renamed(&spec, endpoints, Some(&shown));
+            let listeners = wanted.load_balancer.listeners.into_iter();
+            let listeners = listeners.filter(|listener| listener.at.port == port.2);
+            let members = listeners.flat_map(|listener| listener.pool.members);
             members.map(|member| member.ip.to_string()).collect::<Vec<_>>()
         };
         let old = endpoints("http", Protocol::Tcp, 8080, &["10.1.0.1", "10.1.0.2", "10.1.0.9"]);
@@ -224,9 +271,10 @@ mod tests {
         let one = endpoints("http", Protocol::Tcp, 8080, &["10.1.0.2", "10.1.0.1"]);
         let other = endpoints("http", Protocol::Tcp, 8080, &["10.1.0.2", "10.1.0.3"]);
         let spec = spec("10.0.0.1", &[(Some("http"), Protocol::Tcp, 80), (Some("other"), Protocol::Tcp, 81)]);
-        let forth = Wanted::of(&owner(), &spec, &[Arc::clone(&one), Arc::clone(&other)]);
-        assert_eq!(forth, Wanted::of(&owner(), &spec, &[other, one]));
-        let sizes: Vec<_> = forth.listeners.values().map(Vec::len).collect();
+        let forth = wanted(&spec, &[Arc::clone(&one), Arc::clone(&other)]);
+        assert_eq!(forth, wanted(&spec, &[other, one]));
+        let listeners = forth.load_balancer.listeners.iter();
+        let sizes: Vec<_> = listeners.map(|listener| listener.pool.members.len()).collect();
         assert_eq!(sizes, [3, 0], "a port without endpoints has an empty pool");
     }
 
@@ -247,12 +295,52 @@ mod tests {
     fn only_a_load_balancer_has_a_public_address() {
         let reaches = |reach, lb_ip| {
             let spec = LbaasServiceSpec { lb_ip, reach, ..spec("10.0.0.1", &[]) };
-            Wanted::of(&owner(), &spec, &[]).public_ip
+            wanted(&spec, &[]).public_ip
         };
         let named = [192, 0, 2, 1].into();
         assert_eq!(reaches(Reach::ClusterIP, None), None);
         assert_eq!(reaches(Reach::NodePort, Some(named)), None);
         assert_eq!(reaches(Reach::LoadBalancer, None), Some(PublicAddress::Any));
         assert_eq!(reaches(Reach::LoadBalancer, Some(named)), Some(PublicAddress::Named(named)));
+    }
+
+    #[test]
+    fn what_the_service_asks_for_and_the_options_say_is_in_every_listener() {
+        let asked = Asked {
+            client_timeout_ms: Some(1000),
+            persistence: Some(SessionPersistence { timeout_s: Some(60) }),
+            ..Asked::default()
+        };
+        let options = LoadBalancerOptions { health_monitor: true, ..LoadBalancerOptions::default() };
+        let spec = spec("10.0.0.1", &[(Some("a"), Protocol::Udp, 81), (Some("b"), Protocol::Tcp, 80)]);
+        let wanted = Wanted::of(&owner(), &spec, (&asked, &options), &[]);
+        let listeners = &wanted.load_balancer.listeners;
+        assert_eq!(listeners.iter().map(|listener| listener.at.port).collect::<Vec<_>>(), [80, 81]);
+        for ListenerSpec { settings, pool, .. } in listeners {
+            assert_eq!((settings.client_timeout_ms, settings.member_timeout_ms), (Some(1000), None));
+            assert_eq!(pool.settings.persistence, asked.persistence);
+            assert_eq!(pool.settings.monitor.unwrap().delay_s, 5);
+        }
+    }
+
+    #[test]
+    fn source_ranges_guard_public_addresses_alone_and_never_shut_out_the_cluster() {
+        let cidrs = |reach, ip: &str, ranges: &[&str], internal: &[&str]| {
+            let parsed = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
+            let asked = Asked { source_ranges: parsed(ranges), ..Asked::default() };
+            let options =
+                LoadBalancerOptions { internal_cidrs: parsed(internal), ..LoadBalancerOptions::default() };
+            let spec = LbaasServiceSpec { reach, ..spec(ip, &[(None, Protocol::Tcp, 80)]) };
+            let wanted = Wanted::of(&owner(), &spec, (&asked, &options), &[]);
+            let allowed = wanted.load_balancer.listeners[0].settings.allowed_cidrs.clone();
+            allowed.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let (public, inside) = (Reach::LoadBalancer, ["10.10.0.0/16"]);
+        assert_eq!(cidrs(public, "10.0.0.1", &[], &inside), [""; 0], "nothing is guarded");
+        assert_eq!(cidrs(Reach::ClusterIP, "10.0.0.1", &["192.0.2.0/24"], &inside), [""; 0]);
+        let both = ["10.10.0.0/16", "192.0.2.0/24"];
+        assert_eq!(cidrs(public, "10.0.0.1", &["192.0.2.0/24", "2001:db8::/64"], &inside), both);
+        let nobody = cidrs(public, "10.0.0.1", &["2001:db8::/64"], &[]);
+        assert_eq!(nobody, ["10.0.0.1/32"], "ranges of the other family do not open it to all");
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
-use staffetta_driver::{ListenerSpec, ProjectId, Protocol, SecurityGroupId, SubnetId};
+use staffetta_driver::{ListenerPort, ProjectId, Protocol, SecurityGroupId, SubnetId};
 
 use crate::annotation::{AnnotationError, read};
 use crate::versioned_object::{Versioned, VersionedObject, to_text};
@@ -61,8 +61,8 @@ pub struct LbaasPortSpec {
 
 impl LbaasPortSpec {
     /// The listener that serves this port.
-    pub fn listener(&self) -> ListenerSpec {
-        ListenerSpec { protocol: self.protocol, port: self.port }
+    pub fn listener(&self) -> ListenerPort {
+        ListenerPort { protocol: self.protocol, port: self.port }
     }
 }
 

@@ -20,12 +20,6 @@ pub enum LbaasSpecError {
         /// What it must hold.
         expected: &'static str,
     },
-    /// The spec is written, and the service asks for more than a spec can say.
-    #[error("honour {}: no load balancer here does, and the service works without; remove it", fields.join(", "))]
-    Unsupported {
-        /// The fields; at least one.
-        fields: Vec<&'static str>,
-    },
     /// The spec that stands on the service cannot be read.
     #[error(transparent)]
     Annotation(#[from] AnnotationError),
@@ -57,7 +51,7 @@ impl Failure for LbaasSpecError {
             Self::Project(error) | Self::Subnets(error) | Self::SecurityGroups(error) => error.transient(),
             Self::Stale(error) => error.transient(),
             Self::Write(error) => error.transient(),
-            Self::Field { .. } | Self::Unsupported { .. } | Self::Annotation(_) | Self::NoSubnet => false,
+            Self::Field { .. } | Self::Annotation(_) | Self::NoSubnet => false,
         }
     }
 
@@ -66,14 +60,13 @@ impl Failure for LbaasSpecError {
             Self::Project(error) | Self::Subnets(error) | Self::SecurityGroups(error) => error.retry_after(),
             Self::Stale(error) => error.retry_after(),
             Self::Write(error) => error.retry_after(),
-            Self::Field { .. } | Self::Unsupported { .. } | Self::Annotation(_) | Self::NoSubnet => None,
+            Self::Field { .. } | Self::Annotation(_) | Self::NoSubnet => None,
         }
     }
 
     fn reason(&self) -> &'static str {
         match self {
             Self::Field { .. } => "FieldInvalid",
-            Self::Unsupported { .. } => "FieldUnsupported",
             Self::Annotation(_) => "AnnotationMalformed",
             Self::NoSubnet => "NoSubnet",
             Self::Project(error) | Self::Subnets(error) | Self::SecurityGroups(error) => {

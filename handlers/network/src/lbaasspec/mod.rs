@@ -6,15 +6,18 @@ mod service;
 
 use std::sync::Arc;
 
+use dashmap::DashMap;
 use k8s_openapi::api::core::v1::Service;
 use kube::{Client, ResourceExt};
 use staffetta_driver::{ServiceProjectDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver};
-use staffetta_handler::{Event, MetadataPatch, Registration, ResourceEventHandler, Tombstone, Writer};
+use staffetta_handler::{
+    Event, Identity, MetadataPatch, Note, Notes, Registration, ResourceEventHandler, Tombstone, Writer,
+};
 
 pub use annotation::{LbaasPortSpec, LbaasServiceSpec, Reach, SPEC_ANNOTATION};
 pub use error::LbaasSpecError;
 pub use service::LOAD_BALANCER_CLASS;
-use service::{Stated, is_balanced, stated, unsupported};
+use service::{Stated, is_balanced, second_ip, stated};
 
 use crate::namespaces::feeding;
 use crate::versioned_object::Versioned;
@@ -27,10 +30,13 @@ use crate::versioned_object::Versioned;
 ///   somebody else's work.
 /// * It makes nothing outside, so it has no finalizer; and it writes only what differs.
 /// * An annotation that cannot be read is an error and stays as it is.
-/// * What a service asks for and nobody here can do is an error too, once its spec stands.
+/// * A service of two families is served at its first cluster IP; that is told, and no failure.
 pub struct LbaasSpecHandler {
     drivers: LbaasSpecDrivers,
     writer: Writer<Service>,
+    notes: Notes,
+    /// Of which second cluster IPs it was told that nobody serves them, by the UID of the service.
+    told: DashMap<String, String>,
 }
 
 /// The drivers of the handler.
@@ -47,7 +53,14 @@ pub struct LbaasSpecDrivers {
 impl LbaasSpecHandler {
     /// Writes through `client` what the drivers answer.
     pub fn new(client: Client, drivers: LbaasSpecDrivers) -> Self {
-        Self { drivers, writer: Writer::new(client) }
+        Self { drivers, writer: Writer::new(client), notes: Notes::default(), told: DashMap::new() }
+    }
+
+    /// Tells by `notes` what a service goes without.
+    #[must_use]
+    pub fn telling(mut self, notes: Notes) -> Self {
+        self.notes = notes;
+        self
     }
 
     /// The handler as it is registered: for services, and with namespaces where a driver wants to know them.
@@ -73,6 +86,27 @@ impl LbaasSpecHandler {
             reach: stated.reach,
         })
     }
+
+    /// Tells once that the second cluster IP of `service` is not served, if it has one.
+    fn tell_of_second_ip(&self, service: &Service) {
+        let uid = service.metadata.uid.clone().unwrap_or_default();
+        let Some(ip) = second_ip(service) else {
+            self.told.remove(&uid);
+            return;
+        };
+        if self.told.insert(uid, ip.to_owned()).is_some_and(|told| told == ip) {
+            return;
+        }
+        let first = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()).unwrap_or_default();
+        let text = format!("a load balancer has one address: {first} is served, and {ip} is not");
+        self.notes.tell(Note {
+            handler: "lbaasspec",
+            regarding: Identity::of_object(service),
+            warning: true,
+            reason: "SecondFamilyUnserved",
+            text,
+        });
+    }
 }
 
 impl ResourceEventHandler<Service> for LbaasSpecHandler {
@@ -93,13 +127,9 @@ impl ResourceEventHandler<Service> for LbaasSpecHandler {
         let patch = match stated(service)? {
             Some(stated) => {
                 let wanted = self.wanted(service, stated).await?;
+                self.tell_of_second_ip(service);
                 if current.as_ref() == Some(&wanted) {
-                    let fields = unsupported(service);
-                    return if fields.is_empty() {
-                        Ok(())
-                    } else {
-                        Err(LbaasSpecError::Unsupported { fields })
-                    };
+                    return Ok(());
                 }
                 MetadataPatch::default().annotate(SPEC_ANNOTATION, wanted.to_text())
             }
@@ -112,6 +142,7 @@ impl ResourceEventHandler<Service> for LbaasSpecHandler {
 
     async fn on_deleted(&self, tombstone: &Tombstone<Service>) -> Result<(), LbaasSpecError> {
         self.writer.forget(tombstone.subject().uid);
+        self.told.remove(tombstone.subject().uid);
         Ok(())
     }
 }

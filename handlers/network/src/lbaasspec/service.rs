@@ -44,16 +44,10 @@ pub(super) fn stated(service: &Service) -> Result<Option<Stated>, LbaasSpecError
     }))
 }
 
-/// What the service asks for and no spec can say, each with an effect that somebody relies on.
-pub(super) fn unsupported(service: &Service) -> Vec<&'static str> {
-    let Some(spec) = service.spec.as_ref().filter(|_| is_balanced(service)) else { return Vec::new() };
-    let ranges = spec.load_balancer_source_ranges.as_ref().is_some_and(|ranges| !ranges.is_empty());
-    let asked = [
-        ("spec.loadBalancerSourceRanges", ranges && matches!(reach(spec), Ok(Reach::LoadBalancer))),
-        ("spec.sessionAffinity", spec.session_affinity.as_deref() == Some("ClientIP")),
-        ("the second of spec.clusterIPs", spec.cluster_ips.as_ref().is_some_and(|ips| ips.len() > 1)),
-    ];
-    asked.into_iter().filter_map(|(field, asked)| asked.then_some(field)).collect()
+/// The second cluster IP of a service of two families, which nobody here serves: a load balancer has one address.
+pub(super) fn second_ip(service: &Service) -> Option<&str> {
+    let spec = service.spec.as_ref().filter(|_| is_balanced(service))?;
+    spec.cluster_ips.as_ref()?.get(1).map(String::as_str)
 }
 
 /// The cluster IP, where there is one: it is absent until it is assigned, and `None` for a headless service.
@@ -144,23 +138,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_in_vain_is_named_and_only_where_it_has_an_effect() {
-        let asked = |spec: Value| unsupported(&service("web", &spec));
-        let all = json!({ "type": "LoadBalancer", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "fd00::1"],
-            "sessionAffinity": "ClientIP", "loadBalancerSourceRanges": ["192.0.2.0/24"] });
-        assert_eq!(asked(all.clone()).len(), 3);
-        for (field, value, left) in [
-            ("type", json!("ClusterIP"), 2),
-            ("loadBalancerClass", json!("example.com/other"), 2),
-            ("loadBalancerSourceRanges", json!([]), 2),
-            ("sessionAffinity", json!("None"), 2),
-            ("clusterIPs", json!(["10.0.0.1"]), 2),
-            ("clusterIP", json!("None"), 0),
-        ] {
-            let mut spec = all.clone();
-            spec[field] = value;
-            assert_eq!(asked(spec).len(), left, "{field}");
-        }
+    fn of_two_cluster_ips_the_first_is_served() {
+        let second = |spec: &Value| second_ip(&service("web", spec)).map(str::to_owned);
+        let both = json!({ "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "fd00::1"] });
+        assert_eq!(second(&both).as_deref(), Some("fd00::1"));
+        assert_eq!(web(&both).unwrap().ip, IpAddr::from([10, 0, 0, 1]));
+        assert_eq!(second(&json!({ "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"] })), None);
+        assert_eq!(second(&json!({ "clusterIP": "None", "clusterIPs": ["None", "fd00::1"] })), None);
     }
 
     #[test]

@@ -7,10 +7,12 @@ use staffetta_handler::Failure;
 
 use super::*;
 use crate::api_server::{Answer, ApiServer, THEIRS};
+use crate::notebook::Told;
 
 struct World {
     api: Arc<ApiServer<Service>>,
     handler: LbaasSpecHandler,
+    told: Told,
 }
 
 fn drivers() -> LbaasSpecDrivers {
@@ -26,8 +28,9 @@ fn drivers() -> LbaasSpecDrivers {
 
 fn world(spec: &Value) -> World {
     let api = ApiServer::new(spec, &json!({}));
-    let handler = LbaasSpecHandler::new(api.client(), drivers());
-    World { api, handler }
+    let told = Told::default();
+    let handler = LbaasSpecHandler::new(api.client(), drivers()).telling(told.notes());
+    World { api, handler, told }
 }
 
 fn web() -> Value {
@@ -96,16 +99,35 @@ async fn a_change_of_the_service_is_followed() {
 }
 
 #[tokio::test]
-async fn what_a_service_asks_for_in_vain_is_told_once_its_spec_stands() {
+async fn of_a_service_of_two_families_the_first_is_served_and_that_is_told_once_and_is_no_failure() {
     let world = world(&web());
-    world.api.change(|service| service["spec"]["sessionAffinity"] = json!("ClientIP"));
+    let dual = |ips: Value| world.api.change(|service| service["spec"]["clusterIPs"] = ips.clone());
+    dual(json!(["10.0.0.1", "fd00::1"]));
+    for _ in 0..3 {
+        world.event().await.unwrap();
+    }
+    assert_eq!(world.shown().unwrap().ip.to_string(), "10.0.0.1");
+    let told = world.told.taken();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!((told[0].reason, told[0].warning), ("SecondFamilyUnserved", true));
+    assert!(told[0].text.contains("fd00::1"), "{}", told[0].text);
+    dual(json!(["10.0.0.1"]));
     world.event().await.unwrap();
-    assert!(world.shown().is_some(), "the service works without");
-    let told = world.event().await.unwrap_err();
-    assert_eq!((told.reason(), told.transient()), ("FieldUnsupported", false));
-    assert!(told.to_string().contains("spec.sessionAffinity"), "{told}");
-    world.api.change(|service| service["spec"]["sessionAffinity"] = json!("None"));
+    dual(json!(["10.0.0.1", "fd00::2"]));
     world.event().await.unwrap();
+    assert_eq!(world.told.reasons(), ["SecondFamilyUnserved"], "it is another one");
+}
+
+#[tokio::test]
+async fn affinity_and_source_ranges_are_no_business_of_the_spec() {
+    let world = world(&web());
+    world.api.change(|service| {
+        service["spec"]["sessionAffinity"] = json!("ClientIP");
+        service["spec"]["loadBalancerSourceRanges"] = json!(["192.0.2.0/24"]);
+    });
+    world.event().await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!((world.told.reasons().len(), world.api.patches().len()), (0, 1));
 }
 
 #[tokio::test]

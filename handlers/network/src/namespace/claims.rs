@@ -1,6 +1,5 @@
 //! What this process knows of networks that no annotation shows yet, or still shows.
 
-use dashmap::DashMap;
 use staffetta_driver::{NamespaceNetwork, Owner, Uid};
 
 /// Where one namespace stands between the driver and the annotation.
@@ -15,27 +14,9 @@ pub(super) enum Claim {
 }
 
 /// The claims of all namespaces. One whose annotation shows its network has none.
-#[derive(Default)]
-pub(super) struct Claims(DashMap<Uid, Claim>);
+pub(super) type Claims = crate::claims::Claims<Claim>;
 
-impl Claims {
-    pub(super) fn get(&self, uid: &Uid) -> Option<Claim> {
-        self.0.get(uid).map(|claim| claim.clone())
-    }
-
-    pub(super) fn set(&self, uid: &Uid, claim: Claim) {
-        self.0.insert(uid.clone(), claim);
-    }
-
-    pub(super) fn forget(&self, uid: &Uid) {
-        self.0.remove(uid);
-    }
-
-    /// Replaces all claims by what the marks say.
-    pub(super) fn recover(&self, owners: Vec<Owner>) {
-        self.0.clear();
-        for owner in owners {
-            self.0.insert(owner.uid, Claim::Asked);
-        }
-    }
+/// What the marks say: these have a network, whole or half-made.
+pub(super) fn of_marks(owners: Vec<Owner>) -> impl Iterator<Item = (Uid, Claim)> {
+    owners.into_iter().map(|owner| (owner.uid, Claim::Asked))
 }

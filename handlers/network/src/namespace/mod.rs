@@ -20,7 +20,7 @@ use staffetta_handler::{
     Writer, Written,
 };
 
-use self::claims::{Claim, Claims};
+use self::claims::{Claim, Claims, of_marks};
 use self::decide::{Action, after_deletion, decide};
 use crate::owners::{identities, owner_of};
 
@@ -150,7 +150,7 @@ impl ResourceEventHandler<Namespace> for NamespaceHandler {
 
 impl Sweep for NamespaceHandler {
     async fn recover(&self) -> Result<(), HandlerError> {
-        self.claims.recover(self.marks().await?);
+        self.claims.replace(of_marks(self.marks().await?));
         Ok(())
     }
 

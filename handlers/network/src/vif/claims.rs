@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use dashmap::DashMap;
 use staffetta_driver::{Marked, Uid, Vif};
 
 use crate::os_vif::PodState;
@@ -32,33 +31,15 @@ impl Claim {
 }
 
 /// The claims of all pods. A pod whose annotation shows its VIFs has none.
-#[derive(Default)]
-pub(super) struct Claims(DashMap<Uid, Claim>);
+pub(super) type Claims = crate::claims::Claims<Claim>;
 
-impl Claims {
-    pub(super) fn get(&self, uid: &Uid) -> Option<Claim> {
-        self.0.get(uid).map(|claim| claim.clone())
-    }
-
-    pub(super) fn set(&self, uid: &Uid, claim: Claim) {
-        self.0.insert(uid.clone(), claim);
-    }
-
-    pub(super) fn forget(&self, uid: &Uid) {
-        self.0.remove(uid);
-    }
-
-    /// Replaces all claims by what the marks say.
-    pub(super) fn recover(&self, marks: Vec<Marked<Vif>>) {
-        let mut held: HashMap<Uid, Vec<Vif>> = HashMap::new();
-        for Marked { owner, thing } in marks {
-            if let Some(owner) = owner {
-                held.entry(owner.uid).or_default().push(thing);
-            }
-        }
-        self.0.clear();
-        for (uid, vifs) in held {
-            self.0.insert(uid, Claim::Held(vifs));
+/// What the marks say.
+pub(super) fn of_marks(marks: Vec<Marked<Vif>>) -> impl Iterator<Item = (Uid, Claim)> {
+    let mut held: HashMap<Uid, Vec<Vif>> = HashMap::new();
+    for Marked { owner, thing } in marks {
+        if let Some(owner) = owner {
+            held.entry(owner.uid).or_default().push(thing);
         }
     }
+    held.into_iter().map(|(uid, vifs)| (uid, Claim::Held(vifs)))
 }

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::{Marked, Vif};
 use staffetta_handler::{HandlerError, Identity, Sweep};
 
+use super::claims::of_marks;
 use super::{VifError, VifHandler};
 use crate::owners::identities;
 
@@ -18,13 +19,14 @@ impl Sweep for VifHandler {
         if let Some(ledger) = self.drivers.pool.ledger() {
             ledger.read().await.map_err(VifError::Marks)?;
         }
-        self.claims.recover(self.marks().await?);
+        self.claims.replace(of_marks(self.marks().await?));
         Ok(())
     }
 
     async fn owners(&self) -> Result<Vec<Identity>, HandlerError> {
         if let Some(ledger) = self.drivers.pool.ledger() {
             ledger.begin();
+            ledger.read().await.map_err(VifError::Marks)?;
         }
         Ok(identities::<Pod>(self.marks().await?.into_iter().filter_map(|marked| marked.owner)))
     }

@@ -52,7 +52,7 @@ async fn what_two_pods_show_is_reported_and_free_when_both_are_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn from_time_to_time_what_exists_is_read_again() {
+async fn what_others_made_or_deleted_is_learned_at_the_next_reading() {
     let world = World::new(PoolPolicy { min: 0, batch: 1, ..POLICY }).await;
     let (kept, lost) = (world.get("a").await, world.get("b").await);
     let mut strange = world.network.port(&kept.id).unwrap();
@@ -63,7 +63,7 @@ async fn from_time_to_time_what_exists_is_read_again() {
     world.network.insert_port(strange);
     world.network.remove_port(&lost.id);
     let used = world.figures().used;
-    pass(Duration::from_secs(600)).await;
+    world.pool.read().await.unwrap();
     let figures = world.figures();
     assert_eq!((figures.used, figures.cooling, figures.conflicts), (used - 1, 1, 1));
     pass(POLICY.cool_down).await;
@@ -85,4 +85,41 @@ async fn the_marks_tell_who_holds_what_once_all_is_known() {
     assert_eq!(before.pool.vifs(Some(&owner("b"))).await.unwrap(), []);
     let world = before.restarted(&[]).await;
     assert_eq!(world.pool.vifs(Some(&owner("a"))).await.unwrap(), [], "it was never written down");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_deleted_outside_is_made_again_at_the_next_reading() {
+    let world = World::new(POLICY).await;
+    let kept = world.get("a").await;
+    for port in world.network.ports().iter().filter(|port| port.vif.id != kept.id) {
+        world.network.remove_port(&port.vif.id);
+    }
+    world.pool.read().await.unwrap();
+    settle().await;
+    assert!(world.figures().free >= POLICY.min && world.ports() > POLICY.min, "{:?}", world.figures());
+    let next = world.get("b").await;
+    assert!(world.network.port(&next.id).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_turns_out_to_have_been_deleted_outside_makes_the_pool_look_for_others_once() {
+    let network = Arc::new(MemoryNetwork::new(MemoryOptions::default()));
+    let stock = MemoryVifStock::new(Arc::clone(&network), "east".into()).bound_by_nodes();
+    let world = World::on(network, stock, POLICY);
+    world.begin().await;
+    world.get("a").await;
+    for port in world.network.ports() {
+        world.network.remove_port(&port.vif.id);
+    }
+    let lists = world.lists();
+    let dead = world.get("b").await;
+    for _ in 0..3 {
+        assert_eq!(world.pool.activate_vif(&dead).await.unwrap_err().reason(), Reason::NotFound);
+        settle().await;
+    }
+    assert_eq!(world.lists(), lists + 1);
+    let alive = world.get("c").await;
+    assert!(world.network.port(&alive.id).is_some(), "no other pod gets one that does not exist");
+    world.release("b", &dead).await;
+    assert!(world.pool.vifs(Some(&owner("b"))).await.unwrap().is_empty());
 }

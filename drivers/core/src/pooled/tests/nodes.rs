@@ -58,14 +58,43 @@ async fn while_nobody_tells_of_nodes_none_is_gone() {
 #[tokio::test(start_paused = true)]
 async fn a_network_that_is_to_be_deleted_is_left_and_taken_up_again_when_somebody_asks() {
     let world = two_nodes().await;
-    let vif = world.get("a").await;
+    let (vif, other) = (world.get("a").await, world.get("b").await);
     let network = vif.network.id.clone();
-    assert_eq!(world.pool.vacate(&network).await.unwrap_err().reason(), Reason::Conflict);
-    settle().await;
-    assert_eq!(world.ports(), 1);
+    world.release("b", &other).await;
+    let error = world.pool.vacate(&network).await.unwrap_err();
+    assert_eq!((error.reason(), world.ports()), (Reason::Conflict, 1), "{error}");
     world.release("a", &vif).await;
-    pass(POLICY.cool_down).await;
-    assert_eq!(world.ports(), 0);
     world.pool.vacate(&network).await.unwrap();
-    assert!(world.ask("b").await.is_ok());
+    assert_eq!(world.ports(), 0, "nothing cools down for a pod that never comes");
+    pass(LOOK * 5).await;
+    assert_eq!(world.ports(), 0, "nothing is made there any more");
+    assert!(world.ask("c").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_just_being_made_in_a_network_that_is_to_be_deleted_goes_as_soon_as_it_is_there() {
+    let world = two_nodes().await;
+    let a = world.get("a").await;
+    let (network, slow) = (a.network.id.clone(), Duration::from_secs(3));
+    world.stock.faults().inject(StockMethod::Make, 1, Fault::Delay(slow));
+    let b = world.get("b").await;
+    assert!(world.figures().making > 0);
+    world.release("a", &a).await;
+    world.release("b", &b).await;
+    world.pool.vacate(&"other".into()).await.unwrap();
+    assert_eq!(world.pool.vacate(&network).await.unwrap_err().reason(), Reason::Conflict);
+    pass(slow).await;
+    assert_eq!((world.ports(), world.figures().making), (0, 0));
+    world.pool.vacate(&network).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn before_it_is_known_what_pods_use_no_network_is_given_up() {
+    let world = World::with(MemoryOptions::default(), POLICY);
+    let network = "network".into();
+    world.pool.vacate(&network).await.unwrap();
+    world.pool.read().await.unwrap();
+    assert_eq!(world.pool.vacate(&network).await.unwrap_err().reason(), Reason::Unavailable);
+    world.pool.begin();
+    world.pool.vacate(&network).await.unwrap();
 }

@@ -1,11 +1,6 @@
-use staffetta_driver::memory::Fault;
-use staffetta_driver::{DriverError, LoadBalancerDriver, LoadBalancerSpec, Reason};
+use staffetta_driver::LoadBalancerDriver;
 
 use super::*;
-
-fn outage() -> Fault {
-    Fault::Fail(DriverError::new(Reason::Unavailable, "ask"))
-}
 
 async fn standing(spec: &LbaasServiceSpec) -> World {
     let world = world();
@@ -52,16 +47,16 @@ async fn a_service_that_goes_is_not_built_up_again_by_its_slices() {
     world.event().await.unwrap();
     world.event().await.unwrap();
     world.slice("s1", &["10.1.0.9"]).await.unwrap();
-    assert_eq!(world.calls(), ["ensure", "ensure listener", "set members", "release"]);
+    assert_eq!(world.calls(), ["ensure", "release"]);
     assert!(world.is_empty());
 }
 
 #[tokio::test]
 async fn what_was_made_and_not_written_down_is_released_too() {
     let world = world();
-    world.balancers.faults().inject(LoadBalancerMethod::EnsureListener, 1, outage());
+    world.api.answer(Answer::Refuse(503, vec![]));
     world.event().await.unwrap_err();
-    assert_eq!((world.services.load_balancers().len(), world.api.patches().len()), (1, 0));
+    assert_eq!((world.services.load_balancers().len(), world.shown()), (1, None));
     world.deleted().await.unwrap();
     assert!(world.is_empty());
 }
@@ -70,14 +65,7 @@ async fn what_was_made_and_not_written_down_is_released_too() {
 async fn what_went_unseen_is_found_by_its_mark_and_that_of_others_stays() {
     let mut world = standing(&public()).await;
     let namesake = Owner { namespace: "default".into(), name: "web".into(), uid: "another".into() };
-    let other = LoadBalancerSpec {
-        name: "default/web".into(),
-        project: "memory".into(),
-        subnet: "services".into(),
-        vip: [10, 0, 0, 99].into(),
-        security_groups: Vec::new(),
-        adopt: None,
-    };
+    let other = bare([10, 0, 0, 99].into());
     world.balancers.ensure_load_balancer(&namesake, &other).await.unwrap();
     world.restart().await;
     world.missed().await.unwrap();
@@ -101,7 +89,7 @@ async fn a_state_that_cannot_be_read_does_not_keep_the_service_from_going() {
 async fn without_a_look_at_start_an_unreadable_state_makes_the_marks_be_read() {
     let mut world = standing(&public()).await;
     world.api.annotate(STATE_ANNOTATION, "{broken");
-    (world.handler, world.indexes, world.sweep) = parts(&world.api, &world.balancers, &world.addresses, true);
+    world.replace(world.drivers(), true);
     world.delete();
     world.event().await.unwrap();
     assert!(world.is_empty());

@@ -15,7 +15,7 @@ async fn members_change_by_one_call_and_those_that_stay_stay() {
     let world = standing().await;
     let before = world.shown().unwrap().load_balancer.unwrap().listeners[0].clone();
     world.slice("s1", &["10.1.0.2", "10.1.0.3"]).await.unwrap();
-    assert_eq!(world.calls()[3..], ["set members"]);
+    assert_eq!(world.calls()[1..], ["set members"]);
     assert_eq!(world.members(HTTP), ["10.1.0.2:8080", "10.1.0.3:8080"]);
     let after = world.shown().unwrap().load_balancer.unwrap().listeners[0].clone();
     assert_eq!(after.pool.unwrap().members[0].id, before.pool.unwrap().members[1].id);
@@ -75,8 +75,7 @@ async fn a_service_its_slices_and_its_endpoints_share_one_queue() {
 #[tokio::test]
 async fn where_the_server_has_no_slices_endpoints_tell_the_same() {
     let mut world = world();
-    (world.handler, world.indexes, world.sweep) =
-        parts(&world.api, &world.balancers, &world.addresses, false);
+    world.replace(world.drivers(), false);
     let endpoints = |ip: &str| -> Arc<Endpoints> {
         let endpoints = json!({ "metadata": { "namespace": "default", "name": "web", "uid": "e" },
             "subsets": [{ "addresses": [{ "ip": ip }], "ports": [{ "name": "http", "port": 8080 }] }] });
@@ -103,11 +102,7 @@ async fn where_the_server_has_no_slices_endpoints_tell_the_same() {
 #[tokio::test]
 async fn of_slices_that_concern_nobody_only_the_deletion_is_handled_so_that_nothing_is_kept() {
     let world = world();
-    let drivers = LbDrivers {
-        load_balancer: Arc::clone(&world.balancers) as Arc<_>,
-        public_ip: Arc::clone(&world.addresses) as Arc<_>,
-    };
-    let handler = LbHandler::new(world.api.client(), drivers);
+    let handler = LbHandler::new(world.api.client(), world.drivers());
     let present = Event::Added(slice("s1", &["10.1.0.1"]));
     let gone = Event::Deleted(Tombstone::Last(slice("s1", &["10.1.0.1"])));
     for (event, wanted) in [(&present, false), (&gone, true)] {

@@ -43,6 +43,7 @@ fn act() -> impl Strategy<Value = Act> {
     use {LoadBalancerMethod as M, PublicIpMethod as P};
     let method = prop::sample::select(vec![
         M::List,
+        M::Progress,
         M::Ensure,
         M::Release,
         M::EnsureListener,
@@ -115,7 +116,7 @@ async fn act_on(world: &mut World, act: Act, slices: &mut std::collections::BTre
 impl World {
     /// A restart that may fail to read the marks, and is then tried again.
     async fn restart_quietly(&mut self) {
-        (self.handler, self.indexes, self.sweep) = parts(&self.api, &self.balancers, &self.addresses, true);
+        self.replace(self.drivers(), true);
         for _ in 0..20 {
             let recovered = tokio::time::timeout(Duration::from_secs(1), self.sweep.recover()).await;
             if matches!(recovered, Ok(Ok(()))) {
@@ -170,7 +171,8 @@ async fn converges(acts: Vec<Act>) {
         let ips: Vec<_> = ips.iter().map(String::as_str).collect();
         staffetta_handler::Index::apply(&index, &Event::Added(slice(&format!("s{uid}"), &ips)));
     }
-    let wanted = Wanted::of(&owner, &spec, &index.of(&ServiceKey::of(&service.metadata)));
+    let endpoints = index.of(&ServiceKey::of(&service.metadata));
+    let wanted = Wanted::of(&owner, &spec, (&Asked::of(&service).unwrap(), &world.options), &endpoints);
     let tree = world.tree();
     let (_, public_ip) =
         world.services.public_ips().into_iter().find(|(_, held)| held.port.is_some()).unzip();
@@ -179,7 +181,7 @@ async fn converges(acts: Vec<Act>) {
     let ours = world.services.public_ips().into_iter().filter(|(owner, _)| owner.is_some()).count();
     assert_eq!(ours, usize::from(wanted.public_ip == Some(PublicAddress::Any)), "and nothing else");
     let listeners: Vec<_> = tree.listeners.iter().map(|listener| listener.at).collect();
-    assert_eq!(listeners.len(), wanted.listeners.len());
+    assert_eq!(listeners.len(), wanted.load_balancer.listeners.len());
     assert_eq!(
         annotation::write(&world.shown().unwrap()),
         annotation::write(&standing),

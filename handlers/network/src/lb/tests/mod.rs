@@ -1,12 +1,15 @@
 mod adoption;
 mod deletion;
+mod drift;
 mod endpoints;
 mod failures;
 mod late;
 mod laws;
+mod pending;
 mod presence;
 mod public;
 mod recovery;
+mod settings;
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -16,15 +19,18 @@ use staffetta_driver::memory::{
     LoadBalancerCall, LoadBalancerMethod, MemoryLoadBalancerDriver, MemoryOptions, MemoryPublicIpDriver,
     MemoryServices, PublicIpCall,
 };
-use staffetta_driver::{ListenerSpec, LoadBalancer, Protocol};
-use staffetta_handler::{ErasedHandler, ErasedSweep, EventHandler, HandlerError, KindIndex, Turn, causes};
+use staffetta_driver::{ListenerPort, LoadBalancer, LoadBalancerSpec, Protocol};
+use staffetta_handler::{
+    ErasedHandler, ErasedSource, ErasedSweep, EventHandler, HandlerError, KindIndex, Turn, causes,
+};
 
 use super::*;
 use crate::api_server::{Answer, ApiServer, THEIRS};
 use crate::lbaasspec::{LbaasPortSpec, Reach};
+use crate::notebook::Told as Notebook;
 use crate::versioned_object::Versioned;
 
-const HTTP: ListenerSpec = ListenerSpec { protocol: Protocol::Tcp, port: 80 };
+const HTTP: ListenerPort = ListenerPort { protocol: Protocol::Tcp, port: 80 };
 
 /// The handler, the simulated load balancers, and an API server with one service.
 struct World {
@@ -32,9 +38,12 @@ struct World {
     services: Arc<MemoryServices>,
     balancers: Arc<MemoryLoadBalancerDriver>,
     addresses: Arc<MemoryPublicIpDriver>,
+    told: Notebook,
+    options: LoadBalancerOptions,
     handler: ErasedHandler,
     indexes: Vec<KindIndex>,
     sweep: Box<dyn ErasedSweep>,
+    sources: Vec<Box<dyn ErasedSource>>,
 }
 
 /// A world in which changes take no time, and a service that wants a listener on port 80.
@@ -72,7 +81,19 @@ fn slice(uid: &str, ips: &[&str]) -> Arc<EndpointSlice> {
     Arc::new(serde_json::from_value(slice).unwrap())
 }
 
-type Parts = (ErasedHandler, Vec<KindIndex>, Box<dyn ErasedSweep>);
+/// A load balancer of somebody at this address, with nothing on it.
+fn bare(vip: IpAddr) -> LoadBalancerSpec {
+    LoadBalancerSpec {
+        name: "default/web".into(),
+        project: "memory".into(),
+        subnet: "services".into(),
+        vip,
+        provider: None,
+        security_groups: Vec::new(),
+        listeners: Vec::new(),
+        adopt: None,
+    }
+}
 
 impl World {
     fn new(options: MemoryOptions) -> Self {
@@ -80,13 +101,38 @@ impl World {
         let balancers = Arc::new(MemoryLoadBalancerDriver::new(Arc::clone(&services), "east".into()));
         let addresses = Arc::new(MemoryPublicIpDriver::new(Arc::clone(&services), "east".into()));
         let api = ApiServer::new(&json!({ "clusterIP": "10.0.0.1" }), &json!({ "loadBalancer": {} }));
-        let (handler, indexes, sweep) = parts(&api, &balancers, &addresses, true);
-        Self { api, services, balancers, addresses, handler, indexes, sweep }
+        let drivers = LbDrivers {
+            load_balancer: Arc::clone(&balancers) as Arc<_>,
+            public_ip: Arc::clone(&addresses) as Arc<_>,
+        };
+        let (told, options) = (Notebook::default(), LoadBalancerOptions::default());
+        let handler = LbHandler::new(api.client(), drivers).options(options.clone()).telling(told.notes());
+        let mut registration = handler.registration(true).erase();
+        let sources = registration.take_sources();
+        let (handler, indexes, sweep) = registration.into_parts();
+        let sweep = sweep.expect("the handler has a sweep");
+        Self { api, services, balancers, addresses, told, options, handler, indexes, sweep, sources }
+    }
+
+    fn drivers(&self) -> LbDrivers {
+        let (load_balancer, public_ip) = (Arc::clone(&self.balancers), Arc::clone(&self.addresses));
+        LbDrivers { load_balancer, public_ip }
+    }
+
+    /// A new process takes over, which knows nothing.
+    fn replace(&mut self, drivers: LbDrivers, has_slices: bool) {
+        let handler = LbHandler::new(self.api.client(), drivers);
+        let handler = handler.options(self.options.clone()).telling(self.told.notes());
+        let mut registration = handler.registration(has_slices).erase();
+        self.sources = registration.take_sources();
+        let (handler, indexes, sweep) = registration.into_parts();
+        (self.handler, self.indexes) = (handler, indexes);
+        self.sweep = sweep.expect("the handler has a sweep");
     }
 
     /// The controller is killed and started again; it reads the marks, and every object is new to it.
     async fn restart(&mut self) {
-        (self.handler, self.indexes, self.sweep) = parts(&self.api, &self.balancers, &self.addresses, true);
+        self.replace(self.drivers(), true);
         self.sweep.recover().await.unwrap();
     }
 
@@ -95,10 +141,15 @@ impl World {
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
     {
         let event = event.erase();
-        for index in self.indexes.iter().filter(|index| index.kind.type_id == event.route()) {
-            (index.apply)(&event);
-        }
+        self.index(&event);
         if self.handler.wants(&event) { self.handler.handle(&event, &Turn::alone()).await } else { Ok(()) }
+    }
+
+    /// The indexes learn of an event, which waits for its turn.
+    fn index(&self, event: &staffetta_handler::AnyEvent) {
+        for index in self.indexes.iter().filter(|index| index.kind.type_id == event.route()) {
+            (index.apply)(event);
+        }
     }
 
     /// The service's present state is delivered.
@@ -148,7 +199,7 @@ impl World {
         self.services.load_balancers().is_empty() && self.services.public_ips().is_empty()
     }
 
-    fn members(&self, at: ListenerSpec) -> Vec<String> {
+    fn members(&self, at: ListenerPort) -> Vec<String> {
         let tree = self.tree();
         let members = &tree.listener(at).unwrap().pool.as_ref().unwrap().members;
         members.iter().map(|member| format!("{}:{}", member.spec.ip, member.spec.port)).collect()
@@ -169,28 +220,17 @@ impl World {
         self.api.finalizers()
     }
 
-    /// What the driver of load balancers was asked, less the details.
+    /// What the driver of load balancers was asked, less the details, and less how far it is.
     fn calls(&self) -> Vec<&'static str> {
         let name = |call| match call {
-            LoadBalancerCall::List(_) => "list",
-            LoadBalancerCall::Ensure(_) => "ensure",
-            LoadBalancerCall::Release(..) => "release",
-            LoadBalancerCall::EnsureListener(..) => "ensure listener",
-            LoadBalancerCall::ReleaseListener(..) => "release listener",
-            LoadBalancerCall::SetMembers(..) => "set members",
+            LoadBalancerCall::List(_) => Some("list"),
+            LoadBalancerCall::Ensure(_) => Some("ensure"),
+            LoadBalancerCall::Progress(_) => None,
+            LoadBalancerCall::Release(..) => Some("release"),
+            LoadBalancerCall::EnsureListener(..) => Some("ensure listener"),
+            LoadBalancerCall::ReleaseListener(..) => Some("release listener"),
+            LoadBalancerCall::SetMembers(..) => Some("set members"),
         };
-        self.balancers.calls().into_iter().map(name).collect()
+        self.balancers.calls().into_iter().filter_map(name).collect()
     }
-}
-
-fn parts(
-    api: &Arc<ApiServer<Service>>,
-    balancers: &Arc<MemoryLoadBalancerDriver>,
-    addresses: &Arc<MemoryPublicIpDriver>,
-    has_slices: bool,
-) -> Parts {
-    let (load_balancer, public_ip) = (Arc::clone(balancers), Arc::clone(addresses));
-    let handler = LbHandler::new(api.client(), LbDrivers { load_balancer, public_ip });
-    let (handler, indexes, sweep) = handler.registration(has_slices).erase().into_parts();
-    (handler, indexes, sweep.expect("the handler has a sweep"))
 }

@@ -32,10 +32,8 @@ async fn has_converged(world: &World) {
 
 #[tokio::test(start_paused = true)]
 async fn killed_after_any_call_the_result_is_the_same_and_nothing_is_made_twice() {
-    for kill in
-        [LoadBalancerMethod::Ensure, LoadBalancerMethod::EnsureListener, LoadBalancerMethod::SetMembers]
-    {
-        let mut world = prepared().await;
+    for kill in failures::METHODS {
+        let mut world = failures::about_to(kill, &public()).await;
         world.balancers.faults().inject(kill, 1, Fault::DoneThenHang);
         assert!(tokio::time::timeout(Duration::from_secs(1), world.event()).await.is_err());
         world.restart().await;
@@ -83,7 +81,7 @@ async fn a_load_balancer_that_somebody_removed_is_missed_at_the_next_start() {
     let calls = world.calls().len();
     world.feed(Event::Added(slice("s1", &["10.1.0.1"]))).await.unwrap();
     world.feed(Event::Added(world.api.object())).await.unwrap();
-    assert_eq!(world.calls()[calls..], ["list", "ensure", "ensure listener", "set members"]);
+    assert_eq!(world.calls()[calls..], ["list", "ensure"]);
     assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
 }
 
@@ -125,14 +123,9 @@ async fn of_two_load_balancers_of_one_service_one_is_released() {
         let mut both = [first, second];
         both.sort_by(|one, other| other.id.cmp(&one.id));
         for tree in both {
-            let adopting = LoadBalancerSpec {
-                name: tree.name.clone(),
-                project: tree.project.clone(),
-                subnet: tree.subnet.clone(),
-                vip: tree.vip,
-                security_groups: tree.security_groups.clone(),
-                adopt: Some(tree.id.clone()),
-            };
+            let security_groups = tree.security_groups.clone();
+            let adopting =
+                LoadBalancerSpec { security_groups, adopt: Some(tree.id.clone()), ..bare(tree.vip) };
             world.services.insert_load_balancer(tree);
             world.balancers.ensure_load_balancer(&owner, &adopting).await.unwrap();
         }

@@ -133,6 +133,20 @@ async fn whose_pod_went_unseen_is_found_by_the_sweep() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn with_each_sweep_a_pool_learns_what_was_deleted_outside() {
+    let pooled = Pooled::new().await;
+    pooled.warm().await;
+    for port in pooled.world.network.ports() {
+        pooled.world.network.remove_port(&port.vif.id);
+    }
+    pooled.world.handler.owners().await.unwrap();
+    pass(Duration::ZERO).await;
+    pooled.event().await.unwrap();
+    let vif = pooled.world.shown().unwrap().default_vif;
+    assert!(pooled.world.network.port(&vif.id).is_some(), "it exists");
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_a_pool_that_keeps_something_is_told_of_pods_and_nodes() {
     let kinds = |handler: VifHandler| {
         let (_, indexes, _) = handler.registration().erase().into_parts();

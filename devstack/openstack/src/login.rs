@@ -1,0 +1,27 @@
+//! What a controller must know to log in.
+
+/// A user and a project, and where Keystone is.
+#[derive(Clone, Debug)]
+pub struct Login {
+    /// Keystone, with its version.
+    pub auth_url: String,
+    /// The user.
+    pub username: String,
+    /// The password.
+    pub password: String,
+    /// The name of the project.
+    pub project: String,
+}
+
+impl Login {
+    /// A clouds.yaml with the one cloud `staffetta`.
+    #[must_use]
+    pub fn clouds(&self) -> String {
+        let Self { auth_url, username, password, project } = self;
+        format!(
+            "clouds:\n  staffetta:\n    region_name: RegionOne\n    auth:\n      auth_url: {auth_url}\n      \
+             username: {username}\n      password: {password}\n      project_name: {project}\n      \
+             user_domain_id: default\n      project_domain_id: default\n"
+        )
+    }
+}

@@ -1,0 +1,204 @@
+//! A load balancer that takes no change for a while, one that never does again, and one that breaks.
+
+use staffetta_driver::memory::Fault;
+use staffetta_driver::{DriverError, Provisioning, Reason};
+
+use super::*;
+
+const DELAY: Duration = Duration::from_millis(200);
+
+/// A world in which each change takes its time, and a service with an endpoint.
+async fn slow(spec: &LbaasServiceSpec) -> World {
+    let world = World::new(MemoryOptions { load_balancer_delay_ms: 200, ..MemoryOptions::default() });
+    world.want(spec);
+    world.slice("s1", &["10.1.0.1"]).await.unwrap();
+    world
+}
+
+/// The same, its load balancer ready.
+async fn ready() -> World {
+    let world = slow(&spec()).await;
+    waits(&world.event().await.unwrap_err());
+    tokio::time::advance(DELAY).await;
+    world.event().await.unwrap();
+    world
+}
+
+/// Asserts that nothing is the matter but time.
+fn waits(error: &HandlerError) {
+    let said = (error.waits(), error.transient(), error.reason());
+    assert_eq!(said, (true, true, "LoadBalancerPending"), "{}", causes(&**error));
+    assert!(error.retry_after().is_some_and(|after| after <= DELAY), "{:?}", error.retry_after());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_for_is_written_down_at_once_and_the_address_shown_when_it_works() {
+    let world = slow(&public()).await;
+    waits(&world.event().await.unwrap_err());
+    assert_eq!(world.calls(), ["ensure"]);
+    assert!(world.shown().unwrap().public_ip.is_some() && world.finalizers().contains(&FINALIZER.to_owned()));
+    assert_eq!(world.ingress(), [] as [IpAddr; 0], "it does not work yet");
+    waits(&world.event().await.unwrap_err());
+    tokio::time::advance(DELAY).await;
+    world.event().await.unwrap();
+    assert_eq!(world.ingress().len(), 1);
+    assert_eq!((world.calls(), world.api.patches().len()), (vec!["ensure"], 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_changes_while_it_is_busy_become_one_call() {
+    let world = ready().await;
+    world.services.hold_load_balancer(&world.tree().id, DELAY);
+    let calls = world.calls().len();
+    waits(&world.slice("s1", &["10.1.0.1", "10.1.0.200"]).await.unwrap_err());
+    let refused = world.calls().len();
+    for last in 1..=100 {
+        let ip = format!("10.1.0.{last}");
+        waits(&world.slice("s1", &[&*ip]).await.unwrap_err());
+    }
+    assert_eq!(world.calls().len(), refused, "nobody is asked for what cannot be done");
+    tokio::time::advance(DELAY).await;
+    waits(&world.event().await.unwrap_err());
+    assert_eq!(world.members(HTTP), ["10.1.0.100:8080"]);
+    assert_eq!(world.calls()[calls..], ["set members", "set members"], "the first was refused");
+    tokio::time::advance(DELAY).await;
+    world.event().await.unwrap();
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_a_load_balancer_that_works_is_made_at_once_by_one_call() {
+    let world = ready().await;
+    let (calls, begun) = (world.calls().len(), tokio::time::Instant::now());
+    waits(&world.slice("s1", &["10.1.0.2"]).await.unwrap_err());
+    assert_eq!((world.members(HTTP), begun.elapsed()), (vec!["10.1.0.2:8080".to_owned()], Duration::ZERO));
+    assert_eq!(world.calls()[calls..], ["set members"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_slices_of_one_turn_become_one_call() {
+    let world = ready().await;
+    let calls = world.calls().len();
+    for uid in ["s1", "s2", "s3"] {
+        world.index(
+            &Event::Modified(slice(uid, &[&*format!("10.1.0.{}", uid.len() + 5), "10.1.0.9"])).erase(),
+        );
+    }
+    waits(&world.event().await.unwrap_err());
+    assert_eq!(world.calls()[calls..], ["set members"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_changes_are_made_one_after_the_other() {
+    let world = ready().await;
+    let calls = world.calls().len();
+    world.want(&LbaasServiceSpec { ports: vec![port("http", 81), port("http", 82)], ..spec() });
+    for _ in 0..3 {
+        waits(&world.event().await.unwrap_err());
+        tokio::time::advance(DELAY).await;
+    }
+    world.event().await.unwrap();
+    assert_eq!(world.calls()[calls..], ["release listener", "ensure listener", "ensure listener"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_waits_until_it_may_release() {
+    let world = slow(&spec()).await;
+    waits(&world.event().await.unwrap_err());
+    world.delete();
+    waits(&world.event().await.unwrap_err());
+    assert_eq!(world.calls(), ["ensure"], "it would be refused");
+    tokio::time::advance(DELAY).await;
+    world.event().await.unwrap();
+    assert!(world.is_empty());
+    assert_eq!(world.finalizers(), [THEIRS]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_takes_over_meanwhile_waits_too_and_makes_nothing_twice() {
+    let mut world = slow(&public()).await;
+    waits(&world.event().await.unwrap_err());
+    world.restart().await;
+    world.feed(Event::Added(slice("s1", &["10.1.0.1"]))).await.unwrap();
+    waits(&world.feed(Event::Added(world.api.object())).await.unwrap_err());
+    tokio::time::advance(DELAY).await;
+    world.event().await.unwrap();
+    assert_eq!((world.calls(), world.ingress().len()), (vec!["ensure", "list"], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_breaks_while_it_is_made_is_made_anew_at_once_and_that_is_told() {
+    let world = slow(&spec()).await;
+    world.services.doom_load_balancers(1);
+    waits(&world.event().await.unwrap_err());
+    let broken = world.tree().id;
+    tokio::time::advance(DELAY).await;
+    waits(&world.event().await.unwrap_err());
+    assert_ne!(world.tree().id, broken);
+    assert_eq!(world.told.reasons(), ["LoadBalancerReplaced"]);
+    tokio::time::advance(DELAY).await;
+    world.event().await.unwrap();
+    assert_eq!(world.calls(), ["ensure", "release", "ensure"]);
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_breaks_again_and_again_is_made_anew_once_an_attempt_and_not_for_ever() {
+    let world = slow(&spec()).await;
+    world.services.doom_load_balancers(u32::MAX);
+    waits(&world.event().await.unwrap_err());
+    tokio::time::advance(DELAY).await;
+    waits(&world.event().await.unwrap_err());
+    for attempt in 2..4 {
+        tokio::time::advance(DELAY).await;
+        let error = world.event().await.unwrap_err();
+        assert_eq!((error.reason(), error.transient(), error.waits()), ("LoadBalancerBroken", false, false));
+        assert!(error.to_string().contains(&format!("{attempt} times")), "{error}");
+        assert_eq!(world.tree().status, Provisioning::Error);
+        // The next attempt, which comes by the back-off of what failed for good.
+        waits(&world.event().await.unwrap_err());
+    }
+    world.services.doom_load_balancers(0);
+    tokio::time::advance(DELAY).await;
+    world.event().await.unwrap_err();
+    waits(&world.event().await.unwrap_err());
+    tokio::time::advance(DELAY).await;
+    world.event().await.unwrap();
+    assert_eq!(world.services.load_balancers().len(), 1);
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_stuck_is_waited_for_and_what_is_wanted_by_then_is_done() {
+    let world = ready().await;
+    let hour = Duration::from_secs(3600);
+    world.services.hold_load_balancer(&world.tree().id, hour);
+    let stuck = world.slice("s1", &["10.1.0.2"]).await.unwrap_err();
+    assert!(stuck.waits() && stuck.reason() == "LoadBalancerPending", "{stuck}");
+    assert!(causes(&*stuck).contains("PENDING_UPDATE"), "{}", causes(&*stuck));
+    tokio::time::advance(hour).await;
+    waits(&world.slice("s1", &["10.1.0.3"]).await.unwrap_err());
+    assert_eq!(world.members(HTTP), ["10.1.0.3:8080"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_somebody_removes_while_it_is_awaited_is_made_anew() {
+    let world = slow(&spec()).await;
+    waits(&world.event().await.unwrap_err());
+    world.services.remove_load_balancer(&world.tree().id);
+    waits(&world.event().await.unwrap_err());
+    assert_eq!(world.calls(), ["ensure", "list", "ensure"]);
+    tokio::time::advance(DELAY).await;
+    world.event().await.unwrap();
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_fails_is_a_failure_like_any_other() {
+    let world = slow(&spec()).await;
+    let outage = Fault::Fail(DriverError::new(Reason::Unavailable, "look"));
+    world.balancers.faults().inject(LoadBalancerMethod::Progress, 1, outage);
+    let error = world.event().await.unwrap_err();
+    assert!(error.transient() && !error.waits(), "{error}");
+    assert!(world.shown().is_some(), "what is asked for is written down");
+}

@@ -1,0 +1,161 @@
+//! How connections are treated, as the service asks for it.
+
+use async_trait::async_trait;
+use staffetta_driver::{
+    DriverError, Feasible, Listener, ListenerSettings, ListenerSpec, LoadBalancerDriver, LoadBalancerId,
+    Marked, Member, MemberSpec, PoolId, Progress, SessionPersistence,
+};
+
+use super::*;
+
+async fn standing(spec: &LbaasServiceSpec) -> World {
+    let world = world();
+    world.want(spec);
+    world.slice("s1", &["10.1.0.1"]).await.unwrap();
+    world.event().await.unwrap();
+    world.event().await.unwrap();
+    world
+}
+
+#[tokio::test]
+async fn time_outs_and_affinity_are_there_from_the_first_moment() {
+    let world = world();
+    world.api.annotate(CLIENT_TIMEOUT_ANNOTATION, "60000");
+    world.api.change(|service| service["spec"]["sessionAffinity"] = json!("ClientIP"));
+    world.event().await.unwrap();
+    assert_eq!(world.calls(), ["ensure"]);
+    let listener = world.tree().listeners.remove(0);
+    assert_eq!(listener.settings.client_timeout_ms, Some(60_000));
+    let persistence = listener.pool.unwrap().settings.persistence;
+    assert_eq!(persistence, Some(SessionPersistence { timeout_s: Some(10_800) }));
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()), "and they are written down");
+    world.event().await.unwrap();
+    assert_eq!((world.calls().len(), world.api.patches().len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_change_of_what_is_asked_for_changes_the_listener_and_leaves_its_members() {
+    let world = standing(&spec()).await;
+    let before = world.tree().listeners.remove(0);
+    world.api.annotate(MEMBER_TIMEOUT_ANNOTATION, "5000");
+    world.event().await.unwrap();
+    assert_eq!(world.calls()[1..], ["ensure listener"]);
+    let after = world.tree().listeners.remove(0);
+    assert_eq!((&after.id, after.settings.member_timeout_ms), (&before.id, Some(5000)));
+    assert_eq!(after.pool, before.pool);
+    world.api.annotate(MEMBER_TIMEOUT_ANNOTATION, "0");
+    world.event().await.unwrap();
+    assert_eq!(world.tree().listeners.remove(0), before, "0 leaves it to the other side");
+}
+
+#[tokio::test]
+async fn source_ranges_guard_the_load_balancer_of_a_public_service_and_go_with_them() {
+    let world = standing(&public()).await;
+    let allowed = || {
+        let cidrs = world.tree().listeners[0].settings.allowed_cidrs.clone();
+        cidrs.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let ranges = |ranges: serde_json::Value| {
+        world.api.change(|service| service["spec"]["loadBalancerSourceRanges"] = ranges.clone());
+    };
+    ranges(json!(["192.0.2.0/24"]));
+    world.event().await.unwrap();
+    assert_eq!(allowed(), ["192.0.2.0/24"]);
+    ranges(json!(["198.51.100.0/24", "nonsense"]));
+    let error = world.event().await.unwrap_err();
+    assert!(error.to_string().contains("spec.loadBalancerSourceRanges is `nonsense`"), "{error}");
+    assert_eq!(allowed(), ["192.0.2.0/24"], "what makes no sense opens nothing");
+    ranges(json!([]));
+    world.event().await.unwrap();
+    assert_eq!(allowed(), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_another_program_wrote_without_the_settings_gets_them_back() {
+    let world = standing(&spec()).await;
+    world.api.annotate(MEMBER_TIMEOUT_ANNOTATION, "5000");
+    world.event().await.unwrap();
+    world.event().await.unwrap();
+    let mut stripped = world.shown().unwrap();
+    stripped.load_balancer.as_mut().unwrap().listeners[0].settings = ListenerSettings::default();
+    world.api.annotate(STATE_ANNOTATION, &annotation::write(&stripped));
+    world.event().await.unwrap();
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+    assert_eq!(world.tree().listeners[0].settings.member_timeout_ms, Some(5000));
+}
+
+/// A driver whose other side knows neither affinity nor time-outs, and reaches members through a subnet of its own choice.
+struct Simple(Arc<MemoryLoadBalancerDriver>);
+
+#[async_trait]
+impl LoadBalancerDriver for Simple {
+    async fn load_balancers(&self, owner: Option<&Owner>) -> Result<Vec<Marked<LoadBalancer>>, DriverError> {
+        self.0.load_balancers(owner).await
+    }
+    async fn feasible(&self, mut spec: LoadBalancerSpec) -> Result<Feasible, DriverError> {
+        let mut without = Vec::new();
+        for listener in &mut spec.listeners {
+            if listener.pool.settings.persistence.take().is_some() {
+                without.push(format!("session persistence of {}", listener.at));
+            }
+            listener.settings.client_timeout_ms = Some(50_000);
+            listener.pool.members.iter_mut().for_each(|member| member.subnet = "pods".into());
+        }
+        Ok(Feasible { spec, without })
+    }
+    async fn ensure_load_balancer(
+        &self,
+        owner: &Owner,
+        spec: &LoadBalancerSpec,
+    ) -> Result<LoadBalancer, DriverError> {
+        self.0.ensure_load_balancer(owner, spec).await
+    }
+    async fn progress(&self, tree: &LoadBalancer) -> Result<Progress, DriverError> {
+        self.0.progress(tree).await
+    }
+    async fn release_load_balancer(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError> {
+        self.0.release_load_balancer(owner, id).await
+    }
+    async fn ensure_listener(
+        &self,
+        tree: &LoadBalancer,
+        spec: &ListenerSpec,
+    ) -> Result<Listener, DriverError> {
+        self.0.ensure_listener(tree, spec).await
+    }
+    async fn release_listener(&self, tree: &LoadBalancer, listener: &Listener) -> Result<(), DriverError> {
+        self.0.release_listener(tree, listener).await
+    }
+    async fn set_members(
+        &self,
+        tree: &LoadBalancer,
+        pool: &PoolId,
+        members: &[MemberSpec],
+    ) -> Result<Vec<Member>, DriverError> {
+        self.0.set_members(tree, pool, members).await
+    }
+}
+
+#[tokio::test]
+async fn what_the_driver_cannot_do_is_left_out_and_told_once_and_what_it_chooses_stands() {
+    let mut world = world();
+    let load_balancer = Arc::new(Simple(Arc::clone(&world.balancers)));
+    world.replace(LbDrivers { load_balancer, ..world.drivers() }, true);
+    world.slice("s1", &["10.1.0.1"]).await.unwrap();
+    world.api.change(|service| service["spec"]["sessionAffinity"] = json!("ClientIP"));
+    world.event().await.unwrap();
+    let told = world.told.taken();
+    assert_eq!((told.len(), told[0].reason, told[0].warning), (1, "LoadBalancerLacks", true));
+    assert!(told[0].text.contains("no session persistence of TCP:80"), "{}", told[0].text);
+    let listener = world.tree().listeners.remove(0);
+    assert_eq!(listener.settings.client_timeout_ms, Some(50_000));
+    assert_eq!(listener.pool.unwrap().members[0].spec.subnet.as_str(), "pods");
+    world.event().await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!((world.told.taken().len(), world.calls()), (0, vec!["ensure"]));
+    world.api.change(|service| service["spec"]["sessionAffinity"] = json!("None"));
+    world.event().await.unwrap();
+    world.api.change(|service| service["spec"]["sessionAffinity"] = json!("ClientIP"));
+    world.event().await.unwrap();
+    assert_eq!(world.told.reasons(), ["LoadBalancerLacks"], "it was asked for again");
+}

@@ -1,0 +1,159 @@
+//! The rights that some options take beside those of the handlers, each in a component of its own.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use staffetta_apiserver::testing::skip;
+use staffetta_apiserver::{ApiServer, Options};
+
+use crate::cluster::{CLUSTER, Work, may_only};
+use crate::process::{Process, eventually};
+use crate::rights::{self, Rights, of_handlers};
+use crate::site::Site;
+use crate::{PROGRAM, folder};
+
+/// A component below etc/deploy/drivers, and when it is needed.
+struct Component {
+    name: &'static str,
+    /// Of the section `[kubernetes]`.
+    option: &'static str,
+    rights: [&'static str; 2],
+}
+
+const COMPONENTS: [Component; 3] = [
+    Component {
+        name: "vif_pool",
+        option: "vif_pool_driver = \"memory\"",
+        rights: ["list nodes", "watch nodes"],
+    },
+    Component {
+        name: "multi_vif",
+        option: "multi_vif_driver = \"npwg_multiple_interfaces\"",
+        rights: [
+            "list network-attachment-definitions.k8s.cni.cncf.io",
+            "watch network-attachment-definitions.k8s.cni.cncf.io",
+        ],
+    },
+    Component {
+        name: "namespaces",
+        option: "pod_project_driver = \"annotation\"",
+        rights: ["list namespaces", "watch namespaces"],
+    },
+];
+
+/// As little of it as the program needs.
+fn networks() -> CustomResourceDefinition {
+    let definition = json!({
+        "metadata": { "name": "network-attachment-definitions.k8s.cni.cncf.io" },
+        "spec": {
+            "group": "k8s.cni.cncf.io", "scope": "Namespaced",
+            "names": { "kind": "NetworkAttachmentDefinition", "plural": "network-attachment-definitions" },
+            "versions": [{ "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } }],
+        },
+    });
+    serde_json::from_value(definition).unwrap()
+}
+
+async fn define_networks(client: &Client) {
+    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+    match definitions.create(&PostParams::default(), &networks()).await {
+        Ok(_) => {}
+        // A test that failed left it there.
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        Err(error) => panic!("{error}"),
+    }
+    eventually("the definition is served", async || {
+        client.list_api_group_resources("k8s.cni.cncf.io/v1").await.is_ok()
+    })
+    .await;
+}
+
+#[test]
+fn every_component_of_a_driver_grants_what_its_option_takes_and_no_more() {
+    let folders = fs::read_dir(folder().join("drivers")).unwrap();
+    let folders: BTreeSet<_> =
+        folders.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(folders, COMPONENTS.iter().map(|component| component.name.to_owned()).collect());
+    for Component { name, rights, .. } in COMPONENTS {
+        let text = fs::read_to_string(folder().join(format!("drivers/{name}/rbac.yaml"))).unwrap();
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+        let granted = rights::of_rules(&documents[0]["rules"]);
+        assert_eq!(granted, rights.into_iter().map(str::to_owned).collect::<Rights>(), "{name}");
+    }
+}
+
+/// What the program lists and watches by itself, with this option, once it reads all that is expected.
+async fn read_with(option: &str, expected: &Rights) -> Rights {
+    let (server, home) = (ApiServer::start(Options::default()).await.unwrap(), tempfile::tempdir().unwrap());
+    let kubeconfig = home.path().join("administrator");
+    fs::write(&kubeconfig, server.kubeconfig()).unwrap();
+    define_networks(&staffetta::connect::client(Some(&kubeconfig)).await.unwrap()).await;
+    server.clear_requests();
+    let configuration = format!(
+        "[kubernetes]\ncluster_id = \"deploy\"\nenabled_handlers = [\"vif\"]\n{option}\n\
+         [neutron_defaults]\nproject = \"p\"\n[leader_election]\nenabled = false\n"
+    );
+    let mut process =
+        Process::start(PROGRAM.as_ref(), home.path(), &configuration, &server.kubeconfig()).await;
+    process.ready().await;
+    let read = || -> Rights {
+        let requests = server.requests().into_iter();
+        let read = requests.filter(|request| ["list", "watch"].contains(&&*request.verb));
+        read.map(|request| format!("{} {}", request.verb, request.resource)).collect()
+    };
+    eventually("it reads what it needs", async || read().is_superset(expected)).await;
+    assert!(process.terminate().await.success());
+    read()
+}
+
+#[tokio::test]
+async fn an_option_makes_the_program_read_what_its_component_grants() {
+    let of_the_handler: Rights = ["list pods", "watch pods"].map(str::to_owned).into();
+    assert_eq!(read_with("", &of_the_handler).await, of_the_handler);
+    for Component { name, option, rights } in COMPONENTS {
+        // The server notes no group.
+        let rights = rights.map(|right| right.split('.').next().unwrap_or_default().to_owned());
+        let expected: Rights = of_the_handler.iter().cloned().chain(rights).collect();
+        assert_eq!(read_with(option, &expected).await, expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn with_the_components_of_its_options_it_works_and_may_nothing_beyond_on_a_real_server() {
+    let _turn = CLUSTER.lock().await;
+    let components = COMPONENTS.map(|component| format!("drivers/{}", component.name));
+    let Some(site) = Site::apply("drivers", "example", &components.each_ref().map(String::as_str)).await
+    else {
+        return;
+    };
+    define_networks(&site.client).await;
+    let account = site.account().await;
+    let token = site.token(&account, "token").await;
+    site.put(&token);
+    let options = COMPONENTS.map(|component| component.option).join("\n");
+    let mut process = site.run_with("only", &options, "[neutron_defaults]\nproject = \"p\"\n").await;
+    process.ready().await;
+    let work = Work::begin(&site).await;
+    work.has_vif("web").await;
+    work.is_told_of().await;
+
+    let taken = COMPONENTS.iter().flat_map(|component| component.rights).map(str::to_owned);
+    let expected: Rights = of_handlers(&["vif"]).into_iter().chain(taken).collect();
+    may_only(&site, &site.client_of(&token).await, work.namespace(), &expected).await;
+    work.end().await;
+    assert!(process.terminate().await.success());
+
+    let account = format!("system:serviceaccount:{}:{account}", site.namespace);
+    let used = rights::used(&site.kubeconfig, &account, &expected);
+    let definitions = Api::<CustomResourceDefinition>::all(site.client.clone());
+    definitions.delete(networks().metadata.name.as_deref().unwrap(), &DeleteParams::default()).await.unwrap();
+    site.remove().await;
+    let Some(used) = used else { return skip("the API server keeps no audit log beside the kubeconfig") };
+    let superfluous: Vec<_> = expected.difference(&used).filter(|right| *right != "patch events").collect();
+    assert!(superfluous.is_empty(), "rights that nobody used: {superfluous:?}");
+}
