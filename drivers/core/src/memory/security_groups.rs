@@ -70,13 +70,11 @@ impl SecurityGroups {
         for rule in &change.add {
             let held = HeldRule { id: self.rule_id(), rule: Some(rule.clone()) };
             let (_, group) = self.groups.get_mut(id).ok_or_else(|| not_found(id))?;
-            match group.rules.iter().find(|known| known.rule.as_ref() == Some(rule)) {
-                Some(known) => added.push(known.clone()),
-                None => {
-                    group.rules.push(held.clone());
-                    added.push(held);
-                }
+            let there = group.rules.iter().find(|known| known.rule.as_ref() == Some(rule)).cloned();
+            if there.is_none() {
+                group.rules.push(held.clone());
             }
+            added.push(there.unwrap_or(held));
         }
         Ok(added)
     }

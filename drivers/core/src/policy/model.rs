@@ -14,6 +14,12 @@ use super::terms::{Peers, Scope, Terms};
 use crate::id::{GroupName, Uid};
 use crate::owner::Owner;
 
+/// Ports with names, and their numbers.
+type Numbers = BTreeMap<PortName, u16>;
+
+/// Descriptions of pods, by the names of their groups.
+type Described = Arc<[(GroupName, Arc<Peers>)]>;
+
 /// A group that there is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupWish {
@@ -39,7 +45,7 @@ pub(super) enum Why {
     /// It is there as long as the policy is.
     Fixed,
     /// A policy selects pods whose named ports have these numbers.
-    Resolved(Uid, BTreeMap<PortName, u16>),
+    Resolved(Uid, Numbers),
     /// Of the pods that a policy names, it has a port of this number.
     Numbered(GroupName, u16),
 }
@@ -52,7 +58,7 @@ pub(super) struct Model {
     pods: HashMap<Uid, Known>,
     peers: HashMap<GroupName, Named>,
     /// The groups of policies that name ports of the pods that they select: what the ports are, and how many pods bear it.
-    resolved: HashMap<Uid, BTreeMap<GroupName, (BTreeMap<PortName, u16>, usize)>>,
+    resolved: HashMap<Uid, BTreeMap<GroupName, (Numbers, usize)>>,
     /// The pods of which it is not known any more which groups they bear.
     stale: HashSet<Uid>,
     /// Whether a policy changed since.
@@ -69,7 +75,7 @@ struct Namespace {
     pods: HashSet<Uid>,
     policies: BTreeSet<Uid>,
     /// The descriptions that its pods may fit, as far as namespaces are concerned; none when that has to be reckoned.
-    described: Option<Arc<[(GroupName, Arc<Peers>)]>>,
+    described: Option<Described>,
 }
 
 struct Known {
@@ -230,7 +236,7 @@ impl Model {
     }
 
     /// The groups of the pods that a policy selects.
-    fn own<'m>(&'m self, terms: &'m Terms) -> Vec<(GroupName, Option<&'m BTreeMap<PortName, u16>>)> {
+    fn own<'m>(&'m self, terms: &'m Terms) -> Vec<(GroupName, Option<&'m Numbers>)> {
         let uid = &terms.owner.uid;
         if terms.own_ports.is_empty() {
             return vec![(name::policy(uid, None::<&()>), None)];
@@ -295,7 +301,7 @@ impl Model {
     }
 
     /// The descriptions that pods of a namespace may fit. Of a namespace that is not known, only its own policies speak.
-    fn described(&mut self, name: &str) -> Arc<[(GroupName, Arc<Peers>)]> {
+    fn described(&mut self, name: &str) -> Described {
         let Some(namespace) = self.namespaces.get_mut(name) else { return Arc::default() };
         let labels = namespace.identity.as_ref().map(|(_, labels)| labels);
         let described = namespace.described.get_or_insert_with(|| {
@@ -422,7 +428,7 @@ fn own_group(terms: &Terms, facts: &PodFacts) -> (GroupName, Why) {
         return (name::policy(uid, None::<&()>), Why::Fixed);
     }
     let numbers = terms.own_ports.iter().filter_map(|port| Some((port.clone(), *facts.ports.get(port)?)));
-    let ports: BTreeMap<PortName, u16> = numbers.collect();
+    let ports: Numbers = numbers.collect();
     let listed: Vec<_> = ports.iter().collect();
     (name::policy(uid, Some(&listed)), Why::Resolved(uid.clone(), ports))
 }
