@@ -15,7 +15,7 @@
 //! | [`mark`] | how what we make is told from what others make |
 //! | `octavia` | load balancers of services |
 //! | `floating_ip` | public addresses of services |
-//! | `neutron` | ports of pods: the VIF drivers, and ports in stock for pools |
+//! | `neutron` | ports of pods: the VIF drivers, ports in stock for pools, and the security groups of network policies |
 
 mod access;
 mod annotation_project;
@@ -46,8 +46,8 @@ pub use floating_ip::NeutronFloatingIps;
 pub use namespace_network::NamespaceNetworks;
 pub use namespaces::{Namespaces, PROJECT};
 pub use neutron::{
-    NestedMacvlanDriver, NestedStock, NestedVlanDriver, NeutronStock, NeutronVifDriver, PodVifNestedOptions,
-    PortOptions,
+    NestedMacvlanDriver, NestedStock, NestedVlanDriver, NeutronSecurityGroups, NeutronStock,
+    NeutronVifDriver, PodVifNestedOptions, PortOptions,
 };
 pub use octavia::{LbAlgorithm, LbaasV2Driver, MemberMode, MemberSubnets, OctaviaDefaults};
 pub use subnets::{DefaultPodSubnets, NamespacePodSubnets, Subnets};

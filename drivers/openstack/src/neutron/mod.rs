@@ -11,6 +11,7 @@
 //! | `nodes`, `trunks`, `vlans`, `address_pairs` | what nested ports are a part of |
 //! | `together` | calls that are made together |
 //! | `vif`, `nested_vlan`, `nested_macvlan` | the drivers |
+//! | `security_groups` | the security groups of network policies |
 //! | `stock` | ports that are made in bulk for whoever comes |
 
 mod activation;
@@ -24,6 +25,7 @@ mod nested_vlan;
 mod nodes;
 mod options;
 mod ports;
+mod security_groups;
 mod stock;
 pub(crate) mod together;
 mod translate;
@@ -47,6 +49,7 @@ use crate::subnets::Subnets;
 pub use self::nested_macvlan::NestedMacvlanDriver;
 pub use self::nested_vlan::NestedVlanDriver;
 pub use self::options::{PodVifNestedOptions, PortOptions};
+pub use self::security_groups::NeutronSecurityGroups;
 pub use self::stock::{NestedStock, NeutronStock};
 pub use self::vif::NeutronVifDriver;
 

@@ -26,6 +26,10 @@ impl Answer {
         Self { status, content_type: "text/html", body: body.into_bytes() }
     }
 
+    pub(crate) fn is_success(&self) -> bool {
+        self.status < 300
+    }
+
     pub(crate) fn response(self) -> Response<Full<Bytes>> {
         Response::builder()
             .status(self.status)

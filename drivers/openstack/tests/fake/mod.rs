@@ -1,5 +1,5 @@
-//! A Neutron and an Octavia within the test: what the real ones were seen to do with networks, subnets, ports, trunks,
-//! floating IPs and load balancers, and faults on demand.
+//! A Neutron and an Octavia within the test: what the real ones were seen to do with networks, subnets, security groups, ports,
+//! trunks, floating IPs and load balancers, and faults on demand.
 
 mod answer;
 mod floating_ips;
@@ -7,6 +7,7 @@ pub(crate) mod load_balancers;
 mod networks;
 mod ports;
 mod query;
+mod security_groups;
 mod trunks;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,6 +61,8 @@ pub(crate) struct State {
     pub(crate) hosts: BTreeSet<String>,
     pub(crate) extensions: BTreeSet<&'static str>,
     pub(crate) quota: Option<usize>,
+    pub(crate) group_quota: Option<usize>,
+    pub(crate) rule_quota: Option<usize>,
     /// Bulk answers do not show bindings yet.
     pub(crate) binds_late: bool,
     /// How many things a page has at most.
@@ -178,7 +181,15 @@ impl State {
                 Answer::json(200, json!({ "extensions": aliases }))
             }
             ("PUT", ["quotas", _]) => {
-                self.quota = body["quota"]["port"].as_i64().and_then(|quota| usize::try_from(quota).ok());
+                for (name, quota) in [
+                    ("port", &mut self.quota),
+                    ("security_group", &mut self.group_quota),
+                    ("security_group_rule", &mut self.rule_quota),
+                ] {
+                    if let Some(wish) = body["quota"][name].as_i64() {
+                        *quota = usize::try_from(wish).ok();
+                    }
+                }
                 Answer::json(200, body.clone())
             }
             ("PUT", ["_agent", "host", host]) => {
@@ -186,8 +197,9 @@ impl State {
                 Answer::empty(204)
             }
             ("PUT", ["_agent", way @ ("up" | "down"), id]) => self.agent(id, *way == "up"),
-            (_, ["networks" | "subnets" | "security-groups" | "routers", ..]) => {
-                self.networks(method, &parts, query, body)
+            (_, ["networks" | "subnets" | "routers", ..]) => self.networks(method, &parts, query, body),
+            (_, ["security-groups" | "security-group-rules", ..]) => {
+                self.security_groups(method, &parts, query, body)
             }
             (_, ["ports", ..]) => self.ports(method, &parts, query, body, revision),
             (_, ["trunks", ..]) => self.trunks(method, &parts, query, body),

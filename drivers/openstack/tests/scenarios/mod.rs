@@ -6,6 +6,7 @@ pub(crate) mod bound;
 pub(crate) mod limits;
 pub(crate) mod macvlan;
 pub(crate) mod public;
+pub(crate) mod security_groups;
 pub(crate) mod stock;
 pub(crate) mod vlan;
 pub(crate) mod world;
@@ -39,6 +40,13 @@ macro_rules! in_world {
                 the_port_of_the_node_may_use_the_addresses_of_its_pods_as_long_as_they_live,
                 pods_of_one_node_that_come_together_all_get_their_addresses,
                 a_pair_that_was_left_out_is_added_when_the_vif_is_activated;
+            security_groups:
+                a_group_is_found_by_its_mark_and_has_just_the_rules_that_are_wanted,
+                rules_that_exist_already_count_as_added,
+                a_group_that_guards_a_port_stays_and_goes_with_the_rules_that_name_it_later,
+                a_port_gets_other_groups_all_at_once,
+                quotas_of_groups_and_rules_are_told_as_such,
+                what_does_not_exist_is_told_or_counts_as_removed;
             stock:
                 ports_in_stock_are_listed_as_they_were_ordered_and_destroyed,
                 a_port_in_stock_with_two_addresses_is_listed_as_it_was_made,

@@ -14,7 +14,8 @@ use staffetta_driver::{
 };
 use staffetta_openstack::{
     Cloud, LbaasV2Driver, MemberSubnets, NestedMacvlanDriver, NestedVlanDriver, NeutronDefaults,
-    NeutronFloatingIps, NeutronVifDriver, OctaviaDefaults, PodVifNestedOptions, PortOptions, Subnets,
+    NeutronFloatingIps, NeutronSecurityGroups, NeutronVifDriver, OctaviaDefaults, PodVifNestedOptions,
+    PortOptions, Subnets,
 };
 
 /// How long anything may take before the test fails. It is no measure of speed.
@@ -151,7 +152,12 @@ impl World {
 
     /// How many ports the project may have; -1 is any number.
     pub(crate) async fn allow_ports(&self, count: i64) {
-        let quota = json!({ "quota": { "port": count } });
+        self.allow("port", count).await;
+    }
+
+    /// How many things of a kind the project may have; -1 is any number.
+    pub(crate) async fn allow(&self, what: &str, count: i64) {
+        let quota = json!({ "quota": { what: count } });
         let (status, answer) = self.ask(Method::PUT, &format!("quotas/{}", self.project), &quota).await;
         assert_eq!(status, 200, "{answer}");
     }
@@ -289,6 +295,11 @@ impl World {
     pub(crate) fn bound_unnamed(&self, cluster: &str) -> NeutronVifDriver {
         let options = PortOptions { port_debug: false, ..options() };
         NeutronVifDriver::new(&self.cloud, self.known_subnets(), self.cluster(cluster), options)
+    }
+
+    /// The driver of network policies of a cluster.
+    pub(crate) fn policies(&self, cluster: &str) -> NeutronSecurityGroups {
+        NeutronSecurityGroups::new(&self.cloud, self.cluster(cluster), self.project.clone())
     }
 
     fn known_subnets(&self) -> Arc<Subnets> {
