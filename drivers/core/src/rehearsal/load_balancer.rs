@@ -84,10 +84,10 @@ impl LoadBalancerDriver for RehearsedLoadBalancerDriver {
 
     /// What was planned is done at once.
     async fn progress(&self, load_balancer: &LoadBalancer) -> Result<Progress, DriverError> {
-        match self.overlay.knows(&load_balancer.id) {
-            true => Ok(Progress::Active),
-            false => self.inner.progress(load_balancer).await,
+        if self.overlay.knows(&load_balancer.id) {
+            return Ok(Progress::Active);
         }
+        self.inner.progress(load_balancer).await
     }
 
     async fn release_load_balancer(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError> {
@@ -111,10 +111,8 @@ impl LoadBalancerDriver for RehearsedLoadBalancerDriver {
             None => "make a listener with its pool",
         };
         let call = about(what, load_balancer, spec.at).with("settings", settings(spec));
-        (self.planner)(match found.and_then(|found| found.pool.as_ref()) {
-            Some(_) => call,
-            None => call.with("members", addresses(&spec.pool.members)),
-        });
+        let stays = found.is_some_and(|found| found.pool.is_some());
+        (self.planner)(if stays { call } else { call.with("members", addresses(&spec.pool.members)) });
         let listener = listener(&load_balancer.name, found, spec);
         let mut changed = load_balancer.clone();
         changed.listeners.retain(|present| present.at != spec.at);
