@@ -7,6 +7,7 @@ mod memory;
 mod network;
 #[cfg(feature = "openstack")]
 mod openstack;
+mod policy;
 mod rehearsal;
 #[cfg(feature = "simulated")]
 mod simulated;
@@ -25,6 +26,7 @@ pub fn registry() -> Registry {
     config::register(&mut registry);
     network::interfaces(&mut registry);
     network::handlers(&mut registry);
+    policy::register(&mut registry);
     vif_pool::drivers(&mut registry);
     vif_pool::further_networks(&mut registry);
     memory::drivers(&mut registry);

@@ -85,8 +85,8 @@ pub async fn connection(kubeconfig: Option<&Path>) -> Result<Connection, Connect
     config.default_retry = false;
     config.headers.push((USER_AGENT, HeaderValue::from_static(AGENT)));
     config.connect_timeout = Some(Duration::from_secs(10));
-    // Whoever asks has a limit of his own for the answer. A limit of the connection would set a timer for each read of it, and let
-    // it ring once the read is done: half of what a request costs.
+    // Whoever asks has a limit of its own for the answer. One of the connection would set a timer at each read and let it ring at
+    // the next: a system call and a wake-up each time.
     config.read_timeout = None;
     if config.accept_invalid_certs {
         warn!("the kubeconfig switches the verification of the API server's certificate off");

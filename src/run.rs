@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
-use crate::config::Configuration;
+use crate::config::{Configuration, Relay};
 use crate::connect::{self, ConnectError};
 use crate::controller::{Controller, ControllerError};
 use crate::rehearsal::{self, DryRun};
@@ -56,8 +56,12 @@ fn start(configuration: &Configuration) -> Result<Runtime, RunError> {
     telemetry::init(&configuration.log).map_err(|error| RunError::Start(io::Error::other(error)))?;
     // An error means that somebody installed one before, which then is used.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let threads = configuration.relay.worker_threads.get();
-    Builder::new_multi_thread().worker_threads(threads).enable_all().build().map_err(RunError::Start)
+    runtime(&configuration.relay).map_err(RunError::Start)
+}
+
+/// A runtime with as many threads as `options` say, whatever the machine has.
+fn runtime(options: &Relay) -> io::Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(options.worker_threads.get()).enable_all().build()
 }
 
 async fn serve(
@@ -88,4 +92,18 @@ async fn serve(
         }
     });
     Ok(controller.ended().await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+
+    #[test]
+    fn one_thread_works_unless_more_are_asked_for() {
+        let workers = |options: &Relay| runtime(options).unwrap().metrics().num_workers();
+        assert_eq!(workers(&Relay::default()), 1);
+        assert_eq!(workers(&Relay { worker_threads: NonZeroUsize::new(3).unwrap(), ..Relay::default() }), 3);
+    }
 }

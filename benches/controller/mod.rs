@@ -13,7 +13,7 @@ use crate::program::Program;
 /// How long anything may take before the benchmark gives up.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// The time between two looks at the counters, which cost the controller CPU time too.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(250);
 
 /// A running program that says how many writes were acknowledged.
 pub(crate) struct Controller {

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use staffetta_driver::memory::{
-    MemoryLoadBalancerDriver, MemoryNamespaceProject, MemoryNamespaceSubnets, MemoryNetwork, MemoryOptions,
-    MemoryPodProject, MemoryPodSecurityGroups, MemoryPodSubnets, MemoryPublicIpDriver, MemoryServiceProject,
-    MemoryServiceSecurityGroups, MemoryServiceSubnets, MemoryServices, MemoryVifDriver, MemoryVifStock,
+    MemoryLoadBalancerDriver, MemoryNamespaceProject, MemoryNamespaceSubnets, MemoryNetwork,
+    MemoryNetworkPolicyDriver, MemoryOptions, MemoryPodProject, MemoryPodSecurityGroups, MemoryPodSubnets,
+    MemoryPublicIpDriver, MemoryServiceProject, MemoryServiceSecurityGroups, MemoryServiceSubnets,
+    MemoryServices, MemoryVifDriver, MemoryVifStock,
 };
 use staffetta_driver::{
-    LoadBalancerDriver, NamespaceProjectDriver, NamespaceSubnetDriver, PodProjectDriver,
+    LoadBalancerDriver, NamespaceProjectDriver, NamespaceSubnetDriver, NetworkPolicyDriver, PodProjectDriver,
     PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, ServiceProjectDriver, ServicePublicIpDriver,
     ServiceSecurityGroupsDriver, ServiceSubnetsDriver, VifPoolDriver,
 };
@@ -67,6 +68,10 @@ fn register(
     let world = network.clone();
     registry.driver::<dyn PodVifDriver>("memory", ABOUT, move |setup| {
         Ok(Arc::new(MemoryVifDriver::new(world(setup)?, setup.cluster_id()?.into())))
+    });
+    let world = network.clone();
+    registry.driver::<dyn NetworkPolicyDriver>("memory", ABOUT, move |setup| {
+        Ok(Arc::new(MemoryNetworkPolicyDriver::new(world(setup)?, setup.cluster_id()?.into())))
     });
     registry.driver::<dyn VifPoolDriver>("memory", POOL, move |setup| {
         let stock = MemoryVifStock::new(network(setup)?, setup.cluster_id()?.into());

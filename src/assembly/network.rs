@@ -20,6 +20,7 @@ use staffetta_network::vif::networks::MultiVif;
 use staffetta_network::vif::{VifDrivers, VifHandler};
 
 use super::rehearsal::planner;
+use super::virtual_node;
 
 /// The section of the handler `lb`.
 const LOAD_BALANCERS: &str = "load_balancers";
@@ -100,7 +101,9 @@ fn vif(setup: &Setup) -> Result<Registration, SetupError> {
         pool: setup.driver()?,
         further: setup.driver::<dyn MultiVif>()?.further(),
     };
-    Ok(VifHandler::new(setup.client(), drivers).registration().erase())
+    let handler = VifHandler::new(setup.client(), drivers);
+    let handler = if virtual_node::are_kept(setup)? { handler.beside_virtual_nodes() } else { handler };
+    Ok(handler.registration().erase())
 }
 
 fn lbaasspec(setup: &Setup) -> Result<Registration, SetupError> {

@@ -1,22 +1,24 @@
 //! The drivers of OpenStack, by the names that they have in kuryr.conf.
 
+mod services;
 mod vifs;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use staffetta_driver::{
-    DriverError, NamespaceProjectDriver, NamespaceSubnetDriver, PodProjectDriver, PodSecurityGroupsDriver,
-    PodSubnetsDriver, ProjectId, ServiceProjectDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver,
-    VifPoolDriver,
+    DriverError, NamespaceProjectDriver, NamespaceSubnetDriver, NetworkPolicyDriver, PodProjectDriver,
+    PodSecurityGroupsDriver, PodSubnetsDriver, ProjectId, ServiceProjectDriver, ServiceSecurityGroupsDriver,
+    ServiceSubnetsDriver, VifPoolDriver,
 };
 use staffetta_handler::{Failure, Registry, Setup, SetupError, causes};
 use staffetta_openstack::{
     AnnotationProject, Cloud, DefaultPodSubnets, DefaultProject, DefaultSecurityGroups,
     DefaultServiceSubnets, Environment, NamespaceNetworks, NamespacePodSubnets, NamespaceSubnetOptions,
-    Namespaces, NeutronDefaults, NeutronOptions, Subnets,
+    Namespaces, NeutronDefaults, NeutronOptions, NeutronSecurityGroups, Subnets,
 };
 
+use super::vif_pool::chosen;
 use crate::metrics::CloudRequests;
 
 /// Adds the drivers, in the cloud that the section `[neutron]` names.
@@ -28,6 +30,7 @@ pub(super) fn drivers(registry: &mut Registry) {
     subnets(registry);
     security_groups(registry);
     vifs::drivers(registry);
+    services::drivers(registry);
 }
 
 fn projects(registry: &mut Registry) {
@@ -89,12 +92,29 @@ fn subnets(registry: &mut Registry) {
 
 fn security_groups(registry: &mut Registry) {
     const ABOUT: &str = "OpenStack: the pod_security_groups of [neutron_defaults].";
+    const POLICIES: &str = "OpenStack: security groups in the project of [neutron_defaults].";
     registry.driver::<dyn PodSecurityGroupsDriver>("default", ABOUT, |setup| {
         Ok(Arc::new(DefaultSecurityGroups(defaults(setup)?.pod_security_groups)))
     });
+    registry.driver::<dyn NetworkPolicyDriver>("default", POLICIES, network_policies);
     registry.driver::<dyn ServiceSecurityGroupsDriver>("default", ABOUT, |setup| {
         Ok(Arc::new(DefaultSecurityGroups(defaults(setup)?.pod_security_groups)))
     });
+}
+
+/// Security groups are of one project, and so are the ports that have them.
+fn network_policies(setup: &Setup) -> Result<Arc<dyn NetworkPolicyDriver>, SetupError> {
+    let by = chosen(setup, "pod_project_driver", "memory")?;
+    if by != "default" {
+        let wrong = format!(
+            "`kubernetes.network_policy_driver = \"default\"` needs `kubernetes.pod_project_driver = \"default\"`, and \
+             not \"{by}\": security groups guard the ports of one project"
+        );
+        return Err(SetupError::Invalid(wrong));
+    }
+    let project = required(defaults(setup)?.project, "neutron_defaults.project")?;
+    let cloud = cloud(setup)?;
+    Ok(Arc::new(NeutronSecurityGroups::new(&cloud, setup.cluster_id()?.into(), project)))
 }
 
 fn default_project(setup: &Setup) -> Result<Arc<DefaultProject>, SetupError> {
@@ -147,7 +167,7 @@ pub(super) fn cloud(setup: &Setup) -> Result<Arc<Cloud>, SetupError> {
     })
 }
 
-/// Neutron does not answer, or not us.
+/// Neutron or Octavia does not answer, or not us.
 #[derive(Debug, thiserror::Error)]
 #[error("OpenStack cannot be used as the section [neutron] says")]
 struct Unreachable(#[source] DriverError);

@@ -153,7 +153,7 @@ fn in_front_of(setup: &Setup, driver: &str, pool: &str) -> Result<Arc<dyn VifPoo
 }
 
 /// Which driver the section `[kubernetes]` names by `option`.
-fn chosen(setup: &Setup, option: &str, default: &str) -> Result<String, SetupError> {
+pub(super) fn chosen(setup: &Setup, option: &str, default: &str) -> Result<String, SetupError> {
     let section: serde_json::Value = setup.section("kubernetes")?;
     Ok(section.get(option).and_then(|name| name.as_str()).unwrap_or(default).to_owned())
 }

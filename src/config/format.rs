@@ -20,6 +20,7 @@ pub(super) enum Format {
     Ipv4Network,
     Ipv6Network,
     DnsLabel,
+    DnsName,
     LogFilter,
 }
 
@@ -28,7 +29,7 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 impl Format {
     /// Every format, with the name that a schema gives it.
-    const NAMES: [(&'static str, Self); 9] = [
+    const NAMES: [(&'static str, Self); 10] = [
         ("socket-address", Self::SocketAddress),
         ("ip", Self::Ip),
         ("ipv4", Self::Ipv4),
@@ -37,6 +38,7 @@ impl Format {
         ("ipv4-network", Self::Ipv4Network),
         ("ipv6-network", Self::Ipv6Network),
         ("dns-label", Self::DnsLabel),
+        ("dns-name", Self::DnsName),
         ("log-filter", Self::LogFilter),
     ];
 
@@ -73,6 +75,7 @@ impl Format {
             Self::Ipv4Network => text.parse::<Ipv4Net>().is_ok(),
             Self::Ipv6Network => text.parse::<Ipv6Net>().is_ok(),
             Self::DnsLabel => is_dns_label(text),
+            Self::DnsName => text.split('.').all(is_dns_label),
             Self::LogFilter => return check_log_filter(text),
         };
         if good { Ok(()) } else { Err(format!("is not {}", self.describe())) }
@@ -89,6 +92,9 @@ impl Format {
             Self::Ipv4Network => "an IPv4 network, such as \"10.0.0.0/16\"",
             Self::Ipv6Network => "an IPv6 network, such as \"fd00::/48\"",
             Self::DnsLabel => "made of lower-case letters, digits and inner hyphens",
+            Self::DnsName => {
+                "made of lower-case letters, digits and inner hyphens, with dots between such parts"
+            }
             Self::LogFilter => "a level, or several of the form part=level between commas",
         }
     }

@@ -42,6 +42,10 @@ pub struct Kubernetes {
     /// Whether a port carries the name of its pod outside, for people who look there. What is kept ready in a pool has
     /// the name of none.
     pub port_debug: bool,
+    /// Which provider of Octavia serves load balancers, by its name there: `amphora`, `ovn` ... `default` is the cloud's own
+    /// choice.
+    #[schemars(length(min = 1, max = 64))]
+    pub endpoints_driver_octavia_provider: String,
     /// A watch goes on in a new request after this time. One whose connection died without a word is found to be dead 5 s
     /// later.
     #[schemars(extend("x-minimum" = "1s", "x-maximum" = "294s"))]
@@ -55,6 +59,7 @@ impl Default for Kubernetes {
             cluster_id: "kubernetes".to_owned(),
             kubeconfig: None,
             port_debug: false,
+            endpoints_driver_octavia_provider: "default".to_owned(),
             watch_timeout: Span::from_secs(60),
         }
     }

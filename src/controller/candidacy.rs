@@ -114,6 +114,7 @@ impl<'w> Candidacy<'w> {
             None => setup,
         };
         setup.share(Arc::clone(&work.state.figures.cloud_requests));
+        setup.share(Arc::new(work.state.figures.virtual_nodes.clone()));
         self.lend(&setup)?;
         let pipeline = Arc::new(self.pipeline(&setup, Reports::new(recorder))?);
         let running = Running::new(work, client.clone(), pipeline, recording);

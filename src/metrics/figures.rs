@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use staffetta_virtual_node::FigureBoard;
+
 use super::counted::Failures;
 use super::queue_meter::QueueMeter;
 use super::{CloudRequests, Pools, Requests, Sweeps};
@@ -17,6 +19,8 @@ pub(crate) struct Figures {
     pub(crate) silence: Arc<Silence>,
     /// The pools of VIFs.
     pub(crate) pools: Pools,
+    /// The nodes for which other machines stand.
+    pub(crate) virtual_nodes: FigureBoard,
     handlers: Vec<HandlerFigures>,
 }
 
@@ -42,6 +46,7 @@ impl Figures {
             cloud_requests: Arc::default(),
             silence: Arc::default(),
             pools: Pools::default(),
+            virtual_nodes: FigureBoard::default(),
             handlers: handlers.iter().map(figures).collect(),
         }
     }

@@ -15,6 +15,7 @@ mod queue_meter;
 mod requests;
 mod shard;
 mod sweeps;
+mod virtual_nodes;
 
 pub(crate) use cloud_requests::CloudRequests;
 pub(crate) use counted::Counted;

@@ -79,6 +79,14 @@ families! {
         "Attempts of a pool to make VIFs, by whether they brought all that were ordered";
     VIF_POOL_CONFLICTS = Counter "staffetta_vif_pool_conflicts_total" [POOL]
         "VIFs that two pods show, or that do not exist though a pod shows them";
+    VIRTUAL_NODES = Gauge "staffetta_virtual_nodes" [HANDLER, "state"]
+        "Nodes for which other machines stand, by how these are";
+    VIRTUAL_NODE_PODS = Gauge "staffetta_virtual_node_pods" [HANDLER, "phase"]
+        "Pods on such nodes, by their phase";
+    VIRTUAL_NODE_READS = Counter "staffetta_virtual_node_reads_total" [HANDLER, "outcome"]
+        "Reads of such machines, by what came of them";
+    KUBELET_REQUESTS = Counter "staffetta_kubelet_requests_total" [HANDLER, "request", "outcome"]
+        "Requests to the kubelet APIs of such nodes, by what was asked for and what was answered";
     WATCHED_OBJECTS = Gauge "staffetta_watched_objects" [KIND]
         "Objects that exist, as far as the watch has said";
     UNDECODABLE_OBJECTS = Gauge "staffetta_undecodable_objects" [KIND]

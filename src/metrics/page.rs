@@ -10,7 +10,7 @@ use staffetta_handler::{Change, Tally};
 use tokio::time::Instant;
 
 use super::exposition::write;
-use super::{names, process};
+use super::{names, process, virtual_nodes};
 use crate::state::{HandlerSight, PhaseName, State};
 use crate::watcher::Sight;
 
@@ -39,6 +39,7 @@ impl Collector for Page {
         objects(&self.0.handlers(), encoder)?;
         self.handlers(encoder)?;
         self.0.figures.pools.encode(encoder)?;
+        virtual_nodes::encode(&self.0.figures.virtual_nodes, encoder)?;
         self.0.figures.requests.encode(encoder)?;
         self.0.figures.cloud_requests.encode(encoder)?;
         process::encode(encoder)

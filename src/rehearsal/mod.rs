@@ -1,7 +1,7 @@
 //! `staffetta run --dry-run`: everything is read and planned, nothing is written.
 //!
-//! The objects of each kind are listed once. Then every handler gets each of them as `Added`, and each owner that is gone as
-//! `Deleted`, through the links of its chain. Its drivers only read ([`Setup::rehearsing`](staffetta_handler::Setup)), and so
+//! The objects of each kind are listed once. Then every handler gets each of them as `Added`, each owner that is gone as
+//! `Deleted`, and what its sources tell at the start, through the links of its chain. Its drivers only read ([`Setup::rehearsing`](staffetta_handler::Setup)), and so
 //! does its client ([`rehearsed`]); what they would do is added to the [`Plan`]. What a write would change is handed to the
 //! handlers as `Modified`, in rounds, until nothing more would change.
 //!
@@ -179,21 +179,33 @@ impl<'a> Rehearsal<'a> {
         let mut orphans = Vec::new();
         for part in parts {
             orphans.push(self.orphans(part, stage).await);
+            self.ask_sources(part).await;
         }
         let concurrency = self.configuration.relay.max_concurrency.get();
         for _ in 0..ROUNDS {
             let round = stage.next_round();
-            if round.is_empty() && orphans.iter().all(Vec::is_empty) {
+            let mut signals: Vec<_> = parts.iter().map(Part::take_signals).collect();
+            if [&orphans, &signals].into_iter().flatten().all(Vec::is_empty) && round.is_empty() {
                 return;
             }
             // One handler after the other, so that the plan of an object is the same each time.
-            for (part, orphans) in parts.iter().zip(&mut orphans) {
-                let events = round.iter().cloned().chain(orphans.drain(..)).collect();
+            for ((part, orphans), signals) in parts.iter().zip(&mut orphans).zip(&mut signals) {
+                let events =
+                    round.iter().cloned().chain(orphans.drain(..)).chain(signals.drain(..)).collect();
                 part.handle(events, concurrency, stage).await;
             }
         }
         let trouble = "what would be written leads to other writes without end: the handlers disagree";
         self.troubles.add(trouble.to_owned());
+    }
+
+    /// Asks the sources of a handler what they would tell at the start.
+    async fn ask_sources(&self, part: &Part) {
+        let limit = self.configuration.relay.handler_timeout.into();
+        for error in part.ask_sources(limit).await {
+            let what = format!("what the sources of the handler `{}` tell is not known", part.name());
+            self.trouble(&what, &error);
+        }
     }
 
     /// A `Deleted` for each owner of something outside that does not exist any more.

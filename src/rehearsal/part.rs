@@ -1,14 +1,14 @@
 //! One handler in a dry run.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
 use staffetta_handler::{
-    AnyEvent, Compose, ErasedHandler, ErasedSweep, EventHandler, HandlerError, Kind, LogExceptions, Message,
-    Plan, Registration, Report, Retry, Timeout, Turn, causes,
+    AnyEvent, Compose, ErasedHandler, ErasedSource, ErasedSweep, EventHandler, HandlerError, Kind,
+    LogExceptions, Message, Outlet, Plan, Registration, Report, Retry, Timeout, Turn, bounded, causes,
 };
 
 use super::patience::RETRY;
@@ -24,6 +24,9 @@ pub(super) struct Part {
     handler: Arc<ErasedHandler>,
     links: Links,
     sweep: Option<Box<dyn ErasedSweep>>,
+    sources: Vec<Box<dyn ErasedSource>>,
+    /// What its sources told and it was not handed yet.
+    signals: Arc<Mutex<Vec<AnyEvent>>>,
     needs: Vec<Kind>,
     plan: Plan,
 }
@@ -32,11 +35,12 @@ impl Part {
     /// The handler gives each invocation at most `limit`. Its indexes are put on the stage.
     pub(super) fn new(
         name: &str,
-        registration: Registration,
+        mut registration: Registration,
         stage: &mut Stage,
         plan: &Plan,
         limit: Duration,
     ) -> Self {
+        let sources = registration.take_sources();
         let (handler, indexes, sweep) = registration.into_parts();
         let handler = Arc::new(handler);
         for kind in handler.kinds() {
@@ -48,7 +52,8 @@ impl Part {
         }
         let links =
             Arc::clone(&handler).timeout(limit).retry(RETRY).log_exceptions(Arc::new(Failures(plan.clone())));
-        Self { name: name.into(), handler, links, sweep, needs, plan: plan.clone() }
+        let (name, signals, plan) = (name.into(), Arc::default(), plan.clone());
+        Self { name, handler, links, sweep, sources, signals, needs, plan }
     }
 
     /// The name of the handler.
@@ -64,6 +69,24 @@ impl Part {
     /// How its ownership marks are read.
     pub(super) fn sweep(&self) -> Option<&dyn ErasedSweep> {
         self.sweep.as_deref()
+    }
+
+    /// Asks its sources, each for at most `limit`, what there is to be told now.
+    pub(super) async fn ask_sources(&self, limit: Duration) -> Vec<HandlerError> {
+        let signals = Arc::clone(&self.signals);
+        let outlet = Outlet::new(move |signal| {
+            signals.lock().unwrap_or_else(PoisonError::into_inner).push(signal);
+        });
+        let asked = self.sources.iter().map(|source| bounded(limit, source.rehearse(outlet.clone())));
+        futures_util::future::join_all(asked).await.into_iter().filter_map(Result::err).collect()
+    }
+
+    /// What its sources told since the last time: of each object once.
+    pub(super) fn take_signals(&self) -> Vec<AnyEvent> {
+        let mut told = std::mem::take(&mut *self.signals.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut known = HashSet::new();
+        told.retain(|signal| known.insert((signal.route(), signal.uid().to_owned())));
+        told
     }
 
     /// Hands it the events that it wants: those of one ordering key one after the other, `concurrency` keys at a time.
@@ -86,11 +109,16 @@ impl Part {
     }
 
     fn gets(&self, event: &AnyEvent) -> bool {
-        self.handler.kinds().any(|kind| kind.type_id == event.route())
+        self.is_signal(event) || self.handler.kinds().any(|kind| kind.type_id == event.route())
+    }
+
+    fn is_signal(&self, event: &AnyEvent) -> bool {
+        self.handler.signals().any(|signal| signal == event.route())
     }
 
     async fn handle_one(&self, event: AnyEvent, stage: &Stage) {
-        let Some(event) = stage.by_now(event).filter(|event| self.handler.wants(event)) else { return };
+        let event = if self.is_signal(&event) { Some(event) } else { stage.by_now(event) };
+        let Some(event) = event.filter(|event| self.handler.wants(event)) else { return };
         let handled: Result<(), HandlerError> = self
             .plan
             .during(Arc::clone(&self.name), event.subject().into(), self.links.handle(&event, &Turn::alone()))

@@ -106,6 +106,145 @@ async fn who_handles_only_pods_has_only_rights_for_pods_on_a_real_server() {
 }
 
 #[tokio::test]
+async fn devices_take_the_rights_of_their_component_and_no_more_on_a_real_server() {
+    let _turn = CLUSTER.lock().await;
+    let Some(site) = Site::apply("devices", "base", &["handlers/app_hosting"]).await else { return };
+    let account = site.account().await;
+    let token = site.token(&account, "token").await;
+    site.put(&token);
+    site.kubectl
+        .run(&["wait", "--for=condition=Established", "crd/ciscodevices.cisco.vk", "--timeout=60s"])
+        .await;
+    let mut process = site.run_changed("only", |configuration| devices_alone(&configuration)).await;
+    process.ready().await;
+    let device = Device { site: &site };
+    device.comes().await;
+
+    let expected = of_handlers(&["app_hosting"]);
+    let client = site.client_of(&token).await;
+    may_only(&site, &client, "default", &expected).await;
+    let of_leases = ["create", "patch"].map(|verb| format!("{verb} leases.coordination.k8s.io"));
+    let with_leases: Rights = expected.iter().cloned().chain(of_leases.clone()).collect();
+    assert_eq!(rules(&client, "kube-node-lease").await.intersection(&with_leases).count(), with_leases.len());
+
+    let account = format!("system:serviceaccount:{}:{account}", site.namespace);
+    device.costs_nothing_but_its_lease(&account).await;
+    device.goes().await;
+    assert!(process.terminate().await.success());
+    let all = expected.union(&at_home()).cloned().chain(of_leases).collect();
+    let used = rights::used(&site.kubeconfig, &account, &all);
+    site.remove().await;
+    let Some(used) = used else { return skip("the API server keeps no audit log beside the kubeconfig") };
+    let superfluous: Vec<_> = all.difference(&used).filter(|right| *right != "patch events").collect();
+    assert!(superfluous.is_empty(), "rights that nobody used: {superfluous:?}");
+}
+
+/// The configuration of the base, with devices instead of its handlers.
+fn devices_alone(configuration: &str) -> String {
+    let handlers = "enabled_handlers = [\"vif\", \"lb\", \"lbaasspec\"]";
+    assert!(configuration.contains(handlers), "{configuration}");
+    let devices = "enabled_handlers = [\"app_hosting\"]\napp_hosting_driver = \"FAKE\"";
+    configuration.replace(handlers, devices) + "[app_hosting]\npoll_interval_ms = 200\nkubelet = false\n"
+}
+
+/// A device with a pod, in the namespace of the site. SITE stands for a name that nobody else has.
+const DEVICE: &str = r"
+apiVersion: v1
+kind: Secret
+metadata: {name: account}
+stringData: {username: admin, password: hunter2}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {colour: red}
+---
+apiVersion: cisco.vk/v1alpha1
+kind: CiscoDevice
+metadata: {name: SITE}
+spec: {driver: FAKE, address: 192.0.2.1, credentialSecretRef: {name: account}, labels: {rack: '7'}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  nodeName: SITE
+  tolerations: [{operator: Exists}]
+  automountServiceAccountToken: false
+  securityContext: {runAsNonRoot: true, runAsUser: 1000, seccompProfile: {type: RuntimeDefault}}
+  containers:
+  - name: web
+    image: 'flash:/web.tar'
+    env: [{name: COLOUR, valueFrom: {configMapKeyRef: {name: settings, key: colour}}}]
+    securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+";
+
+/// A device and what runs there.
+struct Device<'a> {
+    site: &'a Site,
+}
+
+impl Device<'_> {
+    fn named(&self, kind: &str) -> String {
+        format!("{kind}/{}", self.site.namespace)
+    }
+
+    async fn kubectl(&self, arguments: &[&str]) {
+        self.site.kubectl.run(&[arguments, &["--timeout=60s"]].concat()).await;
+    }
+
+    /// Ends when its node is ready and a pod runs there, and what was changed of it is so.
+    async fn comes(&self) {
+        self.site.kubectl.apply(&DEVICE.replace("SITE", &self.site.namespace)).await;
+        let (device, node) = (self.named("ciscodevice"), self.named("node"));
+        for object in [&device, &node, "pod/web"] {
+            self.kubectl(&["wait", "--for=condition=Ready", object]).await;
+        }
+        let change = r#"{"spec":{"labels":{"rack":"9"},"maxPods":3}}"#;
+        self.site.kubectl.run(&["patch", &device, "--type=merge", "--patch", change]).await;
+        for what in ["{.metadata.labels.rack}=9", "{.status.capacity.pods}=3"] {
+            self.kubectl(&["wait", &format!("--for=jsonpath={what}"), &node]).await;
+        }
+    }
+
+    /// Ends when its lease was renewed twice; nothing else was written for it meanwhile, not even what changes nothing.
+    async fn costs_nothing_but_its_lease(&self, account: &str) {
+        let writes = |right: &str| {
+            ["nodes", "nodes/status", "pods/status"].iter().any(|of| right == format!("patch {of}"))
+        };
+        let asked = || rights::asked(&self.site.kubeconfig, account);
+        let renewals = |asked: &[(String, String)]| {
+            let of_node = |(right, name): &&(String, String)| {
+                right == "patch leases.coordination.k8s.io" && *name == self.site.namespace
+            };
+            asked.iter().filter(of_node).count()
+        };
+        let Some(before) = asked() else { return };
+        // What was under way ends with the first renewal.
+        let mut settled = None;
+        eventually("the lease is renewed three times", async || {
+            let now = asked().unwrap();
+            let renewed = renewals(&now) - renewals(&before);
+            if renewed >= 1 && settled.is_none() {
+                settled = Some(now.len());
+            }
+            renewed >= 3
+        })
+        .await;
+        let written: Vec<_> =
+            asked().unwrap().drain(settled.unwrap()..).filter(|(right, _)| writes(right)).collect();
+        assert_eq!(written, []);
+    }
+
+    /// The pod goes, then the device, and its node with it.
+    async fn goes(&self) {
+        self.kubectl(&["delete", "pod/web"]).await;
+        self.kubectl(&["delete", &self.named("ciscodevice")]).await;
+        self.kubectl(&["wait", "--for=delete", &self.named("node")]).await;
+    }
+}
+
+#[tokio::test]
 async fn in_its_pod_the_program_finds_its_service_account_by_itself_on_a_real_server() {
     let _turn = CLUSTER.lock().await;
     let Some(site) = Site::apply("image", "example", &[]).await else { return };

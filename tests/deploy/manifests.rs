@@ -253,6 +253,36 @@ fn under_names_of_its_own_all_of_it_still_belongs_together_with_kubectl() {
 }
 
 #[test]
+fn the_rights_for_leases_of_nodes_stay_where_these_are_under_names_of_its_own_with_kubectl() {
+    let overlay = overlay("other", "base", &["handlers/app_hosting"]);
+    let Some(objects) = rendered(overlay.path()) else { return };
+    let named = |kind: &str| {
+        let mut found = of_kind(&objects, kind);
+        found.retain(|object| object["metadata"]["name"] == "staffetta-app-hosting");
+        assert_eq!(found.len(), 1, "{kind}");
+        found.remove(0)
+    };
+    for kind in ["Role", "RoleBinding"] {
+        assert_eq!(named(kind)["metadata"]["namespace"], "kube-node-lease", "{kind}");
+    }
+    assert_eq!(named("NetworkPolicy")["metadata"]["namespace"], "other");
+    let account = json!({ "kind": "ServiceAccount", "name": "staffetta-other", "namespace": "other" });
+    for kind in ["RoleBinding", "ClusterRoleBinding"] {
+        assert_eq!(named(kind)["subjects"], json!([account]), "{kind}");
+    }
+    let container = container(of_kind(&objects, "Deployment")[0]);
+    let variable = |name: &str| {
+        let variables = container["env"].as_array().unwrap();
+        variables.iter().find(|variable| variable["name"] == name).unwrap().clone()
+    };
+    let listen = variable("STAFFETTA_APP_HOSTING__KUBELET_LISTEN");
+    assert_eq!(listen["valueFrom"]["fieldRef"]["fieldPath"], "status.podIP");
+    let first = variable("STAFFETTA_APP_HOSTING__KUBELET_FIRST_PORT")["value"].as_str().unwrap().to_owned();
+    let let_through = &named("NetworkPolicy")["spec"]["ingress"][0]["ports"][0];
+    assert_eq!(let_through["port"].to_string(), first);
+}
+
+#[test]
 fn on_the_network_of_the_node_it_waits_for_no_other_and_listens_to_the_node_only_with_kubectl() {
     let overlay = overlay("other", ".", &["host-network"]);
     let Some(objects) = rendered(overlay.path()) else { return };

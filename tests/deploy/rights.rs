@@ -33,6 +33,16 @@ pub(crate) fn of_handlers(handlers: &[&str]) -> Rights {
                 "list endpoints",
             ],
             "namespace" => &["list namespaces", "watch namespaces", "patch namespaces"],
+            "policy" => &[
+                "list networkpolicies.networking.k8s.io",
+                "watch networkpolicies.networking.k8s.io",
+                "list pods",
+                "watch pods",
+                "list namespaces",
+                "watch namespaces",
+                "list nodes",
+                "watch nodes",
+            ],
             "app_hosting" => &[
                 "list nodes",
                 "watch nodes",
@@ -160,9 +170,18 @@ async fn offered(client: &Client) -> Vec<(String, String, String)> {
 /// What `account` asked for, as the server noted it, of its `rights`; what was refused to it is an error. None where the
 /// server keeps no notes beside the kubeconfig.
 pub(crate) fn used(kubeconfig: &Path, account: &str, rights: &Rights) -> Option<Rights> {
+    let asked = asked(kubeconfig, account)?;
+    let used = asked.into_iter().flat_map(|(right, name)| [format!("{right} {name}"), right]);
+    Some(used.filter(|right| rights.contains(right)).collect())
+}
+
+/// All that `account` asked for so far, in order: the right that it takes, and the name of the object.
+pub(crate) fn asked(kubeconfig: &Path, account: &str) -> Option<Vec<(String, String)>> {
     let log = std::fs::read_to_string(kubeconfig.with_file_name("audit.log")).ok()?;
-    let mut used = Rights::new();
-    for line in log.lines().filter(|line| line.contains(account)) {
+    let mut asked = Vec::new();
+    // The last line may be in the making.
+    let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    for line in whole.lines().filter(|line| line.contains(account)) {
         let entry: Value = serde_json::from_str(line).unwrap();
         if entry["user"]["username"] != account {
             continue;
@@ -174,11 +193,12 @@ pub(crate) fn used(kubeconfig: &Path, account: &str, rights: &Rights) -> Option<
             Some(subresource) => format!("{}/{subresource}", text(&object["resource"])),
             None => text(&object["resource"]),
         };
-        let right = right(&text(&entry["verb"]), &resource, &text(&object["apiGroup"]));
-        let named = format!("{right} {}", text(&object["name"]));
-        used.extend([right, named].into_iter().filter(|right| rights.contains(right)));
+        asked.push((
+            right(&text(&entry["verb"]), &resource, &text(&object["apiGroup"])),
+            text(&object["name"]),
+        ));
     }
-    Some(used)
+    Some(asked)
 }
 
 fn right(verb: &str, resource: &str, group: &str) -> String {

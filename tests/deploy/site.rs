@@ -131,12 +131,18 @@ impl Site {
     /// The same with more options in the section `[kubernetes]`, and more sections.
     pub(crate) async fn run_with(&self, replica: &str, options: &str, sections: &str) -> Process {
         const SECTION: &str = "[kubernetes]\n";
+        let with_more = |configuration: String| {
+            assert!(configuration.contains(SECTION));
+            configuration.replacen(SECTION, &format!("{SECTION}{options}\n"), 1) + sections
+        };
+        self.run_changed(replica, with_more).await
+    }
+
+    /// The same with a configuration that was changed.
+    pub(crate) async fn run_changed(&self, replica: &str, change: impl FnOnce(String) -> String) -> Process {
         let home = self.overlay.path().join(replica);
         fs::create_dir(&home).unwrap();
-        let configuration = self.configuration().await;
-        assert!(configuration.contains(SECTION));
-        let with_options = configuration.replacen(SECTION, &format!("{SECTION}{options}\n"), 1);
-        let configuration = with_options + QUICK + sections;
+        let configuration = change(self.configuration().await) + QUICK;
         let kubeconfig = self.kubeconfig_of(json!({ "tokenFile": self.token_file() })).await;
         Process::start(PROGRAM.as_ref(), &home, &configuration, &kubeconfig).await
     }
@@ -179,17 +185,30 @@ impl Site {
     }
 }
 
+/// The component that has something in a namespace which is not that of the program, and stands above whatever names that.
+const ABOVE: &str = "handlers/app_hosting";
+
 /// A folder with a kustomization of the one in `path` below etc/deploy and of `components`, all under names of its own.
 pub(crate) fn overlay(namespace: &str, path: &str, components: &[&str]) -> TempDir {
     let overlay = tempfile::tempdir().unwrap();
-    let home = overlay.path().canonicalize().unwrap();
+    let (above, others): (Vec<_>, Vec<_>) = components.iter().partition(|component| **component == ABOVE);
+    let named = if above.is_empty() { overlay.path().to_owned() } else { overlay.path().join("named") };
+    fs::create_dir_all(&named).unwrap();
+    let below = |home: &Path, paths: &[&str]| {
+        let home = home.canonicalize().unwrap();
+        paths.iter().map(|path| relative(&home, &folder().join(path))).collect::<Vec<_>>()
+    };
     let kustomization = json!({
         "namespace": namespace,
         "nameSuffix": format!("-{namespace}"),
-        "resources": [relative(&home, &folder().join(path))],
-        "components": components.iter().map(|path| relative(&home, &folder().join(path))).collect::<Vec<_>>(),
+        "resources": below(&named, &[path]),
+        "components": below(&named, &others),
     });
-    fs::write(home.join("kustomization.yaml"), kustomization.to_string()).unwrap();
+    fs::write(named.join("kustomization.yaml"), kustomization.to_string()).unwrap();
+    if !above.is_empty() {
+        let kustomization = json!({ "resources": ["named"], "components": below(overlay.path(), &above) });
+        fs::write(overlay.path().join("kustomization.yaml"), kustomization.to_string()).unwrap();
+    }
     overlay
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use staffetta_iosxe_device::{StopsTo, Times};
 
 use crate::process::{Process, eventually};
+use crate::refusals::{Refusal, refusals};
 use crate::world::{World, pod};
 
 /// What the device notes of an app from its beginning until it runs, and from there to its end.
@@ -17,10 +18,15 @@ async fn kill(mut controller: Process) {
 }
 
 /// How much the device has done. What a new controller asks for while the device is still at what an earlier one asked for is
-/// refused by the device, and does nothing.
+/// refused by the device, and does nothing; nothing else is.
 fn done(world: &World) -> usize {
     let ledger = world.device().ledger();
-    ledger.entries().len() - ledger.refused().len()
+    let refused = refusals(&ledger);
+    let excused = |refusal: &Refusal<'_>| {
+        refusal.repeats() || refusal.is_under_way() || (world.starts_itself && refusal.met_own_start())
+    };
+    assert!(refused.iter().all(excused), "{refused:#?} in {:#?}", ledger.entries());
+    ledger.entries().len() - refused.len()
 }
 
 /// Kills a controller in each of the states that follow number `from`; the last one lives.

@@ -4,9 +4,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bad_input;
+mod cluster;
 mod killing;
+#[path = "../support/kubectl.rs"]
+mod kubectl;
 mod life;
 mod outages;
 #[path = "../support/process.rs"]
 mod process;
+mod refusals;
 mod world;

@@ -1,5 +1,5 @@
-//! Pods in a real OpenStack: Keystone and Neutron as `devstack/real/openstack` starts them, with the controller that ships.
-//! Nobody but the agents of the nodes is a stand-in.
+//! Pods and services in a real OpenStack: Keystone, Neutron and Octavia as `devstack/real/openstack` starts them, with the
+//! controller that ships. Nobody but the agents of the nodes is a stand-in.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -16,4 +16,5 @@ mod pools;
 #[path = "../support/process.rs"]
 mod process;
 mod ready;
+mod services;
 mod world;

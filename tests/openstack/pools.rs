@@ -138,7 +138,8 @@ async fn a_port_of_the_pool_that_is_deleted_outside_is_handed_to_no_pod_for_long
         world.tenant.delete("port", &port.id).await;
     }
     // A sweep that was under way meanwhile has seen some of them.
-    let lists = || world.gate.count(&Match::any().method(Method::GET).path("/network/v2.0/ports?").path("tags="));
+    let lists =
+        || world.gate.count(&Match::any().method(Method::GET).path("/network/v2.0/ports?").path("tags="));
     let before = lists();
     world.until("two more sweeps are done", async || lists() >= before + 6).await;
     world.until("the pool has filled itself again", async || world.ports().await.len() > 4).await;

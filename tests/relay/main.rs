@@ -10,6 +10,7 @@ mod faults;
 mod monitoring;
 mod plans;
 mod pods;
+mod policies;
 mod promql;
 mod services;
 mod status;

@@ -13,8 +13,8 @@ use crate::world::World;
 /// The labels that Prometheus adds to each series of a process.
 const OF_THE_TARGET: [&str; 2] = ["job", "instance"];
 
-/// Pools tell of themselves where there are any.
-const POOLED: &str = "[kubernetes]\nvif_pool_driver = \"memory\"\n";
+/// Pools and virtual nodes tell of themselves where there are any.
+const POOLED: &str = "[kubernetes]\nenabled_handlers = [\"vif\", \"lb\", \"lbaasspec\", \"app_hosting\"]\nvif_pool_driver = \"memory\"\n";
 
 fn file(name: &str) -> String {
     fs::read_to_string(format!("{}/etc/monitoring/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()

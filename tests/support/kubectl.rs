@@ -34,8 +34,22 @@ impl Kubectl {
         self.feed(&["apply", "-f", "-"], manifest).await;
     }
 
-    /// The same with something to read.
+    /// Runs it to its bad end, and answers what it said.
+    pub(crate) async fn fails(&self, arguments: &[&str]) -> String {
+        let (good, printed, said) = self.ends(arguments, "").await;
+        assert!(!good, "kubectl {}: {printed}\n{said}", arguments.join(" "));
+        said
+    }
+
+    /// Runs it to its good end with something to read.
     pub(crate) async fn feed(&self, arguments: &[&str], input: &str) -> String {
+        let (good, printed, said) = self.ends(arguments, input).await;
+        assert!(good, "kubectl {}: {printed}\n{said}", arguments.join(" "));
+        printed
+    }
+
+    /// Whether it came to a good end, what it printed and what it said.
+    async fn ends(&self, arguments: &[&str], input: &str) -> (bool, String, String) {
         let mut child = Command::new(&self.program)
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
@@ -55,7 +69,6 @@ impl Kubectl {
         let output = child.wait_with_output().await.unwrap();
         let [printed, said] =
             [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-        assert!(output.status.success(), "kubectl {}: {printed}\n{said}", arguments.join(" "));
-        printed
+        (output.status.success(), printed, said)
     }
 }

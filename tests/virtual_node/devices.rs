@@ -1,4 +1,4 @@
-//! Devices: from files, and from custom resources at run time.
+//! Devices: from the configuration, from files, and from custom resources at run time.
 
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -9,19 +9,20 @@ use crate::world::World;
 
 const DEFINITION: &str = include_str!("../../etc/deploy/handlers/app_hosting/crd.yaml");
 
-/// A world whose API server has `CiscoDevice`s.
-async fn world(options: &str) -> World {
-    let mut world = World::new().await;
+async fn define_devices(world: &World) {
     let definition: DynamicObject = serde_saphyr::from_str(DEFINITION).unwrap();
     let kind = kube::core::ApiResource::erase::<
         k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     >(&());
     let definitions: Api<DynamicObject> = Api::all_with(world.client.clone(), &kind);
     definitions.create(&PostParams::default(), &definition).await.unwrap();
-    world.options = format!(
-        "[app_hosting]\npoll_interval_ms = 30\norphan_grace_ms = 300\nunreachable_after_ms = 100\nkubelet = false\n{options}\n\
-         [kubernetes]\nenabled_handlers = [\"app_hosting\"]\napp_hosting_driver = \"FAKE\"\n"
-    );
+}
+
+/// A world whose API server has `CiscoDevice`s.
+pub(crate) async fn world(options: &str) -> World {
+    let mut world = World::new().await;
+    define_devices(&world).await;
+    world.options = self::options(options);
     world
 }
 
@@ -29,17 +30,29 @@ fn devices(world: &World) -> Api<CiscoDevice> {
     Api::namespaced(world.client.clone(), "default")
 }
 
-async fn device(world: &World, namespace: &str, name: &str, spec: Value) {
+/// The usual options, with these beside in the section of the handler.
+fn options(options: &str) -> String {
+    format!(
+        "[kubernetes]\nenabled_handlers = [\"app_hosting\"]\napp_hosting_driver = \"FAKE\"\n\
+         [app_hosting]\npoll_interval_ms = 30\norphan_grace_ms = 300\nunreachable_after_ms = 100\nkubelet = false\n{options}\n"
+    )
+}
+
+pub(crate) async fn device(world: &World, namespace: &str, name: &str, spec: Value) {
     let device = json!({ "metadata": { "name": name }, "spec": spec });
     let devices: Api<CiscoDevice> = Api::namespaced(world.client.clone(), namespace);
     devices.create(&PostParams::default(), &serde_json::from_value(device).unwrap()).await.unwrap();
 }
 
 async fn until_phase(world: &World, name: &str, phase: &str) -> CiscoDevice {
+    until_phase_of(world, &devices(world), name, phase).await
+}
+
+async fn until_phase_of(world: &World, devices: &Api<CiscoDevice>, name: &str, phase: &str) -> CiscoDevice {
     let mut found = None;
     world
         .until(&format!("the device {name} is {phase}"), async || {
-            let device = devices(world).get_opt(name).await.unwrap();
+            let device = devices.get_opt(name).await.unwrap();
             let is = device.as_ref().and_then(|device| device.status.as_ref()?.phase.clone());
             found = device;
             is.as_deref() == Some(phase)
@@ -62,6 +75,47 @@ async fn a_device_of_a_file_is_a_node_and_pods_run_on_it() {
     world.delete("web").await;
     world.until_pod_is_gone("web").await;
     controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn devices_of_the_configuration_are_nodes_with_the_password_of_their_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let password = folder.path().join("password");
+    std::fs::write(&password, "hunter2\n").unwrap();
+    let devices = format!(
+        "devices = [{{ name = \"edge\", passwordFile = {password:?}, device = {{ address = \"192.0.2.7\", zone = \"a\", podCIDR = \"10.0.0.0/24\" }} }},\n\
+         {{ device = {{ address = \"192.0.2.8\", maxPods = 3 }} }}]"
+    );
+    let world = world(&devices).await;
+    let controller = world.controller().await;
+    let edge = world.node_ready("edge", "True").await;
+    assert_eq!(edge.metadata.labels.unwrap()["topology.kubernetes.io/zone"], "a");
+    let other = world.node_ready("cisco-vk-192-0-2-8", "True").await;
+    assert_eq!(other.status.unwrap().capacity.unwrap()["pods"].0, "3");
+    controller.stop().await.unwrap();
+}
+
+#[test]
+fn what_is_wrong_with_a_device_of_the_configuration_is_told_with_its_place_and_without_its_password() {
+    let registry = staffetta::assembly::registry();
+    let schema = staffetta::config::FileSchema::assemble(&registry).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let wrong = "[[app_hosting.devices]]\nname = \"Edge\"\n[app_hosting.devices.device]\nadress = \"192.0.2.1\"\npassword = 7\n\
+                 [[app_hosting.devices]]\ndevice = { address = \"r\", port = 70000, password = \"hunter2\" }\n";
+    std::fs::write(file.path(), wrong).unwrap();
+    let error =
+        staffetta::config::Configuration::load(&schema, Some(file.path()), []).unwrap_err().to_string();
+    for part in
+        [":2:8: ", ":4:1: ", "did you mean \"address\"", ":5:12: ", "\"address\" is missing", ":7:", "65535"]
+    {
+        assert!(error.contains(part), "{part} in {error}");
+    }
+    assert!(!error.contains("hunter2"), "{error}");
+    let right = "[[app_hosting.devices]]\ndevice = { address = \"r1\", password = \"hunter2\" }\n";
+    std::fs::write(file.path(), right).unwrap();
+    let configuration = staffetta::config::Configuration::load(&schema, Some(file.path()), []).unwrap();
+    let shown = configuration.show(&schema);
+    assert!(shown.contains("devices = \"(secret)\"") && !shown.contains("hunter2"), "{shown}");
 }
 
 #[tokio::test]
@@ -102,12 +156,28 @@ async fn a_device_that_cannot_be_right_or_has_the_name_of_another_says_so() {
     let strange = until_phase(&world, "strange", "Error").await;
     let message = strange.status.unwrap().conditions[0].message.clone();
     assert!(message.contains("unsupported device type `XR`"), "{message}");
-    device(&world, "kube-system", "r1", json!({ "driver": "FAKE", "address": "one" })).await;
-    world.node_ready("r1", "True").await;
-    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
-    device(&world, "default", "r1", json!({ "driver": "FAKE", "address": "two" })).await;
-    let second = until_phase(&world, "r1", "Error").await;
+    device(&world, "default", "r1", json!({ "driver": "FAKE", "address": "one" })).await;
+    until_phase(&world, "r1", "Ready").await;
+    // Of two that were made in one second, the one whose namespace comes first is the older one.
+    device(&world, "kube-system", "r1", json!({ "driver": "FAKE", "address": "two" })).await;
+    let elsewhere = Api::namespaced(world.client.clone(), "kube-system");
+    let second = until_phase_of(&world, &elsewhere, "r1", "Error").await;
+    until_phase(&world, "r1", "Ready").await;
     assert_eq!(second.status.unwrap().conditions[0].reason, "NodeNameTaken");
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_device_whose_description_was_corrected_is_tried_at_once() {
+    let world = world("").await;
+    let controller = world.controller().await;
+    device(&world, "default", "r1", json!({ "driver": "XR", "address": "one" })).await;
+    until_phase(&world, "r1", "Error").await;
+    let change = json!({ "spec": { "driver": "FAKE" } });
+    devices(&world).patch("r1", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+    // By itself it would be tried after half a minute.
+    let tried = tokio::time::timeout(std::time::Duration::from_secs(20), until_phase(&world, "r1", "Ready"));
+    tried.await.expect("it is tried at once");
     controller.stop().await.unwrap();
 }
 

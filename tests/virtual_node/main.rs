@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod beside;
 mod devices;
+mod dry_runs;
 mod machines;
 mod nodes;
 mod outages;

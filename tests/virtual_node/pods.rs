@@ -1,6 +1,9 @@
 //! Pods: how they run, change and end.
 
+use kube::api::DeleteParams;
 use serde_json::json;
+use staffetta_apiserver::{Fault, Requests};
+use staffetta_driver::Reason;
 
 use crate::world::World;
 
@@ -188,5 +191,58 @@ async fn what_has_long_had_no_pod_is_removed_and_what_is_not_ours_is_left() {
     let controller = world.controller().await;
     world.until("the orphan is removed", async || machine.ledger() == ["remove orphan i"]).await;
     assert_eq!(machine.running(), [("theirs".to_owned(), "i".to_owned())]);
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deletion_that_comes_late_ends_no_other_pod_of_that_name() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    let controller = world.controller().await;
+    world.pod("web", json!({})).await;
+    world.pod_in("web", "Running").await;
+    machine.trouble(Some(Reason::Unavailable));
+    world.node_ready("r1", "False").await;
+    world.delete("web").await;
+    let faults = world.server.faults();
+    faults.inject(Requests::any().verb("delete").resource("pods"), 1, Fault::Hold);
+    machine.trouble(None);
+    faults.until_held(1).await;
+    let by_force = DeleteParams::default().grace_period(0);
+    world.pods().delete("web", &by_force).await.unwrap();
+    let other = world.pod("web", json!({})).await;
+    faults.let_go();
+    world
+        .until("the deletion is refused", async || {
+            let requests = world.server.requests();
+            requests.iter().any(|request| (request.verb.as_str(), request.code) == ("delete", 409))
+        })
+        .await;
+    let running = world.pod_in("web", "Running").await;
+    assert_eq!(running.metadata.uid, other.metadata.uid);
+    assert!(running.metadata.deletion_timestamp.is_none());
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_belongs_to_a_pod_that_nobody_can_decode_is_no_orphan() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    let controller = world.controller().await;
+    world.pod("web", json!({})).await;
+    world.pod_in("web", "Running").await;
+    controller.stop().await.unwrap();
+    let lists = Requests::any().verb("list").resource("pods");
+    world.server.faults().inject(lists, 1, Fault::undecodable("web", "/spec/containers"));
+    world.server.clear_requests();
+    let controller = world.controller().await;
+    world
+        .until("somebody asks once more whether the pod exists, and again", async || {
+            let requests = world.server.requests();
+            requests.iter().filter(|request| request.verb == "get" && request.resource == "pods").count() > 1
+        })
+        .await;
+    assert_eq!(machine.running().len(), 1);
+    assert_eq!(machine.ledger(), ["install web flash:/a.tar"]);
     controller.stop().await.unwrap();
 }

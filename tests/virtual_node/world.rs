@@ -9,6 +9,7 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use staffetta::config::{Configuration, FileSchema};
 use staffetta::controller::Controller;
+use staffetta::rehearsal::{DryRun, rehearse};
 use staffetta_apiserver::{ApiServer, Options};
 use staffetta_handler::Registry;
 use staffetta_virtual_node::{Policy, VirtualNodes, Wiring};
@@ -23,11 +24,13 @@ const OPTIONS: &str = "[leader_election]\nenabled = false\n[admin]\nlisten = \"1
                        retry_max_interval = \"50ms\"\nmax_concurrency = 2\n[shutdown]\ndrain = 1\n";
 
 pub(crate) struct World {
-    _server: ApiServer,
+    pub(crate) server: ApiServer,
     pub(crate) client: Client,
     pub(crate) machines: Machines,
     /// What the configuration has beside.
     pub(crate) options: String,
+    /// How long something must have no owner before it is removed.
+    pub(crate) orphan_grace: Duration,
 }
 
 impl World {
@@ -35,31 +38,43 @@ impl World {
         let server = ApiServer::start(Options::default()).await.unwrap();
         let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
         let options = "[kubernetes]\nenabled_handlers = [\"machines\"]\n".to_owned();
-        Self { _server: server, client, machines: Machines::default(), options }
+        let orphan_grace = Duration::from_millis(300);
+        Self { server, client, machines: Machines::default(), options, orphan_grace }
     }
 
     /// Starts a controller and waits until it is ready.
     pub(crate) async fn controller(&self) -> Controller {
         let registry = self.registry();
-        let schema = FileSchema::assemble(&registry).unwrap();
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), format!("{}{OPTIONS}", self.options)).unwrap();
-        let configuration = Configuration::load(&schema, Some(file.path()), []).unwrap();
+        let configuration = self.configuration(&registry);
         let controller = Controller::start(registry, &configuration, self.client.clone()).await.unwrap();
         tokio::time::timeout(PATIENCE, controller.ready()).await.expect("the controller is ready in time");
         controller
     }
 
+    /// What a controller would do.
+    pub(crate) async fn dry_run(&self) -> DryRun {
+        let registry = self.registry();
+        let configuration = self.configuration(&registry);
+        rehearse(registry, &configuration, self.client.clone(), PATIENCE).await.unwrap()
+    }
+
+    fn configuration(&self, registry: &Registry) -> Configuration {
+        let schema = FileSchema::assemble(registry).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), format!("{}{OPTIONS}", self.options)).unwrap();
+        Configuration::load(&schema, Some(file.path()), []).unwrap()
+    }
+
     fn registry(&self) -> Registry {
         let mut registry = staffetta::assembly::registry();
-        let machines = self.machines.clone();
+        let (machines, orphan_grace) = (self.machines.clone(), self.orphan_grace);
         registry.handler("machines", "Machines of the test.", move |setup| {
             let policy = Policy {
                 poll_interval: Duration::from_millis(30),
                 health_interval: Duration::from_millis(200),
                 unreachable_after: Duration::from_millis(100),
                 knock_max_interval: Duration::from_millis(100),
-                orphan_grace: Duration::from_millis(300),
+                orphan_grace,
                 lease_interval: Duration::from_millis(200),
                 ..Policy::default()
             };

@@ -54,7 +54,7 @@ pub struct Requests {
     pub method: Option<String>,
     /// Only those whose path contains this.
     pub path: Option<String>,
-    /// Only those of this operation of `app-hosting`: install, activate, start, stop, deactivate, uninstall.
+    /// Only those of this operation: install, activate, start, stop, deactivate, uninstall of `app-hosting`, copy, delete.
     pub operation: Option<String>,
     /// So many of those that match are let through first.
     pub skip: usize,
@@ -81,7 +81,7 @@ impl Requests {
         self
     }
 
-    /// Only those of this operation of `app-hosting`.
+    /// Only those of this operation.
     #[must_use]
     pub fn operation(mut self, operation: &str) -> Self {
         self.operation = Some(operation.into());

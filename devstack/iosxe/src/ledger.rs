@@ -12,7 +12,7 @@ pub struct Entry {
     pub number: u64,
     /// When it happened, by the clock of the device.
     pub at: Timestamp,
-    /// The app.
+    /// The app, or the file.
     pub app: String,
     /// What happened.
     pub effect: Effect,
@@ -52,7 +52,11 @@ pub enum Effect {
     Uninstalled,
     /// The device has lost it in a reboot.
     Forgotten,
-    /// An operation was refused: its name, and why.
+    /// It was copied from there.
+    FileCopied(String),
+    /// It was deleted.
+    FileDeleted,
+    /// An operation was refused: its name, and why; at the end `by its own start`, where the app had gone on by itself.
     Refused(String, String),
 }
 

@@ -13,7 +13,6 @@ use crate::iox::{AppConfig, Iox, Operation, Refusal};
 use crate::ledger::Effect;
 use crate::options::Options;
 use crate::plan::Plan;
-use crate::restconf::{self, Answer, Asked, Problem, operation_name};
 use crate::view::HostedApp;
 
 /// A device.
@@ -27,6 +26,10 @@ pub(crate) struct Machine {
     config: Value,
     booted: Timestamp,
 }
+
+/// An app would lose its configuration while it is installed.
+#[derive(Debug)]
+pub(crate) struct InUse(pub(crate) String);
 
 impl Machine {
     pub(crate) fn new(options: Options, now: Instant, clock: Timestamp) -> Self {
@@ -42,25 +45,6 @@ impl Machine {
         }
     }
 
-    /// The fault that this request meets.
-    pub(crate) fn meet(&mut self, asked: &Asked<'_>) -> Option<Fault> {
-        let operation = if asked.path.contains("/operations/") { operation_name(asked.body) } else { None };
-        self.counts.request(asked.method, asked.path, operation);
-        self.plan.take(asked.method, asked.path, operation)
-    }
-
-    /// The answer to a request.
-    pub(crate) fn answer(&mut self, asked: &Asked<'_>, now: Instant) -> Answer {
-        self.settle(now);
-        let answer = if self.account.admits(asked.authorization, now) {
-            restconf::answer(self, asked, now)
-        } else {
-            Problem::denied().answer(self.iox.options.style.error)
-        };
-        self.counts.answered(answer.code);
-        answer
-    }
-
     /// Brings all apps to the state that they have at `now`.
     pub(crate) fn settle(&mut self, now: Instant) {
         self.iox.settle(AppConfig(&self.config), now);
@@ -72,14 +56,14 @@ impl Machine {
     }
 
     /// Makes this the configuration, unless an app that is installed would lose its own.
-    pub(crate) fn commit(&mut self, config: Value, now: Instant) -> Result<(), Problem> {
+    pub(crate) fn commit(&mut self, config: Value, now: Instant) -> Result<(), InUse> {
         let (before, after) = (AppConfig(&self.config), AppConfig(&config));
         let names: BTreeSet<_> = before.names().chain(after.names()).map(str::to_owned).collect();
         let installed = |name: &&String| after.app(name).is_none() && self.iox.app(name).is_some();
         if let Some(name) = names.iter().find(installed) {
             let why = format!("the application {name} is installed");
             self.iox.book.enter(now, name, Effect::Refused("delete".into(), why.clone()));
-            return Err(Problem::new(409, "in-use", why));
+            return Err(InUse(why));
         }
         for name in &names {
             let effect = match (before.app(name), after.app(name)) {

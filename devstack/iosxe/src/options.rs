@@ -36,6 +36,8 @@ pub struct Options {
     pub times: Times,
     /// Whether an app whose configuration says `start: true` goes from DEPLOYED to RUNNING by itself.
     pub auto_start: bool,
+    /// Whether it installs packages from URLs; else it refuses that, and they have to be copied to it first.
+    pub installs_urls: bool,
     /// How many installs may be at work at a time; those beyond fail in silence.
     pub parallel_installs: usize,
     /// The state of an app that was told to stop: ACTIVATED, or STOPPED.
@@ -72,6 +74,7 @@ impl Default for Options {
             style: Style::default(),
             times: Times::default(),
             auto_start: true,
+            installs_urls: true,
             parallel_installs: 1,
             stops_to: StopsTo::default(),
             reports_addresses: true,
@@ -219,7 +222,7 @@ pub struct Times {
     /// Until nothing is left of it but its configuration.
     #[serde(with = "Milliseconds")]
     pub uninstall: Duration,
-    /// How long the operation `copy` takes, which answers when it is done.
+    /// How long the operation `copy` takes, which is answered when it is done.
     #[serde(with = "Milliseconds")]
     pub copy: Duration,
 }

@@ -49,6 +49,21 @@ impl Api {
         self.expect(method, &format!("{}/v2.0/{path}", self.neutron), body).await
     }
 
+    /// The status and the body of whatever Octavia answers; `path` begins after the version.
+    pub(crate) async fn try_load_balancer(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> (StatusCode, Value) {
+        self.ask(method, &format!("{}/v2/lbaas/{path}", self.octavia), body).await
+    }
+
+    /// Asks Octavia; `path` begins after the version.
+    pub(crate) async fn load_balancer(&self, method: Method, path: &str, body: Option<Value>) -> Value {
+        self.expect(method, &format!("{}/v2/lbaas/{path}", self.octavia), body).await
+    }
+
     /// Asks something beside the services' own API.
     pub(crate) async fn beside(&self, method: Method, url: &str) -> (StatusCode, Value) {
         self.answer(self.send(method, url, None, None).await).await

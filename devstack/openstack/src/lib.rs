@@ -11,6 +11,7 @@
 
 mod agents;
 mod api;
+mod balancers;
 mod calls;
 mod gate;
 mod login;
@@ -25,5 +26,5 @@ pub use gate::{Fault, Gate, Match, Seen};
 pub use login::Login;
 pub use services::{RealOpenStack, Service};
 pub use tenant::Tenant;
-pub use things::{AddressPair, FixedIp, Port, Subnet, Trunk};
+pub use things::{AddressPair, Balancer, FixedIp, Port, Subnet, Trunk};
 pub use user::User;

@@ -122,6 +122,12 @@ impl RealOpenStack {
         &self.api.neutron
     }
 
+    /// Where Octavia is, without its version.
+    #[must_use]
+    pub fn octavia(&self) -> &str {
+        &self.api.octavia
+    }
+
     /// A token of the administrator.
     pub async fn token(&self) -> String {
         self.api.token(None).await

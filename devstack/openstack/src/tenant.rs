@@ -29,7 +29,7 @@ pub struct Tenant {
     user: String,
     /// The name of both.
     name: String,
-    api: Arc<Api>,
+    pub(crate) api: Arc<Api>,
 }
 
 impl Tenant {

@@ -1,4 +1,4 @@
-//! What Neutron tells of a thing, as far as tests ask.
+//! What Neutron and Octavia tell of a thing, as far as tests ask.
 
 use std::net::IpAddr;
 
@@ -51,6 +51,23 @@ impl Port {
     pub fn active(&self) -> bool {
         self.status == "ACTIVE"
     }
+}
+
+/// A load balancer with the members of its pools, as its administrator sees it.
+#[derive(Clone, Debug)]
+pub struct Balancer {
+    /// The id.
+    pub id: String,
+    /// The name.
+    pub name: String,
+    /// `ACTIVE`, `PENDING_UPDATE`, `ERROR` ...
+    pub status: String,
+    /// The port of its address.
+    pub port: String,
+    /// The listeners as `TCP:80`, sorted, each with its members as `10.0.0.1:8080`, sorted.
+    pub listeners: Vec<(String, Vec<String>)>,
+    /// The pools.
+    pub pools: Vec<String>,
 }
 
 /// An address in a subnet.

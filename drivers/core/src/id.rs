@@ -44,6 +44,8 @@ macro_rules! identifiers {
 identifiers! {
     /// The cluster whose mark is on everything that its drivers make, so that two clusters can share one other world.
     ClusterId;
+    /// What a security group is to the cluster that made it: the same for the same purpose, whichever process asks.
+    GroupName;
     /// A listener of a load balancer.
     ListenerId;
     /// A load balancer.
@@ -62,6 +64,8 @@ identifiers! {
     PublicIpId;
     /// A security group of the other world.
     SecurityGroupId;
+    /// A rule of a security group of the other world.
+    SecurityRuleId;
     /// A subnet of the other world.
     SubnetId;
     /// The UID of a Kubernetes object.

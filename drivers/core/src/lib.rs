@@ -17,10 +17,13 @@
 //! | [`NamespaceProjectDriver`] | to which project a namespace belongs |
 //! | [`NamespaceSubnetDriver`] | makes, finds and releases the networks of namespaces |
 //! | [`LoadBalancerDriver`] | makes, changes, finds and releases load balancers |
+//! | [`NetworkPolicyDriver`] | makes, changes, finds and removes the security groups of network policies |
 //! | [`ServicePublicIpDriver`] | acquires, associates and releases public addresses |
 //! | [`AppHostingDriver`](app_hosting::AppHostingDriver) | runs pods on a device that is no Kubernetes node |
 //!
 //! What drivers ask of their other worlds, a [`RequestObserver`] learns.
+//!
+//! What network policies mean in the words of security groups, [`policy`] reckons.
 //!
 //! [`rehearsal`] has a driver for each trait that changes something, which plans the changes of another one.
 
@@ -37,6 +40,8 @@ mod namespace_observer;
 mod namespace_project;
 mod namespace_subnet;
 mod network;
+mod network_policy_driver;
+mod network_policy_observer;
 mod nodes;
 mod noop;
 mod owner;
@@ -44,10 +49,12 @@ mod pod_project;
 mod pod_security_groups;
 mod pod_subnets;
 mod pod_vif;
+pub mod policy;
 mod pool_ledger;
 mod pooled;
 pub mod rehearsal;
 mod request_observer;
+mod security_group;
 mod service_project;
 mod service_public_ip;
 mod service_security_groups;
@@ -59,8 +66,8 @@ pub mod warm_pool;
 
 pub use error::{DriverError, Reason};
 pub use id::{
-    ClusterId, ListenerId, LoadBalancerId, MemberId, NetworkId, PoolId, PortId, ProjectId, PublicIpId,
-    SecurityGroupId, SubnetId, Uid, VifId,
+    ClusterId, GroupName, ListenerId, LoadBalancerId, MemberId, NetworkId, PoolId, PortId, ProjectId,
+    PublicIpId, SecurityGroupId, SecurityRuleId, SubnetId, Uid, VifId,
 };
 pub use load_balancer::{
     Feasible, Listener, ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerSpec, Member, MemberSpec,
@@ -75,6 +82,8 @@ pub use namespace_observer::NamespaceObserver;
 pub use namespace_project::NamespaceProjectDriver;
 pub use namespace_subnet::{NAMESPACE_NETWORK, NamespaceNetwork, NamespaceSubnetDriver};
 pub use network::{Network, Route, Subnet, SubnetAddresses};
+pub use network_policy_driver::NetworkPolicyDriver;
+pub use network_policy_observer::NetworkPolicyObserver;
 pub use nodes::{NodeFacts, Nodes};
 pub use noop::NoopPool;
 pub use owner::{Marked, Owner};
@@ -85,6 +94,9 @@ pub use pod_vif::{Activation, PodVifDriver, VifRequest};
 pub use pool_ledger::PoolLedger;
 pub use pooled::{MayAct, PoolFigures, PoolPolicy, PooledVifs};
 pub use request_observer::{RequestObserver, RequestOutcome, Unobserved};
+pub use security_group::{
+    Direction, Family, Guarded, HeldRule, Ports, Remote, RuleChange, SecurityGroup, SecurityRule,
+};
 pub use service_project::ServiceProjectDriver;
 pub use service_public_ip::{Allocation, PublicIp, PublicIpRequest, ServicePublicIpDriver};
 pub use service_security_groups::ServiceSecurityGroupsDriver;

@@ -87,15 +87,7 @@ impl ObservedApp {
     pub(crate) fn belongs_to(&self, uid: &str, cluster: &str) -> bool {
         match &self.mark {
             Some(mark) => mark.owner.uid.as_str() == uid && self.is_of(cluster),
-            None => {
-                !self.configured
-                    && self.id.get(..UID_DIGITS).is_some_and(|digits| {
-                        let plain: String = uid.chars().filter(|c| *c != '-').collect();
-                        digits == plain
-                            && self.id[UID_DIGITS..].starts_with('_')
-                            && self.id.len() == UID_DIGITS + 8
-                    })
-            }
+            None => !self.configured && is_named_for(&self.id, uid),
         }
     }
 
@@ -123,6 +115,15 @@ impl ObservedApp {
         };
         HostedState::Waiting { stage, message }
     }
+}
+
+/// Whether this is the name that an application of the pod with this UID has.
+pub(crate) fn is_named_for(id: &str, uid: &str) -> bool {
+    id.len() == UID_DIGITS + 8
+        && id.split_at_checked(UID_DIGITS).is_some_and(|(digits, rest)| {
+            let plain: String = uid.chars().filter(|c| *c != '-').collect();
+            digits == plain && rest.starts_with('_')
+        })
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ pub struct IosXeOptions {
     /// How long the install of a package that is on the device may take before it counts as failed, in milliseconds.
     #[schemars(range(min = 1))]
     pub install_limit_ms: u64,
-    /// How long the install of a package that the device fetches from a URL may take before it counts as failed, in
-    /// milliseconds.
+    /// How long the install of a package that the device fetches from a URL may take before the package is copied to its flash
+    /// instead, and how long that may take, in milliseconds.
     #[schemars(range(min = 1))]
     pub download_limit_ms: u64,
     /// How long any other step may take before it is tried again, in milliseconds.

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use staffetta_driver::{
-    DriverError, NamespaceProjectDriver, PodProjectDriver, PodSecurityGroupsDriver, ProjectId,
+    DriverError, NamespaceProjectDriver, NetworkId, PodProjectDriver, PodSecurityGroupsDriver, ProjectId,
     SecurityGroupId, ServiceProjectDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver, SubnetId,
 };
 
@@ -30,6 +30,13 @@ pub struct NeutronDefaults {
     /// The largest packet of pods in bytes, instead of what the network says; 0 for what the network says.
     #[schemars(range(max = 65535))]
     pub network_device_mtu: u32,
+    /// The id of the external network of which services of type `LoadBalancer` get their floating IPs. The driver
+    /// `neutron_floating_ip` needs it.
+    #[schemars(length(min = 1), example = "2f7c9d1b-7f0e-4a53-8f5d-6c0f0b3f9e12")]
+    pub external_svc_net: Option<NetworkId>,
+    /// The id of the subnet of that network of which they come. Without it, Neutron chooses one.
+    #[schemars(length(min = 1), example = "b5b1b9de-53a2-4d0a-a9cb-2f4c7f1f8e33")]
+    pub external_svc_subnet: Option<SubnetId>,
 }
 
 /// How namespaces get networks of their own: the driver `namespace`.

@@ -13,7 +13,9 @@
 //! | `defaults`, `annotation_project`, `subnets` | the drivers of projects, subnets and security groups |
 //! | `namespace_network` | the driver of namespace networks |
 //! | [`mark`] | how what we make is told from what others make |
-//! | `neutron` | ports of pods: the VIF drivers, and ports in stock for pools |
+//! | `octavia` | load balancers of services |
+//! | `floating_ip` | public addresses of services |
+//! | `neutron` | ports of pods: the VIF drivers, ports in stock for pools, and the security groups of network policies |
 
 mod access;
 mod annotation_project;
@@ -21,11 +23,13 @@ mod cached;
 mod cloud;
 mod defaults;
 mod error;
+mod floating_ip;
 mod identity;
 pub mod mark;
 mod namespace_network;
 mod namespaces;
 mod neutron;
+mod octavia;
 mod subnets;
 
 pub use access::{
@@ -38,10 +42,12 @@ pub use defaults::{
     DefaultProject, DefaultSecurityGroups, DefaultServiceSubnets, NamespaceSubnetOptions, NeutronDefaults,
 };
 pub use error::{OpenStackError, Problem, Refusal};
+pub use floating_ip::NeutronFloatingIps;
 pub use namespace_network::NamespaceNetworks;
 pub use namespaces::{Namespaces, PROJECT};
 pub use neutron::{
-    NestedMacvlanDriver, NestedStock, NestedVlanDriver, NeutronStock, NeutronVifDriver, PodVifNestedOptions,
-    PortOptions,
+    NestedMacvlanDriver, NestedStock, NestedVlanDriver, NeutronSecurityGroups, NeutronStock,
+    NeutronVifDriver, PodVifNestedOptions, PortOptions,
 };
+pub use octavia::{LbAlgorithm, LbaasV2Driver, MemberMode, MemberSubnets, OctaviaDefaults};
 pub use subnets::{DefaultPodSubnets, NamespacePodSubnets, Subnets};

@@ -30,6 +30,11 @@ pub fn is_of(cluster: &ClusterId, description: &str, tags: &[String]) -> bool {
     description.split(' ').next() == Some(&*mark) || tags.contains(&mark)
 }
 
+/// Whether what has this description and these tags was made by any cluster.
+pub fn is_marked(description: &str, tags: &[String]) -> bool {
+    description.starts_with(CLUSTER) || tags.iter().any(|tag| tag.starts_with(CLUSTER))
+}
+
 /// The description of what was made for one object of a cluster, and cannot be tagged at once.
 pub fn description(cluster: &ClusterId, owner: &Owner) -> String {
     let name = match owner.namespace.as_str() {
@@ -77,6 +82,8 @@ mod tests {
         assert!(is_of(&"east".into(), "staffetta:cluster=east uid=u1 pod=shop/web", &[]));
         assert!(!is_of(&"east".into(), "staffetta:cluster=east-2 uid=u1", &tags[..1]));
         assert!(!is_of(&"east".into(), "", &[]));
+        assert!(is_marked("mine", &tags) && is_marked("staffetta:cluster=west uid=u1", &[]));
+        assert!(!is_marked("mine", &tags[..1]));
     }
 
     #[test]

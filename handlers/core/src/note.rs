@@ -30,20 +30,26 @@ pub trait Notebook: Send + Sync + 'static {
 
 /// Where a handler tells its notes; a copy is a reference. By default they go to the log alone.
 #[derive(Clone)]
-pub struct Notes(Arc<dyn Notebook>);
+pub struct Notes(Option<Arc<dyn Notebook>>);
 
 impl Notes {
     /// Tells all notes to `notebook`.
     pub fn new(notebook: impl Notebook) -> Self {
-        Self(Arc::new(notebook))
+        Self(Some(Arc::new(notebook)))
+    }
+
+    /// Tells nobody anything, as a dry run does: nothing happens in it.
+    pub fn silent() -> Self {
+        Self(None)
     }
 
     /// Tells `note`: in the log, and at the object.
     pub fn tell(&self, note: Note) {
+        let Some(notebook) = &self.0 else { return };
         let subject = note.regarding.subject();
         info!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
             handler = note.handler, reason = note.reason, note = note.text, "something happened to an object");
-        self.0.tell(note);
+        notebook.tell(note);
     }
 }
 

@@ -123,11 +123,12 @@ impl Setup {
         }
     }
 
-    /// Makes it the setup of a dry run: each driver only reads, and what it would be asked to do is added to `plan`.
+    /// Makes it the setup of a dry run: each driver only reads, and what it would be asked to do is added to `plan`. Notes go nowhere.
     /// It says nothing of the client, which has to be one that only reads too.
     #[must_use]
     pub fn rehearsing(mut self, plan: Plan) -> Self {
         self.plan = Some(plan);
+        self.notes = Notes::silent();
         self
     }
 

@@ -54,6 +54,12 @@ use crate::signal::Signal;
 pub trait Source: Send + Sync + 'static {
     /// Tells of what happens, until it is dropped.
     fn run(&self, outlet: Outlet) -> impl Future<Output = Result<(), HandlerError>> + Send;
+
+    /// Tells once what there is to be told now, and ends: a dry run asks for that. By default nothing.
+    fn rehearse(&self, outlet: Outlet) -> impl Future<Output = Result<(), HandlerError>> + Send {
+        drop(outlet);
+        std::future::ready(Ok(()))
+    }
 }
 
 /// Where a [`Source`] hands its signals in. A copy is a reference.
@@ -77,10 +83,21 @@ impl Outlet {
 pub trait ErasedSource: Send + Sync {
     /// See [`Source::run`].
     fn run(&self, outlet: Outlet) -> Pin<Box<dyn Future<Output = Result<(), HandlerError>> + Send + '_>>;
+
+    /// See [`Source::rehearse`].
+    fn rehearse(&self, outlet: Outlet)
+    -> Pin<Box<dyn Future<Output = Result<(), HandlerError>> + Send + '_>>;
 }
 
 impl<S: Source> ErasedSource for S {
     fn run(&self, outlet: Outlet) -> Pin<Box<dyn Future<Output = Result<(), HandlerError>> + Send + '_>> {
         Box::pin(Source::run(self, outlet))
+    }
+
+    fn rehearse(
+        &self,
+        outlet: Outlet,
+    ) -> Pin<Box<dyn Future<Output = Result<(), HandlerError>> + Send + '_>> {
+        Box::pin(Source::rehearse(self, outlet))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use staffetta_driver::DriverError;
+use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::{Failure, Stale, WriteError};
 
 use crate::environment::EnvironmentError;
@@ -54,6 +54,9 @@ pub enum VirtualNodeError {
     /// It could not be read whether a pod exists.
     #[error("look whether the owner of what runs on the machine exists")]
     Owner(#[source] Box<kube::Error>),
+    /// Machines could not be read when it was to be told what would be done with them.
+    #[error("read the machines: {0}")]
+    Unread(String),
     /// The pod was not deleted.
     #[error("delete the pod, of which nothing is left")]
     Delete(#[source] Box<kube::Error>),
@@ -62,7 +65,7 @@ pub enum VirtualNodeError {
 impl Failure for VirtualNodeError {
     fn transient(&self) -> bool {
         match self {
-            Self::NameTaken(_) => false,
+            Self::NameTaken(_) | Self::Unread(_) => false,
             Self::Node { source, .. } | Self::Owner(source) | Self::Delete(source) => source.transient(),
             Self::Status(error) => error.transient(),
             Self::Stale(error) => error.transient(),
@@ -74,7 +77,7 @@ impl Failure for VirtualNodeError {
 
     fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::NameTaken(_) => None,
+            Self::NameTaken(_) | Self::Unread(_) => None,
             Self::Node { source, .. } | Self::Owner(source) | Self::Delete(source) => source.retry_after(),
             Self::Status(error) => error.retry_after(),
             Self::Stale(error) => error.retry_after(),
@@ -87,6 +90,7 @@ impl Failure for VirtualNodeError {
     fn reason(&self) -> &'static str {
         match self {
             Self::NameTaken(_) => "NodeNameTaken",
+            Self::Unread(_) => Reason::Unavailable.name(),
             Self::Failing { .. } => "MachineFailed",
             Self::Node { source, .. } | Self::Owner(source) | Self::Delete(source) => source.reason(),
             Self::Status(error) => error.reason(),

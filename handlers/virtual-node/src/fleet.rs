@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::back_end::NodeBackEnd;
+use crate::figures::STATES;
 use crate::node::{KubeletEndpoint, NodeHealth, NodeSpec};
 use crate::orphans::Orphans;
 use crate::pod::ClusterIndex;
@@ -53,6 +54,8 @@ pub struct Machine {
     state: Mutex<State>,
     /// Rings when the machine is to be read at once.
     pub(crate) poked: Notify,
+    /// Rings when there is another way to the machine, which nobody has tried yet.
+    pub(crate) moved: Notify,
     voice: Arc<Voice>,
     pods: Arc<ClusterIndex>,
     policy: Policy,
@@ -144,6 +147,13 @@ impl Fleet {
         }
     }
 
+    /// Ends when all nodes that exist at the start are known.
+    pub(crate) async fn completed(&self) {
+        while !self.is_complete() {
+            self.turnover.notified().await;
+        }
+    }
+
     pub(crate) fn complete(&self) {
         self.complete.store(true, Ordering::SeqCst);
         self.turnover.notify_one();
@@ -164,7 +174,8 @@ impl Machine {
             seen: HashMap::new(),
             orphans: Orphans::default(),
         };
-        Self { name, state: Mutex::new(state), poked: Notify::new(), voice, pods, policy }
+        let (state, poked, moved) = (Mutex::new(state), Notify::new(), Notify::new());
+        Self { name, state, poked, moved, voice, pods, policy }
     }
 
     /// The name of the node.
@@ -214,6 +225,20 @@ impl Machine {
         }
     }
 
+    /// How the machine is, in one word of a closed set.
+    pub(crate) fn condition(&self) -> &'static str {
+        let [ready, troubled, untried, unreachable] = STATES;
+        let state = self.state();
+        match &state.reach {
+            Reach::Down(_) => unreachable,
+            Reach::Untried => untried,
+            Reach::Up { .. } if state.health.as_ref().is_some_and(|health| health.trouble.is_some()) => {
+                troubled
+            }
+            Reach::Up { .. } => ready,
+        }
+    }
+
     /// Whether the machine can be reached.
     pub(crate) fn is_up(&self) -> bool {
         self.state().reach.is_up()
@@ -258,15 +283,18 @@ impl Machine {
 
     fn describe(&self, spec: NodeSpec) {
         let mut state = self.state();
-        if *state.spec != spec {
-            if state.spec.session != spec.session {
-                state.back_end = None;
-            }
-            state.spec = Arc::new(spec);
-            state.retired = false;
-            drop(state);
-            self.poke();
+        if *state.spec == spec {
+            return;
         }
+        let moved = state.spec.session != spec.session;
+        if moved {
+            state.back_end = None;
+        }
+        state.spec = Arc::new(spec);
+        state.retired = false;
+        drop(state);
+        // One of both: whoever waits is to read once.
+        if moved { self.moved.notify_one() } else { self.poke() }
     }
 
     /// A read was good. Answers whether the machine was not reached before.

@@ -23,6 +23,7 @@ pub mod app_hosting;
 mod back_end;
 pub mod environment;
 mod error;
+mod figures;
 mod fleet;
 mod handler;
 mod kubelet;
@@ -39,6 +40,7 @@ mod workload;
 
 pub use back_end::{NodeBackEnd, Reply};
 pub use error::VirtualNodeError;
+pub use figures::{FigureBoard, VirtualNodeFigures};
 pub use fleet::{Fleet, Machine};
 pub use handler::{VirtualNodes, Wiring};
 pub use kubelet::{KubeletError, KubeletOptions, Kubelets};

@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join3;
+use futures_util::future::{join_all, join3};
 use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::{HandlerError, Outlet, Source, causes};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use crate::back_end::{NodeBackEnd, Reply};
+use crate::error::VirtualNodeError;
+use crate::figures::Read;
 use crate::fleet::Machine;
 use crate::handler::Shared;
 use crate::notes::{Told, node_note};
@@ -31,6 +33,21 @@ impl Source for Readers {
             () = self.call(&outlet) => Ok(()),
             () = self.read(&outlet) => Ok(()),
         }
+    }
+
+    /// Each machine is looked at once; what is due at the start is due then.
+    async fn rehearse(&self, outlet: Outlet) -> Result<(), HandlerError> {
+        let shared = &self.0;
+        shared.fleet.speaks_to(&outlet);
+        tokio::select! {
+            result = shared.source.run(Intake(Arc::clone(&shared.fleet))) => result?,
+            () = shared.fleet.completed() => {}
+        }
+        let machines = shared.fleet.all();
+        let looks = machines.iter().map(|machine| look_once(shared, machine, &outlet));
+        let unread: Vec<_> = join_all(looks).await.into_iter().flatten().collect();
+        self.strays();
+        if unread.is_empty() { Ok(()) } else { Err(VirtualNodeError::Unread(unread.join("; ")).into()) }
     }
 }
 
@@ -84,6 +101,25 @@ impl Readers {
     }
 }
 
+/// Reads a machine. Answers why that was not possible, if it was not.
+async fn look_once(shared: &Shared, machine: &Machine, outlet: &Outlet) -> Option<String> {
+    if let Some(kubelets) = &shared.kubelets {
+        machine.answers_at(kubelets.expected(shared.cluster.node(machine.name()).as_deref()));
+    }
+    outlet.signal(NodeDue::new(machine.name()));
+    match bounded_read(shared, machine, &mut Instant::now()).await {
+        Ok(()) => {
+            machine.reached();
+            None
+        }
+        Err(error) => {
+            let message = causes(&error);
+            machine.missed(error.reason().name(), message.clone(), refuses(&error));
+            Some(format!("{}: {message}", machine.name()))
+        }
+    }
+}
+
 /// The lease of a node is due, again and again; nodes that came together are spread over the interval.
 async fn beat(shared: &Shared, machine: &Machine, outlet: &Outlet) {
     let interval = shared.policy.lease_interval;
@@ -99,7 +135,7 @@ async fn beat(shared: &Shared, machine: &Machine, outlet: &Outlet) {
 /// Answers the kubelet API of a node, where this process does.
 async fn answer(shared: &Shared, machine: &Arc<Machine>) {
     if let Some(kubelets) = &shared.kubelets {
-        kubelets.serve(machine, &shared.cluster).await;
+        kubelets.serve(machine, &shared.cluster, &shared.counts).await;
     }
 }
 
@@ -110,6 +146,7 @@ async fn watch_over(shared: &Shared, machine: &Machine) {
         let wait = match bounded_read(shared, machine, &mut health_due).await {
             Ok(()) => {
                 failed = 0;
+                shared.counts.read(Read::Success);
                 if machine.reached() {
                     shared.notes.tell(node_note(shared.handler, machine, Told::Reached, ""));
                 }
@@ -119,6 +156,7 @@ async fn watch_over(shared: &Shared, machine: &Machine) {
                 failed += 1;
                 health_due = Instant::now();
                 let refused = refuses(&error);
+                shared.counts.read(if refused { Read::Refused } else { Read::Failure });
                 if refused {
                     machine.closed();
                 }
@@ -132,11 +170,12 @@ async fn watch_over(shared: &Shared, machine: &Machine) {
         };
         turn += 1;
         let wait = spread(wait, machine.name(), turn);
-        if failed > 0 {
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            // Another way to the machine, which nobody has tried yet.
+            () = machine.moved.notified() => failed = 0,
             // What somebody else wants to know is no reason to knock more often.
-            tokio::time::sleep(wait).await;
-        } else {
-            let _ = tokio::time::timeout(wait, machine.poked.notified()).await;
+            () = machine.poked.notified(), if failed == 0 => {}
         }
     }
 }

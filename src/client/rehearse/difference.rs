@@ -21,8 +21,8 @@ enum Place {
     Finalizer(String),
 }
 
-/// What the server writes by itself, what nobody can change, and what every object has.
-const NOT_TOLD: [&[&str]; 10] = [
+/// What the server writes by itself, what nobody can change, what every object has, and when somebody was last heard of.
+const NOT_TOLD: [&[&str]; 11] = [
     &["apiVersion"],
     &["kind"],
     &["metadata", "creationTimestamp"],
@@ -33,6 +33,7 @@ const NOT_TOLD: [&[&str]; 10] = [
     &["metadata", "resourceVersion"],
     &["metadata", "selfLink"],
     &["metadata", "uid"],
+    &["spec", "renewTime"],
 ];
 
 /// How the key begins under which a strategic merge patch removes from a list.

@@ -70,7 +70,9 @@ impl Cluster {
         if &**place == NAMESPACES || &**place == DEFINITIONS {
             match self.is_closed(place, at) {
                 true if held.is_empty() => self.remove(place, at),
-                true if !may_end(place, &object) && &**place == NAMESPACES => self.tell_empty(place, at, &object),
+                true if !may_end(place, &object) && &**place == NAMESPACES => {
+                    self.tell_empty(place, at, &object)
+                }
                 _ => {}
             }
         } else if held.contains(&ORPHAN) {

@@ -11,6 +11,8 @@ pub(crate) struct App {
     pub(crate) state: State,
     /// What it does next, and when. While there is something, no operation is taken.
     pub(crate) next: Option<(Instant, Step)>,
+    /// Whether what it does next, or has done last, nobody told it: it starts by itself.
+    pub(crate) by_itself: bool,
     /// What its MAC address is made of.
     pub(crate) interface: u32,
     /// Its address, and since when it is known.
@@ -78,6 +80,11 @@ impl App {
     /// Whether it holds what it has reserved.
     pub(crate) fn is_active(&self) -> bool {
         matches!(self.state, State::Activated | State::Running | State::Stopped)
+    }
+
+    /// Who is to blame that it is not where an operation expects it, as a refusal tells it.
+    pub(crate) fn blame(&self) -> &'static str {
+        if self.by_itself { " by its own start" } else { "" }
     }
 
     /// Whether it is being uninstalled.

@@ -3,12 +3,12 @@
 mod app;
 mod book;
 mod config;
+mod files;
 mod notification;
 mod operation;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
@@ -17,6 +17,7 @@ use jiff::Timestamp;
 pub(crate) use app::{App, State};
 pub(crate) use book::Book;
 pub(crate) use config::AppConfig;
+pub(crate) use files::{FileError, Files};
 pub(crate) use notification::Notification;
 pub(crate) use operation::{Operation, Refusal};
 
@@ -35,7 +36,7 @@ pub(crate) struct Iox {
     pub(crate) book: Book,
     pub(crate) notifications: Notifications,
     /// Files that `copy` has brought.
-    pub(crate) files: BTreeSet<String>,
+    pub(crate) files: Files,
     /// How the next installs of matching apps go: a part of the app's name or package, how often, how.
     planned: Vec<(String, usize, Install)>,
     /// What tells the apps' interfaces apart.
@@ -50,7 +51,7 @@ impl Iox {
             apps: Vec::new(),
             book: Book::new(now, clock),
             notifications,
-            files: BTreeSet::new(),
+            files: Files::new(),
             planned: Vec::new(),
             interfaces: 0,
         };
@@ -140,6 +141,7 @@ impl Iox {
                 State::Activated => Some((at + times.start, Step::Start)),
                 _ => None,
             };
+            app.by_itself |= app.next.is_some();
         }
     }
 

@@ -100,13 +100,15 @@ impl Iox {
             return Err(refusal(409, "data-missing", format!("{name} is not installed")));
         };
         if app.next.is_some() {
-            return Err(refusal(409, "in-use", format!("another operation on {name} is in progress")));
+            let message = format!("another operation on {name} is in progress{}", app.blame());
+            return Err(refusal(409, "in-use", message));
         }
         if !fits(&step, app.state) {
-            let message = format!("cannot {} {name}: it is {}", operation.name(), app.state.text());
+            let (state, blame) = (app.state.text(), app.blame());
+            let message = format!("cannot {} {name}: it is {state}{blame}", operation.name());
             return Err(refusal(412, "operation-failed", message));
         }
-        app.stuck = false;
+        (app.stuck, app.by_itself) = (false, false);
         app.next = Some((now + after, step));
         Ok(())
     }
@@ -116,7 +118,11 @@ impl Iox {
             let message = format!("{name} is {} already", app.state.text());
             return Err(refusal(409, "in-use", message));
         }
-        let (takes, outcome) = self.outcome(name, package);
+        if !self.options.installs_urls && package.contains("://") {
+            let message = format!("{package} is on no file system of this device");
+            return Err(refusal(400, "invalid-value", message));
+        }
+        let (takes, outcome) = self.outcome(name, package, now);
         self.interfaces += 1;
         self.apps.push(App {
             name: name.to_owned(),
@@ -128,13 +134,14 @@ impl Iox {
             started: None,
             shown: None,
             stuck: false,
+            by_itself: false,
         });
         self.book.enter(now, name, Effect::InstallBegan(package.to_owned()));
         Ok(())
     }
 
     /// How an install will go.
-    fn outcome(&mut self, name: &str, package: &str) -> (Duration, Outcome) {
+    fn outcome(&mut self, name: &str, package: &str, now: Instant) -> (Duration, Outcome) {
         let takes = self.options.times.install;
         let meant = |part: &str| name.contains(part) || package.contains(part);
         if let Some(place) = self.planned.iter().position(|(part, ..)| meant(part)) {
@@ -153,7 +160,7 @@ impl Iox {
         if working >= self.options.parallel_installs {
             return (takes, Outcome::Nothing(None));
         }
-        if self.exists(package) {
+        if self.exists(package, now) {
             (takes, Outcome::Deployed)
         } else {
             (takes, Outcome::Nothing(Some(format!("the package {package} cannot be read"))))
@@ -161,19 +168,10 @@ impl Iox {
     }
 
     /// Whether a package can be read.
-    pub(crate) fn exists(&self, package: &str) -> bool {
+    pub(crate) fn exists(&self, package: &str, now: Instant) -> bool {
         let readable = PLACES.iter().any(|place| package.starts_with(place));
         let known = self.options.packages.as_ref().is_none_or(|packages| packages.contains(package));
-        readable && (known || self.files.contains(package))
-    }
-
-    /// A `copy` that has ended. False, where there is nothing to copy from.
-    pub(crate) fn copy(&mut self, from: &str, to: &str) -> bool {
-        let copied = self.exists(from);
-        if copied {
-            self.files.insert(to.to_owned());
-        }
-        copied
+        readable && (known || self.files.get(package).is_some_and(|whole| *whole <= now))
     }
 }
 

@@ -96,6 +96,23 @@ fn an_operation_that_is_not_for_the_state_of_an_app_is_refused_and_entered() {
 }
 
 #[test]
+fn a_refusal_says_when_the_app_has_gone_on_by_itself() {
+    for (starts, blame) in [(true, " by its own start"), (false, "")] {
+        let (mut iox, now) = iox(|_| ());
+        let config = configuration(&[json!({ "application-name": "a", "start": starts })]);
+        let config = AppConfig(&config);
+        iox.operate(&install("a"), config, now).unwrap();
+        let at = now + 15 * MS;
+        let activate = Operation::Activate("a".into());
+        if !starts {
+            iox.operate(&activate, config, at).unwrap();
+        }
+        let refused = iox.operate(&activate, config, at).unwrap_err();
+        assert_eq!(refused.message, format!("another operation on a is in progress{blame}"));
+    }
+}
+
+#[test]
 fn an_install_beside_another_fails_in_silence() {
     let (mut iox, now) = iox(|_| ());
     let config = configuration(&[]);
@@ -124,7 +141,21 @@ fn a_package_that_cannot_be_read_fails_with_the_reason_in_a_notification() {
     assert_eq!(told[1]["status"], "im-app-fail");
     assert_eq!((&told[1]["app-id"], &told[1]["ev-type"]), (&json!("a0"), &json!("im-app-install")));
     assert!(told[1]["message"].as_str().unwrap().contains("nginx:latest"));
-    assert!(iox.copy("flash:/there.tar", "flash:/cache/there.tar") && iox.exists("flash:/cache/there.tar"));
+}
+
+#[test]
+fn a_copy_is_there_when_its_time_is_over_and_stays_until_it_is_deleted() {
+    let (mut iox, now) = iox(|options| options.packages = Some(["http://h/a.tar".into()].into()));
+    let copy = "flash:/a.tar";
+    assert!(iox.copy("http://h/b.tar", copy, now).unwrap_err().0.contains("No such file"));
+    iox.copy("http://h/a.tar", copy, now).unwrap();
+    assert_eq!((iox.exists(copy, now), iox.exists(copy, now + 10 * MS)), (false, true));
+    let config = configuration(&[]);
+    iox.reboot(Kept::Nothing, AppConfig(&config), now + 20 * MS);
+    assert!(iox.exists(copy, now + 20 * MS));
+    iox.delete(copy, now + 30 * MS).unwrap();
+    assert!(iox.delete(copy, now + 30 * MS).unwrap_err().0.contains("No such file"));
+    assert_eq!(effects(&iox, copy), [Effect::FileCopied("http://h/a.tar".into()), Effect::FileDeleted]);
 }
 
 #[test]

@@ -9,22 +9,40 @@ mod write;
 
 pub(crate) use answer::{Answer, Problem};
 pub(crate) use asked::Asked;
-pub(crate) use operations::operation_name;
 
 use std::time::Instant;
 
 use serde_json::json;
 
+use crate::fault::Fault;
 use crate::machine::Machine;
 
 /// The media type of data.
 pub(crate) const YANG_JSON: &str = "application/yang-data+json";
 const XRD: &str = "application/xrd+xml";
 
-/// The answer to a request of somebody who may ask.
+/// The fault that this request meets.
+pub(crate) fn fault(machine: &mut Machine, asked: &Asked<'_>) -> Option<Fault> {
+    let operation = if asked.path.contains("/operations/") {
+        operations::operation_name(asked.path, asked.body)
+    } else {
+        None
+    };
+    machine.counts.request(asked.method, asked.path, operation);
+    machine.plan.take(asked.method, asked.path, operation)
+}
+
+/// The answer to a request.
 pub(crate) fn answer(machine: &mut Machine, asked: &Asked<'_>, now: Instant) -> Answer {
-    let style = machine.iox.options.style;
-    route(machine, asked, now).unwrap_or_else(|problem| problem.answer(style.error))
+    machine.settle(now);
+    let answered = if machine.account.admits(asked.authorization, now) {
+        route(machine, asked, now)
+    } else {
+        Err(Problem::denied())
+    };
+    let answer = answered.unwrap_or_else(|problem| problem.answer(machine.iox.options.style.error));
+    machine.counts.answered(answer.code);
+    answer
 }
 
 fn route(machine: &mut Machine, asked: &Asked<'_>, now: Instant) -> Result<Answer, Problem> {

@@ -6,9 +6,18 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Problem};
 use super::asked::Asked;
-use crate::iox::{Operation, Refusal};
+use crate::iox::{FileError, Operation, Refusal};
 use crate::machine::Machine;
 use crate::options::Accepted;
+
+const COPY: &str = "Cisco-IOS-XE-rpc:copy";
+const DELETE: &str = "Cisco-IOS-XE-rpc:delete";
+
+/// Where `copy` reads and writes, as far as it is simulated; the module has the configurations of the device too.
+const REMOTE: [&str; 9] =
+    ["bootflash:", "harddisk:", "flash:", "nvram:", "ftp:", "http:", "https:", "scp:", "tftp:"];
+/// Where `delete` deletes; the module has the members of a stack too.
+const LOCAL: [&str; 5] = ["bootflash:", "harddisk:", "crashinfo:", "flash:", "nvram:"];
 
 /// The top member of every input.
 const INPUT: &str = "Cisco-IOS-XE-rpc:input";
@@ -40,13 +49,20 @@ pub(super) fn answer<'a>(
                 .map_err(|Refusal { code, tag, message }| Problem::new(code, tag, message))?;
             Ok(accepted(machine, &format!("{} of {} was accepted", operation.name(), operation.app())))
         }
-        "Cisco-IOS-XE-rpc:copy" => copy(machine, &input()?),
+        COPY => copy(machine, &input()?, now),
+        DELETE => delete(machine, &input()?, now),
         _ => Err(Problem::not_found(asked.path)),
     }
 }
 
-/// The name of the operation of `app-hosting` that a body asks for, if it is one.
-pub(crate) fn operation_name(body: &[u8]) -> Option<&'static str> {
+/// The name of the operation that a request asks for, if it is one.
+pub(super) fn operation_name(path: &str, body: &[u8]) -> Option<&'static str> {
+    if path.ends_with(COPY) {
+        return Some("copy");
+    }
+    if path.ends_with(DELETE) {
+        return Some("delete");
+    }
     let body: Value = serde_json::from_slice(body).ok()?;
     Some(operation(body.get(INPUT)?.as_object()?).ok()?.name())
 }
@@ -73,17 +89,39 @@ fn operation(input: &Map<String, Value>) -> Result<Operation, Problem> {
 }
 
 /// It answers when it is done.
-fn copy(machine: &mut Machine, input: &Map<String, Value>) -> Result<Answer, Problem> {
-    let text = |leaf: &str| {
-        let missing = || Problem::new(400, "missing-element", format!("copy lacks {leaf}"));
-        input.get(leaf).and_then(Value::as_str).ok_or_else(missing)
-    };
-    let (from, to) = (text("source-drop-node-name")?, text("destination-drop-node-name")?);
-    if !machine.iox.copy(from, to) {
-        return Err(Problem::new(500, "operation-failed", "%Error opening the source (No such file)".into()));
+fn copy(machine: &mut Machine, input: &Map<String, Value>, now: Instant) -> Result<Answer, Problem> {
+    let from = place(input, "source-drop-node-name", &REMOTE)?;
+    let to = place(input, "destination-drop-node-name", &REMOTE)?;
+    match machine.iox.copy(from, to, now) {
+        Ok(()) => Ok(Answer { after: machine.iox.options.times.copy, ..accepted(machine, "copied") }),
+        Err(error) => failed(machine, error),
     }
-    let after = machine.iox.options.times.copy;
-    Ok(Answer { after, ..accepted(machine, "copied") })
+}
+
+fn delete(machine: &mut Machine, input: &Map<String, Value>, now: Instant) -> Result<Answer, Problem> {
+    let file = place(input, "filename-drop-node-name", &LOCAL)?;
+    match machine.iox.delete(file, now) {
+        Ok(()) => Ok(accepted(machine, "deleted")),
+        Err(error) => failed(machine, error),
+    }
+}
+
+/// The name of a file on one of these file systems.
+fn place<'a>(input: &'a Map<String, Value>, leaf: &str, systems: &[&str]) -> Result<&'a str, Problem> {
+    let missing = || Problem::new(400, "missing-element", format!("{leaf} is missing"));
+    let name = input.get(leaf).and_then(Value::as_str).ok_or_else(missing)?;
+    if systems.iter().any(|system| name.starts_with(system)) {
+        return Ok(name);
+    }
+    Err(Problem::new(400, "invalid-value", format!("{leaf} does not fit its pattern")))
+}
+
+/// A device that answers operations in words says in words what failed.
+fn failed(machine: &Machine, FileError(message): FileError) -> Result<Answer, Problem> {
+    match machine.iox.options.style.accepted {
+        Accepted::NoContent => Err(Problem::new(500, "operation-failed", message)),
+        Accepted::Result => Ok(accepted(machine, &message)),
+    }
 }
 
 fn accepted(machine: &Machine, text: &str) -> Answer {

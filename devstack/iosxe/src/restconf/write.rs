@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::answer::{Answer, Problem};
 use super::asked::Asked;
 use crate::data::{Change, Place, change, insert, replace};
-use crate::machine::Machine;
+use crate::machine::{InUse, Machine};
 use crate::options::Gone;
 use crate::schema::app_hosting_cfg::{MODULE, ROOT};
 use crate::schema::{Node, check, child};
@@ -57,7 +57,7 @@ pub(super) fn answer(
         _ => return Err(Problem::method()),
     };
     check(&ROOT, &config, "")?;
-    machine.commit(config, now)?;
+    machine.commit(config, now).map_err(|InUse(why)| Problem::new(409, "in-use", why))?;
     Ok(answer)
 }
 

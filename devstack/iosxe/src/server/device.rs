@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -13,6 +13,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::authority::Authority;
 use super::door;
+use super::shared::Shared;
 use crate::counts::Counts;
 use crate::fault::{Fault, Install, Kept, Reachability, Requests};
 use crate::ledger::{Entry, Ledger};
@@ -22,24 +23,7 @@ use crate::view::HostedApp;
 
 /// A running device. Copies of a handle mean the same device, which lives as long as its site.
 #[derive(Clone)]
-pub struct Device(pub(super) Arc<Inner>);
-
-/// What the handle and the connections share.
-pub(super) struct Inner {
-    pub(super) machine: Mutex<Machine>,
-    pub(super) reachability: watch::Sender<Reachability>,
-    pub(super) tls: Option<TlsAcceptor>,
-    name: String,
-    certificate: Option<Vec<u8>>,
-    at: SocketAddr,
-    handle: Handle,
-}
-
-impl Inner {
-    pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+pub struct Device(Arc<Shared>);
 
 impl Device {
     pub(super) fn start(options: Options, authority: &Authority, handle: &Handle) -> io::Result<Self> {
@@ -55,7 +39,7 @@ impl Device {
                 authority.serve(&options.name, at.ip(), options.tls == Tls::Mutual)?;
             (Some(TlsAcceptor::from(config)), Some(certificate.to_vec()))
         };
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(Shared {
             name: options.name.clone(),
             machine: Mutex::new(Machine::new(options, Instant::now(), Timestamp::now())),
             reachability: watch::Sender::default(),
@@ -148,6 +132,11 @@ impl Device {
     /// The apps that are configured or installed, by name.
     pub fn apps(&self) -> Vec<HostedApp> {
         self.0.machine().apps(Instant::now())
+    }
+
+    /// The files that were copied to it.
+    pub fn files(&self) -> Vec<String> {
+        self.0.machine().iox.files.keys().cloned().collect()
     }
 
     /// What happened to its apps so far.

@@ -12,8 +12,8 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use super::device::Inner;
 use super::handle::handle;
+use super::shared::Shared;
 use crate::fault::Reachability;
 
 /// How many connections may wait to be accepted.
@@ -22,7 +22,7 @@ const BACKLOG: u32 = 1024;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Keeps the address of a device for ever.
-pub(super) async fn keep(device: Arc<Inner>, at: SocketAddr, mut listener: TcpListener) {
+pub(super) async fn keep(device: Arc<Shared>, at: SocketAddr, mut listener: TcpListener) {
     let mut reachability = device.reachability.subscribe();
     loop {
         if *reachability.borrow_and_update() == Reachability::Refuses {
@@ -78,7 +78,7 @@ fn bind(at: SocketAddr) -> io::Result<TcpSocket> {
 }
 
 /// One connection, until it ends or the device cannot be reached any more.
-async fn connection(device: Arc<Inner>, stream: TcpStream) {
+async fn connection(device: Arc<Shared>, stream: TcpStream) {
     let mut reachability = device.reachability.subscribe();
     let now = *reachability.borrow_and_update();
     match now {
@@ -105,7 +105,7 @@ async fn connection(device: Arc<Inner>, stream: TcpStream) {
     }
 }
 
-async fn serve(device: &Arc<Inner>, stream: TcpStream) {
+async fn serve(device: &Arc<Shared>, stream: TcpStream) {
     // A connection that has ended already needs no options.
     let _ = stream.set_nodelay(true);
     match &device.tls {
@@ -119,7 +119,7 @@ async fn serve(device: &Arc<Inner>, stream: TcpStream) {
     }
 }
 
-async fn requests(device: &Arc<Inner>, stream: impl AsyncRead + AsyncWrite + Unpin) {
+async fn requests(device: &Arc<Shared>, stream: impl AsyncRead + AsyncWrite + Unpin) {
     let service = service_fn(|request| handle(device, request));
     // How a connection ends is the client's matter, or a fault's.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;

@@ -14,9 +14,9 @@ use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::device::Inner;
+use super::shared::Shared;
 use crate::fault::Fault;
-use crate::restconf::{Answer, Asked, Problem, YANG_JSON};
+use crate::restconf::{self, Answer, Asked, Problem, YANG_JSON};
 
 /// How long the body of a request may be, in bytes.
 const MOST: usize = 1 << 20;
@@ -28,7 +28,7 @@ pub(super) struct Cut;
 
 /// Answers a request, or meets the fault that waits for it.
 pub(super) async fn handle(
-    device: &Arc<Inner>,
+    device: &Arc<Shared>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Cut> {
     let (head, body) = request.into_parts();
@@ -43,8 +43,8 @@ pub(super) async fn handle(
         content_type: header(&head.headers, &CONTENT_TYPE),
         body: &body,
     };
-    let answer = || device.machine().answer(&asked, Instant::now());
-    let fault = device.machine().meet(&asked);
+    let answer = || restconf::answer(&mut device.machine(), &asked, Instant::now());
+    let fault = restconf::fault(&mut device.machine(), &asked);
     let answer = match fault {
         None => answer(),
         Some(Fault::Refuse { code, tag }) => {

@@ -5,6 +5,7 @@ mod control;
 mod device;
 mod door;
 mod handle;
+mod shared;
 
 use std::io;
 use std::net::SocketAddr;

@@ -83,4 +83,29 @@ async fn a_package_that_was_copied_to_the_flash_can_be_installed_from_there() {
     configure(&device, "web").await;
     operate(&device, "install", "web").await;
     until_state(&device, "web", Some("RUNNING")).await;
+    assert_eq!(device.files(), ["flash:/hello.tar"]);
+    let delete = "/restconf/operations/Cisco-IOS-XE-rpc:delete";
+    let of = |file: &str| json!({ "Cisco-IOS-XE-rpc:input": { "filename-drop-node-name": file } });
+    assert_eq!(ask(&device, "POST", delete, &of("http://repo/hello.tar")).await.code, 400);
+    assert_eq!(ask(&device, "POST", delete, &of("flash:/hello.tar")).await.code, 204);
+    assert_eq!(ask(&device, "POST", delete, &of("flash:/hello.tar")).await.code, 500);
+    assert_eq!(device.files(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_device_that_answers_in_words_says_so_of_a_file_that_is_not_there() {
+    let (_site, device) =
+        device(|options| options.style = Style { accepted: Accepted::Result, ..Style::default() });
+    let body = json!({ "Cisco-IOS-XE-rpc:input": { "filename-drop-node-name": "flash:/none.tar" } });
+    let answer = ask(&device, "POST", "/restconf/operations/Cisco-IOS-XE-rpc:delete", &body).await;
+    let said = answer.json()["Cisco-IOS-XE-rpc:output"]["result"].as_str().unwrap().to_owned();
+    assert!(answer.code == 200 && said.starts_with("%Error deleting flash:/none.tar"), "{said}");
+}
+
+#[tokio::test]
+async fn a_device_that_installs_from_no_url_says_so() {
+    let (_site, device) = device(|options| options.installs_urls = false);
+    let install = json!({ "install": { "appid": "web", "package": "https://repo/hello.tar" } });
+    let answer = ask(&device, "POST", RPC, &json!({ "Cisco-IOS-XE-rpc:input": install })).await;
+    assert_eq!((answer.code, answer.tag().as_str()), (400, "invalid-value"));
 }

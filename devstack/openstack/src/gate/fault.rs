@@ -42,6 +42,13 @@ impl Fault {
         let body = serde_json::json!({ "NeutronError": error }).to_string();
         Self::Answer { status, retry_after: None, body }
     }
+
+    /// Octavia refuses it in these words.
+    #[must_use]
+    pub fn octavia(status: StatusCode, message: &str) -> Self {
+        let body = serde_json::json!({ "faultcode": "Client", "faultstring": message, "debuginfo": null });
+        Self::Answer { status, retry_after: None, body: body.to_string() }
+    }
 }
 
 /// Which calls are meant: those whose method is this one, and whose path and query contain all of these texts.

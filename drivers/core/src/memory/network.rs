@@ -7,12 +7,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ipnet::IpNet;
 use tokio::time::Instant;
 
+use super::security_groups::SecurityGroups;
 use super::{AddressPool, MemoryOptions, Port};
 use crate::error::{DriverError, Reason};
-use crate::id::{ClusterId, SecurityGroupId, SubnetId, VifId};
+use crate::id::{ClusterId, SecurityGroupId, SecurityRuleId, SubnetId, VifId};
 use crate::network::{Network, Subnet};
 use crate::owner::Owner;
 use crate::pod_vif::{Activation, VifRequest};
+use crate::security_group::SecurityGroup;
 use crate::vif::{MacAddress, PortProfile, Vif, VifClass};
 
 const BRIDGE: &str = "br-int";
@@ -22,6 +24,7 @@ const BRIDGE: &str = "br-int";
 pub struct MemoryNetwork {
     options: MemoryOptions,
     state: Mutex<State>,
+    groups: Mutex<SecurityGroups>,
 }
 
 #[derive(Debug)]
@@ -47,7 +50,7 @@ impl MemoryNetwork {
             port_quota: options.port_quota,
             made: 0,
         };
-        Self { options, state: Mutex::new(state) }
+        Self { options, state: Mutex::new(state), groups: Mutex::default() }
     }
 
     /// The options with which the network began.
@@ -108,6 +111,29 @@ impl MemoryNetwork {
     /// Puts a port there that somebody else made. Its addresses are none of the subnets' concern.
     pub fn insert_port(&self, port: Port) {
         self.state().ports.insert(port.vif.id.clone(), port);
+    }
+
+    /// The security groups that exist, whoever made them.
+    pub fn security_groups(&self) -> Vec<SecurityGroup> {
+        self.groups().all(None)
+    }
+
+    /// Allows only so many security groups, and rules of all of them together, or any number.
+    pub fn set_security_group_quota(&self, groups: Option<usize>, rules: Option<usize>) {
+        self.groups().quota = (groups, rules);
+    }
+
+    /// Takes a security group away behind everybody's back, even from in front of ports.
+    pub fn remove_security_group(&self, id: &SecurityGroupId) -> Result<(), DriverError> {
+        for port in self.state().ports.values_mut() {
+            port.security_groups.retain(|group| group != id);
+        }
+        self.groups().remove(id, &std::collections::BTreeSet::new())
+    }
+
+    /// Takes a rule of a security group away behind everybody's back.
+    pub fn remove_security_rule(&self, id: &SecurityRuleId) {
+        self.groups().take_rule(id);
     }
 
     /// Takes a port away behind everybody's back.
@@ -191,6 +217,10 @@ impl MemoryNetwork {
         } else {
             Activation::NotYet { ask_again: port.active_at - now }
         })
+    }
+
+    pub(super) fn groups(&self) -> MutexGuard<'_, SecurityGroups> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

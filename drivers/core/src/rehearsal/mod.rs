@@ -39,6 +39,7 @@
 mod app_hosting;
 mod load_balancer;
 mod namespace_subnet;
+mod network_policy;
 mod overlay;
 mod public_ip;
 #[cfg(test)]
@@ -56,6 +57,7 @@ use crate::owner::Owner;
 pub use app_hosting::RehearsedAppHostingDrivers;
 pub use load_balancer::RehearsedLoadBalancerDriver;
 pub use namespace_subnet::RehearsedNamespaceSubnets;
+pub use network_policy::RehearsedNetworkPolicies;
 pub use public_ip::RehearsedPublicIpDriver;
 pub use vif::{RehearsedVifDriver, RehearsedVifPool};
 

@@ -4,6 +4,7 @@
 
 use k8s_openapi::api::core::v1::{Container, PodSecurityContext, PodSpec, SeccompProfile, SecurityContext};
 
+use super::image::is_url;
 use super::refusal::Refusal;
 use super::run_options::{Options, Unfit};
 
@@ -18,6 +19,14 @@ pub(super) fn check_pod(spec: &PodSpec) -> Result<(), Refusal> {
     }
     if spec.init_containers.as_ref().is_some_and(|containers| !containers.is_empty()) {
         return unsupported("initContainers", "the device starts its applications without an order");
+    }
+    // What is on the device already needs no account, and service accounts put such secrets into every pod of theirs.
+    let fetched = spec.containers.iter().filter_map(|container| container.image.as_deref()).any(is_url);
+    if fetched && spec.image_pull_secrets.as_ref().is_some_and(|secrets| !secrets.is_empty()) {
+        return unsupported(
+            "imagePullSecrets",
+            "the device fetches an image from its URL without an account",
+        );
     }
     for (path, wanted) in [
         ("hostNetwork", spec.host_network),
@@ -217,9 +226,10 @@ mod tests {
     #[test]
     fn what_a_container_can_be_told_becomes_options() {
         let spec = json!({
+            "imagePullSecrets": [{ "name": "of-the-service-account" }],
             "hostname": "web", "securityContext": { "runAsNonRoot": true, "runAsGroup": 7 },
             "containers": [{
-                "name": "app", "command": ["/bin/server"], "workingDir": "/srv",
+                "name": "app", "image": "flash:/a.tar", "command": ["/bin/server"], "workingDir": "/srv",
                 "ports": [{ "containerPort": 80 }],
                 "volumeMounts": [{ "name": "t", "mountPath": SERVICE_ACCOUNT }],
                 "securityContext": {
@@ -246,6 +256,11 @@ mod tests {
         for (spec, path) in [
             (json!({ "containers": [] }), "spec.containers: "),
             (of_pod("initContainers", json!([{ "name": "init" }])), "spec.initContainers: "),
+            (
+                json!({ "imagePullSecrets": [{ "name": "hub" }],
+                    "containers": [{ "name": "app", "image": "https://hub.example/a.tar" }] }),
+                "spec.imagePullSecrets: ",
+            ),
             (of_pod("hostNetwork", json!(true)), "spec.hostNetwork: "),
             (of_pod("shareProcessNamespace", json!(true)), "spec.shareProcessNamespace: "),
             (of_pod("hostAliases", json!([{ "ip": "192.0.2.1" }])), "spec.hostAliases: "),

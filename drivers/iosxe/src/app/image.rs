@@ -40,6 +40,12 @@ pub(super) fn is_url(image: &str) -> bool {
     image.starts_with("http://") || image.starts_with("https://")
 }
 
+/// Where the package of an application is copied to, from a URL of which the device does not install. The name says whose it
+/// is, and of which application.
+pub(crate) fn copy_of(id: &str) -> String {
+    format!("flash:/staffetta_{id}.tar")
+}
+
 fn is_file_system(name: &str) -> bool {
     let usb = |rest: &str| rest.chars().all(|c| c.is_ascii_digit());
     FILE_SYSTEMS.contains(&name) || name.strip_prefix("usb").is_some_and(usb)

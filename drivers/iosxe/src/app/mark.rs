@@ -16,6 +16,10 @@ const CONTAINER_NAME: [&str; 2] = ["cisco.vk/container-name", "io.kubernetes.con
 const CLUSTER: &str = "staffetta.dev/cluster";
 const FORM: &str = "staffetta.dev/form";
 const POSITION: &str = "staffetta.dev/position";
+const PACKAGE: &str = "staffetta.dev/package";
+
+/// The value of [`PACKAGE`] where the package comes from a copy on the flash.
+const FLASH: &str = "flash";
 
 /// The longest text that is written whole: a line less `--label ` and the longest key.
 const WHOLE: usize = 200;
@@ -39,6 +43,8 @@ pub(crate) struct Mark {
     pub(crate) form: Option<String>,
     /// The place of the container in its pod.
     pub(crate) position: Option<usize>,
+    /// Whether its package comes from a copy on the flash, which was or is to be made.
+    pub(crate) copied: bool,
 }
 
 impl Mark {
@@ -66,7 +72,8 @@ impl Mark {
             let Some(value) = value else { continue };
             options.line("--label", &format!("{key}={}", cut(value)))?;
         }
-        Ok(())
+        // It comes later than the others, which keep their lines.
+        if self.copied { options.joined("--label", &format!("{PACKAGE}={FLASH}")) } else { Ok(()) }
     }
 
     /// Reads the mark. An application without a UID, a pod name or a container name is nobody's.
@@ -84,6 +91,7 @@ impl Mark {
             cluster: labels.get(CLUSTER).map(|cluster| (*cluster).to_owned()),
             form: labels.get(FORM).map(|form| (*form).to_owned()),
             position: labels.get(POSITION).and_then(|position| position.parse().ok()),
+            copied: labels.get(PACKAGE).is_some_and(|package| *package == FLASH),
         })
     }
 }
@@ -129,6 +137,7 @@ mod tests {
             cluster: Some("east".into()),
             form: Some("0123".into()),
             position: Some(2),
+            copied: false,
         }
     }
 
@@ -178,6 +187,16 @@ mod tests {
         assert_eq!(Mark::cluster(&"east.example_1-a".into()), "east.example_1-a");
         let odd = Mark::cluster(&"the east".into());
         assert!(odd.starts_with('~') && odd != Mark::cluster(&"the west".into()), "{odd}");
+    }
+
+    #[test]
+    fn that_a_copy_is_on_the_flash_is_said_in_a_line_that_is_there_already() {
+        let (plain, copied) = (mark("web"), Mark { copied: true, ..mark("web") });
+        let (before, after) = (written(&plain), written(&copied));
+        assert_eq!(before.run_opts.len(), after.run_opts.len());
+        let changed: Vec<_> = before.run_opts.iter().zip(&after.run_opts).filter(|(a, b)| a != b).collect();
+        assert_eq!(changed.len(), 1);
+        assert_eq!((Mark::read(&before), Mark::read(&after)), (Some(plain), Some(copied)));
     }
 
     proptest! {

@@ -58,6 +58,16 @@ impl Options {
         self.bounded()
     }
 
+    /// Adds an option and its value to the last line.
+    pub(super) fn joined(&mut self, option: &str, value: &str) -> Result<(), Unfit> {
+        let text = checked(option, value)?;
+        let last =
+            self.0.last_mut().filter(|last| last.len() + 1 + text.len() <= LINE).ok_or(Unfit::TooLong)?;
+        last.push(' ');
+        last.push_str(&text);
+        Ok(())
+    }
+
     fn bounded(&self) -> Result<(), Unfit> {
         if self.0.len() > LINES { Err(Unfit::TooMany) } else { Ok(()) }
     }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use secrecy::ExposeSecret;
+use serde_json::{Value, json};
 use staffetta_driver::app_hosting::PodRequest;
 use staffetta_driver::{ClusterId, Owner};
 
@@ -16,7 +17,7 @@ use super::network::PodNetwork;
 use super::refusal::Refusal;
 use super::resources::Limits;
 use super::run_options::Options;
-use crate::model::config::App;
+use crate::model::config::{App, RunOptions};
 
 /// How many digits of a form's digest are kept.
 const FORM: usize = 12;
@@ -58,6 +59,8 @@ pub(crate) struct WantedApp {
     pub(crate) form: String,
     /// Its configuration, without an address.
     config: App,
+    /// The options of its container where the package comes from a copy on the flash.
+    options_of_copied: RunOptions,
     network: PodNetwork,
 }
 
@@ -102,19 +105,23 @@ impl Translator {
             cluster: Some(self.cluster.clone()),
             form: Some(form.clone()),
             position: Some(position),
+            copied: false,
         };
-        let mut options = Options::default();
-        mark.write(&mut options).map_err(|unfit| unfit_at("metadata", &unfit))?;
-        container_options(&path, spec, container, &mut options)?;
-        for variable in request.environment_of(&container.name) {
-            let value = format!("{}={}", variable.name, variable.value.expose_secret());
-            let unfit = |unfit| unfit_at(format!("{path}.env `{}`", variable.name), &unfit);
-            options.packed("-e", &value).map_err(unfit)?;
-        }
+        let run_options = |mark: &Mark| {
+            let mut options = Options::default();
+            mark.write(&mut options).map_err(|unfit| unfit_at("metadata", &unfit))?;
+            container_options(&path, spec, container, &mut options)?;
+            for variable in request.environment_of(&container.name) {
+                let value = format!("{}={}", variable.name, variable.value.expose_secret());
+                let unfit = |unfit| unfit_at(format!("{path}.env `{}`", variable.name), &unfit);
+                options.packed("-e", &value).map_err(unfit)?;
+            }
+            Ok(options.finish())
+        };
         let mut config = App {
             application_name: id.clone(),
             application_resource_profile: Some(self.limits.profile(&path, container)?),
-            run_optss: options.finish(),
+            run_optss: run_options(&mark)?,
             start: true,
             ..App::default()
         };
@@ -126,17 +133,33 @@ impl Translator {
             package,
             form,
             config,
+            options_of_copied: run_options(&Mark { copied: true, ..mark })?,
             network: self.network.clone(),
         })
     }
 }
 
 impl WantedApp {
-    /// Its configuration, with the address that it is to have; none where it asks a DHCP server.
-    pub(crate) fn config(&self, address: Option<Ipv4Addr>) -> App {
+    /// Its configuration, with the address that it is to have; none where it asks a DHCP server. `copied` where its package
+    /// comes from a copy on the flash.
+    pub(crate) fn config(&self, address: Option<Ipv4Addr>, copied: bool) -> App {
         let mut config = self.config.clone();
+        if copied {
+            config.run_optss.clone_from(&self.options_of_copied);
+        }
         self.network.apply(&mut config, address);
         config
+    }
+
+    /// The body of the request that makes the configuration that of an application whose package is copied: the one line that
+    /// is another one.
+    pub(crate) fn diversion(&self, id: &str) -> Value {
+        let before = &self.config.run_optss.run_opts;
+        let other =
+            self.options_of_copied.run_opts.iter().zip(before).filter(|(line, before)| line != before);
+        let lines: Vec<_> = other.map(|(line, _)| line).collect();
+        let app = json!({ "application-name": id, "run-optss": { "run-opts": lines } });
+        json!({ "Cisco-IOS-XE-app-hosting-cfg:app": [app] })
     }
 }
 

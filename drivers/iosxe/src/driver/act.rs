@@ -1,21 +1,30 @@
 //! One step of one application: the decision, and the request that it takes.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use staffetta_driver::app_hosting::Progress;
 use staffetta_driver::{DriverError, Reason};
 use tokio::time::Instant;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
+use super::copies::is_not_there;
 use super::{IosXeDriver, State, state_of};
-use crate::app::{WantedApp, free_address};
-use crate::machine::{Act, AppState, Configured, Decision, Goal, Patience, Track, View, decide};
+use crate::app::{WantedApp, copy_of, free_address};
+use crate::machine::{
+    Act, AppState, Configured, Decision, Goal, Package, Patience, Sort, Track, View, decide,
+};
+use crate::model::file::FileOperation;
 use crate::model::operation::Operation;
 use crate::observe::Observed;
+use crate::restconf::Fault;
 
-/// When it is worth asking again after a step.
+/// When it is worth asking again after a step that the device takes its time for.
 const AFTER_A_STEP: Duration = Duration::from_millis(300);
+
+/// When it is worth asking again after one that is done.
+const AT_ONCE: Duration = Duration::from_millis(5);
 
 /// When it is worth asking again while the device hosts nothing.
 const DISABLED: Duration = Duration::from_secs(30);
@@ -23,31 +32,37 @@ const DISABLED: Duration = Duration::from_secs(30);
 /// How long an address rests after it was given back.
 const REST: Duration = Duration::from_secs(30);
 
+/// One application, and where it is to get.
+#[derive(Clone, Copy)]
+pub(super) struct Case<'a> {
+    pub(super) id: &'a str,
+    /// What people know it by.
+    pub(super) name: &'a str,
+    pub(super) goal: Goal,
+    pub(super) wanted: Option<&'a WantedApp>,
+    pub(super) configured: Configured,
+}
+
 impl IosXeDriver {
-    /// At most one step nearer to the goal; `name` is told to people.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "each is looked at by the decision, and nobody else keeps them together"
-    )]
+    /// At most one step nearer to the goal.
     pub(super) async fn step(
         &self,
         state: &mut State,
         observed: &Observed,
-        id: &str,
-        name: &str,
-        goal: Goal,
-        wanted: Option<&WantedApp>,
-        configured: Configured,
+        case: Case<'_>,
     ) -> Result<Progress, DriverError> {
+        let Case { id, name, goal, wanted, configured } = case;
         let now = Instant::now();
-        let patience = Patience::of(&self.options, wanted.is_some_and(|wanted| wanted.remote));
         let there = state_of(observed, id);
         let busy = busy(state, observed, id);
         let track = state.tracks.entry(id.to_owned()).or_insert_with(|| Track::new(there, now));
         track.observe(there, now);
         track.heard(&observed.notifications, id, now);
+        let package = package(observed, track, case);
+        let patience = Patience::of(&self.options, package);
         let said = observed.apps.get(id).map_or("nothing", |app| app.said.as_str());
-        let view = View { configured, state: there, said, busy: busy.as_deref() };
+        let copying = state.copies.under_way();
+        let view = View { configured, state: there, said, package, busy: busy.as_deref(), copying };
         let act = match decide(view, goal, track, patience, now) {
             Decision::Done => {
                 if goal == Goal::Gone {
@@ -69,8 +84,34 @@ impl IosXeDriver {
         {
             return Ok(wait);
         }
-        self.act(state, observed, id, act, wanted).await?;
-        Ok(Progress::Working { state: format!("{name}: {}", act.doing()), ask_again: AFTER_A_STEP })
+        track_of(state, id).attempted(act, now, patience.limit(act));
+        if let (Act::Copy, Some(wanted)) = (act, wanted) {
+            info!(app = id, "the device copies a package to its flash");
+            let way = (wanted.package.clone(), copy_of(id));
+            state.copies.begin(Arc::clone(&self.client), id, way, patience.limit(act));
+        } else {
+            self.act(state, observed, case, act, package).await?;
+        }
+        let ask_again = if act.is_done_when_accepted() { AT_ONCE } else { AFTER_A_STEP };
+        Ok(Progress::Working { state: format!("{name}: {}", act.doing()), ask_again })
+    }
+
+    /// Takes down what came of a copy to the flash.
+    pub(super) fn look_at_copies(state: &mut State) {
+        while let Some((id, outcome)) = state.copies.ended() {
+            let track = track_of(state, &id);
+            match outcome {
+                Ok(()) => {
+                    info!(app = id, "the device has copied a package to its flash");
+                    track.copied();
+                }
+                Err(fault) => {
+                    let said = fault.said.unwrap_or_else(|| fault.error.to_string());
+                    debug!(app = id, said, "the device did not copy a package to its flash");
+                    track.refused(Act::Copy, said, Sort::Now, Instant::now());
+                }
+            }
+        }
     }
 
     /// A look at what the device told so far, so that what it tells of this install is known from that; and whether it
@@ -101,41 +142,51 @@ impl IosXeDriver {
         &self,
         state: &mut State,
         observed: &Observed,
-        id: &str,
-        act: Act,
-        wanted: Option<&WantedApp>,
+        Case { id, wanted, .. }: Case<'_>,
+        mut act: Act,
+        package: Package,
     ) -> Result<(), DriverError> {
-        let appid = id.to_owned();
-        let now = Instant::now();
-        let limit = Patience::of(&self.options, wanted.is_some_and(|wanted| wanted.remote)).limit(act);
         let outcome = match (act, wanted) {
             (Act::Configure, Some(wanted)) => {
-                let address = self.address(state, observed)?;
-                // Another container of the pod is decided by the same look at the device.
-                state.resting.extend(address.map(|address| (address, now + REST)));
-                track(state, id).attempted(act, now, limit);
-                self.client.configure(&wanted.config(address).body()).await
-            }
-            (Act::Install, Some(wanted)) => {
-                track(state, id).attempted(act, now, limit);
-                let package = wanted.package.clone();
-                self.client.operate(&Operation::Install { appid, package }).await
-            }
-            (Act::Remove, _) => {
-                track(state, id).attempted(act, now, limit);
-                self.client.remove(id).await
-            }
-            (act, _) => {
-                track(state, id).attempted(act, now, limit);
-                let operation = match act {
-                    Act::Activate => Operation::Activate { appid },
-                    Act::Start => Operation::Start { appid },
-                    Act::Stop => Operation::Stop { appid },
-                    Act::Deactivate => Operation::Deactivate { appid },
-                    Act::Uninstall => Operation::Uninstall { appid },
-                    Act::Configure | Act::Install | Act::Remove => {
-                        unreachable!("nothing is configured or installed that nobody wants")
+                let address = match self.address(state, observed) {
+                    Ok(address) => address,
+                    Err(error) => {
+                        track_of(state, id).unsent(act);
+                        return Err(error);
                     }
+                };
+                // Another container of the pod is decided by the same look at the device.
+                state.resting.extend(address.map(|address| (address, Instant::now() + REST)));
+                self.client.configure(&wanted.config(address, package == Package::Copied).body()).await
+            }
+            (Act::Divert, Some(wanted)) => self.client.amend(id, &wanted.diversion(id)).await,
+            (Act::Remove, _) => self.client.remove(id).await,
+            (Act::Discard, _) => match self.discard(id).await {
+                Ok(()) => {
+                    // Who comes after this process would not know that the copy is gone.
+                    let track = track_of(state, id);
+                    track.discarded();
+                    act = Act::Remove;
+                    track.attempted(act, Instant::now(), Patience::of(&self.options, package).limit(act));
+                    self.client.remove(id).await
+                }
+                refused => refused,
+            },
+            (act, wanted) => {
+                let appid = id.to_owned();
+                let operation = match (act, wanted) {
+                    (Act::Install, Some(_)) if package == Package::Copied => {
+                        Operation::Install { appid, package: copy_of(id) }
+                    }
+                    (Act::Install, Some(wanted)) => {
+                        Operation::Install { appid, package: wanted.package.clone() }
+                    }
+                    (Act::Activate, _) => Operation::Activate { appid },
+                    (Act::Start, _) => Operation::Start { appid },
+                    (Act::Stop, _) => Operation::Stop { appid },
+                    (Act::Deactivate, _) => Operation::Deactivate { appid },
+                    (Act::Uninstall, _) => Operation::Uninstall { appid },
+                    _ => unreachable!("nothing is configured, copied or installed that nobody wants"),
                 };
                 self.client.operate(&operation).await
             }
@@ -149,17 +200,34 @@ impl IosXeDriver {
             }
             return Ok(());
         };
+        let track = track_of(state, id);
         if let Some(said) = fault.said {
             debug!(app = id, step = act.doing(), said, "the device refused a step");
-            track(state, id).refused(act, said, Instant::now());
+            track.refused(act, said, sort(&fault.error), Instant::now());
+            if track.leaves_copy() {
+                warn!(
+                    app = id,
+                    file = copy_of(id),
+                    "the device does not delete the copy of a package; it stays there"
+                );
+            }
             return Ok(());
         }
         if fault.error.ambiguous() {
-            track(state, id).uncertain(act);
+            track.uncertain(act);
         } else {
-            track(state, id).unsent(act);
+            track.unsent(act);
         }
         Err(*fault.error)
+    }
+
+    /// Deletes the copy of a package. One that is not there is deleted.
+    async fn discard(&self, id: &str) -> Result<(), Fault> {
+        let operation = FileOperation::Delete { file: copy_of(id) };
+        match self.client.handle_file(&operation, None).await {
+            Err(fault) if is_not_there(&fault) => Ok(()),
+            outcome => outcome,
+        }
     }
 
     /// An address for a new application; none where it asks a DHCP server.
@@ -194,10 +262,29 @@ impl IosXeDriver {
     }
 }
 
+fn sort(error: &DriverError) -> Sort {
+    match error.reason() {
+        Reason::Conflict => Sort::Busy,
+        _ if error.transient() => Sort::Now,
+        _ => Sort::Lasting,
+    }
+}
+
 /// What was tried with an application.
-fn track<'a>(state: &'a mut State, id: &str) -> &'a mut Track {
+fn track_of<'a>(state: &'a mut State, id: &str) -> &'a mut Track {
     let now = Instant::now();
     state.tracks.entry(id.to_owned()).or_insert_with(|| Track::new(AppState::Absent, now))
+}
+
+/// Where the package of an application comes from: the configuration says so, or, where there is none, what was done before.
+fn package(observed: &Observed, track: &Track, Case { id, wanted, .. }: Case<'_>) -> Package {
+    let mark = observed.apps.get(id).and_then(|app| app.mark.as_ref());
+    if mark.map_or_else(|| track.may_have_copy(), |mark| mark.copied) {
+        return Package::Copied;
+    }
+    // The configuration of an earlier agent is not changed.
+    let ours = mark.is_none_or(|mark| mark.form.is_some());
+    if ours && wanted.is_some_and(|wanted| wanted.remote) { Package::AtUrl } else { Package::OnDevice }
 }
 
 /// Another application that is being installed: the device says so, or has accepted it a moment ago.

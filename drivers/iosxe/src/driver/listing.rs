@@ -10,9 +10,10 @@ use staffetta_driver::app_hosting::{HostedContainer, HostedPod, HostedPods};
 use tokio::time::Instant;
 use tracing::debug;
 
+use super::fetch::fetch;
 use crate::machine::{AppState, Track};
 use crate::model::arp::{ArpData, Mac};
-use crate::model::{path, read};
+use crate::model::resource;
 use crate::observe::{Observed, ObservedApp};
 use crate::restconf::NetworkClient;
 
@@ -94,14 +95,14 @@ impl Listing {
             return false;
         }
         self.asked = Some(Instant::now());
-        let table = match client.get(path::ARP, "read the address table of the device").await {
-            Ok(body) => read::<ArpData>(&body.unwrap_or_else(|| b"{}".to_vec()), "arp-data"),
-            Err(fault) => {
-                debug!(error = %fault.error, "the address table of the device cannot be read");
+        let table: ArpData = match fetch(client, resource::ARP, "read the address table of the device").await
+        {
+            Ok(table) => table,
+            Err(error) => {
+                debug!(%error, "the address table of the device cannot be read");
                 return false;
             }
         };
-        let Ok(table) = table else { return false };
         let found: HashMap<_, _> =
             macs.into_iter().filter_map(|mac| Some((mac, table.address(mac)?))).collect();
         let changed = found != self.addresses;

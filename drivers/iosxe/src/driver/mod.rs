@@ -1,13 +1,15 @@
 //! The driver of one device. Each call reads the device, decides for each application, and does at most one step each.
 
 mod act;
+mod copies;
+mod fetch;
 mod listing;
 mod reading;
 mod resources;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +22,16 @@ use staffetta_driver::{DriverError, Owner, Reason};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
+use self::act::Case;
+use self::copies::Copies;
+use self::fetch::fetch;
 use self::listing::Listing;
 use self::reading::Reading;
 use crate::app::{Translator, WantedApp};
 use crate::machine::{Configured, Goal, Track};
 use crate::model::hardware::HardwareData;
-use crate::model::{path, read};
-use crate::observe::{Observed, ObservedApp};
+use crate::model::resource;
+use crate::observe::{Observed, ObservedApp, is_named_for};
 use crate::options::IosXeOptions;
 use crate::restconf::NetworkClient;
 
@@ -56,6 +61,7 @@ pub(crate) struct IosXeDriver {
 struct State {
     reading: Reading,
     tracks: HashMap<String, Track>,
+    copies: Copies,
     /// Addresses that were given out or given back a moment ago, and until when nobody else gets them.
     resting: Vec<(Ipv4Addr, Instant)>,
     listing: Listing,
@@ -72,26 +78,30 @@ impl IosXeDriver {
     async fn observe(&self, state: &mut State, age: Duration) -> Result<Arc<Observed>, DriverError> {
         let full = state.tracks.values().any(Track::listens);
         let observed = state.reading.observed(&*self.client, age, full).await?;
+        Self::look_at_copies(state);
         let now = Instant::now();
-        state.tracks.retain(|id, track| observed.apps.contains_key(id) || track.recent(now, FORGOTTEN));
+        state.tracks.retain(|id, track| {
+            observed.apps.contains_key(id) || track.recent(now, FORGOTTEN) || track.may_have_copy()
+        });
         for (id, track) in &mut state.tracks {
             track.observe(state_of(&observed, id), now);
         }
         Ok(observed)
     }
 
-    /// One step nearer to a device without those of the applications.
-    async fn remove<'a>(
+    /// One step nearer to a device without those applications.
+    async fn remove(
         &self,
         state: &mut State,
         observed: &Observed,
-        apps: impl Iterator<Item = &'a ObservedApp>,
+        ids: impl Iterator<Item = &str>,
     ) -> Result<Progress, DriverError> {
         let mut whole = Progress::Done;
         let mut failed = None;
-        for app in apps {
-            let step = self.step(state, observed, &app.id, &app.id, Goal::Gone, None, configured(app, None));
-            match step.await {
+        for id in ids {
+            let configured = observed.apps.get(id).map_or(Configured::No, |app| configured(app, None));
+            let case = Case { id, name: id, goal: Goal::Gone, wanted: None, configured };
+            match self.step(state, observed, case).await {
                 Ok(progress) => whole = whole.and(progress),
                 // The other applications are not to stay because of this one.
                 Err(error) => failed = Some(error),
@@ -133,9 +143,7 @@ impl AppHostingDriver for IosXeDriver {
         if let Some((_, info)) = state.info.as_ref().filter(|(at, _)| at.elapsed() < SAME) {
             return Ok(info.clone());
         }
-        let body = self.client.get(path::HARDWARE, STEP).await?.unwrap_or_else(|| b"{}".to_vec());
-        let data: HardwareData =
-            read(&body, "device-hardware-data").map_err(|error| unreadable(STEP, error))?;
+        let data: HardwareData = fetch(&*self.client, resource::HARDWARE, STEP).await?;
         let info = data.info();
         state.info = Some((Instant::now(), info.clone()));
         Ok(info)
@@ -170,11 +178,11 @@ impl AppHostingDriver for IosXeDriver {
             let as_wanted = there.map_or(Configured::No, |app| configured(app, Some(wanted)));
             let goal = Goal::Running { ended: pod.restarts_ended, failed: pod.restarts_failed };
             let name = &wanted.container;
-            let step = self.step(&mut state, &observed, id, name, goal, Some(wanted), as_wanted);
-            whole = whole.and(step.await?);
+            let case = Case { id, name, goal, wanted: Some(wanted), configured: as_wanted };
+            whole = whole.and(self.step(&mut state, &observed, case).await?);
         }
         // What an earlier form of the pod left.
-        let rest = of_pod().filter(|app| !kept.contains(&app.id.as_str()));
+        let rest = of_pod().map(|app| app.id.as_str()).filter(|id| !kept.contains(id));
         Ok(whole.and(self.remove(&mut state, &observed, rest).await?))
     }
 
@@ -183,7 +191,11 @@ impl AppHostingDriver for IosXeDriver {
         let observed = self.observe(&mut state, FRESH).await?;
         let (uid, cluster) = (owner.uid.as_str(), self.translator.cluster.as_str());
         let apps = observed.apps.values().filter(|app| app.belongs_to(uid, cluster));
-        self.remove(&mut state, &observed, apps).await
+        let mut ids: BTreeSet<String> = apps.map(|app| app.id.clone()).collect();
+        // A device may have forgotten all but its files.
+        let left = state.tracks.iter().filter(|(id, track)| track.may_have_copy() && is_named_for(id, uid));
+        ids.extend(left.map(|(id, _)| id.clone()));
+        self.remove(&mut state, &observed, ids.iter().map(String::as_str)).await
     }
 
     async fn list_pods(&self) -> Result<HostedPods, DriverError> {
@@ -198,9 +210,4 @@ impl AppHostingDriver for IosXeDriver {
         let observed = self.observe(&mut state, RECENT).await?;
         resources::read_usage(&*self.client, &observed, &self.translator.cluster).await
     }
-}
-
-/// The answer is not in the form that the model has.
-fn unreadable(step: &'static str, error: serde_json::Error) -> DriverError {
-    DriverError::new(Reason::Unavailable, step).detail("the answer is not what it should be").because(error)
 }

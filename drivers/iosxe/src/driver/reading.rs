@@ -1,32 +1,41 @@
 //! Looks at the device, and remembers what was seen.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use staffetta_driver::DriverError;
 use tokio::time::Instant;
 
-use super::unreadable;
+use super::fetch::parsed;
 use crate::model::config::ConfigData;
 use crate::model::oper::OperData;
-use crate::model::{path, read};
+use crate::model::resource;
 use crate::observe::Observed;
 use crate::restconf::NetworkClient;
+
+/// How long the configuration counts as what it was, while nobody here changes it and no application comes or goes.
+const CONFIGURED: Duration = Duration::from_secs(60);
+
+const CONFIG: &str = "read the configured apps";
+const OPER: &str = "read the state of the apps";
 
 /// The last look at the device.
 #[derive(Default)]
 pub(super) struct Reading {
-    last: Option<Look>,
-}
-
-struct Look {
     /// When it was done; none once something was changed since.
     at: Option<Instant>,
+    /// When the configuration was read; none once it may be another one.
+    configured_at: Option<Instant>,
+    /// Whether it was a look at the notifications too.
     full: bool,
     /// The answers, to find out whether they changed.
     config: Option<Vec<u8>>,
     oper: Option<Vec<u8>>,
-    observed: Arc<Observed>,
+    /// The applications that the device has, configured or not.
+    names: BTreeSet<String>,
+    /// What these answers say.
+    observed: Option<Arc<Observed>>,
 }
 
 impl Reading {
@@ -38,52 +47,62 @@ impl Reading {
         age: Duration,
         full: bool,
     ) -> Result<Arc<Observed>, DriverError> {
-        if let Some(look) = &self.last
-            && look.at.is_some_and(|at| at.elapsed() < age)
-            && (look.full || !full)
+        if let Some(observed) = &self.observed
+            && self.at.is_some_and(|at| at.elapsed() < age)
+            && (self.full || !full)
         {
-            return Ok(Arc::clone(&look.observed));
+            return Ok(Arc::clone(observed));
         }
         self.look(client, full).await
     }
 
-    /// Looks again, however fresh the last look is.
+    /// Looks again, however fresh the last look is. The configuration is read only when it may be another one.
     pub(super) async fn look(
         &mut self,
         client: &dyn NetworkClient,
         full: bool,
     ) -> Result<Arc<Observed>, DriverError> {
-        const CONFIG: &str = "read the configured apps";
-        const OPER: &str = "read the state of the apps";
-        self.changed(); // a look that fails leaves none that is fresh
-        let config = client.get(path::CONFIG, CONFIG).await?;
-        let oper = client.get(if full { path::OPER } else { path::OPER_APPS }, OPER).await?;
-        let at = Some(Instant::now());
-        if let Some(look) = &mut self.last
-            && look.full == full
-            && look.config == config
-            && look.oper == oper
-        {
-            look.at = at;
-            return Ok(Arc::clone(&look.observed));
+        self.at = None; // a look that fails leaves none that is fresh
+        let oper = client.get(if full { resource::EVENTS } else { resource::STATES }, OPER).await?;
+        let mut fresh = None;
+        if self.observed.is_none() || self.full != full || self.oper != oper {
+            let data = operational(oper.as_deref())?;
+            let names: BTreeSet<_> = data.apps.iter().map(|app| app.name.clone()).collect();
+            if names != self.names {
+                self.configured_at = None;
+            }
+            (self.full, self.oper, self.names, self.observed) = (full, oper, names, None);
+            fresh = Some(data);
         }
-        let configured: ConfigData = match &config {
-            Some(body) => read(body, "app-hosting-cfg-data").map_err(|error| unreadable(CONFIG, error))?,
-            None => ConfigData::default(),
+        if self.configured_at.is_none_or(|at| at.elapsed() >= CONFIGURED) {
+            let config = client.get(resource::CONFIG, CONFIG).await?;
+            if config != self.config {
+                (self.config, self.observed) = (config, None);
+            }
+            self.configured_at = Some(Instant::now());
+        }
+        let observed = if let Some(observed) = self.observed.take() {
+            observed
+        } else {
+            let data = fresh.map_or_else(|| operational(self.oper.as_deref()), Ok)?;
+            Arc::new(Observed::join(self.configured()?, data))
         };
-        let operational: OperData = match &oper {
-            Some(body) => read(body, "app-hosting-oper-data").map_err(|error| unreadable(OPER, error))?,
-            None => OperData::default(),
-        };
-        let observed = Arc::new(Observed::join(configured, operational));
-        self.last = Some(Look { at, full, config, oper, observed: Arc::clone(&observed) });
+        (self.at, self.observed) = (Some(Instant::now()), Some(Arc::clone(&observed)));
         Ok(observed)
+    }
+
+    fn configured(&mut self) -> Result<ConfigData, DriverError> {
+        let read = parsed(resource::CONFIG, self.config.as_deref(), CONFIG);
+        // What cannot be understood is read again.
+        read.inspect_err(|_| self.configured_at = None)
     }
 
     /// Something was changed on the device.
     pub(super) fn changed(&mut self) {
-        if let Some(look) = &mut self.last {
-            look.at = None;
-        }
+        (self.at, self.configured_at) = (None, None);
     }
+}
+
+fn operational(body: Option<&[u8]>) -> Result<OperData, DriverError> {
+    parsed(resource::STATES, body, OPER)
 }

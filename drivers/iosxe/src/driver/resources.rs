@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use staffetta_driver::app_hosting::{ContainerUsage, DeviceResources, PodUsage};
 use staffetta_driver::{DriverError, Uid};
 
-use super::unreadable;
+use super::fetch::fetch;
 use crate::model::oper::{Amount, App, OperData};
-use crate::model::{path, read};
+use crate::model::resource;
 use crate::observe::Observed;
 use crate::restconf::NetworkClient;
 
@@ -19,9 +19,7 @@ const NANOCORES_A_UNIT: u64 = 1_000_000;
 /// What the device has for applications.
 pub(super) async fn read_resources(client: &dyn NetworkClient) -> Result<DeviceResources, DriverError> {
     const STEP: &str = "read the resources of the device";
-    let body = client.get(path::OPER, STEP).await?.unwrap_or_else(|| b"{}".to_vec());
-    let data: OperData = read(&body, "app-hosting-oper-data").map_err(|error| unreadable(STEP, error))?;
-    Ok(resources(&data))
+    Ok(resources(&fetch(client, resource::AMOUNTS, STEP).await?))
 }
 
 fn resources(data: &OperData) -> DeviceResources {
@@ -58,8 +56,7 @@ pub(super) async fn read_usage(
     cluster: &str,
 ) -> Result<Vec<PodUsage>, DriverError> {
     const STEP: &str = "read what pods use";
-    let body = client.get(path::OPER_APPS, STEP).await?.unwrap_or_else(|| b"{}".to_vec());
-    let data: OperData = read(&body, "app-hosting-oper-data").map_err(|error| unreadable(STEP, error))?;
+    let data: OperData = fetch(client, resource::USAGE, STEP).await?;
     let mut pods: BTreeMap<&Uid, PodUsage> = BTreeMap::new();
     for app in &data.apps {
         let known = observed.apps.get(&app.name).filter(|known| known.is_of(cluster));

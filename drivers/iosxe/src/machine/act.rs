@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::package::Package;
 use super::state::AppState;
 use crate::options::IosXeOptions;
 
@@ -9,12 +10,17 @@ use crate::options::IosXeOptions;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Act {
     Configure,
+    /// The configuration says from now on that the package is to come from a copy on the flash.
+    Divert,
+    Copy,
     Install,
     Activate,
     Start,
     Stop,
     Deactivate,
     Uninstall,
+    /// The copy on the flash is deleted.
+    Discard,
     Remove,
 }
 
@@ -23,40 +29,51 @@ impl Act {
     pub(crate) fn doing(self) -> &'static str {
         match self {
             Self::Configure => "is configured",
+            Self::Divert => "is turned to a copy on the flash",
+            Self::Copy => "is copied to the flash",
             Self::Install => "is installed",
             Self::Activate => "is activated",
             Self::Start => "is started",
             Self::Stop => "is stopped",
             Self::Deactivate => "is deactivated",
             Self::Uninstall => "is uninstalled",
+            Self::Discard => "is deleted from the flash",
             Self::Remove => "is taken out of the configuration",
         }
     }
 
+    /// Whether the device answers when it is done, and not when it begins.
+    pub(crate) fn is_done_when_accepted(self) -> bool {
+        matches!(self, Self::Configure | Self::Divert | Self::Discard | Self::Remove)
+    }
+
     /// Whether an application in this state has got where the step leads, or beyond.
     pub(crate) fn is_fulfilled_by(self, state: AppState) -> bool {
-        use AppState::{Absent, Activated, Deployed, Running, Stopped};
+        use AppState::{Absent, Activated, Deployed, Installing, Running, Stopped};
         match self {
+            Self::Copy => matches!(state, Installing | Deployed | Activated | Running | Stopped),
             Self::Install => matches!(state, Deployed | Activated | Running | Stopped),
             Self::Activate => matches!(state, Activated | Running | Stopped),
             Self::Start => state == Running,
             Self::Stop => matches!(state, Stopped | Activated | Deployed | Absent),
             Self::Deactivate => matches!(state, Deployed | Absent),
             Self::Uninstall => state == Absent,
-            Self::Configure | Self::Remove => true,
+            Self::Configure | Self::Divert | Self::Discard | Self::Remove => true,
         }
     }
 
     /// What is wrong when it does not come about, in one word.
     pub(crate) fn failed(self) -> &'static str {
         match self {
-            Self::Configure => "ConfigureFailed",
+            Self::Configure | Self::Divert => "ConfigureFailed",
+            Self::Copy => "CopyFailed",
             Self::Install => "InstallFailed",
             Self::Activate => "ActivateFailed",
             Self::Start => "StartFailed",
             Self::Stop => "StopFailed",
             Self::Deactivate => "DeactivateFailed",
             Self::Uninstall => "UninstallFailed",
+            Self::Discard => "DiscardFailed",
             Self::Remove => "RemoveFailed",
         }
     }
@@ -66,6 +83,8 @@ impl Act {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     pub(crate) install: Duration,
+    /// Of a copy to the flash.
+    pub(crate) copy: Duration,
     pub(crate) step: Duration,
 }
 
@@ -76,15 +95,24 @@ const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 impl Patience {
-    /// For an application whose package is at a URL, or on the device.
-    pub(crate) fn of(options: &IosXeOptions, remote: bool) -> Self {
-        let install = if remote { options.download_limit_ms } else { options.install_limit_ms };
-        Self { install: Duration::from_millis(install), step: Duration::from_millis(options.step_limit_ms) }
+    /// For an application whose package comes from there.
+    pub(crate) fn of(options: &IosXeOptions, package: Package) -> Self {
+        let download = Duration::from_millis(options.download_limit_ms);
+        let install = if package == Package::AtUrl {
+            download
+        } else {
+            Duration::from_millis(options.install_limit_ms)
+        };
+        Self { install, copy: download, step: Duration::from_millis(options.step_limit_ms) }
     }
 
     /// How long a step may take before it is tried again.
     pub(crate) fn limit(&self, act: Act) -> Duration {
-        if act == Act::Install { self.install } else { self.step }
+        match act {
+            Act::Install => self.install,
+            Act::Copy => self.copy,
+            _ => self.step,
+        }
     }
 
     /// How long to wait after a step that failed for the `tries`th time.

@@ -5,14 +5,19 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::act::{Act, Patience};
+use super::flash::fetch;
+use super::package::Package;
 use super::state::AppState;
-use super::track::Track;
+use super::track::{Sort, Track};
 
 /// When it is worth looking again while something happens on the device.
 pub(crate) const POLL: Duration = Duration::from_millis(300);
 
 /// When it is worth looking again while the device is in a state that nobody expects.
 const SLOW: Duration = Duration::from_secs(5);
+
+/// How often a device may be busy in a row before that counts as a failure.
+const MOMENTS: u32 = 5;
 
 /// What is there of an application.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +26,11 @@ pub(crate) struct View<'a> {
     pub(crate) state: AppState,
     /// The state in the device's own word.
     pub(crate) said: &'a str,
+    pub(crate) package: Package,
     /// Another application that is being installed: a device that installs two at a time may lose one without a word.
     pub(crate) busy: Option<&'a str>,
+    /// Another application whose package is being copied to the flash: one at a time is enough for a device.
+    pub(crate) copying: Option<&'a str>,
 }
 
 /// Whether an application is configured.
@@ -74,7 +82,7 @@ pub(crate) fn decide(
     now: Instant,
 ) -> Decision {
     let next = match (goal, view.configured) {
-        (Goal::Running { ended, failed }, Configured::Yes) => up(view.state, ended, failed, track, now),
+        (Goal::Running { ended, failed }, Configured::Yes) => up(view, (ended, failed), track, patience, now),
         (Goal::Running { .. }, Configured::No) => Next::Act(Act::Configure),
         (Goal::Running { .. }, Configured::Otherwise) | (Goal::Gone, _) => down(view, track, patience, now),
     };
@@ -99,15 +107,25 @@ enum Next {
 }
 
 /// The way to an application that runs.
-fn up(state: AppState, ended: bool, failed: bool, track: &Track, now: Instant) -> Next {
-    match state {
-        AppState::Absent => Next::Act(Act::Install),
+fn up(
+    view: View<'_>,
+    (ended, failed): (bool, bool),
+    track: &Track,
+    patience: Patience,
+    now: Instant,
+) -> Next {
+    match view.state {
+        AppState::Absent => Next::Act(fetch(view.package, track)),
         AppState::Deployed => Next::Act(Act::Activate),
         AppState::Activated => Next::Act(Act::Start),
         AppState::Stopped if ended => after_a_pause("CrashLoopBackOff", track.ended, Act::Start, track, now),
         AppState::Running | AppState::Stopped => Next::Done,
         AppState::Failed if !failed => Next::Done,
         AppState::Failed => after_a_pause("AppFailed", track.failures, clear(track), track, now),
+        // A device that hangs on a URL is given the package in another way.
+        AppState::Installing if view.package == Package::AtUrl && hangs(track, patience, now) => {
+            Next::Act(Act::Uninstall)
+        }
         AppState::Installing | AppState::Unknown => Next::Wait,
     }
 }
@@ -126,9 +144,7 @@ fn down(view: View<'_>, track: &Track, patience: Patience, now: Instant) -> Next
         AppState::Deployed => Next::Act(Act::Uninstall),
         AppState::Failed => Next::Act(clear(track)),
         // An install that hangs is ended by an uninstall; one that goes on is left to its end.
-        AppState::Installing if now >= track.waiting_since(Act::Install) + patience.install => {
-            Next::Act(Act::Uninstall)
-        }
+        AppState::Installing if hangs(track, patience, now) => Next::Act(Act::Uninstall),
         AppState::Installing | AppState::Unknown => Next::Wait,
         // What was accepted a moment ago may still come: its configuration stays until then.
         AppState::Absent
@@ -136,9 +152,19 @@ fn down(view: View<'_>, track: &Track, patience: Patience, now: Instant) -> Next
         {
             Next::Wait
         }
+        // A copy that is being made is left to its end, so that none is made after it was deleted.
+        AppState::Absent if track.is_copying() => Next::Wait,
+        AppState::Absent if view.package == Package::Copied && !track.is_discarded() => {
+            Next::Act(Act::Discard)
+        }
         AppState::Absent if view.configured == Configured::No => Next::Done,
         AppState::Absent => Next::Act(Act::Remove),
     }
+}
+
+/// Whether an install takes longer than it may.
+fn hangs(track: &Track, patience: Patience, now: Instant) -> bool {
+    now >= track.waiting_since(Act::Install) + patience.install
 }
 
 /// What takes a failed application away. It depends on where it failed, which the device does not say: by turns.
@@ -150,6 +176,9 @@ fn clear(track: &Track) -> Act {
 /// Something happens on the device, and takes its time.
 fn wait(view: View<'_>, track: &Track, patience: Patience, now: Instant) -> Decision {
     let state = format!("the device says {}", view.said);
+    if track.is_copying() {
+        return Decision::Wait { state: Act::Copy.doing().to_owned(), ask_again: POLL };
+    }
     let expected = view.state != AppState::Unknown;
     let limit = if expected { patience.install } else { patience.step };
     if now < track.waiting_since(Act::Install) + limit {
@@ -160,11 +189,22 @@ fn wait(view: View<'_>, track: &Track, patience: Patience, now: Instant) -> Deci
     Decision::Fail { reason, message, ask_again: SLOW }
 }
 
+/// How long to wait for a device that is busy for the `tries`th time.
+fn moment(tries: u32) -> Duration {
+    POLL.saturating_mul(1 << tries.saturating_sub(1).min(10)).min(Patience::pause(tries))
+}
+
 /// The step, unless it was tried too short a time ago.
 fn spaced(act: Act, view: View<'_>, track: &Track, now: Instant) -> Decision {
     if let Some(attempt) = track.attempt(act) {
         if let Some(refusal) = &attempt.refusal {
-            let until = refusal.at + Patience::pause(attempt.tries);
+            let busy = refusal.sort == Sort::Busy;
+            let until =
+                refusal.at + if busy { moment(attempt.tries) } else { Patience::pause(attempt.tries) };
+            if now < until && busy && attempt.tries <= MOMENTS {
+                let state = format!("{}; the device is busy: {}", act.doing(), refusal.said);
+                return Decision::Wait { state, ask_again: until - now };
+            }
             if now < until {
                 let (message, ask_again) = (refusal.said.clone(), until - now);
                 return Decision::Fail { reason: act.failed(), message, ask_again };
@@ -182,6 +222,10 @@ fn spaced(act: Act, view: View<'_>, track: &Track, now: Instant) -> Decision {
         Some(other) if act == Act::Install => {
             Decision::Wait { state: format!("waits until {other} is installed"), ask_again: POLL }
         }
+        _ if act == Act::Copy && view.copying.is_some() => Decision::Wait {
+            state: format!("waits until {} is copied", view.copying.unwrap_or_default()),
+            ask_again: POLL,
+        },
         _ => Decision::Do(act),
     }
 }

@@ -3,6 +3,10 @@
 
 mod act;
 mod decide;
+mod flash;
+#[cfg(test)]
+mod laws;
+mod package;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -10,5 +14,6 @@ mod track;
 
 pub(crate) use act::{Act, Patience};
 pub(crate) use decide::{Configured, Decision, Goal, View, decide};
+pub(crate) use package::Package;
 pub(crate) use state::AppState;
-pub(crate) use track::Track;
+pub(crate) use track::{Sort, Track};

@@ -1,20 +1,22 @@
-//! The laws of the decision, on a device that is simulated with a clock of its own.
+//! The decision, case by case.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::decide::POLL;
 use super::*;
 use crate::model::oper::Notification;
 
-const PATIENCE: Patience = Patience { install: Duration::from_secs(120), step: Duration::from_secs(30) };
-const RUN: Goal = Goal::Running { ended: true, failed: true };
+pub(super) const PATIENCE: Patience = Patience {
+    install: Duration::from_secs(120),
+    copy: Duration::from_secs(600),
+    step: Duration::from_secs(30),
+};
+pub(super) const RUN: Goal = Goal::Running { ended: true, failed: true };
 
-fn view(configured: Configured, state: AppState) -> View<'static> {
-    View { configured, state, said: "X", busy: None }
+pub(super) fn view(configured: Configured, state: AppState) -> View<'static> {
+    View { configured, state, said: "X", package: Package::OnDevice, busy: None, copying: None }
 }
 
 /// What is decided the first time that somebody looks.
@@ -113,7 +115,7 @@ fn a_refused_step_is_told_with_its_reason_and_tried_after_pauses_that_double() {
             Decision::Do(Act::Install)
         );
         track.attempted(Act::Install, now, PATIENCE.limit(Act::Install));
-        track.refused(Act::Install, "no room".into(), now);
+        track.refused(Act::Install, "no room".into(), Sort::Now, now);
         match decide(view(Configured::Yes, AppState::Absent), RUN, &track, PATIENCE, now) {
             Decision::Fail { reason: "InstallFailed", message, ask_again } if message == "no room" => {
                 pauses.push(ask_again.as_secs());
@@ -130,10 +132,30 @@ fn a_refused_step_is_no_failure_when_the_device_went_on_by_itself() {
     let now = Instant::now();
     let mut track = Track::new(AppState::Deployed, now);
     track.attempted(Act::Activate, now, PATIENCE.limit(Act::Activate));
-    track.refused(Act::Activate, "it is activated already".into(), now);
+    track.refused(Act::Activate, "it is activated already".into(), Sort::Busy, now);
     track.observe(AppState::Activated, now + POLL);
     let decision = decide(view(Configured::Yes, AppState::Activated), RUN, &track, PATIENCE, now + POLL);
     assert_eq!(decision, Decision::Do(Act::Start));
+}
+
+#[test]
+fn a_device_that_is_busy_is_asked_again_soon_and_told_of_when_it_stays_so() {
+    let (mut now, mut track) = (Instant::now(), Track::new(AppState::Deployed, Instant::now()));
+    let mut waits = Vec::new();
+    for _ in 0..7 {
+        track.attempted(Act::Activate, now, PATIENCE.limit(Act::Activate));
+        track.refused(Act::Activate, "in progress".into(), Sort::Busy, now);
+        let (told, ask_again) =
+            match decide(view(Configured::Yes, AppState::Deployed), RUN, &track, PATIENCE, now) {
+                Decision::Wait { ask_again, .. } => (false, ask_again),
+                Decision::Fail { reason: "ActivateFailed", ask_again, .. } => (true, ask_again),
+                other => panic!("{other:?}"),
+            };
+        waits.push((told, ask_again.as_millis()));
+        now += ask_again;
+    }
+    let expected = [300, 600, 1200, 2400, 4800].map(|wait| (false, wait));
+    assert_eq!(waits, [&expected[..], &[(true, 9600), (true, 19_200)]].concat());
 }
 
 #[test]
@@ -225,175 +247,4 @@ fn a_step_of_which_nobody_knows_whether_the_device_was_told_is_repeated_soon() {
     assert!(matches!(at(&mut track, Duration::from_secs(4)), Decision::Wait { .. }));
     assert!(matches!(at(&mut track, Duration::from_secs(5)), Decision::Fail { .. }));
     assert_eq!(at(&mut track, Duration::from_secs(7)), Decision::Do(Act::Install));
-}
-
-/// A device that does what it is told after a while, and has moods.
-struct Device {
-    configured: Configured,
-    state: AppState,
-    /// What becomes of it, and when.
-    next: Option<(Instant, AppState)>,
-    /// Whether it starts what was installed by itself.
-    advances: bool,
-}
-
-impl Device {
-    fn at(&mut self, now: Instant, delay: Duration) {
-        while let Some((at, state)) = self.next.filter(|(at, _)| *at <= now) {
-            self.state = state;
-            self.next = match state {
-                AppState::Installing => Some((at + delay, AppState::Deployed)),
-                AppState::Deployed if self.advances => Some((at + delay, AppState::Activated)),
-                AppState::Activated if self.advances => Some((at + delay, AppState::Running)),
-                _ => None,
-            };
-        }
-    }
-
-    /// Whether the device accepts the step.
-    fn take(&mut self, act: Act, now: Instant, delay: Duration) -> bool {
-        use AppState::{Absent, Activated, Deployed, Failed, Installing, Running, Stopped};
-        let becomes = match (act, self.state) {
-            (Act::Configure, _) if self.configured == Configured::No => {
-                self.configured = Configured::Yes;
-                return true;
-            }
-            (Act::Remove, Absent) => {
-                self.configured = Configured::No;
-                return true;
-            }
-            (Act::Install, Absent) => Installing,
-            (Act::Activate, Deployed) => Activated,
-            (Act::Start, Activated | Stopped) => Running,
-            (Act::Stop, Running) => Stopped,
-            (Act::Deactivate, Activated | Stopped) => Deployed,
-            (Act::Deactivate, Failed) if !self.advances => Deployed,
-            (Act::Uninstall, Deployed | Installing) => Absent,
-            (Act::Uninstall, Failed) if self.advances => Absent,
-            _ => return false,
-        };
-        // Only an install is followed by what the device does by itself.
-        self.advances &= act != Act::Deactivate;
-        self.next = Some((now + delay, becomes));
-        true
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Mood {
-    /// The next step is accepted, and nothing comes of it.
-    Forgets,
-    /// The next step is refused.
-    Refuses,
-    /// The application gets into this state by itself.
-    Falls(AppState),
-    /// The controller starts again and has forgotten what it tried.
-    Restart,
-}
-
-fn states() -> impl Strategy<Value = AppState> {
-    use AppState::{Absent, Activated, Deployed, Failed, Installing, Running, Stopped, Unknown};
-    prop::sample::select(vec![Absent, Installing, Deployed, Activated, Running, Stopped, Failed, Unknown])
-}
-
-fn moods() -> impl Strategy<Value = Vec<(u64, Mood)>> {
-    let mood = prop_oneof![
-        Just(Mood::Forgets),
-        Just(Mood::Refuses),
-        states().prop_map(Mood::Falls),
-        Just(Mood::Restart),
-    ];
-    prop::collection::vec((0..60_u64, mood), 0..6)
-}
-
-proptest! {
-    #[test]
-    fn from_every_state_the_goal_is_reached_and_no_step_is_taken_twice_within_its_limit(
-        configured in prop::sample::select(vec![Configured::No, Configured::Yes, Configured::Otherwise]),
-        state in states(), run in any::<bool>(), advances in any::<bool>(),
-        delay in prop::sample::select(vec![100_u64, 900, 5000]), moods in moods(),
-    ) {
-        let goal = if run { RUN } else { Goal::Gone };
-        let delay = Duration::from_millis(delay);
-        let begun = Instant::now();
-        let mut now = begun;
-        let mut device = Device { configured, state, next: None, advances };
-        device.next = match state {
-            AppState::Installing => Some((now + delay, AppState::Deployed)),
-            AppState::Unknown => Some((now + delay, AppState::Stopped)),
-            _ => None,
-        };
-        let mut track = Track::new(state, now);
-        let mut moods: Vec<_> = moods.into_iter().collect();
-        moods.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
-        let mut deaf: Option<bool> = None;
-        let (mut seen, mut steps) = (state, 0);
-        let mut taken: HashMap<Act, (Instant, bool)> = HashMap::new();
-        loop {
-            prop_assert!(now - begun < Duration::from_secs(3600), "it is still {:?}", device.state);
-            device.at(now, delay);
-            while let Some((_, mood)) = moods.pop_if(|(at, _)| begun + Duration::from_secs(*at) <= now) {
-                match mood {
-                    Mood::Forgets => deaf = Some(true),
-                    Mood::Refuses => deaf = Some(false),
-                    Mood::Falls(AppState::Unknown) if device.state == AppState::Unknown => {}
-                    Mood::Falls(AppState::Unknown) => {
-                        device.next = Some((now + delay, device.state));
-                        device.state = AppState::Unknown;
-                    }
-                    Mood::Falls(AppState::Installing) => {
-                        device.state = AppState::Installing;
-                        device.next = Some((now + delay, AppState::Deployed));
-                    }
-                    Mood::Falls(state) => (device.state, device.next) = (state, None),
-                    Mood::Restart => {
-                        track = Track::new(device.state, now);
-                        taken.clear();
-                    }
-                }
-            }
-            if device.state != seen {
-                (seen, steps) = (device.state, steps + 1);
-                let past = |act: &Act| seen == AppState::Absent || act.is_fulfilled_by(seen);
-                taken.retain(|act, (_, refused)| !*refused && !past(act));
-            }
-            track.observe(device.state, now);
-            let view = View { configured: device.configured, state: device.state, said: "X", busy: None };
-            match decide(view, goal, &track, PATIENCE, now) {
-                Decision::Done if moods.is_empty() => break,
-                Decision::Done => now += Duration::from_secs(1),
-                Decision::Wait { ask_again, .. } | Decision::Fail { ask_again, .. } => {
-                    prop_assert!(ask_again > Duration::ZERO);
-                    now += ask_again;
-                }
-                Decision::Do(act) => {
-                    if let Some((at, refused)) = taken.get(&act) {
-                        let limit = if *refused { Patience::pause(1) } else { PATIENCE.limit(act) };
-                        prop_assert!(now >= *at + limit, "{:?} again after {:?}", act, now - *at);
-                    }
-                    steps += 1;
-                    prop_assert!(steps < 200, "it goes round and round");
-                    track.attempted(act, now, PATIENCE.limit(act));
-                    let accepted = match deaf.take() {
-                        Some(accepted) => accepted,
-                        None => device.take(act, now, delay),
-                    };
-                    taken.insert(act, (now, !accepted));
-                    if !accepted {
-                        track.refused(act, "no".into(), now);
-                    }
-                    if act == Act::Remove && device.configured == Configured::No {
-                        track = Track::new(device.state, now);
-                        taken.clear();
-                    }
-                    now += POLL;
-                }
-            }
-        }
-        let reached = match goal {
-            Goal::Gone => (Configured::No, AppState::Absent),
-            Goal::Running { .. } => (Configured::Yes, AppState::Running),
-        };
-        prop_assert_eq!((device.configured, device.state), reached);
-    }
 }

@@ -33,6 +33,19 @@ pub(crate) struct Track {
     heard: HashSet<String>,
     /// What the device told of the failure that it is in.
     reason: Option<String>,
+    /// What was found out of its package.
+    pub(super) fetch: Fetch,
+}
+
+/// What was found out of a package, beside the steps that were tried.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fetch {
+    /// Whether the device hung while it fetched the package itself.
+    pub(super) hung: bool,
+    /// How often a copy was made.
+    pub(super) copies: u32,
+    /// Whether there is none any more.
+    pub(super) discarded: bool,
 }
 
 /// A step that was tried.
@@ -43,6 +56,8 @@ pub(super) struct Attempt {
     pub(super) until: Instant,
     /// How often in a row it was tried without any change of the application.
     pub(super) tries: u32,
+    /// Whether nobody knows if the device was told.
+    uncertain: bool,
     pub(super) refusal: Option<Refusal>,
 }
 
@@ -51,6 +66,18 @@ pub(super) struct Attempt {
 pub(super) struct Refusal {
     pub(super) at: Instant,
     pub(super) said: String,
+    pub(super) sort: Sort,
+}
+
+/// What sort of a refusal it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    /// The device is busy, with a step of its own perhaps.
+    Busy,
+    /// It could not, this time.
+    Now,
+    /// It could not another time either.
+    Lasting,
 }
 
 impl Track {
@@ -65,6 +92,7 @@ impl Track {
             installing: state == AppState::Installing,
             heard: HashSet::new(),
             reason: None,
+            fetch: Fetch::default(),
         }
     }
 
@@ -81,6 +109,7 @@ impl Track {
         let told_to_go = self.attempts.contains_key(&Act::Uninstall);
         let past = |act: &Act| state == AppState::Absent || act.is_fulfilled_by(state);
         self.attempts.retain(|act, attempt| attempt.refusal.is_none() && !past(act));
+        self.fetch.hung &= !matches!(state, AppState::Activated | AppState::Running);
         if before == AppState::Running && lasted >= STEADY {
             (self.failures, self.ended) = (0, 0);
         }
@@ -90,8 +119,8 @@ impl Track {
             (AppState::Running, AppState::Stopped) => self.ended += 1,
             (AppState::Installing | AppState::Unknown, AppState::Absent) if !told_to_go => {
                 let said = "the device gave the install up".to_owned();
-                let install =
-                    install.map(|install| Attempt { refusal: Some(Refusal { at: now, said }), ..install });
+                let refusal = Some(Refusal { at: now, said, sort: Sort::Lasting });
+                let install = install.map(|install| Attempt { refusal, ..install });
                 self.attempts.extend(install.map(|install| (Act::Install, install)));
             }
             _ => {}
@@ -104,28 +133,32 @@ impl Track {
         if let Some(install) = install.filter(|install| install.refusal.is_none() && now >= install.until) {
             let limit = (install.until - install.at).as_secs();
             let said = format!("the device accepted the install, and nothing came of it within {limit} s");
-            install.refusal = Some(Refusal { at: now, said });
+            let sort = if install.uncertain { Sort::Now } else { Sort::Lasting };
+            install.refusal = Some(Refusal { at: now, said, sort });
         }
     }
 
     /// Takes down that a step is being tried, which may take that long.
     pub(crate) fn attempted(&mut self, act: Act, now: Instant, limit: Duration) {
         let tries = self.attempts.get(&act).map_or(0, |attempt| attempt.tries).saturating_add(1);
-        self.attempts.insert(act, Attempt { at: now, until: now + limit, tries, refusal: None });
+        let attempt = Attempt { at: now, until: now + limit, tries, uncertain: false, refusal: None };
+        self.attempts.insert(act, attempt);
         self.installing |= act == Act::Install;
+        self.fetch.hung |= act == Act::Uninstall && self.state == AppState::Installing;
     }
 
     /// Takes down that nobody knows whether the device was told of a step.
     pub(crate) fn uncertain(&mut self, act: Act) {
         if let Some(attempt) = self.attempts.get_mut(&act) {
             attempt.until = attempt.until.min(attempt.at + UNCERTAIN);
+            attempt.uncertain = true;
         }
     }
 
     /// Takes down that the device does not want to, or could not, as far as it was tried.
-    pub(crate) fn refused(&mut self, act: Act, said: String, now: Instant) {
+    pub(crate) fn refused(&mut self, act: Act, said: String, sort: Sort, now: Instant) {
         if let Some(attempt) = self.attempts.get_mut(&act) {
-            attempt.refusal = Some(Refusal { at: now, said });
+            attempt.refusal = Some(Refusal { at: now, said, sort });
         }
     }
 
@@ -146,7 +179,9 @@ impl Track {
             AppState::Absent => {
                 if let Some(install) = self.attempts.get_mut(&Act::Install) {
                     let at = install.refusal.as_ref().map_or(now, |refusal| refusal.at);
-                    install.refusal = Some(Refusal { at, said: failure.message.clone() });
+                    let said = failure.message.clone();
+                    let sort = if failure.tells_of_the_impossible() { Sort::Lasting } else { Sort::Now };
+                    install.refusal = Some(Refusal { at, said, sort });
                 }
             }
             _ => {}

@@ -3,21 +3,18 @@
 
 pub(crate) mod arp;
 pub(crate) mod config;
+pub(crate) mod file;
 pub(crate) mod hardware;
 mod number;
 pub(crate) mod oper;
 pub(crate) mod operation;
+pub(crate) mod resource;
 mod top;
 
 pub(crate) use top::read;
 
-/// The resources under the root of RESTCONF.
+/// Where changes are sent, under the root of RESTCONF.
 pub(crate) mod path {
-    pub(crate) const CONFIG: &str = "data/Cisco-IOS-XE-app-hosting-cfg:app-hosting-cfg-data";
     pub(crate) const APPS: &str = "data/Cisco-IOS-XE-app-hosting-cfg:app-hosting-cfg-data/apps";
-    pub(crate) const OPER: &str = "data/Cisco-IOS-XE-app-hosting-oper:app-hosting-oper-data";
-    pub(crate) const OPER_APPS: &str = "data/Cisco-IOS-XE-app-hosting-oper:app-hosting-oper-data?fields=app";
-    pub(crate) const ARP: &str = "data/Cisco-IOS-XE-arp-oper:arp-data";
-    pub(crate) const HARDWARE: &str = "data/Cisco-IOS-XE-device-hardware-oper:device-hardware-data";
     pub(crate) const OPERATION: &str = "operations/Cisco-IOS-XE-rpc:app-hosting";
 }

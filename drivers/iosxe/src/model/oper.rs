@@ -174,6 +174,12 @@ impl Notification {
     pub(crate) fn tells_of_failure(&self, id: &str) -> bool {
         self.app_id == id && self.status == "im-app-fail"
     }
+
+    /// Whether it says that the device cannot do such a thing at all.
+    pub(crate) fn tells_of_the_impossible(&self) -> bool {
+        let message = self.message.to_ascii_lowercase();
+        message.contains("not supported") || message.contains("unsupported")
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]

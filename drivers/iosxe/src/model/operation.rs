@@ -1,6 +1,7 @@
 //! The operation `app-hosting` of the module `Cisco-IOS-XE-rpc`: exactly one step of an application's life.
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
 /// A step of an application's life.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -27,13 +28,13 @@ impl Operation {
         }
     }
 
-    /// The body of its request (RFC 8040, section 3.6.1).
-    pub(crate) fn body(&self) -> serde_json::Value {
-        serde_json::json!({ "Cisco-IOS-XE-rpc:input": self })
+    /// Its input, without the envelope of RFC 8040.
+    pub(crate) fn input(&self) -> Value {
+        json!(self)
     }
+}
 
-    /// The body that older releases expect.
-    pub(crate) fn bare_body(&self) -> serde_json::Value {
-        serde_json::json!(self)
-    }
+/// The input of an operation in its envelope (RFC 8040, section 3.6.1).
+pub(crate) fn in_envelope(input: &Value) -> Value {
+    json!({ "Cisco-IOS-XE-rpc:input": input })
 }

@@ -1,5 +1,6 @@
 //! What a device says when it does not want to: the errors of RFC 8040, section 3.9 and 7.1.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use reqwest::StatusCode;
@@ -33,6 +34,13 @@ struct Entry {
     path: String,
 }
 
+/// The output of an operation.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Output {
+    result: String,
+}
+
 impl Complaint {
     /// Reads an answer.
     pub(super) fn read(status: StatusCode, body: &[u8]) -> Self {
@@ -42,6 +50,13 @@ impl Complaint {
             return Self { status, tag: Some(tag), message: quoted(&format!("{message}{at}")) };
         }
         Self { status, tag: None, message: quoted(&String::from_utf8_lossy(body)) }
+    }
+
+    /// What the device has against an operation that it answered well: some say it in the output alone.
+    pub(super) fn spoken(status: StatusCode, body: &[u8]) -> Option<Self> {
+        let top: BTreeMap<String, Output> = serde_json::from_slice(body).ok()?;
+        let said = top.into_values().next()?.result.trim().to_owned();
+        said.starts_with('%').then(|| Self { status, tag: None, message: quoted(&said) })
     }
 
     pub(super) fn has_tag(&self, tag: &str) -> bool {
@@ -127,6 +142,19 @@ mod tests {
         assert_eq!(complaint.to_string().len(), "HTTP 502: ".len() + QUOTED);
         assert_eq!(read(400, "").to_string(), "HTTP 400");
         assert!(read(400, r#"{"errors":{"error":[]}}"#).tag.is_none());
+    }
+
+    #[test]
+    fn an_error_in_the_output_of_an_operation_is_one_and_any_other_word_is_none() {
+        let spoken = |result: &str| {
+            let body = serde_json::json!({ "Cisco-IOS-XE-rpc:output": { "result": result } });
+            Complaint::spoken(StatusCode::OK, body.to_string().as_bytes())
+        };
+        let told = spoken("\n%Error opening http://h/a.tar (No such file)").unwrap();
+        assert_eq!(told.to_string(), "HTTP 200: %Error opening http://h/a.tar (No such file)");
+        assert!(!told.fault("copy", true).error.transient());
+        assert_eq!(spoken("RPC request successful"), None);
+        assert_eq!(Complaint::spoken(StatusCode::NO_CONTENT, b""), None);
     }
 
     #[test]

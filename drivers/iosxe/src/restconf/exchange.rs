@@ -1,5 +1,7 @@
 //! One request and its answer.
 
+use std::time::Duration;
+
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde_json::Value;
@@ -10,27 +12,51 @@ use super::complaint::Complaint;
 
 const YANG_DATA: &str = "application/yang-data+json";
 
-impl Restconf {
-    /// Sends a request with a body in JSON, and reads the answer whatever its status.
-    pub(super) async fn exchange(
-        &self,
-        method: Method,
-        url: Url,
-        body: Option<&Value>,
-        step: &'static str,
-    ) -> Result<(StatusCode, Vec<u8>), DriverError> {
-        let changes = method != Method::GET;
-        let request = self.http.request(method, url).header(ACCEPT, YANG_DATA);
-        let request = request.header(CONTENT_TYPE, YANG_DATA);
-        let request = match body {
-            Some(body) => request.body(body.to_string()),
-            None => request,
-        };
-        self.send(request, step, changes).await
+/// What is asked.
+#[derive(Clone)]
+pub(super) struct Ask<'a> {
+    method: Method,
+    body: Option<&'a Value>,
+    pub(super) step: &'static str,
+    /// How long the answer may take, where that is not the time of every answer.
+    limit: Option<Duration>,
+}
+
+impl<'a> Ask<'a> {
+    pub(super) fn to(method: Method, step: &'static str) -> Self {
+        Self { method, body: None, step, limit: None }
     }
 
-    /// Sends a request as who we are. A refused log-in and a device that does not answer are errors; every other answer is
-    /// one. What may have been sent and has no whole answer may have been done, where it changes something.
+    /// With a body in JSON.
+    pub(super) fn body(self, body: &'a Value) -> Self {
+        Self { body: Some(body), ..self }
+    }
+
+    /// For what takes its time on the device: that it takes too long says nothing of whether the device can be reached.
+    pub(super) fn within(self, limit: Option<Duration>) -> Self {
+        Self { limit, ..self }
+    }
+}
+
+impl Restconf {
+    /// Sends a request, and reads the answer whatever its status.
+    pub(super) async fn exchange(
+        &self,
+        url: Url,
+        ask: Ask<'_>,
+    ) -> Result<(StatusCode, Vec<u8>), DriverError> {
+        let changes = ask.method != Method::GET;
+        let request = self.http.request(ask.method, url).header(ACCEPT, YANG_DATA);
+        let mut request = request.header(CONTENT_TYPE, YANG_DATA);
+        if let Some(body) = ask.body {
+            request = request.body(body.to_string());
+        }
+        let Some(limit) = ask.limit else { return self.send(request, ask.step, changes).await };
+        self.gate.pass()?;
+        self.attempt(request.timeout(limit), ask.step, changes).await
+    }
+
+    /// Sends a request. Whoever waits behind it is told when the device does not answer.
     pub(super) async fn send(
         &self,
         request: RequestBuilder,
@@ -38,18 +64,31 @@ impl Restconf {
         changes: bool,
     ) -> Result<(StatusCode, Vec<u8>), DriverError> {
         self.gate.pass()?;
+        let answer = self.attempt(request, step, changes).await;
+        answer.inspect_err(|error| {
+            if error.reason() == Reason::Unavailable {
+                self.gate.outage(error);
+            }
+        })
+    }
+
+    /// Sends a request as who we are. A refused log-in and a device that does not answer are errors; every other answer is
+    /// one. What may have been sent and has no whole answer may have been done, where it changes something.
+    async fn attempt(
+        &self,
+        request: RequestBuilder,
+        step: &'static str,
+        changes: bool,
+    ) -> Result<(StatusCode, Vec<u8>), DriverError> {
         let request = request.basic_auth(&self.username, Some(self.password.expose()));
-        let answer = async {
-            let response = request.send().await.map_err(|error| unanswered(error, step, changes))?;
-            let status = response.status();
-            Ok((status, self.body(response, step, changes).await?))
-        };
-        let answer = answer.await.inspect_err(|error| self.gate.outage(error))?;
-        if matches!(answer.0, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-            return Err(self.gate.refused(Complaint::read(answer.0, &answer.1).to_string()));
+        let response = request.send().await.map_err(|error| unanswered(error, step, changes))?;
+        let status = response.status();
+        let body = self.body(response, step, changes).await?;
+        if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            return Err(self.gate.refused(Complaint::read(status, &body).to_string()));
         }
         self.gate.open();
-        Ok(answer)
+        Ok((status, body))
     }
 
     /// The body, of which no more is read than an answer may have.

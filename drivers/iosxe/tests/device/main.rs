@@ -5,6 +5,7 @@
 
 mod credentials;
 mod faults;
+mod flash;
 mod life;
 mod neighbours;
 mod oddities;

@@ -1,11 +1,14 @@
 //! Many pods on one device, pods of others, and apps that are nobody's.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use serde_json::json;
 use staffetta_driver::Reason;
 use staffetta_iosxe::IosXeOptions;
+use staffetta_iosxe_device::{Fault, Kept, Requests};
 
-use crate::world::{World, delete, deploy, driver, pod, request, runs, told, web};
+use crate::world::{World, delete, deploy, driver, pod, request, runs, told, until, web};
 
 #[tokio::test]
 async fn pods_that_come_at_the_same_time_are_installed_one_after_the_other_and_get_an_address_each() {
@@ -60,7 +63,7 @@ async fn an_app_that_was_configured_already_is_adopted() {
     let world = World::new(|_| ());
     // The configuration of a process that ended before the install.
     let (first, request) = (world.driver(), web());
-    crate::world::until("it is configured", async || {
+    until("it is configured", async || {
         let _ = first.deploy_pod(&request).await;
         !world.device.apps().is_empty()
     })
@@ -69,6 +72,27 @@ async fn an_app_that_was_configured_already_is_adopted() {
     deploy(&*second, &request).await;
     world.assert_done_once();
     delete(&*second, &request.owner()).await;
+    world.assert_clean();
+}
+
+#[tokio::test]
+async fn an_app_that_was_overlooked_is_adopted_when_the_device_says_that_it_exists() {
+    let world = World::new(|_| ());
+    let (first, request) = (world.driver(), web());
+    deploy(&*first, &request).await;
+    world.device.reboot(Kept::Configuration, Duration::from_millis(10));
+    until("its app is forgotten", async || world.device.apps().iter().all(|app| app.state.is_none())).await;
+    let second = world.driver();
+    until("it is back", async || second.check_connection().await.is_ok()).await;
+    // The next process is told of no configuration, and so makes one.
+    let nothing = Fault::Answer { code: 204, body: String::new() };
+    world.device.inject(Requests::any().method("GET").path("app-hosting-cfg-data"), 1, nothing);
+    let third = world.driver();
+    deploy(&*third, &request).await;
+    let counts = world.device.counts();
+    assert_eq!((world.device.pending_faults(), counts.by_status.get(&409)), (0, Some(&1)));
+    assert_eq!(world.device.apps().len(), 1);
+    delete(&*third, &request.owner()).await;
     world.assert_clean();
 }
 

@@ -11,11 +11,12 @@
 //! | `nodes`, `trunks`, `vlans`, `address_pairs` | what nested ports are a part of |
 //! | `together` | calls that are made together |
 //! | `vif`, `nested_vlan`, `nested_macvlan` | the drivers |
+//! | `security_groups` | the security groups of network policies |
 //! | `stock` | ports that are made in bulk for whoever comes |
 
 mod activation;
 mod address_pairs;
-mod api;
+pub(crate) mod api;
 mod board;
 mod creation;
 mod mark;
@@ -24,13 +25,14 @@ mod nested_vlan;
 mod nodes;
 mod options;
 mod ports;
+mod security_groups;
 mod stock;
-mod together;
+pub(crate) mod together;
 mod translate;
 mod trunks;
 mod vif;
 mod vlans;
-mod wire;
+pub(crate) mod wire;
 
 use std::sync::Arc;
 
@@ -47,6 +49,7 @@ use crate::subnets::Subnets;
 pub use self::nested_macvlan::NestedMacvlanDriver;
 pub use self::nested_vlan::NestedVlanDriver;
 pub use self::options::{PodVifNestedOptions, PortOptions};
+pub use self::security_groups::NeutronSecurityGroups;
 pub use self::stock::{NestedStock, NeutronStock};
 pub use self::vif::NeutronVifDriver;
 

@@ -1,4 +1,4 @@
-//! Answers in the forms of Neutron.
+//! Answers in the forms of Neutron and Octavia.
 
 use http_body_util::Full;
 use hyper::Response;
@@ -26,6 +26,10 @@ impl Answer {
         Self { status, content_type: "text/html", body: body.into_bytes() }
     }
 
+    pub(crate) fn is_success(&self) -> bool {
+        self.status < 300
+    }
+
     pub(crate) fn response(self) -> Response<Full<Bytes>> {
         Response::builder()
             .status(self.status)
@@ -38,6 +42,11 @@ impl Answer {
 
 pub(crate) fn error(status: u16, kind: &str, message: &str) -> Answer {
     Answer::json(status, json!({ "NeutronError": { "type": kind, "message": message, "detail": "" } }))
+}
+
+/// A refusal of Octavia.
+pub(crate) fn fault(status: u16, message: &str) -> Answer {
+    Answer::json(status, json!({ "faultcode": "Client", "faultstring": message, "debuginfo": null }))
 }
 
 pub(crate) fn not_found(kind: &str, id: &str) -> Answer {

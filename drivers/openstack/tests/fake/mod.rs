@@ -1,9 +1,13 @@
-//! A Neutron within the test: what the real one was seen to do with networks, subnets, ports and trunks, and faults on demand.
+//! A Neutron and an Octavia within the test: what the real ones were seen to do with networks, subnets, security groups, ports,
+//! trunks, floating IPs and load balancers, and faults on demand.
 
 mod answer;
+mod floating_ips;
+pub(crate) mod load_balancers;
 mod networks;
 mod ports;
 mod query;
+mod security_groups;
 mod trunks;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +23,7 @@ use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
 use self::answer::{Answer, error};
+use self::load_balancers::Octavia;
 use self::query::Query;
 
 /// A Neutron that listens on a port of its own. It ends when this is dropped.
@@ -32,7 +37,7 @@ pub(crate) struct Fake {
 /// What goes wrong with a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    /// It is refused with this status and kind.
+    /// It is refused with this status and kind; Octavia, which has no kinds, says it in words.
     Refuse(u16, &'static str),
     /// A proxy answers with a page of HTML.
     Html(u16),
@@ -49,9 +54,15 @@ pub(crate) struct State {
     pub(crate) groups: BTreeMap<String, Value>,
     pub(crate) ports: BTreeMap<String, Value>,
     pub(crate) trunks: BTreeMap<String, Value>,
+    pub(crate) floating_ips: BTreeMap<String, Value>,
+    pub(crate) octavia: Octavia,
+    /// No provider of load balancers serves SCTP.
+    pub(crate) lacks_sctp: bool,
     pub(crate) hosts: BTreeSet<String>,
     pub(crate) extensions: BTreeSet<&'static str>,
     pub(crate) quota: Option<usize>,
+    pub(crate) group_quota: Option<usize>,
+    pub(crate) rule_quota: Option<usize>,
     /// Bulk answers do not show bindings yet.
     pub(crate) binds_late: bool,
     /// How many things a page has at most.
@@ -135,6 +146,7 @@ async fn handle(
         .position(|(method, prefix, _)| !of_the_test && *method == parts.method && path.starts_with(prefix));
     let fault = position.map(|position| state.faults.remove(position).2);
     let answer = match fault {
+        Some(Fault::Refuse(status, message)) if path.starts_with("/v2/") => answer::fault(status, message),
         Some(Fault::Refuse(status, kind)) => error(status, kind, "as the test wants it"),
         Some(Fault::Html(status)) => Answer::html(status),
         Some(Fault::Interfere) => {
@@ -161,12 +173,23 @@ impl State {
     ) -> Answer {
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         match (method.as_str(), &*parts) {
+            ("GET", [""]) => self.versions(),
+            (_, ["v2", "lbaas", parts @ ..]) => self.load_balancing(method, parts, query, body),
+            (_, ["floatingips", ..]) => self.floating_ips(method, &parts, query, body, revision),
             ("GET", ["extensions"]) => {
                 let aliases: Vec<_> = self.extensions.iter().map(|alias| json!({ "alias": alias })).collect();
                 Answer::json(200, json!({ "extensions": aliases }))
             }
             ("PUT", ["quotas", _]) => {
-                self.quota = body["quota"]["port"].as_i64().and_then(|quota| usize::try_from(quota).ok());
+                for (name, quota) in [
+                    ("port", &mut self.quota),
+                    ("security_group", &mut self.group_quota),
+                    ("security_group_rule", &mut self.rule_quota),
+                ] {
+                    if let Some(wish) = body["quota"][name].as_i64() {
+                        *quota = usize::try_from(wish).ok();
+                    }
+                }
                 Answer::json(200, body.clone())
             }
             ("PUT", ["_agent", "host", host]) => {
@@ -174,8 +197,9 @@ impl State {
                 Answer::empty(204)
             }
             ("PUT", ["_agent", way @ ("up" | "down"), id]) => self.agent(id, *way == "up"),
-            (_, ["networks" | "subnets" | "security-groups", ..]) => {
-                self.networks(method, &parts, query, body)
+            (_, ["networks" | "subnets" | "routers", ..]) => self.networks(method, &parts, query, body),
+            (_, ["security-groups" | "security-group-rules", ..]) => {
+                self.security_groups(method, &parts, query, body)
             }
             (_, ["ports", ..]) => self.ports(method, &parts, query, body, revision),
             (_, ["trunks", ..]) => self.trunks(method, &parts, query, body),

@@ -1,4 +1,4 @@
-//! Networks, subnets and security groups: no more of them than ports need.
+//! Networks and subnets: no more of them than ports need.
 
 use hyper::Method;
 use ipnet::Ipv4Net;
@@ -25,13 +25,12 @@ impl State {
                 self.networks.insert(id, network.clone());
                 Answer::json(201, json!({ "network": network }))
             }
-            ("POST", ["subnets"]) => self.create_subnet(&body["subnet"]),
-            ("POST", ["security-groups"]) => {
-                let (id, wish) = (self.id(), &body["security_group"]);
-                let group = json!({ "id": id, "name": wish["name"], "project_id": wish["project_id"] });
-                self.groups.insert(id, group.clone());
-                Answer::json(201, json!({ "security_group": group }))
+            ("POST", ["routers"]) => {
+                let id = self.id();
+                Answer::json(201, json!({ "router": { "id": id } }))
             }
+            ("PUT", ["routers", _, "add_router_interface"]) => Answer::json(200, json!({})),
+            ("POST", ["subnets"]) => self.create_subnet(&body["subnet"]),
             ("GET", [collection @ ("networks" | "subnets"), id]) => {
                 let (things, key) = match *collection {
                     "networks" => (&self.networks, "network"),
@@ -47,7 +46,6 @@ impl State {
             }
             ("GET", ["networks"]) => query.list("networks", &self.networks, self.page),
             ("GET", ["subnets"]) => query.list("subnets", &self.subnets, self.page),
-            ("GET", ["security-groups"]) => query.list("security_groups", &self.groups, self.page),
             ("DELETE", ["networks", id]) => {
                 if self.ports.values().any(|port| port["network_id"] == **id) {
                     return error(

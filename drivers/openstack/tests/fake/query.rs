@@ -44,7 +44,7 @@ impl Query {
         Answer::json(200, answer)
     }
 
-    fn fields(&self, thing: &Value) -> Value {
+    pub(crate) fn fields(&self, thing: &Value) -> Value {
         let wanted: Vec<&str> = self.all("fields").collect();
         let Value::Object(fields) = thing else { unreachable!() };
         let kept = fields.iter().filter(|(name, _)| wanted.is_empty() || wanted.contains(&name.as_str()));
@@ -59,6 +59,7 @@ impl Query {
                 thing["tags"].as_array().is_some_and(|tags| tags.iter().any(|other| other == tag))
             }),
             "fixed_ips" => self.fixed_ips(thing),
+            "loadbalancer_id" => self.all(name).any(|id| thing["loadbalancers"][0]["id"] == id),
             _ => self.all(name).any(|value| thing[name].as_str() == Some(value)),
         })
     }

@@ -1,4 +1,5 @@
-//! The VIF drivers on a Neutron within the test: every scenario, and what only a Neutron does that can be told to fail.
+//! The drivers on a Neutron and an Octavia within the test: every scenario, and what only such ones do that can be told to
+//! fail.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -9,6 +10,7 @@ mod scenarios;
 
 mod calls;
 mod faults;
+mod octavia;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +31,10 @@ async fn fake() -> (Arc<Fake>, World) {
         auth: Auth::None,
         region: None,
         interface: Interface::Public,
-        urls: Urls { network: Some(fake.url.parse().unwrap()), load_balancer: None },
+        urls: Urls {
+            network: Some(fake.url.parse().unwrap()),
+            load_balancer: Some(fake.url.parse().unwrap()),
+        },
         tls: Tls::default(),
         timeout: Duration::from_secs(30),
         max_concurrency: 16,
@@ -37,6 +42,7 @@ async fn fake() -> (Arc<Fake>, World) {
     let world = World {
         cloud: Cloud::new(access, Arc::new(Unobserved)).unwrap(),
         neutron: fake.url.clone(),
+        octavia: fake.url.clone(),
         token: None,
         project: PROJECT.into(),
         client: client(),

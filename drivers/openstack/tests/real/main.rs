@@ -1,4 +1,4 @@
-//! The VIF drivers on a real Neutron: every scenario in a project of its own.
+//! The drivers on a real Neutron and a real Octavia: every scenario in a project of its own.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -37,6 +37,7 @@ async fn world() -> Option<World> {
     Some(World {
         cloud: Cloud::new(access, Arc::new(Unobserved)).unwrap(),
         neutron: stack.neutron().to_owned(),
+        octavia: stack.octavia().to_owned(),
         token: Some(stack.token().await),
         project: tenant.id.as_str().into(),
         client: client(),

@@ -1,9 +1,12 @@
-//! What the VIF drivers promise of any Neutron: each scenario is played in a world of its own, be it the fake one of the
+//! What the drivers promise of any Neutron and Octavia: each scenario is played in a world of its own, be it the fake one of the
 //! tests or the real services.
 
+pub(crate) mod balancers;
 pub(crate) mod bound;
 pub(crate) mod limits;
 pub(crate) mod macvlan;
+pub(crate) mod public;
+pub(crate) mod security_groups;
 pub(crate) mod stock;
 pub(crate) mod vlan;
 pub(crate) mod world;
@@ -37,6 +40,13 @@ macro_rules! in_world {
                 the_port_of_the_node_may_use_the_addresses_of_its_pods_as_long_as_they_live,
                 pods_of_one_node_that_come_together_all_get_their_addresses,
                 a_pair_that_was_left_out_is_added_when_the_vif_is_activated;
+            security_groups:
+                a_group_is_found_by_its_mark_and_has_just_the_rules_that_are_wanted,
+                rules_that_exist_already_count_as_added,
+                a_group_that_guards_a_port_stays_and_goes_with_the_rules_that_name_it_later,
+                a_port_gets_other_groups_all_at_once,
+                quotas_of_groups_and_rules_are_told_as_such,
+                what_does_not_exist_is_told_or_counts_as_removed;
             stock:
                 ports_in_stock_are_listed_as_they_were_ordered_and_destroyed,
                 a_port_in_stock_with_two_addresses_is_listed_as_it_was_made,
@@ -46,6 +56,23 @@ macro_rules! in_world {
                 subports_in_stock_have_their_vlans_and_free_them,
                 what_was_left_half_made_is_removed_when_the_stock_is_listed,
                 a_stock_never_destroys_what_is_a_pods_or_another_clusters;
+            balancers:
+                a_load_balancer_is_made_with_its_whole_tree_and_read_as_it_was_asked_for,
+                members_are_set_as_a_whole_and_those_that_stay_keep_their_ids,
+                a_listener_that_comes_later_is_made_step_by_step_and_goes_with_its_pool,
+                settings_are_changed_and_what_hangs_on_them_stays,
+                a_load_balancer_is_given_back_once_and_by_its_owner_only,
+                what_somebody_removed_is_told_and_can_be_made_again,
+                what_others_change_is_seen_by_lists,
+                what_a_predecessor_made_is_marked_and_not_made_again,
+                a_quota_is_told_and_its_raising_lets_services_go_on,
+                the_port_of_the_address_may_be_ours_and_goes_with_the_load_balancer,
+                a_port_that_was_left_without_a_load_balancer_is_found_and_used_or_given_back;
+            public:
+                an_address_out_of_the_pool_leads_to_the_port_and_goes_back_by_its_owner_only,
+                an_empty_pool_is_told_and_an_address_that_comes_back_is_used,
+                an_address_that_the_user_named_must_exist_and_be_free_and_stays_the_users,
+                an_address_that_a_predecessor_took_is_marked_and_not_taken_again;
         }
     };
     (@ $world:path; $($module:ident: $($scenario:ident),+;)+) => {

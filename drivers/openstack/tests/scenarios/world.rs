@@ -13,7 +13,8 @@ use staffetta_driver::{
     VifRequest,
 };
 use staffetta_openstack::{
-    Cloud, NestedMacvlanDriver, NestedVlanDriver, NeutronDefaults, NeutronVifDriver, PodVifNestedOptions,
+    Cloud, LbaasV2Driver, MemberSubnets, NestedMacvlanDriver, NestedVlanDriver, NeutronDefaults,
+    NeutronFloatingIps, NeutronSecurityGroups, NeutronVifDriver, OctaviaDefaults, PodVifNestedOptions,
     PortOptions, Subnets,
 };
 
@@ -26,6 +27,8 @@ pub(crate) struct World {
     pub(crate) cloud: Cloud,
     /// Neutron, without the version. What stands in for its agents listens there too, below `_agent`.
     pub(crate) neutron: String,
+    /// Octavia, without the version.
+    pub(crate) octavia: String,
     /// The token of an administrator, where one is asked for.
     pub(crate) token: Option<String>,
     /// The project, which nobody else uses.
@@ -50,7 +53,16 @@ impl World {
     /// Asks Neutron as an administrator, and answers the status and the body.
     pub(crate) async fn ask(&self, method: Method, path: &str, body: &Value) -> (u16, Value) {
         let version = if path.starts_with("_agent") { "" } else { "v2.0/" };
-        let mut request = self.client.request(method, format!("{}/{version}{path}", self.neutron));
+        self.ask_at(method, format!("{}/{version}{path}", self.neutron), body).await
+    }
+
+    /// Asks Octavia as an administrator, and answers the status and the body.
+    pub(crate) async fn balance(&self, method: Method, path: &str, body: &Value) -> (u16, Value) {
+        self.ask_at(method, format!("{}/v2/lbaas/{path}", self.octavia), body).await
+    }
+
+    async fn ask_at(&self, method: Method, url: String, body: &Value) -> (u16, Value) {
+        let mut request = self.client.request(method, url);
         request = request.header("x-of-the-test", "1").header("content-type", "application/json");
         if let Some(token) = &self.token {
             request = request.header("x-auth-token", token);
@@ -140,8 +152,46 @@ impl World {
 
     /// How many ports the project may have; -1 is any number.
     pub(crate) async fn allow_ports(&self, count: i64) {
-        let quota = json!({ "quota": { "port": count } });
+        self.allow("port", count).await;
+    }
+
+    /// How many things of a kind the project may have; -1 is any number.
+    pub(crate) async fn allow(&self, what: &str, count: i64) {
+        let quota = json!({ "quota": { what: count } });
         let (status, answer) = self.ask(Method::PUT, &format!("quotas/{}", self.project), &quota).await;
+        assert_eq!(status, 200, "{answer}");
+    }
+
+    /// How many load balancers the project may have; -1 is any number.
+    pub(crate) async fn allow_balancers(&self, count: i64) {
+        let quota = json!({ "quota": { "load_balancer": count } });
+        let (status, answer) = self.balance(Method::PUT, &format!("quotas/{}", self.project), &quota).await;
+        assert!(status == 200 || status == 202, "{status} {answer}");
+    }
+
+    /// An external network with one subnet.
+    pub(crate) async fn external(&self, cidr: &str) -> Subnet {
+        let wish = json!({ "name": "public", "project_id": self.project, "router:external": true });
+        let network = self.create("networks", "network", wish).await;
+        let wish = json!({ "network_id": network["id"], "cidr": cidr, "ip_version": 4, "enable_dhcp": false, "project_id": self.project });
+        let made = self.create("subnets", "subnet", wish).await;
+        Subnet {
+            id: text(&made["id"]).into(),
+            network: Network::new(text(&network["id"]).into()),
+            cidr: cidr.parse().unwrap(),
+            gateway: None,
+            dns: Vec::new(),
+            routes: Vec::new(),
+        }
+    }
+
+    /// Makes an external network reachable from a subnet.
+    pub(crate) async fn join(&self, subnet: &Subnet, external: &Subnet) {
+        let gateway = json!({ "network_id": external.network.id });
+        let wish = json!({ "name": "edge", "project_id": self.project, "external_gateway_info": gateway });
+        let router = self.create("routers", "router", wish).await;
+        let path = format!("routers/{}/add_router_interface", text(&router["id"]));
+        let (status, answer) = self.ask(Method::PUT, &path, &json!({ "subnet_id": subnet.id })).await;
         assert_eq!(status, 200, "{answer}");
     }
 
@@ -225,10 +275,31 @@ impl World {
         )
     }
 
+    /// The driver `lbaasv2` of a cluster.
+    pub(crate) fn balancers(&self, cluster: &str, options: &OctaviaDefaults) -> LbaasV2Driver {
+        let members = MemberSubnets {
+            mode: options.member_mode,
+            pods: None,
+            subnets: self.known_subnets(),
+            namespaces: Arc::default(),
+        };
+        LbaasV2Driver::new(&self.cloud, self.cluster(cluster), members, options, None)
+    }
+
+    /// The driver `neutron_floating_ip` of a cluster.
+    pub(crate) fn floating(&self, cluster: &str, pool: &Subnet) -> NeutronFloatingIps {
+        NeutronFloatingIps::new(&self.cloud, self.cluster(cluster), pool.network.id.clone(), None)
+    }
+
     /// The driver `neutron-vif` of a cluster whose ports have no names.
     pub(crate) fn bound_unnamed(&self, cluster: &str) -> NeutronVifDriver {
         let options = PortOptions { port_debug: false, ..options() };
         NeutronVifDriver::new(&self.cloud, self.known_subnets(), self.cluster(cluster), options)
+    }
+
+    /// The driver of network policies of a cluster.
+    pub(crate) fn policies(&self, cluster: &str) -> NeutronSecurityGroups {
+        NeutronSecurityGroups::new(&self.cloud, self.cluster(cluster), self.project.clone())
     }
 
     fn known_subnets(&self) -> Arc<Subnets> {

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 /// Where a pod stands in its life, as far as its VIF is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
+pub(crate) enum Life {
     /// It lives in its node's own network.
     HostNetwork,
     /// It has no node yet.
@@ -23,7 +23,7 @@ pub(super) enum Life {
 }
 
 impl Life {
-    pub(super) fn of(pod: &Pod) -> Self {
+    pub(crate) fn of(pod: &Pod) -> Self {
         let spec = pod.spec.as_ref();
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending");
         let deleting = pod.metadata.deletion_timestamp.is_some();

@@ -9,6 +9,7 @@ mod decide;
 mod error;
 mod life;
 pub mod networks;
+mod spared;
 mod sweep;
 mod told;
 
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::Client;
+use kube::{Client, ResourceExt};
 use staffetta_driver::{
     Activation, Owner, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, Vif, VifPoolDriver,
     VifRequest,
@@ -27,14 +28,16 @@ use staffetta_handler::{
 
 use self::claims::{Claim, Claims};
 use self::decide::{Action, after_deletion, annotation, decide};
-use self::life::Life;
 use self::networks::{Further, FurtherNetworks, NetworkAttachmentDefinition, NetworksError, asks};
+use self::spared::SparedNodes;
 use self::told::{ShownVifs, ToldNodes, is_settled};
 use crate::namespaces::feeding;
+use crate::network_policies;
 use crate::os_vif::{KURYR_VIF, PodState};
 use crate::owners::owner_of;
 
 pub use self::error::VifError;
+pub(crate) use self::life::Life;
 
 /// The finalizer by which a pod waits for the release of its VIF.
 pub const FINALIZER: &str = "staffetta.dev/vif";
@@ -61,6 +64,8 @@ pub struct VifHandler {
     claims: Claims,
     /// Whether the first event came: from then on the pool knows what all pods show.
     begun: AtomicBool,
+    /// The nodes whose pods have another network, where there may be such nodes.
+    spared: Option<Arc<SparedNodes>>,
 }
 
 impl VifHandler {
@@ -71,17 +76,32 @@ impl VifHandler {
             writer: Writer::new(client),
             claims: Claims::default(),
             begun: AtomicBool::new(false),
+            spared: None,
         }
     }
 
-    /// The handler as it is registered: for pods, with a sweep; with namespaces where a driver wants to know them, with
+    /// Leaves the pods of nodes alone that another handler keeps.
+    #[must_use]
+    pub fn beside_virtual_nodes(self) -> Self {
+        Self { spared: Some(Arc::default()), ..self }
+    }
+
+    /// The handler as it is registered: for pods, with a sweep; with namespaces and policies where a driver wants to know them, with
     /// `NetworkAttachmentDefinition`s where pods may have further networks, and with indexes of what pods show and of nodes where the
-    /// pool must be told of these.
+    /// pool must be told of these, or pods may be on nodes that another handler keeps.
     pub fn registration(self) -> Registration<Self> {
-        let observers = [self.drivers.project.namespaces(), self.drivers.subnets.namespaces()];
+        let VifDrivers { project, subnets, security_groups, .. } = &self.drivers;
+        let observers = [project.namespaces(), subnets.namespaces(), security_groups.namespaces()];
+        let policies = security_groups.policies();
         let pool = Arc::clone(&self.drivers.pool);
         let further = self.drivers.further.as_ref().map(|further| Arc::clone(&further.networks));
+        let spared = self.spared.clone();
         let registration = feeding(Registration::new(self).on::<Pod>().sweep(), observers);
+        let registration = network_policies::feeding(registration, policies);
+        let registration = match spared {
+            Some(spared) => registration.index::<Node>(spared),
+            None => registration,
+        };
         let registration = match further {
             Some(networks) => registration.index::<NetworkAttachmentDefinition>(networks),
             None => registration,
@@ -270,6 +290,14 @@ impl VifHandler {
             && is_settled(pod)
     }
 
+    /// Whether the pod has another network, and nothing of ours.
+    fn is_spared(&self, pod: &Pod) -> bool {
+        self.spared.as_ref().is_some_and(|spared| spared.have(pod))
+            && annotation(pod).is_none()
+            && !pod.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
+            && self.claims.get(&Owner::of(&pod.metadata).uid).is_none()
+    }
+
     fn forget(&self, owner: &Owner) {
         self.claims.forget(&owner.uid);
         self.writer.forget(owner.uid.as_str());
@@ -287,9 +315,13 @@ impl ResourceEventHandler<Pod> for VifHandler {
     fn wants(&self, event: &Event<Pod>) -> bool {
         match event {
             Event::Added(pod) | Event::Modified(pod) => {
-                !matches!(Life::of(pod), Life::HostNetwork | Life::Unscheduled) && !self.may_pass(pod)
+                !matches!(Life::of(pod), Life::HostNetwork | Life::Unscheduled)
+                    && !self.may_pass(pod)
+                    && !self.is_spared(pod)
             }
-            Event::Deleted(Tombstone::Last(pod)) => Life::of(pod) != Life::HostNetwork,
+            Event::Deleted(Tombstone::Last(pod)) => {
+                Life::of(pod) != Life::HostNetwork && !self.is_spared(pod)
+            }
             Event::Deleted(Tombstone::Missed(_)) => true,
         }
     }

@@ -8,7 +8,7 @@ use staffetta_handler::{Event, Identity, Index, Message, Tombstone};
 use tokio::sync::Notify;
 
 use super::cisco_device::CiscoDevice;
-use super::file::NamedDevice;
+use super::entry::NamedDevice;
 use super::name::is_name;
 
 /// The devices that are described, by the name of their node. Where several descriptions claim a name, that of a file holds, and

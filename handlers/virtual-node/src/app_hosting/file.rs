@@ -1,4 +1,4 @@
-//! Files that describe devices.
+//! Devices that are described by files and by the configuration.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,27 +6,19 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use staffetta_driver::app_hosting::DeviceSpec;
+use staffetta_driver::app_hosting::{DeviceSpec, Password};
 
+use super::entry::{DeviceEntry, NamedDevice};
 use super::name::{is_name, node_name};
 
 /// How large such a file may be, in bytes.
 const LARGEST: u64 = 4 << 20;
 
-/// A device and the name of its node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedDevice {
-    /// The name of its node.
-    pub name: String,
-    /// What it is.
-    pub spec: DeviceSpec,
-}
-
 /// Why the files that describe devices cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// A file cannot be read.
-    #[error("read the devices of {file}")]
+    #[error("read {file}, which is to tell of devices")]
     Read {
         /// The file.
         file: PathBuf,
@@ -35,7 +27,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// A file is larger than any description of devices.
-    #[error("read the devices of {0}: it is larger than 4 MiB")]
+    #[error("read {0}, which is to tell of devices: it is larger than 4 MiB")]
     TooLarge(PathBuf),
     /// A file is not as it must be; a password in it is not shown.
     #[error("the devices of {file} are not as they must be: {reason}")]
@@ -46,10 +38,10 @@ pub enum FileError {
         reason: String,
     },
     /// A node may not have that name.
-    #[error("the devices of {file}: no node may be called `{name}`")]
+    #[error("the devices of {origin}: no node may be called `{name}`")]
     Name {
-        /// The file.
-        file: PathBuf,
+        /// Where it stands.
+        origin: String,
         /// The name.
         name: String,
     },
@@ -58,10 +50,10 @@ pub enum FileError {
     Twice {
         /// The name.
         name: String,
-        /// One file.
-        first: PathBuf,
-        /// The other file.
-        second: PathBuf,
+        /// Where the one stands.
+        first: String,
+        /// Where the other one stands.
+        second: String,
     },
 }
 
@@ -72,31 +64,44 @@ struct Form {
     #[serde(default)]
     device: Option<DeviceSpec>,
     #[serde(default)]
-    devices: Vec<Entry>,
+    devices: Vec<DeviceEntry>,
 }
 
-/// One device of a list: what a device is, and the name of its node beside.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Entry {
-    #[serde(default)]
-    name: Option<String>,
-    device: DeviceSpec,
-}
-
-/// The devices of `files`, each with a name of its own.
-pub fn read(files: &[PathBuf]) -> Result<Vec<NamedDevice>, FileError> {
+/// The devices of the configuration and those of `files`, each with a name of its own.
+pub fn read(entries: &[DeviceEntry], files: &[PathBuf]) -> Result<Vec<NamedDevice>, FileError> {
     let mut devices = Vec::new();
-    let mut seen: BTreeMap<String, PathBuf> = BTreeMap::new();
+    let mut seen: BTreeMap<String, String> = BTreeMap::new();
+    let mut add = |origin: &str, entry: DeviceEntry| {
+        let device = named(origin, entry)?;
+        if let Some(first) = seen.insert(device.name.clone(), origin.to_owned()) {
+            return Err(FileError::Twice { name: device.name, first, second: origin.to_owned() });
+        }
+        devices.push(device);
+        Ok(())
+    };
+    for entry in entries {
+        add("the configuration", entry.clone())?;
+    }
     for file in files {
-        for device in of_text(file, &text(file)?)? {
-            if let Some(first) = seen.insert(device.name.clone(), file.clone()) {
-                return Err(FileError::Twice { name: device.name, first, second: file.clone() });
-            }
-            devices.push(device);
+        for entry in of_text(file, &text(file)?)? {
+            add(&file.display().to_string(), entry)?;
         }
     }
     Ok(devices)
+}
+
+/// The device of an entry, with its password and the name of its node.
+fn named(origin: &str, entry: DeviceEntry) -> Result<NamedDevice, FileError> {
+    let DeviceEntry { name, password_file, device: mut spec } = entry;
+    let name = name.unwrap_or_else(|| node_name(&spec.address));
+    if !is_name(&name) {
+        return Err(FileError::Name { origin: origin.to_owned(), name });
+    }
+    if let Some(file) = password_file {
+        // An editor ends the last line of a file, and no password ends so.
+        spec.password = Some(Password::new(text(&file)?.trim_end_matches(['\r', '\n'])));
+    }
+    Ok(NamedDevice { name, spec })
 }
 
 fn text(file: &Path) -> Result<String, FileError> {
@@ -110,20 +115,12 @@ fn text(file: &Path) -> Result<String, FileError> {
     Ok(text)
 }
 
-fn of_text(file: &Path, text: &str) -> Result<Vec<NamedDevice>, FileError> {
+fn of_text(file: &Path, text: &str) -> Result<Vec<DeviceEntry>, FileError> {
     let malformed = |reason: String| FileError::Malformed { file: file.to_owned(), reason };
     let Form { device, devices } =
         serde_saphyr::from_str(text).map_err(|error| malformed(first_line(&error.to_string())))?;
-    let single = device.map(|device| Entry { name: None, device });
-    let named = single.into_iter().chain(devices).map(|Entry { name, device: spec }| {
-        let name = name.unwrap_or_else(|| node_name(&spec.address));
-        if is_name(&name) {
-            Ok(NamedDevice { name, spec })
-        } else {
-            Err(FileError::Name { file: file.to_owned(), name })
-        }
-    });
-    named.collect()
+    let single = device.map(|device| DeviceEntry { name: None, password_file: None, device });
+    Ok(single.into_iter().chain(devices).collect())
 }
 
 /// What is wrong and where, without the excerpt of the file that follows: it may hold a password.
@@ -138,7 +135,7 @@ mod tests {
     const FILE: &str = "devices.yaml";
 
     fn devices(text: &str) -> Result<Vec<NamedDevice>, FileError> {
-        of_text(Path::new(FILE), text)
+        of_text(Path::new(FILE), text)?.into_iter().map(|entry| named(FILE, entry)).collect()
     }
 
     #[test]
@@ -171,14 +168,38 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_there_and_a_name_that_is_there_twice_are_named() {
-        let missing = read(&["/nowhere/devices.yaml".into()]).unwrap_err();
-        assert_eq!(missing.to_string(), "read the devices of /nowhere/devices.yaml");
+        let missing = read(&[], &["/nowhere/devices.yaml".into()]).unwrap_err();
+        assert_eq!(missing.to_string(), "read /nowhere/devices.yaml, which is to tell of devices");
         let folder = tempfile::tempdir().unwrap();
         let files = ["one.yaml", "two.yaml"].map(|name| folder.path().join(name));
         for file in &files {
             fs::write(file, "device: { driver: FAKE, address: r1 }\n").unwrap();
         }
-        let twice = read(&files).unwrap_err();
+        let twice = read(&[], &files).unwrap_err();
         assert!(matches!(twice, FileError::Twice { name, .. } if name == "cisco-vk-r1"));
+        let entry = of_text(Path::new(FILE), "device: { driver: FAKE, address: r1 }\n").unwrap();
+        let twice = read(&entry, &files[..1]).unwrap_err().to_string();
+        assert!(
+            twice.starts_with("two devices are the node `cisco-vk-r1`: in the configuration and in "),
+            "{twice}"
+        );
+    }
+
+    #[test]
+    fn a_password_comes_from_its_file_without_the_end_of_the_line_and_is_not_shown() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "hunter2\n").unwrap();
+        let of = |path: &Path| {
+            let text = format!(
+                "devices:\n- passwordFile: {}\n  device: {{ address: r1, password: other }}\n",
+                path.display()
+            );
+            devices(&text)
+        };
+        let found = of(file.path()).unwrap();
+        assert_eq!(found[0].spec.password.as_ref().map(Password::expose), Some("hunter2"));
+        assert!(!format!("{found:?}").contains("hunter2"));
+        let missing = of(Path::new("/nowhere/password")).unwrap_err();
+        assert_eq!(missing.to_string(), "read /nowhere/password, which is to tell of devices");
     }
 }

@@ -1,7 +1,7 @@
 //! The handler `app_hosting`: devices as virtual nodes, on which pods become applications.
 //!
-//! Devices come from files ([`AppHostingOptions::device_files`], in the form that users of Cisco's provider have) and from
-//! [`CiscoDevice`]s at run time. Each is a node of a [`VirtualNodes`]; the driver that its description names does the work.
+//! Devices come from the configuration, from files ([`AppHostingOptions::device_files`], in the form that users of Cisco's provider
+//! have) and from [`CiscoDevice`]s at run time. Each is a node of a [`VirtualNodes`]; the driver that its description names does the work.
 
 mod back_end;
 mod cisco_device;
@@ -9,6 +9,7 @@ mod controller;
 mod credentials;
 mod description;
 mod devices;
+mod entry;
 mod error;
 mod file;
 mod name;
@@ -26,13 +27,15 @@ use staffetta_handler::{Notes, Registration};
 use self::controller::{Controller, Rounds};
 use self::devices::Devices;
 use self::source::Description;
+use crate::figures::FigureBoard;
 use crate::handler::{VirtualNodes, Wiring};
 use crate::kubelet::{KubeletError, Kubelets};
 use crate::policy::Policy;
 
 pub use self::cisco_device::{CiscoDevice, CiscoDeviceStatus};
+pub use self::entry::{DeviceEntry, NamedDevice};
 pub use self::error::DeviceError;
-pub use self::file::{FileError, NamedDevice, read as read_devices};
+pub use self::file::{FileError, read as read_devices};
 pub use self::name::node_name;
 pub use self::options::AppHostingOptions;
 
@@ -45,7 +48,7 @@ pub struct AppHosting {
     pub client: Client,
     /// The options of the section `[app_hosting]`.
     pub options: AppHostingOptions,
-    /// The devices of its files.
+    /// The devices of its configuration and files.
     pub devices: Vec<NamedDevice>,
     /// The kinds of devices.
     pub drivers: DriverTable,
@@ -53,6 +56,8 @@ pub struct AppHosting {
     pub notes: Notes,
     /// Whether the API server has `CiscoDevice`s.
     pub custom_resources: bool,
+    /// Where it shows its figures.
+    pub figures: FigureBoard,
 }
 
 impl AppHosting {
@@ -62,7 +67,7 @@ impl AppHosting {
     ///
     /// When the certificates of the kubelet APIs cannot be used.
     pub fn registration(self) -> Result<Registration<VirtualNodes>, KubeletError> {
-        let Self { client, options, devices, drivers, notes, custom_resources } = self;
+        let Self { client, options, devices, drivers, notes, custom_resources, figures } = self;
         let known = Arc::new(Devices::new(devices));
         let source = Description { devices: Arc::clone(&known), drivers, client: client.clone() };
         let kubelets = options.kubelets().map(Kubelets::new).transpose()?;
@@ -75,7 +80,7 @@ impl AppHosting {
             policy,
             kubelets,
         };
-        let nodes = VirtualNodes::new(wiring);
+        let nodes = VirtualNodes::new(wiring).shown_on(&figures);
         let controller = Controller::new(client, Arc::clone(&known), nodes.shared());
         let registration = nodes.registration();
         if !custom_resources {

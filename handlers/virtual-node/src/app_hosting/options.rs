@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::entry::DeviceEntry;
 use crate::kubelet::KubeletOptions;
 
 /// The handler `app_hosting`: devices that host pods, each a node of the cluster.
 ///
-/// Devices are described in files, and, where the cluster has the kind, by `CiscoDevice`s.
+/// Devices are described here, in files, and, where the cluster has the kind, by `CiscoDevice`s.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AppHostingOptions {
@@ -19,6 +20,11 @@ pub struct AppHostingOptions {
     /// with a `name` for its node. They are read at the start.
     #[schemars(extend("uniqueItems" = true))]
     pub device_files: Vec<PathBuf>,
+    /// Devices that are described right here, in the form that an entry of `devices:` has in a file:
+    /// `devices = [{ name = "edge-1", passwordFile = "/run/edge-1", device = { address = "192.0.2.1", username = "admin" } }]`,
+    /// or a table `[[app_hosting.devices]]` for each. One may hold a password, so nobody is shown them.
+    #[schemars(extend("x-secret" = true))]
+    pub devices: Vec<DeviceEntry>,
     /// The time between two reads of what runs on a device, in milliseconds. One read answers for all its pods.
     pub poll_interval_ms: NonZeroU64,
     /// The time between two reads of what a device is and has, in milliseconds.
@@ -60,6 +66,7 @@ impl Default for AppHostingOptions {
         let count = |number| NonZeroU64::new(number).expect("the defaults are not zero");
         Self {
             device_files: Vec::new(),
+            devices: Vec::new(),
             poll_interval_ms: count(5000),
             health_interval_ms: count(60_000),
             read_timeout_ms: count(30_000),

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::Figureless;
 use super::serve::Known;
 use super::stats::summary;
+use crate::figures::{Answered, Counts, Request};
 use crate::fleet::Machine;
 use crate::pod::ClusterIndex;
 
@@ -31,12 +32,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct Desk {
     machine: Arc<Machine>,
     cluster: Arc<ClusterIndex>,
+    counts: Arc<Counts>,
     usage: Mutex<Option<(Instant, Arc<[PodUsage]>)>>,
 }
 
 impl Desk {
-    pub(super) fn new(machine: Arc<Machine>, cluster: Arc<ClusterIndex>) -> Arc<Self> {
-        Arc::new(Self { machine, cluster, usage: Mutex::new(None) })
+    pub(super) fn new(machine: Arc<Machine>, cluster: Arc<ClusterIndex>, counts: Arc<Counts>) -> Arc<Self> {
+        Arc::new(Self { machine, cluster, counts, usage: Mutex::new(None) })
     }
 
     fn pods(&self) -> Vec<Arc<Pod>> {
@@ -65,41 +67,52 @@ pub(super) fn router(desk: Arc<Desk>) -> Router {
         .route("/pods", get(pods))
         .route("/runningpods/", get(pods))
         .route("/stats/summary", get(stats));
-    for (path, what) in [
-        ("/containerLogs/{*rest}", "logs"),
-        ("/exec/{*rest}", "exec"),
-        ("/run/{*rest}", "exec"),
-        ("/attach/{*rest}", "attach"),
-        ("/portForward/{*rest}", "port-forward"),
+    for (path, request, what) in [
+        ("/containerLogs/{*rest}", Request::Logs, "logs"),
+        ("/exec/{*rest}", Request::Exec, "exec"),
+        ("/run/{*rest}", Request::Exec, "exec"),
+        ("/attach/{*rest}", Request::Attach, "attach"),
+        ("/portForward/{*rest}", Request::PortForward, "port-forward"),
     ] {
-        router = router.route(path, any(async move || not_supported(what)));
+        let answer = async move |State(desk): State<Arc<Desk>>| {
+            desk.counts.asked(request, Answered::Unsupported);
+            not_supported(what)
+        };
+        router = router.route(path, any(answer));
     }
     router.with_state(desk)
 }
 
 /// The sentence that `kubectl` shows.
 fn not_supported(what: &str) -> Response {
-    let text = format!("{what} is not supported by this device: it runs the pod, and lets nobody else in\n");
+    let text = format!("{what} is not supported by this device: it runs the pod, and lets nobody else in");
     (StatusCode::NOT_IMPLEMENTED, text).into_response()
 }
 
 async fn pods(State(desk): State<Arc<Desk>>, Extension(known): Extension<Known>) -> Response {
     if !known.0 {
+        desk.counts.asked(Request::Pods, Answered::Denied);
         return refusal();
     }
+    desk.counts.asked(Request::Pods, Answered::Success);
     let pods: Vec<Value> = desk.pods().iter().map(|pod| json!(**pod)).collect();
     Json(json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods })).into_response()
 }
 
 async fn stats(State(desk): State<Arc<Desk>>, Extension(known): Extension<Known>) -> Response {
     if !known.0 {
+        desk.counts.asked(Request::Stats, Answered::Denied);
         return refusal();
     }
     match desk.usage().await {
         Ok(usage) => {
+            desk.counts.asked(Request::Stats, Answered::Success);
             Json(summary(desk.machine.name(), &desk.pods(), &usage, Timestamp::now())).into_response()
         }
-        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
+        Err(error) => {
+            desk.counts.asked(Request::Stats, Answered::Failure);
+            (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response()
+        }
     }
 }
 

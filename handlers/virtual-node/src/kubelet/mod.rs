@@ -15,12 +15,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Node;
 use staffetta_driver::DriverError;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tracing::warn;
 
 use self::answer::{Desk, router};
+use crate::figures::Counts;
 use crate::fleet::Machine;
 use crate::node::KubeletEndpoint;
 use crate::pod::ClusterIndex;
@@ -88,12 +90,17 @@ impl Kubelets {
     }
 
     /// Answers the kubelet API of one node, until it is dropped.
-    pub(crate) async fn serve(&self, machine: &Arc<Machine>, cluster: &Arc<ClusterIndex>) {
+    pub(crate) async fn serve(
+        &self,
+        machine: &Arc<Machine>,
+        cluster: &Arc<ClusterIndex>,
+        counts: &Arc<Counts>,
+    ) {
         loop {
             match self.listen().await {
                 Ok((listener, endpoint)) => {
                     machine.answers_at(Some(endpoint));
-                    let desk = Desk::new(Arc::clone(machine), Arc::clone(cluster));
+                    let desk = Desk::new(Arc::clone(machine), Arc::clone(cluster), Arc::clone(counts));
                     serve::serve(listener, self.acceptor.clone(), &router(desk)).await;
                 }
                 Err(error) => {
@@ -103,6 +110,17 @@ impl Kubelets {
                 }
             }
         }
+    }
+
+    /// Where the kubelet API of a node would be answered that has this object: where it says, unless it would move.
+    pub(crate) fn expected(&self, node: Option<&Node>) -> Option<KubeletEndpoint> {
+        let KubeletOptions { address, first_port, .. } = &self.options;
+        let endpoints = node.and_then(|node| node.status.as_ref()?.daemon_endpoints.as_ref());
+        let port =
+            endpoints.and_then(|endpoints| endpoints.kubelet_endpoint.as_ref()).map(|endpoint| endpoint.port);
+        let port = port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port >= *first_port);
+        let port = port.or(Some(*first_port).filter(|port| *port != 0))?;
+        Some(KubeletEndpoint { address: *address, port })
     }
 
     /// The first port that is free.

@@ -40,7 +40,7 @@ async fn answered(options: KubeletOptions) -> (KubeletEndpoint, tokio::task::Joi
     let machine = fleet.get("r1").unwrap();
     let kubelets = Kubelets::new(options).unwrap();
     let served = Arc::clone(&machine);
-    let task = tokio::spawn(async move { kubelets.serve(&served, &cluster).await });
+    let task = tokio::spawn(async move { kubelets.serve(&served, &cluster, &Arc::default()).await });
     while machine.kubelet().is_none() {
         tokio::task::yield_now().await;
     }

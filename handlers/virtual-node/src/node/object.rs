@@ -1,6 +1,7 @@
 //! The Node object: as it is made, and what of it must be mended. Pure.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
@@ -10,13 +11,12 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
+use staffetta_handler::HANDLER_LABEL;
 
 use super::conditions::{holds, timed, wanted};
+use super::quantity;
 use super::spec::{KubeletEndpoint, NodeSpec};
 use crate::fleet::Machine;
-
-/// The label that says which handler keeps a node.
-pub(crate) const HANDLER_LABEL: &str = "staffetta.dev/handler";
 
 /// What every virtual node has, and no other.
 const TYPE: (&str, &str) = ("type", "virtual-kubelet");
@@ -144,11 +144,12 @@ fn status(machine: &Machine, before: Option<&NodeStatus>, now: Timestamp) -> Nod
     }
 }
 
+/// Where the node is reached. Not its name: an API server that prefers names to addresses would ask a resolver for it, in vain.
 fn addresses(spec: &NodeSpec, kubelet: Option<KubeletEndpoint>) -> Vec<NodeAddress> {
-    let address = |type_: &str, address: String| NodeAddress { type_: type_.to_owned(), address };
     let internal = kubelet.map(|kubelet| kubelet.address).or(spec.host_ip);
-    let internal = internal.map(|internal| address("InternalIP", internal.to_string()));
-    internal.into_iter().chain([address("Hostname", spec.name.clone())]).collect()
+    let address =
+        |address: IpAddr| NodeAddress { type_: "InternalIP".to_owned(), address: address.to_string() };
+    internal.map(address).into_iter().collect()
 }
 
 fn info(machine: &Machine) -> NodeSystemInfo {
@@ -194,8 +195,8 @@ pub(crate) fn status_patch(node: &Node, machine: &Machine, now: Timestamp) -> Op
         addresses
     };
     let same = held
-        && before.capacity == wanted.capacity
-        && before.allocatable == wanted.allocatable
+        && quantity::same(before.capacity.as_ref(), wanted.capacity.as_ref())
+        && quantity::same(before.allocatable.as_ref(), wanted.allocatable.as_ref())
         && before.node_info == wanted.node_info
         && port(&before) == port(&wanted)
         && has(&before.addresses) == has(&wanted.addresses);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use staffetta_driver::{Owner, Uid};
-use staffetta_handler::{Event, Index, Message};
+use staffetta_handler::{Event, HANDLER_LABEL, Index, Message};
 
 use crate::node::{Standing, standing};
 
@@ -71,8 +71,7 @@ impl ClusterIndex {
 
 /// Whether a node says of itself that the handler of that name keeps it.
 pub(crate) fn has_keeper(node: &Node, handler: &str) -> bool {
-    let labelled =
-        node.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(crate::node::HANDLER_LABEL));
+    let labelled = node.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(HANDLER_LABEL));
     labelled && standing(node, handler) == Standing::Ours
 }
 

@@ -9,6 +9,8 @@ use staffetta_driver::DriverError;
 use staffetta_driver::app_hosting::{DeviceSpec, EnvironmentVariable};
 
 use super::*;
+use crate::app::image::copy_of;
+use crate::model::file::FileOperation;
 use crate::model::operation::Operation;
 
 const UID: &str = "00000000-0000-0000-0000-000000000001";
@@ -55,7 +57,7 @@ fn config(app: &App) -> Value {
 
 fn translated(interface: &Value, request: &PodRequest, address: Option<&str>) -> Value {
     let pod = translator(&spec(interface)).translate(request).unwrap();
-    config(&pod.apps[0].config(address.map(|address| address.parse().unwrap())))
+    config(&pod.apps[0].config(address.map(|address| address.parse().unwrap()), false))
 }
 
 #[test]
@@ -122,10 +124,28 @@ fn each_step_has_a_body() {
         ("rpc-deactivate", Operation::Deactivate { appid: appid() }),
         ("rpc-uninstall", Operation::Uninstall { appid: appid() }),
     ] {
-        let body = operation.body();
-        assert_eq!(body["Cisco-IOS-XE-rpc:input"], operation.bare_body());
-        golden(name, &json!({ "Cisco-IOS-XE-rpc:app-hosting": operation.bare_body() }));
+        golden(name, &json!({ "Cisco-IOS-XE-rpc:app-hosting": operation.input() }));
     }
+}
+
+#[test]
+fn the_way_over_the_flash_has_bodies_and_changes_one_line_of_the_configuration() {
+    let request = pod("web", &json!([{ "name": "app", "image": "https://h/a.tar" }]));
+    let app = translator(&DeviceSpec::default()).translate(&request).unwrap().apps.remove(0);
+    let apps = json!({ "app": app.diversion(&app.id)["Cisco-IOS-XE-app-hosting-cfg:app"] });
+    golden(
+        "config-divert",
+        &json!({ "Cisco-IOS-XE-app-hosting-cfg:app-hosting-cfg-data": { "apps": apps } }),
+    );
+    let (to, from) = (copy_of(&app.id), app.package.clone());
+    golden(
+        "rpc-copy",
+        &json!({ "Cisco-IOS-XE-rpc:copy": FileOperation::Copy { from, to: to.clone() }.input() }),
+    );
+    golden("rpc-delete", &json!({ "Cisco-IOS-XE-rpc:delete": FileOperation::Delete { file: to }.input() }));
+    let copied = Mark::read(&app.config(None, true).run_optss).unwrap();
+    let plain = Mark::read(&app.config(None, false).run_optss).unwrap();
+    assert_eq!(copied, Mark { copied: true, ..plain });
 }
 
 #[test]
@@ -134,7 +154,7 @@ fn the_environment_comes_from_the_request_and_a_value_that_does_not_fit_is_refus
     let variable = |value: &str| vec![EnvironmentVariable::new("TOKEN", value)];
     request.environment = [("app".to_owned(), variable("s3cret"))].into();
     let translator = translator(&DeviceSpec::default());
-    let app = translator.translate(&request).unwrap().apps.remove(0).config(None);
+    let app = translator.translate(&request).unwrap().apps.remove(0).config(None, false);
     assert_eq!(app.run_optss.run_opts.last().unwrap().line_run_opts, "-e TOKEN=s3cret");
     request.environment = [("app".to_owned(), variable("two words"))].into();
     let error = DriverError::from(translator.translate(&request).unwrap_err()).to_string();
@@ -168,7 +188,7 @@ proptest! {
         let environment = environment.map(|(n, value)| EnvironmentVariable::new(format!("V{n}"), value)).collect();
         request.environment = [(container, environment)].into();
         if let Ok(pod) = translator(&DeviceSpec::default()).translate(&request) {
-            let app = pod.apps[0].config(None);
+            let app = pod.apps[0].config(None, false);
             let lines = &app.run_optss.run_opts;
             prop_assert!(lines.len() <= 30 && lines.iter().all(|line| line.line_run_opts.len() <= 235));
             prop_assert!(lines.iter().zip(1..).all(|(line, index)| line.line_index == index));

@@ -1,6 +1,6 @@
 //! A device of a few lines, with the clock of the test.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use staffetta_driver::{DriverError, Reason};
 use tokio::time::Instant;
 
+use crate::model::file::FileOperation;
 use crate::model::operation::Operation;
-use crate::model::path;
+use crate::model::resource::{self, Resource};
 use crate::restconf::{Fault, NetworkClient};
 
 /// How long each change of state takes.
@@ -41,7 +42,30 @@ pub(super) struct Inner {
     pub(super) arp: Option<Value>,
     /// The most installs that were under way at a time.
     pub(super) parallel: usize,
+    /// What becomes of an install from a URL.
+    pub(super) urls: Urls,
+    /// The files on the flash.
+    pub(super) files: BTreeSet<String>,
+    /// Files are not deleted, whether they are there or not.
+    pub(super) keeps_files: bool,
+    pub(super) refuses_copies: bool,
 }
+
+/// What becomes of an install from a URL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Urls {
+    #[default]
+    Work,
+    /// It is refused.
+    Refused,
+    /// It is accepted, and nothing comes of it.
+    Silent,
+    /// It never ends, until the application is uninstalled.
+    Hang,
+}
+
+/// How long a copy takes.
+pub(super) const COPY: Duration = Duration::from_secs(90);
 
 #[derive(Clone)]
 pub(super) struct Oper {
@@ -102,7 +126,7 @@ fn refused(said: &str) -> Fault {
 
 #[async_trait]
 impl NetworkClient for Device {
-    async fn get(&self, path: &'static str, _: &'static str) -> Result<Option<Vec<u8>>, Fault> {
+    async fn get(&self, resource: Resource, _: &'static str) -> Result<Option<Vec<u8>>, Fault> {
         let inner = self.reached()?;
         if inner.malformed {
             return Ok(Some(b"{\"data\":{\"app\":[".to_vec()));
@@ -116,18 +140,18 @@ impl NetworkClient for Device {
             };
             inner.oper.iter().map(app).collect::<Vec<_>>()
         };
-        let body = match path {
-            path::CONFIG if inner.config.is_empty() => return Ok(None),
-            path::CONFIG => {
+        let body = match resource {
+            resource::CONFIG if inner.config.is_empty() => return Ok(None),
+            resource::CONFIG => {
                 let apps: Vec<_> = inner.config.values().collect();
                 json!({ "Cisco-IOS-XE-app-hosting-cfg:app-hosting-cfg-data": { "apps": { "app": apps } } })
             }
-            path::OPER_APPS => json!({ "Cisco-IOS-XE-app-hosting-oper:app": apps() }),
-            path::OPER => json!({ "Cisco-IOS-XE-app-hosting-oper:app-hosting-oper-data": {
+            resource::STATES => json!({ "Cisco-IOS-XE-app-hosting-oper:app": apps() }),
+            resource::EVENTS => json!({ "Cisco-IOS-XE-app-hosting-oper:app-hosting-oper-data": {
                 "app": apps(), "app-notifications": inner.notifications,
                 "app-globals": { "iox-enabled": !inner.disabled },
             } }),
-            path::ARP => match &inner.arp {
+            resource::ARP => match &inner.arp {
                 Some(table) => table.clone(),
                 None => return Ok(None),
             },
@@ -145,6 +169,18 @@ impl NetworkClient for Device {
         }
         inner.accepted.push(format!("configure {id}"));
         inner.config.insert(id, app);
+        Self::answer(&mut inner)
+    }
+
+    async fn amend(&self, id: &str, body: &Value) -> Result<(), Fault> {
+        let mut inner = self.reached()?;
+        let lines = body["Cisco-IOS-XE-app-hosting-cfg:app"][0]["run-optss"]["run-opts"].as_array().unwrap();
+        let app = inner.config.get_mut(id).unwrap();
+        let known = app["run-optss"]["run-opts"].as_array_mut().unwrap();
+        for line in lines {
+            *known.iter_mut().find(|known| known["line-index"] == line["line-index"]).unwrap() = line.clone();
+        }
+        inner.accepted.push(format!("divert {id}"));
         Self::answer(&mut inner)
     }
 
@@ -168,13 +204,30 @@ impl NetworkClient for Device {
             Operation::Deactivate { appid } => {
                 ("deactivate", appid, &["ACTIVATED", "STOPPED"], "ACTIVATED", "DEPLOYED")
             }
-            Operation::Uninstall { appid } => ("uninstall", appid, &["DEPLOYED"], "DEPLOYED", "gone"),
+            Operation::Uninstall { appid } => {
+                ("uninstall", appid, &["DEPLOYED", "INSTALLING"], "DEPLOYED", "gone")
+            }
         };
         let state = inner.oper.get(id).map(|oper| oper.state.clone());
         if !state.as_deref().map_or(from.is_empty(), |state| from.contains(&state)) {
             return Err(refused("HTTP 400 operation-failed: wrong state"));
         }
+        let package = match operation {
+            Operation::Install { package, .. } => package.as_str(),
+            _ => "",
+        };
+        let urls = if package.starts_with("http") { inner.urls } else { Urls::Work };
+        if urls == Urls::Refused {
+            let error = DriverError::new(Reason::Unsupported, "install an app").into();
+            return Err(Fault { said: Some("HTTP 405 operation-not-supported".into()), ..error });
+        }
+        if package.starts_with("flash:/staffetta_") && !inner.files.contains(package) {
+            return Err(refused("HTTP 400 operation-failed: no such package"));
+        }
         inner.accepted.push(format!("{word} {id}"));
+        if urls == Urls::Silent {
+            return Self::answer(&mut inner);
+        }
         if word == "install"
             && let Some(message) = inner.fails_installs
         {
@@ -186,8 +239,43 @@ impl NetworkClient for Device {
             return Self::answer(&mut inner);
         }
         let interfaces = inner.oper.get(id).map_or_else(|| json!([]), |oper| oper.interfaces.clone());
-        let next = Some((Instant::now() + DELAY, then));
-        inner.oper.insert(id.clone(), Oper { state: now.into(), next, interfaces });
+        let next = (urls != Urls::Hang).then(|| (Instant::now() + DELAY, then));
+        // What is uninstalled stays as it is until then.
+        let now = state.filter(|_| word == "uninstall").unwrap_or_else(|| now.into());
+        inner.oper.insert(id.clone(), Oper { state: now, next, interfaces });
         Self::answer(&mut inner)
+    }
+
+    async fn handle_file(&self, operation: &FileOperation, limit: Option<Duration>) -> Result<(), Fault> {
+        let word = |word: &str, file: &str| {
+            format!("{word} {}", file.trim_start_matches("flash:/staffetta_").trim_end_matches(".tar"))
+        };
+        match operation {
+            FileOperation::Copy { from, to } => {
+                assert!(from.starts_with("http") && limit.is_some_and(|limit| limit > COPY));
+                drop(self.reached()?);
+                tokio::time::sleep(COPY).await;
+                let mut inner = self.reached()?;
+                if inner.refuses_copies {
+                    return Err(refused(
+                        "HTTP 500 operation-failed: %Error copying (No space left on device)",
+                    ));
+                }
+                inner.accepted.push(word("copy", to));
+                inner.files.insert(to.clone());
+                Self::answer(&mut inner)
+            }
+            FileOperation::Delete { file } => {
+                let mut inner = self.reached()?;
+                if inner.keeps_files {
+                    return Err(refused("HTTP 500 operation-failed: %Error deleting (Permission denied)"));
+                }
+                if !inner.files.remove(file) {
+                    return Err(refused("HTTP 500 operation-failed: %Error deleting (No such file)"));
+                }
+                inner.accepted.push(word("delete", file));
+                Self::answer(&mut inner)
+            }
+        }
     }
 }

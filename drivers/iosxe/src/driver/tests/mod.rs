@@ -2,6 +2,7 @@
 
 mod device;
 mod faults;
+mod flash;
 mod life;
 
 use std::sync::Arc;
@@ -58,7 +59,7 @@ fn id(number: u8) -> String {
 
 /// Asks until it is done, as a handler would.
 async fn deploy(driver: &IosXeDriver, request: &PodRequest) {
-    for _ in 0..2000 {
+    for _ in 0..20_000 {
         match driver.deploy_pod(request).await.unwrap().ask_again() {
             Some(ask_again) => tokio::time::sleep(ask_again).await,
             None => return,
@@ -68,7 +69,7 @@ async fn deploy(driver: &IosXeDriver, request: &PodRequest) {
 }
 
 async fn delete(driver: &IosXeDriver, request: &PodRequest) {
-    for _ in 0..2000 {
+    for _ in 0..20_000 {
         match driver.delete_pod(&request.owner()).await.unwrap().ask_again() {
             Some(ask_again) => tokio::time::sleep(ask_again).await,
             None => return,

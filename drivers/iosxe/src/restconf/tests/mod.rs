@@ -7,10 +7,20 @@ use std::time::Duration;
 use serde_json::json;
 use staffetta_driver::app_hosting::TlsSpec;
 use tokio::net::TcpListener;
-use wiremock::matchers::{basic_auth, body_json, header, method, path as at};
+use wiremock::matchers::{
+    basic_auth, body_json, header, method, path as at, query_param, query_param_is_missing,
+};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
+use serde_json::Value;
+use staffetta_driver::app_hosting::{DeviceSpec, Password};
+use staffetta_driver::{DriverError, Reason};
+
 use super::*;
+use crate::model::file::FileOperation;
+use crate::model::operation::{Operation, in_envelope};
+use crate::model::{path, resource};
+use crate::options::IosXeOptions;
 
 const STEP: &str = "ask";
 
@@ -50,7 +60,7 @@ async fn server() -> MockServer {
 /// The resource of the configuration gives this answer.
 async fn answers(server: &MockServer, answer: ResponseTemplate) {
     Mock::given(method("GET"))
-        .and(at(format!("/api/{}", path::CONFIG)))
+        .and(at(format!("/api/{}", resource::CONFIG.path)))
         .respond_with(answer)
         .mount(server)
         .await;
@@ -61,7 +71,7 @@ fn error_body(tag: &str) -> Value {
 }
 
 async fn get(client: &Restconf) -> Result<Option<Vec<u8>>, DriverError> {
-    client.get(path::CONFIG, STEP).await.map_err(DriverError::from)
+    client.get(resource::CONFIG, STEP).await.map_err(DriverError::from)
 }
 
 fn install() -> Operation {
@@ -72,7 +82,7 @@ fn install() -> Operation {
 async fn the_api_is_where_the_device_says_and_requests_say_who_asks_and_in_which_form() {
     let server = server().await;
     Mock::given(method("GET"))
-        .and(at(format!("/api/{}", path::CONFIG)))
+        .and(at(format!("/api/{}", resource::CONFIG.path)))
         .and(basic_auth("admin", "hunter2"))
         .and(header("accept", "application/yang-data+json"))
         .respond_with(ResponseTemplate::new(200).set_body_string("{}"))
@@ -89,7 +99,7 @@ async fn the_api_is_where_the_device_says_and_requests_say_who_asks_and_in_which
 #[tokio::test]
 async fn a_device_without_the_document_has_the_api_at_the_usual_place() {
     let server = MockServer::start().await;
-    Mock::given(at(format!("/restconf/{}", path::CONFIG)))
+    Mock::given(at(format!("/restconf/{}", resource::CONFIG.path)))
         .respond_with(ResponseTemplate::new(204))
         .expect(1)
         .mount(&server)
@@ -137,6 +147,63 @@ async fn nothing_there_is_told_in_three_ways_and_no_api_is_none_of_them() {
         let error = get(&client(&server)).await.unwrap_err();
         assert_eq!(error.reason(), Reason::Unavailable, "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_device_that_tells_no_part_of_a_resource_is_asked_for_more_of_it() {
+    let server = server().await;
+    let at_oper = || Mock::given(method("GET")).and(at(format!("/api/{}", resource::STATES.path)));
+    at_oper()
+        .and(query_param("fields", "app(name;details/state;network-interfaces)"))
+        .respond_with(ResponseTemplate::new(400).set_body_json(error_body("invalid-value")))
+        .expect(1)
+        .mount(&server)
+        .await;
+    let all = ResponseTemplate::new(200).set_body_string("{}");
+    at_oper().and(query_param("fields", "app")).respond_with(all.clone()).expect(2).mount(&server).await;
+    at_oper().and(query_param_is_missing("fields")).respond_with(all).expect(1).mount(&server).await;
+    let client = client(&server);
+    for resource in [resource::STATES, resource::STATES, resource::EVENTS] {
+        assert!(client.get(resource, STEP).await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_of_a_part_and_of_the_whole_is_refused() {
+    let server = server().await;
+    Mock::given(at(format!("/api/{}", resource::STATES.path)))
+        .respond_with(ResponseTemplate::new(400).set_body_json(error_body("invalid-value")))
+        .expect(2)
+        .mount(&server)
+        .await;
+    let fault = client(&server).get(resource::STATES, STEP).await.unwrap_err();
+    assert_eq!(fault.error.reason(), Reason::Refused);
+}
+
+#[tokio::test]
+async fn a_file_is_copied_and_deleted_with_a_time_of_its_own() {
+    let server = server().await;
+    let copy = FileOperation::Copy { from: "http://h/a".into(), to: "flash:/a".into() };
+    let late = ResponseTemplate::new(204).set_delay(Duration::from_millis(2500));
+    Mock::given(body_json(in_envelope(&copy.input())))
+        .and(at("/api/operations/Cisco-IOS-XE-rpc:copy"))
+        .respond_with(late)
+        .expect(2)
+        .mount(&server)
+        .await;
+    let words = json!({ "Cisco-IOS-XE-rpc:output": { "result": "%Error deleting flash:/a (No such file)" } });
+    Mock::given(at("/api/operations/Cisco-IOS-XE-rpc:delete"))
+        .respond_with(ResponseTemplate::new(200).set_body_json(words))
+        .mount(&server)
+        .await;
+    let client = client_at("127.0.0.1", server.address().port(), TlsSpec::default(), 2000);
+    client.handle_file(&copy, Some(Duration::from_secs(60))).await.unwrap();
+    let fault = client.handle_file(&copy, Some(Duration::from_millis(100))).await.unwrap_err();
+    assert!(fault.error.ambiguous(), "{:?}", fault.error);
+    // That a copy takes long closes the way for nobody else.
+    let delete = FileOperation::Delete { file: "flash:/a".into() };
+    let fault = client.handle_file(&delete, None).await.unwrap_err();
+    assert_eq!(fault.said.as_deref(), Some("HTTP 200: %Error deleting flash:/a (No such file)"));
 }
 
 #[tokio::test]
@@ -196,13 +263,13 @@ async fn what_is_gone_is_removed() {
 async fn a_device_that_takes_no_envelope_gets_none_from_then_on() {
     let server = server().await;
     let place = format!("/api/{}", path::OPERATION);
-    Mock::given(body_json(install().body()))
+    Mock::given(body_json(in_envelope(&install().input())))
         .and(at(place.clone()))
         .respond_with(ResponseTemplate::new(400).set_body_json(error_body("malformed-message")))
         .expect(1)
         .mount(&server)
         .await;
-    Mock::given(body_json(install().bare_body()))
+    Mock::given(body_json(install().input()))
         .and(at(place))
         .respond_with(ResponseTemplate::new(204))
         .expect(2)

@@ -1,0 +1,178 @@
+//! A project of a real OpenStack, an embedded API server with services in it, and a controller between them.
+
+use std::time::{Duration, Instant};
+
+use futures_util::{StreamExt, stream};
+use http::Method;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use staffetta::config::{Configuration, FileSchema};
+use staffetta::controller::Controller;
+use staffetta_apiserver::{ApiServer, Options};
+use staffetta_real_openstack::{Gate, Login, Match, RealOpenStack, Subnet, Tenant};
+
+/// How long anything may take before the benchmark gives up.
+const PATIENCE: Duration = Duration::from_secs(900);
+/// How many requests of the benchmark itself are in flight.
+const IN_FLIGHT: usize = 8;
+
+/// Where services are measured.
+pub(crate) struct Shop {
+    pub(crate) tenant: Tenant,
+    pub(crate) gate: Gate,
+    subnet: Subnet,
+    server: ApiServer,
+    client: Client,
+}
+
+impl Shop {
+    pub(crate) async fn new(stack: &RealOpenStack) -> Self {
+        // An error means that somebody installed one before.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let tenant = stack.tenant().await;
+        let subnet = tenant.subnet("10.96.0.0/12").await;
+        let server = ApiServer::start(Options::default()).await.expect("it starts");
+        let client = staffetta::connect::client(Some(&kubeconfig(&server).1)).await.expect("it is reached");
+        Self { gate: stack.gate().await, tenant, subnet, server, client }
+    }
+
+    /// Starts a controller that looks after services.
+    pub(crate) async fn controller(&self) -> Controller {
+        let Login { auth_url, username, password, project } = self.tenant.login_through(&self.gate);
+        let text = format!(
+            "[kubernetes]\ncluster_id = {project:?}\nenabled_handlers = [\"lb\", \"lbaasspec\"]\n\
+             service_project_driver = \"default\"\nservice_subnets_driver = \"default\"\n\
+             service_security_groups_driver = \"default\"\nendpoints_lbaas_driver = \"lbaasv2\"\n\
+             [leader_election]\nenabled = false\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+             [neutron]\nauth_url = {auth_url:?}\nusername = {username:?}\npassword = {password:?}\n\
+             project_name = {project:?}\n\
+             [neutron_defaults]\nproject = {:?}\nservice_subnet = {:?}\n",
+            self.tenant.id, self.subnet.id
+        );
+        let (folder, kubeconfig) = kubeconfig(&self.server);
+        let file = folder.path().join("staffetta.toml");
+        std::fs::write(&file, text).expect("the file can be written");
+        let registry = staffetta::assembly::registry();
+        let schema = FileSchema::assemble(&registry).expect("the program's own sections fit together");
+        let configuration = Configuration::load(&schema, Some(&file), []).expect("it is well-formed");
+        let client = staffetta::connect::client(Some(&kubeconfig)).await.expect("it is reached");
+        let controller = Controller::start(registry, &configuration, client).await.expect("it starts");
+        controller.ready().await;
+        controller
+    }
+
+    /// Creates so many services with their endpoints.
+    pub(crate) async fn services(&self, count: usize, ports: u16, endpoints: u8) {
+        let (slices, services) = (self.slices(), self.all());
+        stream::iter(0..count)
+            .for_each_concurrent(IN_FLIGHT, async |number| {
+                let slice = slice(number, ports, endpoints);
+                slices.create(&PostParams::default(), &slice).await.expect("a slice can be created");
+                let service = service(number, ports);
+                services.create(&PostParams::default(), &service).await.expect("a service can be created");
+            })
+            .await;
+    }
+
+    /// Gives a service so many endpoints.
+    pub(crate) async fn endpoints(&self, number: usize, ports: u16, endpoints: u8) {
+        let patch = Patch::Merge(json!({ "endpoints": slice(number, ports, endpoints).endpoints }));
+        self.slices().patch(&name(number), &PatchParams::default(), &patch).await.expect("it can be changed");
+    }
+
+    /// Waits until there are so many load balancers, all ACTIVE and with all that hangs on them.
+    pub(crate) async fn until_active(&self, count: usize, ports: u16, endpoints: u8) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let found = self.tenant.load_balancers().await;
+            let whole = found.iter().filter(|balancer| {
+                balancer.status == "ACTIVE"
+                    && balancer.listeners.len() == usize::from(ports)
+                    && balancer.listeners.iter().all(|(_, members)| members.len() == usize::from(endpoints))
+            });
+            let whole = whole.count();
+            if whole == count {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{whole} of {count} services are served in {PATIENCE:?}");
+            let pause = if count > 1 { Duration::from_secs(2) } else { Duration::from_millis(50) };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Waits until so many services name their load balancers.
+    pub(crate) async fn until_written(&self, count: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let found = self.all().list(&ListParams::default()).await.expect("services can be listed").items;
+            let written = found
+                .iter()
+                .filter(|service| service.annotations().contains_key("openstack.org/kuryr-lbaas-state"));
+            if written.count() == count {
+                return;
+            }
+            assert!(Instant::now() < deadline, "not all services name their load balancers in {PATIENCE:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Waits until so many batch calls came, and answers when the last of them did.
+    pub(crate) async fn until_batches(&self, count: usize) -> Instant {
+        let batches = Match::any().method(Method::PUT).path("/members");
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let seen = self.gate.seen();
+            let mut came = seen.iter().filter(|seen| batches.takes(&seen.method, &seen.path_and_query));
+            if let Some(last) = came.nth(count - 1) {
+                return last.came;
+            }
+            assert!(Instant::now() < deadline, "no batch call in {PATIENCE:?}");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    fn all(&self) -> Api<Service> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    fn slices(&self) -> Api<EndpointSlice> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+}
+
+fn kubeconfig(server: &ApiServer) -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let path = folder.path().join("kubeconfig");
+    std::fs::write(&path, server.kubeconfig()).expect("the file can be written");
+    (folder, path)
+}
+
+fn name(number: usize) -> String {
+    format!("web-{number}")
+}
+
+fn service(number: usize, ports: u16) -> Service {
+    let port = |port: u16| json!({ "name": format!("p{port}"), "port": 80 + port, "targetPort": 8080 + port, "protocol": "TCP" });
+    let service = json!({ "metadata": { "name": name(number) },
+        "spec": { "type": "ClusterIP", "selector": { "app": name(number) }, "ports": (0..ports).map(port).collect::<Vec<Value>>() } });
+    serde_json::from_value(service).expect("it is a service")
+}
+
+fn slice(number: usize, ports: u16, endpoints: u8) -> EndpointSlice {
+    let endpoint = |last: u8| {
+        let ip = format!("10.128.{}.{}", number % 250, last + 1);
+        let target =
+            json!({ "kind": "Pod", "namespace": "default", "name": format!("{}-{last}", name(number)) });
+        json!({ "addresses": [ip], "conditions": { "ready": true }, "targetRef": target })
+    };
+    let port = |port: u16| json!({ "name": format!("p{port}"), "port": 8080 + port, "protocol": "TCP" });
+    let slice = json!({
+        "metadata": { "name": name(number), "labels": { "kubernetes.io/service-name": name(number) } },
+        "addressType": "IPv4", "endpoints": (0..endpoints).map(endpoint).collect::<Vec<Value>>(),
+        "ports": (0..ports).map(port).collect::<Vec<Value>>(),
+    });
+    serde_json::from_value(slice).expect("it is a slice")
+}

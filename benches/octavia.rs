@@ -1,0 +1,104 @@
+//! `cargo bench --bench octavia`: services get their load balancers from a real Octavia.
+//!
+//! What a cluster's services cost until all are served, against the least that is possible; how soon a change of endpoints
+//! is sent; and what becomes of many changes while a load balancer is busy. The calls are counted by Octavia itself.
+
+#![allow(clippy::cast_precision_loss, reason = "the figures are far below 2^52")]
+
+mod balancers;
+mod report;
+
+use std::time::{Duration, Instant};
+
+use http::Method;
+use staffetta_real_openstack::{Fault, Match, RealOpenStack, Service};
+
+use balancers::Shop;
+use report::{Row, median, tell};
+
+/// How many ports a service has, and how many endpoints.
+const PORTS: u16 = 3;
+const ENDPOINTS: u8 = 10;
+/// How many changes of endpoints are measured one by one, and how many come while a load balancer is busy.
+const CHANGES: usize = 20;
+const FLOOD: usize = 100;
+
+fn main() {
+    let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
+    tell("octavia", &runtime.block_on(run()));
+}
+
+async fn run() -> Vec<Row> {
+    let stack = RealOpenStack::launch(&[]).await;
+    let mut rows = sync(&stack).await;
+    rows.extend(changes(&stack).await);
+    rows
+}
+
+/// All services of a cluster at once.
+async fn sync(stack: &RealOpenStack) -> Vec<Row> {
+    let count = number("STAFFETTA_BENCH_SERVICES", 100);
+    let shop = Shop::new(stack).await;
+    let before = stack.calls(Service::Octavia).await;
+    let controller = shop.controller().await;
+    let begun = Instant::now();
+    shop.services(count, PORTS, ENDPOINTS).await;
+    shop.until_active(count, PORTS, ENDPOINTS).await;
+    let took = begun.elapsed().as_secs_f64();
+    shop.until_written(count).await;
+    let calls = stack.calls(Service::Octavia).await.since(&before).of_controller(&shop.tenant.id);
+    controller.stop().await.expect("the controller ends");
+    let (all, creations) = (calls.count(|_| true), calls.count(|call| call.method == "POST"));
+    let name = format!("Octavia calls, {count} services x {PORTS} ports x {ENDPOINTS} members");
+    let ratio = all as f64 / count as f64;
+    vec![
+        Row::new(name, "1", all as f64)
+            .against(count as f64)
+            .goal("at most 1.2 times the least", ratio <= 1.2),
+        Row::new("of which make something", "1", creations as f64)
+            .goal(format!("{count}"), creations == count),
+        Row::new("until all are ACTIVE", "s", took),
+    ]
+}
+
+/// Changes of endpoints, one by one and many at once.
+async fn changes(stack: &RealOpenStack) -> Vec<Row> {
+    let shop = Shop::new(stack).await;
+    let controller = shop.controller().await;
+    shop.services(1, 1, 1).await;
+    shop.until_active(1, 1, 1).await;
+    shop.until_written(1).await;
+    let batches = Match::any().method(Method::PUT).path("/members");
+    let mut late = Vec::new();
+    for change in 0..CHANGES {
+        let sent = shop.gate.count(&batches);
+        let begun = Instant::now();
+        shop.endpoints(0, 1, 1 + u8::try_from(change % 5).unwrap_or_default()).await;
+        let came = shop.until_batches(sent + 1).await;
+        late.push(came.saturating_duration_since(begun).as_secs_f64() * 1000.0);
+        shop.until_active(1, 1, 1 + u8::try_from(change % 5).unwrap_or_default()).await;
+        tokio::time::sleep(Duration::from_millis(300)).await; // the pace of the changes
+    }
+    let sent = shop.gate.count(&batches);
+    shop.gate.inject(batches.clone(), 1, Fault::Delay(Duration::from_secs(3)));
+    for change in 0..=FLOOD {
+        shop.endpoints(0, 1, 1 + u8::try_from(change % 50).unwrap_or_default()).await;
+    }
+    shop.until_active(1, 1, 1).await;
+    tokio::time::sleep(Duration::from_secs(2)).await; // for calls that should not come
+    let flooded = shop.gate.count(&batches) - sent - 1;
+    controller.stop().await.expect("the controller ends");
+    let most = late.iter().copied().fold(0.0, f64::max);
+    vec![
+        Row::new("from a change of endpoints to its one batch call, median", "ms", median(late)),
+        Row::new(format!("the same, longest of {CHANGES}"), "ms", most).goal("at most 50 ms", most <= 50.0),
+        Row::new(format!("batch calls for {FLOOD} changes while it is busy"), "1", flooded as f64)
+            .goal("1", flooded <= 1),
+    ]
+}
+
+/// A number from the environment, for a shorter or a longer run.
+fn number(variable: &str, default: usize) -> usize {
+    let set = std::env::var(variable).ok();
+    set.map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}")))
+}

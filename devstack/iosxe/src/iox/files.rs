@@ -1,0 +1,35 @@
+//! The files that `copy` has brought to a device, and `delete` takes away. They outlast a reboot.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::Iox;
+use crate::ledger::Effect;
+
+/// The files, and when each is whole.
+pub(crate) type Files = BTreeMap<String, Instant>;
+
+/// What the device says when it cannot do something with a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileError(pub(crate) String);
+
+impl Iox {
+    /// Begins a copy, which takes its time; the ledger tells of it when it has begun.
+    pub(crate) fn copy(&mut self, from: &str, to: &str, now: Instant) -> Result<(), FileError> {
+        if !self.exists(from, now) {
+            return Err(FileError(format!("%Error opening {from} (No such file or directory)")));
+        }
+        self.files.insert(to.to_owned(), now + self.options.times.copy);
+        self.book.enter(now, to, Effect::FileCopied(from.to_owned()));
+        Ok(())
+    }
+
+    /// Deletes a file, were it not whole yet.
+    pub(crate) fn delete(&mut self, file: &str, now: Instant) -> Result<(), FileError> {
+        if self.files.remove(file).is_none() {
+            return Err(FileError(format!("%Error deleting {file} (No such file or directory)")));
+        }
+        self.book.enter(now, file, Effect::FileDeleted);
+        Ok(())
+    }
+}

@@ -1,0 +1,237 @@
+//! What one policy says, read once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde::Serialize;
+
+use super::block;
+use super::name;
+use super::pod::PortName;
+use super::selector::Selector;
+use crate::id::GroupName;
+use crate::load_balancer::Protocol;
+use crate::owner::Owner;
+use crate::security_group::Ports;
+
+/// What one policy says.
+#[derive(Debug, PartialEq)]
+pub(super) struct Terms {
+    pub(super) owner: Owner,
+    /// Which pods of its namespace it isolates.
+    pub(super) selects: Selector,
+    /// What it lets in; none when it does not isolate in that direction.
+    pub(super) ingress: Option<Vec<Allowance>>,
+    /// What it lets out; none when it does not isolate in that direction.
+    pub(super) egress: Option<Vec<Allowance>>,
+    /// The groups of pods that it names.
+    pub(super) peers: BTreeMap<GroupName, Arc<Peers>>,
+    /// The ports of the pods that it selects that it names.
+    pub(super) own_ports: BTreeSet<PortName>,
+    /// What of it cannot be understood, for people.
+    pub(super) problems: Vec<String>,
+}
+
+/// One rule of a policy: each of these may be reached at, or from, each of those.
+#[derive(Debug, PartialEq)]
+pub(super) struct Allowance {
+    /// None for all ports of all protocols.
+    pub(super) ports: Option<Vec<Ports>>,
+    /// To or from whom these are open; none for anybody.
+    pub(super) peers: Option<Others>,
+    /// Of what is let in: the ports besides these that have a name, at the pods that are selected.
+    pub(super) own_ports: BTreeSet<PortName>,
+    /// Of what is let out: those who may be reached at the ports that have a name, and the protocols of these.
+    pub(super) named_peers: BTreeSet<(GroupName, Protocol)>,
+}
+
+/// Who is named in a rule.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Others {
+    pub(super) networks: Vec<IpNet>,
+    pub(super) pods: BTreeSet<GroupName>,
+}
+
+/// A description of pods.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Peers {
+    pub(super) scope: Scope,
+    pub(super) pods: Selector,
+    /// Only those that have a port of that name; each of its numbers makes a group of its own.
+    pub(super) port: Option<PortName>,
+}
+
+/// In which namespaces pods are meant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) enum Scope {
+    /// In that one.
+    Own(String),
+    /// In those with such labels.
+    Matching(Selector),
+}
+
+impl Terms {
+    pub(super) fn of(policy: &NetworkPolicy) -> Self {
+        let owner = Owner::of(&policy.metadata);
+        let spec = policy.spec.clone().unwrap_or_default();
+        let selects = Selector::of(&spec.pod_selector.unwrap_or_default());
+        let (ingress, egress) = (spec.ingress.unwrap_or_default(), spec.egress.unwrap_or_default());
+        // Where nothing is said: ingress always, egress if there are rules for it (the API's own default).
+        let types = spec.policy_types.filter(|types| !types.is_empty());
+        let isolates = |direction: &str, otherwise| {
+            types.as_ref().map_or(otherwise, |types| types.iter().any(|named| named == direction))
+        };
+        let (isolates_ingress, isolates_egress) =
+            (isolates("Ingress", true), isolates("Egress", !egress.is_empty()));
+        let mut reader = Reader { namespace: owner.namespace.clone(), ..Reader::default() };
+        reader.problems.extend(selects.unknown().map(unknown_operator));
+        let ingress = isolates_ingress.then(|| {
+            let rules = ingress.into_iter();
+            rules
+                .map(|rule| reader.ingress(&rule.ports.unwrap_or_default(), &rule.from.unwrap_or_default()))
+                .collect()
+        });
+        let egress = isolates_egress.then(|| {
+            let rules = egress.into_iter();
+            rules
+                .map(|rule| reader.egress(&rule.ports.unwrap_or_default(), &rule.to.unwrap_or_default()))
+                .collect()
+        });
+        let Reader { peers, own_ports, problems, .. } = reader;
+        Self { owner, selects, ingress, egress, peers, own_ports, problems }
+    }
+}
+
+fn unknown_operator(operator: &str) -> String {
+    format!("`{operator}` is no operator of a selector")
+}
+
+/// Reads the rules of a policy.
+#[derive(Default)]
+struct Reader {
+    namespace: String,
+    peers: BTreeMap<GroupName, Arc<Peers>>,
+    own_ports: BTreeSet<PortName>,
+    problems: Vec<String>,
+}
+
+impl Reader {
+    fn ingress(&mut self, ports: &[NetworkPolicyPort], from: &[NetworkPolicyPeer]) -> Allowance {
+        let (ports, own_ports) = self.ports(ports);
+        self.own_ports.extend(own_ports.iter().cloned());
+        let peers = (!from.is_empty()).then(|| self.others(from));
+        Allowance { ports, peers, own_ports, named_peers: BTreeSet::new() }
+    }
+
+    fn egress(&mut self, ports: &[NetworkPolicyPort], to: &[NetworkPolicyPeer]) -> Allowance {
+        let (ports, named) = self.ports(ports);
+        let all_named = ports.as_ref().is_some_and(Vec::is_empty) && !named.is_empty();
+        let mut named_peers = BTreeSet::new();
+        for port in &named {
+            for described in self.described(to) {
+                named_peers.insert((self.peers(described, Some(port.clone())), port.1));
+            }
+            if let Some(block) = to.iter().find_map(|peer| peer.ip_block.as_ref()) {
+                self.problems
+                    .push(format!("the port `{}` has no number in the block {}", port.0, block.cidr));
+            }
+        }
+        // Where all ports have names, the peers as such are of no use.
+        let peers = match to {
+            _ if all_named => Some(Others::default()),
+            [] => None,
+            to => Some(self.others(to)),
+        };
+        Allowance { ports, peers, own_ports: BTreeSet::new(), named_peers }
+    }
+
+    /// The pods that are described. Where nobody is named, all are.
+    fn described(&self, peers: &[NetworkPolicyPeer]) -> Vec<(Scope, Selector)> {
+        if peers.is_empty() {
+            return vec![(Scope::Matching(Selector::default()), Selector::default())];
+        }
+        let of_pods = |peer: &&NetworkPolicyPeer| {
+            peer.ip_block.is_none() && (peer.pod_selector.is_some() || peer.namespace_selector.is_some())
+        };
+        let described = peers.iter().filter(of_pods).map(|peer| {
+            let scope = match &peer.namespace_selector {
+                Some(selector) => Scope::Matching(Selector::of(selector)),
+                None => Scope::Own(self.namespace.clone()),
+            };
+            (scope, peer.pod_selector.as_ref().map(Selector::of).unwrap_or_default())
+        });
+        described.collect()
+    }
+
+    /// The ports that have numbers, none for all ports; and those that have names.
+    fn ports(&mut self, ports: &[NetworkPolicyPort]) -> (Option<Vec<Ports>>, BTreeSet<PortName>) {
+        if ports.is_empty() {
+            return (None, BTreeSet::new());
+        }
+        let (mut numbers, mut names) = (Vec::new(), BTreeSet::new());
+        for port in ports {
+            match read_port(port) {
+                Ok(Port::Numbers(ports)) => numbers.push(ports),
+                Ok(Port::Named(name)) => drop(names.insert(name)),
+                Err(problem) => self.problems.push(problem),
+            }
+        }
+        (Some(numbers), names)
+    }
+
+    fn others(&mut self, peers: &[NetworkPolicyPeer]) -> Others {
+        let mut networks = Vec::new();
+        for block in peers.iter().filter_map(|peer| peer.ip_block.as_ref()) {
+            match block::networks(block) {
+                Ok(left) => networks.extend(left),
+                Err(problem) => self.problems.push(problem),
+            }
+        }
+        let described = self.described(peers).into_iter();
+        let pods = described.map(|described| self.peers(described, None)).collect();
+        Others { networks: block::merged(networks), pods }
+    }
+
+    /// The name of the group of the pods that are described so.
+    fn peers(&mut self, (scope, pods): (Scope, Selector), port: Option<PortName>) -> GroupName {
+        let namespaces = match &scope {
+            Scope::Matching(selector) => Some(selector),
+            Scope::Own(_) => None,
+        };
+        let unknown = pods.unknown().chain(namespaces.into_iter().flat_map(Selector::unknown));
+        self.problems.extend(unknown.map(unknown_operator));
+        let peers = Peers { scope, pods, port };
+        let name = name::peers(&peers);
+        self.peers.insert(name.clone(), Arc::new(peers));
+        name
+    }
+}
+
+enum Port {
+    Numbers(Ports),
+    Named(PortName),
+}
+
+fn read_port(port: &NetworkPolicyPort) -> Result<Port, String> {
+    let protocol: Protocol = match port.protocol.as_deref() {
+        Some(protocol) => protocol.parse::<Protocol>().map_err(|error| error.to_string())?,
+        None => Protocol::Tcp,
+    };
+    let number = |number: i32| u16::try_from(number).ok().filter(|number| *number > 0);
+    match &port.port {
+        None => Ok(Port::Numbers(Ports { protocol, range: None })),
+        Some(IntOrString::String(name)) => Ok(Port::Named((name.clone(), protocol))),
+        Some(IntOrString::Int(first)) => {
+            let last = port.end_port.unwrap_or(*first);
+            match (number(*first), number(last)) {
+                (Some(first), Some(last)) if first <= last => {
+                    Ok(Port::Numbers(Ports { protocol, range: Some((first, last)) }))
+                }
+                _ => Err(format!("there are no ports {first} to {last}")),
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Small clusters, and what comes of them as security groups.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::oracle::End;
+use crate::id::{GroupName, SecurityGroupId};
+use crate::policy::PolicyBook;
+use crate::policy::rules::Rules;
+use crate::security_group::{Direction, Family, Remote};
+use crate::{NamespaceObserver, NetworkPolicyObserver};
+
+/// A small cluster.
+#[derive(Clone, Debug, Default)]
+pub(super) struct World {
+    pub(super) namespaces: Vec<Namespace>,
+    pub(super) pods: Vec<Pod>,
+    pub(super) policies: Vec<NetworkPolicy>,
+}
+
+/// The group of the configuration, by which an open pod is told here.
+const OPEN: &str = "of-the-configuration";
+
+/// A book in which nothing stands.
+pub(super) fn book() -> PolicyBook {
+    PolicyBook::new(vec![OPEN.into()], Vec::new())
+}
+
+/// Makes all groups that the book wants, each under its own name.
+pub(super) fn make_groups(book: &PolicyBook) {
+    let common = book.common_groups().map(|(name, _)| name);
+    for name in book.names().into_iter().chain(common) {
+        book.ready(&name, &name.as_str().into());
+    }
+}
+
+/// The security groups of a cluster, as the other world would enforce them.
+pub(super) struct Enforced {
+    rules: BTreeMap<GroupName, Rules>,
+    bears: BTreeMap<String, BTreeSet<SecurityGroupId>>,
+}
+
+impl Enforced {
+    pub(super) fn of(world: &World, book: &PolicyBook) -> Self {
+        make_groups(book);
+        let mut rules: BTreeMap<GroupName, Rules> = book.common_groups().into_iter().collect();
+        for policy in &world.policies {
+            let wishes = book.groups(&policy.metadata.uid.clone().unwrap().into());
+            rules.extend(wishes.into_iter().map(|wish| (wish.name, wish.rules)));
+        }
+        let mut bears = BTreeMap::new();
+        for pod in &world.pods {
+            let uid = pod.metadata.uid.clone().unwrap();
+            if let Some(groups) = book.guards(&uid.as_str().into()).unwrap() {
+                bears.insert(uid, groups.into_iter().collect());
+            }
+        }
+        Self { rules, bears }
+    }
+
+    pub(super) fn may(&self, from: End<'_>, to: End<'_>, protocol: &str, port: i32) -> bool {
+        let same = matches!((from.pod(), to.pod()), (Some(a), Some(b)) if a.metadata.uid == b.metadata.uid);
+        same || (self.passes(from, Direction::Egress, to, protocol, port)
+            && self.passes(to, Direction::Ingress, from, protocol, port))
+    }
+
+    fn groups(&self, end: End<'_>) -> Option<&BTreeSet<SecurityGroupId>> {
+        self.bears.get(end.pod()?.metadata.uid.as_ref()?)
+    }
+
+    fn passes(&self, own: End<'_>, direction: Direction, other: End<'_>, protocol: &str, port: i32) -> bool {
+        let Some(groups) = self.groups(own) else { return true };
+        if groups.contains(&OPEN.into()) {
+            return true;
+        }
+        let address = other.address();
+        let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
+        let rules = groups.iter().filter_map(|group| self.rules.get(&group.as_str().into())).flatten();
+        let mut fitting = rules.filter(|rule| rule.direction == direction && rule.family == family);
+        fitting.any(|rule| {
+            let port_fits = rule.ports.is_none_or(|ports| {
+                let in_range =
+                    |(first, last): (u16, u16)| (i32::from(first)..=i32::from(last)).contains(&port);
+                ports.protocol.to_string() == protocol && ports.range.is_none_or(in_range)
+            });
+            let remote_fits = match &rule.remote {
+                Remote::Any => true,
+                Remote::Net(net) => net.contains(&address),
+                Remote::Group(group) => {
+                    self.groups(other).is_some_and(|borne| borne.contains(&group.as_str().into()))
+                }
+            };
+            port_fits && remote_fits
+        })
+    }
+}
+
+/// Tells the book of all that is in the world.
+pub(super) fn tell(book: &PolicyBook, world: &World) {
+    for namespace in &world.namespaces {
+        NamespaceObserver::present(book, namespace);
+    }
+    for policy in &world.policies {
+        NetworkPolicyObserver::present(book, policy);
+    }
+    for pod in &world.pods {
+        book.pod_present(pod);
+    }
+}
+
+pub(super) const NAMESPACES: [&str; 3] = ["shop", "blog", "dev"];
+
+pub(super) fn namespace(name: &str, labels: &Value) -> Namespace {
+    let meta = json!({ "metadata": { "name": name, "uid": format!("ns-{name}"), "labels": labels } });
+    serde_json::from_value(meta).unwrap()
+}
+
+pub(super) fn policy(namespace: &str, name: &str, spec: &Value) -> NetworkPolicy {
+    let uid = format!("policy-{namespace}-{name}");
+    let meta = json!({ "namespace": namespace, "name": name, "uid": uid });
+    serde_json::from_value(json!({ "metadata": meta, "spec": spec })).unwrap()
+}
+
+/// The pod with this number: its address ends with it.
+pub(super) fn pod(number: u8, namespace: &str, labels: &Value, http: i32, host_network: bool) -> Pod {
+    let meta = json!({ "namespace": namespace, "name": format!("pod-{number}"), "uid": format!("pod-{number}"),
+        "labels": labels });
+    let ports = match http {
+        0 => json!([]),
+        _ => {
+            json!([{ "name": "http", "containerPort": http }, { "name": "dns", "protocol": "UDP", "containerPort": 53 }])
+        }
+    };
+    let spec = json!({ "hostNetwork": host_network, "containers": [{ "name": "a", "ports": ports }] });
+    let status = json!({ "phase": "Running", "podIP": format!("10.0.0.{number}") });
+    serde_json::from_value(json!({ "metadata": meta, "spec": spec, "status": status })).unwrap()
+}
+
+pub(super) fn labels() -> impl Strategy<Value = Value> {
+    prop::sample::select(vec![
+        json!({}),
+        json!({ "app": "a" }),
+        json!({ "app": "b" }),
+        json!({ "app": "a", "tier": "x" }),
+        json!({ "tier": "y" }),
+    ])
+}
+
+fn selector() -> impl Strategy<Value = Value> {
+    let expression = |operator: &str, values: &[&str]| json!({ "matchExpressions": [{ "key": "app", "operator": operator, "values": values }] });
+    prop::sample::select(vec![
+        json!({}),
+        json!({ "matchLabels": { "app": "a" } }),
+        json!({ "matchLabels": { "app": "b" } }),
+        json!({ "matchLabels": { "tier": "x" } }),
+        expression("In", &["a", "b"]),
+        expression("NotIn", &["a"]),
+        json!({ "matchExpressions": [{ "key": "tier", "operator": "Exists" }] }),
+        json!({ "matchExpressions": [{ "key": "tier", "operator": "DoesNotExist" }] }),
+    ])
+}
+
+fn peer() -> impl Strategy<Value = Value> {
+    let block = prop::sample::select(vec![
+        json!({ "cidr": "0.0.0.0/0" }),
+        json!({ "cidr": "10.0.0.0/29" }),
+        json!({ "cidr": "10.0.0.0/24", "except": ["10.0.0.2/31", "10.0.0.4/32"] }),
+        json!({ "cidr": "0.0.0.0/0", "except": ["10.0.0.0/8"] }),
+        json!({ "cidr": "192.0.2.0/25" }),
+        json!({ "cidr": "::/0", "except": ["2001:db8::/33"] }),
+    ]);
+    prop_oneof![
+        selector().prop_map(|pods| json!({ "podSelector": pods })),
+        selector().prop_map(|namespaces| json!({ "namespaceSelector": namespaces })),
+        (selector(), selector())
+            .prop_map(|(namespaces, pods)| json!({ "namespaceSelector": namespaces, "podSelector": pods })),
+        block.prop_map(|block| json!({ "ipBlock": block })),
+    ]
+}
+
+fn port() -> impl Strategy<Value = Value> {
+    prop::sample::select(vec![
+        json!({ "port": 80 }),
+        json!({ "port": 79, "endPort": 81 }),
+        json!({ "port": 8080, "endPort": 8080, "protocol": "TCP" }),
+        json!({ "protocol": "UDP" }),
+        json!({ "port": 53, "protocol": "UDP" }),
+        json!({ "port": 9000, "protocol": "SCTP" }),
+        json!({ "port": "http" }),
+        json!({ "port": "dns", "protocol": "UDP" }),
+        json!({ "port": "dns" }),
+    ])
+}
+
+fn rules(peers: &'static str) -> impl Strategy<Value = Value> {
+    let rule = (prop::collection::vec(peer(), 0..3), prop::collection::vec(port(), 0..3));
+    let rule = rule.prop_map(move |(named, ports)| json!({ peers: named, "ports": ports }));
+    prop::collection::vec(rule, 0..3).prop_map(Value::from)
+}
+
+pub(super) fn spec() -> impl Strategy<Value = Value> {
+    let types = prop::sample::select(vec![
+        json!(null),
+        json!(["Ingress"]),
+        json!(["Egress"]),
+        json!(["Ingress", "Egress"]),
+    ]);
+    (selector(), types, rules("from"), rules("to")).prop_map(|(pods, types, ingress, egress)| {
+        json!({ "podSelector": pods, "policyTypes": types, "ingress": ingress, "egress": egress })
+    })
+}
+
+pub(super) fn any_pod(number: u8) -> impl Strategy<Value = Pod> {
+    let http = prop::sample::select(vec![0, 80, 8080]);
+    (prop::sample::select(NAMESPACES.to_vec()), labels(), http, prop::bool::weighted(0.1))
+        .prop_map(move |(namespace, labels, http, host)| pod(number, namespace, &labels, http, host))
+}
+
+pub(super) fn any_policy(number: u8) -> impl Strategy<Value = NetworkPolicy> {
+    let name = format!("p{number}");
+    (prop::sample::select(NAMESPACES.to_vec()), spec())
+        .prop_map(move |(namespace, spec)| policy(namespace, &name, &spec))
+}
+
+pub(super) fn any_world() -> impl Strategy<Value = World> {
+    let namespaces = [labels(), labels(), labels()].prop_map(|labels| {
+        NAMESPACES.iter().zip(&labels).map(|(name, labels)| namespace(name, labels)).collect()
+    });
+    let pods: Vec<_> = (1..=6).map(any_pod).collect();
+    let policies: Vec<_> = (1..=4).map(any_policy).collect();
+    (namespaces, pods, policies).prop_map(|(namespaces, pods, policies)| World { namespaces, pods, policies })
+}

@@ -1,0 +1,247 @@
+//! The laws of the decision, on a device that is simulated with a clock of its own.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::decide::POLL;
+use super::tests::{PATIENCE, RUN, view};
+use super::*;
+
+/// A device that does what it is told after a while, and has moods.
+struct Device {
+    configured: Configured,
+    state: AppState,
+    /// What becomes of it, and when.
+    next: Option<(Instant, AppState)>,
+    /// Whether it starts what was installed by itself.
+    advances: bool,
+    package: Package,
+    /// What becomes of an install from a URL.
+    url: Url,
+    /// Whether a copy of the package is on its flash, and when one will be.
+    file: bool,
+    copy: Option<Instant>,
+}
+
+/// What becomes of an install from a URL.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Url {
+    Works,
+    /// It is refused.
+    Refused,
+    /// It is accepted, and nothing comes of it.
+    Silent,
+    /// It never ends.
+    Hangs,
+}
+
+impl Device {
+    fn at(&mut self, now: Instant, delay: Duration) {
+        while let Some((at, state)) = self.next.filter(|(at, _)| *at <= now) {
+            self.state = state;
+            self.next = match state {
+                AppState::Installing => Some((at + delay, AppState::Deployed)),
+                AppState::Deployed if self.advances => Some((at + delay, AppState::Activated)),
+                AppState::Activated if self.advances => Some((at + delay, AppState::Running)),
+                _ => None,
+            };
+        }
+    }
+
+    /// Whether the device accepts the step.
+    fn take(&mut self, act: Act, now: Instant, delay: Duration) -> bool {
+        use AppState::{Absent, Activated, Deployed, Failed, Installing, Running, Stopped};
+        let becomes = match (act, self.state) {
+            (Act::Configure, _) if self.configured == Configured::No => {
+                self.configured = Configured::Yes;
+                return true;
+            }
+            (Act::Remove, Absent) => {
+                self.configured = Configured::No;
+                return true;
+            }
+            (Act::Divert, _) => {
+                self.package = Package::Copied;
+                return self.configured == Configured::Yes;
+            }
+            (Act::Copy, Absent) => {
+                self.copy = Some(now + delay);
+                return true;
+            }
+            (Act::Discard, Absent) => {
+                self.file = false;
+                return true;
+            }
+            (Act::Install, Absent) if self.package == Package::AtUrl => match self.url {
+                Url::Works => Installing,
+                Url::Refused => return false,
+                Url::Silent => return true,
+                Url::Hangs => {
+                    self.state = Installing;
+                    return true;
+                }
+            },
+            (Act::Install, Absent) if self.package == Package::Copied && !self.file => return false,
+            (Act::Install, Absent) => Installing,
+            (Act::Activate, Deployed) => Activated,
+            (Act::Start, Activated | Stopped) => Running,
+            (Act::Stop, Running) => Stopped,
+            (Act::Deactivate, Activated | Stopped) => Deployed,
+            (Act::Deactivate, Failed) if !self.advances => Deployed,
+            (Act::Uninstall, Deployed | Installing) => Absent,
+            (Act::Uninstall, Failed) if self.advances => Absent,
+            _ => return false,
+        };
+        // Only an install is followed by what the device does by itself.
+        self.advances &= act != Act::Deactivate;
+        self.next = Some((now + delay, becomes));
+        true
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Mood {
+    /// The next step is accepted, and nothing comes of it.
+    Forgets,
+    /// The next step is refused.
+    Refuses,
+    /// The application gets into this state by itself.
+    Falls(AppState),
+    /// The controller starts again and has forgotten what it tried.
+    Restart,
+}
+
+fn states() -> impl Strategy<Value = AppState> {
+    use AppState::{Absent, Activated, Deployed, Failed, Installing, Running, Stopped, Unknown};
+    prop::sample::select(vec![Absent, Installing, Deployed, Activated, Running, Stopped, Failed, Unknown])
+}
+
+fn moods() -> impl Strategy<Value = Vec<(u64, Mood)>> {
+    let mood = prop_oneof![
+        Just(Mood::Forgets),
+        Just(Mood::Refuses),
+        states().prop_map(Mood::Falls),
+        Just(Mood::Restart),
+    ];
+    prop::collection::vec((0..60_u64, mood), 0..6)
+}
+
+proptest! {
+    #[test]
+    fn from_every_state_the_goal_is_reached_and_no_step_is_taken_twice_within_its_limit(
+        configured in prop::sample::select(vec![Configured::No, Configured::Yes, Configured::Otherwise]),
+        state in states(), run in any::<bool>(), advances in any::<bool>(),
+        delay in prop::sample::select(vec![100_u64, 900, 5000]), moods in moods(),
+        url in prop::sample::select(vec![None, Some(Url::Works), Some(Url::Refused), Some(Url::Silent), Some(Url::Hangs)]),
+    ) {
+        let package = if url.is_some() { Package::AtUrl } else { Package::OnDevice };
+        let url = url.unwrap_or(Url::Works);
+        let goal = if run { RUN } else { Goal::Gone };
+        let delay = Duration::from_millis(delay);
+        let begun = Instant::now();
+        let mut now = begun;
+        let mut device = Device {
+            configured, state, next: None, advances, package, url, file: false, copy: None,
+        };
+        device.next = match state {
+            AppState::Installing => Some((now + delay, AppState::Deployed)),
+            AppState::Unknown => Some((now + delay, AppState::Stopped)),
+            _ => None,
+        };
+        let mut track = Track::new(state, now);
+        let mut moods: Vec<_> = moods.into_iter().collect();
+        moods.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+        let mut deaf: Option<bool> = None;
+        let (mut seen, mut steps, mut left) = (state, 0, false);
+        let mut taken: HashMap<Act, (Instant, bool)> = HashMap::new();
+        loop {
+            prop_assert!(now - begun < Duration::from_secs(3600), "it is still {:?}", device.state);
+            device.at(now, delay);
+            if device.copy.take_if(|at| *at <= now).is_some() {
+                device.file = true;
+                track.copied();
+                taken.remove(&Act::Install);
+                taken.remove(&Act::Copy);
+            }
+            while let Some((_, mood)) = moods.pop_if(|(at, _)| begun + Duration::from_secs(*at) <= now) {
+                match mood {
+                    Mood::Forgets => deaf = Some(true),
+                    Mood::Refuses => deaf = Some(false),
+                    Mood::Falls(AppState::Unknown) if device.state == AppState::Unknown => {}
+                    Mood::Falls(AppState::Unknown) => {
+                        device.next = Some((now + delay, device.state));
+                        device.state = AppState::Unknown;
+                    }
+                    Mood::Falls(AppState::Installing) => {
+                        device.state = AppState::Installing;
+                        device.next = Some((now + delay, AppState::Deployed));
+                    }
+                    Mood::Falls(state) => (device.state, device.next) = (state, None),
+                    Mood::Restart => {
+                        track = Track::new(device.state, now);
+                        taken.clear();
+                        device.file |= device.copy.take().is_some();
+                    }
+                }
+            }
+            if device.state != seen {
+                (seen, steps) = (device.state, steps + 1);
+                let past = |act: &Act| seen == AppState::Absent || act.is_fulfilled_by(seen);
+                taken.retain(|act, (_, refused)| !*refused && !past(act));
+            }
+            track.observe(device.state, now);
+            left |= track.leaves_copy();
+            let view = View {
+                package: device.package,
+                copying: device.copy.map(|_| "X"),
+                ..view(device.configured, device.state)
+            };
+            match decide(view, goal, &track, PATIENCE, now) {
+                Decision::Done if moods.is_empty() => break,
+                Decision::Done => now += Duration::from_secs(1),
+                Decision::Wait { ask_again, .. } | Decision::Fail { ask_again, .. } => {
+                    prop_assert!(ask_again > Duration::ZERO);
+                    now += ask_again;
+                }
+                Decision::Do(act) => {
+                    if let Some((at, refused)) = taken.get(&act) {
+                        let limit = if *refused { Patience::pause(1) } else { PATIENCE.limit(act) };
+                        prop_assert!(now >= *at + limit, "{:?} again after {:?}", act, now - *at);
+                    }
+                    steps += 1;
+                    prop_assert!(steps < 200, "it goes round and round");
+                    track.attempted(act, now, PATIENCE.limit(act));
+                    let accepted = match deaf.take() {
+                        // Whoever is told of a file that it is there or gone is not told so in vain.
+                        Some(accepted) => accepted && !matches!(act, Act::Copy | Act::Discard),
+                        None => device.take(act, now, delay),
+                    };
+                    if accepted && act == Act::Discard {
+                        track.discarded();
+                    }
+                    taken.insert(act, (now, !accepted));
+                    if !accepted {
+                        let lasts = device.package == Package::AtUrl && device.url == Url::Refused;
+                        let sort = if lasts { Sort::Lasting } else { Sort::Now };
+                        track.refused(act, "no".into(), sort, now);
+                    }
+                    if act == Act::Remove && device.configured == Configured::No {
+                        track = Track::new(device.state, now);
+                        taken.clear();
+                        device.package = package;
+                    }
+                    now += POLL;
+                }
+            }
+        }
+        let reached = match goal {
+            Goal::Gone => (Configured::No, AppState::Absent),
+            Goal::Running { .. } => (Configured::Yes, AppState::Running),
+        };
+        prop_assert_eq!((device.configured, device.state), reached);
+        prop_assert!(run || left || !device.file, "a copy is left on the flash");
+    }
+}

@@ -1,0 +1,102 @@
+//! The client of one device: where it is, and who we are.
+
+use std::collections::HashSet;
+use std::net::Ipv6Addr;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
+
+use reqwest::{Url, redirect};
+use staffetta_driver::app_hosting::{DeviceSpec, Password};
+use staffetta_driver::{DriverError, Reason};
+
+use super::gate::Gate;
+use super::tls;
+use crate::options::IosXeOptions;
+
+/// The largest answer that is read, in bytes.
+const MAX_ANSWER: usize = 16 << 20;
+
+/// RESTCONF to one device.
+pub(crate) struct Restconf {
+    pub(super) http: reqwest::Client,
+    /// Where the device is, without a path.
+    pub(super) base: Url,
+    pub(super) username: String,
+    pub(super) password: Password,
+    pub(super) max_answer: usize,
+    pub(super) gate: Gate,
+    /// The path of the API, once the device has told it.
+    pub(super) root: Mutex<Option<String>>,
+    /// The paths of resources that were there once.
+    pub(super) served: Mutex<HashSet<&'static str>>,
+    /// Whether the device does not understand what is asked of a part of a resource alone.
+    pub(super) coarse: AtomicBool,
+    /// Whether the device wants operations without the envelope that RFC 8040 puts around them.
+    pub(super) bare: AtomicBool,
+}
+
+impl Restconf {
+    /// A way to the device of `spec`. It connects when it is used.
+    pub(crate) fn new(spec: &DeviceSpec, options: &IosXeOptions) -> Result<Self, DriverError> {
+        let refused = |field: &str, why: &str| {
+            DriverError::new(Reason::Refused, "make a client of the device").detail(format!("{field}: {why}"))
+        };
+        if spec.username.is_empty() {
+            return Err(refused("username", "it is missing"));
+        }
+        let password = spec.password.clone().ok_or_else(|| refused("password", "it is missing"))?;
+        let scheme = if spec.tls.enabled { "https" } else { "http" };
+        let host = match spec.address.parse::<Ipv6Addr>() {
+            Ok(address) => format!("[{address}]"),
+            Err(_) => spec.address.clone(),
+        };
+        let base = Url::parse(&format!("{scheme}://{host}:{}/", spec.management_port()))
+            .ok()
+            .filter(|base| base.path() == "/" && base.username().is_empty() && base.query().is_none())
+            .filter(|base| !spec.address.is_empty() && base.fragment().is_none())
+            .ok_or_else(|| refused("address", "it is neither a name nor an address"))?;
+        let builder = reqwest::Client::builder()
+            .no_proxy() // a device is near, and its password concerns nobody else
+            .redirect(redirect::Policy::none())
+            .retry(reqwest::retry::never()) // whoever asks repeats
+            .pool_max_idle_per_host(1)
+            .connect_timeout(options.connect_timeout())
+            .timeout(options.request_timeout());
+        let config = tls::config(&spec.tls, &spec.address)?;
+        let http = builder.tls_backend_preconfigured(config).build().map_err(|error| {
+            DriverError::new(Reason::Refused, "make a client of the device").because(error.without_url())
+        })?;
+        Ok(Self {
+            http,
+            base,
+            username: spec.username.clone(),
+            password,
+            max_answer: MAX_ANSWER,
+            gate: Gate::default(),
+            root: Mutex::default(),
+            served: Mutex::default(),
+            coarse: AtomicBool::new(false),
+            bare: AtomicBool::new(false),
+        })
+    }
+
+    /// The place of a resource under the root of the API.
+    pub(super) async fn url(&self, path: &str) -> Result<Url, DriverError> {
+        let known = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let root = if let Some(root) = known {
+            root
+        } else {
+            let root = self.discover().await?;
+            *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Some(root.clone());
+            root
+        };
+        self.base.join(&format!("{root}/{path}")).map_err(|error| {
+            DriverError::new(Reason::Unavailable, "find the API of the device").because(error)
+        })
+    }
+
+    /// Forgets where the API is: the device may have been replaced.
+    pub(super) fn forget_root(&self) {
+        *self.root.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}

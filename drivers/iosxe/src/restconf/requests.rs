@@ -1,0 +1,148 @@
+//! What is asked of a device, and what its answers mean.
+
+use std::fmt::Write as _;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::{Method, StatusCode};
+use serde_json::Value;
+use staffetta_driver::{DriverError, Reason};
+
+use super::complaint::Complaint;
+use super::exchange::Ask;
+use super::{Fault, NetworkClient, Restconf};
+use crate::model::file::FileOperation;
+use crate::model::operation::{Operation, in_envelope};
+use crate::model::path;
+use crate::model::resource::Resource;
+
+#[async_trait]
+impl NetworkClient for Restconf {
+    async fn get(&self, resource: Resource, step: &'static str) -> Result<Option<Vec<u8>>, Fault> {
+        let Some(fine) = resource.fine.filter(|_| !self.coarse.load(Ordering::Relaxed)) else {
+            return self.read(resource.path, resource.coarse, step).await;
+        };
+        let answer = self.read(resource.path, Some(fine), step).await;
+        // What was no error of a part that is asked for alone would be one of the whole too.
+        let misunderstood = |fault: &Fault| fault.said.is_some() && fault.error.reason() == Reason::Refused;
+        if resource.coarse == Some(fine) || !answer.as_ref().is_err_and(misunderstood) {
+            return answer;
+        }
+        let whole = self.read(resource.path, resource.coarse, step).await?;
+        self.coarse.store(true, Ordering::Relaxed);
+        Ok(whole)
+    }
+
+    async fn configure(&self, body: &Value) -> Result<(), Fault> {
+        const STEP: &str = "configure an app";
+        let ask = Ask::to(Method::POST, STEP).body(body);
+        self.change(path::APPS, ask).await?.map_or(Ok(()), |complaint| Err(complaint.fault(STEP, true)))
+    }
+
+    async fn amend(&self, id: &str, body: &Value) -> Result<(), Fault> {
+        const STEP: &str = "change the configuration of an app";
+        let ask = Ask::to(Method::PATCH, STEP).body(body);
+        let complaint = self.change(&path_of(id), ask).await?;
+        complaint.map_or(Ok(()), |complaint| Err(complaint.fault(STEP, true)))
+    }
+
+    async fn remove(&self, id: &str) -> Result<(), Fault> {
+        const STEP: &str = "remove the configuration of an app";
+        match self.change(&path_of(id), Ask::to(Method::DELETE, STEP)).await? {
+            Some(complaint) if !complaint.is_nothing_there() && !complaint.has_tag("data-missing") => {
+                Err(complaint.fault(STEP, true))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn operate(&self, operation: &Operation) -> Result<(), Fault> {
+        let ask = Ask::to(Method::POST, operation.step());
+        self.call(path::OPERATION, &operation.input(), ask).await
+    }
+
+    async fn handle_file(&self, operation: &FileOperation, limit: Option<Duration>) -> Result<(), Fault> {
+        let ask = Ask::to(Method::POST, operation.step()).within(limit);
+        self.call(operation.path(), &operation.input(), ask).await
+    }
+}
+
+impl Restconf {
+    async fn read(
+        &self,
+        path: &'static str,
+        query: Option<&'static str>,
+        step: &'static str,
+    ) -> Result<Option<Vec<u8>>, Fault> {
+        let mut url = self.url(path).await?;
+        url.set_query(query);
+        let (status, body) = self.exchange(url, Ask::to(Method::GET, step)).await?;
+        let served = || self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        if status.is_success() {
+            served().insert(path);
+            return Ok((!body.is_empty()).then_some(body));
+        }
+        let complaint = Complaint::read(status, &body);
+        let silent = status == StatusCode::NOT_FOUND && body.is_empty();
+        if complaint.is_nothing_there() || (silent && served().contains(path)) {
+            return Ok(None);
+        }
+        if status == StatusCode::NOT_FOUND {
+            self.forget_root();
+            let error = DriverError::new(Reason::Unavailable, step);
+            let detail = format!("the device does not serve {path}: {complaint}");
+            return Err(error.detail(detail).into());
+        }
+        Err(complaint.fault(step, false))
+    }
+
+    /// Sends a change; what the device has against it, if anything.
+    async fn change(&self, path: &str, ask: Ask<'_>) -> Result<Option<Complaint>, DriverError> {
+        let url = self.url(path).await?;
+        let (status, answer) = self.exchange(url, ask).await?;
+        if status.is_success() {
+            Ok(Complaint::spoken(status, &answer))
+        } else {
+            Ok(Some(Complaint::read(status, &answer)))
+        }
+    }
+
+    /// Calls an operation, in the form that the device takes.
+    async fn call(&self, path: &str, input: &Value, ask: Ask<'_>) -> Result<(), Fault> {
+        let (bare, enveloped) = (self.bare.load(Ordering::Relaxed), in_envelope(input));
+        let (usual, other) = if bare { (input, &enveloped) } else { (&enveloped, input) };
+        let step = ask.step;
+        let Some(complaint) = self.change(path, ask.clone().body(usual)).await? else { return Ok(()) };
+        // What was malformed was not done: the other form may be sent at once.
+        if !complaint.has_tag("malformed-message") {
+            return Err(complaint.fault(step, true));
+        }
+        match self.change(path, ask.body(other)).await? {
+            Some(again) if again.has_tag("malformed-message") => Err(complaint.fault(step, true)),
+            again => {
+                self.bare.store(!bare, Ordering::Relaxed);
+                again.map_or(Ok(()), |again| Err(again.fault(step, true)))
+            }
+        }
+    }
+}
+
+/// Where the configuration of an application is.
+fn path_of(id: &str) -> String {
+    format!("{}/app={}", path::APPS, encoded(id))
+}
+
+/// A key in a path (RFC 8040, section 3.5.3).
+fn encoded(key: &str) -> String {
+    let mut encoded = String::with_capacity(key.len());
+    for byte in key.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            encoded.push(char::from(byte));
+        } else {
+            write!(encoded, "%{byte:02X}").expect("a string takes whatever is written");
+        }
+    }
+    encoded
+}

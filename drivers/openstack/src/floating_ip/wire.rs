@@ -1,0 +1,39 @@
+//! Floating IPs, as Neutron writes and reads them. The fields are those of its API reference.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use staffetta_driver::{NetworkId, PortId, ProjectId, PublicIpId, SubnetId};
+
+/// A floating IP as it is read.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct FloatingIp {
+    pub(super) id: PublicIpId,
+    #[serde(rename = "floating_ip_address")]
+    pub(super) address: IpAddr,
+    #[serde(default)]
+    pub(super) port_id: Option<PortId>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) description: String,
+    #[serde(default)]
+    pub(super) revision_number: Option<u64>,
+}
+
+pub(super) const FIELDS: [&str; 5] =
+    ["id", "floating_ip_address", "port_id", "description", "revision_number"];
+
+/// A floating IP that is to be taken out of a pool.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct NewFloatingIp<'a> {
+    pub(super) floating_network_id: &'a NetworkId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) subnet_id: Option<&'a SubnetId>,
+    pub(super) project_id: &'a ProjectId,
+    pub(super) description: String,
+}
+
+fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}

@@ -1,0 +1,317 @@
+//! Which load balancers are waited for, and when it is worth asking Octavia about them: pure, told the time.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use staffetta_driver::LoadBalancerId;
+use tokio::time::Instant;
+
+/// The shortest time between two looks at a load balancer, and the time after which a change is looked at first.
+pub(super) const FIRST_STEP: Duration = Duration::from_millis(200);
+/// The longest time between two looks at a load balancer.
+const LAST_STEP: Duration = Duration::from_secs(10);
+/// A load balancer for which nobody asked for so long is not looked at along with others.
+const INTEREST: Duration = Duration::from_secs(30);
+/// A load balancer for which nobody asked for so long is forgotten.
+const MEMORY: Duration = Duration::from_secs(20 * 60);
+/// When so many are waited for at a time, it is a crowd, and all are looked at together.
+const CROWD: usize = 800;
+
+/// The load balancers that are waited for.
+///
+/// One is looked at again after a quarter of the time that it was waited for so far, but not sooner than after 200 ms and
+/// not later than after 10 s. What one look shows is good until the next one is due, so that callers share it. As long as
+/// there is a crowd, looks are no more frequent than at each half of the time for which there has been one: so the looks
+/// of a thousand load balancers that are made in one go are a few dozen.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    watches: HashMap<LoadBalancerId, Watch>,
+    /// Since when there is a crowd.
+    crowd: Option<Instant>,
+    /// When the last look began.
+    looked: Option<Instant>,
+}
+
+/// One load balancer that is waited for.
+#[derive(Debug)]
+struct Watch {
+    /// When the wait began.
+    since: Instant,
+    /// When the first look is due.
+    first: Instant,
+    /// When somebody asked last.
+    asked: Instant,
+    /// The last look: when it was begun, and what it showed.
+    last: Option<(Instant, Sight)>,
+}
+
+/// What a look shows of a load balancer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// It takes changes.
+    Active,
+    /// It is being made, changed or deleted.
+    Pending,
+    /// It failed.
+    Error,
+    /// It does not exist.
+    Gone,
+}
+
+/// What is known of a load balancer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// The wait is over with this, which is not [`Sight::Pending`].
+    Over(Sight),
+    /// It was busy a moment ago.
+    Busy {
+        /// When the next look is due.
+        ask_again: Duration,
+    },
+}
+
+impl Board {
+    /// A change was accepted just now: the wait for its end begins.
+    pub(super) fn changed(&mut self, id: &LoadBalancerId, now: Instant) {
+        self.watches.insert(id.clone(), Watch { first: now + FIRST_STEP, ..Watch::new(now) });
+        self.count(now);
+    }
+
+    /// The wait for a load balancer ends, whatever came of it.
+    pub(super) fn forget(&mut self, id: &LoadBalancerId) {
+        self.watches.remove(id);
+    }
+
+    /// Whether a load balancer is waited for.
+    pub(super) fn waits(&self, id: &LoadBalancerId) -> bool {
+        self.watches.contains_key(id)
+    }
+
+    /// What is known of a load balancer that somebody waits for; none when somebody has to look.
+    pub(super) fn ask(&mut self, id: &LoadBalancerId, now: Instant) -> Option<Known> {
+        self.watches.entry(id.clone()).or_insert_with(|| Watch::new(now)).asked = now;
+        self.count(now);
+        let watch = &self.watches[id];
+        if let Some((_, sight @ (Sight::Active | Sight::Error | Sight::Gone))) = watch.last {
+            self.forget(id);
+            return Some(Known::Over(sight));
+        }
+        let ask_again = self.due(watch).saturating_duration_since(now);
+        (!ask_again.is_zero()).then_some(Known::Busy { ask_again })
+    }
+
+    /// What a look that has just been made showed; the next one is not due at once, however long it took.
+    pub(super) fn answer(&mut self, id: &LoadBalancerId, now: Instant) -> Known {
+        self.ask(id, now).unwrap_or(Known::Busy { ask_again: FIRST_STEP })
+    }
+
+    /// These, and those that a look at them takes along: in a crowd all, else those that are due before half of their step
+    /// has passed.
+    pub(super) fn lot(&mut self, ids: &[LoadBalancerId], now: Instant) -> Vec<LoadBalancerId> {
+        self.watches.retain(|_, watch| now.saturating_duration_since(watch.asked) <= MEMORY);
+        self.looked = Some(now);
+        let crowded = self.crowd.is_some();
+        let along = self.watches.iter().filter(|(_, watch)| watch.open(now) && (crowded || watch.ripe(now)));
+        let lot: BTreeSet<&LoadBalancerId> = ids.iter().chain(along.map(|(id, _)| id)).collect();
+        lot.into_iter().cloned().collect()
+    }
+
+    /// A look that began at `at` showed this of each.
+    pub(super) fn saw(&mut self, sights: impl IntoIterator<Item = (LoadBalancerId, Sight)>, at: Instant) {
+        for (id, sight) in sights {
+            // What was changed after the look began is not what it showed.
+            if let Some(watch) = self.watches.get_mut(&id).filter(|watch| watch.since <= at) {
+                watch.last = Some((at, sight));
+            }
+        }
+    }
+
+    /// When the next look at one is due.
+    fn due(&self, watch: &Watch) -> Instant {
+        let due = watch.due();
+        match (self.crowd, self.looked) {
+            (Some(since), Some(looked)) => {
+                let pace = (looked.saturating_duration_since(since) / 2).clamp(FIRST_STEP, LAST_STEP);
+                due.max(looked + pace)
+            }
+            _ => due,
+        }
+    }
+
+    fn count(&mut self, now: Instant) {
+        let waiting = self.watches.values().filter(|watch| watch.open(now)).count();
+        self.crowd = if waiting >= CROWD { self.crowd.or(Some(now)) } else { None };
+    }
+}
+
+impl Watch {
+    /// A wait that began nobody knows when: the first look is due now.
+    fn new(now: Instant) -> Self {
+        Self { since: now, first: now, asked: now, last: None }
+    }
+
+    /// When the next look is due, as far as this one is concerned.
+    fn due(&self) -> Instant {
+        match self.last {
+            None => self.first,
+            Some((at, _)) => at + self.step(at),
+        }
+    }
+
+    /// How long a look that was made `at` is good.
+    fn step(&self, at: Instant) -> Duration {
+        (at.saturating_duration_since(self.since) / 4).clamp(FIRST_STEP, LAST_STEP)
+    }
+
+    /// Whether somebody still waits, and does not know the end yet.
+    fn open(&self, now: Instant) -> bool {
+        let wanted = now.saturating_duration_since(self.asked) <= INTEREST;
+        wanted && self.last.is_none_or(|(_, sight)| sight == Sight::Pending)
+    }
+
+    fn ripe(&self, now: Instant) -> bool {
+        let step = self.last.map_or(FIRST_STEP, |(at, _)| self.step(at));
+        now + step / 2 >= self.due()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn milliseconds(number: u64) -> Duration {
+        Duration::from_millis(number)
+    }
+
+    fn id(name: &str) -> LoadBalancerId {
+        name.into()
+    }
+
+    fn ask_again(known: Option<Known>) -> Option<Duration> {
+        match known {
+            Some(Known::Busy { ask_again }) => Some(ask_again),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_change_is_looked_at_after_the_first_step_and_what_is_unknown_at_once() {
+        let (mut board, now) = (Board::default(), Instant::now());
+        board.changed(&id("changed"), now);
+        assert_eq!(ask_again(board.ask(&id("changed"), now + milliseconds(50))), Some(milliseconds(150)));
+        assert_eq!(board.ask(&id("changed"), now + FIRST_STEP), None);
+        assert_eq!(board.ask(&id("unknown"), now), None);
+    }
+
+    #[test]
+    fn what_stays_busy_is_looked_at_again_after_a_quarter_of_the_time() {
+        let (mut board, now) = (Board::default(), Instant::now());
+        board.changed(&id("a"), now);
+        for (at, step) in [(200, 200), (1600, 400), (4000, 1000), (400_000, 10_000)] {
+            let at = now + milliseconds(at);
+            board.lot(&[id("a")], at);
+            board.saw([(id("a"), Sight::Pending)], at);
+            assert_eq!(ask_again(board.ask(&id("a"), at + milliseconds(1))), Some(milliseconds(step - 1)));
+        }
+    }
+
+    #[test]
+    fn a_look_takes_along_what_is_due_soon_and_its_end_is_told_once() {
+        let (mut board, now) = (Board::default(), Instant::now());
+        for name in ["a", "b", "c"] {
+            board.changed(&id(name), now);
+        }
+        let later = now + milliseconds(2000);
+        board.saw([(id("c"), Sight::Pending)], later - milliseconds(10));
+        assert_eq!(board.lot(&[id("a")], later), [id("a"), id("b")], "c was looked at a moment ago");
+        board.saw([(id("a"), Sight::Pending), (id("b"), Sight::Error)], later);
+        assert_eq!(board.ask(&id("b"), later), Some(Known::Over(Sight::Error)));
+        assert!(!board.waits(&id("b")) && board.waits(&id("a")));
+        assert!(ask_again(board.ask(&id("a"), later)).is_some());
+    }
+
+    #[test]
+    fn a_look_that_began_before_a_change_says_nothing_of_it() {
+        let (mut board, now) = (Board::default(), Instant::now());
+        board.changed(&id("a"), now + milliseconds(10));
+        board.saw([(id("a"), Sight::Active)], now);
+        assert!(ask_again(board.ask(&id("a"), now + milliseconds(20))).is_some());
+    }
+
+    #[test]
+    fn what_nobody_asks_for_any_more_is_not_looked_at_and_in_the_end_forgotten() {
+        let (mut board, now) = (Board::default(), Instant::now());
+        board.changed(&id("a"), now);
+        board.changed(&id("b"), now);
+        let later = now + INTEREST + milliseconds(1);
+        assert_eq!(board.lot(&[id("b")], later), [id("b")]);
+        board.lot(&[], now + MEMORY + milliseconds(1));
+        assert!(!board.waits(&id("a")) && !board.waits(&id("b")));
+    }
+
+    #[test]
+    fn a_crowd_is_looked_at_together_and_ever_more_seldom() {
+        let (mut board, start) = (Board::default(), Instant::now());
+        let mut looks = 0_u32;
+        // One more each 500 ms, of which each takes 10 s: there are twenty at a time.
+        for tick in 0..6_000_u64 {
+            let now = start + milliseconds(tick * 10);
+            if tick % 50 == 0 {
+                board.changed(&id(&(tick / 50).to_string()), now);
+            }
+            let waiting: Vec<_> = board.watches.keys().cloned().collect();
+            for waits in waiting {
+                if board.ask(&waits, now).is_none() {
+                    looks += 1;
+                    let began: Vec<_> = board
+                        .lot(&[waits], now)
+                        .into_iter()
+                        .map(|id| (board.watches[&id].since, id))
+                        .collect();
+                    let sights = began.into_iter().map(|(since, id)| {
+                        (id, if now - since >= milliseconds(10_000) { Sight::Active } else { Sight::Pending })
+                    });
+                    board.saw(sights.collect::<Vec<_>>(), now);
+                }
+            }
+        }
+        assert!(looks <= 40, "{looks} looks at 120 load balancers");
+    }
+
+    proptest! {
+        /// Callers come as they were told to; Octavia is done with each at some time.
+        #[test]
+        fn the_end_of_a_change_is_seen_within_a_step(ends in prop::collection::vec(1..60_000_u64, 1..CROWD)) {
+            let (mut board, start) = (Board::default(), Instant::now());
+            let name = |number: usize| id(&number.to_string());
+            let mut waiting: Vec<(Instant, usize)> = (0..ends.len()).map(|number| (start, number)).collect();
+            (0..ends.len()).for_each(|number| board.changed(&name(number), start));
+            while let Some(at) = waiting.iter().map(|(at, _)| *at).min() {
+                let (now, callers): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(due, _)| *due == at);
+                waiting = callers;
+                for (_, number) in now {
+                    let known = board.ask(&name(number), at).unwrap_or_else(|| {
+                        let sights = board.lot(&[name(number)], at).into_iter().map(|id| {
+                            let end = start + milliseconds(ends[id.as_str().parse::<usize>().unwrap()]);
+                            (id, if end <= at { Sight::Active } else { Sight::Pending })
+                        });
+                        let sights: Vec<_> = sights.collect();
+                        board.saw(sights, at);
+                        board.answer(&name(number), at)
+                    });
+                    match known {
+                        Known::Over(sight) => {
+                            prop_assert_eq!(sight, Sight::Active);
+                            let late = at - (start + milliseconds(ends[number]));
+                            let step = ((at - start) / 4).clamp(FIRST_STEP, LAST_STEP);
+                            prop_assert!(late <= step, "{:?} late, after {:?}", late, at - start);
+                        }
+                        Known::Busy { ask_again } => waiting.push((at + ask_again, number)),
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Changes what hangs on a load balancer: one change a call, for each keeps the load balancer busy.
+
+use staffetta_driver::{
+    DriverError, Listener, ListenerSpec, LoadBalancer, LoadBalancerId, Member, MemberSpec, Pool, PoolId,
+    Reason,
+};
+
+use super::LbaasV2Driver;
+use super::api::well_formed;
+use super::tree;
+use super::wire::{ListenerChange, NewListener, NewMember, NewMonitor, NewPool};
+use crate::error::OpenStackError;
+
+impl LbaasV2Driver {
+    /// Takes the next step towards the listener that is wanted, and answers what stands then.
+    pub(super) async fn advance(
+        &self,
+        balancer: &LoadBalancer,
+        spec: &ListenerSpec,
+    ) -> Result<Listener, DriverError> {
+        let name = tree::name(&balancer.name, spec.at);
+        let Some(listener) = balancer.listener(spec.at).cloned() else {
+            return self.make_listener(balancer, &name, spec).await;
+        };
+        let change = tree::listener_change(&listener.settings, &spec.settings);
+        if change != ListenerChange::default() {
+            const STEP: &str = "change a listener";
+            let call = self.octavia.change_listener(&listener.id, &change);
+            self.changed(&balancer.id, STEP, call).await?;
+            return Ok(Listener { settings: spec.settings.clone(), ..listener });
+        }
+        let pool = match listener.pool {
+            None => Some(self.make_pool(balancer, &listener, &name, spec).await?),
+            Some(pool) => Some(self.advance_pool(balancer, pool, spec).await?),
+        };
+        Ok(Listener { pool, ..listener })
+    }
+
+    async fn make_listener(
+        &self,
+        balancer: &LoadBalancer,
+        name: &str,
+        spec: &ListenerSpec,
+    ) -> Result<Listener, DriverError> {
+        const STEP: &str = "make a listener";
+        let new =
+            NewListener { loadbalancer_id: Some(balancer.id.clone()), ..tree::new_listener(name, spec) };
+        match self.changed(&balancer.id, STEP, self.octavia.create_listener(&new)).await {
+            Ok(told) => {
+                let made = tree::listener(&told, None);
+                made.ok_or_else(|| {
+                    DriverError::new(Reason::Unavailable, STEP).detail("Octavia made another one")
+                })
+            }
+            // Somebody made it, or the answer to its making was lost: it is there.
+            Err(error) if error.to_string().contains("already using protocol") => {
+                let told = self.octavia.whole_load_balancer(STEP, &balancer.id).await?;
+                let tree = match &told {
+                    Some(told) => self.tree(told).await?,
+                    None => None,
+                };
+                let found = tree.and_then(|tree| tree.listener(spec.at).cloned());
+                found.ok_or(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn make_pool(
+        &self,
+        balancer: &LoadBalancer,
+        listener: &Listener,
+        name: &str,
+        spec: &ListenerSpec,
+    ) -> Result<Pool, DriverError> {
+        // Octavia takes neither members nor a monitor with a pool that is made by itself.
+        let new = NewPool {
+            listener_id: Some(listener.id.clone()),
+            healthmonitor: None,
+            ..tree::new_pool(name, spec)
+        };
+        let told = self.changed(&balancer.id, "make a pool", self.octavia.create_pool(&new)).await?;
+        Ok(tree::pool(&told, None, Vec::new()))
+    }
+
+    async fn advance_pool(
+        &self,
+        balancer: &LoadBalancer,
+        mut pool: Pool,
+        spec: &ListenerSpec,
+    ) -> Result<Pool, DriverError> {
+        let wanted = &spec.pool.settings;
+        if (pool.settings.algorithm, pool.settings.persistence) != (wanted.algorithm, wanted.persistence) {
+            let change = tree::pool_change(wanted);
+            let call = self.octavia.change_pool(&pool.id, &change);
+            self.changed(&balancer.id, "change a pool", call).await?;
+            (pool.settings.algorithm, pool.settings.persistence) = (wanted.algorithm, wanted.persistence);
+        } else if pool.settings.monitor != wanted.monitor {
+            self.change_monitor(balancer, &pool, spec).await?;
+            pool.settings.monitor = wanted.monitor;
+        }
+        Ok(pool)
+    }
+
+    async fn change_monitor(
+        &self,
+        balancer: &LoadBalancer,
+        pool: &Pool,
+        spec: &ListenerSpec,
+    ) -> Result<(), DriverError> {
+        const STEP: &str = "change a health monitor";
+        let (id, step) = (&balancer.id, STEP);
+        let Some(wanted) = spec.pool.settings.monitor else {
+            let Some(monitor) = self.octavia.monitor_of(&pool.id).await? else { return Ok(()) };
+            return self.released(id, step, self.octavia.delete_monitor(&monitor)).await.map(drop);
+        };
+        if pool.settings.monitor.is_none() {
+            let new =
+                NewMonitor { pool_id: Some(pool.id.clone()), ..tree::new_monitor(spec.at.protocol, wanted) };
+            return self.changed(id, step, self.octavia.create_monitor(&new)).await;
+        }
+        let Some(monitor) = self.octavia.monitor_of(&pool.id).await? else {
+            let detail = format!("the health monitor of the pool {} is gone", pool.id);
+            return Err(DriverError::new(Reason::NotFound, STEP).detail(detail));
+        };
+        self.changed(id, step, self.octavia.change_monitor(&monitor, &tree::monitor_change(wanted))).await
+    }
+
+    /// Makes these the members of a pool, and answers them with their ids. These are read only where a member is new.
+    pub(super) async fn replace_members(
+        &self,
+        balancer: &LoadBalancer,
+        pool: &PoolId,
+        members: &[MemberSpec],
+    ) -> Result<Vec<Member>, DriverError> {
+        const STEP: &str = "set the members of a pool";
+        let missing = || DriverError::new(Reason::NotFound, STEP).detail(format!("pool {pool}"));
+        if !well_formed(pool.as_str()) {
+            return Err(missing());
+        }
+        let wanted: Vec<NewMember> = members.iter().map(tree::new_member).collect();
+        let set = self.changed(&balancer.id, STEP, self.octavia.set_members(pool, &wanted)).await;
+        if let Err(error) = set {
+            self.memory.forget_members(pool);
+            return Err(error);
+        }
+        let pools = balancer.listeners.iter().filter_map(|listener| listener.pool.as_ref());
+        let present = pools.filter(|present| present.id == *pool).flat_map(|present| &present.members);
+        let present: Vec<&Member> = present.collect();
+        let kept = members.iter().map(|wanted| {
+            let same = |member: &&&Member| {
+                (member.spec.ip, member.spec.port) == (wanted.ip, wanted.port)
+                    && well_formed(member.id.as_str())
+            };
+            let kept = present.iter().find(same)?;
+            Some(Member { id: kept.id.clone(), spec: wanted.clone() })
+        });
+        let members = if let Some(kept) = kept.collect::<Option<Vec<_>>>() {
+            kept
+        } else {
+            let told = self.octavia.members(pool).await?.ok_or_else(missing)?;
+            self.members_told(told, &balancer.subnet).await?
+        };
+        self.memory.remember(pool, &members);
+        Ok(members)
+    }
+
+    /// Makes a change of a load balancer that takes one, as far as is known. From then on it is busy.
+    pub(super) async fn changed<T>(
+        &self,
+        id: &LoadBalancerId,
+        step: &'static str,
+        call: impl Future<Output = Result<T, OpenStackError>>,
+    ) -> Result<T, DriverError> {
+        self.waiting.takes(id, step).await?;
+        match call.await {
+            Ok(answer) => {
+                self.waiting.changed(id);
+                Ok(answer)
+            }
+            Err(error) => Err(self.explained(id, step, error).await),
+        }
+    }
+
+    /// A refusal that says no more than that the load balancer is not to be changed is told by its state.
+    pub(super) async fn explained(
+        &self,
+        id: &LoadBalancerId,
+        step: &'static str,
+        error: OpenStackError,
+    ) -> DriverError {
+        let refusal = error.refusal().filter(|refusal| refusal.status == 409);
+        let immutable = refusal.is_some_and(|refusal| {
+            refusal.message.contains("immutable") || refusal.message.contains("Invalid state")
+        });
+        if immutable { self.waiting.refused(id, step).await } else { error.into() }
+    }
+}

@@ -1,0 +1,200 @@
+//! The driver.
+
+use async_trait::async_trait;
+use staffetta_driver::{
+    DriverError, Feasible, Listener, ListenerSpec, LoadBalancer, LoadBalancerDriver, LoadBalancerId,
+    LoadBalancerSpec, Marked, Member, MemberSpec, Owner, PoolId, Progress, Reason,
+};
+
+use super::LbaasV2Driver;
+use super::api::well_formed;
+use super::board::{FIRST_STEP, Known, Sight};
+use super::feasible::feasible;
+use super::vip_port::port_id;
+use super::waiting::busy;
+use crate::error::OpenStackError;
+
+/// The longest name of a member, in characters.
+const LONGEST_NAME: usize = 255;
+const RELEASE: &str = "release a load balancer";
+
+#[async_trait]
+impl LoadBalancerDriver for LbaasV2Driver {
+    async fn load_balancers(&self, owner: Option<&Owner>) -> Result<Vec<Marked<LoadBalancer>>, DriverError> {
+        self.trees(owner).await
+    }
+
+    async fn feasible(&self, spec: LoadBalancerSpec) -> Result<Feasible, DriverError> {
+        let Feasible { mut spec, without } = feasible(spec, &self.choices, self.octavia.features().await?);
+        for member in spec.listeners.iter_mut().flat_map(|listener| &mut listener.pool.members) {
+            member.subnet = self.members.of(&member.name, member.ip, &spec.subnet).await?;
+            if let Some((end, _)) = member.name.char_indices().nth(LONGEST_NAME) {
+                member.name.truncate(end);
+            }
+        }
+        Ok(Feasible { spec, without })
+    }
+
+    async fn ensure_load_balancer(
+        &self,
+        owner: &Owner,
+        spec: &LoadBalancerSpec,
+    ) -> Result<LoadBalancer, DriverError> {
+        if let Some(standing) = self.standing(owner).await? {
+            return self.guarded(standing, spec).await;
+        }
+        if let Some(adopted) = &spec.adopt
+            && let Some(adopted) = self.adopted(owner, adopted).await?
+        {
+            return Ok(adopted);
+        }
+        self.make(owner, spec).await
+    }
+
+    async fn progress(&self, load_balancer: &LoadBalancer) -> Result<Progress, DriverError> {
+        let id = &load_balancer.id;
+        if !well_formed(id.as_str()) {
+            return Err(gone(id));
+        }
+        match self.waiting.known(id).await? {
+            Known::Over(Sight::Active) => Ok(Progress::Active),
+            Known::Over(Sight::Error) => Ok(Progress::Error),
+            Known::Over(Sight::Gone) => {
+                self.memory.forget(id);
+                Err(gone(id))
+            }
+            Known::Over(Sight::Pending) => Ok(Progress::Pending { ask_again: FIRST_STEP }),
+            Known::Busy { ask_again } => Ok(Progress::Pending { ask_again }),
+        }
+    }
+
+    async fn release_load_balancer(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError> {
+        if !well_formed(id.as_str()) {
+            return Ok(());
+        }
+        let is_owners = if let Some(uid) = self.memory.owner(id) {
+            uid == owner.uid
+        } else {
+            let found = self.octavia.whole_load_balancer("read the owner of a load balancer", id).await?;
+            // Of one that is gone, the port may be left.
+            found.is_none_or(|told| self.owner_of(&told).is_some_and(|marked| marked.uid == owner.uid))
+        };
+        if !is_owners {
+            return Ok(());
+        }
+        if !self.memory.is_going(id) && !self.delete(id).await? {
+            self.memory.goes(id);
+        }
+        // Its port is Octavia's to use as long as it is there.
+        if self.memory.is_going(id) && self.ports.is_some() {
+            match self.waiting.known(id).await? {
+                Known::Over(Sight::Gone) => {}
+                Known::Busy { ask_again } => return Err(busy(id, RELEASE).after(ask_again)),
+                Known::Over(_) => {
+                    self.memory.stays(id);
+                    return Err(busy(id, RELEASE));
+                }
+            }
+        }
+        self.waiting.forget(id);
+        self.release_ports(owner, id).await?;
+        self.memory.forget(id);
+        Ok(())
+    }
+
+    async fn ensure_listener(
+        &self,
+        load_balancer: &LoadBalancer,
+        spec: &ListenerSpec,
+    ) -> Result<Listener, DriverError> {
+        self.advance(load_balancer, spec).await
+    }
+
+    async fn release_listener(
+        &self,
+        load_balancer: &LoadBalancer,
+        listener: &Listener,
+    ) -> Result<(), DriverError> {
+        const STEP: &str = "release a listener";
+        let id = &load_balancer.id;
+        let ids = [Some(listener.id.as_str()), listener.pool.as_ref().map(|pool| pool.id.as_str())];
+        if !ids.into_iter().flatten().all(well_formed) {
+            return Ok(());
+        }
+        if let Some(pool) = &listener.pool {
+            let was_there = self.released(id, STEP, self.octavia.delete_pool(&pool.id)).await?;
+            self.memory.forget_members(&pool.id);
+            if was_there {
+                // The listener is next, as soon as the load balancer takes that.
+                return Err(busy(id, STEP));
+            }
+        }
+        self.released(id, STEP, self.octavia.delete_listener(&listener.id)).await.map(drop)
+    }
+
+    async fn set_members(
+        &self,
+        load_balancer: &LoadBalancer,
+        pool: &PoolId,
+        members: &[MemberSpec],
+    ) -> Result<Vec<Member>, DriverError> {
+        self.replace_members(load_balancer, pool, members).await
+    }
+}
+
+impl LbaasV2Driver {
+    /// Asks a load balancer to go: true when it is gone.
+    async fn delete(&self, id: &LoadBalancerId) -> Result<bool, DriverError> {
+        match self.octavia.delete_load_balancer(id).await {
+            Ok(was_there) => {
+                if was_there {
+                    self.waiting.changed(id);
+                }
+                Ok(!was_there)
+            }
+            // It goes already.
+            Err(error)
+                if error.refusal().is_some_and(|refusal| refusal.message.contains("PENDING_DELETE")) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(self.explained(id, RELEASE, error).await),
+        }
+    }
+
+    /// Removes the ports that were made for `owner` and that no load balancer has.
+    async fn release_ports(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError> {
+        let Some(ports) = &self.ports else { return Ok(()) };
+        let ours = ports.marked(Some(owner)).await?;
+        if ours.is_empty() {
+            return Ok(());
+        }
+        let standing = self.marked(Some(owner)).await?;
+        let used = |port: &_| {
+            standing.iter().any(|(_, told)| told.id != *id && told.vip_port_id.as_ref() == Some(port))
+        };
+        for port in ours.iter().map(|(_, port)| port_id(port)).filter(|port| !used(port)) {
+            ports.remove(&port).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes a change that releases something: false when it is gone, alone or with its load balancer.
+    pub(super) async fn released(
+        &self,
+        id: &LoadBalancerId,
+        step: &'static str,
+        call: impl Future<Output = Result<(), OpenStackError>>,
+    ) -> Result<bool, DriverError> {
+        match self.changed(id, step, call).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.reason() == Reason::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn gone(id: &LoadBalancerId) -> DriverError {
+    let detail = format!("the load balancer {} does not exist any more", id.as_str().escape_debug());
+    DriverError::new(Reason::NotFound, "read the state of a load balancer").detail(detail)
+}

@@ -1,0 +1,179 @@
+//! Makes a load balancer with its tree, or finds and marks the one that is there.
+
+use staffetta_driver::{DriverError, LoadBalancer, LoadBalancerId, LoadBalancerSpec, Owner, PortId, Reason};
+
+use super::LbaasV2Driver;
+use super::api::well_formed;
+use super::board::FIRST_STEP;
+use super::feasible::Groups;
+use super::tree;
+use super::waiting::busy;
+use super::wire::{LoadBalancerChange, LoadBalancerTold, NewListener, NewLoadBalancer};
+use crate::error::OpenStackError;
+use crate::mark::{self, cluster_tag, uid_tag};
+
+impl LbaasV2Driver {
+    /// The load balancer that is marked for `owner`; the first one where a lost answer made more. What goes is none, nor is
+    /// one of which only the port was made: another is made on that port.
+    pub(super) async fn standing(&self, owner: &Owner) -> Result<Option<LoadBalancer>, DriverError> {
+        if self.memory.has_none(&owner.uid) {
+            return Ok(None);
+        }
+        let trees = self.trees(Some(owner)).await?.into_iter().map(|marked| marked.thing);
+        Ok(trees.into_iter().find(|tree| tree.id.as_str() != tree.port.as_str()))
+    }
+
+    /// The load balancer that a predecessor made, marked for `owner` from now on; none where it does not exist any more, or
+    /// is another's.
+    pub(super) async fn adopted(
+        &self,
+        owner: &Owner,
+        id: &LoadBalancerId,
+    ) -> Result<Option<LoadBalancer>, DriverError> {
+        const STEP: &str = "adopt a load balancer";
+        if !well_formed(id.as_str()) {
+            return Ok(None);
+        }
+        self.waiting.takes(id, STEP).await?;
+        let Some(found) = self.octavia.whole_load_balancer(STEP, id).await? else { return Ok(None) };
+        let is_anothers = self.owner_of(&found).is_some_and(|marked| marked.uid != owner.uid)
+            || mark::is_marked(&found.description, &found.tags) && self.owner_of(&found).is_none();
+        if is_anothers {
+            return Ok(None);
+        }
+        let tags = self.octavia.features().await?.tags.then(|| {
+            let mut tags = found.tags.clone();
+            tags.extend(self.tags(owner));
+            tags.sort_unstable();
+            tags.dedup();
+            tags
+        });
+        let description = Some(mark::description(&self.cluster, owner));
+        let change = LoadBalancerChange { description, tags, vip_sg_ids: None };
+        match self.octavia.change_load_balancer(STEP, id, &change).await {
+            Ok(told) => {
+                self.waiting.changed(id);
+                self.memory.owns(&owner.uid, id);
+                self.tree(&LoadBalancerTold { listeners: Vec::new(), pools: Vec::new(), ..told }).await
+            }
+            Err(error) => Err(self.explained(id, STEP, error).await),
+        }
+    }
+
+    /// One that stands gets the security groups of `spec`.
+    pub(super) async fn guarded(
+        &self,
+        mut standing: LoadBalancer,
+        spec: &LoadBalancerSpec,
+    ) -> Result<LoadBalancer, DriverError> {
+        const STEP: &str = "change the security groups of a load balancer";
+        if spec.security_groups.is_empty() || standing.security_groups == spec.security_groups {
+            return Ok(standing);
+        }
+        match (self.choices.groups, &self.ports) {
+            (Groups::OnOurPort, Some(ports)) => {
+                ports.guard(&standing.port, &standing.security_groups, &spec.security_groups).await?;
+            }
+            (Groups::WithOctavia, _) => {
+                self.waiting.takes(&standing.id, STEP).await?;
+                let vip_sg_ids = Some(&*spec.security_groups);
+                let change = LoadBalancerChange { vip_sg_ids, ..LoadBalancerChange::default() };
+                if let Err(error) = self.octavia.change_load_balancer(STEP, &standing.id, &change).await {
+                    return Err(self.explained(&standing.id, STEP, error).await);
+                }
+                self.waiting.changed(&standing.id);
+                standing.status = staffetta_driver::Provisioning::Pending;
+            }
+            _ => return Ok(standing),
+        }
+        standing.security_groups.clone_from(&spec.security_groups);
+        Ok(standing)
+    }
+
+    /// Makes a load balancer by one call with all that hangs on it; without it where something of that is refused.
+    pub(super) async fn make(
+        &self,
+        owner: &Owner,
+        spec: &LoadBalancerSpec,
+    ) -> Result<LoadBalancer, DriverError> {
+        let tagged = self.octavia.features().await?.tags;
+        let tags = if tagged { self.tags(owner) } else { Vec::new() };
+        let port = match &self.ports {
+            Some(ports) => match ports.ensure(owner, spec).await {
+                Ok(port) => Some(port),
+                Err(error) => return Err(self.taken(spec, error).await),
+            },
+            None => None,
+        };
+        let whole = self.create(owner, spec, tags.clone(), port.clone(), tree::whole_listeners(spec)).await;
+        let made = match whole {
+            // What is wrong with a listener is told of that listener when it is made by itself.
+            Err(error) if !spec.listeners.is_empty() && matches!(error.status(), Some(400 | 501)) => {
+                self.create(owner, spec, tags, port, Vec::new()).await
+            }
+            result => result,
+        };
+        let told = match made {
+            Ok(told) => told,
+            Err(error) => {
+                if error.ambiguous() {
+                    self.memory.doubt(&owner.uid);
+                }
+                return Err(self.taken(spec, error.into()).await);
+            }
+        };
+        self.memory.owns(&owner.uid, &told.id);
+        self.waiting.changed(&told.id);
+        let listeners = self.made(&told).await?;
+        let unreadable = || {
+            let detail = format!("the load balancer {} was made without an address", told.id);
+            DriverError::new(Reason::Unavailable, "make a load balancer").detail(detail)
+        };
+        let groups = spec.security_groups.clone();
+        tree::load_balancer(&told, groups, listeners).ok_or_else(unreadable)
+    }
+
+    async fn create(
+        &self,
+        owner: &Owner,
+        spec: &LoadBalancerSpec,
+        tags: Vec<String>,
+        vip_port_id: Option<PortId>,
+        listeners: Vec<NewListener>,
+    ) -> Result<LoadBalancerTold, OpenStackError> {
+        let with_octavia = self.choices.groups == Groups::WithOctavia;
+        let new = NewLoadBalancer {
+            name: &spec.name,
+            project_id: &spec.project,
+            description: mark::description(&self.cluster, owner),
+            tags,
+            vip_address: spec.vip,
+            vip_subnet_id: &spec.subnet,
+            vip_port_id,
+            vip_sg_ids: if with_octavia { &spec.security_groups } else { &[] },
+            provider: spec.provider.as_deref(),
+            admin_state_up: true,
+            listeners,
+        };
+        self.octavia.create(&new).await
+    }
+
+    /// Why an address is taken: where a load balancer of this cluster has it that goes, it is free in a moment.
+    async fn taken(&self, spec: &LoadBalancerSpec, error: DriverError) -> DriverError {
+        if !error.to_string().contains("already allocated") {
+            return error;
+        }
+        let Ok(marked) = self.marked(None).await else { return error };
+        let goes = marked.iter().find(|(_, told)| {
+            told.vip_address == Some(spec.vip) && told.provisioning_status == "PENDING_DELETE"
+        });
+        match goes {
+            Some((_, told)) => busy(&told.id, "make a load balancer").because(error).after(5 * FIRST_STEP),
+            None => error,
+        }
+    }
+
+    fn tags(&self, owner: &Owner) -> Vec<String> {
+        vec![cluster_tag(&self.cluster), uid_tag(&owner.uid)]
+    }
+}

@@ -1,0 +1,136 @@
+//! How far Octavia is with load balancers: one list answers for many.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use staffetta_driver::{ClusterId, DriverError, LoadBalancerId, Reason};
+use tokio::time::Instant;
+
+use super::api::Octavia;
+use super::board::{Board, FIRST_STEP, Known, Sight};
+use super::reading::filter;
+use super::wire::LoadBalancerTold;
+use crate::error::OpenStackError;
+use crate::neutron::together::Together;
+
+const FIELDS: [&str; 2] = ["id", "provisioning_status"];
+const STEP: &str = "read the state of a load balancer";
+
+/// Looks at load balancers on behalf of all who wait for one.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    octavia: Octavia,
+    cluster: ClusterId,
+    board: Mutex<Board>,
+    looks: Together<LoadBalancerId, Result<Known, DriverError>>,
+}
+
+impl Waiting {
+    /// Nobody waits yet.
+    pub(super) fn new(octavia: Octavia, cluster: ClusterId) -> Self {
+        Self { octavia, cluster, board: Mutex::default(), looks: Together::default() }
+    }
+
+    /// A change of a load balancer was accepted.
+    pub(super) fn changed(&self, id: &LoadBalancerId) {
+        self.board().changed(id, Instant::now());
+    }
+
+    /// Nobody has to wait for a load balancer any more.
+    pub(super) fn forget(&self, id: &LoadBalancerId) {
+        self.board().forget(id);
+    }
+
+    /// How far Octavia is. It is asked only when what is known is too old.
+    pub(super) async fn known(&self, id: &LoadBalancerId) -> Result<Known, DriverError> {
+        let known = self.board().ask(id, Instant::now());
+        match known {
+            Some(known) => Ok(known),
+            None => self.looks.call(id.clone(), |ids| self.look(ids)).await,
+        }
+    }
+
+    /// Whether a load balancer takes a change, as far as is known. Of one for which nobody waits Octavia itself will tell.
+    pub(super) async fn takes(&self, id: &LoadBalancerId, step: &'static str) -> Result<(), DriverError> {
+        if self.board().waits(id) { told(self.known(id).await?, id, step) } else { Ok(()) }
+    }
+
+    /// Octavia said that a load balancer takes no change. Why, its state tells.
+    pub(super) async fn refused(&self, id: &LoadBalancerId, step: &'static str) -> DriverError {
+        self.board().forget(id);
+        let known = match self.known(id).await {
+            Ok(Known::Over(Sight::Active)) => Known::Busy { ask_again: FIRST_STEP },
+            Ok(known) => known,
+            Err(error) => return error,
+        };
+        told(known, id, step).err().unwrap_or_else(|| busy(id, step))
+    }
+
+    /// Looks at these and at what else is due soon: at a single one by itself, at several by one list.
+    async fn look(&self, ids: Vec<LoadBalancerId>) -> Vec<Result<Known, DriverError>> {
+        let began = Instant::now();
+        let lot = self.board().lot(&ids, began);
+        match self.find(&lot).await {
+            Ok(found) => {
+                let sights: HashMap<LoadBalancerId, Sight> =
+                    found.iter().map(|told| (told.id.clone(), sight(told))).collect();
+                let mut board = self.board();
+                board.saw(
+                    lot.into_iter().map(|id| {
+                        let sight = sights.get(&id).copied().unwrap_or(Sight::Gone);
+                        (id, sight)
+                    }),
+                    began,
+                );
+                ids.iter().map(|id| Ok(board.answer(id, Instant::now()))).collect()
+            }
+            Err(error) => {
+                let error = DriverError::from(error);
+                ids.iter().map(|_| Err(error.clone())).collect()
+            }
+        }
+    }
+
+    async fn find(&self, lot: &[LoadBalancerId]) -> Result<Vec<LoadBalancerTold>, OpenStackError> {
+        if let [only] = lot {
+            let found = self.octavia.load_balancer(STEP, only, &FIELDS).await?;
+            return Ok(found.into_iter().collect());
+        }
+        let filter = filter(self.octavia.features().await?, &self.cluster, None);
+        self.octavia.load_balancers(STEP, &filter, &FIELDS).await
+    }
+
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the state of a load balancer, as Octavia writes it, means.
+pub(super) fn sight(told: &LoadBalancerTold) -> Sight {
+    match told.provisioning_status.as_str() {
+        "ACTIVE" => Sight::Active,
+        "ERROR" => Sight::Error,
+        "DELETED" => Sight::Gone,
+        _ => Sight::Pending,
+    }
+}
+
+/// What that means to somebody who wants to change the load balancer.
+fn told(known: Known, id: &LoadBalancerId, step: &'static str) -> Result<(), DriverError> {
+    let failed = |reason, detail: &str| {
+        Err(DriverError::new(reason, step).detail(format!("the load balancer {id} {detail}")))
+    };
+    match known {
+        Known::Over(Sight::Active) => Ok(()),
+        Known::Over(Sight::Error) => failed(Reason::Refused, "is in the state ERROR"),
+        Known::Over(Sight::Gone) => failed(Reason::NotFound, "does not exist any more"),
+        Known::Over(Sight::Pending) => Err(busy(id, step)),
+        Known::Busy { ask_again } => Err(busy(id, step).after(ask_again)),
+    }
+}
+
+/// A load balancer takes no change at this moment.
+pub(super) fn busy(id: &LoadBalancerId, step: &'static str) -> DriverError {
+    let detail = format!("the load balancer {id} is being changed");
+    DriverError::new(Reason::Conflict, step).detail(detail).after(FIRST_STEP)
+}

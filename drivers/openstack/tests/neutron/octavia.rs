@@ -1,0 +1,261 @@
+//! Octavia: which calls are made, and what only one does that can be told to fail.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use staffetta_driver::{
+    ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerDriver, LoadBalancerSpec, Progress, Protocol,
+    Reason, Subnet,
+};
+use staffetta_openstack::{LbaasV2Driver, OctaviaDefaults};
+
+use crate::fake::{Fake, Fault};
+use crate::scenarios::balancers::{HTTP, asked, listener, members, patiently, settled, spec};
+use crate::scenarios::world::World;
+
+const SCTP: ListenerPort = ListenerPort { protocol: Protocol::Sctp, port: 9000 };
+
+/// A cluster that has looked at what stands, as each does at its start.
+async fn started(fake: &Fake, world: &World) -> (LbaasV2Driver, Subnet) {
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.balancers("east", &OctaviaDefaults::default());
+    assert!(driver.load_balancers(None).await.unwrap().is_empty());
+    fake.requests();
+    (driver, subnet)
+}
+
+/// The spec of the service of that number.
+fn numbered(spec: &LoadBalancerSpec, number: u8) -> LoadBalancerSpec {
+    LoadBalancerSpec { vip: [10, 1, 0, 100 + number].into(), ..spec.clone() }
+}
+
+/// The requests to Octavia so far, without what they ask for.
+fn asked_of_octavia(fake: &Fake) -> Vec<String> {
+    let requests = fake.requests().into_iter().filter_map(|request| {
+        let (method, path) = request.split_once(" /v2/lbaas/")?;
+        let path = path.split(['?', '/']).collect::<Vec<_>>();
+        let last = path.iter().rev().find(|part| ["members", "status"].contains(part));
+        Some(format!("{method} {}{}", path[0], last.map(|last| format!("/{last}")).unwrap_or_default()))
+    });
+    requests.collect()
+}
+
+async fn made(driver: &LbaasV2Driver, world: &World, spec: &LoadBalancerSpec) -> LoadBalancer {
+    let made = driver.ensure_load_balancer(&world.owner("web"), spec).await.unwrap();
+    assert_eq!(settled(driver, &made).await, Progress::Active);
+    made
+}
+
+fn listeners(subnet: &Subnet) -> Vec<ListenerSpec> {
+    let at = |port| ListenerPort { port, ..HTTP };
+    (80..83).map(|port| listener(at(port), members(subnet, &[1, 2, 3]))).collect()
+}
+
+#[tokio::test]
+async fn a_load_balancer_costs_one_call_and_a_change_of_its_members_one_and_a_look_at_new_ids() {
+    let (fake, world) = crate::fake().await;
+    let (driver, subnet) = started(&fake, &world).await;
+    let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
+    let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
+    assert_eq!(asked_of_octavia(&fake), ["POST loadbalancers"]);
+    settled(&driver, &made).await;
+    fake.requests();
+    let pool = made.listeners[0].pool.clone().unwrap();
+    let fewer = driver.set_members(&made, &pool.id, &members(&subnet, &[1, 2])).await.unwrap();
+    assert_eq!((asked_of_octavia(&fake), fewer.len()), (vec!["PUT pools/members".to_owned()], 2));
+    let wanted = members(&subnet, &[1, 4]);
+    patiently(async || driver.set_members(&made, &pool.id, &wanted).await).await;
+    let asked = asked_of_octavia(&fake);
+    assert_eq!(asked.iter().filter(|call| *call == "PUT pools/members").count(), 1, "{asked:?}");
+}
+
+#[tokio::test]
+async fn whole_trees_are_read_by_one_list_a_kind_whatever_their_number() {
+    let (fake, world) = crate::fake().await;
+    let (driver, subnet) = started(&fake, &world).await;
+    let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
+    for number in 0..5 {
+        let owner = world.owner(&format!("web-{number}"));
+        driver.ensure_load_balancer(&owner, &numbered(&spec, number)).await.unwrap();
+    }
+    fake.requests();
+    for _ in 0..2 {
+        let trees = driver.load_balancers(None).await.unwrap();
+        assert!(trees.len() == 5 && trees.iter().all(|tree| asked(&tree.thing) == spec.listeners));
+        let mut calls = asked_of_octavia(&fake);
+        calls.sort();
+        assert_eq!(calls, ["GET listeners", "GET loadbalancers", "GET pools"]);
+    }
+    // Another process reads the members of each load balancer once.
+    let other = world.balancers("east", &OctaviaDefaults::default());
+    for statuses in [5, 0] {
+        assert_eq!(other.load_balancers(None).await.unwrap().len(), 5);
+        let calls = asked_of_octavia(&fake);
+        assert_eq!(
+            calls.iter().filter(|call| *call == "GET loadbalancers/status").count(),
+            statuses,
+            "{calls:?}"
+        );
+    }
+    fake.state().page = Some(2);
+    let trees = driver.load_balancers(None).await.unwrap();
+    assert!(trees.len() == 5 && trees.iter().all(|tree| asked(&tree.thing) == spec.listeners));
+}
+
+#[tokio::test]
+async fn many_that_wait_share_their_looks() {
+    let (fake, world) = crate::fake().await;
+    let (driver, subnet) = started(&fake, &world).await;
+    fake.state().octavia.delay = Duration::from_secs(2);
+    let spec = spec(&world, &driver, &subnet, Vec::new()).await;
+    let mut waiting = Vec::new();
+    for number in 0..40 {
+        let owner = world.owner(&format!("web-{number}"));
+        waiting.push(driver.ensure_load_balancer(&owner, &numbered(&spec, number)).await.unwrap());
+    }
+    fake.requests();
+    for end in futures_util::future::join_all(waiting.iter().map(|made| settled(&driver, made))).await {
+        assert_eq!(end, Progress::Active);
+    }
+    let looks = asked_of_octavia(&fake).len();
+    assert!(looks <= 20, "{looks} looks at 40 load balancers");
+}
+
+#[tokio::test]
+async fn what_is_stuck_is_asked_about_ever_more_seldom_and_gets_no_change() {
+    let (fake, world) = crate::fake().await;
+    let (driver, subnet) = started(&fake, &world).await;
+    let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
+    let made = made(&driver, &world, &spec).await;
+    let pool = made.listeners[0].pool.clone().unwrap();
+    fake.state().octavia.stuck = true;
+    driver.set_members(&made, &pool.id, &members(&subnet, &[1])).await.unwrap();
+    fake.requests();
+    for number in 0..100 {
+        let wanted = members(&subnet, &[number + 1]);
+        let busy = driver.set_members(&made, &pool.id, &wanted).await.unwrap_err();
+        assert_eq!((busy.reason(), busy.retry_after().is_some()), (Reason::Conflict, true));
+    }
+    let calls = asked_of_octavia(&fake);
+    assert!(!calls.contains(&"PUT pools/members".to_owned()) && calls.len() <= 3, "{calls:?}");
+    assert!(matches!(driver.progress(&made).await.unwrap(), Progress::Pending { .. }));
+}
+
+#[tokio::test]
+async fn a_load_balancer_in_error_is_told_as_such_and_can_be_released() {
+    let (fake, world) = crate::fake().await;
+    let (driver, subnet) = started(&fake, &world).await;
+    let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
+    fake.state().octavia.doomed = 1;
+    let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
+    assert_eq!(settled(&driver, &made).await, Progress::Error);
+    let pool = made.listeners[0].pool.clone().unwrap();
+    let error = driver.set_members(&made, &pool.id, &[]).await.unwrap_err();
+    assert!(error.reason() == Reason::Refused && error.to_string().contains("state ERROR"), "{error}");
+    driver.release_load_balancer(&world.owner("web"), &made.id).await.unwrap();
+    assert!(driver.load_balancers(None).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_creation_whose_answer_was_lost_is_found_and_not_made_twice() {
+    let (fake, world) = crate::fake().await;
+    let (driver, subnet) = started(&fake, &world).await;
+    let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
+    fake.inject(Method::POST, "/v2/lbaas/loadbalancers", Fault::DoneThenClose);
+    let lost = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap_err();
+    assert!(lost.ambiguous() && lost.transient(), "{lost}");
+    let found = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
+    assert_eq!(asked(&found), spec.listeners);
+    assert_eq!(fake.state().octavia.balancers.len(), 1);
+}
+
+#[tokio::test]
+async fn a_batch_whose_answer_was_lost_is_read_again() {
+    let (fake, world) = crate::fake().await;
+    let (driver, subnet) = started(&fake, &world).await;
+    let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
+    let made = made(&driver, &world, &spec).await;
+    let pool = made.listeners[0].pool.clone().unwrap();
+    // Both attempts: a call that may be made twice is made twice.
+    for _ in 0..2 {
+        fake.inject(Method::PUT, "/v2/lbaas/pools", Fault::DoneThenClose);
+    }
+    assert!(driver.set_members(&made, &pool.id, &members(&subnet, &[7])).await.unwrap_err().transient());
+    let tree = driver.load_balancers(None).await.unwrap().remove(0).thing;
+    let stands = tree.listener(HTTP).unwrap().pool.clone().unwrap().members;
+    assert_eq!(stands.into_iter().map(|member| member.spec).collect::<Vec<_>>(), members(&subnet, &[7]));
+}
+
+#[tokio::test]
+async fn an_octavia_that_is_away_costs_time_only() {
+    let (fake, world) = crate::fake().await;
+    let (driver, subnet) = started(&fake, &world).await;
+    let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
+    fake.inject(Method::POST, "/v2/lbaas/loadbalancers", Fault::Html(503));
+    let away = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap_err();
+    assert_eq!((away.reason(), away.transient()), (Reason::Unavailable, true));
+    assert!(away.to_string().contains("(request req-of-the-fake)"), "{away}");
+    let made = made(&driver, &world, &spec).await;
+    let pool = made.listeners[0].pool.clone().unwrap();
+    driver.set_members(&made, &pool.id, &members(&subnet, &[1])).await.unwrap();
+    let Progress::Pending { ask_again } = driver.progress(&made).await.unwrap() else { panic!("it is busy") };
+    tokio::time::sleep(ask_again).await;
+    fake.inject(Method::GET, "/v2/lbaas/loadbalancers", Fault::Html(503));
+    assert_eq!(driver.progress(&made).await.unwrap_err().reason(), Reason::Unavailable);
+    assert_eq!(settled(&driver, &made).await, Progress::Active);
+}
+
+#[tokio::test]
+async fn what_a_provider_lacks_is_refused_by_itself_and_the_rest_is_served() {
+    let (fake, world) = crate::fake().await;
+    let (driver, subnet) = started(&fake, &world).await;
+    fake.state().lacks_sctp = true;
+    let wanted = vec![listener(HTTP, Vec::new()), listener(SCTP, Vec::new())];
+    let spec = spec(&world, &driver, &subnet, wanted).await;
+    let made = made(&driver, &world, &spec).await;
+    assert_eq!(made.listeners, []);
+    let refused = driver.ensure_listener(&made, &spec.listeners[1]).await.unwrap_err();
+    assert_eq!(refused.reason(), Reason::Unsupported, "{refused}");
+    assert_eq!(driver.ensure_listener(&made, &spec.listeners[0]).await.unwrap().at, HTTP);
+}
+
+#[tokio::test]
+async fn an_old_octavia_has_neither_tags_nor_sctp_and_serves_all_the_same() {
+    let (fake, world) = crate::fake().await;
+    fake.state().octavia.version = 0;
+    let (driver, subnet) = started(&fake, &world).await;
+    let wanted = LoadBalancerSpec {
+        name: "shop/web".into(),
+        project: world.project.clone(),
+        subnet: subnet.id.clone(),
+        vip: [10, 1, 0, 100].into(),
+        provider: None,
+        security_groups: Vec::new(),
+        listeners: vec![listener(HTTP, members(&subnet, &[1])), listener(SCTP, Vec::new())],
+        adopt: None,
+    };
+    let feasible = driver.feasible(wanted).await.unwrap();
+    assert_eq!(feasible.without, ["SCTP:9000"]);
+    let made = made(&driver, &world, &feasible.spec).await;
+    assert!(
+        fake.state().octavia.balancers.values().all(|balancer| balancer["tags"] == serde_json::json!([]))
+    );
+    let other = world.balancers("east", &OctaviaDefaults::default());
+    let found = other.load_balancers(Some(&world.owner("web"))).await.unwrap();
+    assert_eq!((found.len(), &found[0].thing.id), (1, &made.id));
+    assert!(
+        world.balancers("west", &OctaviaDefaults::default()).load_balancers(None).await.unwrap().is_empty()
+    );
+}
+
+#[tokio::test]
+async fn a_listener_that_is_there_already_is_found() {
+    let (fake, world) = crate::fake().await;
+    let (driver, subnet) = started(&fake, &world).await;
+    let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
+    let made = made(&driver, &world, &spec).await;
+    let unaware = LoadBalancer { listeners: Vec::new(), ..made.clone() };
+    let found = driver.ensure_listener(&unaware, &spec.listeners[0]).await.unwrap();
+    assert_eq!(found.id, made.listener(HTTP).unwrap().id);
+    assert_eq!(fake.state().octavia.listeners.len(), 3);
+}

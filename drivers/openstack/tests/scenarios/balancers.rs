@@ -1,0 +1,387 @@
+//! The driver `lbaasv2`.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use staffetta_driver::{
+    Algorithm, HealthMonitor, ListenerPort, ListenerSettings, ListenerSpec, LoadBalancer, LoadBalancerDriver,
+    LoadBalancerSpec, Marked, MemberSpec, PoolSettings, PoolSpec, Progress, Protocol, Provisioning, Reason,
+    SessionPersistence, Subnet,
+};
+use staffetta_openstack::{LbaasV2Driver, OctaviaDefaults};
+
+use super::world::{World, text, within};
+
+pub(crate) const HTTP: ListenerPort = ListenerPort { protocol: Protocol::Tcp, port: 80 };
+const DNS: ListenerPort = ListenerPort { protocol: Protocol::Udp, port: 53 };
+
+/// Waits until the load balancer takes changes, as the handler does.
+pub(crate) async fn settled(driver: &LbaasV2Driver, balancer: &LoadBalancer) -> Progress {
+    within(async {
+        loop {
+            match driver.progress(balancer).await.unwrap() {
+                Progress::Pending { ask_again } => tokio::time::sleep(ask_again).await,
+                end => return end,
+            }
+        }
+    })
+    .await
+}
+
+/// Asks again as long as the load balancer is busy, and no sooner than it is told to.
+pub(crate) async fn patiently<T>(
+    mut ask: impl AsyncFnMut() -> Result<T, staffetta_driver::DriverError>,
+) -> T {
+    within(async {
+        loop {
+            match ask().await {
+                Ok(answer) => return answer,
+                Err(busy) if busy.reason() == Reason::Conflict => {
+                    tokio::time::sleep(busy.retry_after().expect("it says when to ask again")).await;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    })
+    .await
+}
+
+pub(crate) fn members(subnet: &Subnet, last: &[u8]) -> Vec<MemberSpec> {
+    let member = |last: &u8| MemberSpec {
+        ip: [10, 1, 0, *last].into(),
+        port: 8080,
+        name: format!("shop/web-{last}:8080"),
+        subnet: subnet.id.clone(),
+    };
+    last.iter().map(member).collect()
+}
+
+pub(crate) fn listener(at: ListenerPort, members: Vec<MemberSpec>) -> ListenerSpec {
+    ListenerSpec {
+        at,
+        settings: ListenerSettings::default(),
+        pool: PoolSpec { members, ..PoolSpec::default() },
+    }
+}
+
+/// The spec of a service with these listeners, as the driver carries it out.
+pub(crate) async fn spec(
+    world: &World,
+    driver: &LbaasV2Driver,
+    subnet: &Subnet,
+    listeners: Vec<ListenerSpec>,
+) -> LoadBalancerSpec {
+    let spec = LoadBalancerSpec {
+        name: "shop/web".into(),
+        project: world.project.clone(),
+        subnet: subnet.id.clone(),
+        vip: [10, 1, 0, 100].into(),
+        provider: None,
+        security_groups: Vec::new(),
+        listeners,
+        adopt: None,
+    };
+    let feasible = driver.feasible(spec).await.unwrap();
+    assert_eq!(feasible.without, [""; 0]);
+    feasible.spec
+}
+
+/// What of a tree is asked for.
+pub(crate) fn asked(balancer: &LoadBalancer) -> Vec<ListenerSpec> {
+    let listeners = balancer.listeners.iter().map(|listener| {
+        let pool = listener.pool.clone().unwrap();
+        let mut members: Vec<_> = pool.members.into_iter().map(|member| member.spec).collect();
+        members.sort();
+        let pool = PoolSpec { settings: pool.settings, members };
+        ListenerSpec { at: listener.at, settings: listener.settings.clone(), pool }
+    });
+    let mut listeners: Vec<_> = listeners.collect();
+    listeners.sort_by_key(|listener| listener.at);
+    listeners
+}
+
+async fn only(driver: &LbaasV2Driver) -> LoadBalancer {
+    let mut found = driver.load_balancers(None).await.unwrap();
+    assert_eq!(found.len(), 1, "{found:?}");
+    found.remove(0).thing
+}
+
+pub(crate) async fn a_load_balancer_is_made_with_its_whole_tree_and_read_as_it_was_asked_for(world: &World) {
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.balancers("east", &OctaviaDefaults::default());
+    let owner = world.owner("web");
+    let mut wanted = [listener(HTTP, members(&subnet, &[1, 2])), listener(DNS, members(&subnet, &[3]))];
+    wanted[0].settings.allowed_cidrs = vec!["192.0.2.0/24".parse().unwrap()];
+    wanted[0].pool.settings.persistence = Some(SessionPersistence { timeout_s: None });
+    wanted[1].pool.settings.persistence = Some(SessionPersistence { timeout_s: Some(60) });
+    wanted[1].pool.settings.monitor = Some(HealthMonitor { delay_s: 5, timeout_s: 3, max_retries: 2 });
+    let spec = spec(world, &driver, &subnet, wanted.into()).await;
+    let made = driver.ensure_load_balancer(&owner, &spec).await.unwrap();
+    assert_eq!((made.vip, &made.subnet, made.status), (spec.vip, &subnet.id, Provisioning::Pending));
+    assert_eq!(asked(&made), spec.listeners);
+    assert_eq!(settled(&driver, &made).await, Progress::Active);
+    // Whether this process made it or not.
+    for driver in [&driver, &world.balancers("east", &OctaviaDefaults::default())] {
+        for marks in [None, Some(&owner)] {
+            let found = driver.load_balancers(marks).await.unwrap();
+            let [Marked { owner: marked, thing }] = &*found else { panic!("{found:?}") };
+            assert_eq!((marked.as_ref(), thing.status), (Some(&owner), Provisioning::Active));
+            assert_eq!(asked(thing), spec.listeners);
+        }
+        let again = driver.ensure_load_balancer(&owner, &spec).await.unwrap();
+        assert_eq!((&again.id, asked(&again)), (&made.id, spec.listeners.clone()));
+    }
+}
+
+pub(crate) async fn members_are_set_as_a_whole_and_those_that_stay_keep_their_ids(world: &World) {
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.balancers("east", &OctaviaDefaults::default());
+    let spec = spec(world, &driver, &subnet, vec![listener(HTTP, members(&subnet, &[1, 2]))]).await;
+    let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
+    let pool = made.listeners[0].pool.clone().unwrap();
+    let busy = driver.set_members(&made, &pool.id, &members(&subnet, &[2, 3])).await.unwrap_err();
+    assert_eq!((busy.reason(), busy.retry_after().is_some()), (Reason::Conflict, true), "{busy}");
+    let wanted = members(&subnet, &[2, 3]);
+    let set = patiently(async || driver.set_members(&made, &pool.id, &wanted).await).await;
+    let id = |found: &[staffetta_driver::Member], last: u8| {
+        let found = found.iter().find(|member| member.spec.ip == std::net::IpAddr::from([10, 1, 0, last]));
+        found.map(|member| member.id.clone())
+    };
+    assert_eq!(id(&set, 2), id(&pool.members, 2));
+    assert!(id(&set, 1).is_none() && id(&set, 3).is_some());
+    settled(&driver, &made).await;
+    for driver in [&driver, &world.balancers("east", &OctaviaDefaults::default())] {
+        let mut stands = only(driver).await.listeners[0].pool.clone().unwrap().members;
+        stands.sort_by_key(|member| member.spec.ip);
+        let mut set = set.clone();
+        set.sort_by_key(|member| member.spec.ip);
+        assert_eq!(stands, set);
+    }
+    let none = patiently(async || driver.set_members(&made, &pool.id, &[]).await).await;
+    assert_eq!(none, []);
+}
+
+pub(crate) async fn a_listener_that_comes_later_is_made_step_by_step_and_goes_with_its_pool(world: &World) {
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.balancers("east", &OctaviaDefaults::default());
+    let mut dns = listener(DNS, Vec::new());
+    dns.pool.settings.monitor = Some(HealthMonitor { delay_s: 5, timeout_s: 3, max_retries: 2 });
+    let wanted = spec(world, &driver, &subnet, vec![listener(HTTP, Vec::new()), dns]).await;
+    let first = LoadBalancerSpec { listeners: vec![wanted.listeners[0].clone()], ..wanted.clone() };
+    let mut balancer = driver.ensure_load_balancer(&world.owner("web"), &first).await.unwrap();
+    for _ in 0..6 {
+        if asked_so_far(&balancer, DNS).as_ref() == Some(&wanted.listeners[1]) {
+            break;
+        }
+        let step = patiently(async || driver.ensure_listener(&balancer, &wanted.listeners[1]).await).await;
+        balancer.listeners.retain(|listener| listener.at != DNS);
+        balancer.listeners.push(step);
+        settled(&driver, &balancer).await;
+    }
+    assert_eq!(asked(&only(&driver).await), wanted.listeners);
+    let dns = balancer.listener(DNS).unwrap().clone();
+    patiently(async || driver.release_listener(&balancer, &dns).await).await;
+    settled(&driver, &balancer).await;
+    let left = only(&driver).await;
+    assert_eq!(asked(&left), first.listeners);
+    patiently(async || driver.release_listener(&left, &dns).await).await;
+}
+
+/// What of a listener is asked for, if it has a pool by now.
+fn asked_so_far(balancer: &LoadBalancer, at: ListenerPort) -> Option<ListenerSpec> {
+    let listener = balancer.listener(at)?.clone();
+    let pool = listener.pool?;
+    let pool = PoolSpec { settings: pool.settings, members: Vec::new() };
+    Some(ListenerSpec { at, settings: listener.settings, pool })
+}
+
+pub(crate) async fn settings_are_changed_and_what_hangs_on_them_stays(world: &World) {
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.balancers("east", &OctaviaDefaults::default());
+    let before = spec(world, &driver, &subnet, vec![listener(HTTP, members(&subnet, &[1]))]).await;
+    let mut balancer = driver.ensure_load_balancer(&world.owner("web"), &before).await.unwrap();
+    let mut other = before.listeners[0].clone();
+    other.settings = ListenerSettings {
+        client_timeout_ms: Some(7_000),
+        member_timeout_ms: Some(8_000),
+        allowed_cidrs: vec!["198.51.100.0/24".parse().unwrap()],
+    };
+    other.pool.settings = PoolSettings {
+        algorithm: Some(Algorithm::LeastConnections),
+        persistence: Some(SessionPersistence { timeout_s: None }),
+        monitor: Some(HealthMonitor { delay_s: 5, timeout_s: 3, max_retries: 2 }),
+    };
+    let mut slower = other.clone();
+    slower.pool.settings.monitor = Some(HealthMonitor { delay_s: 9, timeout_s: 4, max_retries: 5 });
+    for wanted in [&other, &slower, &before.listeners[0]] {
+        for _ in 0..6 {
+            if asked(&balancer) == *std::slice::from_ref(wanted) {
+                break;
+            }
+            let step = patiently(async || driver.ensure_listener(&balancer, wanted).await).await;
+            balancer.listeners = vec![step];
+            settled(&driver, &balancer).await;
+        }
+        assert_eq!(asked(&only(&driver).await), *std::slice::from_ref(wanted));
+    }
+}
+
+pub(crate) async fn a_load_balancer_is_given_back_once_and_by_its_owner_only(world: &World) {
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.balancers("east", &OctaviaDefaults::default());
+    let spec = spec(world, &driver, &subnet, vec![listener(HTTP, members(&subnet, &[1]))]).await;
+    let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
+    settled(&driver, &made).await;
+    for driver in [&driver, &world.balancers("east", &OctaviaDefaults::default())] {
+        driver.release_load_balancer(&world.owner("other"), &made.id).await.unwrap();
+        let west = world.balancers("west", &OctaviaDefaults::default());
+        west.release_load_balancer(&world.owner("web"), &made.id).await.unwrap();
+        assert_eq!(west.load_balancers(None).await.unwrap(), []);
+        assert_eq!(only(driver).await.id, made.id);
+    }
+    for _ in 0..2 {
+        driver.release_load_balancer(&world.owner("web"), &made.id).await.unwrap();
+        assert_eq!(driver.load_balancers(None).await.unwrap(), []);
+    }
+    for path in [".", "../../pools", "x?cascade=true"] {
+        driver.release_load_balancer(&world.owner("web"), &path.into()).await.unwrap();
+    }
+}
+
+pub(crate) async fn what_somebody_removed_is_told_and_can_be_made_again(world: &World) {
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.balancers("east", &OctaviaDefaults::default());
+    let spec = spec(world, &driver, &subnet, vec![listener(HTTP, members(&subnet, &[1]))]).await;
+    let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
+    settled(&driver, &made).await;
+    let path = format!("loadbalancers/{}?cascade=true", made.id);
+    assert_eq!(world.balance(Method::DELETE, &path, &Value::Null).await.0, 204);
+    within(async {
+        while world.balance(Method::GET, &format!("loadbalancers/{}", made.id), &Value::Null).await.0 != 404 {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert_eq!(driver.progress(&made).await.unwrap_err().reason(), Reason::NotFound);
+    let pool = &made.listeners[0].pool.as_ref().unwrap().id;
+    assert_eq!(driver.set_members(&made, pool, &[]).await.unwrap_err().reason(), Reason::NotFound);
+    assert_eq!(driver.load_balancers(None).await.unwrap(), []);
+    let again = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
+    assert!(again.id != made.id && asked(&again) == spec.listeners);
+}
+
+pub(crate) async fn what_others_change_is_seen_by_lists(world: &World) {
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.balancers("east", &OctaviaDefaults::default());
+    let spec = spec(world, &driver, &subnet, vec![listener(HTTP, members(&subnet, &[1, 2]))]).await;
+    let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
+    settled(&driver, &made).await;
+    assert_eq!(asked(&only(&driver).await), spec.listeners);
+    let pool = made.listeners[0].pool.as_ref().unwrap().id.clone();
+    let others = json!({ "members": [{ "address": "10.1.0.2", "protocol_port": 8080, "subnet_id": subnet.id, "name": "shop/web-2:8080" }] });
+    let (status, answer) = world.balance(Method::PUT, &format!("pools/{pool}/members"), &others).await;
+    assert_eq!(status, 202, "{answer}");
+    settled(&driver, &made).await;
+    let stands = only(&driver).await.listeners[0].pool.clone().unwrap();
+    assert_eq!(
+        stands.members.iter().map(|member| member.spec.clone()).collect::<Vec<_>>(),
+        members(&subnet, &[2])
+    );
+    let (status, answer) = world.balance(Method::DELETE, &format!("pools/{pool}"), &Value::Null).await;
+    assert_eq!(status, 204, "{answer}");
+    settled(&driver, &made).await;
+    assert_eq!(only(&driver).await.listeners[0].pool, None);
+}
+
+pub(crate) async fn what_a_predecessor_made_is_marked_and_not_made_again(world: &World) {
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.balancers("east", &OctaviaDefaults::default());
+    let theirs = json!({ "loadbalancer": {
+        "name": "shop/web", "project_id": world.project, "vip_address": "10.1.0.100", "vip_subnet_id": subnet.id,
+        "description": "kuryr", "tags": ["kuryr"],
+        "listeners": [{ "name": "shop/web:TCP:80", "protocol": "TCP", "protocol_port": 80, "default_pool":
+            { "name": "shop/web:TCP:80", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN" } }],
+    } });
+    let (status, answer) = world.balance(Method::POST, "loadbalancers", &theirs).await;
+    assert_eq!(status, 201, "{answer}");
+    let id = text(&answer["loadbalancer"]["id"]).to_owned();
+    let spec = spec(world, &driver, &subnet, vec![listener(HTTP, Vec::new())]).await;
+    let adopting = LoadBalancerSpec { adopt: Some(id.as_str().into()), ..spec.clone() };
+    let owner = world.owner("web");
+    driver.release_load_balancer(&owner, &id.as_str().into()).await.unwrap();
+    let adopted = patiently(async || driver.ensure_load_balancer(&owner, &adopting).await).await;
+    assert_eq!((adopted.id.as_str(), asked(&adopted)), (&*id, spec.listeners.clone()));
+    settled(&driver, &adopted).await;
+    let found = world.balancers("east", &OctaviaDefaults::default());
+    assert_eq!(found.load_balancers(Some(&owner)).await.unwrap()[0].owner, Some(owner.clone()));
+    let (_, told) = world.balance(Method::GET, &format!("loadbalancers/{id}"), &Value::Null).await;
+    assert!(told["loadbalancer"]["tags"].as_array().unwrap().contains(&json!("kuryr")), "{told}");
+    // Another service cannot have it.
+    let other = world.owner("other");
+    let anothers = driver
+        .ensure_load_balancer(&other, &LoadBalancerSpec { vip: [10, 1, 0, 101].into(), ..adopting })
+        .await;
+    assert_ne!(anothers.unwrap().id.as_str(), id);
+}
+
+pub(crate) async fn a_quota_is_told_and_its_raising_lets_services_go_on(world: &World) {
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.balancers("east", &OctaviaDefaults::default());
+    world.allow_balancers(1).await;
+    let spec = spec(world, &driver, &subnet, Vec::new()).await;
+    driver.ensure_load_balancer(&world.owner("a"), &spec).await.unwrap();
+    let other = LoadBalancerSpec { vip: [10, 1, 0, 101].into(), ..spec };
+    let error = driver.ensure_load_balancer(&world.owner("b"), &other).await.unwrap_err();
+    assert_eq!((error.reason(), error.ambiguous()), (Reason::Quota, false));
+    assert!(error.to_string().contains("Quota") && error.to_string().contains("(request req-"), "{error}");
+    world.allow_balancers(-1).await;
+    driver.ensure_load_balancer(&world.owner("b"), &other).await.unwrap();
+}
+
+pub(crate) async fn the_port_of_the_address_may_be_ours_and_goes_with_the_load_balancer(world: &World) {
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let options = OctaviaDefaults { own_vip_port: true, ..OctaviaDefaults::default() };
+    let driver = world.balancers("east", &options);
+    let group = world
+        .create("security-groups", "security_group", json!({ "name": "web", "project_id": world.project }))
+        .await;
+    let mut spec = spec(world, &driver, &subnet, vec![listener(HTTP, members(&subnet, &[1]))]).await;
+    let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
+    let port = world.port(made.port.as_str()).await;
+    assert_eq!(port["fixed_ips"][0]["ip_address"], json!("10.1.0.100"), "{port}");
+    let taken = driver.ensure_load_balancer(&world.owner("other"), &spec).await.unwrap_err();
+    assert_eq!(taken.reason(), Reason::Conflict, "{taken}");
+    assert!(taken.to_string().contains("already allocated"), "{taken}");
+    settled(&driver, &made).await;
+    spec.security_groups = vec![text(&group["id"]).into()];
+    let guarded = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
+    assert_eq!(guarded.security_groups, spec.security_groups);
+    assert_eq!(only(&driver).await.security_groups, spec.security_groups);
+    // Octavia has its port as long as it is there.
+    patiently(async || driver.release_load_balancer(&world.owner("web"), &made.id).await).await;
+    assert!(world.port(made.port.as_str()).await.is_null());
+    assert_eq!(driver.load_balancers(None).await.unwrap(), []);
+}
+
+pub(crate) async fn a_port_that_was_left_without_a_load_balancer_is_found_and_used_or_given_back(
+    world: &World,
+) {
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let options = OctaviaDefaults { own_vip_port: true, ..OctaviaDefaults::default() };
+    world.allow_balancers(0).await;
+    let driver = world.balancers("east", &options);
+    let spec = spec(world, &driver, &subnet, Vec::new()).await;
+    for name in ["web", "other"] {
+        let vip = if name == "web" { spec.vip } else { [10, 1, 0, 101].into() };
+        let spec = LoadBalancerSpec { vip, ..spec.clone() };
+        let error = driver.ensure_load_balancer(&world.owner(name), &spec).await.unwrap_err();
+        assert_eq!(error.reason(), Reason::Quota, "{error}");
+    }
+    let mut left = driver.load_balancers(None).await.unwrap();
+    left.retain(|marked| marked.owner == Some(world.owner("other")));
+    assert_eq!((left.len(), left[0].thing.status), (1, Provisioning::Error));
+    driver.release_load_balancer(&world.owner("other"), &left[0].thing.id).await.unwrap();
+    assert_eq!(driver.load_balancers(None).await.unwrap().len(), 1);
+    world.allow_balancers(-1).await;
+    let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
+    assert_eq!(only(&driver).await.port, made.port);
+}

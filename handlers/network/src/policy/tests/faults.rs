@@ -1,0 +1,126 @@
+//! What goes wrong on the other side.
+
+use staffetta_driver::DriverError;
+use staffetta_driver::memory::{Fault, NetworkPolicyMethod};
+use staffetta_handler::Failure;
+
+use super::*;
+
+fn outage() -> DriverError {
+    DriverError::new(Reason::Unavailable, "ask")
+}
+
+/// Repeats what failed for a passing reason.
+async fn patiently(world: &World, name: &str, spec: &Value) -> Vec<&'static str> {
+    let mut reasons = Vec::new();
+    for _ in 0..10 {
+        match world.policy(name, spec).await {
+            Ok(()) => return reasons,
+            Err(error) => {
+                assert!(error.transient(), "{error}");
+                reasons.push(error.reason());
+            }
+        }
+    }
+    panic!("{reasons:?}");
+}
+
+#[tokio::test]
+async fn an_answer_that_got_lost_makes_nothing_twice() {
+    for method in [NetworkPolicyMethod::Make, NetworkPolicyMethod::Change, NetworkPolicyMethod::Guard] {
+        let world = World::new().await;
+        let db = world.pod("db", &json!({ "app": "db" })).await;
+        world.driver.faults().inject(method, 1, Fault::DoneThenFail(outage()));
+        assert_eq!(patiently(&world, "p", &admits("web")).await, ["DriverUnavailable"], "{method:?}");
+        world.follow().await.unwrap();
+        assert_eq!(world.groups().len(), 2, "{method:?}");
+        assert_eq!(world.network.security_groups().len(), 5, "{method:?}");
+        assert_eq!(world.rules("policy-uid-p").len(), 2, "{method:?}");
+        world.shows("db", &json!({ "app": "db" }), &db).await.unwrap();
+        assert!(world.groups_of(&db).contains("policy-uid-p"), "{method:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_invocation_that_is_cut_off_anywhere_is_made_again() {
+    for method in [NetworkPolicyMethod::Make, NetworkPolicyMethod::Change, NetworkPolicyMethod::Guard] {
+        for fault in [Fault::Hang, Fault::DoneThenHang] {
+            let world = World::new().await;
+            let db = world.pod("db", &json!({ "app": "db" })).await;
+            world.driver.faults().inject(method, 1, fault);
+            let spec = admits("web");
+            let mut cut = Box::pin(world.policy("p", &spec));
+            assert!(at_once(&mut cut).await.is_none(), "{method:?} hangs");
+            drop(cut);
+            patiently(&world, "p", &spec).await;
+            world.shows("db", &json!({ "app": "db" }), &db).await.unwrap();
+            assert_eq!(world.network.security_groups().len(), 5, "{method:?}");
+            assert!(world.groups_of(&db).contains("policy-uid-p"), "{method:?}");
+        }
+    }
+}
+
+/// What a future answers without waiting.
+async fn at_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    tokio::select! {
+        biased;
+        output = future => Some(output),
+        () = async {} => None,
+    }
+}
+
+#[tokio::test]
+async fn a_quota_keeps_nothing_open_and_its_raising_lets_all_go_on() {
+    let world = World::new().await;
+    let open = json!({ "podSelector": {}, "ingress": [{}] });
+    world.policy("p", &open).await.unwrap();
+    world.network.set_security_group_quota(None, Some(0));
+    let error =
+        world.policy("p", &json!({ "podSelector": {}, "ingress": [{ "ports": [{ "port": 1 }] }] })).await;
+    let error = error.unwrap_err();
+    assert_eq!((error.reason(), error.transient()), ("QuotaExceeded", true));
+    assert_eq!(world.rules("policy-uid-p"), [""; 0], "what was open is closed all the same");
+    world.network.set_security_group_quota(None, None);
+    patiently(&world, "p", &open).await;
+    assert_eq!(world.rules("policy-uid-p").len(), 2);
+}
+
+#[tokio::test]
+async fn a_pod_waits_for_a_group_that_cannot_be_made_yet() {
+    let world = World::new().await;
+    world.network.set_security_group_quota(Some(0), None);
+    let spec = json!({ "podSelector": {} });
+    assert_eq!(world.policy("p", &spec).await.unwrap_err().reason(), "QuotaExceeded");
+    let db = pod("db", &json!({ "app": "db" }), None);
+    world.handler.guards.apply(&Event::Added(Arc::new(db.clone())));
+    let groups = PolicySecurityGroups::new(Arc::clone(&world.book), false);
+    let waits = groups.security_groups(&db, &"memory".into()).await.unwrap_err();
+    assert!(waits.transient() && waits.to_string().contains("policy-uid-p"), "{waits}");
+    world.network.set_security_group_quota(None, None);
+    patiently(&world, "p", &spec).await;
+    assert_eq!(groups.security_groups(&db, &"memory".into()).await.unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn a_group_that_vanished_comes_back_as_soon_as_it_is_missed() {
+    let world = World::new().await;
+    world.policy("p", &admits("web")).await.unwrap();
+    let db = world.pod("db", &json!({ "app": "db" })).await;
+    let own = world.network.security_groups().into_iter().find(|group| group.name.as_str() == "policy-uid-p");
+    world.network.remove_security_group(&own.unwrap().id).unwrap();
+    // A change of the policy finds it missing.
+    let spec = json!({ "podSelector": {}, "ingress": [{ "ports": [{ "port": 1 }] }] });
+    patiently(&world, "p", &spec).await;
+    world.follow().await.unwrap();
+    world.handler.owners().await.unwrap();
+    world.follow().await.unwrap();
+    assert!(world.groups_of(&db).contains("policy-uid-p"), "{:?}", world.groups_of(&db));
+}
+
+#[tokio::test]
+async fn a_vif_that_is_gone_is_nobodys_trouble() {
+    let world = World::new().await;
+    let db = world.pod("db", &json!({ "app": "db" })).await;
+    world.network.remove_port(&db.id);
+    world.policy("p", &admits("web")).await.unwrap();
+}

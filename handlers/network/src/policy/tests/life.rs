@@ -1,0 +1,113 @@
+//! Policies, pods and nodes come, change and go.
+
+use super::*;
+
+#[tokio::test]
+async fn a_policy_brings_its_groups_and_takes_them_away() {
+    let world = World::new().await;
+    let (web, db) =
+        (world.pod("web", &json!({ "app": "web" })).await, world.pod("db", &json!({ "app": "db" })).await);
+    assert_eq!(world.groups_of(&db), ["default".to_owned()].into());
+    world.policy("p", &admits("web")).await.unwrap();
+    assert_eq!(world.groups().len(), 2, "its own and that of those whom it names");
+    let expected = ["nodes", "open-egress", "policy-uid-p"].map(str::to_owned);
+    assert_eq!(world.groups_of(&db), expected.into());
+    assert_eq!(world.groups_of(&web).len(), 2);
+    assert_eq!(world.rules("policy-uid-p").len(), 2, "for each version of IP, and nothing that it came with");
+    world.no_policy("p").await.unwrap();
+    assert_eq!(world.groups(), BTreeSet::new());
+    assert_eq!(world.groups_of(&db), ["default".to_owned()].into());
+    assert_eq!(world.groups_of(&web), ["default".to_owned()].into());
+}
+
+#[tokio::test]
+async fn a_pod_is_guarded_from_its_first_moment_and_nothing_is_sent_for_it_afterwards() {
+    let world = World::new().await;
+    world.policy("p", &admits("web")).await.unwrap();
+    let before = world.calls();
+    let db = world.pod("db", &json!({ "app": "db" })).await;
+    assert!(world.groups_of(&db).contains("policy-uid-p"));
+    assert_eq!(world.changes(before), []);
+}
+
+#[tokio::test]
+async fn a_pod_that_changes_its_labels_moves_by_one_call() {
+    let world = World::new().await;
+    world.policy("p", &admits("web")).await.unwrap();
+    let vif = world.pod("a", &json!({ "app": "a" })).await;
+    let before = world.calls();
+    world.shows("a", &json!({ "app": "web" }), &vif).await.unwrap();
+    assert_eq!(world.changes(before), [NetworkPolicyCall::Guard(vif.id.clone())]);
+    assert_eq!(world.groups_of(&vif).len(), 2);
+    world.shows("a", &json!({ "app": "web", "other": "change" }), &vif).await.unwrap();
+    assert_eq!(world.changes(before).len(), 1);
+}
+
+#[tokio::test]
+async fn a_namespace_that_changes_its_labels_moves_its_pods() {
+    let world = World::new().await;
+    let spec = json!({ "podSelector": { "matchLabels": { "app": "db" } },
+        "ingress": [{ "from": [{ "namespaceSelector": { "matchLabels": { "team": "web" } } }] }] });
+    world.policy("p", &spec).await.unwrap();
+    let vif = world.pod("a", &json!({})).await;
+    assert_eq!(world.groups_of(&vif).len(), 1);
+    world.namespace("shop", &json!({ "team": "web" }));
+    world.follow().await.unwrap();
+    assert_eq!(world.groups_of(&vif).len(), 2);
+}
+
+#[tokio::test]
+async fn of_the_rules_of_a_policy_that_changes_only_those_are_sent_that_differ() {
+    let world = World::new().await;
+    let spec = |ports: Value| json!({ "podSelector": {}, "ingress": [{ "ports": ports }] });
+    world.policy("p", &spec(json!([{ "port": 80 }, { "port": 81 }]))).await.unwrap();
+    let before = world.calls();
+    world.policy("p", &spec(json!([{ "port": 81 }, { "port": 82 }]))).await.unwrap();
+    let [NetworkPolicyCall::Change(_, removed, added)] = world.changes(before)[..] else {
+        panic!("{:?}", world.changes(before))
+    };
+    assert_eq!((removed, added), (2, 2));
+    world.policy("p", &spec(json!([{ "port": 82 }, { "port": 81 }]))).await.unwrap();
+    assert_eq!(world.changes(before).len(), 1);
+}
+
+#[tokio::test]
+async fn nodes_reach_every_pod() {
+    let world = World::new().await;
+    let n1 = node("n1", "192.0.2.1");
+    let known = KnownNodes(Arc::clone(&world.book));
+    known.apply(&Event::Added(Arc::new(n1.clone())));
+    deliver(&world.handler, &Event::Added(Arc::new(n1.clone()))).await.unwrap();
+    assert_eq!(world.rules("nodes").len(), 2);
+    assert!(world.rules("nodes")[0].contains("192.0.2.1/32"));
+    let gone = Event::Deleted(Tombstone::Last(Arc::new(n1)));
+    known.apply(&gone);
+    deliver(&world.handler, &gone).await.unwrap();
+    assert_eq!(world.rules("nodes"), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_two_policies_name_stays_until_neither_does() {
+    let world = World::new().await;
+    let web = world.pod("web", &json!({ "app": "web" })).await;
+    world.policy("p", &admits("web")).await.unwrap();
+    world.policy("q", &admits("web")).await.unwrap();
+    assert_eq!(world.groups().len(), 3);
+    world.no_policy("p").await.unwrap();
+    assert_eq!((world.groups().len(), world.groups_of(&web).len()), (2, 2));
+    world.no_policy("q").await.unwrap();
+    assert_eq!((world.groups().len(), world.groups_of(&web).len()), (0, 1));
+}
+
+#[tokio::test]
+async fn a_person_learns_once_that_a_policy_names_ports_that_nobody_has() {
+    let world = World::new().await;
+    world.pod("db", &json!({ "app": "db" })).await;
+    let spec =
+        json!({ "podSelector": {}, "ingress": [{ "ports": [{ "port": "sql" }, { "port": "http" }] }] });
+    for _ in 0..2 {
+        world.policy("p", &spec).await.unwrap();
+    }
+    let expected = "PolicyIncomplete: no pod that it concerns has a port named sql/TCP";
+    assert_eq!(*world.told.0.lock().unwrap(), [expected]);
+}

@@ -1,0 +1,92 @@
+//! What a process finds that has just started, and what it finds from time to time.
+
+use super::*;
+
+#[tokio::test]
+async fn a_process_that_starts_finds_all_as_it_was_and_sends_nothing() {
+    let old = World::new().await;
+    old.policy("p", &admits("web")).await.unwrap();
+    let db = old.pod("db", &json!({ "app": "db" })).await;
+    let new = World::on(Arc::clone(&old.network));
+    new.handler.recover().await.unwrap();
+    new.namespace("shop", &json!({ "team": "shop" }));
+    NetworkPolicyObserver::present(&*new.book, &policy("p", &admits("web")));
+    new.shows("db", &json!({ "app": "db" }), &db).await.unwrap_err();
+    new.policy("p", &admits("web")).await.unwrap();
+    new.shows("db", &json!({ "app": "db" }), &db).await.unwrap();
+    assert_eq!(new.changes(0), []);
+}
+
+#[tokio::test]
+async fn what_was_left_of_a_policy_that_is_gone_is_found_by_its_owner() {
+    let old = World::new().await;
+    old.policy("p", &admits("web")).await.unwrap();
+    let db = old.pod("db", &json!({ "app": "db" })).await;
+    let new = World::on(Arc::clone(&old.network));
+    new.handler.recover().await.unwrap();
+    new.namespace("shop", &json!({ "team": "shop" }));
+    new.shows("db", &json!({ "app": "db" }), &db).await.unwrap();
+    let owners = new.handler.owners().await.unwrap();
+    let [owner] = &owners[..] else { panic!("{owners:?}") };
+    assert_eq!((owner.name.as_str(), owner.uid.as_str()), ("p", "uid-p"));
+    let missed = Event::<NetworkPolicy>::Deleted(Tombstone::Missed(Arc::new(owner.clone())));
+    deliver(&new.handler, &missed).await.unwrap();
+    assert_eq!(new.groups(), BTreeSet::new());
+    assert_eq!(new.groups_of(&db), ["default".to_owned()].into());
+    assert_eq!(new.handler.owners().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn what_somebody_changed_is_put_right_at_the_sweep() {
+    let world = World::new().await;
+    world.policy("p", &admits("web")).await.unwrap();
+    let db = world.pod("db", &json!({ "app": "db" })).await;
+    let own = world.network.security_groups().into_iter().find(|group| group.name.as_str() == "policy-uid-p");
+    world.network.remove_security_rule(&own.unwrap().rules[0].id);
+    world.driver.guard(&db.id, &["default".into()]).await.unwrap();
+    world.handler.owners().await.unwrap();
+    world.follow().await.unwrap();
+    assert_eq!(world.rules("policy-uid-p").len(), 2);
+    assert!(world.groups_of(&db).contains("policy-uid-p"));
+    let before = world.calls();
+    world.handler.owners().await.unwrap();
+    world.follow().await.unwrap();
+    assert_eq!(world.changes(before), []);
+}
+
+#[tokio::test]
+async fn a_group_that_was_made_twice_is_there_once_after_the_marks_were_read() {
+    let world = World::on(Arc::new(MemoryNetwork::new(MemoryOptions::default())));
+    for _ in 0..2 {
+        world.driver.make_group(&"open-egress".into(), None).await.unwrap();
+    }
+    world.handler.recover().await.unwrap();
+    assert_eq!(world.network.security_groups().len(), 3);
+}
+
+#[tokio::test]
+async fn a_vif_that_no_pod_shows_does_not_keep_a_group() {
+    let world = World::new().await;
+    world.policy("p", &admits("web")).await.unwrap();
+    let db = world.pod("db", &json!({ "app": "db" })).await;
+    // Its VIF goes back to the stock, guarded as it was.
+    world.no_pod("db").await;
+    world.no_policy("p").await.unwrap();
+    assert_eq!(world.groups(), BTreeSet::new());
+    assert!(!world.groups_of(&db).contains("policy-uid-p"));
+}
+
+#[tokio::test]
+async fn a_group_that_still_guards_a_pod_is_waited_for() {
+    let world = World::new().await;
+    world.policy("p", &admits("web")).await.unwrap();
+    let db = world.pod("db", &json!({ "app": "db" })).await;
+    let gone = policy("p", &json!({}));
+    NetworkPolicyObserver::gone(&*world.book, &"uid-p".into());
+    let event = Event::Deleted(Tombstone::Last(Arc::new(gone)));
+    let error = deliver(&world.handler, &event).await.unwrap_err();
+    assert!(matches!(error, PolicyError::InUse(1)), "{error}");
+    world.follow().await.unwrap();
+    deliver(&world.handler, &event).await.unwrap();
+    assert_eq!((world.groups().len(), world.groups_of(&db).len()), (0, 1));
+}

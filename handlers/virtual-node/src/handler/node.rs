@@ -1,0 +1,78 @@
+//! Settles a node: its object and its lease.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use tokio::time::Instant;
+
+use super::{Shared, gone, only};
+use crate::error::VirtualNodeError;
+use crate::node::{Standing, created, metadata_patch, standing, status_patch};
+use crate::pod::has_keeper;
+
+impl Shared {
+    /// Brings the object of a node to what it is to be, and renews its lease.
+    pub(super) async fn settle_node(&self, name: &str) -> Result<(), VirtualNodeError> {
+        let Some(machine) = self.fleet.get(name) else { return self.clear_node(name).await };
+        self.strays.remove(name);
+        let fail = |step| move |source| node_error(step, name, source);
+        if self.cluster.is_real(name) {
+            return Err(VirtualNodeError::NameTaken(name.to_owned()));
+        }
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let Some(node) = self.cluster.node(name) else {
+            let node = created(&machine, self.handler, Timestamp::now());
+            return match nodes.create(&PostParams::default(), &node).await {
+                Ok(node) => self.leases.renew(&node).await.map_err(fail("make the lease")),
+                // The event that tells of it is on its way.
+                Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+                Err(error) => Err(fail("make the object")(error)),
+            };
+        };
+        if standing(&node, self.handler) != Standing::Ours {
+            return Err(VirtualNodeError::NameTaken(name.to_owned()));
+        }
+        if node.metadata.deletion_timestamp.is_some() {
+            return Ok(());
+        }
+        self.leases.renew(&node).await.map_err(fail("renew the lease"))?;
+        self.nodes.fresh(&node)?;
+        if let Some(patch) = metadata_patch(&node, &machine, self.handler) {
+            let patch = Patch::Strategic(patch);
+            // What it changes comes back as an event, and the status is looked at then.
+            return match nodes.patch(name, &PatchParams::default(), &patch).await {
+                Ok(_) => Ok(()),
+                Err(error) => Err(fail("write labels and taints")(error)),
+            };
+        }
+        match status_patch(&node, &machine, Timestamp::now()) {
+            Some(patch) => self.nodes.status(&node, patch).await.map(drop).map_err(VirtualNodeError::Status),
+            None => Ok(()),
+        }
+    }
+
+    /// A node without a machine: its object goes, if it is ours and nobody comes for it.
+    async fn clear_node(&self, name: &str) -> Result<(), VirtualNodeError> {
+        self.leases.forget(name);
+        let node = self.cluster.node(name).filter(|node| has_keeper(node, self.handler));
+        let departed = self.fleet.has_departed(name);
+        let Some(node) = node.filter(|_| departed || self.fleet.is_complete()) else {
+            self.fleet.forget(name);
+            return Ok(());
+        };
+        let since = *self.strays.entry(name.to_owned()).or_insert_with(Instant::now);
+        if !departed && since.elapsed() < self.policy.orphan_grace {
+            return Ok(());
+        }
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let gone = gone(nodes.delete(name, &only(node.metadata.uid.as_ref())).await.map(drop));
+        gone.map_err(|error| node_error("delete the object", name, error))?;
+        self.strays.remove(name);
+        Ok(())
+    }
+}
+
+fn node_error(step: &'static str, name: &str, source: kube::Error) -> VirtualNodeError {
+    VirtualNodeError::Node { step, name: name.to_owned(), source: Box::new(source) }
+}

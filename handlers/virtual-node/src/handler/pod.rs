@@ -1,0 +1,190 @@
+//! Settles a pod: one step nearer to what it is to be, and its status.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use staffetta_driver::app_hosting::{PodRequest, Progress};
+use staffetta_driver::{Owner, Reason, Uid};
+use staffetta_handler::{Failure, causes};
+
+use super::{Shared, node_of};
+use crate::error::VirtualNodeError;
+use crate::fleet::Machine;
+use crate::notes::{Told, pod_note};
+use crate::pod::{Facts, Seen, Task, decide, form, patch, status};
+use crate::signals::PodDue;
+
+/// How soon a pod is looked at again when its machine did not answer just then.
+pub(super) const ANSWERLESS: Duration = Duration::from_secs(5);
+
+/// What a pod waits for before anything is known of it.
+const CREATING: &str = "ContainerCreating";
+
+impl Shared {
+    /// Brings a pod one step nearer to what it is to be.
+    pub(super) async fn settle_pod(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
+        let Some(pod) = self.cluster.pod(&owner.uid) else { return self.clear_stranger(owner, node).await };
+        let Some(machine) = self.fleet.get(node_of(&pod)) else { return Ok(()) };
+        let workload = machine.workload(&owner.uid);
+        let record = self.records.get(&owner.uid).map(|record| record.clone()).unwrap_or_default();
+        let facts = Facts {
+            reachable: machine.works(),
+            workload: workload.as_deref(),
+            applied: record.applied,
+            was_there: record.was_there,
+        };
+        if workload.is_some() && !record.was_there {
+            self.records.entry(owner.uid.clone()).or_default().was_there = true;
+        }
+        match decide(&pod, &facts) {
+            Task::Leave => Ok(()),
+            Task::Wait => {
+                self.tell_of_outage(owner, &machine);
+                Ok(())
+            }
+            Task::Tell => self.write_status(&pod, &machine, (CREATING, "")).await,
+            Task::Apply { replaces, lost } => {
+                if replaces {
+                    self.tell(
+                        owner,
+                        Told::Replaced,
+                        "the pod changed: what runs of it is removed and made anew".to_owned(),
+                    );
+                } else if lost {
+                    self.tell(
+                        owner,
+                        Told::Lost,
+                        "the machine does not have any more what it had of this pod; it is made anew"
+                            .to_owned(),
+                    );
+                }
+                self.apply(&pod, owner, &machine).await
+            }
+            Task::Remove => self.remove(&pod, owner, &machine).await,
+        }
+    }
+
+    async fn apply(
+        &self,
+        pod: &Arc<Pod>,
+        owner: &Owner,
+        machine: &Arc<Machine>,
+    ) -> Result<(), VirtualNodeError> {
+        let Some(back_end) = machine.back_end() else { return self.later(owner, machine, ANSWERLESS) };
+        let request = match self.request(pod).await {
+            Ok(request) => request,
+            Err(error) => return self.refused(pod, machine, error).await,
+        };
+        match back_end.apply(&request).await {
+            Ok(Progress::Done) => {
+                if self.is_there(owner, pod) {
+                    let pod_there = format!("the pod is on the machine behind {}", machine.name());
+                    self.notes.tell(pod_note(self.handler, owner, Told::Deployed, pod_there));
+                }
+                machine.poke();
+                self.write_status(pod, machine, (CREATING, "")).await
+            }
+            Ok(Progress::Working { state, ask_again }) => {
+                self.agenda.wake(PodDue::new(owner, machine.name()), ask_again);
+                machine.poke();
+                self.write_status(pod, machine, (CREATING, &state)).await
+            }
+            Ok(Progress::Failing { reason, message, ask_again }) => {
+                let error = VirtualNodeError::Failing { reason: reason.into_owned(), message, ask_again };
+                self.refused(pod, machine, error).await
+            }
+            Err(error) if error.reason() == Reason::Unavailable => self.unanswered(owner, machine),
+            Err(error) => self.refused(pod, machine, VirtualNodeError::Apply(error)).await,
+        }
+    }
+
+    /// The pod is on its machine in its present form. Answers whether that is worth telling.
+    fn is_there(&self, owner: &Owner, pod: &Pod) -> bool {
+        let mut record = self.records.entry(owner.uid.clone()).or_default();
+        let known = record.applied.replace(form(pod)).is_some() || runs(pod);
+        record.told.take().is_some() || !known
+    }
+
+    /// What the pod asks its machine for.
+    async fn request(&self, pod: &Arc<Pod>) -> Result<PodRequest, VirtualNodeError> {
+        let environment = self.environments.of(pod).await.map_err(VirtualNodeError::Environment)?;
+        Ok(PodRequest { pod: Arc::clone(pod), environment })
+    }
+
+    /// The pod stays as it is, and its status says why.
+    async fn refused(
+        &self,
+        pod: &Pod,
+        machine: &Machine,
+        error: VirtualNodeError,
+    ) -> Result<(), VirtualNodeError> {
+        let (reason, why) = match &error {
+            VirtualNodeError::Failing { reason, message, .. } => (reason.as_str(), message.clone()),
+            other => (other.reason(), causes(other)),
+        };
+        self.write_status(pod, machine, (reason, &why)).await?;
+        Err(error)
+    }
+
+    /// Only the reader of a machine knocks at one that does not answer: it is read now, and the pod waits for what comes of it.
+    pub(super) fn unanswered(&self, owner: &Owner, machine: &Arc<Machine>) -> Result<(), VirtualNodeError> {
+        machine.poke();
+        self.later(owner, machine, ANSWERLESS)
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "it ends the turn of its callers")]
+    pub(super) fn later(
+        &self,
+        owner: &Owner,
+        machine: &Arc<Machine>,
+        wait: Duration,
+    ) -> Result<(), VirtualNodeError> {
+        self.agenda.wake(PodDue::new(owner, machine.name()), wait);
+        Ok(())
+    }
+
+    async fn write_status(
+        &self,
+        pod: &Pod,
+        machine: &Machine,
+        why: (&str, &str),
+    ) -> Result<(), VirtualNodeError> {
+        let workload = machine.workload(&Owner::of(&pod.metadata).uid);
+        let seen = Seen { workload: workload.as_deref(), why, host_ip: machine.spec().host_ip };
+        let Some(patch) = patch(pod, &status(pod, &seen, Timestamp::now())) else { return Ok(()) };
+        self.pods.fresh(pod)?;
+        self.pods.status(pod, patch).await.map(drop).map_err(VirtualNodeError::Status)
+    }
+
+    /// A pod that waits for its machine says so, once an outage.
+    fn tell_of_outage(&self, owner: &Owner, machine: &Machine) {
+        let Some(outage) = machine.outage() else { return };
+        let settled = self.records.get(&owner.uid).is_some_and(|record| record.applied.is_some());
+        if !settled {
+            let text =
+                format!("{} cannot be reached, the pod waits for it: {}", machine.name(), outage.message);
+            self.tell(owner, Told::Waits, text);
+        }
+    }
+
+    /// Tells something once, until something else is told.
+    fn tell(&self, owner: &Owner, told: Told, text: String) {
+        let before = self.records.entry(owner.uid.clone()).or_default().told.replace(told);
+        if before != Some(told) {
+            self.notes.tell(pod_note(self.handler, owner, told, text));
+        }
+    }
+
+    pub(super) fn forget(&self, uid: &Uid) {
+        self.records.remove(uid);
+        self.agenda.forget(uid.as_str());
+        self.pods.forget(uid.as_str());
+    }
+}
+
+/// Whether a pod ran before this process looked at it.
+fn runs(pod: &Pod) -> bool {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+}

@@ -1,0 +1,92 @@
+//! Rids machines of pods.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::DeleteParams;
+use staffetta_driver::app_hosting::Progress;
+use staffetta_driver::{Owner, Reason};
+
+use super::pod::ANSWERLESS;
+use super::{Shared, gone, only};
+use crate::error::VirtualNodeError;
+use crate::fleet::Machine;
+use crate::notes::{Told, pod_note};
+
+impl Shared {
+    /// Rids the machine of a pod whose deletion was asked for, and ends the deletion: nobody else does.
+    pub(super) async fn remove(
+        &self,
+        pod: &Pod,
+        owner: &Owner,
+        machine: &Arc<Machine>,
+    ) -> Result<(), VirtualNodeError> {
+        if !self.is_rid(owner, machine).await? {
+            return Ok(());
+        }
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &owner.namespace);
+        let params = DeleteParams { grace_period_seconds: Some(0), ..only(pod.metadata.uid.as_ref()) };
+        gone(pods.delete(&owner.name, &params).await.map(drop))
+            .map_err(|error| VirtualNodeError::Delete(Box::new(error)))?;
+        self.forget(&owner.uid);
+        Ok(())
+    }
+
+    /// What runs on a machine and has no pod: it is removed if its pod went while this process looked on, or if it is ours and
+    /// nobody has come for it.
+    pub(super) async fn clear_stranger(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
+        let clearing = self.records.get(&owner.uid).is_some_and(|record| record.clearing);
+        let orphan = || self.fleet.get(node).is_some_and(|machine| machine.has_orphan(&owner.uid));
+        if clearing || orphan() { self.clear_pod(owner, node).await } else { Ok(()) }
+    }
+
+    /// What runs on a machine of a pod that is no more.
+    pub(super) async fn clear_pod(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
+        self.pods.forget(owner.uid.as_str());
+        let Some(machine) = self.fleet.get(node).filter(|machine| machine.works()) else {
+            self.forget(&owner.uid);
+            return Ok(());
+        };
+        self.records.entry(owner.uid.clone()).or_default().clearing = true;
+        // A pod that this program cannot decode is in no index, and exists all the same.
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &owner.namespace);
+        let there = match pods.get_metadata_opt(&owner.name).await {
+            Ok(there) => there,
+            Err(error) => return Err(VirtualNodeError::Owner(Box::new(error))),
+        };
+        if there.is_some_and(|there| there.metadata.uid.as_deref() == Some(owner.uid.as_str())) {
+            self.forget(&owner.uid);
+            return Ok(());
+        }
+        if self.is_rid(owner, &machine).await? {
+            if machine.workload(&owner.uid).is_some() {
+                let text = "the pod is no more; nothing of it is left on the machine".to_owned();
+                self.notes.tell(pod_note(self.handler, owner, Told::Removed, text));
+            }
+            self.forget(&owner.uid);
+        }
+        Ok(())
+    }
+
+    /// One step nearer to a machine without anything of `owner`. Answers whether that is so; if not, it is looked at again.
+    async fn is_rid(&self, owner: &Owner, machine: &Arc<Machine>) -> Result<bool, VirtualNodeError> {
+        let Some(back_end) = machine.back_end() else {
+            return self.later(owner, machine, ANSWERLESS).map(|()| false);
+        };
+        match back_end.remove(owner).await {
+            Ok(Progress::Done) => {
+                machine.poke();
+                Ok(true)
+            }
+            Ok(Progress::Working { ask_again, .. }) => self.later(owner, machine, ask_again).map(|()| false),
+            Ok(Progress::Failing { reason, message, ask_again }) => {
+                Err(VirtualNodeError::Failing { reason: reason.into_owned(), message, ask_again })
+            }
+            Err(error) if error.reason() == Reason::Unavailable => {
+                self.unanswered(owner, machine).map(|()| false)
+            }
+            Err(error) => Err(VirtualNodeError::Remove(error)),
+        }
+    }
+}

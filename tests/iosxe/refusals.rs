@@ -1,0 +1,63 @@
+//! Why a device refused what it was asked for.
+
+use staffetta_iosxe_device::{Effect, Ledger};
+
+/// An operation that a device refused.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal<'a> {
+    operation: &'a str,
+    why: &'a str,
+    /// What it did with that app next.
+    next: Option<&'a Effect>,
+}
+
+/// All that a device refused.
+pub(crate) fn refusals(ledger: &Ledger) -> Vec<Refusal<'_>> {
+    let entries = ledger.entries();
+    let mut found = Vec::new();
+    for (place, entry) in entries.iter().enumerate() {
+        if let Effect::Refused(operation, why) = &entry.effect {
+            let mut later = entries[place..].iter().filter(|later| later.app == entry.app);
+            let next = later.find(|later| !matches!(later.effect, Effect::Refused(..)));
+            found.push(Refusal { operation, why, next: next.map(|next| &next.effect) });
+        }
+    }
+    found
+}
+
+impl Refusal<'_> {
+    /// Whether it met the device's own start of the app: where its configuration says `start`, the device activates and starts it by
+    /// itself, and may be quicker.
+    pub(crate) fn met_own_start(&self) -> bool {
+        let starting = self.is_busy() && matches!(self.next, Some(Effect::Activated | Effect::Started));
+        let is = |state: &str| self.why.contains(&format!("it is {state}"));
+        match self.operation {
+            "activate" => starting || is("ACTIVATED") || is("RUNNING"),
+            "start" => starting || is("RUNNING"),
+            "deactivate" | "uninstall" => starting,
+            _ => false,
+        }
+    }
+
+    /// Whether the device was still at the same operation, for which an earlier controller had asked.
+    pub(crate) fn repeats(&self) -> bool {
+        let same = match self.operation {
+            "activate" => matches!(self.next, Some(Effect::Activated)),
+            "start" => matches!(self.next, Some(Effect::Started)),
+            "stop" => matches!(self.next, Some(Effect::Stopped)),
+            "deactivate" => matches!(self.next, Some(Effect::Deactivated)),
+            "uninstall" => matches!(self.next, Some(Effect::Uninstalled)),
+            _ => false,
+        };
+        self.is_busy() && same
+    }
+
+    /// Whether the device is still at whatever it was at: nobody can tell yet what that is.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.is_busy() && self.next.is_none()
+    }
+
+    fn is_busy(&self) -> bool {
+        self.why.contains("is in progress")
+    }
+}
