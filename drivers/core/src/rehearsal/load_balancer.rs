@@ -215,12 +215,11 @@ fn made(owner: &Owner, spec: &LoadBalancerSpec) -> LoadBalancer {
 fn listener(balancer: &str, found: Option<&Listener>, spec: &ListenerSpec) -> Listener {
     let id = planned(format_args!("{balancer}-{}", spec.at));
     let settings = spec.pool.settings.clone();
-    let pool = match found.and_then(|found| found.pool.as_ref()) {
-        Some(pool) => Pool { settings, ..pool.clone() },
-        None => {
-            let members = spec.pool.members.iter().map(|wanted| member(&[], wanted)).collect();
-            Pool { id: id.clone().into(), settings, members }
-        }
+    let pool = if let Some(pool) = found.and_then(|found| found.pool.as_ref()) {
+        Pool { settings, ..pool.clone() }
+    } else {
+        let members = spec.pool.members.iter().map(|wanted| member(&[], wanted)).collect();
+        Pool { id: id.clone().into(), settings, members }
     };
     Listener {
         id: found.map_or_else(|| id.into(), |found| found.id.clone()),
