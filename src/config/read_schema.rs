@@ -11,7 +11,8 @@ use super::span::Span;
 const MAX_DEPTH: usize = 16;
 
 /// Words that explain and do not restrict.
-const ANNOTATIONS: [&str; 7] = ["$schema", "$defs", "title", "description", "default", "examples", SECRET];
+const ANNOTATIONS: [&str; 8] =
+    ["$schema", "$defs", "title", "description", "default", "examples", "writeOnly", SECRET];
 
 /// The word by which an option is never shown.
 pub(super) const SECRET: &str = "x-secret";

@@ -111,10 +111,8 @@ impl LoadBalancerDriver for RehearsedLoadBalancerDriver {
             None => "make a listener with its pool",
         };
         let call = about(what, load_balancer, spec.at).with("settings", settings(spec));
-        (self.planner)(match found.and_then(|found| found.pool.as_ref()) {
-            Some(_) => call,
-            None => call.with("members", addresses(&spec.pool.members)),
-        });
+        let stays = found.is_some_and(|found| found.pool.is_some());
+        (self.planner)(if stays { call } else { call.with("members", addresses(&spec.pool.members)) });
         let listener = listener(&load_balancer.name, found, spec);
         let mut changed = load_balancer.clone();
         changed.listeners.retain(|present| present.at != spec.at);

@@ -81,9 +81,10 @@ async fn a_load_balancer_that_was_removed_or_is_broken_is_made_anew() {
     for broken in [true, false] {
         let world = standing(&public()).await;
         let before = world.tree();
-        match broken {
-            true => world.services.break_load_balancer(&before.id),
-            false => world.services.remove_load_balancer(&before.id),
+        if broken {
+            world.services.break_load_balancer(&before.id);
+        } else {
+            world.services.remove_load_balancer(&before.id);
         }
         assert_eq!(world.repaired().await, 1);
         assert_ne!(world.tree().id, before.id);
