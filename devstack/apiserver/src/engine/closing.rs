@@ -71,7 +71,7 @@ impl Cluster {
             match self.is_closed(place, at) {
                 true if held.is_empty() => self.remove(place, at),
                 true if !may_end(place, &object) && &**place == NAMESPACES => {
-                    self.tell_empty(place, at, &object)
+                    self.tell_empty(place, at, &object);
                 }
                 _ => {}
             }

@@ -84,10 +84,10 @@ impl LoadBalancerDriver for RehearsedLoadBalancerDriver {
 
     /// What was planned is done at once.
     async fn progress(&self, load_balancer: &LoadBalancer) -> Result<Progress, DriverError> {
-        match self.overlay.knows(&load_balancer.id) {
-            true => Ok(Progress::Active),
-            false => self.inner.progress(load_balancer).await,
+        if self.overlay.knows(&load_balancer.id) {
+            return Ok(Progress::Active);
         }
+        self.inner.progress(load_balancer).await
     }
 
     async fn release_load_balancer(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError> {
@@ -111,10 +111,8 @@ impl LoadBalancerDriver for RehearsedLoadBalancerDriver {
             None => "make a listener with its pool",
         };
         let call = about(what, load_balancer, spec.at).with("settings", settings(spec));
-        (self.planner)(match found.and_then(|found| found.pool.as_ref()) {
-            Some(_) => call,
-            None => call.with("members", addresses(&spec.pool.members)),
-        });
+        let stays = found.is_some_and(|found| found.pool.is_some());
+        (self.planner)(if stays { call } else { call.with("members", addresses(&spec.pool.members)) });
         let listener = listener(&load_balancer.name, found, spec);
         let mut changed = load_balancer.clone();
         changed.listeners.retain(|present| present.at != spec.at);
@@ -217,12 +215,11 @@ fn made(owner: &Owner, spec: &LoadBalancerSpec) -> LoadBalancer {
 fn listener(balancer: &str, found: Option<&Listener>, spec: &ListenerSpec) -> Listener {
     let id = planned(format_args!("{balancer}-{}", spec.at));
     let settings = spec.pool.settings.clone();
-    let pool = match found.and_then(|found| found.pool.as_ref()) {
-        Some(pool) => Pool { settings, ..pool.clone() },
-        None => {
-            let members = spec.pool.members.iter().map(|wanted| member(&[], wanted)).collect();
-            Pool { id: id.clone().into(), settings, members }
-        }
+    let pool = if let Some(pool) = found.and_then(|found| found.pool.as_ref()) {
+        Pool { settings, ..pool.clone() }
+    } else {
+        let members = spec.pool.members.iter().map(|wanted| member(&[], wanted)).collect();
+        Pool { id: id.clone().into(), settings, members }
     };
     Listener {
         id: found.map_or_else(|| id.into(), |found| found.id.clone()),

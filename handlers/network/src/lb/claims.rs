@@ -24,7 +24,7 @@ pub(super) enum Claim {
 /// The claims of all services. A service whose annotation shows what stands has none.
 #[derive(Default)]
 pub(super) struct Claims {
-    claims: crate::claims::Claims<Claim>,
+    known: crate::claims::Claims<Claim>,
     /// Whose load balancer broke, how often in a row.
     broken: DashMap<Uid, u32>,
     /// Whose load balancers were there when the marks were read for all.
@@ -35,7 +35,7 @@ impl Deref for Claims {
     type Target = crate::claims::Claims<Claim>;
 
     fn deref(&self) -> &Self::Target {
-        &self.claims
+        &self.known
     }
 }
 
@@ -54,7 +54,7 @@ impl Claims {
 
     /// What stands is not what it was: the marks are to be read, unless somebody is at work there and knows better.
     pub(super) fn suspect(&self, uid: &Uid) {
-        self.claims.suppose(uid, Claim::Asked(None));
+        self.known.suppose(uid, Claim::Asked(None));
     }
 
     /// A service that is new to this process shows a load balancer. When the marks told of none, somebody removed it.
@@ -69,7 +69,7 @@ impl Claims {
     pub(super) fn recover(&self, balancers: Vec<Marked<LoadBalancer>>, public_ips: Vec<Marked<PublicIp>>) {
         let owners = balancers.iter().filter_map(|marked| Some(marked.owner.as_ref()?.uid.clone())).collect();
         *self.marked.lock().unwrap_or_else(PoisonError::into_inner) = Some(owners);
-        self.claims.replace(by_owner(balancers, public_ips));
+        self.known.replace(by_owner(balancers, public_ips));
     }
 }
 

@@ -248,17 +248,14 @@ impl Groups {
             || kept.is_some_and(|group| !same_rules(&group.rules, &known.rules));
         known.doubtful = false;
         known.tick = listing.tick;
-        match kept {
-            Some(group) => {
-                known.id = Some(group.id.clone());
-                known.owner.clone_from(&group.owner);
-                known.rules.clone_from(&group.rules);
-                self.ids.insert(name.clone(), group.id.clone());
-            }
-            None => {
-                *known = Known { tick: known.tick, ..Known::default() };
-                self.ids.remove(name);
-            }
+        if let Some(group) = kept {
+            known.id = Some(group.id.clone());
+            known.owner.clone_from(&group.owner);
+            known.rules.clone_from(&group.rules);
+            self.ids.insert(name.clone(), group.id.clone());
+        } else {
+            *known = Known { tick: known.tick, ..Known::default() };
+            self.ids.remove(name);
         }
         if drifted {
             // It is believed when its rules have been settled.

@@ -21,9 +21,9 @@ const OUTSIDE: [&str; 4] = ["10.0.0.200", "192.0.2.1", "2001:db8::1", "2001:db8:
 /// Something that happens to a cluster.
 #[derive(Clone, Debug)]
 enum Change {
-    Pod(Pod),
+    Pod(Box<Pod>),
     NoPod(u8),
-    Policy(NetworkPolicy),
+    Policy(Box<NetworkPolicy>),
     NoPolicy(usize),
     Namespace(Namespace),
     NoNamespace(usize),
@@ -34,9 +34,9 @@ enum Change {
 fn change() -> impl Strategy<Value = Change> {
     let named = (prop::sample::select(NAMESPACES.to_vec()), labels());
     prop_oneof![
-        4 => (1u8..5).prop_flat_map(any_pod).prop_map(Change::Pod),
+        4 => (1u8..5).prop_flat_map(any_pod).prop_map(|pod| Change::Pod(Box::new(pod))),
         1 => (1u8..5).prop_map(Change::NoPod),
-        4 => (1u8..4).prop_flat_map(any_policy).prop_map(Change::Policy),
+        4 => (1u8..4).prop_flat_map(any_policy).prop_map(|policy| Change::Policy(Box::new(policy))),
         2 => any::<usize>().prop_map(Change::NoPolicy),
         2 => named.prop_map(|(name, labels)| Change::Namespace(namespace(name, &labels))),
         1 => any::<usize>().prop_map(Change::NoNamespace),
@@ -60,7 +60,7 @@ fn apply(world: &mut World, book: &PolicyBook, change: Change) {
             }
             world.pods.retain(|known| known.metadata.uid != pod.metadata.uid);
             book.pod_present(&pod);
-            world.pods.push(pod);
+            world.pods.push(*pod);
         }
         Change::NoPod(number) => {
             let gone = format!("pod-{number}");
@@ -70,7 +70,7 @@ fn apply(world: &mut World, book: &PolicyBook, change: Change) {
         Change::Policy(policy) => {
             world.policies.retain(|known| known.metadata.uid != policy.metadata.uid);
             NetworkPolicyObserver::present(book, &policy);
-            world.policies.push(policy);
+            world.policies.push(*policy);
         }
         Change::NoPolicy(index) if !world.policies.is_empty() => {
             let policy = world.policies.remove(index % world.policies.len());

@@ -190,7 +190,7 @@ fn take(step: &Step, wanted: &Wanted, standing: &mut Standing) {
         (Step::ReleasePublicIp, _) => standing.public_ip = None,
         (Step::ReleaseLoadBalancer, tree) => *tree = None,
         (Step::EnsureLoadBalancer { .. }, Some(tree)) => {
-            tree.security_groups.clone_from(&spec.security_groups)
+            tree.security_groups.clone_from(&spec.security_groups);
         }
         (Step::EnsureLoadBalancer { .. }, tree) => {
             *tree = Some(LoadBalancer {
@@ -269,14 +269,18 @@ proptest! {
         prop_assert!(steps.is_sorted_by_key(rank), "{steps:?}");
         let calls = steps.iter().filter(|step| step.changes_load_balancer()).count();
         prop_assert_eq!(calls, fewest(there.then_some((&old, broken)), &new), "{:?}", steps);
-        steps.iter().for_each(|step| take(step, &wanted, &mut standing));
+        for step in &steps {
+            take(step, &wanted, &mut standing);
+        }
         prop_assert_eq!(plan(Some(&wanted), &standing), []);
         let tree = standing.load_balancer.clone().unwrap();
         prop_assert_eq!(tree.listeners.len(), new.listeners.len());
         for wanted in &wanted.load_balancer.listeners {
             prop_assert!(wanted.is_made(tree.listener(wanted.at).unwrap()));
         }
-        plan(None, &standing).iter().for_each(|step| take(step, &wanted, &mut standing));
+        for step in plan(None, &standing) {
+            take(&step, &wanted, &mut standing);
+        }
         prop_assert!(standing.is_empty());
     }
 }

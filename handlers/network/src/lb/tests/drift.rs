@@ -81,9 +81,10 @@ async fn a_load_balancer_that_was_removed_or_is_broken_is_made_anew() {
     for broken in [true, false] {
         let world = standing(&public()).await;
         let before = world.tree();
-        match broken {
-            true => world.services.break_load_balancer(&before.id),
-            false => world.services.remove_load_balancer(&before.id),
+        if broken {
+            world.services.break_load_balancer(&before.id);
+        } else {
+            world.services.remove_load_balancer(&before.id);
         }
         assert_eq!(world.repaired().await, 1);
         assert_ne!(world.tree().id, before.id);
@@ -112,7 +113,7 @@ async fn what_was_written_a_moment_ago_is_no_drift() {
     let world = standing(&spec()).await;
     // The event of this write is still to come, and the list knows more than the index.
     let change = async {
-        tokio::time::sleep(world.options.check_interval().unwrap() - MOMENT).await;
+        tokio::time::sleep(world.options.check_interval().unwrap().saturating_sub(MOMENT)).await;
         world.slice("s1", &["10.1.0.3"]).await.unwrap();
         world.calls().len()
     };
