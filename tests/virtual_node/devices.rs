@@ -3,6 +3,7 @@
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use staffetta_apiserver::{Fault, Requests};
 use staffetta_virtual_node::app_hosting::CiscoDevice;
 
 use crate::world::World;
@@ -164,6 +165,27 @@ async fn a_device_that_cannot_be_right_or_has_the_name_of_another_says_so() {
     let second = until_phase_of(&world, &elsewhere, "r1", "Error").await;
     until_phase(&world, "r1", "Ready").await;
     assert_eq!(second.status.unwrap().conditions[0].reason, "NodeNameTaken");
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_device_that_is_deleted_stays_until_its_node_is_gone() {
+    let world = world("").await;
+    let controller = world.controller().await;
+    device(&world, "default", "r1", json!({ "driver": "FAKE", "address": "one" })).await;
+    world.node_ready("r1", "True").await;
+    until_phase(&world, "r1", "Ready").await;
+    let faults = world.server.faults();
+    faults.inject(Requests::any().verb("delete").resource("nodes"), 1, Fault::Hold);
+    devices(&world).delete("r1", &DeleteParams::default()).await.unwrap();
+    faults.until_held(1).await;
+    until_phase(&world, "r1", "Deleting").await;
+    // The handler has looked at it more than once by the time that it has said so.
+    world.until_told("DeviceLeaving").await;
+    assert!(devices(&world).get_opt("r1").await.unwrap().is_some());
+    faults.let_go();
+    world.until("it is gone itself", async || devices(&world).get_opt("r1").await.unwrap().is_none()).await;
+    assert!(world.nodes().get_opt("r1").await.unwrap().is_none());
     controller.stop().await.unwrap();
 }
 
