@@ -79,7 +79,7 @@ fn apply(world: &mut World, book: &PolicyBook, change: Change) {
         Change::Namespace(namespace) => {
             world.namespaces.retain(|known| known.metadata.name != namespace.metadata.name);
             NamespaceObserver::present(book, &namespace);
-            world.namespaces.push(namespace);
+            world.namespaces.push(*namespace);
         }
         Change::NoNamespace(index) if !world.namespaces.is_empty() => {
             let namespace = world.namespaces.remove(index % world.namespaces.len());
