@@ -47,7 +47,8 @@ impl Site {
         let namespace = format!("deploy-{name}-{}", std::process::id());
         let kubectl = Kubectl::find(&kubeconfig, &namespace)?;
         let overlay = overlay(&namespace, path, components);
-        kubectl.run(&["apply", "--kustomize", overlay.path().to_str().unwrap()]).await;
+        let of_all = Kubectl::find(&kubeconfig, "")?;
+        of_all.run(&["apply", "--kustomize", overlay.path().to_str().unwrap()]).await;
         let client = staffetta::connect::client(Some(&kubeconfig)).await.unwrap();
         Some(Self { kubectl, client, kubeconfig, namespace, overlay })
     }
@@ -181,7 +182,8 @@ impl Site {
     /// Takes away what was applied, and all that was made in the namespace.
     pub(crate) async fn remove(self) {
         let overlay = self.overlay.path().to_str().unwrap();
-        self.kubectl.run(&["delete", "--kustomize", overlay, "--wait=false"]).await;
+        let of_all = Kubectl::find(&self.kubeconfig, "").expect("it was found before");
+        of_all.run(&["delete", "--kustomize", overlay, "--wait=false"]).await;
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Kubectl {
 }
 
 impl Kubectl {
-    /// None, and it is said why, where there is no kubectl.
+    /// Bound to no namespace where `namespace` is empty. None, and it is said why, where there is no kubectl.
     pub(crate) fn find(kubeconfig: &Path, namespace: &str) -> Option<Self> {
         let program = staffetta_apiserver::testing::program("kubectl")?;
         let cache = tempfile::tempdir().unwrap();
@@ -50,12 +50,13 @@ impl Kubectl {
 
     /// Whether it came to a good end, what it printed and what it said.
     async fn ends(&self, arguments: &[&str], input: &str) -> (bool, String, String) {
+        let bound = ["--namespace", self.namespace.as_str()];
         let mut child = Command::new(&self.program)
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
             .arg("--cache-dir")
             .arg(self.cache.path())
-            .args(["--namespace", &self.namespace])
+            .args(bound.iter().filter(|_| !self.namespace.is_empty()))
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
