@@ -25,7 +25,7 @@ enum Change {
     NoPod(u8),
     Policy(Box<NetworkPolicy>),
     NoPolicy(usize),
-    Namespace(Namespace),
+    Namespace(Box<Namespace>),
     NoNamespace(usize),
     /// Somebody asks what is due.
     Look,
@@ -38,7 +38,7 @@ fn change() -> impl Strategy<Value = Change> {
         1 => (1u8..5).prop_map(Change::NoPod),
         4 => (1u8..4).prop_flat_map(any_policy).prop_map(|policy| Change::Policy(Box::new(policy))),
         2 => any::<usize>().prop_map(Change::NoPolicy),
-        2 => named.prop_map(|(name, labels)| Change::Namespace(namespace(name, &labels))),
+        2 => named.prop_map(|(name, labels)| Change::Namespace(Box::new(namespace(name, &labels)))),
         1 => any::<usize>().prop_map(Change::NoNamespace),
         3 => Just(Change::Look),
     ]
@@ -79,7 +79,7 @@ fn apply(world: &mut World, book: &PolicyBook, change: Change) {
         Change::Namespace(namespace) => {
             world.namespaces.retain(|known| known.metadata.name != namespace.metadata.name);
             NamespaceObserver::present(book, &namespace);
-            world.namespaces.push(namespace);
+            world.namespaces.push(*namespace);
         }
         Change::NoNamespace(index) if !world.namespaces.is_empty() => {
             let namespace = world.namespaces.remove(index % world.namespaces.len());
