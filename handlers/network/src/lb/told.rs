@@ -8,6 +8,13 @@ use staffetta_handler::{Identity, Note, Notes};
 /// The name of the handler, as it stands in Events.
 const HANDLER: &str = "lb";
 
+/// The reason of the Event by which a person learns what a load balancer goes without.
+pub(crate) const LACKS: &str = "LoadBalancerLacks";
+/// The reason of the Event by which a person learns that a load balancer broke and another one takes its place.
+pub(crate) const REPLACED: &str = "LoadBalancerReplaced";
+/// The reason of the Event by which a person learns that somebody changed or removed what is ours.
+pub(crate) const DRIFTED: &str = "LoadBalancerDrifted";
+
 /// What was told at which service, so that nothing is told twice as long as it stays the same.
 #[derive(Default)]
 pub(super) struct Told {
@@ -32,21 +39,21 @@ impl Told {
         let before = self.without.insert(uid, missing.to_vec());
         if before.as_deref() != Some(missing) {
             let text = format!("the load balancer has no {}; it works without", missing.join(", no "));
-            self.warn(service, "LoadBalancerLacks", text);
+            self.warn(service, LACKS, text);
         }
     }
 
     /// The load balancer of `service` broke, and another one takes its place.
     pub(super) fn replaced(&self, service: &Service) {
         let text = "the load balancer was in the state ERROR, and is made anew".to_owned();
-        self.warn(service, "LoadBalancerReplaced", text);
+        self.warn(service, REPLACED, text);
     }
 
     /// Somebody changed or removed what stands for `service`.
     pub(super) fn drifted(&self, service: &Service) {
         let text =
             "somebody changed or removed the load balancer or its address; it is brought back".to_owned();
-        self.warn(service, "LoadBalancerDrifted", text);
+        self.warn(service, DRIFTED, text);
     }
 
     /// The service is gone, or wants no load balancer.

@@ -22,6 +22,9 @@ use service::{Stated, is_balanced, second_ip, stated};
 use crate::namespaces::feeding;
 use crate::versioned_object::Versioned;
 
+/// The reason of the Event by which a person learns that the second cluster IP of a service is not served.
+pub(crate) const UNSERVED: &str = "SecondFamilyUnserved";
+
 /// Writes on each service what load balancer it wants: the annotation `openstack.org/kuryr-lbaas-spec`.
 ///
 /// * Services with a cluster IP get one, with a selector or without; headless and `ExternalName` services and
@@ -103,7 +106,7 @@ impl LbaasSpecHandler {
             handler: "lbaasspec",
             regarding: Identity::of_object(service),
             warning: true,
-            reason: "SecondFamilyUnserved",
+            reason: UNSERVED,
             text,
         });
     }
