@@ -15,7 +15,7 @@ const INTEREST: Duration = Duration::from_secs(30);
 /// A load balancer for which nobody asked for so long is forgotten.
 const MEMORY: Duration = Duration::from_secs(20 * 60);
 /// When so many are waited for at a time, it is a crowd, and all are looked at together.
-const CROWD: usize = 800;
+const CROWD: usize = 8;
 
 /// The load balancers that are waited for.
 ///

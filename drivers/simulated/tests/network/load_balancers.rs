@@ -44,7 +44,8 @@ async fn a_load_balancer_is_released_by_its_owner_alone(place: Place) {
 }
 
 async fn the_whole_tree_is_made_by_one_call(place: Place) {
-    let balancers = place.drivers(instant()).balancers;
+    let drivers = place.drivers(instant());
+    let balancers = drivers.balancers;
     let pool = PoolSpec { members: vec![member("10.1.0.1"), member("10.1.0.2")], ..PoolSpec::default() };
     let spec = LoadBalancerSpec { listeners: vec![ListenerSpec { pool, ..http() }], ..balancer("10.0.0.1") };
     let made = balancers.ensure_load_balancer(&owner("a"), &spec).await.unwrap();
