@@ -26,6 +26,8 @@ impl Shared {
     /// Brings a pod one step nearer to what it is to be.
     pub(super) async fn settle_pod(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
         let Some(pod) = self.cluster.pod(&owner.uid) else { return self.clear_stranger(owner, node).await };
+        // A machine may have had no room for the whole name.
+        let owner = &Owner::of(&pod.metadata);
         let Some(machine) = self.fleet.get(node_of(&pod)) else { return Ok(()) };
         let workload = machine.workload(&owner.uid);
         let record = self.records.get(&owner.uid).map(|record| record.clone()).unwrap_or_default();

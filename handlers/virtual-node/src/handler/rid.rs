@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, ListParams, ObjectMeta};
 use staffetta_driver::app_hosting::Progress;
 use staffetta_driver::{Owner, Reason};
 
@@ -49,13 +49,7 @@ impl Shared {
             return Ok(());
         };
         self.records.entry(owner.uid.clone()).or_default().clearing = true;
-        // A pod that this program cannot decode is in no index, and exists all the same.
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &owner.namespace);
-        let there = match pods.get_metadata_opt(&owner.name).await {
-            Ok(there) => there,
-            Err(error) => return Err(VirtualNodeError::Owner(Box::new(error))),
-        };
-        if there.is_some_and(|there| there.metadata.uid.as_deref() == Some(owner.uid.as_str())) {
+        if self.exists(owner).await.map_err(|error| VirtualNodeError::Owner(Box::new(error)))? {
             self.forget(&owner.uid);
             return Ok(());
         }
@@ -67,6 +61,20 @@ impl Shared {
             self.forget(&owner.uid);
         }
         Ok(())
+    }
+
+    /// Whether the pod exists: one that this program cannot decode is in no index, and exists all the same. Of a name for which a
+    /// machine had no room, the whole namespace is asked.
+    async fn exists(&self, owner: &Owner) -> kube::Result<bool> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &owner.namespace);
+        let is_it = |metadata: &ObjectMeta| metadata.uid.as_deref() == Some(owner.uid.as_str());
+        let whole = owner.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
+        if whole {
+            let there = pods.get_metadata_opt(&owner.name).await?;
+            return Ok(there.is_some_and(|there| is_it(&there.metadata)));
+        }
+        let all = pods.list_metadata(&ListParams::default()).await?;
+        Ok(all.iter().any(|there| is_it(&there.metadata)))
     }
 
     /// One step nearer to a machine without anything of `owner`. Answers whether that is so; if not, it is looked at again.
