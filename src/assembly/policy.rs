@@ -12,7 +12,7 @@ use staffetta_handler::{Registration, Registry, Setup, SetupError};
 use staffetta_network::policy::PolicyHandler;
 
 use super::rehearsal::planner;
-use super::vif_pool::chosen;
+use crate::config::Kubernetes;
 
 /// The name of the driver of pods' security groups that goes with the handler, and the handler's own.
 const POLICY: &str = "policy";
@@ -38,8 +38,8 @@ pub(super) fn register(registry: &mut Registry) {
         },
     );
     registry.driver::<dyn PodSecurityGroupsDriver>(POLICY, GROUPS, |setup| {
-        let enabled: Vec<String> = kubernetes(setup, "enabled_handlers")?.unwrap_or_default();
-        if !enabled.iter().any(|name| name == POLICY) {
+        let Kubernetes { enabled_handlers, .. } = setup.section("kubernetes")?;
+        if !enabled_handlers.iter().any(|name| name == POLICY) {
             let wrong = "`kubernetes.pod_security_groups_driver = \"policy\"` needs the handler `policy` in \
                          `kubernetes.enabled_handlers`";
             return Err(SetupError::Invalid(wrong.to_owned()));
@@ -68,16 +68,10 @@ fn book(setup: &Setup) -> Result<Arc<PolicyBook>, SetupError> {
         pod_security_groups: Vec<SecurityGroupId>,
     }
     setup.shared(|| {
-        let simulated = chosen(setup, "network_policy_driver", "memory")? == "memory";
+        let simulated = setup.driver_name::<dyn NetworkPolicyDriver>()? == "memory";
         let section = if simulated { "memory" } else { "neutron_defaults" };
         let Defaults { pod_security_groups } = setup.section(section)?;
         let NetworkPolicyOptions { always_allowed } = setup.section("network_policy")?;
         Ok(PolicyBook::new(pod_security_groups, always_allowed))
     })
-}
-
-fn kubernetes<T: serde::de::DeserializeOwned>(setup: &Setup, option: &str) -> Result<Option<T>, SetupError> {
-    let section: serde_json::Value = setup.section("kubernetes")?;
-    let value = section.get(option).cloned().map(serde_json::from_value).transpose();
-    value.map_err(|source| SetupError::Section { section: "kubernetes".to_owned(), source })
 }

@@ -307,7 +307,8 @@ async fn a_token_that_is_replaced_while_it_runs_is_no_failure_on_a_real_server()
     work.end().await;
     assert!(process.terminate().await.success());
     let lines = process.says("all that ran has ended").await;
-    let trouble = lines.iter().filter(|line| line.contains("Unauthorized") || line.contains("401"));
+    // The reason that the server gives with each 401; the digits alone are in many a time and uid.
+    let trouble = lines.iter().filter(|line| line.contains("Unauthorized"));
     assert_eq!(trouble.collect::<Vec<_>>(), Vec::<&String>::new());
     site.remove().await;
 }

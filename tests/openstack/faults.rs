@@ -179,7 +179,7 @@ async fn a_port_whose_answer_was_lost_is_found_by_its_mark_and_not_made_again_on
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_is_never_answered_is_given_up_and_made_again_on_a_real_openstack() {
-    passing(Fault::Hang, 2, "[neutron]\ntimeout = 10\n").await;
+    passing(Fault::Hang, 2, "[neutron]\ntimeout = 3\n").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,7 +17,7 @@ use staffetta_apiserver::{ApiServer, Options, RequestRecord};
 use staffetta_real_openstack::{Gate, Login, Port, RealOpenStack, Subnet, Tenant};
 
 /// How long a step may take before the test fails. It is no measure of speed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// After how long the agent of the node `n1` reports a port.
 pub(crate) const WIRING: Duration = Duration::from_millis(100);
