@@ -101,6 +101,6 @@ pub use service_project::ServiceProjectDriver;
 pub use service_public_ip::{Allocation, PublicIp, PublicIpRequest, ServicePublicIpDriver};
 pub use service_security_groups::ServiceSecurityGroupsDriver;
 pub use service_subnets::ServiceSubnetsDriver;
-pub use stock::{StockKey, StockMade, StockOrder, Stocked, VifStock};
+pub use stock::{StockKey, StockList, StockMade, StockOrder, Stocked, VifStock};
 pub use vif::{MacAddress, PortProfile, Vif, VifClass};
 pub use vif_pool::VifPoolDriver;

@@ -66,6 +66,17 @@ pub struct Stocked {
     pub vif: Vif,
 }
 
+/// What a stock has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StockList {
+    /// The VIFs that can be handed out, and those that pods use.
+    pub whole: Vec<Stocked>,
+    /// VIFs without the binding, the address or the VLAN that they need, which nobody is making any more. Most were left behind
+    /// by a call that was interrupted; one that is mended at this moment looks the same, and so does one that a pod uses and
+    /// that lost what it had.
+    pub halves: Vec<Stocked>,
+}
+
 /// Makes, changes, lists and destroys VIFs that no pod owns yet, in one other world.
 ///
 /// A VIF in stock carries the mark of this cluster and none of an owner, from its first moment and for as long as it is
@@ -83,7 +94,7 @@ pub struct Stocked {
 /// ```
 /// use async_trait::async_trait;
 /// use staffetta_driver::{
-///     DriverError, Reason, SecurityGroupId, StockMade, StockOrder, Stocked, Vif, VifId, VifRequest, VifStock,
+///     DriverError, Reason, SecurityGroupId, StockList, StockMade, StockOrder, Vif, VifId, VifRequest, VifStock,
 /// };
 ///
 /// /// A world in which nothing can be made.
@@ -103,8 +114,8 @@ pub struct Stocked {
 ///     async fn destroy(&self, _: &[Vif]) -> Vec<(VifId, DriverError)> {
 ///         Vec::new()
 ///     }
-///     async fn list(&self) -> Result<Vec<Stocked>, DriverError> {
-///         Ok(Vec::new())
+///     async fn list(&self) -> Result<StockList, DriverError> {
+///         Ok(StockList::default())
 ///     }
 ///     fn is_active_unbound(&self, _: &Vif) -> bool {
 ///         false
@@ -128,9 +139,9 @@ pub trait VifStock: Send + Sync {
     /// may be; one that does not exist is destroyed.
     async fn destroy(&self, vifs: &[Vif]) -> Vec<(VifId, DriverError)>;
 
-    /// All that carry the mark of this cluster and of no owner, those that pods use too. One that is half made (without
-    /// the address or the VLAN that it needs) is not listed, and the implementation sees to its end.
-    async fn list(&self) -> Result<Vec<Stocked>, DriverError>;
+    /// All that carry the mark of this cluster and of no owner, those that pods use too. It changes nothing: who knows what
+    /// pods use sees to the end of what is half made. An error when it cannot be seen which are whole.
+    async fn list(&self) -> Result<StockList, DriverError>;
 
     /// Whether `vif` lets packets pass as long as it exists, whether a pod uses it or not, as subports of a trunk do. Such
     /// a one becomes active in stock and stays so; any other becomes active only when the pod's node has bound it.

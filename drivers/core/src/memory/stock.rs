@@ -1,6 +1,7 @@
 //! The stock of the simulated network.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -10,7 +11,7 @@ use crate::error::DriverError;
 use crate::id::{ClusterId, SecurityGroupId, VifId};
 use crate::owner::Owner;
 use crate::pod_vif::VifRequest;
-use crate::stock::{StockKey, StockMade, StockOrder, Stocked, VifStock};
+use crate::stock::{StockKey, StockList, StockMade, StockOrder, Stocked, VifStock};
 use crate::vif::Vif;
 
 /// The stock of the pool `memory`: one cluster's access to a [`MemoryNetwork`]. Its ports become active by themselves.
@@ -18,6 +19,7 @@ pub struct MemoryVifStock {
     network: Arc<MemoryNetwork>,
     cluster: ClusterId,
     active_unbound: bool,
+    halves: Mutex<BTreeSet<VifId>>,
     faults: Faults<StockMethod>,
     ledger: Ledger<StockCall>,
 }
@@ -52,7 +54,7 @@ impl MemoryVifStock {
     /// Makes ports in `network` with the mark of `cluster`.
     pub fn new(network: Arc<MemoryNetwork>, cluster: ClusterId) -> Self {
         let (faults, ledger) = (Faults::default(), Ledger::default());
-        Self { network, cluster, active_unbound: true, faults, ledger }
+        Self { network, cluster, active_unbound: true, halves: Mutex::default(), faults, ledger }
     }
 
     /// Of ports that become active only when a node has bound them.
@@ -60,6 +62,19 @@ impl MemoryVifStock {
     pub fn bound_by_nodes(mut self) -> Self {
         self.active_unbound = false;
         self
+    }
+
+    /// From now on this VIF counts as half made, or as whole again.
+    pub fn set_half(&self, vif: &VifId, half: bool) {
+        if half {
+            self.halves().insert(vif.clone());
+        } else {
+            self.halves().remove(vif);
+        }
+    }
+
+    fn halves(&self) -> MutexGuard<'_, BTreeSet<VifId>> {
+        self.halves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What goes wrong with the next calls.
@@ -136,9 +151,14 @@ impl VifStock for MemoryVifStock {
         }
     }
 
-    async fn list(&self) -> Result<Vec<Stocked>, DriverError> {
+    async fn list(&self) -> Result<StockList, DriverError> {
         self.ledger.record(StockCall::List);
-        let work = || Ok(self.network.ports().into_iter().filter_map(|port| self.stocked(port)).collect());
+        let work = || {
+            let stocked = self.network.ports().into_iter().filter_map(|port| self.stocked(port));
+            let halves = self.halves();
+            let (halves, whole) = stocked.partition(|stocked| halves.contains(&stocked.vif.id));
+            Ok(StockList { whole, halves })
+        };
         self.faults.call(StockMethod::List, work).await
     }
 

@@ -12,7 +12,7 @@ use super::work::Work;
 use crate::error::DriverError;
 use crate::id::VifId;
 use crate::owner::{Marked, Owner};
-use crate::stock::{StockKey, Stocked};
+use crate::stock::{StockKey, StockList, Stocked};
 use crate::vif::Vif;
 use crate::warm_pool::{Adopted, Epoch, Told};
 
@@ -89,13 +89,15 @@ impl Inner {
     fn take_in(
         self: &Arc<Self>,
         state: &mut State,
-        found: Vec<Stocked>,
+        found: StockList,
         epochs: &BTreeMap<Arc<StockKey>, Epoch>,
         work: &mut Vec<Work>,
     ) {
+        let StockList { mut whole, halves } = found;
+        whole.extend(sort_out(state, halves, work));
         let mut by_key: BTreeMap<Arc<StockKey>, Existing> =
             epochs.keys().map(|key| (Arc::clone(key), Existing::default())).collect();
-        for Stocked { key, security_groups, vif } in found {
+        for Stocked { key, security_groups, vif } in whole {
             let existing = by_key.entry(Arc::new(key)).or_default();
             let (tag, ready) = (sorted(&security_groups), self.in_stock(vif.clone()).active);
             existing.told.insert(vif.id.clone(), Told { tag, ready });
@@ -182,7 +184,8 @@ impl Inner {
             pooled.into_iter().collect()
         };
         if !held.is_empty() {
-            let stocked = self.stock.list().await?.into_iter().map(|stocked| stocked.vif);
+            let StockList { whole, halves } = self.stock.list().await?;
+            let stocked = whole.into_iter().chain(halves).map(|stocked| stocked.vif);
             let pooled = stocked.filter(|vif| held.contains(&vif.id));
             marked.extend(pooled.map(|thing| Marked { owner: Some(owner.clone()), thing }));
         }
@@ -201,4 +204,17 @@ impl Inner {
         }
         Ok(marked)
     }
+}
+
+/// What becomes of what is half made. A pod keeps what it holds, as if it were whole. What was whole once and is held by
+/// nobody is forgotten, for it is not to be handed out; should it be whole again at the next reading, it is found. What nobody
+/// ever knew was left behind, and is destroyed.
+fn sort_out(state: &State, halves: Vec<Stocked>, work: &mut Vec<Work>) -> Vec<Stocked> {
+    let held = |half: &Stocked| state.holders.contains_key(&half.vif.id);
+    let (kept, mut left): (Vec<_>, Vec<_>) = halves.into_iter().partition(held);
+    left.retain(|half| !state.places.contains_key(&half.vif.id));
+    if !left.is_empty() {
+        work.push(Work::Clear(left.into_iter().map(|half| half.vif).collect()));
+    }
+    kept
 }

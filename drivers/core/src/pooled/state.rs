@@ -12,7 +12,7 @@ use crate::error::DriverError;
 use crate::id::{Uid, VifId};
 use crate::network::Subnet;
 use crate::owner::Owner;
-use crate::stock::{StockKey, Stocked};
+use crate::stock::{StockKey, StockList};
 use crate::vif::Vif;
 use crate::warm_pool::{Counts, MinMaxBatch, WarmPool};
 
@@ -47,7 +47,7 @@ pub(super) enum Phase {
     #[default]
     Unread,
     /// This exists; which of it is used is not known to its end.
-    Read(Vec<Stocked>),
+    Read(StockList),
     /// All is known.
     Open,
 }

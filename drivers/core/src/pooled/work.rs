@@ -26,6 +26,8 @@ pub(super) enum Work {
     Make { key: Arc<StockKey>, op: u64, order: StockOrder },
     /// Destroy VIFs.
     Destroy { key: Arc<StockKey>, op: u64, vifs: Vec<Vif> },
+    /// Destroy what was left behind half made.
+    Clear(Vec<Vif>),
     /// See when a VIF becomes active that does so by itself.
     Activate { key: Arc<StockKey>, vif: Vif },
     /// Put back what nobody took.
@@ -72,6 +74,7 @@ impl Inner {
             match work {
                 Work::Make { key, op, order } => drop(tokio::spawn(this.make(key, op, order))),
                 Work::Destroy { key, op, vifs } => drop(tokio::spawn(this.destroy(key, op, vifs))),
+                Work::Clear(vifs) => drop(tokio::spawn(async move { this.clear(vifs).await })),
                 Work::Activate { key, vif } => drop(tokio::spawn(this.activate(key, vif))),
                 Work::Undelivered(hand_out) => drop(hand_out),
             }
@@ -184,6 +187,18 @@ impl Inner {
         self.turn(&mut state, &key, &mut work);
         drop(state);
         self.start(work);
+    }
+
+    /// Destroys what was left behind half made. What is still there is found by the next reading.
+    async fn clear(&self, mut vifs: Vec<Vif>) {
+        let held = |vif: &Vif| self.state().holders.contains_key(&vif.id);
+        // A pod may have shown one of them by now.
+        vifs.retain(|vif| !held(vif));
+        if vifs.is_empty() || !(self.may_act)() {
+            return;
+        }
+        tracing::info!(count = vifs.len(), "VIFs that were left behind half made are destroyed");
+        self.destroyed(vifs).await;
     }
 
     /// Destroys these. Answers those that are still there, or may be.

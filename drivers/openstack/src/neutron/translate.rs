@@ -86,8 +86,13 @@ pub(crate) fn vif_in(port: &Port, subnets: &[Subnet], kind: Kind<'_>) -> Result<
 pub(crate) fn listed(port: &Port, subnets: &HashMap<SubnetId, Subnet>, kind: Kind<'_>) -> Vif {
     vif(port, subnets, kind).unwrap_or_else(|error| {
         warn!(port = %port.id, %error, "a port of this cluster is none that a node can bind");
-        base(port, subnets, port.mac_address.parse().unwrap_or(MacAddress([0; 6])))
+        half(port, subnets)
     })
+}
+
+/// The VIF of a port that lacks what a node needs to bind it.
+pub(crate) fn half(port: &Port, subnets: &HashMap<SubnetId, Subnet>) -> Vif {
+    base(port, subnets, port.mac_address.parse().unwrap_or(MacAddress([0; 6])))
 }
 
 /// What a VIF has whatever its class.

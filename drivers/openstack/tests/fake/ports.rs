@@ -167,6 +167,9 @@ impl State {
         if let Some(trunk) = self.trunks.values().find(|trunk| trunk["port_id"] == port["id"]) {
             shown["trunk_details"] = json!({ "trunk_id": trunk["id"], "sub_ports": trunk["sub_ports"] });
         }
+        if self.hides_bindings {
+            shown.as_object_mut().unwrap().retain(|name, _| !name.starts_with("binding:"));
+        }
         shown
     }
 }

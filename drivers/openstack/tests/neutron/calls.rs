@@ -132,7 +132,7 @@ async fn a_list_in_pages_is_read_whole() {
     let order = StockOrder { key, subnets: vec![subnet], security_groups: Vec::new(), count: 10 };
     assert_eq!(stock.make(&order).await.vifs.len(), 10);
     fake.state().page = Some(3);
-    assert_eq!(stock.list().await.unwrap().len(), 10);
+    assert_eq!(stock.list().await.unwrap().whole.len(), 10);
 }
 
 #[tokio::test]

@@ -110,7 +110,7 @@ async fn where_ports_cannot_be_tagged_they_are_found_by_what_else_they_say() {
     let key = StockKey::new(host, &request);
     let order = StockOrder { key, subnets: vec![subnet], security_groups: Vec::new(), count: 3 };
     assert_eq!(stock.make(&order).await.vifs.len(), 3);
-    assert_eq!(stock.list().await.unwrap().len(), 3);
+    assert_eq!(stock.list().await.unwrap().whole.len(), 3);
 }
 
 #[tokio::test]
@@ -252,4 +252,22 @@ async fn a_subport_that_stays_down_is_attached_again() {
     assert_eq!((changes().await, changes().await, changes().await, changes().await), (0, 2, 2, 0));
     let VifClass::VlanNested { vlan_id, .. } = vif.class else { panic!("{:?}", vif.class) };
     assert_eq!(world.subports(&machine).await, [(vif.id.to_string(), vlan_id.into())]);
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_see_bindings_any_more_costs_a_pool_no_port() {
+    let (fake, world) = fake().await;
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let stock = NeutronStock::new(world.bound("east"));
+    let request = world.request("any", &host, &subnet);
+    let key = StockKey::new(host, &request);
+    let order = StockOrder { key, subnets: vec![subnet.clone()], security_groups: Vec::new(), count: 4 };
+    assert_eq!(stock.make(&order).await.vifs.len(), 4);
+    fake.state().hides_bindings = true;
+    // As a process that begins with what it reads.
+    let error = NeutronStock::new(world.bound("east")).list().await.unwrap_err();
+    assert!(error.reason() == Reason::Refused && error.to_string().contains("role"), "{error}");
+    fake.state().hides_bindings = false;
+    assert_eq!(stock.list().await.unwrap().whole.len(), 4);
+    assert!(fake.requests().iter().all(|request| !request.starts_with("DELETE")));
 }

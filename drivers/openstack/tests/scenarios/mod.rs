@@ -54,7 +54,7 @@ macro_rules! in_world {
                 a_stock_takes_what_a_subnet_leaves_it,
                 ports_in_stock_get_other_security_groups,
                 subports_in_stock_have_their_vlans_and_free_them,
-                what_was_left_half_made_is_removed_when_the_stock_is_listed,
+                what_was_left_half_made_is_listed_as_such_and_destroyed,
                 a_stock_never_destroys_what_is_a_pods_or_another_clusters;
             balancers:
                 a_load_balancer_is_made_with_its_whole_tree_and_read_as_it_was_asked_for,

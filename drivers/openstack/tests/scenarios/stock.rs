@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 use staffetta_driver::{
-    PodVifDriver, Reason, StockKey, StockOrder, Vif, VifClass, VifId, VifRequest, VifStock,
+    PodVifDriver, Reason, StockKey, StockList, StockOrder, Stocked, Vif, VifClass, VifId, VifRequest,
+    VifStock,
 };
 use staffetta_openstack::{NestedStock, NeutronStock};
 
@@ -24,6 +25,15 @@ fn ids(vifs: &[Vif]) -> BTreeSet<VifId> {
     vifs.iter().map(|vif| vif.id.clone()).collect()
 }
 
+fn vifs(stocked: &[Stocked]) -> BTreeSet<VifId> {
+    stocked.iter().map(|stocked| stocked.vif.id.clone()).collect()
+}
+
+/// What a stock has that is not half made.
+async fn whole(stock: &dyn VifStock) -> Vec<Stocked> {
+    stock.list().await.unwrap().whole
+}
+
 pub(crate) async fn ports_in_stock_are_listed_as_they_were_ordered_and_destroyed(world: &World) {
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
     let stock = NeutronStock::new(world.bound("east"));
@@ -33,7 +43,7 @@ pub(crate) async fn ports_in_stock_are_listed_as_they_were_ordered_and_destroyed
     assert!(made.vifs.iter().all(|vif| matches!(vif.class, VifClass::OpenVSwitch { .. })));
     // As another process sees it.
     let other = NeutronStock::new(world.bound("east"));
-    let listed = other.list().await.unwrap();
+    let listed = whole(&other).await;
     assert!(listed.iter().all(|stocked| stocked.key == order.key));
     let listed: Vec<Vif> = listed.into_iter().map(|stocked| stocked.vif).collect();
     assert_eq!(ids(&listed), ids(&made.vifs));
@@ -41,7 +51,7 @@ pub(crate) async fn ports_in_stock_are_listed_as_they_were_ordered_and_destroyed
     assert!(world.bound("east").vifs(None).await.unwrap().is_empty(), "they are nobody's");
     world.remove(&format!("ports/{}", made.vifs[0].id)).await;
     assert!(other.destroy(&made.vifs).await.is_empty());
-    assert!(world.ports(&subnet).await.is_empty() && other.list().await.unwrap().is_empty());
+    assert!(world.ports(&subnet).await.is_empty() && whole(&other).await.is_empty());
 }
 
 pub(crate) async fn a_port_in_stock_with_two_addresses_is_listed_as_it_was_made(world: &World) {
@@ -55,7 +65,7 @@ pub(crate) async fn a_port_in_stock_with_two_addresses_is_listed_as_it_was_made(
         let made = stock.make(&order).await;
         assert!(made.failure.is_none() && made.vifs.iter().all(|vif| vif.ips().count() == 2));
         // As another process sees it, and as it is written down: in the order in which Neutron tells of the addresses.
-        let listed = NeutronStock::new(world.bound("east")).list().await.unwrap();
+        let listed = whole(&NeutronStock::new(world.bound("east"))).await;
         assert_eq!(listed.len(), 2);
         for stocked in listed {
             assert_eq!(stocked.key, order.key);
@@ -90,7 +100,7 @@ pub(crate) async fn ports_in_stock_get_other_security_groups(world: &World) {
     let vif = stock.make(&order(&stock, &world.request("any", &host, &subnet), 1)).await.vifs.remove(0);
     let wish = json!({ "name": "web", "project_id": world.project });
     let group = world.create("security-groups", "security_group", wish).await;
-    let groups = async || stock.list().await.unwrap().remove(0).security_groups;
+    let groups = async || whole(&stock).await.remove(0).security_groups;
     let default = groups().await;
     stock.adapt(&vif, &[text(&group["id"]).into()]).await.unwrap();
     assert_eq!(groups().await, [text(&group["id"]).into()]);
@@ -119,7 +129,7 @@ pub(crate) async fn subports_in_stock_have_their_vlans_and_free_them(world: &Wor
     world.wire(&made.vifs[0].id, &machine.host).await;
     let driver = world.vlan("east", &machine);
     let active = activated(&driver, &made.vifs[0]).await.unwrap();
-    let listed = stock.list().await.unwrap();
+    let listed = whole(&stock).await;
     assert!(listed.iter().all(|stocked| stocked.key == order.key) && stock.is_active_unbound(&active));
     let listed: Vec<Vif> = listed.into_iter().map(|stocked| stocked.vif).collect();
     assert!(listed.contains(&active) && made.vifs[1..].iter().all(|vif| listed.contains(vif)));
@@ -127,18 +137,21 @@ pub(crate) async fn subports_in_stock_have_their_vlans_and_free_them(world: &Wor
     assert!(world.subports(&machine).await.is_empty() && world.ports(&subnet).await.is_empty());
 }
 
-pub(crate) async fn what_was_left_half_made_is_removed_when_the_stock_is_listed(world: &World) {
+pub(crate) async fn what_was_left_half_made_is_listed_as_such_and_destroyed(world: &World) {
     let cluster = world.cluster("east");
     let (machine, subnet, stock) = nested(world).await;
-    let whole = stock.make(&order(&stock, &world.nested_request("any", &machine, &subnet), 1)).await.vifs;
+    let made = stock.make(&order(&stock, &world.nested_request("any", &machine, &subnet), 1)).await.vifs;
     let half = json!({
         "network_id": subnet.network.id, "project_id": world.project, "device_owner": "compute:staffetta",
         "fixed_ips": [{ "subnet_id": subnet.id }], "tags": [format!("staffetta:cluster={cluster}")],
         "description": format!("staffetta:cluster={cluster} host={} trunk={} batch=00-1", machine.address, machine.trunk),
     });
     let half = world.create("ports", "port", half).await;
-    let listed: Vec<Vif> = stock.list().await.unwrap().into_iter().map(|stocked| stocked.vif).collect();
-    assert_eq!(ids(&listed), ids(&whole));
+    let StockList { whole, halves } = stock.list().await.unwrap();
+    assert_eq!((vifs(&whole), halves.len()), (ids(&made), 1));
+    assert!(!world.port(text(&half["id"])).await.is_null(), "a list changes nothing");
+    assert_eq!((halves[0].vif.id.as_str(), &halves[0].key), (text(&half["id"]), &whole[0].key));
+    assert!(stock.destroy(&[halves[0].vif.clone()]).await.is_empty());
     assert!(world.port(text(&half["id"])).await.is_null());
     // The same with a port that no agent could bind.
     let unbindable = json!({
@@ -147,7 +160,10 @@ pub(crate) async fn what_was_left_half_made_is_removed_when_the_stock_is_listed(
         "description": format!("staffetta:cluster={cluster} batch=00-2"),
     });
     world.create("ports", "port", unbindable).await;
-    assert!(NeutronStock::new(world.bound("east")).list().await.unwrap().is_empty());
+    let stock = NeutronStock::new(world.bound("east"));
+    let StockList { whole, halves } = stock.list().await.unwrap();
+    assert_eq!((whole.len(), halves.len(), world.ports(&subnet).await.len()), (0, 1, 2));
+    assert!(stock.destroy(&[halves[0].vif.clone()]).await.is_empty());
     assert_eq!(world.ports(&subnet).await.len(), 1);
 }
 
@@ -158,7 +174,7 @@ pub(crate) async fn a_stock_never_destroys_what_is_a_pods_or_another_clusters(wo
     let west = NeutronStock::new(world.bound("west"));
     let of_another = west.make(&order(&west, &request, 1)).await.vifs.remove(0);
     for stock in [NeutronStock::new(world.bound("east")), NeutronStock::new(world.bound("east"))] {
-        assert!(stock.list().await.unwrap().is_empty());
+        assert!(whole(&stock).await.is_empty());
         stock.destroy(&[of_a_pod.clone(), of_another.clone()]).await;
         assert_eq!(world.ports(&subnet).await.len(), 2);
     }

@@ -123,3 +123,56 @@ async fn one_that_turns_out_to_have_been_deleted_outside_makes_the_pool_look_for
     world.release("b", &dead).await;
     assert!(world.pool.vifs(Some(&owner("b"))).await.unwrap().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_left_half_made_is_destroyed_by_a_leader_that_knows_what_pods_use() {
+    let before = World::new(PoolPolicy { min: 0, batch: 3, ..POLICY }).await;
+    let (shown, left) = (before.get("a").await, before.network.ports().pop().unwrap().vif);
+    assert_ne!(shown.id, left.id);
+    let stock = MemoryVifStock::new(Arc::clone(&before.network), "east".into());
+    for vif in [&shown, &left] {
+        stock.set_half(&vif.id, true);
+    }
+    let world = World::on(Arc::clone(&before.network), stock, before.policy);
+    let there = |vif: &Vif| world.network.port(&vif.id).is_some();
+    world.pool.read().await.unwrap();
+    settle().await;
+    assert!(there(&left), "what pods use is not known yet");
+    world.leads.store(false, Ordering::Relaxed);
+    world.pool.shows(&owner("a"), std::slice::from_ref(&shown));
+    world.pool.begin();
+    settle().await;
+    assert!(there(&left), "this process does not lead");
+    world.leads.store(true, Ordering::Relaxed);
+    world.pool.read().await.unwrap();
+    settle().await;
+    assert_eq!((there(&left), there(&shown)), (false, true), "a pod uses the other one");
+    assert_eq!((world.figures().used, world.pool.vifs(Some(&owner("a"))).await.unwrap().len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_pod_holds_stays_its_own_while_it_is_only_half_there() {
+    let world = World::new(PoolPolicy { min: 0, batch: 2, ..POLICY }).await;
+    let held = world.get("a").await;
+    let free = world.network.ports().into_iter().map(|port| port.vif).find(|vif| vif.id != held.id).unwrap();
+    for vif in [&held, &free] {
+        world.stock.set_half(&vif.id, true);
+    }
+    world.pool.read().await.unwrap();
+    settle().await;
+    let PoolFigures { used, free: ready, conflicts, .. } = world.figures();
+    assert_eq!((used, ready, conflicts), (1, 0, 0), "nobody gets the other one");
+    assert_eq!((world.ports(), world.pool.vifs(Some(&owner("a"))).await.unwrap().len()), (2, 1));
+    for vif in [&held, &free] {
+        world.stock.set_half(&vif.id, false);
+    }
+    world.pool.read().await.unwrap();
+    pass(POLICY.cool_down).await;
+    assert_eq!((world.figures().used, world.figures().free), (1, 1), "it was mended meanwhile");
+    world.stock.set_half(&free.id, true);
+    for _ in 0..2 {
+        world.pool.read().await.unwrap();
+        settle().await;
+    }
+    assert!(world.network.port(&free.id).is_none(), "and this time it was not");
+}

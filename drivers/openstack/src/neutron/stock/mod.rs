@@ -7,7 +7,6 @@ mod neutron;
 
 use futures_util::future::join_all;
 use staffetta_driver::{DriverError, Reason, SecurityGroupId, StockKey, StockOrder, SubnetId, Vif, VifId};
-use tracing::{info, warn};
 
 use self::batches::{Batch, Batches, Moment};
 use self::lots::{Lot, in_lots};
@@ -98,17 +97,6 @@ async fn remove_all(ports: &Ports, ids: impl IntoIterator<Item = VifId>) -> Vec<
         removed.err().map(|error| (id, error))
     });
     join_all(removals).await.into_iter().flatten().collect()
-}
-
-/// Sees to the end of ports that were left behind half made.
-async fn clear(ports: &Ports, halves: Vec<VifId>) {
-    if halves.is_empty() {
-        return;
-    }
-    info!(count = halves.len(), "ports that were left behind half made are removed");
-    for (port, error) in remove_all(ports, halves).await {
-        warn!(%port, %error, "a port that was left behind half made could not be removed yet");
-    }
 }
 
 /// A step of everything failed: all are still there.

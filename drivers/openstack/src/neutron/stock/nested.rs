@@ -5,11 +5,12 @@ use std::net::IpAddr;
 
 use async_trait::async_trait;
 use staffetta_driver::{
-    DriverError, Reason, SecurityGroupId, StockMade, StockOrder, Stocked, Vif, VifId, VifRequest, VifStock,
+    DriverError, Reason, SecurityGroupId, StockList, StockMade, StockOrder, Stocked, Vif, VifId, VifRequest,
+    VifStock,
 };
 
-use super::{Batches, Lot, abandoned, adapt, all_left, clear, in_lots, key, make, ordered, remove_all};
-use crate::neutron::mark::{Nesting, Parent};
+use super::{Batches, Lot, abandoned, adapt, all_left, in_lots, key, make, ordered, remove_all};
+use crate::neutron::mark::{Mark, Nesting, Parent};
 use crate::neutron::nested_vlan::{NestedVlanDriver, trunk_of, trunks_of, vlan_of};
 use crate::neutron::nodes::host_of;
 use crate::neutron::translate::{self, Kind};
@@ -107,23 +108,26 @@ impl VifStock for NestedStock {
         futures_util::future::join_all(dismantled).await.concat()
     }
 
-    async fn list(&self) -> Result<Vec<Stocked>, DriverError> {
+    async fn list(&self) -> Result<StockList, DriverError> {
         let (ports, began) = (self.driver.ports(), self.batches.now());
         let mut marked = ports.marked(None).await?;
         marked.retain(|(mark, _)| trunk_of(mark).is_some() && mark.owner().is_none());
         // Read after the ports, so that what is no subport now was none then.
         let vlans = self.driver.trunks().subports(&trunks_of(&marked)).await?;
-        let (whole, halves): (Vec<_>, Vec<_>) =
+        let subnets = ports.subnets(&marked).await?;
+        let (whole, mut halves): (Vec<_>, Vec<_>) =
             marked.into_iter().partition(|(_, port)| vlans.contains_key(&port.id));
-        let subnets = ports.subnets(&whole).await?;
-        let abandoned = halves.into_iter().filter(|(mark, _)| abandoned(&self.batches, mark, began));
-        clear(ports, abandoned.map(|(_, port)| port.id).collect()).await;
-        let stocked = whole.into_iter().filter_map(|(mark, port)| {
+        halves.retain(|(mark, _)| abandoned(&self.batches, mark, began));
+        let stocked = |(mark, port): (Mark, Port)| {
             let host = mark.nesting?.host.to_string();
-            let vif = translate::listed(&port, &subnets, Kind::Vlan(vlans[&port.id]));
+            let vif = match vlans.get(&port.id) {
+                Some(vlan) => translate::listed(&port, &subnets, Kind::Vlan(*vlan)),
+                None => translate::half(&port, &subnets),
+            };
             Some(Stocked { key: key(&port, host), vif, security_groups: port.security_groups })
-        });
-        Ok(stocked.collect())
+        };
+        let [whole, halves] = [whole, halves].map(|ports| ports.into_iter().filter_map(stocked).collect());
+        Ok(StockList { whole, halves })
     }
 
     fn is_active_unbound(&self, _: &Vif) -> bool {

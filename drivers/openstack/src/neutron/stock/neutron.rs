@@ -3,10 +3,12 @@
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use staffetta_driver::{
-    DriverError, SecurityGroupId, StockMade, StockOrder, Stocked, Vif, VifId, VifRequest, VifStock,
+    DriverError, Reason, SecurityGroupId, StockList, StockMade, StockOrder, Stocked, Vif, VifId, VifRequest,
+    VifStock,
 };
 
-use super::{Batches, Lot, abandoned, adapt, all_left, clear, in_lots, key, make, ordered, remove_all};
+use super::{Batches, Lot, abandoned, adapt, all_left, in_lots, key, make, ordered, remove_all};
+use crate::neutron::mark::Mark;
 use crate::neutron::translate::{self, Binding};
 use crate::neutron::vif::NeutronVifDriver;
 use crate::neutron::wire::Port;
@@ -77,24 +79,36 @@ impl VifStock for NeutronStock {
         }
     }
 
-    async fn list(&self) -> Result<Vec<Stocked>, DriverError> {
+    async fn list(&self) -> Result<StockList, DriverError> {
         let (ports, began) = (self.driver.ports(), self.batches.now());
         let mut marked = ports.marked(None).await?;
         marked.retain(|(mark, _)| mark.nesting.is_none() && mark.owner().is_none());
-        let (whole, halves): (Vec<_>, Vec<_>) =
+        if let Some((_, port)) = marked.iter().find(|(_, port)| Binding::of(port) == Binding::Hidden) {
+            return Err(hidden(port));
+        }
+        let subnets = ports.subnets(&marked).await?;
+        let (whole, mut halves): (Vec<_>, Vec<_>) =
             marked.into_iter().partition(|(_, port)| Binding::of(port) == Binding::Bound);
-        let subnets = ports.subnets(&whole).await?;
-        let abandoned = halves.into_iter().filter(|(mark, _)| abandoned(&self.batches, mark, began));
-        clear(ports, abandoned.map(|(_, port)| port.id).collect()).await;
-        let stocked = |port: Port| Stocked {
+        halves.retain(|(mark, _)| abandoned(&self.batches, mark, began));
+        let stocked = |(_, port): (Mark, Port)| Stocked {
             key: key(&port, port.host.clone()),
             vif: translate::listed(&port, &subnets, self.driver.kind()),
             security_groups: port.security_groups,
         };
-        Ok(whole.into_iter().map(|(_, port)| stocked(port)).collect())
+        let [whole, halves] = [whole, halves].map(|ports| ports.into_iter().map(stocked).collect());
+        Ok(StockList { whole, halves })
     }
 
     fn is_active_unbound(&self, _: &Vif) -> bool {
         false
     }
+}
+
+/// Neutron does not show whether ports are bound, so that all of them look half made.
+fn hidden(port: &Port) -> DriverError {
+    let detail = format!(
+        "Neutron does not show the binding of port {}; the user needs a role that may see it, such as `service`",
+        port.id
+    );
+    DriverError::new(Reason::Refused, "list the ports in stock").detail(detail)
 }
