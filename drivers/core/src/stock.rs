@@ -143,6 +143,12 @@ pub trait VifStock: Send + Sync {
     /// pods use sees to the end of what is half made. An error when it cannot be seen which are whole.
     async fn list(&self) -> Result<StockList, DriverError>;
 
+    /// A pod gave `vif` back. What was seen of it until then says nothing of the next pod's. It is called within a decision of
+    /// the pool, and never waits.
+    fn came_back(&self, vif: &VifId) {
+        let _ = vif;
+    }
+
     /// Whether `vif` lets packets pass as long as it exists, whether a pod uses it or not, as subports of a trunk do. Such
     /// a one becomes active in stock and stays so; any other becomes active only when the pod's node has bound it.
     fn is_active_unbound(&self, vif: &Vif) -> bool;

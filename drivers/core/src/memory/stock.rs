@@ -20,6 +20,7 @@ pub struct MemoryVifStock {
     cluster: ClusterId,
     active_unbound: bool,
     halves: Mutex<BTreeSet<VifId>>,
+    returned: Ledger<VifId>,
     faults: Faults<StockMethod>,
     ledger: Ledger<StockCall>,
 }
@@ -54,7 +55,8 @@ impl MemoryVifStock {
     /// Makes ports in `network` with the mark of `cluster`.
     pub fn new(network: Arc<MemoryNetwork>, cluster: ClusterId) -> Self {
         let (faults, ledger) = (Faults::default(), Ledger::default());
-        Self { network, cluster, active_unbound: true, halves: Mutex::default(), faults, ledger }
+        let returned = Ledger::default();
+        Self { network, cluster, active_unbound: true, halves: Mutex::default(), returned, faults, ledger }
     }
 
     /// Of ports that become active only when a node has bound them.
@@ -62,6 +64,11 @@ impl MemoryVifStock {
     pub fn bound_by_nodes(mut self) -> Self {
         self.active_unbound = false;
         self
+    }
+
+    /// The VIFs that pods gave back, in this order.
+    pub fn returned(&self) -> Vec<VifId> {
+        self.returned.calls()
     }
 
     /// From now on this VIF counts as half made, or as whole again.
@@ -160,6 +167,10 @@ impl VifStock for MemoryVifStock {
             Ok(StockList { whole, halves })
         };
         self.faults.call(StockMethod::List, work).await
+    }
+
+    fn came_back(&self, vif: &VifId) {
+        self.returned.record(vif.clone());
     }
 
     fn is_active_unbound(&self, _: &Vif) -> bool {

@@ -190,6 +190,7 @@ impl Inner {
         if let (Some(hold), Some(shelf)) = (hold, state.shelves.get_mut(&key)) {
             shelf.pool.give_back(&hold, &vif.id, now);
             if shelf.pool.owners(&vif.id).next().is_none() {
+                self.stock.came_back(&vif.id);
                 shelf.vifs.insert(vif.id.clone(), self.in_stock(vif.clone()));
                 if self.digests.of(vif) != digest {
                     tracing::warn!(namespace = owner.namespace, name = owner.name, uid = %owner.uid, vif = %vif.id,

@@ -72,6 +72,11 @@ impl NestedVlanDriver {
         left
     }
 
+    /// What was seen of a port says nothing of it any more.
+    pub(crate) fn unsee(&self, id: &VifId) {
+        self.0.activations.forget(id);
+    }
+
     /// The wait for a port that was made just now begins.
     pub(crate) fn made(&self, id: &VifId) {
         self.0.activations.made(id);

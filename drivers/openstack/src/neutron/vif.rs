@@ -41,6 +41,11 @@ impl NeutronVifDriver {
         &self.0.ports
     }
 
+    /// What was seen of a port says nothing of it any more.
+    pub(crate) fn unsee(&self, id: &VifId) {
+        self.0.activations.forget(id);
+    }
+
     pub(crate) fn kind(&self) -> Kind<'_> {
         Kind::Bound { ovs_bridge: &self.0.ports.options.ovs_bridge }
     }

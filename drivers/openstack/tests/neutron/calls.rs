@@ -1,9 +1,12 @@
 //! What Neutron is asked, and how often.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use futures_util::future::join_all;
-use staffetta_driver::{Activation, PodVifDriver, Reason, StockKey, StockOrder, VifStock};
+use reqwest::Method;
+use serde_json::Value;
+use staffetta_driver::{Activation, PodVifDriver, Reason, StockKey, StockOrder, Vif, VifStock};
 use staffetta_openstack::NeutronStock;
 
 use crate::fake;
@@ -156,4 +159,40 @@ async fn a_lot_of_ports_is_made_by_one_call_and_bindings_that_come_late_are_read
         requests.len() <= 3 && requests[1..].iter().all(|request| request.starts_with("GET ports?")),
         "{requests:?}"
     );
+}
+
+#[tokio::test]
+async fn what_was_seen_of_a_port_for_one_pod_is_not_told_to_the_next() {
+    let (fake, world) = fake().await;
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let driver = world.bound("east");
+    let stock = NeutronStock::new(driver.clone());
+    let request = world.request("any", &host, &subnet);
+    let key = StockKey::new(host.clone(), &request);
+    let order = StockOrder { key, subnets: vec![subnet], security_groups: Vec::new(), count: 2 };
+    let [port, other]: [Vif; 2] = stock.make(&order).await.vifs.try_into().unwrap();
+    let pass = async || {
+        // Time passes at once; what goes over the network takes as long as it does.
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        tokio::time::resume();
+    };
+    // A pod asks for the port, and leaves before it asks again: the look for another one showed that it is ACTIVE.
+    assert!(matches!(driver.activate_vif(&port).await.unwrap(), Activation::NotYet { .. }));
+    for vif in [&port, &other] {
+        world.wire(&vif.id, &host).await;
+    }
+    pass().await;
+    fake.requests();
+    activated(&driver, &other).await.unwrap();
+    assert!(fake.requests()[0].contains(port.id.as_str()), "it was taken along");
+    stock.came_back(&port.id);
+    let (status, _) = world.ask(Method::PUT, &format!("_agent/down/{}", port.id), &Value::Null).await;
+    assert_eq!(status, 204);
+    pass().await;
+    assert!(
+        matches!(driver.activate_vif(&port).await.unwrap(), Activation::NotYet { .. }),
+        "it is DOWN by now"
+    );
+    assert_eq!(fake.requests().len(), 1, "the next pod's port is looked at");
 }

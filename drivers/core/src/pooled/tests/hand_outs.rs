@@ -11,6 +11,7 @@ async fn a_warm_hand_out_and_a_return_cost_no_call() {
     assert!(second.active, "it became active in stock");
     world.release("b", &second).await;
     assert_eq!((world.stock.calls(), world.vifs.calls()), (calls, owned));
+    assert_eq!(world.stock.returned(), [second.id], "what was seen of it is not true of the next pod's");
     let PoolFigures { cooling, used, warm, waited, .. } = world.figures();
     assert_eq!((cooling, used, warm, waited), (1, 1, 1, 1));
 }

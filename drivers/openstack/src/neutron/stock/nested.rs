@@ -130,6 +130,10 @@ impl VifStock for NestedStock {
         Ok(StockList { whole, halves })
     }
 
+    fn came_back(&self, vif: &VifId) {
+        self.driver.unsee(vif);
+    }
+
     fn is_active_unbound(&self, _: &Vif) -> bool {
         true
     }
