@@ -64,6 +64,28 @@ async fn a_ready_subport_costs_a_pod_no_call_and_one_write_on_a_real_openstack()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn after_a_reading_of_what_exists_a_pod_without_groups_of_its_own_costs_no_call_on_a_real_openstack() {
+    let Some(nodes) = Nodes::start("nested-vlan", 1).await else { return };
+    let world = &nodes.world;
+    let soon = pool("nested").replace("[vif_pool]", "[vif_pool]\nports_pool_update_frequency = \"1s\"");
+    let options = nodes.options_with(&format!("{soon}[neutron_defaults]\npod_security_groups = []\n"));
+    let controller = world.controller(&options).await;
+    nodes.pod(0, "first").await;
+    world.until_active(&["first"]).await;
+    at_rest(world).await;
+    controller.stop().await.unwrap();
+    // What it has now is what Neutron's list says of it.
+    let controller = world.controller(&options).await;
+    at_rest(world).await;
+    let asked = world.gate.seen().len();
+    nodes.pod(0, "second").await;
+    world.until_active(&["second"]).await;
+    let calls: Vec<_> = world.gate.seen().into_iter().skip(asked).collect();
+    assert!(calls.is_empty(), "{calls:?}");
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_ready_port_costs_a_pod_no_call_but_the_looks_that_see_it_active_on_a_real_openstack() {
     let Some(world) = World::start().await else { return };
     let node = world.tenant.node("slow", None).await;

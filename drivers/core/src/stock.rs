@@ -60,7 +60,7 @@ pub struct StockMade {
 pub struct Stocked {
     /// What it has in common with others.
     pub key: StockKey,
-    /// Its security groups, in any order.
+    /// Its security groups, in any order; none when it has just those of one that was ordered without any.
     pub security_groups: Vec<SecurityGroupId>,
     /// The VIF as it is now.
     pub vif: Vif,
@@ -131,7 +131,7 @@ pub trait VifStock: Send + Sync {
     /// Makes VIFs, as many as ordered where that is possible, with as few calls as possible.
     async fn make(&self, order: &StockOrder) -> StockMade;
 
-    /// Gives `vif` these security groups instead of those that it has. [`NotFound`](crate::Reason::NotFound) says that the
+    /// Gives `vif` these security groups instead of those that it has; without any, those of one that is ordered so. [`NotFound`](crate::Reason::NotFound) says that the
     /// VIF does not exist; a group that does not exist is [`Refused`](crate::Reason::Refused).
     async fn adapt(&self, vif: &Vif, security_groups: &[SecurityGroupId]) -> Result<(), DriverError>;
 

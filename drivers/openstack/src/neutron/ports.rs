@@ -7,7 +7,8 @@ use std::sync::Arc;
 use dashmap::DashMap;
 use futures_util::future::join_all;
 use staffetta_driver::{
-    ClusterId, DriverError, Owner, Reason, Subnet, SubnetId, Uid, Vif, VifId, VifRequest,
+    ClusterId, DriverError, Owner, ProjectId, Reason, SecurityGroupId, Subnet, SubnetId, Uid, Vif, VifId,
+    VifRequest,
 };
 use tracing::warn;
 
@@ -16,12 +17,15 @@ use super::creation::Creation;
 use super::mark::{DEVICE_OWNER, KURYR_OWNER, Mark, Nesting, Parent, Purpose, SUBPORT_OWNER};
 use super::options::PortOptions;
 use super::wire::{NewPort, Port, VIF_FIELDS};
+use crate::cached::Cached;
 use crate::error::OpenStackError;
 use crate::mark::{cluster_tag, uid_tag};
 use crate::subnets::Subnets;
 
 /// The longest name of a port, in characters.
 const LONGEST_NAME: usize = 255;
+/// How long Neutron is not asked again which group a project's ports get that name none.
+const FRESH: std::time::Duration = std::time::Duration::from_secs(300);
 const LIST: &str = "list the ports of this cluster";
 
 /// The ports of one cluster.
@@ -32,6 +36,8 @@ pub(crate) struct Ports {
     pub(crate) cluster: ClusterId,
     pub(crate) options: PortOptions,
     creation: Creation,
+    /// The groups that ports of a project get when they name none.
+    default_groups: Cached<ProjectId, Vec<SecurityGroupId>>,
     /// What this process saw of marks. They never change, so that it need not look again before it removes a port.
     seen: DashMap<VifId, Seen>,
 }
@@ -39,6 +45,8 @@ pub(crate) struct Ports {
 /// What was seen of a mark of this cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
+    /// The project.
+    pub(crate) project: ProjectId,
     /// For which pod; none for a port in stock.
     pub(crate) uid: Option<Uid>,
     /// Of what it is a part.
@@ -64,7 +72,8 @@ impl Ports {
         options: PortOptions,
     ) -> Self {
         let creation = Creation::new(neutron.clone());
-        Self { neutron, subnets, cluster, options, creation, seen: DashMap::new() }
+        let default_groups = Cached::new(FRESH);
+        Self { neutron, subnets, cluster, options, creation, default_groups, seen: DashMap::new() }
     }
 
     /// The port that `request` asks for.
@@ -166,10 +175,45 @@ impl Ports {
         Ok(known)
     }
 
+    /// The security groups that a port of the project gets when it names none.
+    pub(crate) async fn default_groups(
+        &self,
+        step: &'static str,
+        project: &ProjectId,
+    ) -> Result<Vec<SecurityGroupId>, OpenStackError> {
+        self.default_groups.get(project, || self.neutron.default_group(step, project.as_str())).await
+    }
+
+    /// The groups that ports of the projects of these ports get when they name none.
+    pub(crate) async fn all_default_groups(
+        &self,
+        ports: &[(Mark, Port)],
+    ) -> Result<HashMap<ProjectId, Vec<SecurityGroupId>>, DriverError> {
+        let projects: HashSet<&ProjectId> = ports.iter().map(|(_, port)| &port.project_id).collect();
+        let mut known = HashMap::new();
+        for project in projects {
+            known.insert(project.clone(), self.default_groups(LIST, project).await?);
+        }
+        Ok(known)
+    }
+
+    /// The project of the port of `vif`; none when there is no such port.
+    pub(crate) async fn project(
+        &self,
+        step: &'static str,
+        id: &VifId,
+    ) -> Result<Option<ProjectId>, OpenStackError> {
+        let seen = self.seen.get(id).map(|seen| seen.project.clone());
+        match seen {
+            Some(project) => Ok(Some(project)),
+            None => Ok(self.neutron.port(step, id).await?.map(|port| port.project_id)),
+        }
+    }
+
     /// Whether `owner` may give back the port of `vif`. Only one that this process never saw is looked at.
     pub(crate) async fn standing(&self, owner: &Owner, vif: &Vif) -> Result<Standing, DriverError> {
         let seen = self.seen.get(&vif.id).map(|seen| seen.clone());
-        if let Some(Seen { uid, nesting }) = seen {
+        if let Some(Seen { uid, nesting, .. }) = seen {
             let ours = uid.is_none_or(|uid| uid == owner.uid);
             return Ok(if ours { Standing::Ours(nesting) } else { Standing::Theirs });
         }
@@ -235,7 +279,8 @@ impl Ports {
     fn saw(&self, port: &Port) {
         if let Some(mark) = port.mark().filter(|mark| mark.cluster == self.cluster) {
             let uid = mark.owner().map(|owner| owner.uid.clone());
-            self.seen.insert(port.id.clone(), Seen { uid, nesting: mark.nesting });
+            let seen = Seen { project: port.project_id.clone(), uid, nesting: mark.nesting };
+            self.seen.insert(port.id.clone(), seen);
         }
     }
 }

@@ -196,3 +196,22 @@ async fn what_was_seen_of_a_port_for_one_pod_is_not_told_to_the_next() {
     );
     assert_eq!(fake.requests().len(), 1, "the next pod's port is looked at");
 }
+
+#[tokio::test]
+async fn the_group_of_a_project_is_asked_for_once_and_costs_a_pod_no_call() {
+    let (fake, world) = fake().await;
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let stock = NeutronStock::new(world.bound("east"));
+    let request = world.request("any", &host, &subnet);
+    let key = StockKey::new(host.clone(), &request);
+    let order = StockOrder { key, subnets: vec![subnet], security_groups: Vec::new(), count: 2 };
+    let made = stock.make(&order).await.vifs;
+    let listed = stock.list().await.unwrap().whole;
+    assert!(listed.len() == 2 && listed.iter().all(|stocked| stocked.security_groups.is_empty()));
+    fake.requests();
+    for vif in &made {
+        stock.adapt(vif, &[]).await.unwrap();
+    }
+    let changes: Vec<_> = made.iter().map(|vif| format!("PUT ports/{}", vif.id)).collect();
+    assert_eq!(fake.requests(), changes);
+}

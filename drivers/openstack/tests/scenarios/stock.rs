@@ -101,11 +101,14 @@ pub(crate) async fn ports_in_stock_get_other_security_groups(world: &World) {
     let wish = json!({ "name": "web", "project_id": world.project });
     let group = world.create("security-groups", "security_group", wish).await;
     let groups = async || whole(&stock).await.remove(0).security_groups;
-    let default = groups().await;
+    let of_the_port = async || world.port(vif.id.as_str()).await["security_groups"].clone();
+    let default = of_the_port().await;
+    assert_eq!(groups().await, [], "it is as it was ordered");
     stock.adapt(&vif, &[text(&group["id"]).into()]).await.unwrap();
     assert_eq!(groups().await, [text(&group["id"]).into()]);
     stock.adapt(&vif, &[]).await.unwrap();
-    assert_eq!(groups().await, default, "a port that asks for no group has those of its project");
+    assert_eq!(groups().await, []);
+    assert_eq!(of_the_port().await, default, "a port that asks for no group has those of its project");
     let unknown = "00000000-0000-4000-8000-0000000000ff".into();
     assert_eq!(stock.adapt(&vif, &[unknown]).await.unwrap_err().reason(), Reason::Refused);
     stock.destroy(std::slice::from_ref(&vif)).await;

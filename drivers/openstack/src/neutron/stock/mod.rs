@@ -5,8 +5,12 @@ mod lots;
 mod nested;
 mod neutron;
 
+use std::collections::HashMap;
+
 use futures_util::future::join_all;
-use staffetta_driver::{DriverError, Reason, SecurityGroupId, StockKey, StockOrder, SubnetId, Vif, VifId};
+use staffetta_driver::{
+    DriverError, ProjectId, Reason, SecurityGroupId, StockKey, StockOrder, SubnetId, Vif, VifId,
+};
 
 use self::batches::{Batch, Batches, Moment};
 use self::lots::{Lot, in_lots};
@@ -73,8 +77,8 @@ async fn adapt(ports: &Ports, vif: &Vif, groups: &[SecurityGroupId]) -> Result<(
     let mut groups = groups.to_vec();
     if groups.is_empty() {
         // A port that names none has those of its project, not none.
-        let port = ports.neutron.port(GROUPS, &vif.id).await?.ok_or_else(|| missing(vif))?;
-        groups = ports.neutron.default_group(GROUPS, port.project_id.as_str()).await?;
+        let project = ports.project(GROUPS, &vif.id).await?.ok_or_else(|| missing(vif))?;
+        groups = ports.default_groups(GROUPS, &project).await?;
     }
     let change = PortChange { security_groups: Some(groups), ..PortChange::default() };
     match ports.neutron.change_port(GROUPS, &vif.id, &change, None).await {
@@ -84,6 +88,18 @@ async fn adapt(ports: &Ports, vif: &Vif, groups: &[SecurityGroupId]) -> Result<(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// The groups of a port, as its order named them: none when it has those that Neutron chose.
+fn ordered_groups(
+    port: &Port,
+    default_groups: &HashMap<ProjectId, Vec<SecurityGroupId>>,
+) -> Vec<SecurityGroupId> {
+    let chosen = default_groups.get(&port.project_id).is_some_and(|chosen| {
+        chosen.len() == port.security_groups.len()
+            && chosen.iter().all(|group| port.security_groups.contains(group))
+    });
+    if chosen { Vec::new() } else { port.security_groups.clone() }
 }
 
 fn missing(vif: &Vif) -> DriverError {

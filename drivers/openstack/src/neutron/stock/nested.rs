@@ -9,7 +9,9 @@ use staffetta_driver::{
     VifStock,
 };
 
-use super::{Batches, Lot, abandoned, adapt, all_left, in_lots, key, make, ordered, remove_all};
+use super::{
+    Batches, Lot, abandoned, adapt, all_left, in_lots, key, make, ordered, ordered_groups, remove_all,
+};
 use crate::neutron::mark::{Mark, Nesting, Parent};
 use crate::neutron::nested_vlan::{NestedVlanDriver, trunk_of, trunks_of, vlan_of};
 use crate::neutron::nodes::host_of;
@@ -115,6 +117,7 @@ impl VifStock for NestedStock {
         // Read after the ports, so that what is no subport now was none then.
         let vlans = self.driver.trunks().subports(&trunks_of(&marked)).await?;
         let subnets = ports.subnets(&marked).await?;
+        let default_groups = ports.all_default_groups(&marked).await?;
         let (whole, mut halves): (Vec<_>, Vec<_>) =
             marked.into_iter().partition(|(_, port)| vlans.contains_key(&port.id));
         halves.retain(|(mark, _)| abandoned(&self.batches, mark, began));
@@ -124,7 +127,11 @@ impl VifStock for NestedStock {
                 Some(vlan) => translate::listed(&port, &subnets, Kind::Vlan(*vlan)),
                 None => translate::half(&port, &subnets),
             };
-            Some(Stocked { key: key(&port, host), vif, security_groups: port.security_groups })
+            Some(Stocked {
+                key: key(&port, host),
+                vif,
+                security_groups: ordered_groups(&port, &default_groups),
+            })
         };
         let [whole, halves] = [whole, halves].map(|ports| ports.into_iter().filter_map(stocked).collect());
         Ok(StockList { whole, halves })

@@ -7,7 +7,9 @@ use staffetta_driver::{
     VifStock,
 };
 
-use super::{Batches, Lot, abandoned, adapt, all_left, in_lots, key, make, ordered, remove_all};
+use super::{
+    Batches, Lot, abandoned, adapt, all_left, in_lots, key, make, ordered, ordered_groups, remove_all,
+};
 use crate::neutron::mark::Mark;
 use crate::neutron::translate::{self, Binding};
 use crate::neutron::vif::NeutronVifDriver;
@@ -87,13 +89,14 @@ impl VifStock for NeutronStock {
             return Err(hidden(port));
         }
         let subnets = ports.subnets(&marked).await?;
+        let default_groups = ports.all_default_groups(&marked).await?;
         let (whole, mut halves): (Vec<_>, Vec<_>) =
             marked.into_iter().partition(|(_, port)| Binding::of(port) == Binding::Bound);
         halves.retain(|(mark, _)| abandoned(&self.batches, mark, began));
         let stocked = |(_, port): (Mark, Port)| Stocked {
             key: key(&port, port.host.clone()),
             vif: translate::listed(&port, &subnets, self.driver.kind()),
-            security_groups: port.security_groups,
+            security_groups: ordered_groups(&port, &default_groups),
         };
         let [whole, halves] = [whole, halves].map(|ports| ports.into_iter().map(stocked).collect());
         Ok(StockList { whole, halves })
