@@ -43,6 +43,10 @@ impl Drop for HandOut {
         let mut state = self.inner.state();
         state.let_go(&vif.id, &self.uid);
         if let Some(shelf) = state.shelves.get_mut(&self.key) {
+            if self.adapt {
+                // The call may have taken effect, or will: whatever was read meanwhile, nobody knows how it is.
+                shelf.pool.adapted(&vif.id, None);
+            }
             shelf.pool.put_back(&self.hold, &vif.id, now);
             shelf.vifs.insert(vif.id.clone(), vif);
         }

@@ -218,3 +218,29 @@ async fn the_next_pod_never_gets_a_vif_with_the_groups_that_somebody_put_in_fron
     };
     assert_eq!(reused(in_stock).await, (true, 1), "while it rested");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_groups_that_was_cut_off_is_not_forgotten_because_it_was_not_seen_meanwhile() {
+    let world = World::new(PoolPolicy { min: 0, batch: 2, ..POLICY }).await;
+    world.stock.faults().inject(StockMethod::Adapt, 1, Fault::Hang);
+    world.get("a").await;
+    let request = world.request_for("b", "n1", &["isolated"]);
+    let asked = {
+        let (pool, request) = (Arc::clone(&world.pool), request.clone());
+        tokio::spawn(async move { pool.request_vif(&request).await })
+    };
+    settle().await;
+    let Some(StockCall::Adapt(id)) = world.stock.calls().pop() else { panic!("{:?}", world.stock.calls()) };
+    // What exists is read, then the call takes effect, and nobody waits for its answer.
+    world.pool.read().await.unwrap();
+    let vif = world.network.port(&id).unwrap().vif;
+    world.stock.adapt(&vif, &request.security_groups).await.unwrap();
+    asked.abort();
+    settle().await;
+    let mut got = Vec::new();
+    for name in ["c", "d"] {
+        got.push(world.get(name).await.id);
+    }
+    assert!(got.contains(&id), "{got:?}");
+    assert_eq!(world.network.port(&id).unwrap().security_groups, ["default".into()]);
+}
