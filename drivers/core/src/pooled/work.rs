@@ -1,6 +1,6 @@
 //! Makes and destroys VIFs, as the warm pools decide.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -9,7 +9,7 @@ use super::Inner;
 use super::figures::count;
 use super::hand_out::HandOut;
 use super::refusal::not_leading;
-use super::state::{Place, State};
+use super::state::{Place, Shelf, State};
 use crate::error::{DriverError, Reason};
 use crate::id::VifId;
 use crate::pod_vif::Activation;
@@ -75,7 +75,9 @@ impl Inner {
                 Work::Make { key, op, order } => drop(tokio::spawn(this.make(key, op, order))),
                 Work::Destroy { key, op, vifs } => drop(tokio::spawn(this.destroy(key, op, vifs))),
                 Work::Clear(vifs) => drop(tokio::spawn(async move { this.clear(vifs).await })),
-                Work::Activate { key, vif } => drop(tokio::spawn(this.activate(key, vif))),
+                Work::Activate { key, vif } => {
+                    drop(tokio::spawn(activate(Arc::downgrade(self), key, vif)));
+                }
                 Work::Undelivered(hand_out) => drop(hand_out),
             }
         }
@@ -229,28 +231,35 @@ impl Inner {
         asked
     }
 
-    /// Asks from time to time whether a VIF on its shelf is active, as often as the driver says.
-    async fn activate(self: Arc<Self>, key: Arc<StockKey>, vif: Vif) {
-        loop {
-            let wait = match self.ask(&vif).await {
-                Ok(Activation::Active(_)) => {
-                    let mut state = self.state();
-                    if let Some(shelf) = state.shelves.get_mut(&key) {
-                        shelf.pool.ready(&vif.id, true);
-                        shelf.vifs.entry(vif.id).and_modify(|vif| vif.active = true);
-                    }
-                    return;
-                }
-                Ok(Activation::NotYet { ask_again }) => ask_again,
-                // The next reading of what exists tells more.
-                Err(error) if !error.transient() => return,
-                Err(error) => error.retry_after().unwrap_or(Duration::from_secs(5)),
-            };
-            tokio::time::sleep(wait.max(Duration::from_millis(10))).await;
-            let state = self.state();
-            if state.shelves.get(&key).is_none_or(|shelf| !shelf.vifs.contains_key(&vif.id)) {
-                return;
-            }
+    /// Asks whether a VIF on its shelf is active. Answers when to ask again; none when there is no need to.
+    async fn see(&self, key: &StockKey, vif: &Vif) -> Option<Duration> {
+        let on_its_shelf = |shelf: &Shelf| shelf.vifs.contains_key(&vif.id);
+        if !(self.may_act)() || !self.state().shelves.get(key).is_some_and(on_its_shelf) {
+            return None;
         }
+        let wait = match self.ask(vif).await {
+            Ok(Activation::Active(_)) => {
+                if let Some(shelf) = self.state().shelves.get_mut(key) {
+                    shelf.pool.ready(&vif.id, true);
+                    shelf.vifs.entry(vif.id.clone()).and_modify(|vif| vif.active = true);
+                }
+                return None;
+            }
+            Ok(Activation::NotYet { ask_again }) => ask_again,
+            // The next reading of what exists tells more.
+            Err(error) if !error.transient() => return None,
+            Err(error) => error.retry_after().unwrap_or(Duration::from_secs(5)),
+        };
+        Some(wait.max(Duration::from_millis(10)))
+    }
+}
+
+/// Asks from time to time whether a VIF is active, as often as the driver says, while the pool is there.
+async fn activate(pool: Weak<Inner>, key: Arc<StockKey>, vif: Vif) {
+    loop {
+        let Some(inner) = pool.upgrade() else { return };
+        let Some(wait) = inner.see(&key, &vif).await else { return };
+        drop(inner);
+        tokio::time::sleep(wait).await;
     }
 }

@@ -97,3 +97,25 @@ async fn a_process_that_does_not_lead_any_more_changes_nothing() {
     assert!(world.ask("d").await.is_err());
     assert_eq!(world.stock.calls().len(), calls);
 }
+
+#[tokio::test(start_paused = true)]
+async fn whether_what_it_keeps_is_active_is_nobodys_question_after_the_term_and_after_the_pool() {
+    for deposed in [true, false] {
+        let options = MemoryOptions { activation_delay_ms: 60_000, ..MemoryOptions::default() };
+        let world = World::with(options, POLICY);
+        world.begin().await;
+        world.get("a").await;
+        let asked = || world.vifs.calls().len();
+        assert!(asked() > 1, "those on the shelf are looked at");
+        let (before, stock) = (asked(), Arc::downgrade(&world.stock));
+        if deposed {
+            world.leads.store(false, Ordering::Relaxed);
+            pass(Duration::from_secs(120)).await;
+            assert_eq!(asked(), before);
+        } else {
+            drop(world);
+            settle().await;
+            assert!(stock.upgrade().is_none(), "nobody holds on to the pool while he waits");
+        }
+    }
+}
