@@ -56,6 +56,11 @@ impl Activations {
         self.board().forget(id);
     }
 
+    /// Somebody begins to help a port, or is done.
+    pub(crate) fn mends(&self, id: &VifId, done: bool) {
+        self.board().mends(id, done);
+    }
+
     /// Where the port of `vif` stands. It is asked for only when what is known of it is too old.
     pub(crate) async fn progress(&self, vif: &Vif) -> Result<Progress, DriverError> {
         let known = self.board().ask(&vif.id, Instant::now());

@@ -43,7 +43,7 @@ struct Watch {
     asked: Instant,
     /// The last look: when it was begun, and what it showed; none when the port was down.
     last: Option<(Instant, Option<End>)>,
-    /// How often it was tried to help it, and whether it was made in the sight of this process.
+    /// How often it was tried to help it, and whether this process saw that it was made, or helped, to the end.
     mended: u32,
     witnessed: bool,
 }
@@ -122,7 +122,14 @@ impl Board {
         lot.into_iter().cloned().collect()
     }
 
-    /// What may help a port that has been down for so long. Each is said once.
+    /// Whoever helps a port may be stopped in the middle: until he says that he is done, the next one who asks is told to finish.
+    pub(crate) fn mends(&mut self, id: &VifId, done: bool) {
+        if let Some(watch) = self.watches.get_mut(id) {
+            watch.witnessed = done;
+        }
+    }
+
+    /// What may help a port that has been down for so long. Each is said once, unless it came to nothing.
     pub(crate) fn mending(&mut self, id: &VifId, waited: Duration) -> Mending {
         let Some(watch) = self.watches.get_mut(id) else { return Mending::None };
         let turns = u32::try_from(waited.as_secs() / LONG.as_secs()).unwrap_or(u32::MAX);
@@ -300,6 +307,20 @@ mod tests {
             assert_eq!((mending(name, 90), mending(name, 91)), (Mending::Redo, Mending::None));
             assert_eq!((mending(name, 181), mending(name, 182)), (Mending::Redo, Mending::None));
         }
+    }
+
+    #[test]
+    fn what_was_to_help_and_came_to_nothing_is_finished_by_the_next_one() {
+        let (mut board, now) = (Board::default(), Instant::now());
+        board.made(&id("a"), now);
+        let waited = Duration::from_secs(90);
+        assert_eq!(board.mending(&id("a"), waited), Mending::Redo);
+        board.mends(&id("a"), false);
+        assert_eq!(board.mending(&id("a"), waited), Mending::Finish);
+        board.mends(&id("a"), false);
+        assert_eq!(board.mending(&id("a"), waited), Mending::Finish);
+        board.mends(&id("a"), true);
+        assert_eq!(board.mending(&id("a"), waited), Mending::None);
     }
 
     proptest! {

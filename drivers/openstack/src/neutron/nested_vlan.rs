@@ -169,10 +169,11 @@ impl PodVifDriver for NestedVlanDriver {
             // Nobody binds a subport but its node.
             Progress::Failed => (FIRST_STEP, Mending::None),
         };
-        match mending {
-            Mending::None => {}
-            Mending::Finish => self.mend(vif, false).await?,
-            Mending::Redo => self.mend(vif, true).await?,
+        if mending != Mending::None {
+            // Said before the calls: what ends them in the middle leaves a port that is on no trunk.
+            self.0.activations.mends(&vif.id, false);
+            self.mend(vif, mending == Mending::Redo).await?;
+            self.0.activations.mends(&vif.id, true);
         }
         Ok(Activation::NotYet { ask_again })
     }

@@ -271,3 +271,25 @@ async fn a_user_who_may_not_see_bindings_any_more_costs_a_pool_no_port() {
     assert_eq!(stock.list().await.unwrap().whole.len(), 4);
     assert!(fake.requests().iter().all(|request| !request.starts_with("DELETE")));
 }
+
+#[tokio::test]
+async fn a_subport_that_could_not_be_attached_again_is_attached_by_the_next_one_who_asks() {
+    let (fake, world) = fake().await;
+    let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.vlan("east", &machine);
+    let vif = driver.request_vif(&world.nested_request("web", &machine, &subnet)).await.unwrap();
+    let pass = async |seconds| {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        tokio::time::resume();
+    };
+    let add: &'static str = Box::leak(format!("trunks/{}/add_subports", machine.trunk).into_boxed_str());
+    fake.inject(Method::PUT, add, Fault::Html(503));
+    pass(120).await;
+    assert!(driver.activate_vif(&vif).await.unwrap_err().transient());
+    assert!(world.subports(&machine).await.is_empty(), "it was taken off");
+    pass(11).await;
+    driver.activate_vif(&vif).await.unwrap();
+    assert_eq!(world.subports(&machine).await.len(), 1);
+}
