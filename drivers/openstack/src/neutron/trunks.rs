@@ -50,7 +50,7 @@ impl Trunks {
 
     /// Adds the ports to the trunk, with the VLANs that are promised, or with others when somebody else was faster.
     ///
-    /// Answers the VLAN of each port. After an error that is not ambiguous, none is a subport.
+    /// Answers the VLAN of each port. After an error that is not ambiguous, none is a subport, and none will be.
     pub(crate) async fn attach(
         &self,
         host: IpAddr,
@@ -64,7 +64,7 @@ impl Trunks {
             let trunk = Arc::clone(&promise.trunk);
             let error = match self.neutron.add_subports(ATTACH, &trunk.id, &subports).await {
                 Ok(()) => {
-                    promise.keep();
+                    promise.keep(&subports);
                     return Ok(subports
                         .into_iter()
                         .map(|port| (port.port_id, port.segmentation_id))
@@ -83,7 +83,8 @@ impl Trunks {
                 }
                 return Err(error.into());
             }
-            let shown = self.read(&trunk).await?;
+            // Who does not learn what came of it must not think that nothing did.
+            let shown = self.read(&trunk).await.map_err(DriverError::maybe_done)?;
             let attached: HashMap<VifId, u16> =
                 ports.iter().filter_map(|id| Some((id.clone(), *shown.get(id)?))).collect();
             if attached.len() == ports.len() {
@@ -177,10 +178,13 @@ impl TrunkOf {
 }
 
 impl Promise {
-    /// Ports have them now.
-    fn keep(&mut self) {
+    /// These ports have theirs now; those for which there was no port are given back.
+    fn keep(&mut self, subports: &[SubPort]) {
         let mut known = self.trunk.vlans();
-        self.vlans.drain(..).for_each(|vlan| known.attached(vlan));
+        for SubPort { segmentation_id: vlan, .. } in subports {
+            known.attached(*vlan);
+            self.vlans.retain(|promised| promised != vlan);
+        }
     }
 }
 
@@ -209,4 +213,20 @@ fn taken(error: &OpenStackError) -> bool {
 fn full(trunk: &str) -> DriverError {
     let detail = format!("all 4094 VLANs of the trunk {trunk} are in use");
     DriverError::new(Reason::Quota, ATTACH).detail(detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vlans_for_which_there_was_no_port_are_free_again() {
+        let trunk = Arc::new(TrunkOf { id: "t".into(), vlans: Mutex::new(Vlans::new([])) });
+        let mut promise = trunk.promise(5).unwrap();
+        let subports: Vec<_> =
+            promise.vlans.iter().take(2).map(|vlan| SubPort::new("p".into(), *vlan)).collect();
+        promise.keep(&subports);
+        drop(promise);
+        assert_eq!(trunk.promise(5000).unwrap().vlans.len(), 4094 - 2);
+    }
 }

@@ -293,3 +293,20 @@ async fn a_subport_that_could_not_be_attached_again_is_attached_by_the_next_one_
     driver.activate_vif(&vif).await.unwrap();
     assert_eq!(world.subports(&machine).await.len(), 1);
 }
+
+#[tokio::test]
+async fn whether_a_port_is_a_subport_stays_open_while_the_trunk_cannot_be_read() {
+    let (fake, world) = fake().await;
+    let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.vlan("east", &machine);
+    let request = world.nested_request("web", &machine, &subnet);
+    fake.inject(Method::PUT, "trunks", Fault::DoneThenClose);
+    fake.inject(Method::GET, "trunks", Fault::Html(503));
+    let error = driver.request_vif(&request).await.unwrap_err();
+    assert!(error.ambiguous() && error.transient(), "{error}");
+    let found = driver.vifs(Some(&request.owner)).await.unwrap();
+    assert_eq!((found.len(), world.subports(&machine).await.len()), (1, 1));
+    driver.release_vif(&request.owner, &found[0].thing).await.unwrap();
+    assert!(world.ports(&subnet).await.is_empty());
+}
