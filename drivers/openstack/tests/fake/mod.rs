@@ -65,6 +65,8 @@ pub(crate) struct State {
     pub(crate) rule_quota: Option<usize>,
     /// Bulk answers do not show bindings yet.
     pub(crate) binds_late: bool,
+    /// Lists are not filtered by descriptions.
+    pub(crate) ignores_descriptions: bool,
     /// Whoever asks may not see how ports are bound.
     pub(crate) hides_bindings: bool,
     /// How many things a page has at most.

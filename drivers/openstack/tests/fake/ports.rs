@@ -26,7 +26,8 @@ impl State {
             },
             ("GET", ["ports"]) => {
                 let shown = self.ports.iter().map(|(id, port)| (id.clone(), self.shown(port))).collect();
-                query.list("ports", &shown, self.page)
+                let unfiltered = self.ignores_descriptions.then(|| query.without("description"));
+                unfiltered.as_ref().unwrap_or(query).list("ports", &shown, self.page)
             }
             (_, ["ports", id]) if !self.ports.contains_key(*id) => not_found("PortNotFound", id),
             ("GET", ["ports", id]) => Answer::json(200, json!({ "port": self.shown(&self.ports[*id]) })),

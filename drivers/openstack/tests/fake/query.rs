@@ -15,6 +15,11 @@ impl Query {
         Self(url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
     }
 
+    /// Without the filters of this name.
+    pub(crate) fn without(&self, name: &str) -> Self {
+        Self(self.0.iter().filter(|(other, _)| other != name).cloned().collect())
+    }
+
     fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
     }

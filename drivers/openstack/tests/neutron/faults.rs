@@ -38,12 +38,16 @@ async fn a_lot_of_ports_whose_answer_got_lost_is_found_by_its_mark() {
     let request = world.request("any", &host, &subnet);
     let key = StockKey::new(host, &request);
     let order = StockOrder { key, subnets: vec![subnet.clone()], security_groups: Vec::new(), count: 4 };
-    // Ports of another call are not taken for those of this one.
-    stock.make(&order).await;
-    fake.inject(Method::POST, "ports", Fault::DoneThenClose);
-    let made = stock.make(&order).await;
-    assert!(made.failure.is_none() && made.vifs.len() == 4, "{:?}", made.failure);
-    assert_eq!(world.ports(&subnet).await.len(), 8);
+    // Ports of another call are not taken for those of this one, not even where lists are not filtered by descriptions.
+    let first = stock.make(&order).await.vifs;
+    for ignored in [false, true] {
+        fake.state().ignores_descriptions = ignored;
+        fake.inject(Method::POST, "ports", Fault::DoneThenClose);
+        let made = stock.make(&order).await;
+        assert!(made.failure.is_none() && made.vifs.len() == 4, "{:?}", made.failure);
+        assert!(made.vifs.iter().all(|vif| first.iter().all(|other| other.id != vif.id)));
+    }
+    assert_eq!(world.ports(&subnet).await.len(), 12);
 }
 
 #[tokio::test]

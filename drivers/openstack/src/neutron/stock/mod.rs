@@ -36,8 +36,11 @@ async fn make(ports: &Ports, port: &NewPort, count: usize) -> Result<Vec<Port>, 
     };
     let filter = [("description", port.description.clone())];
     match ports.neutron.ports("look for ports that may have been made", &filter, &VIF_FIELDS).await {
-        Ok(found) if found.len() == count => Ok(found),
-        Ok(found) => Err((found, error.into())),
+        Ok(mut found) => {
+            // Not every Neutron can be relied on to filter by descriptions: some take what they do not know for no filter.
+            found.retain(|found| found.description == port.description);
+            if found.len() == count { Ok(found) } else { Err((found, error.into())) }
+        }
         Err(_) => Err((Vec::new(), error.into())),
     }
 }
