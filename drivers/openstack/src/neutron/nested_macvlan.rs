@@ -79,8 +79,9 @@ impl PodVifDriver for NestedMacvlanDriver {
     async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
         let port = if well_formed(&vif.id) { self.0.ports.neutron.port(READ, &vif.id).await? } else { None };
         let port = port.ok_or_else(|| no_port(vif))?;
-        if let Some(Nesting { parent: Parent::Port(parent), .. }) = port.mark().and_then(|mark| mark.nesting)
-        {
+        // The annotation may name any port: that of another cluster is not given addresses here.
+        let mark = port.mark().filter(|mark| mark.cluster == self.0.ports.cluster);
+        if let Some(Nesting { parent: Parent::Port(parent), .. }) = mark.and_then(|mark| mark.nesting) {
             self.allow(&parent, &port).await?;
         }
         Ok(Activation::Active(Vif { active: true, ..vif.clone() }))
