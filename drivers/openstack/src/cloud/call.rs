@@ -18,6 +18,9 @@ use crate::identity::Token;
 /// How much longer a call may take for each thing that it makes: Neutron needs 80 ms for a port.
 const EACH: Duration = Duration::from_millis(200);
 
+/// How often a list is read whose pages are lost on the way.
+const READINGS: usize = 4;
+
 /// A call of a service that is about to be made.
 ///
 /// Its token is renewed and the call repeated once when the service does not accept it. A connection that closes before the
@@ -105,11 +108,36 @@ impl<'s> Call<'s> {
     }
 
     /// Makes the call as often as it takes to read all of a list, whose pages have it under `collection`.
+    ///
+    /// A page is found by the last thing of the one before. Where that was deleted meanwhile, the list is read anew.
     pub async fn list<T: DeserializeOwned>(mut self, collection: &str) -> Result<Vec<T>, OpenStackError> {
         if !self.query.iter().any(|(name, _)| name == "limit") {
             self = self.query("limit", PAGE.to_string());
         }
         let first = self.query.clone();
+        let mut last = None;
+        for _ in 0..READINGS {
+            self.query.clone_from(&first);
+            match self.pages(&first, collection).await {
+                Err(error) if error.is_not_found() && self.query != first => last = Some(error),
+                read => return read,
+            }
+        }
+        let text = format!(
+            "what the list {} of the {} service shows is deleted while it is read",
+            self.path,
+            self.service.kind()
+        );
+        let error = OpenStackError::new(self.step, Problem::Unanswered(text));
+        Err(last.into_iter().fold(error, OpenStackError::because))
+    }
+
+    /// Reads a list to its end. The query is that of the page which was asked for last.
+    async fn pages<T: DeserializeOwned>(
+        &mut self,
+        first: &[(Cow<'static, str>, String)],
+        collection: &str,
+    ) -> Result<Vec<T>, OpenStackError> {
         let mut things = Vec::new();
         let mut seen = std::collections::HashSet::new();
         for _ in 0..MAX_PAGES {
@@ -121,7 +149,7 @@ impl<'s> Call<'s> {
             if !seen.insert(next.clone()) {
                 return Err(self.endless(&format!("the page after {next:?} leads back to itself")));
             }
-            self.query = page::following(&first, &next);
+            self.query = page::following(first, &next);
         }
         Err(self.endless(&format!("it has more than {MAX_PAGES} pages")))
     }

@@ -30,6 +30,30 @@ async fn a_list_is_read_to_its_end_from_the_host_that_has_the_token() {
 }
 
 #[tokio::test]
+async fn a_list_whose_last_thing_is_deleted_between_two_pages_is_read_anew_and_not_for_ever() {
+    let page =
+        ok(&json!({ "ports": [1, 2], "ports_links": [{ "rel": "next", "href": "http://x/?marker=2" }] }));
+    let (last, gone) = (ok(&json!({ "ports": [3] })), refused(404, "PortNotFound"));
+    let world = World::new().await;
+    world.answers("GET", "/v2.0/ports", vec![page.clone(), gone.clone(), page.clone(), last]).await;
+    let network = world.cloud().network();
+    let ports: Vec<u8> = network.get("list the ports", "ports").list("ports").await.unwrap();
+    assert_eq!((ports, world.requests("/v2.0/ports").await.len()), (vec![1, 2, 3], 4));
+    let world = World::new().await;
+    let pages = std::iter::repeat_n([page, gone.clone()], 10).flatten().collect();
+    world.answers("GET", "/v2.0/ports", pages).await;
+    let network = world.cloud().network();
+    let error = network.get("list the ports", "ports").list::<u8>("ports").await.unwrap_err();
+    assert_eq!((error.reason(), world.requests("/v2.0/ports").await.len()), (Reason::Unavailable, 8));
+    // What is not there at all is no list that changes.
+    let world = World::new().await;
+    world.answers("GET", "/v2.0/ports", vec![gone]).await;
+    let network = world.cloud().network();
+    let error = network.get("list the ports", "ports").list::<u8>("ports").await.unwrap_err();
+    assert_eq!((error.reason(), world.requests("/v2.0/ports").await.len()), (Reason::NotFound, 1));
+}
+
+#[tokio::test]
 async fn a_list_that_leads_back_to_itself_ends() {
     let world = World::new().await;
     let links = json!([{ "rel": "next", "href": "http://x/?marker=1" }]);
