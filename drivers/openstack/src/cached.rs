@@ -15,7 +15,8 @@ pub(crate) struct Cached<K, T> {
 }
 
 /// For each key a place for its answer, which is locked while somebody asks.
-type Answers<K, T> = HashMap<K, Arc<tokio::sync::Mutex<Option<Answer<T>>>>>;
+type Answers<K, T> = HashMap<K, Place<T>>;
+type Place<T> = Arc<tokio::sync::Mutex<Option<Answer<T>>>>;
 
 struct Answer<T> {
     value: T,
@@ -39,7 +40,7 @@ impl<K: Clone + Eq + Hash, T: Clone> Cached<K, T> {
     where
         F: Future<Output = Result<T, E>>,
     {
-        let place = Arc::clone(self.answers().entry(key.clone()).or_default());
+        let place = self.place(key);
         let mut place = place.lock().await;
         if let Some(answer) = place.as_ref().filter(|answer| Instant::now() < answer.until) {
             return Ok(answer.value.clone());
@@ -55,6 +56,23 @@ impl<K: Clone + Eq + Hash, T: Clone> Cached<K, T> {
         };
         *place = Some(Answer { value: value.clone(), until: Instant::now() + self.fresh });
         Ok(value)
+    }
+
+    /// The place for the answer of `key`. With each new one, those go whose answer nobody would get any more.
+    fn place(&self, key: &K) -> Place<T> {
+        let mut answers = self.answers();
+        if let Some(place) = answers.get(key) {
+            return Arc::clone(place);
+        }
+        let now = Instant::now();
+        answers.retain(|_, place| match place.try_lock() {
+            Ok(answer) => {
+                Arc::strong_count(place) > 1 || answer.as_ref().is_some_and(|answer| now < answer.until)
+            }
+            // Somebody asks just now.
+            Err(_) => true,
+        });
+        Arc::clone(answers.entry(key.clone()).or_default())
     }
 
     /// Forgets the answer for `key`: it is known to be wrong by now.
@@ -95,5 +113,20 @@ mod tests {
         assert_eq!(cached.get(&(), || async { Err::<u8, _>("no") }).await, Err("no"));
         assert!(cached.answers().is_empty());
         assert_eq!(cached.get(&(), || async { Ok::<_, &str>(1) }).await, Ok(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_that_nobody_would_get_any_more_take_no_room() {
+        let cached = Cached::new(Duration::from_secs(60));
+        let ask = async |key| cached.get(&key, || async { Ok::<_, ()>(key) }).await.unwrap();
+        for key in 0..100 {
+            ask(key).await;
+        }
+        tokio::time::advance(Duration::from_secs(30)).await;
+        ask(100).await;
+        assert_eq!(cached.answers().len(), 101);
+        tokio::time::advance(Duration::from_secs(30)).await;
+        ask(101).await;
+        assert_eq!(cached.answers().len(), 2);
     }
 }

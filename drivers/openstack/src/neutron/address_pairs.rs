@@ -46,7 +46,10 @@ impl AddressPairs {
     /// Makes a change. All changes of one port that come meanwhile are made together.
     pub(crate) async fn edit(&self, parent: &PortId, edit: Edit) -> Result<(), DriverError> {
         let together = Arc::clone(&self.parents.entry(parent.clone()).or_default());
-        together.call(edit, |edits| self.make(parent, edits)).await
+        let done = together.call(edit, |edits| self.make(parent, edits)).await;
+        // The place and this one: nobody else is at work.
+        self.parents.remove_if(parent, |_, edits| Arc::strong_count(edits) == 2);
+        done
     }
 
     async fn make(&self, parent: &PortId, edits: Vec<Edit>) -> Vec<Result<(), DriverError>> {
