@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use staffetta_real_openstack::Service;
 
+use crate::nested::Nodes;
 use crate::process::Process;
 use crate::world::World;
 
@@ -32,31 +33,75 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_staffetta");
 /// The most that a pool keeps.
 const POOL_MAX: usize = 20;
 
-/// Kills controllers while pods come and go, and answers the world in which nobody works any more but the last one.
-async fn killed(options: &str, pooled: bool) {
-    let Some(world) = World::start().await else { return };
-    let options = world.options(options);
-    let churn = Churn::start(world.pods(), world.node.clone());
+/// Where pods come and go: on a node with ports of its own, or on one that is a machine with a trunk.
+enum Place {
+    Bound(World),
+    Nested(Nodes),
+}
+
+impl Place {
+    fn world(&self) -> &World {
+        match self {
+            Self::Bound(world) => world,
+            Self::Nested(nodes) => &nodes.world,
+        }
+    }
+
+    fn options(&self, more: &str) -> String {
+        match self {
+            Self::Bound(world) => world.options(more),
+            Self::Nested(nodes) => nodes.world.options(&nodes.options_with(more)),
+        }
+    }
+
+    /// The node, and the address of which the status of its pods tells.
+    fn node(&self) -> (String, Option<String>) {
+        match self {
+            Self::Bound(world) => (world.node.clone(), None),
+            Self::Nested(nodes) => {
+                let (node, trunk) = nodes.node(0);
+                (node, Some(trunk.address.to_string()))
+            }
+        }
+    }
+
+    /// What hangs on the trunk of the node is just what Neutron has of ports, each by a VLAN of its own.
+    async fn assert_attached(&self) {
+        let Self::Nested(nodes) = self else { return };
+        let subports = nodes.subports(0).await;
+        let ports: BTreeSet<_> = self.world().ports().await.into_iter().map(|port| port.id).collect();
+        assert_eq!(subports.iter().map(|(_, port)| port.clone()).collect::<BTreeSet<_>>(), ports);
+        assert_eq!(subports.iter().map(|(vlan, _)| vlan).collect::<BTreeSet<_>>().len(), subports.len());
+    }
+}
+
+/// Kills controllers while pods come and go, and looks in the end what that left.
+async fn killed(place: Option<Place>, options: &str, pooled: bool) {
+    let Some(place) = place else { return };
+    let (world, options) = (place.world(), place.options(options));
+    let churn = Churn::start(world.pods(), place.node());
     let mut kills = 0;
     while kills < KILLS || !churn.is_over() {
-        let mut controller = start(&world, &options).await;
+        let mut controller = start(world, &options).await;
         tokio::time::sleep(Duration::from_millis(500 + below(4000))).await; // the point is that it is any time
         controller.signal("KILL").await;
         assert!(!controller.ends().await.success());
         kills += 1;
-        assert_nobody_has_two(&world, pooled).await;
+        assert_nobody_has_two(world, pooled).await;
     }
     churn.stop().await;
-    let mut last = start(&world, &options).await;
-    until_settled(&world, pooled).await;
-    assert_nobody_has_two(&world, pooled).await;
+    let mut last = start(world, &options).await;
+    until_settled(world, pooled).await;
+    assert_nobody_has_two(world, pooled).await;
+    place.assert_attached().await;
     if !pooled {
-        assert_made_once(&world).await;
+        assert_made_once(world).await;
     }
-    end_all(&world).await;
+    end_all(world).await;
     let most = if pooled { POOL_MAX } else { 0 };
     until(async || world.ports().await.len() <= most, "what nobody needs is gone").await;
     assert!(last.terminate().await.success());
+    place.assert_attached().await;
 }
 
 async fn start(world: &World, options: &str) -> Process {
@@ -72,8 +117,10 @@ async fn assert_nobody_has_two(world: &World, pooled: bool) {
     }
     let mut ports = BTreeMap::<_, Vec<_>>::new();
     for port in world.ports().await {
-        ports.entry(port.device_id).or_default().push(port.id);
+        let uid = port.description.split(' ').find_map(|word| word.strip_prefix("uid=")).map(str::to_owned);
+        ports.entry(uid).or_default().push(port.id);
     }
+    assert!(!ports.contains_key(&None), "ports without an owner: {ports:?}");
     ports.retain(|_, ids| ids.len() > 1);
     assert!(ports.is_empty(), "two ports of one pod: {ports:?}");
 }
@@ -90,11 +137,10 @@ async fn until_settled(world: &World, pooled: bool) {
     until(settled, "each pod has its port, and no port is without a pod").await;
 }
 
-/// Neutron has answered no more creations than there were pods.
+/// Neutron has made no more ports than there were pods.
 async fn assert_made_once(world: &World) {
     let calls = world.stack.calls(Service::Neutron).await.of_controller(&world.tenant.id);
-    let made =
-        calls.count(|call| call.method == "POST" && call.path == "/v2.0/ports" && call.status == "201");
+    let made = calls.made(|call| call.method == "POST" && call.path == "/v2.0/ports" && call.status == "201");
     assert!(made <= PODS, "{made} ports were made for {PODS} pods");
     assert!(made > ALIVE, "{made} ports were made, and controllers were killed in vain");
 }
@@ -123,7 +169,7 @@ struct Churn {
 }
 
 impl Churn {
-    fn start(pods: Api<Pod>, node: String) -> Self {
+    fn start(pods: Api<Pod>, (node, address): (String, Option<String>)) -> Self {
         let made = Arc::<AtomicUsize>::default();
         let counted = Arc::clone(&made);
         let task = tokio::spawn(async move {
@@ -136,7 +182,7 @@ impl Churn {
                     assert!(ended.is_ok(), "{name}: {ended:?}");
                 }
                 let name = format!("pod-{number}");
-                create(&pods, &node, &name).await;
+                create(&pods, &node, address.as_deref(), &name).await;
                 alive.push(name);
                 counted.store(number + 1, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_millis(100)).await; // the speed of the churn
@@ -154,11 +200,15 @@ impl Churn {
     }
 }
 
-async fn create(pods: &Api<Pod>, node: &str, name: &str) {
+async fn create(pods: &Api<Pod>, node: &str, address: Option<&str>, name: &str) {
     let pod = json!({ "metadata": { "name": name },
         "spec": { "nodeName": node, "automountServiceAccountToken": false,
             "containers": [{ "name": "c", "image": "i" }] } });
     pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    if let Some(address) = address {
+        let status = json!({ "status": { "hostIP": address, "hostIPs": [{ "ip": address }] } });
+        pods.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
+    }
 }
 
 /// A number by chance; a run is never the same as another.
@@ -166,16 +216,38 @@ fn below(limit: u64) -> u64 {
     RandomState::new().build_hasher().finish() % limit
 }
 
+/// The options of a pool that keeps few.
+fn pool(driver: &str) -> String {
+    format!(
+        "[kubernetes]\nvif_pool_driver = {driver:?}\n[vif_pool]\nports_pool_min = 5\nports_pool_batch = 10\n\
+         ports_pool_max = {POOL_MAX}\nports_pool_update_frequency = \"1s\"\n"
+    )
+}
+
+async fn bound() -> Option<Place> {
+    World::start().await.map(Place::Bound)
+}
+
+async fn nested() -> Option<Place> {
+    Nodes::start("nested-vlan", 1).await.map(Place::Nested)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn however_often_it_is_killed_nothing_leaks_and_nothing_is_made_twice_on_a_real_openstack() {
-    killed("", false).await;
+    killed(bound().await, "", false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn however_often_it_is_killed_no_subport_leaks_and_none_is_made_twice_on_a_real_openstack() {
+    killed(nested().await, "", false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn however_often_it_is_killed_a_pool_loses_no_port_and_shares_none_on_a_real_openstack() {
-    let pool = format!(
-        "[kubernetes]\nvif_pool_driver = \"neutron\"\n[vif_pool]\nports_pool_min = 5\nports_pool_batch = 10\n\
-         ports_pool_max = {POOL_MAX}\nports_pool_update_frequency = \"1s\"\n"
-    );
-    killed(&pool, true).await;
+    killed(bound().await, &pool("neutron"), true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn however_often_it_is_killed_a_pool_loses_no_subport_and_shares_none_on_a_real_openstack() {
+    killed(nested().await, &pool("nested"), true).await;
 }

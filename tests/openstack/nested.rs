@@ -48,7 +48,12 @@ impl Nodes {
         pod
     }
 
-    async fn subports(&self, node: usize) -> Vec<(u64, String)> {
+    /// A node by its name, with its trunk.
+    pub(crate) fn node(&self, node: usize) -> (String, Trunk) {
+        self.trunks[node].clone()
+    }
+
+    pub(crate) async fn subports(&self, node: usize) -> Vec<(u64, String)> {
         self.world.tenant.subports(&self.trunks[node].1).await
     }
 }

@@ -17,6 +17,8 @@ pub struct Count {
     pub status: String,
     /// How often.
     pub count: usize,
+    /// How many things the answers said were made: one call may make many.
+    pub made: usize,
 }
 
 /// All that a service was asked until a moment.
@@ -27,14 +29,22 @@ impl Calls {
     /// What was asked since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
+        let what = |count: &Count| Count { count: 0, made: 0, ..count.clone() };
         let before = |count: &Count| {
-            let same = |other: &&Count| {
-                Count { count: 0, ..(*other).clone() } == Count { count: 0, ..count.clone() }
-            };
-            earlier.0.iter().find(same).map_or(0, |other| other.count)
+            let same = |other: &&Count| what(other) == what(count);
+            earlier.0.iter().find(same).map_or((0, 0), |other| (other.count, other.made))
         };
-        let later = self.0.iter().map(|count| Count { count: count.count - before(count), ..count.clone() });
+        let later = self.0.iter().map(|count| {
+            let (asked, made) = before(count);
+            Count { count: count.count - asked, made: count.made - made, ..count.clone() }
+        });
         Self(later.filter(|count| count.count > 0).collect())
+    }
+
+    /// How many things those of them made that match.
+    #[must_use]
+    pub fn made(&self, matches: impl Fn(&Count) -> bool) -> usize {
+        self.0.iter().filter(|count| matches(count)).map(|count| count.made).sum()
     }
 
     /// How many of them match.
@@ -63,14 +73,17 @@ mod tests {
             path: "/v2.0/ports".into(),
             status: "200".into(),
             count,
+            made: if method == "POST" { 10 * count } else { 0 },
         }
     }
 
     #[test]
     fn what_was_asked_before_does_not_count() {
-        let earlier = Calls(vec![count("GET", 2), count("POST", 1)]);
-        let later = Calls(vec![count("GET", 5), count("POST", 1), count("PUT", 1)]).since(&earlier);
-        assert_eq!(later.0, [count("GET", 3), count("PUT", 1)]);
-        assert_eq!(later.count(|count| count.path == "/v2.0/ports"), 4);
+        let earlier = Calls(vec![count("GET", 2), count("POST", 1), count("PATCH", 1)]);
+        let later = Calls(vec![count("GET", 5), count("POST", 3), count("PUT", 1), count("PATCH", 1)]);
+        let later = later.since(&earlier);
+        assert_eq!(later.0, [count("GET", 3), count("POST", 2), count("PUT", 1)]);
+        assert_eq!(later.count(|count| count.path == "/v2.0/ports"), 6);
+        assert_eq!(later.made(|count| count.path == "/v2.0/ports"), 20);
     }
 }

@@ -1,7 +1,8 @@
 """Counts the requests that a service answers.
 
-GET /_requests answers a list of {agent, project, method, path, status, count}; ids in paths are written as `*`. The
-processes of a service share one file, to which each appends a line a request.
+GET /_requests answers a list of {agent, project, method, path, status, count, made}; ids in paths are written as `*`, and
+`made` is how many things the answers tell of that were made. The processes of a service share one file, to which each
+appends a line a request.
 """
 
 import collections
@@ -26,23 +27,52 @@ class Counted:
         if path == "/_requests":
             return answer(start_response, "200 OK", self.counts())
         method, agent = environ["REQUEST_METHOD"], environ.get("HTTP_USER_AGENT", "")
+        told = []
 
         def start(status, headers, *exception):
             # By now the middleware has told the service who asks.
-            self.note(agent, environ.get("HTTP_X_PROJECT_ID", ""), method, class_of(path), status.split(" ")[0])
+            fields = (agent, environ.get("HTTP_X_PROJECT_ID", ""), method, class_of(path), status.split(" ")[0])
+            if method == "POST":
+                told[:] = [fields]
+            else:
+                self.note(0, *fields)
             return start_response(status, headers, *exception)
 
-        return self.application(environ, start)
+        body = self.application(environ, start)
+        if method != "POST":
+            return body
+        try:
+            parts = list(body)
+        finally:
+            getattr(body, "close", lambda: None)()
+        for fields in told:
+            self.note(made(fields[-1], b"".join(parts)), *fields)
+        return parts
 
-    def note(self, *fields):
-        line = "\t".join(field.replace("\t", " ") for field in fields) + "\n"
+    def note(self, made, *fields):
+        line = "\t".join([str(made), *(field.replace("\t", " ") for field in fields)]) + "\n"
         os.write(self.file, line.encode())
 
     def counts(self):
         size = os.fstat(self.file).st_size
         lines = os.pread(self.file, size, 0).decode(errors="replace").splitlines()
-        counted = collections.Counter(tuple(line.split("\t")) for line in lines)
-        return [dict(zip(FIELDS, fields), count=count) for fields, count in counted.items()]
+        counted, things = collections.Counter(), collections.Counter()
+        for line in lines:
+            made, *fields = line.split("\t")
+            counted[tuple(fields)] += 1
+            things[tuple(fields)] += int(made)
+        return [dict(zip(FIELDS, fields), count=count, made=things[fields]) for fields, count in counted.items()]
+
+
+def made(status, body):
+    """How many things the answer to a POST says were made: one, or those of its list."""
+    if status != "201":
+        return 0
+    try:
+        [thing] = json.loads(body).values()
+    except (ValueError, AttributeError):
+        return 0
+    return len(thing) if isinstance(thing, list) else 1
 
 
 def class_of(path):
