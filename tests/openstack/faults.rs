@@ -105,11 +105,34 @@ async fn a_port_that_is_deleted_outside_is_told_and_its_pod_can_end_on_a_real_op
     let controller = world.controller("").await;
     world.pod_on(&node, "web", json!({})).await;
     let vif = world.until_annotated("web").await;
+    // Its sandbox has the address, and does not get another one.
+    let status = json!({ "status": { "podIP": vif.address, "podIPs": [{ "ip": vif.address }] } });
+    let patch = kube::api::Patch::Merge(&status);
+    world.pods().patch_status("web", &kube::api::PatchParams::default(), &patch).await.unwrap();
     world.tenant.delete("port", &vif.id).await;
     let said = world.until_told("web", "ReferenceNotFound").await;
     assert!(said.contains(&vif.id), "{said}");
     world.end_pod("web").await;
     world.until_gone("web").await;
+    world.until_ports(0).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_that_is_deleted_outside_is_made_again_for_a_pod_that_does_not_use_it_yet_on_a_real_openstack()
+{
+    let Some(world) = World::start().await else { return };
+    let node = world.tenant.node("slow", None).await;
+    let controller = world.controller("").await;
+    world.pod_on(&node, "web", json!({})).await;
+    let lost = world.until_annotated("web").await.id;
+    world.tenant.delete("port", &lost).await;
+    let shown = async || world.vifs("web").await.into_iter().map(|vif| vif.id).next();
+    world.until("the pod shows another port", async || shown().await.is_some_and(|id| id != lost)).await;
+    world.stack.agents().up(&shown().await.unwrap()).await;
+    world.until_active(&["web"]).await;
+    world.until_ports(1).await;
+    world.end_pod("web").await;
     world.until_ports(0).await;
     controller.stop().await.unwrap();
 }

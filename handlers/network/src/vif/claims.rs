@@ -15,6 +15,13 @@ pub(super) enum Claim {
     Held(Vec<Vif>),
     /// These were made by this process, each for its interface, and no annotation showed them yet.
     Made(Box<PodState>),
+    /// The pod shows VIFs that are of no use to it, and gets these in their place: no annotation showed them yet.
+    Replaced {
+        /// What was made.
+        state: Box<PodState>,
+        /// What is released once an event shows what was made.
+        old: Vec<Vif>,
+    },
     /// All were released; the pod may still show them.
     Released,
 }
@@ -25,6 +32,7 @@ impl Claim {
         match self {
             Self::Held(vifs) => vifs,
             Self::Made(state) => state.vifs().cloned().collect(),
+            Self::Replaced { state, old } => state.vifs().cloned().chain(old).collect(),
             Self::Asked | Self::Released => Vec::new(),
         }
     }

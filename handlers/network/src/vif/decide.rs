@@ -44,8 +44,7 @@ pub(super) fn decide(pod: &Pod, claim: Option<Claim>, several: bool) -> Result<A
     let shown = Shown::of(pod);
     match Life::of(pod) {
         Life::HostNetwork | Life::Unscheduled => Ok(Action::Nothing),
-        Life::Starting => keep(shown, claim, true, several),
-        Life::Started => keep(shown, claim, false, several),
+        Life::Starting | Life::Started => keep(pod, shown, claim, several),
         // Whether or not it can be read: somebody may use what an annotation names.
         Life::Terminating if shown.annotation.is_some() || shown.finalizer => Ok(Action::Nothing),
         Life::Terminating => Ok(release(pod, shown, claim, MetadataPatch::default())),
@@ -89,16 +88,15 @@ pub(super) fn annotation(pod: &Pod) -> Option<&str> {
 }
 
 /// A pod that is to have a VIF. One that started without us has its network from somebody else and gets none.
-fn keep(
-    shown: Shown,
-    claim: Option<Claim>,
-    starting: bool,
-    several: bool,
-) -> Result<Action, AnnotationError> {
+fn keep(pod: &Pod, shown: Shown, claim: Option<Claim>, several: bool) -> Result<Action, AnnotationError> {
+    let starting = Life::of(pod) == Life::Starting;
     Ok(match (shown.annotation.transpose()?, claim) {
         (_, Some(Claim::Asked)) => Action::Find,
+        (Some(shown), Some(Claim::Replaced { state, old })) if may_change(pod) && only(&shown, &old) => {
+            Action::Write(state)
+        }
         (Some(state), claim) => settle(state, claim),
-        (None, Some(Claim::Made(state))) => Action::Write(state),
+        (None, Some(Claim::Made(state) | Claim::Replaced { state, .. })) => Action::Write(state),
         (None, Some(Claim::Held(vifs))) if several && !vifs.is_empty() => Action::Discard(vifs),
         (None, Some(Claim::Held(vifs))) => match vifs.into_iter().next() {
             Some(vif) => Action::Write(Box::new(PodState::new(vif))),
@@ -110,6 +108,17 @@ fn keep(
         (None, None | Some(Claim::Released)) if starting => Action::Request,
         (None, None | Some(Claim::Released)) => Action::Nothing,
     })
+}
+
+/// Whether a pod shows nothing but these.
+fn only(state: &PodState, vifs: &[Vif]) -> bool {
+    state.vifs().all(|shown| vifs.iter().any(|vif| vif.id == shown.id))
+}
+
+/// Whether the pod may still get another VIF than the one that it shows: its sandbox has no address yet.
+pub(super) fn may_change(pod: &Pod) -> bool {
+    let addressed = pod.status.as_ref().is_some_and(|status| status.pod_ip.is_some());
+    Life::of(pod) == Life::Starting && !addressed
 }
 
 fn settle(state: PodState, claim: Option<Claim>) -> Action {
@@ -130,7 +139,7 @@ fn release(pod: &Pod, shown: Shown, claim: Option<Claim>, patch: MetadataPatch) 
             let hidden = held.into_iter().filter(|held| shown.iter().all(|vif| vif.id != held.id));
             shown.iter().cloned().chain(hidden).collect()
         }
-        (_, Some(claim @ (Claim::Held(_) | Claim::Made(_)))) => claim.vifs(),
+        (_, Some(claim @ (Claim::Held(_) | Claim::Made(_) | Claim::Replaced { .. }))) => claim.vifs(),
         (_, None) if shown.finalizer => return Action::Find,
         (_, None) => Vec::new(),
     };

@@ -19,15 +19,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Client, ResourceExt};
 use staffetta_driver::{
-    Activation, Owner, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, Vif, VifPoolDriver,
-    VifRequest,
+    Activation, Owner, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, Reason, Vif,
+    VifPoolDriver, VifRequest,
 };
 use staffetta_handler::{
     Event, Failure, MetadataPatch, Registration, ResourceEventHandler, Tombstone, WriteError, Writer, Written,
 };
+use tracing::warn;
 
 use self::claims::{Claim, Claims};
-use self::decide::{Action, after_deletion, annotation, decide};
+use self::decide::{Action, after_deletion, annotation, decide, may_change};
 use self::networks::{Further, FurtherNetworks, NetworkAttachmentDefinition, NetworksError, asks};
 use self::spared::SparedNodes;
 use self::told::{ShownVifs, ToldNodes, is_settled};
@@ -143,7 +144,7 @@ impl VifHandler {
                     self.release(&owner, &surplus).await?;
                     self.claims.forget(&owner.uid);
                     return match inactive {
-                        Some(state) => self.activate(pod, *state).await,
+                        Some(state) => self.activate_or_replace(pod, &owner, *state).await,
                         None => Ok(()),
                     };
                 }
@@ -252,6 +253,28 @@ impl VifHandler {
         }
         self.claims.forget(&owner.uid);
         Ok(())
+    }
+
+    /// Writes down that all VIFs are active, once they are. A pod that does not use them yet gets others when one of them does
+    /// not exist any more.
+    async fn activate_or_replace(&self, pod: &Pod, owner: &Owner, state: PodState) -> Result<(), VifError> {
+        let shown: Vec<Vif> = state.vifs().cloned().collect();
+        match self.activate(pod, state).await {
+            Err(VifError::Activate(error)) if error.reason() == Reason::NotFound && may_change(pod) => {
+                let Owner { namespace, name, uid } = owner;
+                warn!(namespace, name, %uid, %error, "the pod gets another VIF");
+                self.replace(pod, owner, shown).await
+            }
+            activated => activated,
+        }
+    }
+
+    /// Gives the pod VIFs in place of those that it shows. These are released when an event shows that it has the new ones: until
+    /// then older events may show them.
+    async fn replace(&self, pod: &Pod, owner: &Owner, old: Vec<Vif>) -> Result<(), VifError> {
+        let state = self.request(pod, owner).await?;
+        self.claims.set(&owner.uid, Claim::Replaced { state: Box::new(state.clone()), old });
+        self.claim(pod, owner, &state).await
     }
 
     /// Writes down that all VIFs are active, once they are.

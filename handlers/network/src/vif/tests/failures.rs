@@ -154,13 +154,72 @@ async fn a_write_whose_answer_got_lost_is_recognised_by_its_event() {
     assert_eq!((world.requests(), world.releases(), world.ports().len()), (1, 0, 1));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_port_that_vanished_is_a_failure_that_names_it() {
+/// A pod shows a VIF that is not active yet and that somebody deleted. Answers the id.
+async fn vanished() -> (World, VifId) {
     let world = world();
     world.event().await.unwrap();
     let id = world.ports().pop().unwrap();
     world.network.remove_port(&id);
-    let error = world.event().await.unwrap_err();
-    assert!(!error.transient());
-    assert!(staffetta_handler::causes(&error).contains(id.as_str()));
+    (world, id)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_port_that_vanished_from_a_pod_that_uses_it_is_a_failure_that_names_it() {
+    let addressed = |world: &World| world.api.change(|pod| pod["status"]["podIP"] = json!("10.10.0.2"));
+    for uses in [&addressed as &dyn Fn(&World), &|world: &World| world.phase("Running")] {
+        let (world, id) = vanished().await;
+        uses(&world);
+        let error = world.event().await.unwrap_err();
+        assert!(!error.transient());
+        assert!(staffetta_handler::causes(&error).contains(id.as_str()));
+        assert_eq!((world.ports(), world.requests()), (vec![], 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_port_vanished_before_it_was_used_gets_another_one() {
+    for mishap in [None, Some(Answer::Overtaken), Some(Answer::Lost), Some(Answer::Refuse(503, vec![]))] {
+        let (world, id) = vanished().await;
+        let lost = mishap.is_some();
+        mishap.into_iter().for_each(|answer| world.api.answer(answer));
+        assert_eq!(world.event().await.is_err(), lost);
+        for _ in 0..3 {
+            tokio::time::advance(world.activation_delay()).await;
+            drop(world.event().await);
+        }
+        let shown = world.shown().unwrap().default_vif;
+        assert!(shown.active && shown.id != id, "{shown:?}");
+        assert_eq!((world.ports(), world.requests()), (vec![shown.id], 2), "none is made twice");
+        assert_eq!(world.handler.claims.get(&UID.into()), None);
+        world.terminate(0).await.unwrap();
+        world.assert_released();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_vifs_of_which_one_vanished_those_that_are_left_are_given_back() {
+    let (world, _) = vanished().await;
+    let mut state = world.shown().unwrap();
+    let mut second = world.handler.drivers.pool.request_vif(&request(&world)).await.unwrap();
+    second.active = true;
+    state.additional_vifs.insert("eth1".into(), second.clone());
+    world.annotate(&state.write());
+    world.event().await.unwrap();
+    assert!(world.network.port(&second.id).is_some(), "it may still be shown");
+    tokio::time::advance(world.activation_delay()).await;
+    world.event().await.unwrap();
+    assert!(world.network.port(&second.id).is_none());
+    assert_eq!(world.ports(), [world.shown().unwrap().default_vif.id]);
+}
+
+/// What the handler would ask for.
+fn request(world: &World) -> VifRequest {
+    VifRequest {
+        owner: Owner::of(&world.api.object().metadata),
+        node_name: "node-1".into(),
+        host_ip: None,
+        project: world.network.options().project.clone(),
+        subnets: vec![world.network.subnet("10.10.0.0/16".parse().unwrap())],
+        security_groups: Vec::new(),
+    }
 }
