@@ -149,6 +149,38 @@ async fn a_port_of_the_pool_that_is_deleted_outside_is_handed_to_no_pod_for_long
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn two_controllers_by_mistake_with_a_pool_give_each_pod_a_port_of_its_own_on_a_real_openstack() {
+    let Some(world) = World::start().await else { return };
+    let first = world.controller(POOL).await;
+    warm(&world).await;
+    let second = world.controller(POOL).await;
+    let names: Vec<_> = (0..30).map(|number| format!("web-{number}")).collect();
+    for name in &names {
+        world.pod(name).await;
+    }
+    let mut shown = Vec::new();
+    world
+        .until("each pod shows an active port that no other pod shows", async || {
+            shown.clear();
+            for name in &names {
+                let vifs = world.vifs(name).await;
+                shown.extend(vifs.into_iter().filter(|vif| vif.active).map(|vif| vif.id));
+            }
+            shown.len() == names.len() && shown.iter().collect::<BTreeSet<_>>().len() == names.len()
+        })
+        .await;
+    let ports: BTreeSet<_> = world.ports().await.into_iter().map(|port| port.id).collect();
+    assert!(world.named().await.is_subset(&ports));
+    for name in names.iter().map(String::as_str).chain(["first"]) {
+        world.end_pod(name).await;
+    }
+    world.until("no more than both pools keep is left", async || world.ports().await.len() <= 24).await;
+    for controller in [first, second] {
+        controller.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_that_goes_takes_its_network_with_it_and_what_the_pool_kept_there_on_a_real_openstack() {
     let Some(world) = World::on_a_real_server().await else { return };
     let (prefixes, router) =

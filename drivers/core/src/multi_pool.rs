@@ -136,8 +136,8 @@ impl PoolLedger for MultiPool {
         }
     }
 
-    fn knows(&self, uid: &Uid) -> bool {
-        self.ledgers().any(|ledger| ledger.knows(uid))
+    fn contested(&self, uid: &Uid) -> bool {
+        self.ledgers().any(|ledger| ledger.contested(uid))
     }
 
     fn begin(&self) {

@@ -19,11 +19,13 @@ pub trait PoolLedger: Send + Sync {
     /// outside, and is handed to nobody.
     async fn read(&self) -> Result<(), DriverError>;
 
-    /// A pod shows these VIFs. It may be told again, and at any time; it is called within the watch, and never waits.
+    /// A pod shows these VIFs. It is told in the order in which that became known, as often as the pod changes; it is called
+    /// within the watch, and never waits.
     fn shows(&self, owner: &Owner, vifs: &[Vif]);
 
-    /// Whether the pod is known to use a VIF, so that what it shows need not be told.
-    fn knows(&self, uid: &Uid) -> bool;
+    /// Whether another pod shows one of the VIFs that this pod shows, and did so first. Somebody made a mistake, such as to let
+    /// two controllers work: this one is to have another VIF.
+    fn contested(&self, uid: &Uid) -> bool;
 
     /// All pods and nodes that there are have been told. It may be called again, and costs nothing then.
     fn begin(&self);

@@ -39,14 +39,13 @@ impl Inner {
 
     pub(super) fn shows(&self, owner: &Owner, vifs: &[Vif]) {
         let mut state = self.state();
-        let owner = Arc::new(owner.clone());
         for id in vifs.iter().map(|vif| &vif.id) {
-            let holders = state.holders.get(id).into_iter().flatten();
-            if holders.into_iter().any(|holder| holder.owner.uid == owner.uid) {
+            if state.shown(id, &owner.uid) {
                 continue;
             }
             let hold = state.next_hold();
-            state.hold(id, hold, &owner);
+            state.hold(id, hold, &Arc::new(owner.clone()));
+            state.shown(id, &owner.uid);
             if let Some(Place { key, .. }) = state.places.get(id).cloned() {
                 self.adopt(&mut state, &key, id);
             }
@@ -162,8 +161,8 @@ impl Inner {
                 Adopted::Shared(_) => {
                     count(&self.counters.conflicts);
                     let Owner { namespace, name, uid } = &*holder.owner;
-                    tracing::warn!(namespace, name, %uid, vif = %id, "two pods show the same VIF; it is handed out no more \
-                        until both are gone");
+                    tracing::warn!(namespace, name, %uid, vif = %id, "two pods use the same VIF; it is handed out no more \
+                        until none does");
                 }
                 Adopted::Unknown => {}
             }

@@ -211,8 +211,8 @@ impl PoolLedger for PooledVifs {
         self.inner.shows(owner, vifs);
     }
 
-    fn knows(&self, uid: &Uid) -> bool {
-        self.inner.state().by_owner.contains_key(uid)
+    fn contested(&self, uid: &Uid) -> bool {
+        self.inner.state().is_contested(uid)
     }
 
     fn begin(&self) {

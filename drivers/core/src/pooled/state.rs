@@ -72,6 +72,8 @@ pub(super) struct Shelf {
 pub(super) struct Holder {
     pub(super) hold: Hold,
     pub(super) owner: Arc<Owner>,
+    /// When it was told first that the pod shows the VIF: a number that no earlier one is greater than. None: it never was.
+    pub(super) shown: Option<u64>,
 }
 
 /// A request that waits for a VIF.
@@ -105,8 +107,29 @@ impl State {
 
     /// `owner` holds the VIF.
     pub(super) fn hold(&mut self, id: &VifId, hold: Hold, owner: &Arc<Owner>) {
-        self.holders.entry(id.clone()).or_default().push(Holder { hold, owner: Arc::clone(owner) });
+        self.holders.entry(id.clone()).or_default().push(Holder {
+            hold,
+            owner: Arc::clone(owner),
+            shown: None,
+        });
         self.by_owner.entry(owner.uid.clone()).or_default().push(id.clone());
+    }
+
+    /// The pod of that UID shows the VIF. Answers whether it was known to hold it.
+    pub(super) fn shown(&mut self, id: &VifId, uid: &Uid) -> bool {
+        let now = self.next_hold();
+        let holders = self.holders.get_mut(id).into_iter().flatten();
+        let holder = holders.into_iter().find(|holder| holder.owner.uid == *uid);
+        holder.map(|holder| holder.shown.get_or_insert(now)).is_some()
+    }
+
+    /// Whether the pod of that UID shows a VIF that another one showed first.
+    pub(super) fn is_contested(&self, uid: &Uid) -> bool {
+        self.by_owner.get(uid).into_iter().flatten().any(|id| {
+            let holders = || self.holders.get(id).into_iter().flatten();
+            let own = holders().find(|holder| holder.owner.uid == *uid).and_then(|holder| holder.shown);
+            own.is_some_and(|own| holders().filter_map(|holder| holder.shown).any(|other| other < own))
+        })
     }
 
     /// The pod of that UID holds the VIF no more. Answers its hold, if it had one.

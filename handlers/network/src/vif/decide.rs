@@ -23,12 +23,12 @@ pub(super) enum Action {
     Write(Box<PodState>),
     /// Release these, of which nobody knows for which interface they were made, and decide again.
     Discard(Vec<Vif>),
-    /// Release what the annotation does not show, and activate what it shows inactive.
+    /// Release what the annotation does not show, and see to what it shows.
     Settle {
         /// What the annotation does not show.
         surplus: Vec<Vif>,
-        /// What the annotation shows, if any of it is inactive.
-        inactive: Option<Box<PodState>>,
+        /// What the annotation shows.
+        state: Box<PodState>,
     },
     /// Release these, and then write that it was done.
     Release {
@@ -124,8 +124,7 @@ pub(super) fn may_change(pod: &Pod) -> bool {
 fn settle(state: PodState, claim: Option<Claim>) -> Action {
     let held = claim.map(Claim::vifs).unwrap_or_default();
     let surplus = held.into_iter().filter(|held| state.vifs().all(|shown| shown.id != held.id)).collect();
-    let active = state.vifs().all(|vif| vif.active);
-    Action::Settle { surplus, inactive: (!active).then(|| Box::new(state)) }
+    Action::Settle { surplus, state: Box::new(state) }
 }
 
 /// A pod that needs no VIF any more: all that the annotation, the claim and, where those leave it open, the marks name.

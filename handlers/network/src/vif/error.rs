@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use staffetta_driver::{DriverError, VifId};
+use staffetta_driver::{DriverError, Reason, VifId};
 use staffetta_handler::{Failure, Stale, WriteError};
 
 use super::networks::NetworksError;
@@ -50,6 +50,11 @@ pub enum VifError {
     /// The status of a VIF could not be read.
     #[error("activate the VIF")]
     Activate(#[source] DriverError),
+    /// Another pod showed a VIF of this pod before it did, and uses it.
+    #[error(
+        "another pod uses the VIF of this one: two controllers worked at a time; delete one of the two pods"
+    )]
+    Shared,
     /// The VIF was made and is written down; packets do not pass yet.
     #[error("the VIF {vif} is not active yet")]
     NotActive {
@@ -78,7 +83,7 @@ pub enum VifError {
 impl Failure for VifError {
     fn transient(&self) -> bool {
         match self {
-            Self::Annotation(_) | Self::NoSubnet => false,
+            Self::Annotation(_) | Self::NoSubnet | Self::Shared => false,
             // It may appear, or be put right; to look costs nothing.
             Self::Networks(error) => !matches!(error, NetworksError::Malformed(_)),
             Self::NotActive { .. } => true,
@@ -107,6 +112,7 @@ impl Failure for VifError {
             Self::Annotation(_) => "AnnotationMalformed",
             Self::NoSubnet => "NoSubnet",
             Self::Networks(_) => "NetworkNotFound",
+            Self::Shared => "VifShared",
             Self::NotActive { .. } => "VifNotActive",
             Self::Stale(error) => error.reason(),
             Self::Write(error) => error.reason(),
@@ -123,6 +129,15 @@ impl Failure for VifError {
 }
 
 impl VifError {
+    /// Whether the pod needs another VIF than the one that it shows.
+    pub(super) fn asks_for_another(&self) -> bool {
+        match self {
+            Self::Shared => true,
+            Self::Activate(error) => error.reason() == Reason::NotFound,
+            _ => false,
+        }
+    }
+
     fn driver(&self) -> Option<&DriverError> {
         match self {
             Self::Project(error)
@@ -136,6 +151,7 @@ impl VifError {
             Self::Annotation(_)
             | Self::Networks(_)
             | Self::NoSubnet
+            | Self::Shared
             | Self::NotActive { .. }
             | Self::Stale(_)
             | Self::Write(_) => None,

@@ -19,11 +19,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Client, ResourceExt};
 use staffetta_driver::{
-    Activation, Owner, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, Reason, Vif,
-    VifPoolDriver, VifRequest,
+    Activation, Owner, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, Vif, VifPoolDriver,
+    VifRequest,
 };
 use staffetta_handler::{
-    Event, Failure, MetadataPatch, Registration, ResourceEventHandler, Tombstone, WriteError, Writer, Written,
+    Event, Failure, MetadataPatch, Registration, ResourceEventHandler, Tombstone, WriteError, Writer,
+    Written, causes,
 };
 use tracing::warn;
 
@@ -140,13 +141,10 @@ impl VifHandler {
                     self.release(&owner, &vifs).await?;
                     self.claims.forget(&owner.uid);
                 }
-                Action::Settle { surplus, inactive } => {
+                Action::Settle { surplus, state } => {
                     self.release(&owner, &surplus).await?;
                     self.claims.forget(&owner.uid);
-                    return match inactive {
-                        Some(state) => self.activate_or_replace(pod, &owner, *state).await,
-                        None => Ok(()),
-                    };
+                    return self.settle(pod, &owner, *state).await;
                 }
                 Action::Release { vifs, patch } => {
                     self.release(&owner, &vifs).await?;
@@ -255,17 +253,26 @@ impl VifHandler {
         Ok(())
     }
 
-    /// Writes down that all VIFs are active, once they are. A pod that does not use them yet gets others when one of them does
-    /// not exist any more.
-    async fn activate_or_replace(&self, pod: &Pod, owner: &Owner, state: PodState) -> Result<(), VifError> {
+    /// Sees to it that what the pod shows is its own, is there, and is active. A pod that does not use its VIFs yet gets others
+    /// when another pod has one of them, or one does not exist any more.
+    async fn settle(&self, pod: &Pod, owner: &Owner, state: PodState) -> Result<(), VifError> {
         let shown: Vec<Vif> = state.vifs().cloned().collect();
-        match self.activate(pod, state).await {
-            Err(VifError::Activate(error)) if error.reason() == Reason::NotFound && may_change(pod) => {
+        let contested = self.drivers.pool.ledger().is_some_and(|ledger| ledger.contested(&owner.uid));
+        let settled = if contested && may_change(pod) {
+            Err(VifError::Shared)
+        } else if shown.iter().all(|vif| vif.active) {
+            Ok(())
+        } else {
+            self.activate(pod, state).await
+        };
+        match settled {
+            Err(error) if error.asks_for_another() && may_change(pod) => {
                 let Owner { namespace, name, uid } = owner;
-                warn!(namespace, name, %uid, %error, "the pod gets another VIF");
+                warn!(namespace, name, %uid, error = causes(&error), "the pod gets another VIF");
                 self.replace(pod, owner, shown).await
             }
-            activated => activated,
+            Ok(()) if contested => Err(VifError::Shared),
+            settled => settled,
         }
     }
 

@@ -31,14 +31,10 @@ impl Index<Pod> for ShownVifs {
 
 fn tell(ledger: &dyn PoolLedger, pod: &Pod) {
     let Some(text) = annotation(pod) else { return };
-    let owner = Owner::of(&pod.metadata);
-    if ledger.knows(&owner.uid) {
-        return;
-    }
     // What cannot be read is told by the handler, at the pod.
     if let Ok(state) = PodState::read(text) {
         let vifs: Vec<Vif> = state.vifs().cloned().collect();
-        ledger.shows(&owner, &vifs);
+        ledger.shows(&Owner::of(&pod.metadata), &vifs);
     }
 }
 

@@ -17,7 +17,7 @@ async fn after_a_restart_what_pods_show_is_theirs_and_the_rest_is_free_once_it_h
     let before = World::new(PoolPolicy { min: 0, batch: 2, ..POLICY }).await;
     let (shown, never_written) = (before.get("a").await, before.get("b").await);
     let world = before.restarted(&[("a", &shown)]).await;
-    assert!(world.pool.knows(&"uid-a".into()) && !world.pool.knows(&"uid-b".into()));
+    assert!(world.holds("a") && !world.holds("b"));
     let PoolFigures { used, cooling, free, .. } = world.figures();
     assert_eq!((used, cooling + 1, free), (1, world.ports(), 0));
     let orders = world.orders().len();
@@ -48,7 +48,7 @@ async fn what_two_pods_show_is_reported_and_free_when_both_are_gone() {
     assert_ne!(world.get("d").await.id, vif.id);
     world.release("c", &vif).await;
     assert!(world.network.port(&vif.id).is_some());
-    assert!(!world.pool.knows(&"uid-c".into()));
+    assert!(!world.holds("c"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,4 +175,23 @@ async fn what_a_pod_holds_stays_its_own_while_it_is_only_half_there() {
         settle().await;
     }
     assert!(world.network.port(&free.id).is_none(), "and this time it was not");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_pods_that_show_one_vif_the_one_that_showed_it_later_is_to_have_another() {
+    let world = World::new(PoolPolicy { min: 0, batch: 1, ..POLICY }).await;
+    let vif = world.get("a").await;
+    let show = |name: &str| world.pool.shows(&owner(name), std::slice::from_ref(&vif));
+    let contested = || ["a", "b"].map(|name| world.pool.contested(&owner(name).uid));
+    // Another controller gave it to b, which showed it first, although this one gave it to a before that.
+    show("b");
+    assert_eq!(contested(), [false, false], "a may not have been told of it");
+    show("a");
+    show("b");
+    assert_eq!(contested(), [true, false]);
+    let other = world.get("a").await;
+    world.pool.shows(&owner("a"), std::slice::from_ref(&other));
+    world.release("a", &vif).await;
+    assert_eq!(contested(), [false, false]);
+    assert!(world.network.port(&vif.id).is_some() && world.figures().used == 2);
 }

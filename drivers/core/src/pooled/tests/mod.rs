@@ -91,6 +91,11 @@ impl World {
         settle().await;
     }
 
+    /// Whether the pod is known to hold anything.
+    fn holds(&self, name: &str) -> bool {
+        self.pool.inner.state().by_owner.contains_key(&owner(name).uid)
+    }
+
     fn figures(&self) -> PoolFigures {
         self.pool.figures()()
     }

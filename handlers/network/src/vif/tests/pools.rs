@@ -39,6 +39,10 @@ impl Pooled {
         shown.apply(&Event::Modified(self.world.api.object()));
     }
 
+    fn owner(&self) -> Owner {
+        Owner::of(&self.world.api.object().metadata)
+    }
+
     async fn event(&self) -> Result<(), VifError> {
         self.see();
         self.world.event().await
@@ -94,7 +98,7 @@ async fn a_pod_that_is_over_gives_its_vif_back_and_the_pool_does_not_take_it_for
     pooled.world.deleted().await.unwrap();
     let figures = pooled.pool.figures()();
     assert_eq!((figures.used, figures.cooling), (used - 1, 1));
-    assert!(!pooled.pool.ledger().unwrap().knows(&UID.into()));
+    assert_eq!(pooled.pool.vifs(Some(&pooled.owner())).await.unwrap(), []);
     assert!(pooled.world.network.port(&vif.id).is_some(), "it is kept for the next one, as it came back");
 }
 
@@ -170,4 +174,43 @@ async fn only_a_pool_that_keeps_something_is_told_of_pods_and_nodes() {
     assert_eq!(pool.figures()().free, 0, "node-1 is not there");
     pool.ledger().unwrap().node("node-1", Some(&NodeFacts::default()));
     assert!(pooled.stock.calls().iter().any(|call| matches!(call, StockCall::Destroy(_))));
+}
+
+/// A pod shows a VIF that another controller gave to another pod, which showed it first.
+async fn shared() -> (Pooled, Owner, Vif) {
+    let pooled = Pooled::new().await;
+    pooled.warm().await;
+    pooled.world.event().await.unwrap();
+    let vif = pooled.world.shown().unwrap().default_vif;
+    let other = Owner { namespace: "default".into(), name: "first".into(), uid: "uid-first".into() };
+    pooled.pool.ledger().unwrap().shows(&other, std::slice::from_ref(&vif));
+    (pooled, other, vif)
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_pods_with_one_vif_the_later_one_gets_another_before_it_uses_it() {
+    let (pooled, other, vif) = shared().await;
+    pooled.event().await.unwrap();
+    let own = pooled.world.shown().unwrap().default_vif;
+    assert_ne!(own.id, vif.id);
+    // An older event, then the echo.
+    pooled.event().await.unwrap();
+    pooled.event().await.unwrap();
+    let of = async |owner: &Owner| {
+        let vifs = pooled.pool.vifs(Some(owner)).await.unwrap();
+        vifs.into_iter().map(|marked| marked.thing.id).collect::<Vec<_>>()
+    };
+    assert_eq!((of(&pooled.owner()).await, of(&other).await), (vec![own.id.clone()], vec![vif.id]));
+    assert_eq!(pooled.world.shown().unwrap().default_vif.id, own.id);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_pods_that_use_one_vif_are_told_of_it() {
+    let (pooled, other, vif) = shared().await;
+    pooled.world.phase("Running");
+    let error = pooled.event().await.unwrap_err();
+    assert!(matches!(error, VifError::Shared) && !error.transient(), "{error}");
+    assert_eq!(pooled.world.shown().unwrap().default_vif.id, vif.id, "nobody takes it away");
+    pooled.pool.release_vif(&other, &vif).await.unwrap();
+    pooled.event().await.unwrap();
 }
