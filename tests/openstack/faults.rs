@@ -206,6 +206,24 @@ async fn a_call_that_is_never_answered_is_given_up_and_made_again_on_a_real_open
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_takes_effect_after_it_was_given_up_leaves_its_pod_one_port_on_a_real_openstack() {
+    let Some(world) = World::start().await else { return };
+    let controller = world.controller("[neutron]\ntimeout = 3\n").await;
+    world.gate.inject(creation(), 1, Fault::Late(Duration::from_secs(8)));
+    world.pod("web").await;
+    world.until_active(&["web"]).await;
+    let shown = world.named().await;
+    world.until_ports(2).await;
+    world.until_ports(1).await;
+    assert_eq!(
+        world.ports().await.into_iter().map(|port| port.id).collect::<std::collections::BTreeSet<_>>(),
+        shown
+    );
+    assert_eq!(world.named().await, shown);
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_the_tags_extension_the_description_bears_the_mark_on_a_real_openstack() {
     let Some(world) = World::start().await else { return };
     world.gate.miss_tags(true);

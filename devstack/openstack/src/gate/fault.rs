@@ -19,6 +19,8 @@ pub enum Fault {
     },
     /// It is done, after this time.
     Delay(Duration),
+    /// It is done after this time, whether or not anybody still waits, and is never answered.
+    Late(Duration),
     /// It is not done, and never answered.
     Hang,
     /// It is not done, and the connection is cut.

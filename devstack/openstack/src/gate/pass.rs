@@ -1,6 +1,7 @@
 //! One call on its way to a service and back.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ type Cut = io::Error;
 
 /// Passes a call on; an error cuts its connection.
 pub(super) async fn pass(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     url: &str,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Cut> {
@@ -47,7 +48,7 @@ impl Shared {
     }
 
     async fn answer(
-        &self,
+        self: &Arc<Self>,
         url: &str,
         method: &Method,
         asked: &str,
@@ -62,6 +63,15 @@ impl Shared {
         match refusal.or_else(|| self.plan.take(method, asked)) {
             Some(Fault::Answer { status, retry_after, body }) => {
                 return Ok(answered(status, retry_after, body));
+            }
+            Some(Fault::Late(delay)) => {
+                let (this, url, asked) = (Arc::clone(self), url.to_owned(), asked.to_owned());
+                let method = method.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(delay).await;
+                    drop(this.forward(&url, &method, &asked, headers, body, missing).await);
+                });
+                std::future::pending().await
             }
             Some(Fault::Hang) => std::future::pending().await,
             Some(Fault::Cut) => return Err(cut()),

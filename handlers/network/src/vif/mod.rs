@@ -10,6 +10,7 @@ mod error;
 mod life;
 pub mod networks;
 mod spared;
+mod strays;
 mod sweep;
 mod told;
 
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Client, ResourceExt};
 use staffetta_driver::{
-    Activation, Owner, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, Vif, VifPoolDriver,
+    Activation, Owner, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, Uid, Vif, VifPoolDriver,
     VifRequest,
 };
 use staffetta_handler::{
@@ -32,6 +33,7 @@ use self::claims::{Claim, Claims};
 use self::decide::{Action, after_deletion, annotation, decide, may_change};
 use self::networks::{Further, FurtherNetworks, NetworkAttachmentDefinition, NetworksError, asks};
 use self::spared::SparedNodes;
+use self::strays::{StrayNews, Strays};
 use self::told::{ShownVifs, ToldNodes, is_settled};
 use crate::namespaces::feeding;
 use crate::network_policies;
@@ -40,6 +42,7 @@ use crate::owners::owner_of;
 
 pub use self::error::VifError;
 pub(crate) use self::life::Life;
+pub use self::strays::Strayed;
 
 /// The finalizer by which a pod waits for the release of its VIF.
 pub const FINALIZER: &str = "staffetta.dev/vif";
@@ -64,6 +67,7 @@ pub struct VifHandler {
     drivers: VifDrivers,
     writer: Writer<Pod>,
     claims: Claims,
+    strays: Arc<Strays>,
     /// Whether the first event came: from then on the pool knows what all pods show.
     begun: AtomicBool,
     /// The nodes whose pods have another network, where there may be such nodes.
@@ -77,6 +81,7 @@ impl VifHandler {
             drivers,
             writer: Writer::new(client),
             claims: Claims::default(),
+            strays: Arc::default(),
             begun: AtomicBool::new(false),
             spared: None,
         }
@@ -98,7 +103,9 @@ impl VifHandler {
         let pool = Arc::clone(&self.drivers.pool);
         let further = self.drivers.further.as_ref().map(|further| Arc::clone(&further.networks));
         let spared = self.spared.clone();
-        let registration = feeding(Registration::new(self).on::<Pod>().sweep(), observers);
+        let news = StrayNews(Arc::clone(&self.strays));
+        let registration = Registration::new(self).on::<Pod>().on_signal::<Strayed>().source(news).sweep();
+        let registration = feeding(registration, observers);
         let registration = network_policies::feeding(registration, policies);
         let registration = match spared {
             Some(spared) => registration.index::<Node>(spared),
@@ -257,6 +264,7 @@ impl VifHandler {
     /// when another pod has one of them, or one does not exist any more.
     async fn settle(&self, pod: &Pod, owner: &Owner, state: PodState) -> Result<(), VifError> {
         let shown: Vec<Vif> = state.vifs().cloned().collect();
+        self.strays.show(&owner.uid, &shown);
         let contested = self.drivers.pool.ledger().is_some_and(|ledger| ledger.contested(&owner.uid));
         let settled = if contested && may_change(pod) {
             Err(VifError::Shared)
@@ -330,6 +338,7 @@ impl VifHandler {
 
     fn forget(&self, owner: &Owner) {
         self.claims.forget(&owner.uid);
+        self.strays.forget(&owner.uid);
         self.writer.forget(owner.uid.as_str());
     }
 }
@@ -386,6 +395,22 @@ impl ResourceEventHandler<Pod> for VifHandler {
         }
         self.forget(&owner);
         Ok(())
+    }
+}
+
+impl SignalHandler<Strayed> for VifHandler {
+    type Error = VifError;
+
+    async fn on_signal(&self, signal: &Strayed) -> Result<(), VifError> {
+        let uid: Uid = signal.identity().uid.as_str().into();
+        let Some((owner, strays)) = self.strays.of(&uid) else { return Ok(()) };
+        // What is claimed by now is seen to by the pod's own events.
+        if strays.is_empty() || self.claims.is_there(&uid) {
+            return Ok(());
+        }
+        let Owner { namespace, name, .. } = &owner;
+        warn!(namespace, name, %uid, count = strays.len(), "VIFs of the pod that it does not show are released");
+        self.release(&owner, &strays).await
     }
 }
 

@@ -28,6 +28,8 @@ impl Sweep for VifHandler {
             ledger.begin();
             ledger.read().await.map_err(VifError::Marks)?;
         }
-        Ok(identities::<Pod>(self.marks().await?.into_iter().filter_map(|marked| marked.owner)))
+        let marks = self.marks().await?;
+        self.strays.look(&marks, |uid| self.claims.is_there(uid));
+        Ok(identities::<Pod>(marks.into_iter().filter_map(|marked| marked.owner)))
     }
 }

@@ -81,3 +81,56 @@ async fn every_owner_is_named_once() {
     let expected = Identity::of::<Pod>(Some("default".into()), "web".into(), UID.into());
     assert_eq!(owners, [expected]);
 }
+
+/// The sweep, and what it tells.
+async fn sweep(world: &World) {
+    world.handler.owners().await.unwrap();
+    for strayed in world.handler.strays.told() {
+        world.handler.on_signal(&strayed).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_call_makes_that_everybody_gave_up_is_released_by_the_second_sweep_that_sees_it() {
+    let world = settled().await;
+    world.event().await.unwrap();
+    let kept = world.ports();
+    let mut late = world.network.ports().pop().unwrap();
+    late.vif.id = "late".into();
+    world.network.insert_port(late.clone());
+    sweep(&world).await;
+    assert_eq!(world.ports().len(), 2, "one sweep may be wrong");
+    // By the next one, it has another.
+    world.network.remove_port(&"late".into());
+    late.vif.id = "later".into();
+    world.network.insert_port(late);
+    sweep(&world).await;
+    assert_eq!(world.ports().len(), 2, "it was not seen before");
+    sweep(&world).await;
+    assert_eq!(world.ports(), kept);
+    for _ in 0..3 {
+        sweep(&world).await;
+    }
+    assert_eq!((world.ports(), world.releases()), (kept, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_pod_shows_by_then_is_no_stray() {
+    let world = settled().await;
+    world.event().await.unwrap();
+    let mut second = world.network.ports().pop().unwrap();
+    second.vif.id = "second".into();
+    world.network.insert_port(second.clone());
+    for _ in 0..2 {
+        world.handler.owners().await.unwrap();
+    }
+    let told = world.handler.strays.told();
+    assert_eq!(told.len(), 1);
+    let mut state = world.shown().unwrap();
+    state.additional_vifs.insert("eth1".into(), second.vif);
+    world.annotate(&state.write());
+    tokio::time::advance(world.activation_delay()).await;
+    world.event().await.unwrap();
+    world.handler.on_signal(&told[0]).await.unwrap();
+    assert_eq!((world.ports().len(), world.releases()), (2, 0));
+}
