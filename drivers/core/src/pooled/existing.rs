@@ -124,9 +124,16 @@ impl Inner {
         let shelf = state.shelf(key, self.policy.sizes(), self.policy.cool_down);
         let epoch = epoch.unwrap_or_else(|| shelf.pool.epoch());
         let drift = shelf.pool.resync(epoch, &existing.told, now);
-        for (id, told) in &existing.told {
-            if let Some(vif) = shelf.vifs.get_mut(id) {
-                vif.active = told.ready;
+        for (id, vif) in &existing.vifs {
+            if let Some(known) = shelf.vifs.get_mut(id) {
+                *known = self.in_stock(vif.clone());
+            }
+        }
+        for (id, vif) in &existing.vifs {
+            // What a pod was handed is compared with what it gives back.
+            let free = !state.holders.contains_key(id);
+            if let Some(place) = state.places.get_mut(id).filter(|place| free || place.is_of(vif)) {
+                place.told = Arc::new(vif.clone());
             }
         }
         for (id, _) in drift.bereft {
@@ -138,7 +145,7 @@ impl Inner {
         }
         for id in drift.found {
             let Some(vif) = existing.vifs.remove(&id) else { continue };
-            let place = Place { key: Arc::clone(key), digest: self.digests.of(&vif) };
+            let place = Place { key: Arc::clone(key), told: Arc::new(vif.clone()) };
             state.places.insert(id.clone(), place);
             let vif = self.in_stock(vif);
             if !vif.active && self.stock.is_active_unbound(&vif) {

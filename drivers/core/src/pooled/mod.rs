@@ -11,7 +11,6 @@
 //! | `existing` | what the other world and the pods tell |
 //! | `vacate` | gives up what is kept in a network |
 
-mod digest;
 mod existing;
 mod figures;
 mod hand_out;
@@ -32,7 +31,6 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use self::digest::Digests;
 use self::figures::Counters;
 use self::state::State;
 use crate::error::DriverError;
@@ -83,7 +81,8 @@ pub type MayAct = Arc<dyn Fn() -> bool + Send + Sync>;
 ///   asked for, and at once when a VIF turns out to have been deleted outside.
 /// * What is kept for a node that is gone, in two looks a minute apart, is destroyed.
 ///
-/// What a VIF carries is what the other world told of it: one that comes back from a pod with anything changed is destroyed.
+/// A pod is handed what the other world told of a VIF, and nothing that another pod showed of it; one that comes back as another
+/// VIF than it went is destroyed.
 /// A VIF that did not come out of a stock is passed on to the VIF driver, so that pools can be switched on and off.
 pub struct PooledVifs {
     inner: Arc<Inner>,
@@ -98,7 +97,6 @@ pub(crate) struct Inner {
     nodes: Nodes,
     state: Mutex<State>,
     counters: Counters,
-    digests: Digests,
     /// Whether something may exist of which nobody knows, or not exist any more, so that it has to be read what does.
     doubt: AtomicBool,
     /// Rings when time alone may bring something earlier than was known.
@@ -122,7 +120,6 @@ impl PooledVifs {
             nodes: Nodes::default(),
             state: Mutex::default(),
             counters: Counters::default(),
-            digests: Digests::default(),
             doubt: AtomicBool::new(false),
             wake: Arc::default(),
             began: Instant::now(),

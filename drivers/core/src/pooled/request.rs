@@ -186,15 +186,17 @@ impl Inner {
         let (now, mut work) = (self.now(), Vec::new());
         let mut state = self.state();
         let hold = state.let_go(&vif.id, &owner.uid);
-        let Some(Place { key, digest }) = state.places.get(&vif.id).cloned() else { return false };
+        let Some(place) = state.places.get(&vif.id).cloned() else { return false };
+        let key = Arc::clone(&place.key);
         if let (Some(hold), Some(shelf)) = (hold, state.shelves.get_mut(&key)) {
             shelf.pool.give_back(&hold, &vif.id, now);
             if shelf.pool.owners(&vif.id).next().is_none() {
                 self.stock.came_back(&vif.id);
-                shelf.vifs.insert(vif.id.clone(), self.in_stock(vif.clone()));
-                if self.digests.of(vif) != digest {
+                let back = Vif { active: vif.active, ..Vif::clone(&place.told) };
+                shelf.vifs.insert(vif.id.clone(), self.in_stock(back));
+                if !place.is_of(vif) {
                     tracing::warn!(namespace = owner.namespace, name = owner.name, uid = %owner.uid, vif = %vif.id,
-                        "the pod shows the VIF not as it was handed out; nobody else gets it");
+                        "the pod shows another VIF than it was handed; nobody else gets it");
                     shelf.pool.discard(&vif.id);
                 }
             }

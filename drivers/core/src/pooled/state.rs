@@ -36,8 +36,17 @@ pub(super) struct State {
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) key: Arc<StockKey>,
-    /// Of the VIF as the other world told of it. What comes back different was changed by somebody on its way.
-    pub(super) digest: u64,
+    /// The VIF as the other world told of it.
+    pub(super) told: Arc<Vif>,
+}
+
+impl Place {
+    /// Whether a pod gives back the VIF that it was handed. Whoever may annotate a pod could change what the next one gets.
+    /// What a VIF tells of its subnets and of its network is the cloud's to change, and is not compared.
+    pub(super) fn is_of(&self, vif: &Vif) -> bool {
+        let Vif { id, address, class, .. } = &*self.told;
+        (id, address, class) == (&vif.id, &vif.address, &vif.class) && self.told.ips().eq(vif.ips())
+    }
 }
 
 /// How far the pool is with what exists.

@@ -166,13 +166,13 @@ impl Inner {
             return;
         }
         for vif in vifs {
-            let digest = self.digests.of(&vif);
+            let place = Place { key: Arc::clone(key), told: Arc::new(vif.clone()) };
             let vif = self.in_stock(vif);
             shelf.pool.ready(&vif.id, vif.active);
             if !vif.active && self.stock.is_active_unbound(&vif) {
                 work.push(Work::Activate { key: Arc::clone(key), vif: vif.clone() });
             }
-            state.places.insert(vif.id.clone(), Place { key: Arc::clone(key), digest });
+            state.places.insert(vif.id.clone(), place);
             shelf.vifs.insert(vif.id.clone(), vif);
         }
     }

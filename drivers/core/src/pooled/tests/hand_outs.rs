@@ -136,16 +136,40 @@ async fn a_vif_that_its_node_binds_is_handed_out_inactive_and_activated_by_the_d
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_cannot_change_what_the_next_one_gets() {
-    let world = World::new(PoolPolicy { min: 0, batch: 1, ..POLICY }).await;
-    let vif = world.get("a").await;
-    let mut forged = vif.clone();
-    forged.subnets[0].gateway = Some("10.10.9.9".parse().unwrap());
-    world.release("a", &forged).await;
-    assert_eq!(world.ports(), 0, "nobody else gets it");
+    let world = World::new(PoolPolicy { min: 0, max: 1, batch: 1, ..POLICY }).await;
+    let forgeries: [fn(&mut Vif); 3] = [
+        |vif| vif.subnets[0].ips = vec!["10.10.9.9".parse().unwrap()],
+        |vif| vif.address = "fa:16:3e:00:00:99".parse().unwrap(),
+        |vif| vif.class = crate::vif::VifClass::MacvlanNested { vif_name: "eth0".into() },
+    ];
+    for forge in forgeries {
+        let vif = world.get("a").await;
+        let mut forged = vif.clone();
+        forge(&mut forged);
+        world.release("a", &forged).await;
+        assert!(world.network.port(&vif.id).is_none(), "nobody else gets it");
+    }
     let vif = world.get("b").await;
     world.release("c", &vif).await;
     pass(POLICY.cool_down).await;
     assert_ne!(world.get("d").await.id, vif.id, "it was not the pod's to give back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_cloud_told_of_a_subnet_is_handed_out_whatever_a_pod_shows() {
+    let before = World::new(PoolPolicy { min: 0, max: 1, batch: 1, ..POLICY }).await;
+    let vif = before.get("a").await;
+    // A name server of its subnet was another one when the pod got it, or somebody says so.
+    let mut shown = vif.clone();
+    shown.subnets[0].dns = vec!["10.10.0.53".parse().unwrap()];
+    shown.subnets[0].gateway = Some("10.10.9.9".parse().unwrap());
+    shown.network.mtu = Some(68);
+    let world = before.restarted(&[("a", &shown)]).await;
+    world.release("a", &shown).await;
+    pass(POLICY.cool_down).await;
+    let next = world.get("b").await;
+    assert_eq!(next.id, vif.id, "it is no other VIF for that");
+    assert_eq!(Vif { active: vif.active, ..next }, vif);
 }
 
 #[tokio::test(start_paused = true)]
