@@ -189,7 +189,7 @@ impl<'s> Call<'s> {
         let mut exchange = self.exchange(target, &token);
         let mut answer = self.service.cloud.http.exchange(&exchange).await?;
         if answer.status == 401
-            && let Some(newer) = session.refused(&token).await?
+            && let Some(newer) = session.refused(&token, self.service.kind()).await?
         {
             token = newer;
             target = url(&token)?;
@@ -198,7 +198,7 @@ impl<'s> Call<'s> {
         }
         permit.answered(matches!(answer.status, 429 | 503));
         if answer.status != 401 {
-            token.accepted();
+            token.accepted(self.service.kind());
         }
         if answer.is_success() { Ok(answer) } else { Err(answer.refused(self.step, self.repeatable)) }
     }

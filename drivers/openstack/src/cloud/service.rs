@@ -50,6 +50,17 @@ impl ServiceKind {
         }
     }
 
+    /// How many services there are.
+    pub(crate) const COUNT: usize = 2;
+
+    /// Its place among them.
+    pub(crate) fn place(self) -> usize {
+        match self {
+            Self::Network => 0,
+            Self::LoadBalancer => 1,
+        }
+    }
+
     /// What stands between the URL of a service and its paths.
     fn version(self) -> &'static str {
         match self {

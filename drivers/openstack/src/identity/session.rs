@@ -10,7 +10,7 @@ use super::hold_off::HoldOff;
 use super::login::login;
 use super::token::Token;
 use crate::access::Access;
-use crate::cloud::Http;
+use crate::cloud::{Http, ServiceKind};
 use crate::error::OpenStackError;
 
 /// A catalogue that lacks a service is read anew when it is so old.
@@ -29,8 +29,9 @@ pub(crate) struct Session {
 #[derive(Debug, Default)]
 struct Logins {
     hold_off: HoldOff,
-    /// After tokens that were never accepted. It is another one, because with these the login itself goes well.
-    in_vain: HoldOff,
+    /// After tokens that the service never accepted, each at its place. They are others, because with these the login itself goes
+    /// well, and a service that accepts what another one refuses says nothing for that one.
+    in_vain: [HoldOff; ServiceKind::COUNT],
 }
 
 impl Session {
@@ -60,22 +61,27 @@ impl Session {
         }
     }
 
-    /// A service did not accept `token`: a newer one, or none when that would be in vain.
-    pub(crate) async fn refused(&self, token: &Arc<Token>) -> Result<Option<Arc<Token>>, OpenStackError> {
+    /// The service did not accept `token`: a newer one, or none when that would be in vain.
+    pub(crate) async fn refused(
+        &self,
+        token: &Arc<Token>,
+        service: ServiceKind,
+    ) -> Result<Option<Arc<Token>>, OpenStackError> {
         let mut logins = self.logins.lock().await;
         if let Some(newer) = self.newer(token) {
             return Ok(Some(newer));
         }
         let now = Instant::now();
-        if token.was_accepted() {
-            logins.in_vain.succeeded();
+        let in_vain = &mut logins.in_vain[service.place()];
+        if token.was_accepted(service) {
+            in_vain.succeeded();
         } else {
-            // A fresh token that no service takes: another one as fresh is no better, or not yet.
-            if logins.in_vain.check(now).is_err() {
+            // A fresh token that the service does not take: another one as fresh is no better, or not yet.
+            if in_vain.check(now).is_err() {
                 return Ok(None);
             }
             let problem = crate::error::Problem::Refused(crate::error::refusal(401, b""));
-            logins.in_vain.failed(OpenStackError::new("use a token", problem), now);
+            in_vain.failed(OpenStackError::new("use a token", problem), now);
         }
         self.renew(&mut logins).await.map(Some)
     }

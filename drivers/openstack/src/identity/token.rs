@@ -9,6 +9,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::catalogue::Catalogue;
+use crate::cloud::ServiceKind;
 
 /// A token is renewed so long before it expires, or when half of its time is over, whichever is later.
 const MARGIN: Duration = Duration::from_secs(60);
@@ -22,8 +23,8 @@ pub(crate) struct Token {
     value: Option<HeaderValue>,
     catalogue: Catalogue,
     life: Option<Life>,
-    /// Whether a service has accepted it.
-    accepted: AtomicBool,
+    /// Whether the service has accepted it, each at its place.
+    accepted: [AtomicBool; ServiceKind::COUNT],
 }
 
 /// From when to when a token is good.
@@ -50,7 +51,12 @@ struct ToldToken {
 impl Token {
     /// No token.
     pub(super) fn none() -> Self {
-        Self { value: None, catalogue: Catalogue::default(), life: None, accepted: AtomicBool::new(true) }
+        Self {
+            value: None,
+            catalogue: Catalogue::default(),
+            life: None,
+            accepted: [true; ServiceKind::COUNT].map(AtomicBool::new),
+        }
     }
 
     /// The token of this `value`, of which Keystone said this in answer to a question of `asked`. How long it is good for
@@ -63,7 +69,7 @@ impl Token {
             value: Some(value),
             catalogue: told.token.catalog,
             life: Some(life),
-            accepted: AtomicBool::new(false),
+            accepted: [false; ServiceKind::COUNT].map(AtomicBool::new),
         }
     }
 
@@ -77,14 +83,14 @@ impl Token {
         &self.catalogue
     }
 
-    /// A service has accepted it.
-    pub(crate) fn accepted(&self) {
-        self.accepted.store(true, Ordering::Relaxed);
+    /// The service has accepted it.
+    pub(crate) fn accepted(&self, service: ServiceKind) {
+        self.accepted[service.place()].store(true, Ordering::Relaxed);
     }
 
-    /// Whether a service has ever accepted it.
-    pub(super) fn was_accepted(&self) -> bool {
-        self.accepted.load(Ordering::Relaxed)
+    /// Whether the service has ever accepted it.
+    pub(super) fn was_accepted(&self, service: ServiceKind) -> bool {
+        self.accepted[service.place()].load(Ordering::Relaxed)
     }
 
     /// Whether it is time for another one.

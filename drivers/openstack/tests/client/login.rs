@@ -94,6 +94,23 @@ async fn tokens_that_no_service_accepts_are_not_asked_for_again_and_again() {
 }
 
 #[tokio::test]
+async fn a_service_that_accepts_no_token_costs_no_login_a_call_while_another_one_accepts_them() {
+    const BALANCER: &str = "/v2/lbaas/loadbalancers/l1";
+    let world = World::silent().await;
+    world.keystone_for(3600, &["network", "load-balancer"]).await;
+    world.answers("GET", PORT, vec![port()]).await;
+    world.answers("GET", BALANCER, vec![unauthorized()]).await;
+    let cloud = world.cloud();
+    for _ in 0..5 {
+        read(&cloud).await.unwrap();
+        let balancers = cloud.load_balancer();
+        let error = balancers.get("read a load balancer", "loadbalancers/l1").done().await.unwrap_err();
+        assert_eq!(error.status(), Some(401));
+    }
+    assert_eq!(world.logins().await, 2);
+}
+
+#[tokio::test]
 async fn a_token_is_renewed_before_it_expires() {
     let world = World::silent().await;
     world.keystone(0).await;

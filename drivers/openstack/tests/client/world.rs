@@ -49,10 +49,14 @@ impl World {
 
     /// Keystone gives out tokens that are good for so many seconds.
     pub(crate) async fn keystone(&self, seconds: u32) {
-        let catalogue = json!([
-            { "type": "identity", "name": "keystone", "endpoints": [endpoint(&self.server.uri())] },
-            { "type": "network", "name": "neutron", "endpoints": [endpoint(&self.server.uri())] },
-        ]);
+        self.keystone_for(seconds, &["identity", "network"]).await;
+    }
+
+    /// The same, of a cloud with these services.
+    pub(crate) async fn keystone_for(&self, seconds: u32, services: &[&str]) {
+        let service =
+            |kind: &&str| json!({ "type": kind, "name": kind, "endpoints": [endpoint(&self.server.uri())] });
+        let catalogue = services.iter().map(service).collect();
         let count = Mutex::new(0);
         let answer = move |_: &Request| {
             let mut count = count.lock().unwrap();
