@@ -11,7 +11,7 @@ use super::hand_out::HandOut;
 use super::refusal::not_leading;
 use super::state::{Place, Shelf, State};
 use crate::error::{DriverError, Reason};
-use crate::id::VifId;
+use crate::id::{SecurityGroupId, VifId};
 use crate::pod_vif::Activation;
 use crate::stock::{StockKey, StockMade, StockOrder};
 use crate::vif::Vif;
@@ -102,11 +102,15 @@ impl Inner {
     }
 
     async fn make(self: Arc<Self>, key: Arc<StockKey>, op: u64, order: StockOrder) {
-        let (ordered, mut work) = (order.count, Vec::new());
+        let (ordered, want, mut work) = (order.count, order.security_groups.clone(), Vec::new());
         let made = self.ordered(order).await;
         self.note(&key, ordered, &made);
+        let refused = made.failure.clone().filter(|error| fault(error) == Fault::Refused);
         let mut state = self.state();
         self.stock_up(&mut state, &key, op, made, &mut work);
+        if let Some(error) = refused {
+            refuse(&mut state, &key, &want, &error);
+        }
         self.turn(&mut state, &key, &mut work);
         drop(state);
         self.start(work);
@@ -154,11 +158,7 @@ impl Inner {
     ) {
         let StockMade { vifs, failure } = made;
         let now = self.now();
-        let fault = failure.as_ref().map(|error| match (error.retry_after(), error.reason()) {
-            (Some(hint), _) => Fault::Throttled(hint),
-            (None, Reason::Quota | Reason::NoAddress) => Fault::Exhausted,
-            (None, _) => Fault::Failed,
-        });
+        let fault = failure.as_ref().map(fault);
         let Some(shelf) = state.shelves.get_mut(key) else { return };
         shelf.failure = failure;
         let got = vifs.iter().map(|vif| vif.id.clone()).collect();
@@ -251,6 +251,27 @@ impl Inner {
             Err(error) => error.retry_after().unwrap_or(Duration::from_secs(5)),
         };
         Some(wait.max(Duration::from_millis(10)))
+    }
+}
+
+/// What a failure to make VIFs says of the next attempt.
+fn fault(error: &DriverError) -> Fault {
+    match (error.retry_after(), error.reason()) {
+        (Some(hint), _) => Fault::Throttled(hint),
+        (None, Reason::Quota | Reason::NoAddress) => Fault::Exhausted,
+        (None, Reason::NotFound | Reason::Refused) if !error.ambiguous() => Fault::Refused,
+        (None, _) => Fault::Failed,
+    }
+}
+
+/// Answers those who wait for VIFs with these security groups that there are none to be had. It says nothing to others.
+fn refuse(state: &mut State, key: &Arc<StockKey>, want: &Vec<SecurityGroupId>, error: &DriverError) {
+    let Some(shelf) = state.shelves.get_mut(key) else { return };
+    for hold in shelf.pool.dismiss(want) {
+        if let Some(waiter) = state.waiters.remove(&hold) {
+            // Who waits no more is owed nothing.
+            drop(waiter.answer.send(Err(error.clone().settled())));
+        }
     }
 }
 

@@ -9,7 +9,10 @@ pub enum Fault {
     Exhausted,
     /// It wants to be left alone for this time.
     Throttled(Duration),
-    /// It is in trouble, or refuses.
+    /// It has none that are as they were wanted: something of that does not exist, or may not be had. Others may be wanted
+    /// otherwise.
+    Refused,
+    /// It is in trouble.
     Failed,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::fault::{Fault, Grown};
+use super::fault::{Fault, Grown, Pressure};
 use super::kind::Kind;
 use super::policy::{Counts, Plan};
 use super::pool::{Group, Growing, Warm, WarmPool};
@@ -36,7 +36,7 @@ impl<K: Kind> WarmPool<K> {
         let planned =
             if self.draining { Plan::Shrink(usize::MAX) } else { self.policy.plan(&self.counts(now)) };
         match planned {
-            Plan::Grow(count) if self.growing.is_none() && self.growth.remaining(now).is_none() => {
+            Plan::Grow(count) if self.growing.is_none() && self.is_unpressed(now) => {
                 self.epoch += 1;
                 let want = self.waiting.front().map_or(&self.wanted, |(_, want)| want).clone();
                 self.growing = Some(Growing { op: self.epoch, count, want: want.clone() });
@@ -46,6 +46,12 @@ impl<K: Kind> WarmPool<K> {
             _ => {}
         }
         self.shrink(now)
+    }
+
+    /// Whether the other world may be asked for more now: for those who wait, or ahead of demand.
+    fn is_unpressed(&self, now: Duration) -> bool {
+        let ahead = self.waiting.is_empty() && self.ahead.remaining(now).is_some();
+        self.growth.remaining(now).is_none() && !ahead
     }
 
     /// Chooses `count` groups of which all items are free, the last in order, and lets them be destroyed.
@@ -77,7 +83,8 @@ impl<K: Kind> WarmPool<K> {
     }
 
     /// Takes in what came of an attempt to grow. An answer that comes late or twice changes nothing, and is answered with
-    /// `false`: its groups are found by the next [`resync`](Self::resync).
+    /// `false`: its groups are found by the next [`resync`](Self::resync). Those who wait for what was
+    /// [refused](Fault::Refused) are to be [dismissed](Self::dismiss), or it would be asked for again at once.
     pub fn grown(&mut self, op: u64, outcome: Grown<K::Group>, now: Duration) -> bool {
         if self.growing.as_ref().is_none_or(|growing| growing.op != op) {
             return false;
@@ -87,7 +94,12 @@ impl<K: Kind> WarmPool<K> {
         let Grown { got, fault } = outcome;
         // Whoever answers with nothing and no fault would be asked for ever.
         let fault = fault.or(got.is_empty().then_some(Fault::Failed));
-        self.growth.asked(fault, now);
+        if fault == Some(Fault::Refused) {
+            self.ahead.asked(fault, now);
+        } else {
+            self.growth.asked(fault, now);
+            self.ahead = Pressure::default();
+        }
         for name in got {
             if !self.groups.contains_key(&name) {
                 for item in K::items(&name) {
@@ -159,7 +171,8 @@ impl<K: Kind> WarmPool<K> {
         let cooled = self.cooling.values().map(|cooling| cooling.until);
         let doomed = self.groups.values().any(|group| group.doomed) && self.shrinking.is_none();
         let decline = self.decline.remaining(now).filter(|_| doomed).map(|remaining| now + remaining);
-        let growth = self.growth.remaining(now).map(|remaining| now + remaining);
+        let growth = [&self.growth, &self.ahead].into_iter().filter_map(|pressure| pressure.remaining(now));
+        let growth = growth.min().map(|remaining| now + remaining);
         let calm = Some(self.calm_until).filter(|until| *until > now);
         cooled.chain(decline).chain(growth).chain(calm).min()
     }

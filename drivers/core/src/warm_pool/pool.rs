@@ -29,6 +29,8 @@ pub struct WarmPool<K: Kind> {
     /// The attempt to destroy what is doomed, while it is under way.
     pub(super) shrinking: Option<(u64, BTreeSet<K::Group>)>,
     pub(super) growth: Pressure,
+    /// After what was wanted last was refused: until then nothing like it is made ahead of demand.
+    pub(super) ahead: Pressure,
     pub(super) decline: Pressure,
     pub(super) demand: Demand,
     /// How the groups are wanted that are made ahead of demand.
@@ -126,6 +128,7 @@ impl<K: Kind> WarmPool<K> {
             growing: None,
             shrinking: None,
             growth: Pressure::default(),
+            ahead: Pressure::default(),
             decline: Pressure::default(),
             demand: Demand::new(cool_down),
             wanted: K::Want::default(),
@@ -178,6 +181,14 @@ impl<K: Kind> WarmPool<K> {
         if let Some(group) = self.groups.get_mut(group) {
             (group.tag, group.touched) = (want.cloned(), self.epoch);
         }
+    }
+
+    /// Nobody waits any more for an item of a group that is as `want` says, for there is none to be had. Answers who did.
+    pub fn dismiss(&mut self, want: &K::Want) -> Vec<K::Owner> {
+        let (dismissed, stay): (VecDeque<_>, _) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|(_, waiting)| waiting == want);
+        self.waiting = stay;
+        dismissed.into_iter().map(|(owner, _)| owner).collect()
     }
 
     /// `owner` waits for nothing any more.

@@ -119,3 +119,36 @@ async fn whether_what_it_keeps_is_active_is_nobodys_question_after_the_term_and_
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_does_not_exist_is_told_to_those_who_want_it_and_holds_up_nobody_else() {
+    let world = World::new(PoolPolicy { min: 0, batch: 1, ..POLICY }).await;
+    let missing = DriverError::new(Reason::NotFound, "make ports").detail("security group missing");
+    world.stock.faults().inject(StockMethod::Make, 1, Fault::Fail(missing));
+    let request = |name: &str, groups: &[&str]| {
+        let (pool, request) = (Arc::clone(&world.pool), world.request_for(name, "n1", groups));
+        async move { pool.request_vif(&request).await }
+    };
+    let began = Instant::now();
+    let (one, other, good) =
+        tokio::join!(request("a", &["missing"]), request("b", &["missing"]), request("c", &["default"]));
+    for error in [one.unwrap_err(), other.unwrap_err()] {
+        assert!(error.reason() == Reason::NotFound && !error.ambiguous(), "{error}");
+    }
+    assert!(good.is_ok());
+    assert_eq!((began.elapsed(), world.orders().len()), (Duration::ZERO, 2), "nobody waits for anything");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_refused_is_not_asked_for_again_and_again_ahead_of_demand() {
+    let world = World::new(POLICY).await;
+    let missing = DriverError::new(Reason::Refused, "make ports");
+    world.stock.faults().inject(StockMethod::Make, 100, Fault::Fail(missing));
+    assert_eq!(world.ask("a").await.unwrap_err().reason(), Reason::Refused);
+    for _ in 0..60 {
+        pass(Duration::from_secs(1)).await;
+    }
+    assert!((4..=8).contains(&world.orders().len()), "{:?}", world.orders());
+    world.stock.faults().clear();
+    assert!(world.ask("a").await.is_ok(), "whoever asks is answered by the other side");
+}

@@ -33,6 +33,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     let fault = prop_oneof![
         Just(Fault::Exhausted),
         Just(Fault::Failed),
+        Just(Fault::Refused),
         (1..90_u64).prop_map(|seconds| Fault::Throttled(Duration::from_secs(seconds)))
     ];
     let act = prop_oneof![

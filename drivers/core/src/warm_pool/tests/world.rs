@@ -50,6 +50,8 @@ pub(super) struct World<const SIZE: u32> {
     reading: Option<(Epoch, BTreeMap<u32, Told<u8>>)>,
     /// Until when the world must not be asked for more.
     pressed_until: Duration,
+    /// Until when nothing may be made but for those who wait.
+    refused_until: Duration,
 }
 
 impl<const SIZE: u32> World<SIZE> {
@@ -67,6 +69,7 @@ impl<const SIZE: u32> World<SIZE> {
             freed: BTreeMap::new(),
             reading: None,
             pressed_until: Duration::ZERO,
+            refused_until: Duration::ZERO,
         }
     }
 
@@ -159,6 +162,8 @@ impl<const SIZE: u32> World<SIZE> {
                 Action::Grow { op, count, want } => {
                     assert!(self.growing.is_none() && count > 0, "P10: one at a time");
                     assert!(self.now >= self.pressed_until, "P10: too early");
+                    let wanted = self.pool.waiting().next().is_some();
+                    assert!(wanted || self.now >= self.refused_until, "P10: nobody waits for it");
                     assert!(!self.pool.is_draining());
                     let cap = self.policy.cap_groups.unwrap_or(usize::MAX);
                     assert!(self.pool.groups.len() + count <= cap, "P5: past the cap");
@@ -182,7 +187,9 @@ impl<const SIZE: u32> World<SIZE> {
         let Some((op, count, want)) = self.growing.take() else { return };
         let made: Vec<_> = (0..made.min(count)).map(|_| self.make(want)).collect();
         let got: Vec<_> = made.into_iter().take(told).collect();
-        if fault.is_some() || got.is_empty() {
+        if fault == Some(Fault::Refused) {
+            self.refused_until = self.now + Duration::from_secs(1);
+        } else if fault.is_some() || got.is_empty() {
             let hint = if let Some(Fault::Throttled(hint)) = fault { hint } else { Duration::ZERO };
             self.pressed_until = self.now + hint.max(Duration::from_secs(1));
         }
@@ -190,6 +197,12 @@ impl<const SIZE: u32> World<SIZE> {
         let (before, stale) = (self.pool.counts(self.now), Grown { got: vec![u32::MAX], fault: None });
         assert!(!self.pool.grown(op, stale, self.now), "P9: an answer counts once");
         assert_eq!(self.pool.counts(self.now), before);
+        if fault == Some(Fault::Refused) {
+            let waiting: Vec<_> =
+                self.pool.waiting().filter(|(_, wish)| **wish == want).map(|(owner, _)| *owner).collect();
+            assert_eq!(self.pool.dismiss(&want), waiting);
+            assert!(self.pool.waiting().all(|(_, wish)| *wish != want));
+        }
     }
 
     fn make(&mut self, want: u8) -> u32 {
@@ -240,7 +253,7 @@ impl<const SIZE: u32> World<SIZE> {
             }
         }
         (self.growing, self.shrinking, self.reading) = (None, None, None);
-        self.pressed_until = Duration::ZERO;
+        (self.pressed_until, self.refused_until) = (Duration::ZERO, Duration::ZERO);
         self.pool = WarmPool::new(Arc::new(self.policy), COOL_DOWN);
         let drift = self.pool.resync(self.pool.epoch(), &self.told(), self.now);
         assert_eq!(drift.found.len(), self.exist.len());
