@@ -98,6 +98,19 @@ impl Neutron {
         call.answer_in("port").await
     }
 
+    /// Gives a port one more tag; one that does not exist needs none.
+    pub(crate) async fn tag_port(
+        &self,
+        step: &'static str,
+        id: &VifId,
+        tag: &str,
+    ) -> Result<(), OpenStackError> {
+        match self.service.put(step, format!("ports/{id}/tags/{tag}")).done().await {
+            Err(error) if error.is_not_found() => Ok(()),
+            result => result,
+        }
+    }
+
     /// Deletes a port; one that does not exist is deleted.
     pub(crate) async fn delete_port(&self, step: &'static str, id: &VifId) -> Result<(), OpenStackError> {
         match self.service.delete(step, format!("ports/{id}")).done().await {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dashmap::DashMap;
 use futures_util::future::join_all;
@@ -38,6 +39,9 @@ pub(crate) struct Ports {
     creation: Creation,
     /// The groups that ports of a project get when they name none.
     default_groups: Cached<ProjectId, Vec<SecurityGroupId>>,
+    /// Whether all that is marked is tagged. What was made before the cloud learnt to tag new ports is not, until this process
+    /// has read it once by what else it says.
+    tagged: AtomicBool,
     /// What this process saw of marks. They never change, so that it need not look again before it removes a port.
     seen: DashMap<VifId, Seen>,
 }
@@ -73,7 +77,16 @@ impl Ports {
     ) -> Self {
         let creation = Creation::new(neutron.clone());
         let default_groups = Cached::new(FRESH);
-        Self { neutron, subnets, cluster, options, creation, default_groups, seen: DashMap::new() }
+        Self {
+            neutron,
+            subnets,
+            cluster,
+            options,
+            creation,
+            default_groups,
+            tagged: AtomicBool::new(false),
+            seen: DashMap::new(),
+        }
     }
 
     /// The port that `request` asks for.
@@ -127,7 +140,9 @@ impl Ports {
 
     /// Everything with the mark of this cluster, or what of it is marked for `owner`.
     pub(crate) async fn marked(&self, owner: Option<&Owner>) -> Result<Vec<(Mark, Port)>, DriverError> {
-        let filter = match (self.neutron.tags_new_ports().await?, owner) {
+        let tags = self.neutron.tags_new_ports().await?;
+        let tagged = self.tagged.load(Ordering::Acquire);
+        let filter = match (tags && tagged, owner) {
             (true, Some(owner)) => {
                 vec![("tags", format!("{},{}", cluster_tag(&self.cluster), uid_tag(&owner.uid)))]
             }
@@ -138,12 +153,16 @@ impl Ports {
             }
         };
         let ports = self.neutron.ports(LIST, &filter, &VIF_FIELDS).await?;
-        let ours = |port: Port| {
-            let mark = port.mark().filter(|mark| mark.cluster == self.cluster)?;
-            let wanted = owner.is_none_or(|owner| mark.owner().is_some_and(|marked| marked.uid == owner.uid));
-            wanted.then_some((mark, port))
+        let ours = |port: Port| Some((port.mark().filter(|mark| mark.cluster == self.cluster)?, port));
+        let mut marked: Vec<_> = ports.into_iter().filter_map(ours).collect();
+        if tags && !tagged {
+            self.tag(&marked).await?;
+            self.tagged.store(true, Ordering::Release);
+        }
+        let wanted = |mark: &Mark| {
+            owner.is_none_or(|owner| mark.owner().is_some_and(|marked| marked.uid == owner.uid))
         };
-        let marked: Vec<_> = ports.into_iter().filter_map(ours).collect();
+        marked.retain(|(mark, _)| wanted(mark));
         if owner.is_none() {
             // What is gone need not be remembered; what was made meanwhile is looked at again when it goes.
             let listed: HashSet<&VifId> = marked.iter().map(|(_, port)| &port.id).collect();
@@ -153,6 +172,18 @@ impl Ports {
             self.saw(port);
         }
         Ok(marked)
+    }
+
+    /// Tags what is not tagged, so that the next list finds it.
+    async fn tag(&self, marked: &[(Mark, Port)]) -> Result<(), DriverError> {
+        let missing = marked.iter().flat_map(|(mark, port)| {
+            mark.tags().into_iter().filter(|tag| !port.tags.contains(tag)).map(|tag| (&port.id, tag))
+        });
+        let tags = missing.map(|(id, tag)| async move {
+            self.neutron.tag_port("tag a port that was made before new ports could be", id, &tag).await
+        });
+        join_all(tags).await.into_iter().collect::<Result<Vec<()>, _>>()?;
+        Ok(())
     }
 
     /// What the subnets of these ports are. One that does not exist any more is left out.

@@ -29,9 +29,14 @@ impl State {
                 let unfiltered = self.ignores_descriptions.then(|| query.without("description"));
                 unfiltered.as_ref().unwrap_or(query).list("ports", &shown, self.page)
             }
-            (_, ["ports", id]) if !self.ports.contains_key(*id) => not_found("PortNotFound", id),
+            (_, ["ports", id, ..]) if !self.ports.contains_key(*id) => not_found("PortNotFound", id),
             ("GET", ["ports", id]) => Answer::json(200, json!({ "port": self.shown(&self.ports[*id]) })),
             ("PUT", ["ports", id]) => self.change_port(id, &body["port"], revision),
+            ("PUT", ["ports", id, "tags", tag]) => {
+                let tags = self.ports.get_mut(*id).unwrap()["tags"].as_array_mut().unwrap();
+                tags.push(json!(tag));
+                Answer::json(201, Value::Null)
+            }
             ("DELETE", ["ports", id]) if self.trunk_with(id).is_some() => {
                 error(409, "PortInUseAsSubPort", "Port is currently a subport for trunk.")
             }

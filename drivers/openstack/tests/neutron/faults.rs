@@ -118,6 +118,34 @@ async fn where_ports_cannot_be_tagged_they_are_found_by_what_else_they_say() {
 }
 
 #[tokio::test]
+async fn what_was_made_before_ports_could_be_tagged_is_found_afterwards() {
+    let (fake, world) = fake().await;
+    fake.state().extensions.remove("tag-ports-during-bulk-creation");
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let stock = NeutronStock::new(world.bound("east"));
+    let request = world.request("web", &host, &subnet);
+    world.bound("east").request_vif(&request).await.unwrap();
+    world.bound("west").request_vif(&request).await.unwrap();
+    let key = StockKey::new(host, &request);
+    let order = StockOrder { key, subnets: vec![subnet.clone()], security_groups: Vec::new(), count: 2 };
+    assert_eq!(stock.make(&order).await.vifs.len(), 2);
+    // The cloud is upgraded, and the controller is started anew once that is known.
+    fake.state().extensions.insert("tag-ports-during-bulk-creation");
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    tokio::time::resume();
+    let (driver, stock) = (world.bound("east"), NeutronStock::new(world.bound("east")));
+    for _ in 0..2 {
+        assert_eq!(driver.vifs(Some(&request.owner)).await.unwrap().len(), 1);
+        assert_eq!((driver.vifs(None).await.unwrap().len(), stock.list().await.unwrap().whole.len()), (1, 2));
+    }
+    let last = fake.requests().pop().unwrap();
+    let tagged = world.ports(&subnet).await;
+    let tagged = tagged.iter().filter(|port| !port["tags"].as_array().unwrap().is_empty()).count();
+    assert!(tagged == 3 && last.contains("tags="), "{tagged} {last}");
+}
+
+#[tokio::test]
 async fn pairs_that_somebody_else_adds_meanwhile_stay() {
     let (fake, world) = fake().await;
     let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
