@@ -1,4 +1,4 @@
-//! Bare PATCHes from a process of the program's shape: the same client library and allocator, one thread that works.
+//! Bare patches from a process of the program's shape: the same client library and allocator, one thread that works.
 
 #![allow(clippy::print_stdout, reason = "a child tells its parent what it measured")]
 
