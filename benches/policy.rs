@@ -18,12 +18,12 @@ use staffetta_driver::memory::{
     MemoryNetwork, MemoryNetworkPolicyDriver, MemoryOptions, MemoryVifDriver, NetworkPolicyCall,
 };
 use staffetta_driver::policy::{PolicyBook, PolicySecurityGroups};
-use staffetta_driver::{Owner, PodSecurityGroupsDriver, PodVifDriver, Vif, VifRequest};
+use staffetta_driver::{NoopPool, Owner, PodSecurityGroupsDriver, PodVifDriver, Vif, VifRequest};
 use staffetta_handler::{
     AnyEvent, ErasedHandler, ErasedSource, Event, EventHandler, KindIndex, Message, Notes, Outlet, Turn,
 };
 use staffetta_network::os_vif::{KURYR_VIF, PodState};
-use staffetta_network::policy::PolicyHandler;
+use staffetta_network::policy::{PolicyDrivers, PolicyHandler};
 
 use report::{Row, median, tell};
 
@@ -163,7 +163,9 @@ impl Cluster {
         let vifs = MemoryVifDriver::new(Arc::clone(&network), "bench".into());
         let book = Arc::new(PolicyBook::new(vec!["default".into()], Vec::new()));
         let groups = PolicySecurityGroups::new(Arc::clone(&book), false);
-        let handler = PolicyHandler::new(Arc::clone(&driver) as _, book, Notes::silent());
+        let pool = NoopPool::new(Arc::new(MemoryVifDriver::new(Arc::clone(&network), "bench".into())));
+        let drivers = PolicyDrivers { policy: Arc::clone(&driver) as _, pool: Arc::new(pool) };
+        let handler = PolicyHandler::new(drivers, book, Notes::silent());
         let mut registration = handler.registration().erase();
         let sources = registration.take_sources();
         let (handler, indexes, sweep) = registration.into_parts();
