@@ -190,12 +190,17 @@ impl<'a> Settling<'a> {
         }
     }
 
-    /// Takes the steps one by one, and stops at the first that fails. When there is none, the load balancer is awaited.
+    /// Takes the steps one by one, and stops at the first that fails; but what is wrong with one listener keeps no other from
+    /// being made. When there is no step, the load balancer is awaited.
     async fn take(&mut self, steps: Vec<Step>) -> Result<(), Halt> {
         if steps.is_empty() {
             return self.ready(None).await;
         }
+        let mut refused = None;
         for step in steps {
+            if refused.is_some() && !matches!(step, Step::EnsureListener(_)) {
+                break;
+            }
             if step.changes_load_balancer() {
                 self.ready(Some(&step)).await?;
             }
@@ -211,10 +216,14 @@ impl<'a> Settling<'a> {
                 (Err(error), Step::EnsureListener(spec)) if error.reason() == Reason::Unsupported => {
                     self.do_without(spec.at, error);
                 }
+                // The other listeners have nothing to do with it.
+                (Err(error), Step::EnsureListener(_)) if is_of_one(&error) => {
+                    refused = refused.or(Some(Halt::Failed(step, error)));
+                }
                 (Err(error), step) => return Err(self.halted(step, error)),
             }
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     /// Why a step was refused: a load balancer that is busy is no failure.
@@ -289,4 +298,9 @@ impl<'a> Settling<'a> {
         }
         Err(LbError::Unserved { listeners, source: Box::new(sources.swap_remove(0)) })
     }
+}
+
+/// Whether an error is about the thing that was asked for, and not about who was asked or when.
+fn is_of_one(error: &DriverError) -> bool {
+    matches!(error.reason(), Reason::Refused | Reason::Quota) && !error.ambiguous()
 }

@@ -7,13 +7,12 @@ use dashmap::DashMap;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use staffetta_driver::policy::PolicyBook;
-use staffetta_driver::{Reason, SecurityGroupId, Uid, VifId};
+use staffetta_driver::{Life, Reason, SecurityGroupId, Uid, VifId};
 use staffetta_handler::{Event, Index, Message};
 
 use super::PolicyDrivers;
 use super::error::PolicyError;
 use crate::os_vif::{KURYR_VIF, PodState};
-use crate::vif::Life;
 
 /// The VIFs of pods and what guards them.
 pub(super) struct Guards {
@@ -155,8 +154,8 @@ impl Index<Pod> for Guards {
             Event::Added(pod) | Event::Modified(pod) => {
                 self.book.pod_present(pod);
                 // The VIF of a pod that is over is released. What cannot be read is told by the handler `vif`, at the pod.
-                let over = matches!(Life::of(pod), Life::Over { .. } | Life::HostNetwork);
-                let text = pod.annotations().get(KURYR_VIF).filter(|_| !over);
+                let lives = Life::of(pod).has_network();
+                let text = pod.annotations().get(KURYR_VIF).filter(|_| lives);
                 let state = text.and_then(|text| PodState::read(text).ok());
                 let vifs: Vec<_> = state.iter().flat_map(PodState::vifs).map(|vif| vif.id.clone()).collect();
                 let uid: Uid = event.uid().into();
