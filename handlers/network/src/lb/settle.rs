@@ -218,7 +218,7 @@ impl<'a> Settling<'a> {
                 }
                 // The other listeners have nothing to do with it.
                 (Err(error), Step::EnsureListener(_)) if is_of_one(&error) => {
-                    refused = refused.or(Some(Halt::Failed(step, error)));
+                    refused = refused.or(Some(Halt::Failed(step.clone(), error)));
                 }
                 (Err(error), step) => return Err(self.halted(step, error)),
             }

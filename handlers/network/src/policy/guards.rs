@@ -63,7 +63,7 @@ impl Guards {
         Ok(())
     }
 
-    /// Reads what guards the VIFs. Answers whether something is otherwise than it was known.
+    /// Reads what guards the VIFs. Answers whether something guards a pod that is otherwise than it was known.
     pub(super) async fn refresh(&self) -> Result<bool, PolicyError> {
         let tick = self.book.tick();
         let listed = self.drivers.policy.guards().await.map_err(PolicyError::Marks)?;
@@ -79,19 +79,15 @@ impl Guards {
             .collect();
         let mut drifted = false;
         for (vif, groups) in listed {
-            let newer = self.guarded.get(&vif).map(|guard| guard.clone());
-            if newer.as_ref().is_some_and(|guard| guard.tick > tick) {
+            let known_since = self.guarded.get(&vif).map(|guard| guard.tick);
+            if known_since.is_some_and(|since| since > tick) {
                 continue;
             }
-            // One that was made since the last look ought to have what was said then.
-            let known = match newer {
-                Some(known) => known.groups,
-                None => bearers
-                    .get(&vif)
-                    .and_then(|pod| self.book.born_since(pod, 0))
-                    .or_else(|| Some(groups.clone())),
-            };
-            drifted |= known.as_ref() != Some(&groups);
+            // One that no pod shows is nobody's, and of one that was never looked at its pod's own event will see to it.
+            drifted |= bearers.get(&vif).is_some_and(|pod| match self.now(pod, &vif) {
+                Some(known) => known != groups,
+                None => known_since.is_some(),
+            });
             self.guarded.insert(vif, Guard { groups: Some(groups), tick });
         }
         Ok(drifted)
