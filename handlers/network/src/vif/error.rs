@@ -104,7 +104,10 @@ impl Failure for VifError {
     }
 
     fn waits(&self) -> bool {
-        matches!(self, Self::NotActive { .. })
+        match self {
+            Self::NotActive { .. } => true,
+            other => other.driver().is_some_and(|error| error.reason() == Reason::Awaited),
+        }
     }
 
     fn reason(&self) -> &'static str {
@@ -114,6 +117,7 @@ impl Failure for VifError {
             Self::Networks(_) => "NetworkNotFound",
             Self::Shared => "VifShared",
             Self::NotActive { .. } => "VifNotActive",
+            Self::SecurityGroups(error) if error.reason() == Reason::Awaited => "SecurityGroupMissing",
             Self::Stale(error) => error.reason(),
             Self::Write(error) => error.reason(),
             Self::Project(error)

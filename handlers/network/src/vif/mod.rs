@@ -7,7 +7,6 @@
 mod claims;
 mod decide;
 mod error;
-mod life;
 pub mod networks;
 mod spared;
 mod strays;
@@ -20,8 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Client, ResourceExt};
 use staffetta_driver::{
-    Activation, Owner, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, Uid, Vif, VifPoolDriver,
-    VifRequest,
+    Activation, Life, Owner, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, Uid, Vif,
+    VifPoolDriver, VifRequest,
 };
 use staffetta_handler::{
     Event, Failure, MetadataPatch, Registration, ResourceEventHandler, Tombstone, WriteError, Writer,
@@ -41,7 +40,6 @@ use crate::os_vif::{KURYR_VIF, PodState};
 use crate::owners::owner_of;
 
 pub use self::error::VifError;
-pub(crate) use self::life::Life;
 pub use self::strays::Strayed;
 
 /// The finalizer by which a pod waits for the release of its VIF.
