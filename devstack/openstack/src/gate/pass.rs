@@ -71,7 +71,7 @@ impl Shared {
                     tokio::time::sleep(delay).await;
                     drop(this.forward(&url, &method, &asked, headers, body, missing).await);
                 });
-                std::future::pending().await
+                return std::future::pending().await;
             }
             Some(Fault::Hang) => std::future::pending().await,
             Some(Fault::Cut) => return Err(cut()),

@@ -23,8 +23,8 @@ use staffetta_driver::{
     VifPoolDriver, VifRequest,
 };
 use staffetta_handler::{
-    Event, Failure, MetadataPatch, Registration, ResourceEventHandler, Tombstone, WriteError, Writer,
-    Written, causes,
+    Event, Failure, MetadataPatch, Registration, ResourceEventHandler, Signal, SignalHandler, Tombstone,
+    WriteError, Writer, Written,
 };
 use tracing::warn;
 
@@ -274,7 +274,7 @@ impl VifHandler {
         match settled {
             Err(error) if error.asks_for_another() && may_change(pod) => {
                 let Owner { namespace, name, uid } = owner;
-                warn!(namespace, name, %uid, error = causes(&error), "the pod gets another VIF");
+                warn!(namespace, name, %uid, error = staffetta_handler::causes(&error), "the pod gets another VIF");
                 self.replace(pod, owner, shown).await
             }
             Ok(()) if contested => Err(VifError::Shared),

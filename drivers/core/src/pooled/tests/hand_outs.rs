@@ -254,7 +254,8 @@ async fn a_change_of_groups_that_was_cut_off_is_not_forgotten_because_it_was_not
         tokio::spawn(async move { pool.request_vif(&request).await })
     };
     settle().await;
-    let Some(StockCall::Adapt(id)) = world.stock.calls().pop() else { panic!("{:?}", world.stock.calls()) };
+    let adapted = |call| if let StockCall::Adapt(id) = call { Some(id) } else { None };
+    let id = world.stock.calls().into_iter().find_map(adapted).unwrap();
     // What exists is read, then the call takes effect, and nobody waits for its answer.
     world.pool.read().await.unwrap();
     let vif = world.network.port(&id).unwrap().vif;
