@@ -98,7 +98,10 @@ impl<K: Kind> WarmPool<K> {
             self.ahead.asked(fault, now);
         } else {
             self.growth.asked(fault, now);
-            self.ahead = Pressure::default();
+            // Others may be had at the same time; that says nothing of what was refused.
+            if self.ahead.remaining(now).is_none() {
+                self.ahead = Pressure::default();
+            }
         }
         for name in got {
             if !self.groups.contains_key(&name) {
