@@ -48,6 +48,7 @@ pub(crate) enum Fault {
 }
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch that a test turns")]
 pub(crate) struct State {
     pub(crate) networks: BTreeMap<String, Value>,
     pub(crate) subnets: BTreeMap<String, Value>,
