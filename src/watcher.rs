@@ -199,6 +199,13 @@ impl<S: Sink> Watcher<S> {
         Some(lock(&watch.known).uids())
     }
 
+    /// Whether an object of that name exists, of any kind and in any namespace where none is said. A kind may be written in
+    /// any case.
+    pub fn knows(&self, kind: Option<&str>, namespace: Option<&str>, name: &str) -> bool {
+        let asked = |watch: &&Watch| kind.is_none_or(|kind| kind.eq_ignore_ascii_case(&watch.kind.name));
+        self.watches().values().filter(asked).any(|watch| lock(&watch.known).has(namespace, name))
+    }
+
     fn watches(&self) -> MutexGuard<'_, HashMap<TypeId, Watch>> {
         lock(&self.watches)
     }

@@ -80,8 +80,7 @@ async fn asked(unanswered: Asked) -> Vec<(u64, Asked)> {
     watcher.add(&kind);
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert!(watcher.sights()[0].listed, "it lists in the end");
-    let seen = lock(&seen).clone();
-    seen
+    lock(&seen).clone()
 }
 
 #[tokio::test(start_paused = true)]
