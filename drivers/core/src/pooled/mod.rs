@@ -97,7 +97,7 @@ pub(crate) struct Inner {
     may_act: MayAct,
     nodes: Nodes,
     state: Mutex<State>,
-    counters: Counters,
+    counters: Arc<Counters>,
     digests: Digests,
     /// Whether something may exist of which nobody knows, or not exist any more, so that it has to be read what does.
     doubt: AtomicBool,
@@ -121,7 +121,7 @@ impl PooledVifs {
             may_act,
             nodes: Nodes::default(),
             state: Mutex::default(),
-            counters: Counters::default(),
+            counters: Arc::default(),
             digests: Digests::default(),
             doubt: AtomicBool::new(false),
             wake: Arc::default(),
@@ -130,10 +130,12 @@ impl PooledVifs {
         Self { inner: Arc::new(inner), tender: Mutex::default() }
     }
 
-    /// The figures of the pool at any moment.
+    /// The figures of the pool at any moment. They keep nothing of it alive: of a pool that is gone they say what it has
+    /// counted, and that it has nothing.
     pub fn figures(&self) -> impl Fn() -> PoolFigures + Send + Sync + use<> {
-        let inner = Arc::clone(&self.inner);
+        let (inner, counters) = (Arc::downgrade(&self.inner), Arc::clone(&self.inner.counters));
         move || {
+            let Some(inner) = inner.upgrade() else { return counters.figures() };
             let counts = inner.state().counts(inner.now());
             PoolFigures {
                 free: counts.warm,
@@ -142,7 +144,7 @@ impl PooledVifs {
                 making: counts.growing,
                 doomed: counts.shrinking,
                 waiting: counts.waiting,
-                ..inner.counters.figures()
+                ..counters.figures()
             }
         }
     }
