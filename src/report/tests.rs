@@ -154,6 +154,19 @@ async fn what_waits_is_told_after_half_a_minute_and_logged_once() {
     assert_eq!(world.logged.with("handling fails and is repeated").len(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_wait_is_no_shorter_because_its_object_changed_meanwhile() {
+    let waiting = Fault::transient("not active yet").waiting().after(Duration::from_secs(1));
+    let mut world = World::new(failing_for(100, waiting));
+    world.added().await;
+    for second in [10, 20, 25] {
+        assert!(world.until(second).await.is_empty());
+        world.event(Event::Modified(Arc::new(pod("shop", "web")))).await;
+    }
+    let told = world.until(45).await;
+    assert!(told.len() == 1 && (30..=31).contains(&told[0].0), "{told:?}");
+}
+
 /// Never answers.
 struct Hangs;
 
