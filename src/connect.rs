@@ -1,5 +1,6 @@
 //! The way to the Kubernetes API.
 
+mod key_files;
 mod token;
 
 use std::collections::HashSet;
@@ -16,6 +17,7 @@ use kube::{Client, Config};
 use tower::layer::layer_fn;
 use tracing::warn;
 
+pub use key_files::KeyFiles;
 use token::{Bearer, TokenFile};
 
 /// By which the API server's audit log names this program.
@@ -47,6 +49,9 @@ pub enum ConnectError {
         #[source]
         source: io::Error,
     },
+    /// The file with the client's certificate or its key cannot be read.
+    #[error("the client's certificate and key cannot be used")]
+    Key(#[source] io::Error),
     /// The client cannot be made of it.
     #[error("the client of the Kubernetes API cannot be made")]
     Client(#[source] Box<kube::Error>),
@@ -59,12 +64,14 @@ pub struct Connection {
     pub client: Client,
     /// Where it is, as `host:port`: a label of the metrics.
     pub host: String,
+    /// The files with the certificate and the key of the client, which is made with them once.
+    pub key_files: KeyFiles,
 }
 
 impl From<Client> for Connection {
     /// A client does not tell where its server is; the label says `unknown`.
     fn from(client: Client) -> Self {
-        Self { client, host: "unknown".to_owned() }
+        Self { client, host: "unknown".to_owned(), key_files: KeyFiles::default() }
     }
 }
 
@@ -75,12 +82,7 @@ pub async fn client(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
 
 /// The way that `kubeconfig` describes; without it the service account of the pod or the user's own kubeconfig.
 pub async fn connection(kubeconfig: Option<&Path>) -> Result<Connection, ConnectError> {
-    let mut config = match kubeconfig {
-        Some(path) => from_file(path)
-            .await
-            .map_err(|source| ConnectError::Kubeconfig { path: path.to_owned(), source: Box::new(source) })?,
-        None => Config::infer().await.map_err(|source| ConnectError::Infer(Box::new(source)))?,
-    };
+    let mut config = config(kubeconfig).await?;
     // Retry repeats, and it alone: it knows what waits and what was superseded.
     config.default_retry = false;
     config.headers.push((USER_AGENT, HeaderValue::from_static(AGENT)));
@@ -92,13 +94,39 @@ pub async fn connection(kubeconfig: Option<&Path>) -> Result<Connection, Connect
         warn!("the kubeconfig switches the verification of the API server's certificate off");
     }
     let host = host(&config.cluster_url);
+    let key_files = KeyFiles::of(&config.auth_info).map_err(ConnectError::Key)?;
     let token = TokenFile::take(&mut config.auth_info);
     let builder = ClientBuilder::try_from(config).map_err(|source| ConnectError::Client(Box::new(source)))?;
-    let Some(path) = token else { return Ok(Connection { client: builder.build(), host }) };
+    let Some(path) = token else { return Ok(Connection { client: builder.build(), host, key_files }) };
     let token = TokenFile::open(path.clone()).map_err(|source| ConnectError::Token { path, source })?;
     let token = Arc::new(token);
     let client = builder.with_layer(&layer_fn(|inner| Bearer::new(inner, Arc::clone(&token)))).build();
-    Ok(Connection { client, host })
+    Ok(Connection { client, host, key_files })
+}
+
+/// What kube makes of `kubeconfig`, and the file with the certificates of the API server's authority besides: kube reads
+/// that again each minute, as it does in a pod.
+async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
+    let (mut config, read) = if let Some(path) = kubeconfig {
+        from_file(path)
+            .await
+            .map_err(|source| ConnectError::Kubeconfig { path: path.to_owned(), source: Box::new(source) })?
+    } else {
+        let config = Config::infer().await.map_err(|source| ConnectError::Infer(Box::new(source)))?;
+        (config, Kubeconfig::read().unwrap_or_default())
+    };
+    config.root_cert_file = config.root_cert_file.or_else(|| authority_file(&read));
+    Ok(config)
+}
+
+/// The file with the certificates of the authority of the current context's cluster, unless the kubeconfig carries them itself.
+fn authority_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
+    let current = kubeconfig.current_context.as_ref()?;
+    let named = kubeconfig.contexts.iter().find(|named| named.name == *current)?;
+    let context = named.context.as_ref()?;
+    let named = kubeconfig.clusters.iter().find(|named| named.name == context.cluster)?;
+    let cluster = named.cluster.as_ref().filter(|cluster| cluster.certificate_authority_data.is_none())?;
+    cluster.certificate_authority.as_ref().map(PathBuf::from)
 }
 
 /// The host and the port of an address, and nothing else: it may hold a password too.
@@ -107,8 +135,10 @@ fn host(url: &http::Uri) -> String {
     url.port_u16().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-async fn from_file(path: &Path) -> Result<Config, kube::config::KubeconfigError> {
-    Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &KubeConfigOptions::default()).await
+async fn from_file(path: &Path) -> Result<(Config, Kubeconfig), kube::config::KubeconfigError> {
+    let read = Kubeconfig::read_from(path)?;
+    let config = Config::from_custom_kubeconfig(read.clone(), &KubeConfigOptions::default()).await?;
+    Ok((config, read))
 }
 
 /// The API versions that the server has.
@@ -120,7 +150,40 @@ pub async fn api_versions(client: &Client) -> Result<HashSet<String>, kube::Erro
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine;
+    use base64::prelude::BASE64_STANDARD;
+    use serde_json::json;
+
     use super::*;
+
+    #[tokio::test]
+    async fn the_file_of_the_authority_is_read_again_and_what_a_kubeconfig_carries_cannot_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let pem = rcgen::generate_simple_self_signed(["server".to_owned()]).unwrap().cert.pem();
+        std::fs::write(folder.path().join("ca.crt"), &pem).unwrap();
+        let server = "https://127.0.0.1:1";
+        let carried = BASE64_STANDARD.encode(&pem);
+        for (cluster, expected) in [
+            (
+                json!({ "server": server, "certificate-authority": "ca.crt" }),
+                Some(folder.path().join("ca.crt")),
+            ),
+            (
+                json!({ "server": server, "certificate-authority": "ca.crt", "certificate-authority-data": carried }),
+                None,
+            ),
+            (json!({ "server": server }), None),
+        ] {
+            let path = folder.path().join("kubeconfig");
+            let context = json!({ "name": "context", "context": { "cluster": "cluster", "user": "user" } });
+            let content = json!({ "current-context": "context", "contexts": [context],
+                "clusters": [{ "name": "other", "cluster": { "server": server, "certificate-authority": "no" } },
+                    { "name": "cluster", "cluster": cluster }],
+                "users": [{ "name": "user", "user": {} }] });
+            std::fs::write(&path, content.to_string()).unwrap();
+            assert_eq!(config(Some(&path)).await.unwrap().root_cert_file, expected, "{content}");
+        }
+    }
 
     #[test]
     fn the_label_of_the_server_holds_its_address_and_no_password() {

@@ -30,6 +30,7 @@ use candidacy::{Candidacy, End};
 /// What must be well before the program is ready, beside watches, drivers and handlers.
 const API_SERVER: &str = "api server";
 const LEADERSHIP: &str = "leadership";
+const HANDLERS: &str = "handlers";
 
 /// The running controller. It takes no more events in once this is dropped.
 pub struct Controller {
@@ -77,7 +78,7 @@ impl Controller {
         configuration: &Configuration,
         connection: impl Into<Connection>,
     ) -> Result<Self, ControllerError> {
-        let Connection { client, host } = connection.into();
+        let Connection { client, host, .. } = connection.into();
         let (health, stop) = (Arc::new(Health::default()), CancellationToken::new());
         health.waits(API_SERVER, "not asked yet");
         let figures = Arc::new(Figures::new(&host, &configuration.kubernetes.enabled_handlers));

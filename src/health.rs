@@ -57,6 +57,13 @@ impl Health {
         self.ready.send_replace(conditions.values().all(Option::is_none));
     }
 
+    /// Nobody has to know how `name` is any more.
+    pub(crate) fn forget(&self, name: &str) {
+        let mut conditions = lock(&self.conditions);
+        conditions.remove(name);
+        self.ready.send_replace(conditions.values().all(Option::is_none));
+    }
+
     /// All that must be well, by name.
     pub(crate) fn conditions(&self) -> Vec<Condition> {
         let told = lock(&self.conditions).clone();
@@ -110,6 +117,18 @@ mod tests {
         health.until_ready().await;
         health.waits("shutdown", "asked to");
         assert!(!*health.ready.borrow());
+    }
+
+    #[test]
+    fn what_is_forgotten_is_neither_well_nor_waited_for() {
+        let health = Health::default();
+        health.waits("driver a", "no answer");
+        health.waits("leadership", "the lease was taken");
+        health.forget("driver a");
+        let names: Vec<_> = health.conditions().into_iter().map(|condition| condition.name).collect();
+        assert!(names == ["leadership"] && !*health.ready.borrow());
+        health.forget("leadership");
+        assert!(health.conditions().is_empty() && *health.ready.borrow());
     }
 
     #[test]

@@ -120,6 +120,15 @@ impl Known {
         }
     }
 
+    /// Whether an object of that name exists, in any namespace where none is said.
+    pub(crate) fn has(&self, namespace: Option<&str>, name: &str) -> bool {
+        let has = |names: &Names<Entry>| names.get(name).is_some();
+        match namespace {
+            Some(namespace) => self.namespaces.get(namespace).is_some_and(has),
+            None => self.namespaces.values().any(has),
+        }
+    }
+
     /// How many objects exist.
     pub(crate) fn len(&self) -> usize {
         self.namespaces.values().map(Names::len).sum()
@@ -217,6 +226,17 @@ mod tests {
         known.list_begins();
         assert!(applied(&mut known, "web", "u1", "2").is_empty());
         assert!(known.list_ends().is_empty());
+    }
+
+    #[test]
+    fn an_object_is_known_by_its_name_while_it_exists() {
+        let mut known = Known::new(&Kind::of::<Pod>());
+        applied(&mut known, "web", "u1", "1");
+        let has = |known: &Known, namespace| known.has(namespace, "web");
+        assert!(has(&known, Some("default")) && has(&known, None));
+        assert!(!has(&known, Some("other")) && !known.has(None, "wbe"));
+        known.deleted(state("web", "u1", "2"));
+        assert!(!has(&known, Some("default")) && !has(&known, None));
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod sweeper;
 mod telemetry;
 #[cfg(test)]
 mod testing;
+mod trial;
 
 pub use cli::main as run;
 pub use run::RunError;

@@ -2,11 +2,12 @@
 
 use std::any::TypeId;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::config;
 use crate::leadership::{InTerm, Term};
+use crate::lock::lock;
 use crate::observers::{Observers, OnUndecodable};
 use crate::watcher::Sink;
 use staffetta_handler::{
@@ -192,7 +193,7 @@ impl Pipeline {
 
     /// What `relay` waits for before its handler gets its first event, in words; nothing once it does.
     pub fn awaited(&self, relay: &Relay) -> Vec<String> {
-        let awaits = relay.awaits.lock().unwrap_or_else(PoisonError::into_inner);
+        let awaits = lock(&relay.awaits);
         let mut awaited: Vec<_> = awaits.iter().map(|what| self.words(*what)).collect();
         awaited.sort_unstable();
         awaited
@@ -237,7 +238,7 @@ impl Relay {
 
     /// Whether the handler gets events already.
     pub fn is_open(&self) -> bool {
-        self.awaits.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        lock(&self.awaits).is_empty()
     }
 
     /// How many events do or wait for what in its queues.
@@ -251,7 +252,7 @@ impl Relay {
     }
 
     fn happened(&self, what: Awaited) {
-        let mut awaits = self.awaits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut awaits = lock(&self.awaits);
         if awaits.remove(&what) && awaits.is_empty() {
             self.chain.open();
         }

@@ -68,7 +68,7 @@ struct FailureReport {
 
 impl Report<AnyEvent> for FailureReport {
     fn failed(&self, event: &AnyEvent, error: &HandlerError, turn: &Turn<'_>) {
-        let (subject, again) = (event.subject(), self.resync.delay(turn.failures()));
+        let (subject, again) = (event.subject(), self.resync.delay_after(error, turn.failures()));
         let (text, reason) = (text(error, turn), error.reason());
         error!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
             handler = &*self.handler, change = ?event.change(), attempt = turn.attempts(), reason,

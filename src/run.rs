@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use staffetta_handler::Registry;
@@ -14,6 +15,7 @@ use crate::connect::{self, ConnectError};
 use crate::controller::{Controller, ControllerError};
 use crate::rehearsal::{self, DryRun};
 use crate::telemetry;
+use crate::trial::{self, Served};
 
 /// Why the program ended with a failure.
 #[derive(Debug, thiserror::Error)]
@@ -51,12 +53,25 @@ pub(crate) fn rehearse(
     })
 }
 
+/// Makes each enabled handler for a trial, without asking anybody anything.
+pub(crate) fn check(registry: Registry, configuration: &Configuration) -> Result<(), RunError> {
+    secure();
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(RunError::Start)?;
+    let _entered = runtime.enter();
+    Ok(trial::handlers(&Arc::new(registry), configuration, Served::Unknown)?)
+}
+
 /// What every run needs: the log, TLS, a runtime.
 fn start(configuration: &Configuration) -> Result<Runtime, RunError> {
     telemetry::init(&configuration.log).map_err(|error| RunError::Start(io::Error::other(error)))?;
+    secure();
+    runtime(&configuration.relay).map_err(RunError::Start)
+}
+
+/// Chooses who speaks TLS.
+fn secure() {
     // An error means that somebody installed one before, which then is used.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    runtime(&configuration.relay).map_err(RunError::Start)
 }
 
 /// A runtime with as many threads as `options` say, whatever the machine has.
@@ -73,8 +88,15 @@ async fn serve(
     let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Start)?;
     let kubeconfig = kubeconfig.or(configuration.kubernetes.kubeconfig.as_deref());
     let connection = connect::connection(kubeconfig).await?;
+    let key_files = connection.key_files.clone();
     let controller = Controller::start(registry, configuration, connection).await?;
     let stop = controller.token();
+    let ending = stop.clone();
+    tokio::spawn(async move {
+        let path = key_files.replaced().await.display();
+        warn!(%path, "the client's certificate or key was replaced: ending, to be started with the new one");
+        ending.cancel();
+    });
     tokio::spawn(async move {
         let mut signalled = false;
         loop {

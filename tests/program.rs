@@ -97,6 +97,29 @@ fn a_token_file_that_cannot_be_used_is_named_and_ends_the_program() {
 }
 
 #[tokio::test]
+async fn a_client_certificate_that_is_replaced_ends_the_program_in_good_order() {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let issue = || {
+        let pair = rcgen::generate_simple_self_signed(["staffetta".to_owned()]).unwrap();
+        std::fs::write(folder.path().join("tls.crt"), pair.cert.pem()).unwrap();
+        std::fs::write(folder.path().join("tls.key"), pair.signing_key.serialize_pem()).unwrap();
+    };
+    issue();
+    let user =
+        json!({ "name": "user", "user": { "client-certificate": "tls.crt", "client-key": "tls.key" } });
+    let cluster = json!({ "name": "cluster", "cluster": { "server": server.url() } });
+    let context = json!({ "name": "context", "context": { "cluster": "cluster", "user": "user" } });
+    let kubeconfig = json!({ "users": [user], "clusters": [cluster], "contexts": [context], "current-context": "context" });
+    let mut process = Process::start(Path::new(PROGRAM), folder.path(), "", &kubeconfig.to_string()).await;
+    process.ready().await;
+    issue();
+    process.says("the client's certificate or key was replaced").await;
+    assert!(process.ends().await.success());
+    process.says("the lease is given up").await;
+}
+
+#[tokio::test]
 async fn an_address_that_is_taken_is_named_and_ends_the_program() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

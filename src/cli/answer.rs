@@ -12,7 +12,7 @@ use super::status::status;
 use super::table::Table;
 use crate::config::{Configuration, ConfigurationError, FileSchema, choose_file};
 use crate::rehearsal::DryRun;
-use crate::run::{rehearse, run};
+use crate::run::{check, rehearse, run};
 
 /// Does `command` and writes its answer.
 pub(super) fn answer(
@@ -36,7 +36,8 @@ pub(super) fn answer(
             }
         }
         Command::Config(ConfigCommand::Check(file)) => {
-            load(file)?;
+            let configuration = load(file)?;
+            check(registry, &configuration).map_err(CommandError::Unmakeable)?;
             writeln!(output, "ok")?;
         }
         Command::Config(ConfigCommand::Show(file)) => {

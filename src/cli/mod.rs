@@ -40,6 +40,8 @@ enum CommandError {
     #[error(transparent)]
     Configuration(#[from] ConfigurationError),
     #[error(transparent)]
+    Unmakeable(RunError),
+    #[error(transparent)]
     Run(#[from] RunError),
     #[error("the plan is not complete, or not all of it would succeed: it says where")]
     Incomplete,
@@ -63,6 +65,7 @@ impl CommandError {
     fn exit_code(&self) -> ExitCode {
         match self {
             Self::Configuration(ConfigurationError::Unreadable { .. } | ConfigurationError::Mistakes(_))
+            | Self::Unmakeable(_)
             | Self::Address(_)
             | Self::Ask(status::AskError::Refused(_)) => ExitCode::from(2),
             Self::Configuration(ConfigurationError::Schema(_) | ConfigurationError::Unfit(_))

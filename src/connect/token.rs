@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ use kube::config::AuthInfo;
 use tokio::time::Instant;
 use tower::Service;
 use tracing::{info, warn};
+
+use crate::lock::lock;
 
 /// How long a token is used before the file is read again. The kubelet replaces a token when a fifth of its life is left:
 /// two minutes of the shortest life that the API server grants.
@@ -72,7 +74,7 @@ impl TokenFile {
     }
 
     fn last(&self) -> MutexGuard<'_, LastRead> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.last)
     }
 }
 
@@ -146,7 +148,7 @@ where
 {
     let mut request = Some(request);
     let answer = poll_fn(|context| {
-        let mut inner = inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = lock(inner);
         ready!(inner.poll_ready(context))?;
         let request = request.take().expect("this is ready once");
         Poll::Ready(Ok(inner.call(request)))

@@ -1,7 +1,7 @@
 //! One candidacy: from standing by to the end of the term, with everything that works in it.
 
 use std::collections::HashSet;
-use std::convert::Infallible;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,12 +11,13 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::running::Running;
-use super::{API_SERVER, ControllerError, LEADERSHIP, Work};
+use super::{API_SERVER, ControllerError, HANDLERS, LEADERSHIP, Work};
 use crate::events::{self, Recorder, Recording};
 use crate::leadership::{Leadership, Loss, Role, Status, Term};
 use crate::metrics::Counted;
 use crate::pipeline::{self, Pipeline, Policy};
 use crate::report::Reports;
+use crate::trial::{self, Served};
 use crate::{client, connect};
 
 /// The waits after the API server or a driver's check failed at start.
@@ -70,21 +71,23 @@ impl<'w> Candidacy<'w> {
     async fn stand_by_and_lead(&mut self) -> Result<End, ControllerError> {
         let (work, client) = (self.work, self.client.clone());
         let status = self.leadership.subscribe();
+        work.health.waits(HANDLERS, "not made yet");
         let elected = async {
-            // Who is elected has been answered, and waits no longer for that.
+            // Who is elected has been answered, and makes the handlers in earnest.
             tokio::select! {
-                () = elected(work, status) => {}
-                never = answered(work, &client) => match never {},
+                () = elected(work, status.clone()) => {}
+                error = cannot_lead(work, &client, status) => return Err(error),
             }
-            served(work, &client).await
+            Ok(served(work, &client).await)
         };
         let served = tokio::select! {
             biased;
             () = work.stop.cancelled() => return Ok(End::Stopped),
             loss = self.leadership.lost() => return Ok(End::Deposed(loss)),
-            served = elected => served,
+            served = elected => served?,
         };
         let running = self.start(served)?;
+        work.health.is_well(HANDLERS);
         work.health.is_well(API_SERVER);
         work.health.is_well(LEADERSHIP);
         let grace = work.configuration.shutdown.drain.into();
@@ -97,7 +100,7 @@ impl<'w> Candidacy<'w> {
             loss = self.leadership.lost() => {
                 work.health.waits(LEADERSHIP, loss.to_string());
                 for name in running.abandon(grace).await {
-                    work.health.is_well(&name);
+                    work.health.forget(&name);
                 }
                 Ok(End::Deposed(loss))
             }
@@ -158,11 +161,19 @@ impl<'w> Candidacy<'w> {
     }
 }
 
-/// Says why the API server does not answer, until it does; then says nothing more.
-async fn answered(work: &Work, client: &Client) -> Infallible {
-    served(work, client).await;
+/// Says why the API server does not answer, until it does. Then, if this process stands by, makes each handler for a trial: one
+/// that could not lead must not be taken for a replica. Ends only with the reason why it could not.
+async fn cannot_lead(work: &Work, client: &Client, mut status: watch::Receiver<Status>) -> ControllerError {
+    let served = served(work, client).await;
     work.health.is_well(API_SERVER);
-    std::future::pending().await
+    let stands_by = |status: &Status| matches!(status.role, Role::Standby { .. });
+    status.wait_for(stands_by).await.expect("the sender outlives every term");
+    let tried = trial::handlers(&work.registry, &work.configuration, Served::These(served));
+    if let Err(error) = tried {
+        return error;
+    }
+    work.health.is_well(HANDLERS);
+    pending().await
 }
 
 /// The API versions of the server, as soon as it answers.

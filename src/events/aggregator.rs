@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::bucket::{Bucket, Rate};
 use super::name::Names;
 use super::notice::Notice;
+use super::refusals::Refusals;
 
 /// How often the server is asked at most, and how much is remembered.
 #[derive(Clone, Copy, Debug)]
@@ -134,6 +135,8 @@ pub(crate) struct Aggregator {
     /// What has news, by the time at which it may be sent, then in order of arrival.
     queue: BTreeMap<(Instant, u64), Key>,
     arrivals: u64,
+    /// The namespaces for which nothing is sent at the moment.
+    pub(super) refusals: Refusals,
 }
 
 impl Aggregator {
@@ -147,6 +150,7 @@ impl Aggregator {
             series: HashMap::new(),
             queue: BTreeMap::new(),
             arrivals: 0,
+            refusals: Refusals::default(),
         }
     }
 
@@ -189,6 +193,10 @@ impl Aggregator {
                 return Next::At(due.max(free));
             }
             let Some((_, key)) = self.queue.pop_first() else { return Next::Nothing };
+            if let Some(until) = self.refused_until(&key, now) {
+                self.enqueue(key, until);
+                continue;
+            }
             let bucket = self.objects.entry(Arc::clone(&key.object)).or_insert_with(|| Bucket::full(now));
             let wait = bucket.wait(self.limits.object, now);
             if !wait.is_zero() {
@@ -231,6 +239,12 @@ impl Aggregator {
             series.news = Some(posting.notice);
             self.enqueue(posting.key, now);
         }
+    }
+
+    /// Until when the namespace of the Event takes none.
+    fn refused_until(&self, key: &Key, now: Instant) -> Option<Instant> {
+        let notice = self.series.get(key)?.news.as_ref()?;
+        self.refusals.until(notice.kept_in(), now)
     }
 
     /// How many Events have news that the server does not know.

@@ -9,6 +9,7 @@ mod bucket;
 mod counts;
 mod name;
 mod notice;
+mod refusals;
 mod sender;
 mod task;
 

@@ -26,6 +26,9 @@ const NOTE: usize = 1024;
 /// The longest reason and action that the server takes, in bytes.
 const WORD: usize = 128;
 
+/// Where Events about objects without a namespace are kept.
+pub(crate) const CLUSTER_WIDE: &str = "default";
+
 /// Something that happened to an object, for the person who looks at the object.
 #[derive(Clone, Debug)]
 pub(crate) struct Notice {
@@ -62,6 +65,11 @@ impl Weight {
 }
 
 impl Notice {
+    /// The namespace of the Event.
+    pub(crate) fn kept_in(&self) -> &str {
+        self.regarding.namespace.as_deref().unwrap_or(CLUSTER_WIDE)
+    }
+
     /// Happened now: `what`, and `then`, which is shown whole however long `what` is.
     pub(crate) fn new(
         regarding: ObjectReference,

@@ -12,15 +12,13 @@ use serde_json::{Value, json};
 use staffetta_handler::Failure;
 
 use super::aggregator::{Answer, Posting, Step};
+use super::refusals::REST;
 
 /// The name under which this program reports, whichever process of it.
 pub(crate) const CONTROLLER: &str = "staffetta.dev/controller";
 
 /// How long the server may take for one request.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Where Events about objects without a namespace are kept.
-const CLUSTER_WIDE: &str = "default";
 
 /// Sends one Event at a time.
 #[derive(Clone)]
@@ -47,7 +45,7 @@ impl Sender {
 
     /// Sends `posting`.
     pub(crate) async fn send(&self, posting: &Posting) -> Result<(), SendError> {
-        let namespace = posting.notice.regarding.namespace.as_deref().unwrap_or(CLUSTER_WIDE);
+        let namespace = posting.notice.kept_in();
         let sent = async {
             match posting.step {
                 Step::Create => {
@@ -119,15 +117,14 @@ pub(crate) fn answer(step: Step, sent: &Result<(), SendError>) -> Answer {
 
 /// How long nothing is worth sending after this failure, where that is known.
 pub(crate) fn rest(error: &SendError) -> Option<Duration> {
-    let SendError::Server(error) = error else { return None };
-    match &**error {
-        kube::Error::Api(status) if status.code == 403 => Some(FORBIDDEN),
-        error => error.retry_after().map(|after| after.min(FORBIDDEN)),
-    }
+    let SendError::Server(source) = error else { return None };
+    if is_forbidden(error) { Some(REST) } else { source.retry_after().map(|after| after.min(REST)) }
 }
 
-/// How long after a refusal for want of rights it is tried again.
-const FORBIDDEN: Duration = Duration::from_secs(5 * 60);
+/// Whether somebody does not let us do it.
+pub(crate) fn is_forbidden(error: &SendError) -> bool {
+    matches!(error, SendError::Server(error) if matches!(&**error, kube::Error::Api(status) if status.code == 403))
+}
 
 /// The namespace is being deleted and takes nothing new.
 fn is_ending(status: &Status) -> bool {

@@ -13,6 +13,7 @@ use tracing::{debug, info, warn};
 use super::aggregator::{Aggregator, Answer, Next, Posting, Step};
 use super::counts::{EventCounts, EventResult};
 use super::notice::Notice;
+use super::refusals::REST;
 use super::sender::{self, SendError, Sender};
 
 /// The waits after the server failed.
@@ -99,11 +100,15 @@ impl Task {
                     Step::Create => self.counts.count(EventResult::Created),
                     Step::Update => self.counts.count(EventResult::Updated),
                 }
+                let namespace = posting.notice.kept_in();
+                if self.aggregator.refusals.took(namespace) {
+                    info!(namespace, "Kubernetes Events are sent again");
+                }
                 if self.trouble.take().is_some() {
                     info!("Kubernetes Events are sent again");
                 }
             }
-            (Answer::Failed, Err(error)) => self.rest(error),
+            (Answer::Failed, Err(error)) => self.failed(&posting, error),
             (Answer::Refused, Err(error)) => {
                 self.counts.count(EventResult::Refused);
                 let regarding = &posting.notice.regarding;
@@ -121,9 +126,25 @@ impl Task {
         self.aggregator.answered(posting, answer, Instant::now());
     }
 
+    /// Who is not let into a namespace leaves that alone, and the server after any other failure.
+    fn failed(&mut self, posting: &Posting, error: &SendError) {
+        self.counts.count(EventResult::Failed);
+        if !sender::is_forbidden(error) {
+            return self.rest(error);
+        }
+        let namespace = posting.notice.kept_in();
+        match self.aggregator.refusals.refused(namespace, Instant::now()) {
+            Some(true) => {
+                let again_s = REST.as_secs_f64();
+                warn!(namespace, error = causes(error), again_s, "Kubernetes Events cannot be sent");
+            }
+            Some(false) => debug!(namespace, error = causes(error), "Kubernetes Events still cannot be sent"),
+            None => self.rest(error),
+        }
+    }
+
     /// Sends nothing for a while. One warning for the whole trouble.
     fn rest(&mut self, error: &SendError) {
-        self.counts.count(EventResult::Failed);
         let first = self.trouble.is_none();
         let mut backoff = self.trouble.take().map_or_else(|| BACKOFF.start(), |trouble| trouble.backoff);
         let wait = backoff.next_wait(sender::rest(error)).unwrap_or(BACKOFF.max);

@@ -158,6 +158,30 @@ async fn without_the_right_to_it_asks_every_five_minutes_warns_once_and_says_whe
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_namespace_that_takes_no_event_holds_up_those_of_no_other() {
+    let mut world = World::new();
+    let logged = Logged::start();
+    for name in ["a", "b"] {
+        world.tell(Some("full"), name, "no port left");
+    }
+    assert_eq!(world.answer(403, &refusal(403, &json!({}))).await.after, 0);
+    world.tell(Some("shop"), "web", "no port left");
+    let done = world.done().await;
+    assert_eq!((&*done.path, done.after), ("/apis/events.k8s.io/v1/namespaces/shop/events", 0));
+    let mut later = Vec::new();
+    for _ in 0..2 {
+        let done = world.done().await;
+        assert_eq!(done.path, "/apis/events.k8s.io/v1/namespaces/full/events");
+        later.push(done.after);
+    }
+    assert_eq!(later, [300, 300], "nothing is lost");
+    assert!(world.is_quiet().await);
+    assert_eq!((world.count("failed"), world.count("created")), (1, 3));
+    let warned = logged.with("Kubernetes Events cannot be sent");
+    assert_eq!((warned.len(), &warned[0]["namespace"]), (1, &json!("full")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_namespace_that_ends_or_is_gone_takes_no_event_and_holds_up_no_other() {
     let mut world = World::new();
     let ending = json!({ "causes": [{ "reason": "NamespaceTerminating", "field": "metadata.namespace" }] });

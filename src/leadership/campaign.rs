@@ -201,13 +201,14 @@ impl Campaign {
 
     fn trouble(&self, what: &'static str, error: &HandlerError) {
         let cause = causes(&**error);
+        let trouble = Some(format!("{what}: {cause}"));
         self.status.send_if_modified(|status| {
-            let first = status.trouble.is_none();
-            if first || status.role == Role::Leader {
+            if status.trouble.is_none() || status.role == Role::Leader {
                 warn!(error = cause, "{what}");
             }
-            status.trouble = Some(format!("{what}: {cause}"));
-            first
+            let is_news = status.trouble != trouble;
+            status.trouble = trouble;
+            is_news
         });
     }
 

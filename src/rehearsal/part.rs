@@ -1,7 +1,7 @@
 //! One handler in a dry run.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -13,6 +13,7 @@ use staffetta_handler::{
 
 use super::patience::RETRY;
 use super::stage::Stage;
+use crate::lock::lock;
 
 /// A handler with the inner links of its chain, from the outside in. A queue needs none of them: what is to be handled is
 /// known at once.
@@ -75,7 +76,7 @@ impl Part {
     pub(super) async fn ask_sources(&self, limit: Duration) -> Vec<HandlerError> {
         let signals = Arc::clone(&self.signals);
         let outlet = Outlet::new(move |signal| {
-            signals.lock().unwrap_or_else(PoisonError::into_inner).push(signal);
+            lock(&signals).push(signal);
         });
         let asked = self.sources.iter().map(|source| bounded(limit, source.rehearse(outlet.clone())));
         futures_util::future::join_all(asked).await.into_iter().filter_map(Result::err).collect()
@@ -83,7 +84,7 @@ impl Part {
 
     /// What its sources told since the last time: of each object once.
     pub(super) fn take_signals(&self) -> Vec<AnyEvent> {
-        let mut told = std::mem::take(&mut *self.signals.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut told = std::mem::take(&mut *lock(&self.signals));
         let mut known = HashSet::new();
         told.retain(|signal| known.insert((signal.route(), signal.uid().to_owned())));
         told

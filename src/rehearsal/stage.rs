@@ -2,13 +2,14 @@
 
 use std::any::TypeId;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::Value;
 use staffetta_handler::{AnyEvent, Change, Kind, KindIndex, Message, Object, Sighting};
 
 use super::troubles::Troubles;
 use crate::client::{Echo, Echoes};
+use crate::lock::lock;
 
 /// The objects of the cluster as they would be by now, and what is still to be told of them.
 pub(super) struct Stage {
@@ -157,7 +158,7 @@ impl Stage {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -1,6 +1,8 @@
 //! What could not be read or planned, beside the failures of single objects.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use crate::lock::lock;
 
 /// What could not be read or planned, a sentence each.
 #[derive(Default)]
@@ -9,7 +11,7 @@ pub(super) struct Troubles(Mutex<Vec<String>>);
 impl Troubles {
     /// Adds one, unless it was told before.
     pub(super) fn add(&self, trouble: String) {
-        let mut troubles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut troubles = lock(&self.0);
         if !troubles.contains(&trouble) {
             troubles.push(trouble);
         }
@@ -17,6 +19,6 @@ impl Troubles {
 
     /// Takes them all out.
     pub(super) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.0))
     }
 }

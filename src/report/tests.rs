@@ -134,6 +134,39 @@ async fn a_wait_that_is_long_from_the_start_is_told_at_once() {
     assert_eq!(told[0].1.note, "busy; attempt 2 follows in 60 s");
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_told_after_half_a_minute_and_logged_once() {
+    let waiting = || Fault::transient("not active yet").waiting().after(Duration::from_secs(1));
+    {
+        let mut world = World::new(failing_for(29, waiting()));
+        world.added().await;
+        assert!(world.until(3600).await.is_empty(), "it came in time");
+        assert!(world.logged.with("").is_empty());
+    }
+    let mut world = World::new(failing_for(100, waiting()));
+    world.added().await;
+    let told = world.until(3600).await;
+    let seconds: Vec<_> = told.iter().map(|(second, notice)| (*second, notice.weight)).collect();
+    let (warning, normal) = (Weight::Warning, Weight::Normal);
+    assert_eq!(seconds, [(30, warning), (60, warning), (90, warning), (100, normal)]);
+    assert_eq!(told[0].1.note, "not active yet; attempt 32 follows in 1 s");
+    assert_eq!(told[3].1.reason, "Recovered");
+    assert_eq!(world.logged.with("handling fails and is repeated").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_is_no_shorter_because_its_object_changed_meanwhile() {
+    let waiting = Fault::transient("not active yet").waiting().after(Duration::from_secs(1));
+    let mut world = World::new(failing_for(100, waiting));
+    world.added().await;
+    for second in [10, 20, 25] {
+        assert!(world.until(second).await.is_empty());
+        world.event(Event::Modified(Arc::new(pod("shop", "web")))).await;
+    }
+    let told = world.until(45).await;
+    assert!(told.len() == 1 && (30..=31).contains(&told[0].0), "{told:?}");
+}
+
 /// Never answers.
 struct Hangs;
 
@@ -169,6 +202,16 @@ async fn a_failure_for_good_is_told_at_once_and_the_object_gets_another_chance()
     assert_eq!(lines.len(), 2);
     assert_eq!((&lines[1]["attempt"], &lines[1]["level"]), (&2.into(), &"ERROR".into()));
     assert!((108..=132).contains(&lines[1]["again_s"].as_u64().unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hint_that_reaches_past_the_time_for_retries_is_obeyed_all_the_same() {
+    let asked = Duration::from_secs(1200);
+    let mut world = World::new(failing_for(1, Fault::transient("busy").after(asked)));
+    world.added().await;
+    let told = world.until(3600).await;
+    let told: Vec<_> = told.iter().map(|(second, notice)| (*second, notice.reason)).collect();
+    assert_eq!(told, [(0, "HandlingFailed"), (1200, "Recovered")]);
 }
 
 #[tokio::test(start_paused = true)]

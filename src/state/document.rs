@@ -26,6 +26,9 @@ pub(crate) struct Document {
     pub(crate) omitted: usize,
     /// The objects that cannot be decoded, which no handler gets to see.
     pub(crate) undecodable: Vec<Undecodable>,
+    /// Whether a watch knows an object of the name that was asked for. Older programs do not say.
+    #[serde(default)]
+    pub(crate) known: Option<bool>,
 }
 
 /// What the election of a leader says of this process.

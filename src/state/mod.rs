@@ -5,12 +5,13 @@ mod document;
 mod query;
 mod report;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use staffetta_handler::{Tally, Undecodable};
 use tokio::time::Instant;
 
 use crate::health::Health;
+use crate::lock::lock;
 use crate::metrics::Figures;
 use crate::pipeline::Pipeline;
 use crate::watcher::{Sight, Watcher};
@@ -108,6 +109,12 @@ impl State {
         watcher.map(|watcher| watcher.undecodable()).unwrap_or_default()
     }
 
+    /// Whether a watch knows an object that is called as one asks; none where nobody asks for a name, or nothing is watched.
+    pub(crate) fn knows(&self, query: &Query) -> Option<bool> {
+        let (watcher, name) = (self.running().watcher.upgrade()?, query.name.as_deref()?);
+        Some(watcher.knows(query.kind.as_deref(), query.namespace.as_deref(), name))
+    }
+
     /// How it stands with each enabled handler, in the order in which they are enabled.
     pub(crate) fn handlers(&self) -> Vec<HandlerSight> {
         let pipeline = self.pipeline();
@@ -120,7 +127,7 @@ impl State {
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.running)
     }
 }
 

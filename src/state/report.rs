@@ -31,6 +31,7 @@ impl State {
             objects,
             omitted,
             undecodable: self.undecodable().iter().filter_map(|object| undecodable(query, object)).collect(),
+            known: self.knows(query),
         }
     }
 

@@ -11,6 +11,7 @@ use serde_json::json;
 use staffetta::config::{Configuration, FileSchema};
 use staffetta::controller::Controller;
 use staffetta::leadership::Role;
+use staffetta_driver::VifPoolDriver;
 use staffetta_handler::testing::Fault;
 use staffetta_handler::{Registration, ResourceEventHandler, causes};
 use tokio::runtime::Handle;
@@ -27,6 +28,7 @@ struct Patient {
     seen: Arc<Seen>,
     goes_on: watch::Receiver<bool>,
     _life: Arc<()>,
+    _pool: Arc<dyn VifPoolDriver>,
 }
 
 /// What a handler does before it waits.
@@ -102,12 +104,13 @@ async fn controller(world: &World, wants: Wants) -> (Controller, Arc<Seen>, watc
             seen: Arc::clone(&told),
             goes_on: goes_on.clone(),
             _life: life,
+            _pool: setup.driver::<dyn VifPoolDriver>()?,
         };
         Ok(Registration::new(patient).on::<Pod>().erase())
     });
     let file = tempfile::NamedTempFile::new().unwrap();
     let options = format!(
-        "[kubernetes]\nenabled_handlers = [\"patient\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n[leader_election]\n{PATIENT}"
+        "[kubernetes]\nenabled_handlers = [\"patient\"]\nvif_pool_driver = \"memory\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[leader_election]\n{PATIENT}"
     );
     std::fs::write(file.path(), options).unwrap();
     let schema = FileSchema::assemble(&registry).unwrap();
@@ -187,6 +190,16 @@ async fn twenty_losses_leave_nothing_behind_and_are_no_failure_of_any_object() {
     eventually("there are as many tasks as before", async || tasks() <= early + 3).await;
     let events = Api::<Event>::all(world.client()).list(&ListParams::default()).await.unwrap().items;
     assert_eq!(events, [], "nobody is told of what the ends of terms interrupted");
+    let page =
+        reqwest::get(format!("http://{}/metrics", controller.admin())).await.unwrap().text().await.unwrap();
+    let mut series: Vec<_> =
+        page.lines().filter_map(|line| line.rsplit_once(' ')).map(|(name, _)| name).collect();
+    series.retain(|name| !name.starts_with('#'));
+    series.sort_unstable();
+    let (all, pools) =
+        (series.len(), series.iter().filter(|name| name.starts_with("staffetta_vif_pool_")).count());
+    series.dedup();
+    assert_eq!((series.len(), pools), (all, 11), "each series stands there once");
     let_go.send(true).unwrap();
     eventually("the last one goes on", async || *seen.calls.lock().unwrap() == [21]).await;
     controller.stop().await.unwrap();

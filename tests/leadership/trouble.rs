@@ -2,10 +2,14 @@
 
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
+use staffetta::config::{Configuration, FileSchema};
+use staffetta::controller::Controller;
+use staffetta::leadership::Role;
 use staffetta_apiserver::{Fault, Requests};
+use staffetta_handler::causes;
 
 use crate::process::eventually;
-use crate::world::{AT_ONCE, PATIENT, SHORT, World};
+use crate::world::{AT_ONCE, LONG, PATIENT, SHORT, World};
 
 #[tokio::test]
 async fn without_rights_to_the_lease_it_says_so_and_goes_on_when_it_has_them() {
@@ -24,6 +28,55 @@ async fn without_rights_to_the_lease_it_says_so_and_goes_on_when_it_has_them() {
     runner.leads().await;
     runner.process.ready().await;
     assert!(runner.process.terminate().await.success());
+}
+
+#[tokio::test]
+async fn who_could_not_lead_is_never_ready_and_ends_with_the_reason_and_the_leader_goes_on() {
+    const INCOMPLETE: &str = "[kubernetes]\nenabled_handlers = [\"vif\"]\npod_subnets_driver = \"default\"\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+    const REASON: &str = "the handler `vif` cannot be made: `neutron_defaults.pod_subnet` is missing";
+    let world = World::embedded().await;
+    let mut leader = world.runner(LONG, AT_ONCE).await;
+    leader.leads().await;
+
+    let mut standby = world.runner_as(world.proxy().await, INCOMPLETE).await;
+    standby.process.says("standing by").await;
+    standby.process.says(REASON).await;
+    assert_eq!(standby.process.ends().await.code(), Some(1));
+    assert!(standby.writes().is_empty());
+
+    let registry = staffetta::assembly::registry();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), INCOMPLETE).unwrap();
+    let schema = FileSchema::assemble(&registry).unwrap();
+    let configuration = Configuration::load(&schema, Some(file.path()), []).unwrap();
+    let controller = Controller::start(registry, &configuration, world.client()).await.unwrap();
+    let admin = controller.admin();
+    tokio::select! {
+        biased;
+        () = controller.ready() => panic!("it is ready at {admin}"),
+        () = eventually("it ends", async || matches!(controller.leadership().role, Role::Ended(_))) => {}
+    }
+    let ended = controller.ended().await.map_err(|error| causes(&error));
+    assert_eq!(ended, Err(REASON.to_owned()));
+
+    world.pod("web").await;
+    world.until_plugged("web", true).await;
+    assert!(leader.process.terminate().await.success());
+}
+
+#[tokio::test]
+async fn without_the_lease_each_new_reason_is_told() {
+    let world = World::embedded().await;
+    let proxy = world.proxy().await;
+    let reads = || Requests::any().resource("leases").verb("get");
+    proxy.faults().inject(reads(), 1, Fault::status(403));
+    proxy.faults().inject(reads(), usize::MAX, Fault::status(500));
+    let runner = world.runner_behind(proxy, PATIENT, "").await;
+    eventually("it tells of the second reason", async || {
+        let (_, reasons) = runner.process.get("/readyz").await;
+        reasons.contains("leadership: the lease cannot be read: ") && reasons.contains("500")
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -79,12 +79,17 @@ impl World {
 
     /// Starts one behind this proxy.
     pub(crate) async fn runner_behind(&self, proxy: Proxy, election: &str, memory: &str) -> Runner {
-        let folder = tempfile::tempdir().unwrap();
         let configuration = format!(
             "[kubernetes]\nenabled_handlers = [\"vif\"]\n[leader_election]\n{election}[memory]\n{memory}"
         );
+        self.runner_as(proxy, &configuration).await
+    }
+
+    /// Starts one with this configuration.
+    pub(crate) async fn runner_as(&self, proxy: Proxy, configuration: &str) -> Runner {
+        let folder = tempfile::tempdir().unwrap();
         let program = Path::new(env!("CARGO_BIN_EXE_staffetta"));
-        let process = Process::start(program, folder.path(), &configuration, &proxy.kubeconfig()).await;
+        let process = Process::start(program, folder.path(), configuration, &proxy.kubeconfig()).await;
         Runner { process, proxy, _folder: folder }
     }
 

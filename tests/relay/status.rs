@@ -69,11 +69,17 @@ async fn a_person_sees_in_one_command_which_object_is_stuck_and_why() {
         let (code, said, _) = status(&controller, &elsewhere).await;
         assert!(code == 0 && !said.contains("VLAN 7"), "{elsewhere:?}: {said}");
     }
-    let (_, said, _) = status(&controller, &["web", "-n", "other"]).await;
+    let (_, said, _) = status(&controller, &["web", "-n", "default", "--phase", "queued"]).await;
     assert!(
         said.ends_with("Nothing of that name waits or is at work: it is handled, or no handler wants it.\n"),
         "{said}"
     );
+    for typo in [["web", "-n", "other"], ["wbe", "-n", "default"], ["web", "--kind", "service"]] {
+        let (_, said, _) = status(&controller, &typo).await;
+        let unknown =
+            "No watch knows an object of that name: look at the name, the namespace and the kind.\n";
+        assert!(said.ends_with(unknown), "{typo:?}: {said}");
+    }
 
     let (_, answer, _) = status(&controller, &["-o", "json", "--kind", "Pod"]).await;
     let answer: Value = serde_json::from_str(&answer).unwrap();

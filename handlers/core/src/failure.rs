@@ -41,9 +41,15 @@ pub trait Failure: Error + Send + Sync + 'static {
     }
 
     /// Whether nothing went wrong: all that could be done is done, and the rest comes with time. It is repeated like a
-    /// transient failure, and nobody is told, unless it is not over when the time for retries is.
+    /// transient failure, and nobody is told before it has lasted for [`patience`](Self::patience), or the time for retries is up.
     fn waits(&self) -> bool {
         false
+    }
+
+    /// For how long an error that [waits](Self::waits) is nobody's business. A wait that lasts longer is told like a failure that is
+    /// repeated.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(30)
     }
 
     /// What went wrong in one word of CamelCase, such as `QuotaExceeded`: the `reason` of the Kubernetes Event by which a

@@ -19,6 +19,8 @@ pub(crate) struct Past {
     pub(crate) failures: u32,
     /// What went wrong.
     pub(crate) trouble: Option<Arc<Trouble>>,
+    /// What it waits for, and since when, though nothing went wrong.
+    pub(crate) waits: Option<Arc<Trouble>>,
     /// At which object a person was told of it.
     pub(crate) told: Option<Arc<Identity>>,
 }
@@ -29,6 +31,20 @@ impl Past {
         let trouble = Arc::new(Trouble::after(self.trouble.as_deref(), error));
         self.trouble = Some(Arc::clone(&trouble));
         trouble
+    }
+
+    /// It waits, as `error` says. Answers for what, and since when.
+    pub(crate) fn waits(&mut self, error: &dyn Failure) -> Arc<Trouble> {
+        let waits = Arc::new(Trouble::after(self.waits.as_deref(), error));
+        self.waits = Some(Arc::clone(&waits));
+        waits
+    }
+
+    /// It waits for so long that this is what is wrong with it.
+    pub(crate) fn waits_too_long(&mut self) {
+        let Some(waits) = &self.waits else { return };
+        let since = self.trouble.as_ref().map_or(waits.since, |trouble| trouble.since.min(waits.since));
+        self.trouble = Some(Arc::new(Trouble { since, ..Trouble::clone(waits) }));
     }
 }
 
@@ -43,6 +59,7 @@ pub(crate) fn bequeath(past: Carry, heir: &mut Carry) {
     if let Some(own) = heir.take() {
         past.failures = past.failures.max(own.failures);
         past.trouble = past.trouble.or(own.trouble);
+        past.waits = past.waits.or(own.waits);
         past.told = past.told.or(own.told);
     }
     *heir = Some(past);

@@ -35,6 +35,9 @@ pub struct ResyncPolicy {
     pub max: Duration,
 }
 
+/// However long an error asks to be left alone, after this time it is looked again.
+const LONGEST: Duration = Duration::from_secs(3600);
+
 impl Default for ResyncPolicy {
     /// One minute, doubling to 15 minutes.
     fn default() -> Self {
@@ -46,6 +49,12 @@ impl ResyncPolicy {
     /// The time until the event is pushed again, after `failures` failures before this one. It differs from call to call.
     pub fn delay(self, failures: u32) -> Duration {
         spread(self.mean(failures))
+    }
+
+    /// The same after `error`: not before the time that it asks for, as far as that is within an hour.
+    pub fn delay_after(self, error: &HandlerError, failures: u32) -> Duration {
+        let asked = error.retry_after().unwrap_or_default().min(LONGEST);
+        self.delay(failures).max(asked)
     }
 
     fn mean(self, failures: u32) -> Duration {
@@ -76,7 +85,7 @@ impl LogReport {
 impl<E: Message> Report<E> for LogReport {
     fn failed(&self, event: &E, error: &HandlerError, turn: &Turn<'_>) {
         let subject = event.subject();
-        let again = self.resync.delay(turn.failures());
+        let again = self.resync.delay_after(error, turn.failures());
         error!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
             handler = self.handler, attempt = turn.attempts(), change = ?event.change(), again_s = again.as_secs(), error = causes(&**error),
             "handling failed");
@@ -93,12 +102,23 @@ impl<E: Message> Report<E> for LogReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Fault;
 
     #[test]
     fn the_time_until_the_next_chance_doubles_up_to_its_longest() {
         let policy = ResyncPolicy::default();
         let minutes: Vec<_> = [0, 1, 2, 3, 4, 40].map(|failures| policy.mean(failures).as_secs() / 60).into();
         assert_eq!(minutes, [1, 2, 4, 8, 15, 15]);
+    }
+
+    #[test]
+    fn who_asks_to_be_left_alone_for_longer_is_up_to_an_hour() {
+        let again = |asked| {
+            let error = Fault::transient("busy").after(Duration::from_secs(asked)).into();
+            ResyncPolicy::default().delay_after(&error, 0).as_secs()
+        };
+        assert!((54..=66).contains(&again(0)) && (54..=66).contains(&again(50)));
+        assert_eq!((again(600), again(3600), again(86_400)), (600, 3600, 3600));
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::backoff::BackoffPolicy;
 use crate::failure::HandlerError;
 use crate::handler::EventHandler;
 use crate::message::Message;
 use crate::report::Report;
-use crate::standing::Trouble;
 use crate::turn::Turn;
 
 /// How long and how often [`Retry`] repeats.
@@ -35,7 +36,8 @@ impl Default for RetryPolicy {
 
 /// Repeats an invocation while it fails with an error that says it is transient.
 ///
-/// An error that only [waits](crate::Failure::waits) is repeated the same way and told to nobody.
+/// An error that only [waits](crate::Failure::waits) is repeated the same way, and told to nobody before its
+/// [patience](crate::Failure::patience) is over; then once each time that this has passed again.
 /// It gives way to a newer message of the same object, which goes on with the back-off where it stands. When time is up
 /// it hands on the last error of the handler itself.
 pub struct Retry<H, E> {
@@ -58,27 +60,36 @@ impl<H, E: Message> Retry<H, E> {
         self.report = Some(report);
         self
     }
+
+    fn tell(&self, event: &E, error: &HandlerError, wait: Duration, turn: &Turn<'_>) {
+        if let Some(report) = &self.report {
+            report.will_retry(event, error, wait, turn);
+        }
+    }
 }
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Retry<H, E> {
     async fn handle(&self, event: &E, turn: &Turn<'_>) -> Result<(), HandlerError> {
         let Err(mut error) = self.inner.handle(event, turn).await else { return Ok(()) };
         let mut backoff = turn.take_backoff().unwrap_or_else(|| self.policy.start());
-        let mut waits: Option<Arc<Trouble>> = None;
+        let mut told: Option<Instant> = None;
         loop {
             if !error.transient() {
                 return Err(error);
             }
             let Some(wait) = backoff.next_wait(error.retry_after()) else { return Err(error) };
             let resting = if error.waits() {
-                waits = Some(Arc::new(Trouble::after(waits.as_deref(), &*error)));
-                waits.clone().map(|shown| turn.wait(wait, shown))
+                let waits = turn.waits(&*error);
+                if told.unwrap_or(waits.since).elapsed() >= error.patience() {
+                    told = Some(Instant::now());
+                    turn.waits_too_long();
+                    self.tell(event, &error, wait, turn);
+                }
+                turn.wait(wait, waits)
             } else {
                 let resting = turn.rest(wait, turn.failed(&*error));
-                if let Some(report) = &self.report {
-                    report.will_retry(event, &error, wait, turn);
-                }
-                Some(resting)
+                self.tell(event, &error, wait, turn);
+                resting
             };
             tokio::select! {
                 () = turn.superseded() => {
@@ -135,7 +146,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn when_time_is_up_the_handlers_own_last_error_is_handed_on() {
         let (handler, attempts) = failing(u32::MAX, Fault::transient("busy"));
-        let started = tokio::time::Instant::now();
+        let started = Instant::now();
         let error =
             handler.retry(RetryPolicy::default()).handle(&TestMessage::added("a"), &Turn::alone()).await;
         assert_eq!(error.expect_err("it fails").to_string(), "busy");
@@ -161,14 +172,36 @@ mod tests {
     async fn what_only_waits_is_repeated_and_is_no_failure() {
         for (fault, failures) in [(Fault::transient("not yet").waiting(), 0), (Fault::transient("busy"), 3)] {
             let (handler, attempts) = failing(3, fault.after(Duration::from_millis(50)));
-            let (told, turn, started) =
-                (Arc::new(Told::default()), Turn::alone(), tokio::time::Instant::now());
+            let (told, turn, started) = (Arc::new(Told::default()), Turn::alone(), Instant::now());
             let retry = handler.retry(RetryPolicy::default()).reported(Arc::clone(&told) as _);
             retry.handle(&TestMessage::added("a"), &turn).await.expect("the fourth attempt succeeds");
             assert_eq!(attempts.load(Ordering::Relaxed), 4);
             assert_eq!(started.elapsed(), Duration::from_millis(150));
             assert_eq!((told.0.load(Ordering::Relaxed), turn.attempts()), (failures, failures));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_for_long_is_told_each_time_that_its_patience_is_over() {
+        let wait = Duration::from_secs(1);
+        let (handler, _) = failing(95, Fault::transient("not yet").waiting().after(wait));
+        let (told, turn) = (Arc::new(Told::default()), Turn::alone());
+        let retry = handler.retry(RetryPolicy::default()).reported(Arc::clone(&told) as _);
+        let (message, started) = (TestMessage::added("a"), Instant::now());
+        let mut handled = std::pin::pin!(retry.handle(&message, &turn));
+        for (seconds, expected) in [(29, 0), (31, 1), (59, 1), (61, 2), (91, 3)] {
+            let end = tokio::time::sleep_until(started + Duration::from_millis(seconds * 1000 + 500));
+            tokio::select! {
+                biased;
+                _ = &mut handled => panic!("it still waits"),
+                () = end => {}
+            }
+            assert_eq!(told.0.load(Ordering::Relaxed), expected, "after {seconds} s");
+        }
+        let trouble = turn.trouble().expect("a wait of more than half a minute is one");
+        assert_eq!((&*trouble.error, trouble.attempts, trouble.since), ("not yet", 91, started));
+        handled.await.expect("it has come");
+        assert!(turn.makes_good());
     }
 
     #[tokio::test(start_paused = true)]
@@ -181,7 +214,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_hint_of_the_error_is_obeyed() {
         let (handler, _) = failing(1, Fault::transient("busy").after(Duration::from_secs(7)));
-        let started = tokio::time::Instant::now();
+        let started = Instant::now();
         let retry = handler.retry(RetryPolicy::default());
         retry.handle(&TestMessage::added("a"), &Turn::alone()).await.expect("the second attempt succeeds");
         assert_eq!(started.elapsed(), Duration::from_secs(7));

@@ -20,6 +20,8 @@ pub struct Setup {
     client: Client,
     configuration: Value,
     served: HashSet<String>,
+    /// Whether the server is taken to have every API version.
+    serves_all: bool,
     plan: Option<Plan>,
     notes: Notes,
     drivers: Mutex<HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>>,
@@ -116,6 +118,7 @@ impl Setup {
             client,
             configuration,
             served,
+            serves_all: false,
             plan: None,
             notes: Notes::default(),
             drivers: Mutex::default(),
@@ -129,6 +132,13 @@ impl Setup {
     pub fn rehearsing(mut self, plan: Plan) -> Self {
         self.plan = Some(plan);
         self.notes = Notes::silent();
+        self
+    }
+
+    /// Makes it the setup of somebody who does not know the server: it is taken to have every API version.
+    #[must_use]
+    pub fn serving_all(mut self) -> Self {
+        self.serves_all = true;
         self
     }
 
@@ -214,7 +224,7 @@ impl Setup {
 
     /// Whether the server has the API version to which `K` belongs.
     pub fn serves<K: Resource<DynamicType = ()>>(&self) -> bool {
-        self.served.contains(&*K::api_version(&()))
+        self.serves_all || self.served.contains(&*K::api_version(&()))
     }
 
     /// Adds something that must be well before the program calls itself ready.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, Error};
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::object::{Identity, Object};
@@ -86,20 +86,51 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
 /// Where in the text of an object its `managedFields` stand. Nobody reads them, and to decode them costs as much as the rest:
 /// they are trees of many small maps.
 fn managed_fields(text: &str) -> Option<Range<usize>> {
-    #[derive(Deserialize)]
-    struct Whole<'a> {
-        #[serde(borrow)]
-        metadata: Option<Metadata<'a>>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Metadata<'a> {
-        #[serde(borrow)]
-        managed_fields: Option<&'a RawValue>,
-    }
-    let found = serde_json::from_str::<Whole<'_>>(text).ok()?.metadata?.managed_fields?.get();
+    let mut found = None;
+    let search = Search { path: &["metadata", "managedFields"], found: &mut found };
+    // Its error says that the search is over, or that there is nothing to be found.
+    let _ = search.deserialize(&mut serde_json::Deserializer::from_str(text));
+    let found: &str = found?;
     let start = found.as_ptr().addr() - text.as_ptr().addr();
     Some(start..start + found.len())
+}
+
+/// Looks for the value at a path, and reads no further: the greater part of an object stands behind its `metadata`.
+struct Search<'s, 'de> {
+    path: &'s [&'s str],
+    found: &'s mut Option<&'de str>,
+}
+
+impl<'de> DeserializeSeed<'de> for Search<'_, 'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        if !self.path.is_empty() {
+            return deserializer.deserialize_map(self);
+        }
+        *self.found = Some(<&RawValue>::deserialize(deserializer)?.get());
+        Err(D::Error::custom("it is found"))
+    }
+}
+
+impl<'de> Visitor<'de> for Search<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Some((first, rest)) = self.path.split_first() else { return Ok(()) };
+        while let Some(name) = map.next_key::<&str>()? {
+            if name == *first {
+                map.next_value_seed(Search { path: rest, found: &mut *self.found })?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The names by which the object can be told from others, however odd the rest is.

@@ -180,6 +180,17 @@ impl<'q> Turn<'q> {
         self.state().past.get_or_insert_default().failed(error)
     }
 
+    /// Nothing went wrong, and the rest comes with time, as `error` says. Answers for what it waits, and since when.
+    pub(crate) fn waits(&self, error: &dyn Failure) -> Arc<Trouble> {
+        self.troubled.store(true, Ordering::Relaxed);
+        self.state().past.get_or_insert_default().waits(error)
+    }
+
+    /// That lasts for so long by now that it counts as a failure.
+    pub(crate) fn waits_too_long(&self) {
+        self.state().past.get_or_insert_default().waits_too_long();
+    }
+
     /// After a failed attempt the message waits for nothing but time, at most `wait`, until the guard is dropped.
     pub(crate) fn rest(&self, wait: Duration, trouble: Arc<Trouble>) -> Rest<'q> {
         let queue = self.queue.as_ref().map(|queue| queue.waiting);

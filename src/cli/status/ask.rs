@@ -64,8 +64,6 @@ async fn answer(url: Url, query: &Query) -> Result<Document, AskError> {
     // The client wants one, although it speaks no TLS here; an error means that there is one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // A proxy for the world outside does not know the way to a port on loopback.
-    // An error means that somebody installed one before, which then is used.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let client = Client::builder().no_proxy().connect_timeout(CONNECT).timeout(ANSWER);
     let client = client.build().map_err(AskError::Client)?;
     let sent = client.get(url.clone()).query(query).send().await;

@@ -19,9 +19,13 @@ pub(super) fn details(document: &Document) -> String {
         row(&mut text, "error", &line(&object.error));
     }
     if document.objects.is_empty() && document.undecodable.is_empty() {
-        let handled =
-            || "Nothing of that name waits or is at work: it is handled, or no handler wants it.".to_owned();
-        let _ = writeln!(text, "\n{}", blind(document).unwrap_or_else(handled));
+        let nothing = match document.known {
+            Some(false) => {
+                "No watch knows an object of that name: look at the name, the namespace and the kind."
+            }
+            _ => "Nothing of that name waits or is at work: it is handled, or no handler wants it.",
+        };
+        let _ = writeln!(text, "\n{}", blind(document).unwrap_or_else(|| nothing.to_owned()));
     }
     text
 }

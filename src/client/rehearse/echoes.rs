@@ -1,11 +1,12 @@
 //! What writes that were not made would have changed, and whom it is still to be told.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use serde_json::Value;
 
 use super::difference::Difference;
+use crate::lock::lock;
 
 /// What the writes of a dry run would have changed: the server, which made none of them, cannot tell.
 #[derive(Default)]
@@ -57,7 +58,7 @@ impl Echoes {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut lock(&self.0))
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::events::aggregator::{Aggregator, Limits, Next};
-use crate::events::notice::{Notice, Weight};
+use crate::events::notice::{CLUSTER_WIDE, Notice, Weight};
 use crate::identity::{identity, random};
 
 #[tokio::test]

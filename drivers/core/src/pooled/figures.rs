@@ -39,6 +39,21 @@ pub(super) struct Counters {
     pub(super) conflicts: AtomicU64,
 }
 
+impl PoolFigures {
+    /// Adds what an earlier pool has counted, and nothing of how it stood.
+    #[must_use]
+    pub fn after(self, earlier: &Self) -> Self {
+        Self {
+            warm: self.warm + earlier.warm,
+            waited: self.waited + earlier.waited,
+            refills: self.refills + earlier.refills,
+            short_refills: self.short_refills + earlier.short_refills,
+            conflicts: self.conflicts + earlier.conflicts,
+            ..self
+        }
+    }
+}
+
 impl Counters {
     /// What was counted, with nothing of how the pool stands.
     pub(super) fn figures(&self) -> PoolFigures {

@@ -96,7 +96,7 @@ pub(crate) struct Inner {
     may_act: MayAct,
     nodes: Nodes,
     state: Mutex<State>,
-    counters: Counters,
+    counters: Arc<Counters>,
     /// Whether something may exist of which nobody knows, or not exist any more, so that it has to be read what does.
     doubt: AtomicBool,
     /// Rings when time alone may bring something earlier than was known.
@@ -119,7 +119,7 @@ impl PooledVifs {
             may_act,
             nodes: Nodes::default(),
             state: Mutex::default(),
-            counters: Counters::default(),
+            counters: Arc::default(),
             doubt: AtomicBool::new(false),
             wake: Arc::default(),
             began: Instant::now(),
@@ -127,10 +127,12 @@ impl PooledVifs {
         Self { inner: Arc::new(inner), tender: Mutex::default() }
     }
 
-    /// The figures of the pool at any moment.
+    /// The figures of the pool at any moment. They keep nothing of it alive: of a pool that is gone they say what it has
+    /// counted, and that it has nothing.
     pub fn figures(&self) -> impl Fn() -> PoolFigures + Send + Sync + use<> {
-        let inner = Arc::clone(&self.inner);
+        let (inner, counters) = (Arc::downgrade(&self.inner), Arc::clone(&self.inner.counters));
         move || {
+            let Some(inner) = inner.upgrade() else { return counters.figures() };
             let counts = inner.state().counts(inner.now());
             PoolFigures {
                 free: counts.warm,
@@ -139,7 +141,7 @@ impl PooledVifs {
                 making: counts.growing,
                 doomed: counts.shrinking,
                 waiting: counts.waiting,
-                ..inner.counters.figures()
+                ..counters.figures()
             }
         }
     }

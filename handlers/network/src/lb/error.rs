@@ -146,6 +146,11 @@ impl Failure for LbError {
         }
     }
 
+    /// A load balancer may take minutes for a change. It is told when the time for retries is up.
+    fn patience(&self) -> Duration {
+        Duration::MAX
+    }
+
     fn reason(&self) -> &'static str {
         match self {
             Self::Spec(_) | Self::State(_) => "AnnotationMalformed",

@@ -199,6 +199,19 @@ async fn a_vif_that_no_stock_made_is_passed_on_to_the_driver() {
     assert!(world.vifs.calls().contains(&VifCall::Release("uid-a".into(), vif.id)));
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_figures_of_a_pool_that_is_gone_are_what_it_has_counted_and_keep_nothing_alive() {
+    let world = World::new(POLICY).await;
+    world.get("web").await;
+    let (figures, inner) = (world.pool.figures(), Arc::downgrade(&world.pool.inner));
+    let PoolFigures { used, waited, refills, .. } = figures();
+    assert_eq!((used, waited, refills), (1, 1, 1));
+    drop(world);
+    pass(Duration::from_secs(3600)).await;
+    assert_eq!(inner.strong_count(), 0);
+    assert_eq!(figures(), PoolFigures { waited, refills, ..PoolFigures::default() });
+}
+
 /// The security groups of a VIF change while a pod holds it, or after that. Answers whether the next pod that wants those of
 /// the first one gets it with these, and how many calls that took.
 async fn reused(change: impl AsyncFnOnce(&World, &Vif)) -> (bool, usize) {
