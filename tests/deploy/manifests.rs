@@ -116,13 +116,8 @@ fn one_port_is_listened_at_probed_and_let_through() {
     assert_eq!(ingress.iter().map(|rule| &rule["ports"]).collect::<Vec<_>>(), [&json!([{ "port": port }])]);
     assert!(ingress.iter().all(|rule| rule["from"].as_array().is_some_and(|from| !from.is_empty())));
 
-    let on_the_node = document("host-network/deployment.yaml");
-    let listen = container(&on_the_node)["env"][0].clone();
-    let address = format!("127.0.0.1:{port}");
-    assert_eq!(listen, json!({ "name": "STAFFETTA_ADMIN__LISTEN", "value": address }));
     for probe in ["livenessProbe", "readinessProbe"] {
         assert_eq!(container(&deployment)[probe]["httpGet"]["port"], "admin");
-        assert_eq!(container(&on_the_node)[probe]["httpGet"]["host"], "127.0.0.1");
     }
 }
 
@@ -283,16 +278,30 @@ fn the_rights_for_leases_of_nodes_stay_where_these_are_under_names_of_its_own_wi
 }
 
 #[test]
-fn on_the_network_of_the_node_it_waits_for_no_other_and_listens_to_the_node_only_with_kubectl() {
+fn on_the_network_of_the_node_it_waits_for_no_other_and_listens_where_metrics_are_collected_with_kubectl() {
     let overlay = overlay("other", ".", &["host-network"]);
     let Some(objects) = rendered(overlay.path()) else { return };
     let deployment = &of_kind(&objects, "Deployment")[0]["spec"];
     let pod = &deployment["template"]["spec"];
     assert_eq!((&pod["hostNetwork"], &pod["dnsPolicy"]), (&json!(true), &json!("Default")));
     assert_eq!(deployment["strategy"]["rollingUpdate"], json!({ "maxSurge": 0, "maxUnavailable": 1 }));
+    // Without a host: the kubelet and Prometheus ask the address of the pod, which is that of the node.
+    let container = container(of_kind(&objects, "Deployment")[0]);
+    let probe = &container["livenessProbe"]["httpGet"];
+    assert_eq!(probe, &json!({ "path": "/livez", "port": "admin" }));
+    let variables = container["env"].as_array().unwrap();
+    let at = |name: &str| variables.iter().position(|variable| variable["name"] == name).unwrap();
+    let (node, listen) = (at("NODE_ADDRESS"), at("STAFFETTA_ADMIN__LISTEN"));
+    assert!(node < listen, "what a variable names must stand before it");
+    assert_eq!(variables[node]["valueFrom"]["fieldRef"]["fieldPath"], "status.hostIP");
+    let listen = variables[listen]["value"].as_str().unwrap().replace("$(NODE_ADDRESS)", "192.0.2.7");
+    let schema = FileSchema::assemble(&staffetta::assembly::registry()).unwrap();
+    let environment = [("STAFFETTA_ADMIN__LISTEN".into(), listen.into())];
+    let file = folder().join("base/staffetta.toml");
+    let configuration = Configuration::load(&schema, Some(&file), environment).unwrap();
     assert_eq!(
-        pod["containers"][0]["livenessProbe"]["httpGet"],
-        json!({ "host": "127.0.0.1", "path": "/livez", "port": "admin" })
+        configuration.admin.listen.to_string(),
+        format!("192.0.2.7:{}", container["ports"][0]["containerPort"])
     );
     assert_eq!(of_kind(&objects, "NetworkPolicy"), Vec::<&Value>::new(), "none holds there");
     let labels = &of_kind(&objects, "Namespace")[0]["metadata"]["labels"];
