@@ -13,6 +13,7 @@ mod container;
 mod drivers;
 mod image;
 mod manifests;
+mod openstack;
 mod rights;
 mod site;
 
