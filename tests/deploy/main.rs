@@ -14,6 +14,7 @@ mod drivers;
 mod image;
 mod manifests;
 mod openstack;
+mod removal;
 mod rights;
 mod site;
 
