@@ -75,9 +75,9 @@ async fn define_networks(client: &Client) {
 
 #[test]
 fn every_component_of_a_driver_grants_what_its_option_takes_and_no_more() {
-    let folders = fs::read_dir(folder().join("drivers")).unwrap();
-    let folders: BTreeSet<_> =
-        folders.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let folders = fs::read_dir(folder().join("drivers")).unwrap().map(Result::unwrap);
+    let with_rights = folders.filter(|entry| entry.path().join("rbac.yaml").exists());
+    let folders: BTreeSet<_> = with_rights.map(|entry| entry.file_name().into_string().unwrap()).collect();
     assert_eq!(folders, COMPONENTS.iter().map(|component| component.name.to_owned()).collect());
     for Component { name, rights, .. } in COMPONENTS {
         let text = fs::read_to_string(folder().join(format!("drivers/{name}/rbac.yaml"))).unwrap();

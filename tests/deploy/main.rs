@@ -13,6 +13,8 @@ mod container;
 mod drivers;
 mod image;
 mod manifests;
+mod openstack;
+mod removal;
 mod rights;
 mod site;
 

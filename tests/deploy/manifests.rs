@@ -15,6 +15,13 @@ use crate::process::Process;
 use crate::site::overlay;
 use crate::{PROGRAM, folder};
 
+/// The configurations that are applied, each with the kustomization that does.
+const CONFIGURATIONS: [(&str, &str); 3] = [
+    ("kustomization.yaml", "base/staffetta.toml"),
+    ("example/kustomization.yaml", "example/staffetta.toml"),
+    ("openstack/kustomization.yaml", "openstack/staffetta.toml"),
+];
+
 /// The documents of a file.
 fn documents(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap();
@@ -22,20 +29,20 @@ fn documents(path: &Path) -> Vec<Value> {
 }
 
 /// The only document of a file below etc/deploy.
-fn document(path: &str) -> Value {
+pub(crate) fn document(path: &str) -> Value {
     let mut documents = documents(&folder().join(path));
     assert_eq!(documents.len(), 1, "{path}");
     documents.remove(0)
 }
 
 /// The program's own reading of a configuration below etc/deploy.
-fn configuration(path: &str) -> Configuration {
+pub(crate) fn configuration(path: &str) -> Configuration {
     let schema = FileSchema::assemble(&staffetta::assembly::registry()).unwrap();
     let configuration = Configuration::load(&schema, Some(&folder().join(path)), []);
     configuration.unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-fn strings(list: &Value) -> Vec<String> {
+pub(crate) fn strings(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().map(|item| item.as_str().unwrap().to_owned()).collect()
 }
 
@@ -91,12 +98,9 @@ fn every_handler_has_a_component_and_those_that_are_enabled_are_applied() {
     let registry = staffetta::assembly::registry();
     assert_eq!(folders, registry.handlers().map(|(name, _)| name.to_owned()).collect());
 
-    for (kustomization, configured) in [
-        ("kustomization.yaml", "base/staffetta.toml"),
-        ("example/kustomization.yaml", "example/staffetta.toml"),
-    ] {
+    for (kustomization, configured) in CONFIGURATIONS {
         let components = strings(&document(kustomization)["components"]);
-        let handlers = components.iter().map(|path| path.rsplit_once("handlers/").unwrap().1.to_owned());
+        let handlers = components.iter().filter_map(|path| Some(path.rsplit_once("handlers/")?.1.to_owned()));
         let enabled = configuration(configured).kubernetes.enabled_handlers;
         assert_eq!(handlers.collect::<BTreeSet<_>>(), enabled.into_iter().collect(), "{kustomization}");
     }
@@ -106,7 +110,7 @@ fn every_handler_has_a_component_and_those_that_are_enabled_are_applied() {
 fn one_port_is_listened_at_probed_and_let_through() {
     let deployment = document("base/deployment.yaml");
     let port = container(&deployment)["ports"][0]["containerPort"].clone();
-    for path in ["base/staffetta.toml", "example/staffetta.toml"] {
+    for (_, path) in CONFIGURATIONS {
         let listen = configuration(path).admin.listen;
         assert!(listen.ip().is_unspecified(), "the kubelet asks from outside of the pod");
         assert_eq!(json!(listen.port()), port, "{path}");
@@ -116,13 +120,8 @@ fn one_port_is_listened_at_probed_and_let_through() {
     assert_eq!(ingress.iter().map(|rule| &rule["ports"]).collect::<Vec<_>>(), [&json!([{ "port": port }])]);
     assert!(ingress.iter().all(|rule| rule["from"].as_array().is_some_and(|from| !from.is_empty())));
 
-    let on_the_node = document("host-network/deployment.yaml");
-    let listen = container(&on_the_node)["env"][0].clone();
-    let address = format!("127.0.0.1:{port}");
-    assert_eq!(listen, json!({ "name": "STAFFETTA_ADMIN__LISTEN", "value": address }));
     for probe in ["livenessProbe", "readinessProbe"] {
         assert_eq!(container(&deployment)[probe]["httpGet"]["port"], "admin");
-        assert_eq!(container(&on_the_node)[probe]["httpGet"]["host"], "127.0.0.1");
     }
 }
 
@@ -159,7 +158,7 @@ fn there_is_time_to_drain_before_the_pod_is_killed() {
     let deployment = document("base/deployment.yaml");
     let grace = &deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"];
     let grace = Duration::from_secs(grace.as_u64().unwrap());
-    for path in ["base/staffetta.toml", "example/staffetta.toml"] {
+    for (_, path) in CONFIGURATIONS {
         let drain = Duration::from(configuration(path).shutdown.drain);
         assert!(grace >= drain + Duration::from_secs(5), "{path}");
     }
@@ -176,7 +175,7 @@ fn two_replicas_agree_by_the_lease_that_their_role_names_and_one_always_stays() 
     let role = documents(&folder().join("base/leader-election.yaml")).remove(0);
     let names: Vec<_> =
         role["rules"].as_array().unwrap().iter().flat_map(|rule| strings(&rule["resourceNames"])).collect();
-    for path in ["base/staffetta.toml", "example/staffetta.toml"] {
+    for (_, path) in CONFIGURATIONS {
         let election = configuration(path).leader_election;
         assert!(election.enabled && election.namespace.is_none(), "{path}");
         assert_eq!(names, [election.lease_name], "{path}");
@@ -204,21 +203,21 @@ fn the_image_is_that_of_this_version() {
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     let deployment = document("base/deployment.yaml");
     assert_eq!(container(&deployment)["image"], format!("staffetta:{VERSION}"));
-    for path in ["kustomization.yaml", "example/kustomization.yaml"] {
+    for (path, _) in CONFIGURATIONS {
         let image = document(path)["images"][0].clone();
         assert_eq!((&image["name"], &image["newTag"]), (&json!("staffetta"), &json!(VERSION)), "{path}");
     }
 }
 
 /// What kubectl makes of a folder, without a server; none where there is no kubectl.
-fn rendered(folder: &Path) -> Option<Vec<Value>> {
+pub(crate) fn rendered(folder: &Path) -> Option<Vec<Value>> {
     let kubectl = staffetta_apiserver::testing::program("kubectl")?;
     let output = Command::new(kubectl).arg("kustomize").arg(folder).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(serde_saphyr::from_multiple(str::from_utf8(&output.stdout).unwrap()).unwrap())
 }
 
-fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
+pub(crate) fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
     objects.iter().filter(|object| object["kind"] == kind).collect()
 }
 
@@ -283,16 +282,30 @@ fn the_rights_for_leases_of_nodes_stay_where_these_are_under_names_of_its_own_wi
 }
 
 #[test]
-fn on_the_network_of_the_node_it_waits_for_no_other_and_listens_to_the_node_only_with_kubectl() {
+fn on_the_network_of_the_node_it_waits_for_no_other_and_listens_where_metrics_are_collected_with_kubectl() {
     let overlay = overlay("other", ".", &["host-network"]);
     let Some(objects) = rendered(overlay.path()) else { return };
     let deployment = &of_kind(&objects, "Deployment")[0]["spec"];
     let pod = &deployment["template"]["spec"];
     assert_eq!((&pod["hostNetwork"], &pod["dnsPolicy"]), (&json!(true), &json!("Default")));
     assert_eq!(deployment["strategy"]["rollingUpdate"], json!({ "maxSurge": 0, "maxUnavailable": 1 }));
+    // Without a host: the kubelet and Prometheus ask the address of the pod, which is that of the node.
+    let container = container(of_kind(&objects, "Deployment")[0]);
+    let probe = &container["livenessProbe"]["httpGet"];
+    assert_eq!(probe, &json!({ "path": "/livez", "port": "admin" }));
+    let variables = container["env"].as_array().unwrap();
+    let at = |name: &str| variables.iter().position(|variable| variable["name"] == name).unwrap();
+    let (node, listen) = (at("NODE_ADDRESS"), at("STAFFETTA_ADMIN__LISTEN"));
+    assert!(node < listen, "what a variable names must stand before it");
+    assert_eq!(variables[node]["valueFrom"]["fieldRef"]["fieldPath"], "status.hostIP");
+    let listen = variables[listen]["value"].as_str().unwrap().replace("$(NODE_ADDRESS)", "192.0.2.7");
+    let schema = FileSchema::assemble(&staffetta::assembly::registry()).unwrap();
+    let environment = [("STAFFETTA_ADMIN__LISTEN".into(), listen.into())];
+    let file = folder().join("base/staffetta.toml");
+    let configuration = Configuration::load(&schema, Some(&file), environment).unwrap();
     assert_eq!(
-        pod["containers"][0]["livenessProbe"]["httpGet"],
-        json!({ "host": "127.0.0.1", "path": "/livez", "port": "admin" })
+        configuration.admin.listen.to_string(),
+        format!("192.0.2.7:{}", container["ports"][0]["containerPort"])
     );
     assert_eq!(of_kind(&objects, "NetworkPolicy"), Vec::<&Value>::new(), "none holds there");
     let labels = &of_kind(&objects, "Namespace")[0]["metadata"]["labels"];

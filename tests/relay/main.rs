@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod admin;
+mod alerts;
 mod dry_runs;
 mod exposition;
 mod faults;

@@ -51,7 +51,8 @@ fn queries() -> Vec<(String, String)> {
     queries
 }
 
-fn rules() -> Vec<Value> {
+/// The rules of all alerts.
+pub(crate) fn rules() -> Vec<Value> {
     let alerts: Value = serde_saphyr::from_str(&file("alerts.yaml")).unwrap();
     let groups = alerts["groups"].as_array().unwrap();
     groups.iter().flat_map(|group| group["rules"].as_array().unwrap().clone()).collect()
@@ -115,8 +116,8 @@ fn wrong(query: &Query, page: &Exposition) -> Vec<String> {
         }
         let grows = ["_total", "_bucket", "_count", "_sum"].iter().any(|end| name.ends_with(end));
         let of_growth = |function: &str| ["rate", "irate", "increase"].contains(&function);
-        if selector.range_of.as_deref().is_some_and(of_growth) != grows {
-            wrong.push(format!("{name} is read as what it is not: {:?}", selector.range_of));
+        if selector.range.as_ref().is_some_and(|range| of_growth(&range.function)) != grows {
+            wrong.push(format!("{name} is read as what it is not: {:?}", selector.range));
         }
     }
     wrong.extend(

@@ -5,6 +5,7 @@ mod parse;
 mod token;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// What a query asks for.
 #[derive(Debug, Default)]
@@ -20,8 +21,15 @@ pub(crate) struct Query {
 pub(crate) struct Selector {
     pub(crate) metric: String,
     pub(crate) matchers: Vec<Matcher>,
-    /// The function that gets the series over a length of time; none where it is read as it is.
-    pub(crate) range_of: Option<String>,
+    /// What becomes of the series over a length of time; none where it is read as it is.
+    pub(crate) range: Option<Range>,
+}
+
+/// A function of series over a length of time, and the length.
+#[derive(Debug)]
+pub(crate) struct Range {
+    pub(crate) function: String,
+    pub(crate) length: Duration,
 }
 
 /// The choice by one label.
@@ -32,6 +40,11 @@ pub(crate) struct Matcher {
     pub(crate) value: String,
 }
 
+/// A length of time of one unit, such as `5m`; as a rule says how long something must hold.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    token::duration(text)
+}
+
 /// Reads a query.
 pub(crate) fn read(query: &str) -> Result<Query, String> {
     parse::parse(token::tokens(query)?)
@@ -39,6 +52,8 @@ pub(crate) fn read(query: &str) -> Result<Query, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::read;
 
     #[test]
@@ -52,7 +67,8 @@ mod tests {
         assert_eq!(metrics, ["wait_seconds_bucket", "info", "x", "y"]);
         assert_eq!(query.labels.iter().map(String::as_str).collect::<Vec<_>>(), ["code", "job", "le"]);
         let first = &query.selectors[0];
-        assert_eq!(first.range_of.as_deref(), Some("rate"));
+        let range = first.range.as_ref().unwrap();
+        assert_eq!((range.function.as_str(), range.length), ("rate", Duration::from_secs(300)));
         assert_eq!((first.matchers[1].label.as_str(), first.matchers[1].operator.as_str()), ("code", "=~"));
     }
 

@@ -1,7 +1,7 @@
 //! The grammar: expressions of operators, aggregations, functions and selectors. What binds how tightly does not matter here.
 
 use super::token::Token;
-use super::{Matcher, Query, Selector};
+use super::{Matcher, Query, Range, Selector};
 
 const AGGREGATIONS: [&str; 6] = ["sum", "min", "max", "avg", "count", "group"];
 
@@ -72,7 +72,11 @@ impl Parser {
                 let known = FUNCTIONS.contains(&name.as_str());
                 if known { self.arguments() } else { Err(format!("there is no function `{name}`")) }
             }
-            Token::Name(metric) => self.selector(metric, None),
+            Token::Name(metric) => {
+                let selector = self.selector(metric)?;
+                self.query.selectors.push(selector);
+                Ok(())
+            }
             token => Err(format!("{token:?} stands where a value must")),
         }
     }
@@ -102,13 +106,15 @@ impl Parser {
         let Some(Token::Name(metric)) = self.tokens.pop() else {
             return Err(format!("`{function}` wants series"));
         };
-        self.selector(metric, Some(function))?;
+        let mut selector = self.selector(metric)?;
         self.expect("[")?;
-        match self.tokens.pop() {
-            Some(Token::Duration(_)) => {}
+        let length = match self.tokens.pop() {
+            Some(Token::Duration(length)) => length,
             other => return Err(format!("{other:?} is no length of time")),
-        }
+        };
         self.expect("]")?;
+        selector.range = Some(Range { function, length });
+        self.query.selectors.push(selector);
         self.expect(")")
     }
 
@@ -124,8 +130,8 @@ impl Parser {
         self.expect(")")
     }
 
-    fn selector(&mut self, metric: String, range_of: Option<String>) -> Result<(), String> {
-        let mut selector = Selector { metric, matchers: Vec::new(), range_of };
+    fn selector(&mut self, metric: String) -> Result<Selector, String> {
+        let mut selector = Selector { metric, ..Selector::default() };
         if self.sign("{") {
             while !self.sign("}") {
                 selector.matchers.push(self.matcher()?);
@@ -134,8 +140,7 @@ impl Parser {
                 }
             }
         }
-        self.query.selectors.push(selector);
-        Ok(())
+        Ok(selector)
     }
 
     fn matcher(&mut self) -> Result<Matcher, String> {

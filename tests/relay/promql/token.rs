@@ -1,5 +1,7 @@
 //! The words of a query.
 
+use std::time::Duration;
+
 /// A word.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {
@@ -8,7 +10,7 @@ pub(super) enum Token {
     /// A number.
     Number(String),
     /// A length of time, such as `5m`.
-    Duration(String),
+    Duration(Duration),
     /// A text between quotes.
     Text(String),
     /// An operator or a bracket.
@@ -54,10 +56,20 @@ fn number_or_duration(word: &str) -> Result<Token, String> {
     if word.parse::<f64>().is_ok() {
         return Ok(Token::Number(word.to_owned()));
     }
+    let duration = duration(word);
+    duration.map(Token::Duration).ok_or_else(|| format!("`{word}` is neither a number nor a length of time"))
+}
+
+/// A length of time of one unit, such as `5m`.
+pub(super) fn duration(word: &str) -> Option<Duration> {
     let digits = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = &word[digits.len()..];
-    match digits.parse::<u64>() {
-        Ok(_) if ["ms", "s", "m", "h", "d", "w", "y"].contains(&unit) => Ok(Token::Duration(word.to_owned())),
-        _ => Err(format!("`{word}` is neither a number nor a length of time")),
-    }
+    let milliseconds = match &word[digits.len()..] {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60 * 1000,
+        "h" => 3600 * 1000,
+        "d" => 24 * 3600 * 1000,
+        _ => return None,
+    };
+    Some(Duration::from_millis(digits.parse::<u64>().ok()? * milliseconds))
 }

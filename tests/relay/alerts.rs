@@ -1,0 +1,90 @@
+//! What alerts say of a trouble that lasts, reckoned as Prometheus does it, without one.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use staffetta::config::Relay;
+use staffetta_driver::RequestOutcome;
+
+use crate::monitoring::rules;
+use crate::promql::{self, Selector};
+
+/// Between two looks of Prometheus at the program, and between two at the rules, where nobody says otherwise: a minute.
+const STEP: u64 = 60;
+
+fn rule(name: &str) -> Value {
+    let mut rules = rules();
+    rules.retain(|rule| rule["alert"] == name);
+    assert_eq!(rules.len(), 1, "{name}");
+    rules.remove(0)
+}
+
+fn seconds(length: impl Into<Duration>) -> u64 {
+    length.into().as_secs()
+}
+
+/// At which seconds, of those at which Prometheus looks, an object has the phase `failed` that fails from 0 to `end`: it is
+/// repeated for `relay.retry_timeout`, each time with a last attempt that hangs until it is cut off, and waits in between.
+fn failed(relay: &Relay, end: u64) -> Vec<u64> {
+    let round = seconds(relay.retry_timeout) + seconds(relay.handler_timeout);
+    let (mut from, mut wait, mut looks) = (round, seconds(relay.failed_resync), Vec::new());
+    while from < end {
+        looks.extend((from..end.min(from + wait)).filter(|second| second % STEP == 0));
+        from += wait + round;
+        wait = seconds(relay.failed_resync_max).min(2 * wait);
+    }
+    looks
+}
+
+/// When the alert is there, of the looks from 0 to `end`, given those at which the series is above zero.
+fn alarmed(selector: &Selector, hold: Duration, above: &[u64], end: u64) -> Vec<u64> {
+    let window = seconds(selector.range.as_ref().expect("a maximum is taken over a time").length);
+    let holds = |now: u64| above.iter().any(|look| *look <= now && now < look + window);
+    let mut since = None;
+    let mut alarmed = Vec::new();
+    for now in (0..end).step_by(usize::try_from(STEP).unwrap()) {
+        since = if holds(now) { since.or(Some(now)) } else { None };
+        if since.is_some_and(|since| now - since >= hold.as_secs()) {
+            alarmed.push(now);
+        }
+    }
+    alarmed
+}
+
+#[test]
+fn one_object_that_fails_is_told_of_within_a_quarter_of_an_hour_and_until_it_is_well() {
+    const DAY: u64 = 24 * 3600;
+    let rule = rule("StaffettaObjectsFailed");
+    let query = promql::read(rule["expr"].as_str().unwrap()).unwrap();
+    let [selector] = &query.selectors[..] else { panic!("one series is looked at: {query:?}") };
+    assert_eq!(selector.metric, "staffetta_objects");
+    assert!(matches!(&selector.matchers[..], [phase] if phase.value == "failed"), "{selector:?}");
+    assert_eq!(selector.range.as_ref().unwrap().function, "max_over_time");
+    assert!(rule["expr"].as_str().unwrap().ends_with("> 0"));
+    let hold = promql::duration(rule["for"].as_str().unwrap()).unwrap();
+
+    let looks = failed(&Relay::default(), DAY);
+    let alarmed = alarmed(selector, hold, &looks, DAY + 3600);
+    let (first, last) = (alarmed[0], alarmed[alarmed.len() - 1]);
+    assert!(first <= 15 * 60, "it is told of after {first} s");
+    assert!((DAY..DAY + 20 * 60).contains(&last), "it is told of until {last} s");
+    let gaps: Vec<_> = alarmed.windows(2).filter(|pair| pair[1] != pair[0] + STEP).collect();
+    assert!(gaps.is_empty(), "it is taken back in between: {gaps:?}");
+}
+
+#[test]
+fn what_comes_to_nothing_in_a_cloud_is_told_of_once_it_lasts() {
+    let rule = rule("StaffettaCloudErrors");
+    let hold = promql::duration(rule["for"].as_str().unwrap()).unwrap();
+    let query = promql::read(rule["expr"].as_str().unwrap()).unwrap();
+    let [bad, all] = &query.selectors[..] else { panic!("a share of two: {query:?}") };
+    for selector in [bad, all] {
+        assert_eq!(selector.metric, "staffetta_openstack_requests_total");
+    }
+    assert!(all.matchers.is_empty());
+    let outcomes: Vec<_> = bad.matchers[0].value.split('|').collect();
+    let meant = [RequestOutcome::Throttled, RequestOutcome::Failed, RequestOutcome::Unanswered];
+    assert!(meant.iter().all(|outcome| outcomes.contains(&outcome.name())) && outcomes.len() == meant.len());
+    // A burst is in the rate for the length of its window.
+    assert!(hold > bad.range.as_ref().unwrap().length);
+}
