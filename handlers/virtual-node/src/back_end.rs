@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use staffetta_driver::app_hosting::{PodRequest, PodUsage, Progress};
 use staffetta_driver::{DriverError, Owner, Reason};
+use tokio::time::Instant;
 
 use crate::node::NodeHealth;
 use crate::workload::Workloads;
@@ -41,3 +42,9 @@ pub trait NodeBackEnd: Send + Sync + 'static {
         Err(DriverError::new(Reason::Unsupported, "read what pods use").detail("this machine cannot tell"))
     }
 }
+    /// When the machine answered last, whoever asked it; none where that is not known. One that answers is there, though the answer
+    /// to a read may be long in coming behind those to others.
+    fn last_answer(&self) -> Option<Instant> {
+        None
+    }
+

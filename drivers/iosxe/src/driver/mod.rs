@@ -211,3 +211,7 @@ impl AppHostingDriver for IosXeDriver {
         resources::read_usage(&*self.client, &observed, &self.translator.cluster).await
     }
 }
+    fn last_answer(&self) -> Option<Instant> {
+        self.client.last_answer()
+    }
+

@@ -179,6 +179,10 @@ impl NetworkClient for Device {
         let known = app["run-optss"]["run-opts"].as_array_mut().unwrap();
         for line in lines {
             *known.iter_mut().find(|known| known["line-index"] == line["line-index"]).unwrap() = line.clone();
+    fn last_answer(&self) -> Option<Instant> {
+        None
+    }
+
         }
         inner.accepted.push(format!("divert {id}"));
         Self::answer(&mut inner)
