@@ -27,11 +27,11 @@ use self::copies::Copies;
 use self::fetch::fetch;
 use self::listing::Listing;
 use self::reading::Reading;
-use crate::app::{Translator, WantedApp};
+use crate::app::{Translator, WantedApp, is_of};
 use crate::machine::{Configured, Goal, Track};
 use crate::model::hardware::HardwareData;
 use crate::model::resource;
-use crate::observe::{Observed, ObservedApp, is_named_for};
+use crate::observe::{Observed, ObservedApp};
 use crate::options::IosXeOptions;
 use crate::restconf::NetworkClient;
 
@@ -193,7 +193,7 @@ impl AppHostingDriver for IosXeDriver {
         let apps = observed.apps.values().filter(|app| app.belongs_to(uid, cluster));
         let mut ids: BTreeSet<String> = apps.map(|app| app.id.clone()).collect();
         // A device may have forgotten all but its files.
-        let left = state.tracks.iter().filter(|(id, track)| track.may_have_copy() && is_named_for(id, uid));
+        let left = state.tracks.iter().filter(|(id, track)| track.may_have_copy() && is_of(id, uid));
         ids.extend(left.map(|(id, _)| id.clone()));
         self.remove(&mut state, &observed, ids.iter().map(String::as_str)).await
     }
