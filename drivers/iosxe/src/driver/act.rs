@@ -156,6 +156,10 @@ impl IosXeDriver {
                     }
                 };
                 // Another container of the pod is decided by the same look at the device.
+        let limit = Patience::of(&self.options, package).limit(act);
+        // Whoever waits for this may not do so to the end.
+        state.reading.changed();
+        track_of(state, id).uncertain(act);
                 state.resting.extend(address.map(|address| (address, Instant::now() + REST)));
                 self.client.configure(&wanted.config(address, package == Package::Copied).body()).await
             }
@@ -167,7 +171,8 @@ impl IosXeDriver {
                     let track = track_of(state, id);
                     track.discarded();
                     act = Act::Remove;
-                    track.attempted(act, Instant::now(), Patience::of(&self.options, package).limit(act));
+                    track.attempted(act, Instant::now(), limit);
+                    track.uncertain(act);
                     self.client.remove(id).await
                 }
                 refused => refused,
@@ -191,7 +196,6 @@ impl IosXeDriver {
                 self.client.operate(&operation).await
             }
         };
-        state.reading.changed();
         let Err(fault) = outcome else {
             info!(app = id, step = act.doing(), "the device accepted a step");
             if act == Act::Remove {
@@ -203,6 +207,7 @@ impl IosXeDriver {
         let track = track_of(state, id);
         if let Some(said) = fault.said {
             debug!(app = id, step = act.doing(), said, "the device refused a step");
+            track_of(state, id).answered(act, limit);
             track.refused(act, said, sort(&fault.error), Instant::now());
             if track.leaves_copy() {
                 warn!(
@@ -213,6 +218,7 @@ impl IosXeDriver {
             }
             return Ok(());
         }
+            track.answered(act, limit);
         if fault.error.ambiguous() {
             track.uncertain(act);
         } else {

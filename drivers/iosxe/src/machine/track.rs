@@ -155,6 +155,14 @@ impl Track {
         }
     }
 
+    /// Takes down that the device has answered to a step, which may take that long.
+    pub(crate) fn answered(&mut self, act: Act, limit: Duration) {
+        if let Some(attempt) = self.attempts.get_mut(&act) {
+            attempt.until = attempt.at + limit;
+            attempt.uncertain = false;
+        }
+    }
+
     /// Takes down that the device does not want to, or could not, as far as it was tried.
     pub(crate) fn refused(&mut self, act: Act, said: String, sort: Sort, now: Instant) {
         if let Some(attempt) = self.attempts.get_mut(&act) {
