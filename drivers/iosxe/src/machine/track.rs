@@ -116,6 +116,14 @@ impl Track {
         self.installing &= matches!(state, AppState::Installing | AppState::Unknown | AppState::Absent);
         match (before, state) {
             (_, AppState::Failed) => self.failures += 1,
+            // The pause after it grows with each.
+            (AppState::Installing, AppState::Absent) if told_to_go && self.fetch.hung => {
+                let said = "the install came to no end, and was ended".to_owned();
+                let refusal = Some(Refusal { at: now, said, sort: Sort::Now });
+                let tries = install.map_or(1, |install| install.tries);
+                let ended = Attempt { at: now, until: now, tries, uncertain: false, refusal };
+                self.attempts.insert(Act::Install, ended);
+            }
             (AppState::Running, AppState::Stopped) => self.ended += 1,
             (AppState::Installing | AppState::Unknown, AppState::Absent) if !told_to_go => {
                 let said = "the device gave the install up".to_owned();
