@@ -34,6 +34,11 @@ pub trait NodeBackEnd: Send + Sync + 'static {
     /// One step nearer to a pod that runs as `request` says.
     async fn apply(&self, request: &PodRequest) -> Result<Progress, DriverError>;
 
+    /// The same for a pod that has another form than the one in which it was brought there: what runs of the old one is removed.
+    async fn update(&self, request: &PodRequest) -> Result<Progress, DriverError> {
+        self.apply(request).await
+    }
+
     /// One step nearer to a machine on which nothing of `owner` is left.
     async fn remove(&self, owner: &Owner) -> Result<Progress, DriverError>;
 

@@ -69,6 +69,10 @@ impl NodeBackEnd for DeviceBackEnd {
 }
 
 fn workload(pod: &HostedPod) -> Workload {
+    async fn update(&self, request: &PodRequest) -> Result<Progress, DriverError> {
+        self.driver.update_pod(request).await
+    }
+
     let containers = pod.containers.iter().map(|container| ContainerSight {
         name: container.name.clone(),
         id: container.id.clone(),

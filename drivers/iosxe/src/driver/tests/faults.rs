@@ -94,7 +94,17 @@ async fn an_application_of_an_earlier_agent_is_taken_over_for_its_pod() {
     let hosted = status(&driver, 1).await.unwrap();
     assert!(!hosted.marked, "it is nobody's orphan");
     assert!(driver.deploy_pod(&pod(1)).await.unwrap().is_done());
-    delete(&driver, &pod(1)).await;
+    assert!(device.accepted().is_empty());
+    let changed = pod_with(1, &json!([{ "name": "app", "image": "flash:/b.tar" }]), "Always");
+    loop {
+        let progress = driver.update_pod(&changed).await.unwrap();
+        let Some(ask_again) = progress.ask_again() else { break };
+        tokio::time::sleep(ask_again).await;
+    }
+    let earlier = ["stop", "deactivate", "uninstall", "remove"].map(|word| format!("{word} cvk0000_x"));
+    let made = steps(&["configure", "install", "activate", "start"], 1);
+    assert_eq!(device.accepted(), [&earlier[..], &made].concat(), "it changed, and is made anew");
+    delete(&driver, &changed).await;
     assert!(device.inner().config.is_empty());
 }
 
