@@ -212,7 +212,8 @@ fn spaced(act: Act, view: View<'_>, track: &Track, now: Instant) -> Decision {
             let state = format!("{}; the device says {}", act.doing(), view.said);
             if attempt.tries > 1 {
                 let message = format!("{state}; it was tried {} times", attempt.tries);
-                return Decision::Fail { reason: act.failed(), message, ask_again: POLL };
+                let ask_again = SLOW.min(attempt.until - now);
+                return Decision::Fail { reason: act.failed(), message, ask_again };
             }
             return Decision::Wait { state, ask_again: POLL };
         }

@@ -155,19 +155,19 @@ impl Track {
         self.fetch.hung |= act == Act::Uninstall && self.state == AppState::Installing;
     }
 
-    /// Takes down that nobody knows whether the device was told of a step.
-    pub(crate) fn uncertain(&mut self, act: Act) {
-        if let Some(attempt) = self.attempts.get_mut(&act) {
-            attempt.until = attempt.until.min(attempt.at + UNCERTAIN);
-            attempt.uncertain = true;
-        }
-    }
-
     /// Takes down that the device has answered to a step, which may take that long.
     pub(crate) fn answered(&mut self, act: Act, limit: Duration) {
         if let Some(attempt) = self.attempts.get_mut(&act) {
             attempt.until = attempt.at + limit;
             attempt.uncertain = false;
+        }
+    }
+
+    /// Takes down that nobody knows whether the device was told of a step.
+    pub(crate) fn uncertain(&mut self, act: Act) {
+        if let Some(attempt) = self.attempts.get_mut(&act) {
+            attempt.until = attempt.until.min(attempt.at + UNCERTAIN);
+            attempt.uncertain = true;
         }
     }
 
@@ -178,35 +178,54 @@ impl Track {
         }
     }
 
-    /// Takes down what the device told before an install of `id`. Its clock is another one: times are only told apart.
+    /// Takes down what the device told before a step of `id`. Its clock is another one: times are only told apart.
     pub(crate) fn heard_before(&mut self, notifications: &[Notification], id: &str) {
         let told = notifications.iter().filter(|notification| notification.tells_of_failure(id));
         self.heard = told.map(|notification| notification.timestamp.clone()).collect();
     }
 
-    /// Takes down what the device tells now: when `id` could not be installed, or failed later, why.
+    /// Takes down what the device tells now: why `id` could not be installed, activated or started, or failed later.
     pub(crate) fn heard(&mut self, notifications: &[Notification], id: &str, now: Instant) {
         let mut failures = notifications.iter().rev().filter(|told| told.tells_of_failure(id));
         let Some(failure) = failures.find(|failure| !self.heard.contains(&failure.timestamp)) else {
             return;
         };
-        match self.state {
-            AppState::Failed => self.reason = Some(failure.message.clone()),
-            AppState::Absent => {
-                if let Some(install) = self.attempts.get_mut(&Act::Install) {
-                    let at = install.refusal.as_ref().map_or(now, |refusal| refusal.at);
-                    let said = failure.message.clone();
-                    let sort = if failure.tells_of_the_impossible() { Sort::Lasting } else { Sort::Now };
-                    install.refusal = Some(Refusal { at, said, sort });
-                }
+        let (act, impossible) = match self.state {
+            AppState::Failed => {
+                self.reason = Some(failure.message.clone());
+                return;
             }
-            _ => {}
+            AppState::Absent => (Act::Install, failure.tells_of_the_impossible()),
+            // That there is no room now says nothing of later.
+            AppState::Deployed => (Act::Activate, false),
+            AppState::Activated | AppState::Stopped => (Act::Start, false),
+            AppState::Installing | AppState::Running | AppState::Unknown => return,
+        };
+        if let Some(attempt) = self.attempts.get_mut(&act) {
+            let at = attempt.refusal.as_ref().map_or(now, |refusal| refusal.at);
+            let said = failure.message.clone();
+            let sort = if impossible { Sort::Lasting } else { Sort::Now };
+            attempt.refusal = Some(Refusal { at, said, sort });
         }
     }
 
     /// Whether the device may have something to tell of a failure.
     pub(crate) fn listens(&self) -> bool {
-        self.installing || self.state == AppState::Failed
+        let open = |act| self.attempt(act).is_some_and(|attempt| attempt.refusal.is_none());
+        match self.state {
+            AppState::Failed => true,
+            AppState::Deployed => self.installing || open(Act::Activate),
+            AppState::Activated | AppState::Stopped => self.installing || open(Act::Start),
+            AppState::Absent | AppState::Installing | AppState::Running | AppState::Unknown => {
+                self.installing
+            }
+        }
+    }
+
+    /// Whether it is certain that the device has nothing of it but what this process has configured.
+    pub(crate) fn is_only_configured(&self) -> bool {
+        let tried = |act| self.attempts.contains_key(&act);
+        self.state == AppState::Absent && tried(Act::Configure) && !tried(Act::Install)
     }
 
     /// Takes back an attempt that certainly never reached the device.
