@@ -9,7 +9,10 @@ use staffetta_driver::app_hosting::{
     AppHostingDriver, DeviceInfo, DeviceResources, HostedPod, HostedPods, HostedState, PodRequest, PodUsage,
     Progress,
 };
-use staffetta_driver::{DriverError, Owner, Reason};
+use staffetta_driver::{DriverError, Owner};
+use staffetta_handler::causes;
+use tokio::time::Instant;
+use tracing::debug;
 
 use crate::back_end::{NodeBackEnd, Reply};
 use crate::node::{MachineInfo, NodeHealth};
@@ -20,11 +23,24 @@ pub(super) struct DeviceBackEnd {
     driver: Arc<dyn AppHostingDriver>,
     /// The last answer and what was made of it: an answer that is the same costs nothing.
     last: Mutex<Option<(HostedPods, Workloads)>>,
+    /// What the device said of itself last.
+    info: Mutex<DeviceInfo>,
 }
 
 impl DeviceBackEnd {
     pub(super) fn new(driver: Arc<dyn AppHostingDriver>) -> Self {
-        Self { driver, last: Mutex::new(None) }
+        Self { driver, last: Mutex::new(None), info: Mutex::default() }
+    }
+
+    /// What the device says of itself. One that does not say it, or not now, takes pods all the same.
+    async fn info(&self) -> DeviceInfo {
+        let told = self.driver.get_device_info().await;
+        let mut info = self.info.lock().unwrap_or_else(PoisonError::into_inner);
+        match told {
+            Ok(told) => info.clone_from(&told),
+            Err(error) => debug!(error = causes(&error), "a device does not say what it is"),
+        }
+        info.clone()
     }
 }
 
@@ -32,13 +48,7 @@ impl DeviceBackEnd {
 impl NodeBackEnd for DeviceBackEnd {
     async fn health(&self) -> Result<Reply<NodeHealth>, DriverError> {
         let resources = self.driver.get_device_resources().await?;
-        let info = match self.driver.get_device_info().await {
-            // A device that does not say what it is takes pods all the same.
-            Err(error) if matches!(error.reason(), Reason::Unsupported | Reason::NotFound) => {
-                DeviceInfo::default()
-            }
-            told => told?,
-        };
+        let info = self.info().await;
         Ok(Reply::Now(health(&resources, info)))
     }
 
@@ -67,6 +77,10 @@ impl NodeBackEnd for DeviceBackEnd {
         self.driver.get_usage().await
     }
 }
+    fn last_answer(&self) -> Option<Instant> {
+        self.driver.last_answer()
+    }
+
 
 fn workload(pod: &HostedPod) -> Workload {
     async fn update(&self, request: &PodRequest) -> Result<Progress, DriverError> {
