@@ -197,8 +197,9 @@ impl AppHostingDriver for IosXeDriver {
     }
 
     async fn get_device_resources(&self) -> Result<DeviceResources, DriverError> {
-        let _one_at_a_time = self.locked().await;
-        resources::read_resources(&*self.client).await
+        let mut state = self.locked().await;
+        let observed = self.observe(&mut state, FRESH).await?;
+        resources::read_resources(&*self.client, &observed, &self.translator.cluster).await
     }
 
     async fn deploy_pod(&self, request: &PodRequest) -> Result<Progress, DriverError> {
@@ -228,13 +229,13 @@ impl AppHostingDriver for IosXeDriver {
         Ok(listing.pods(&*self.client, &observed, tracks, &self.translator.cluster).await)
     }
 
+    fn last_answer(&self) -> Option<Instant> {
+        self.client.last_answer()
+    }
+
     async fn get_usage(&self) -> Result<Vec<PodUsage>, DriverError> {
         let mut state = self.locked().await;
         let observed = self.observe(&mut state, RECENT).await?;
         resources::read_usage(&*self.client, &observed, &self.translator.cluster).await
     }
 }
-    fn last_answer(&self) -> Option<Instant> {
-        self.client.last_answer()
-    }
-
