@@ -12,7 +12,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::status::Seen;
 use crate::workload::{ContainerSight, ContainerState};
 
-/// The exit code of a container that was there and is not any more: as if it had been killed. Kubelets say the same.
+/// The exit code of a container that was there and is not any more: as if it had been killed. Kubelets say the same of one that they
+/// killed.
 const LOST: i32 = 137;
 
 /// The status of a container. While it is replaced, its image is the one that it had: who comes after this process knows by that
@@ -76,6 +77,27 @@ pub(super) fn container_status(
     status.started = Some(running);
     status.container_id = id.or(status.container_id);
     status.state = Some(state);
+    status
+}
+
+/// The status of a container that was removed from its machine, whatever it did there.
+pub(super) fn removed(
+    container: &Container,
+    before: Option<&ContainerStatus>,
+    now: Timestamp,
+) -> ContainerStatus {
+    let mut status = before.cloned().unwrap_or_default();
+    let was = status.state.take().unwrap_or_default();
+    status.name.clone_from(&container.name);
+    status.image = container.image.clone().unwrap_or_default();
+    status.image_id.clone_from(&status.image);
+    (status.ready, status.started) = (false, Some(false));
+    status.state = Some(if was.terminated.is_some() {
+        was
+    } else {
+        let began = was.running.and_then(|running| running.started_at);
+        ended(began, now, LOST, "Removed", "it was removed from the machine, for the pod was deleted")
+    });
     status
 }
 
