@@ -42,14 +42,14 @@ pub trait NodeBackEnd: Send + Sync + 'static {
     /// One step nearer to a machine on which nothing of `owner` is left.
     async fn remove(&self, owner: &Owner) -> Result<Progress, DriverError>;
 
-    /// What the pods use at this moment. Nobody asks for it regularly.
-    async fn usage(&self) -> Result<Vec<PodUsage>, DriverError> {
-        Err(DriverError::new(Reason::Unsupported, "read what pods use").detail("this machine cannot tell"))
-    }
-}
     /// When the machine answered last, whoever asked it; none where that is not known. One that answers is there, though the answer
     /// to a read may be long in coming behind those to others.
     fn last_answer(&self) -> Option<Instant> {
         None
     }
 
+    /// What the pods use at this moment. Nobody asks for it regularly.
+    async fn usage(&self) -> Result<Vec<PodUsage>, DriverError> {
+        Err(DriverError::new(Reason::Unsupported, "read what pods use").detail("this machine cannot tell"))
+    }
+}

@@ -94,7 +94,7 @@ impl Readers {
 
     /// Node objects of ours of which no source says that they exist.
     fn strays(&self) {
-        for name in self.0.cluster.nodes_of(self.0.handler) {
+        for name in self.0.cluster.nodes_of(self.0.keeper()) {
             if self.0.fleet.get(&name).is_none() {
                 self.0.fleet.node_due(&name);
             }

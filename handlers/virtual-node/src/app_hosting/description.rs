@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::Taint;
 use staffetta_driver::app_hosting::{DeviceSpec, Effect, Password};
 
-use crate::node::{KubeletEndpoint, NodeSpec, PROVIDER_TAINT};
+use crate::node::{KubeletEndpoint, NodeSpec, PROVIDER_TAINT, is_own_label};
 
 /// Who makes these nodes, as others know it.
 const PROVIDER: &str = "cisco";
@@ -45,6 +45,11 @@ pub(super) fn node(name: &str, spec: &DeviceSpec, kubelet: Option<KubeletEndpoin
         host_ip: spec.address.trim_matches(['[', ']']).parse::<IpAddr>().ok(),
         session: session(spec),
     }
+}
+
+/// A label that no description may choose, if it does: by it is known whose the node is.
+pub(super) fn chosen_label(spec: &DeviceSpec) -> Option<&str> {
+    spec.labels.keys().map(String::as_str).find(|key| is_own_label(key))
 }
 
 fn effect(effect: Effect) -> &'static str {

@@ -8,6 +8,7 @@ use staffetta_handler::{Event, Identity, Index, Message, Tombstone};
 use tokio::sync::Notify;
 
 use super::cisco_device::CiscoDevice;
+use super::description::chosen_label;
 use super::entry::NamedDevice;
 use super::name::is_name;
 
@@ -173,7 +174,11 @@ fn described(name: &str, object: &CiscoDevice) -> Result<DeviceSpec, String> {
     if !is_name(name) {
         return Err("no node may have the name of this object: at most 63 characters".to_owned());
     }
-    serde_json::from_value(object.spec.clone()).map_err(|error| format!("spec: {error}"))
+    let spec = serde_json::from_value(object.spec.clone()).map_err(|error| format!("spec: {error}"))?;
+    match chosen_label(&spec) {
+        Some(key) => Err(format!("spec.labels: no description chooses `{key}`, which says whose a node is")),
+        None => Ok(spec),
+    }
 }
 
 impl Index<CiscoDevice> for Devices {

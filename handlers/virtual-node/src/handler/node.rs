@@ -8,8 +8,7 @@ use tokio::time::Instant;
 
 use super::{Shared, gone, only};
 use crate::error::VirtualNodeError;
-use crate::node::{Standing, created, metadata_patch, standing, status_patch};
-use crate::pod::has_keeper;
+use crate::node::{Standing, created, has_keeper, metadata_patch, standing, status_patch};
 
 impl Shared {
     /// Brings the object of a node to what it is to be, and renews its lease.
@@ -22,7 +21,7 @@ impl Shared {
         }
         let nodes: Api<Node> = Api::all(self.client.clone());
         let Some(node) = self.cluster.node(name) else {
-            let node = created(&machine, self.handler, Timestamp::now());
+            let node = created(&machine, self.keeper(), Timestamp::now());
             return match nodes.create(&PostParams::default(), &node).await {
                 Ok(node) => self.leases.renew(&node).await.map_err(fail("make the lease")),
                 // The event that tells of it is on its way.
@@ -30,7 +29,7 @@ impl Shared {
                 Err(error) => Err(fail("make the object")(error)),
             };
         };
-        if standing(&node, self.handler) != Standing::Ours {
+        if standing(&node, self.keeper()) != Standing::Ours {
             return Err(VirtualNodeError::NameTaken(name.to_owned()));
         }
         if node.metadata.deletion_timestamp.is_some() {
@@ -38,7 +37,7 @@ impl Shared {
         }
         self.leases.renew(&node).await.map_err(fail("renew the lease"))?;
         self.nodes.fresh(&node)?;
-        if let Some(patch) = metadata_patch(&node, &machine, self.handler) {
+        if let Some(patch) = metadata_patch(&node, &machine, self.keeper()) {
             let patch = Patch::Strategic(patch);
             // What it changes comes back as an event, and the status is looked at then.
             return match nodes.patch(name, &PatchParams::default(), &patch).await {
