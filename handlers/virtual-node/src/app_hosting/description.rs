@@ -1,5 +1,6 @@
 //! From the description of a device to that of its node.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
@@ -13,7 +14,7 @@ const PROVIDER: &str = "cisco";
 
 /// The node of a device.
 pub(super) fn node(name: &str, spec: &DeviceSpec, kubelet: Option<KubeletEndpoint>) -> NodeSpec {
-    let mut labels: std::collections::BTreeMap<String, String> = [
+    let mut labels: BTreeMap<String, String> = [
         ("platform", "cisco-ios-xe"),
         ("provider", "cisco-apphosting"),
         ("virtual-kubelet.io/provider", PROVIDER),
@@ -60,11 +61,20 @@ fn effect(effect: Effect) -> &'static str {
     }
 }
 
-/// A digest of all that the way to a device depends on.
+/// A digest of all that the way to a device depends on: whatever is of its node alone leaves the way as it is.
 fn session(spec: &DeviceSpec) -> u64 {
+    let way = DeviceSpec {
+        labels: BTreeMap::new(),
+        taints: Vec::new(),
+        region: None,
+        zone: None,
+        max_pods: 0,
+        log_level: None,
+        ..spec.clone()
+    };
     let mut digest = DefaultHasher::new();
     // The password is not written with the rest.
-    serde_json::to_string(spec).unwrap_or_default().hash(&mut digest);
+    serde_json::to_string(&way).unwrap_or_default().hash(&mut digest);
     spec.password.as_ref().map(Password::expose).hash(&mut digest);
     digest.finish()
 }
@@ -100,10 +110,22 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_a_device_changes_with_its_address_and_its_password() {
+    fn the_way_to_a_device_changes_with_what_it_depends_on_and_with_nothing_else() {
         let before = session(&spec(&json!({})));
         assert_eq!(before, session(&spec(&json!({}))));
         assert_ne!(before, session(&spec(&json!({ "password": "two" }))));
-        assert_ne!(before, session(&spec(&json!({ "port": 1 }))));
+        for way in [
+            json!({ "port": 1 }),
+            json!({ "podCIDR": "10.0.0.0/24" }),
+            json!({ "credentialSecretRef": { "name": "login" } }),
+            json!({ "resourceLimits": { "maxCPU": "1" } }),
+            json!({ "tls": { "enabled": true } }),
+            json!({ "xe": {} }),
+        ] {
+            assert_ne!(before, session(&spec(&way)), "{way}");
+        }
+        let of_node = json!({ "labels": { "rack": "7" }, "taints": [{ "key": "edge", "effect": "NoExecute" }],
+            "region": "north", "zone": "a", "maxPods": 4, "logLevel": "debug" });
+        assert_eq!(before, session(&spec(&of_node)), "that is of its node alone");
     }
 }
