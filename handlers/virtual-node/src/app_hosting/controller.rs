@@ -199,17 +199,30 @@ impl Rounds {
     }
 }
 
+/// What of a machine the status of its device tells.
+#[derive(Debug, PartialEq, Eq)]
+struct Sight {
+    condition: &'static str,
+    outage: Option<&'static str>,
+    trouble: Option<&'static str>,
+}
+
+impl Sight {
+    fn of(machine: &Machine) -> Self {
+        let trouble = machine.health().and_then(|health| health.trouble.as_ref().map(|trouble| trouble.0));
+        let outage = machine.outage().map(|outage| outage.reason);
+        Self { condition: machine.condition(), outage, trouble }
+    }
+}
+
 impl Source for Rounds {
     async fn run(&self, outlet: Outlet) -> Result<(), HandlerError> {
-        let mut told: HashMap<String, (Option<String>, bool)> = HashMap::new();
+        let mut told: HashMap<String, Option<Sight>> = HashMap::new();
         loop {
             let objects = self.devices.objects();
             let mut now = HashMap::with_capacity(objects.len());
             for object in objects {
-                let machine = self.fleet.get(&object.name_any());
-                let outage = machine.as_ref().and_then(|machine| machine.outage());
-                let up = machine.is_some_and(|machine| machine.is_up());
-                let sight = (outage.map(|outage| outage.reason.to_owned()), up);
+                let sight = self.fleet.get(&object.name_any()).map(|machine| Sight::of(&machine));
                 let uid = object.uid().unwrap_or_default();
                 if told.get(&uid) != Some(&sight) {
                     outlet.signal(DeviceDue(Identity::of_object(&*object)));
