@@ -43,7 +43,7 @@ impl Shared {
         match decide(&pod, &facts) {
             Task::Leave => Ok(()),
             Task::Wait => {
-                self.tell_of_outage(owner, &machine);
+                self.tell_of_outage(&pod, owner, &machine);
                 Ok(())
             }
             Task::Tell => self.write_status(&pod, &machine, (CREATING, "")).await,
@@ -168,13 +168,15 @@ impl Shared {
         self.pods.status(pod, patch).await.map(drop).map_err(VirtualNodeError::Status)
     }
 
-    /// A pod that waits for its machine says so, once an outage.
-    fn tell_of_outage(&self, owner: &Owner, machine: &Machine) {
+    /// A pod that waits for its machine says so, once an outage. One that is on its machine waits for nothing until it is deleted.
+    fn tell_of_outage(&self, pod: &Pod, owner: &Owner, machine: &Machine) {
         let Some(outage) = machine.outage() else { return };
+        let leaves = pod.metadata.deletion_timestamp.is_some();
         let settled = self.records.get(&owner.uid).is_some_and(|record| record.applied.is_some());
-        if !settled {
+        if leaves || !settled {
+            let waiting = if leaves { "the deletion of the pod" } else { "the pod" };
             let text =
-                format!("{} cannot be reached, the pod waits for it: {}", machine.name(), outage.message);
+                format!("{} cannot be reached, {waiting} waits for it: {}", machine.name(), outage.message);
             self.tell(owner, Told::Waits, text);
         }
     }
