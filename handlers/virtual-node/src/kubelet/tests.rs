@@ -21,6 +21,7 @@ fn options() -> KubeletOptions {
         first_port: 0,
         certificate: None,
         client_authority: None,
+        words: KubeletWords { machine: "device", client_authority: "section.ca" },
     }
 }
 
