@@ -87,8 +87,8 @@ impl Readers {
             if fleet.is_complete() {
                 self.strays();
             }
-            // A task that panicked is started again with the next turnover, at the latest after a minute.
-            let _ = tokio::time::timeout(Duration::from_secs(60), fleet.turnover.notified()).await;
+            // A task that panicked is started again with the next turnover, and nodes without a machine may need their lease.
+            let _ = tokio::time::timeout(self.0.policy.lease_interval, fleet.turnover.notified()).await;
         }
     }
 

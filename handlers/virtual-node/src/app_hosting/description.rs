@@ -45,6 +45,7 @@ pub(super) fn node(name: &str, spec: &DeviceSpec, kubelet: Option<KubeletEndpoin
         kubelet,
         host_ip: spec.address.trim_matches(['[', ']']).parse::<IpAddr>().ok(),
         session: session(spec),
+        retired: false,
     }
 }
 

@@ -53,9 +53,19 @@ impl Shared {
 
     /// A node without a machine: its object goes, if it is ours and nobody comes for it.
     async fn clear_node(&self, name: &str) -> Result<(), VirtualNodeError> {
-        self.leases.forget(name);
-        let node = self.cluster.node(name).filter(|node| has_keeper(node, self.handler));
+        let node = self.cluster.node(name).filter(|node| has_keeper(node, self.keeper()));
         let departed = self.fleet.has_departed(name);
+        if !departed && self.fleet.is_unread(name) {
+            self.strays.remove(name);
+            // Without a lease the cluster would evict its pods.
+            return match node {
+                Some(node) => {
+                    self.leases.renew(&node).await.map_err(|error| node_error("renew the lease", name, error))
+                }
+                None => Ok(()),
+            };
+        }
+        self.leases.forget(name);
         let Some(node) = node.filter(|_| departed || self.fleet.is_complete()) else {
             self.fleet.forget(name);
             return Ok(());

@@ -37,6 +37,7 @@ async fn answered(options: KubeletOptions) -> (KubeletEndpoint, tokio::task::Joi
         kubelet: None,
         host_ip: None,
         session: 0,
+        retired: false,
     });
     let machine = fleet.get("r1").unwrap();
     let kubelets = Kubelets::new(options).unwrap();
