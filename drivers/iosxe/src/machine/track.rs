@@ -106,7 +106,8 @@ impl Track {
         let (before, lasted) = (self.state, now - self.since);
         (self.state, self.since, self.reason) = (state, now, None);
         let install = self.attempts.get(&Act::Install).cloned();
-        let told_to_go = self.attempts.contains_key(&Act::Uninstall);
+        let told_to_go = self.attempts.get(&Act::Uninstall).map(|uninstall| uninstall.at);
+        let in_vain = |at: Instant| install.as_ref().is_none_or(|install| at >= install.until);
         let past = |act: &Act| state == AppState::Absent || act.is_fulfilled_by(state);
         self.attempts.retain(|act, attempt| attempt.refusal.is_none() && !past(act));
         self.fetch.hung &= !matches!(state, AppState::Activated | AppState::Running);
@@ -117,7 +118,7 @@ impl Track {
         match (before, state) {
             (_, AppState::Failed) => self.failures += 1,
             // The pause after it grows with each.
-            (AppState::Installing, AppState::Absent) if told_to_go && self.fetch.hung => {
+            (AppState::Installing, AppState::Absent) if told_to_go.is_some_and(in_vain) => {
                 let said = "the install came to no end, and was ended".to_owned();
                 let refusal = Some(Refusal { at: now, said, sort: Sort::Now });
                 let tries = install.map_or(1, |install| install.tries);
@@ -125,7 +126,7 @@ impl Track {
                 self.attempts.insert(Act::Install, ended);
             }
             (AppState::Running, AppState::Stopped) => self.ended += 1,
-            (AppState::Installing | AppState::Unknown, AppState::Absent) if !told_to_go => {
+            (AppState::Installing | AppState::Unknown, AppState::Absent) if told_to_go.is_none() => {
                 let said = "the device gave the install up".to_owned();
                 let refusal = Some(Refusal { at: now, said, sort: Sort::Lasting });
                 let install = install.map(|install| Attempt { refusal, ..install });

@@ -8,7 +8,9 @@ use staffetta_driver::app_hosting::Progress;
 use staffetta_iosxe::IosXeOptions;
 use staffetta_iosxe_device::{Device, Fault, Install, Options, Requests, Site, Times};
 
-use crate::world::{CLUSTER, World, delete, deploy, done, driver, pod, request, runs, spec, told, web};
+use crate::world::{
+    CLUSTER, World, delete, deploy, done, driver, pod, request, runs, spec, told, until, web,
+};
 
 /// How many requests of a life are made to fail, one in each run. A life has fewer.
 const REQUESTS: usize = 40;
@@ -162,8 +164,8 @@ async fn an_app_that_the_device_does_not_show_while_it_starts_is_not_left_behind
     let (driver, request) = (world.driver(), web());
     deploy(&*driver, &request).await;
     world.device.host_apps(false);
-    let hidden = driver.get_device_resources().await.unwrap();
-    assert!(!hidden.enabled);
+    assert!(!driver.get_device_resources().await.unwrap().enabled);
+    until("the app is hidden", async || !runs(&told(&*driver, &request.owner()).await.unwrap())).await;
     let progress = driver.delete_pod(&request.owner()).await.unwrap();
     let waits = matches!(&progress, Progress::Failing { reason, .. } if reason == "AppHostingDisabled");
     assert!(waits, "{progress:?}");
