@@ -1,9 +1,10 @@
 //! A project of a real OpenStack, an embedded API server with services in it, and a controller between them.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, stream};
-use http::Method;
+use http::{Method, StatusCode};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use staffetta::config::{Configuration, FileSchema};
 use staffetta::controller::Controller;
 use staffetta_apiserver::{ApiServer, Options};
-use staffetta_real_openstack::{Gate, Login, Match, RealOpenStack, Subnet, Tenant};
+use staffetta_real_openstack::{Fault, Gate, Login, Match, RealOpenStack, Subnet, Tenant};
 
 /// How long anything may take before the benchmark gives up.
 const PATIENCE: Duration = Duration::from_secs(900);
@@ -69,7 +70,7 @@ impl Shop {
         let (slices, services) = (self.slices(), self.all());
         stream::iter(0..count)
             .for_each_concurrent(IN_FLIGHT, async |number| {
-                let slice = slice(number, ports, endpoints);
+                let slice = slice(number, ports, 0..endpoints);
                 slices.create(&PostParams::default(), &slice).await.expect("a slice can be created");
                 let service = service(number, ports);
                 services.create(&PostParams::default(), &service).await.expect("a service can be created");
@@ -77,8 +78,8 @@ impl Shop {
             .await;
     }
 
-    /// Gives a service so many endpoints.
-    pub(crate) async fn endpoints(&self, number: usize, ports: u16, endpoints: u8) {
+    /// Gives a service the endpoints of these numbers.
+    pub(crate) async fn endpoints(&self, number: usize, ports: u16, endpoints: Range<u8>) {
         let patch = Patch::Merge(json!({ "endpoints": slice(number, ports, endpoints).endpoints }));
         self.slices().patch(&name(number), &PatchParams::default(), &patch).await.expect("it can be changed");
     }
@@ -101,6 +102,37 @@ impl Shop {
             let pause = if count > 1 { Duration::from_secs(2) } else { Duration::from_millis(50) };
             tokio::time::sleep(pause).await;
         }
+    }
+
+    /// Waits until the one load balancer is ACTIVE and has just the endpoints of these numbers behind its one port.
+    pub(crate) async fn until_members(&self, endpoints: Range<u8>) {
+        let mut wanted: Vec<_> = endpoints.map(|last| format!("{}:8080", address(0, last))).collect();
+        wanted.sort();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let found = self.tenant.load_balancers().await;
+            if let [only] = &found[..]
+                && let [(_, members)] = &only.listeners[..]
+                && only.status == "ACTIVE"
+                && *members == wanted
+            {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{wanted:?} are not served in {PATIENCE:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// From now on the controller is told that the one load balancer is PENDING_UPDATE, until the gate forgets its faults.
+    /// Octavia itself knows nothing of it.
+    pub(crate) async fn hold(&self) {
+        let found = self.tenant.load_balancers().await;
+        let [only] = &found[..] else { panic!("there is one: {found:?}") };
+        let state = json!({ "id": only.id, "provisioning_status": "PENDING_UPDATE" });
+        let body = json!({ "loadbalancer": state }).to_string();
+        let told = Fault::Answer { status: StatusCode::OK, retry_after: None, body };
+        let reads = Match::any().method(Method::GET).path(&format!("/loadbalancers/{}?", only.id));
+        self.gate.inject(reads, usize::MAX, told);
     }
 
     /// Waits until so many services name their load balancers.
@@ -161,9 +193,14 @@ fn service(number: usize, ports: u16) -> Service {
     serde_json::from_value(service).expect("it is a service")
 }
 
-fn slice(number: usize, ports: u16, endpoints: u8) -> EndpointSlice {
+/// The address of an endpoint of a service.
+fn address(number: usize, last: u8) -> String {
+    format!("10.128.{}.{}", number % 250, last + 1)
+}
+
+fn slice(number: usize, ports: u16, endpoints: Range<u8>) -> EndpointSlice {
     let endpoint = |last: u8| {
-        let ip = format!("10.128.{}.{}", number % 250, last + 1);
+        let ip = address(number, last);
         let target =
             json!({ "kind": "Pod", "namespace": "default", "name": format!("{}-{last}", name(number)) });
         json!({ "addresses": [ip], "conditions": { "ready": true }, "targetRef": target })
@@ -171,7 +208,7 @@ fn slice(number: usize, ports: u16, endpoints: u8) -> EndpointSlice {
     let port = |port: u16| json!({ "name": format!("p{port}"), "port": 8080 + port, "protocol": "TCP" });
     let slice = json!({
         "metadata": { "name": name(number), "labels": { "kubernetes.io/service-name": name(number) } },
-        "addressType": "IPv4", "endpoints": (0..endpoints).map(endpoint).collect::<Vec<Value>>(),
+        "addressType": "IPv4", "endpoints": endpoints.map(endpoint).collect::<Vec<Value>>(),
         "ports": (0..ports).map(port).collect::<Vec<Value>>(),
     });
     serde_json::from_value(slice).expect("it is a slice")

@@ -9,7 +9,7 @@ use staffetta_driver::policy::{PolicyBook, PolicySecurityGroups};
 use staffetta_driver::rehearsal::RehearsedNetworkPolicies;
 use staffetta_driver::{NetworkPolicyDriver, PodSecurityGroupsDriver, SecurityGroupId};
 use staffetta_handler::{Registration, Registry, Setup, SetupError};
-use staffetta_network::policy::PolicyHandler;
+use staffetta_network::policy::{PolicyDrivers, PolicyHandler};
 
 use super::rehearsal::planner;
 use crate::config::Kubernetes;
@@ -55,8 +55,8 @@ fn policy(setup: &Setup) -> Result<Registration, SetupError> {
                      guarded from its first moment";
         return Err(SetupError::Invalid(wrong.to_owned()));
     }
-    let driver = setup.driver::<dyn NetworkPolicyDriver>()?;
-    Ok(PolicyHandler::new(driver, book(setup)?, setup.notes()).registration().erase())
+    let drivers = PolicyDrivers { policy: setup.driver()?, pool: setup.driver()? };
+    Ok(PolicyHandler::new(drivers, book(setup)?, setup.notes()).registration().erase())
 }
 
 /// The handler and the driver of pods' security groups share what they know.

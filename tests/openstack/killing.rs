@@ -59,7 +59,7 @@ async fn killed(options: &str, pooled: bool) {
     assert!(last.terminate().await.success());
 }
 
-async fn start(world: &World, options: &str) -> Process {
+pub(crate) async fn start(world: &World, options: &str) -> Process {
     let kubeconfig = std::fs::read_to_string(world.kubeconfig()).unwrap();
     Process::start(Path::new(PROGRAM), world.folder(), options, &kubeconfig).await
 }
@@ -162,7 +162,7 @@ async fn create(pods: &Api<Pod>, node: &str, name: &str) {
 }
 
 /// A number by chance; a run is never the same as another.
-fn below(limit: u64) -> u64 {
+pub(crate) fn below(limit: u64) -> u64 {
     RandomState::new().build_hasher().finish() % limit
 }
 

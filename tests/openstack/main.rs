@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod access;
+mod broken;
 mod clusters;
 mod faults;
 mod killing;
@@ -12,9 +13,11 @@ mod nested;
 mod networks;
 mod outages;
 mod pods;
+mod policies;
 mod pools;
 #[path = "../support/process.rs"]
 mod process;
 mod ready;
+mod service_killing;
 mod services;
 mod world;

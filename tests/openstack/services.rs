@@ -14,7 +14,7 @@ use crate::world::World;
 
 /// How long a step may take before the test fails: Octavia takes its time, more so where it does much. It is no measure of
 /// speed.
-const PATIENCE: Duration = Duration::from_secs(300);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The time between two looks of a test at Octavia, which has other things to do.
 const PACE: Duration = Duration::from_millis(300);
@@ -34,15 +34,15 @@ own_vip_port = true
 "#;
 
 /// The services of a world, and the subnet of their addresses.
-struct Shop<'a> {
+pub(crate) struct Shop<'a> {
     world: &'a World,
-    services: Api<Service>,
+    pub(crate) services: Api<Service>,
     slices: Api<EndpointSlice>,
     subnet: Subnet,
 }
 
 impl<'a> Shop<'a> {
-    async fn new(world: &'a World) -> Self {
+    pub(crate) async fn new(world: &'a World) -> Self {
         let client = world.client.clone();
         Self {
             world,
@@ -53,7 +53,7 @@ impl<'a> Shop<'a> {
     }
 
     /// The options of a controller for services, with `more` on top.
-    fn options(&self, more: &str) -> String {
+    pub(crate) fn options(&self, more: &str) -> String {
         let mut all: toml::Table = toml::from_str(SERVICES).unwrap();
         let more: toml::Table = toml::from_str(more).unwrap();
         for (section, options) in more {
@@ -69,7 +69,7 @@ impl<'a> Shop<'a> {
     }
 
     /// Creates a service with the ports 80 and 443, and its endpoints.
-    async fn service(&self, name: &str, kind: &str, endpoints: &[&str]) {
+    pub(crate) async fn service(&self, name: &str, kind: &str, endpoints: &[&str]) {
         let port = |name: &str, port: u16| json!({ "name": name, "port": port, "targetPort": port + 8000, "protocol": "TCP" });
         let service = json!({ "metadata": { "name": name },
             "spec": { "type": kind, "selector": { "app": name }, "ports": [port("http", 80), port("https", 443)] } });
@@ -81,18 +81,18 @@ impl<'a> Shop<'a> {
     }
 
     /// Gives a service other endpoints.
-    async fn endpoints(&self, name: &str, endpoints: &[&str]) {
+    pub(crate) async fn endpoints(&self, name: &str, endpoints: &[&str]) {
         let patch = Patch::Merge(json!({ "endpoints": slice(name, endpoints).endpoints }));
         self.slices.patch(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    async fn delete(&self, name: &str) {
+    pub(crate) async fn delete(&self, name: &str) {
         self.services.delete(name, &DeleteParams::default()).await.unwrap();
         self.slices.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
     /// The load balancer of a service, if it is the only one of that name.
-    async fn balancer(&self, name: &str) -> Option<Balancer> {
+    pub(crate) async fn balancer(&self, name: &str) -> Option<Balancer> {
         tokio::time::sleep(PACE).await;
         let mut all = self.world.tenant.load_balancers().await;
         all.retain(|balancer| balancer.name == format!("default/{name}"));
@@ -100,7 +100,7 @@ impl<'a> Shop<'a> {
     }
 
     /// Waits until the load balancer of a service is ACTIVE and has these members on both ports; answers it.
-    async fn until_served(&self, name: &str, endpoints: &[&str]) -> Balancer {
+    pub(crate) async fn until_served(&self, name: &str, endpoints: &[&str]) -> Balancer {
         let members =
             |port: u16| endpoints.iter().map(|ip| format!("{ip}:{}", port + 8000)).collect::<Vec<_>>();
         let wanted = vec![("TCP:443".to_owned(), members(443)), ("TCP:80".to_owned(), members(80))];
@@ -115,7 +115,7 @@ impl<'a> Shop<'a> {
     }
 
     /// Waits until the service tells of its load balancer.
-    async fn until_written(&self, name: &str, balancer: &Balancer) {
+    pub(crate) async fn until_written(&self, name: &str, balancer: &Balancer) {
         self.world
             .until_within(PATIENCE, &format!("{name} names its load balancer"), async || {
                 let service = self.services.get(name).await.unwrap();
@@ -126,7 +126,7 @@ impl<'a> Shop<'a> {
     }
 
     /// Waits until nothing of services is left.
-    async fn until_empty(&self) {
+    pub(crate) async fn until_empty(&self) {
         self.world
             .until_within(PATIENCE, "nothing of services is left", async || {
                 self.world.tenant.load_balancers().await.is_empty()

@@ -229,6 +229,11 @@ impl World {
 
     /// Waits until an Event at the pod has this reason, and answers what it says.
     pub(crate) async fn until_told(&self, name: &str, reason: &str) -> String {
+        self.until_told_within(PATIENCE, name, reason).await
+    }
+
+    /// The same, of what takes longer than other steps.
+    pub(crate) async fn until_told_within(&self, patience: Duration, name: &str, reason: &str) -> String {
         let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
         let find = async || {
             let all = events.list(&ListParams::default()).await.unwrap();
@@ -238,7 +243,8 @@ impl World {
             };
             all.items.into_iter().find(about)
         };
-        self.until(&format!("an Event {reason} at {name}"), async || find().await.is_some()).await;
+        let what = format!("an Event {reason} at {name}");
+        self.until_within(patience, &what, async || find().await.is_some()).await;
         find().await.and_then(|event| event.note).unwrap_or_default()
     }
 

@@ -24,7 +24,7 @@ pub use agents::Agents;
 pub use calls::{Calls, Count};
 pub use gate::{Fault, Gate, Match, Seen};
 pub use login::Login;
-pub use services::{RealOpenStack, Service};
+pub use services::{Hidden, RealOpenStack, Service};
 pub use tenant::Tenant;
 pub use things::{AddressPair, Balancer, FixedIp, Port, Subnet, Trunk};
 pub use user::User;

@@ -83,8 +83,9 @@ class View:
         self.floating = cloud.listed("network", "/v2.0/floatingips", "floatingips")
         self.balancers = cloud.listed("load-balancer", "/v2/lbaas/loadbalancers", "loadbalancers")
         self.pools = cloud.listed("load-balancer", "/v2/lbaas/pools", "pools")
-        self.policies = objects("networkpolicies")
-        self.pods = [self.pod(name, pod) for name, pod in sorted(objects("pods").items())]
+        self.there = objects("pods")
+        self.pods = [self.pod(name, pod) for name, pod in sorted(self.there.items())]
+        self.policies = [self.policy(name, policy) for name, policy in sorted(objects("networkpolicies").items())]
         self.services = [self.service(name, service) for name, service in sorted(objects("services").items())]
         wanted = sum(deployment["spec"]["replicas"] for deployment in objects("deployments").values())
         self.wants(len(self.pods) == wanted, f"{len(self.pods)} of {wanted} pods")
@@ -93,9 +94,28 @@ class View:
         if not met:
             self.missing.append(what)
 
+    def port(self, pod):
+        return self.ports.get(content(pod, VIF).get("default_vif", {}).get("id"), {})
+
+    def selected(self, labels):
+        """The pods with these labels, by name."""
+        return {name: pod for name, pod in self.there.items()
+                if labels.items() <= pod["metadata"].get("labels", {}).items()}
+
+    def policy(self, name, policy):
+        spec, mark = policy["spec"], f"staffetta:group=policy-{policy['metadata']['uid']}"
+        groups = {group["id"]: group for group in self.groups.values()
+                  if any(f"{word}-".startswith(f"{mark}-") for word in group["description"].split())}
+        rules = sum(len(group["security_group_rules"]) for group in groups.values())
+        selected = self.selected(spec["podSelector"].get("matchLabels", {}))
+        guarded = [pod for pod in selected.values() if groups.keys() & set(self.port(pod).get("security_groups", []))]
+        self.wants(groups, f"policy {name} has no security group")
+        self.wants(rules or not (spec.get("ingress") or spec.get("egress")), f"the group of policy {name} has no rules")
+        self.wants(len(guarded) == len(selected), f"policy {name} guards {len(guarded)} of {len(selected)} pods")
+        return [name, str(len(selected)), str(len(guarded)), str(rules)]
+
     def pod(self, name, pod):
-        vif = content(pod, VIF).get("default_vif", {})
-        port = self.ports.get(vif.get("id"), {})
+        port = self.port(pod)
         addresses = [fixed["ip_address"] for fixed in port.get("fixed_ips", [])]
         phase, address = pod["status"].get("phase"), pod["status"].get("podIP")
         groups = [self.groups[group]["name"] for group in port.get("security_groups", []) if group in self.groups]
@@ -118,11 +138,12 @@ class View:
         floating = {address["floating_ip_address"] for address in self.floating.values() if address["port_id"]}
         self.wants(status == "ACTIVE", f"the load balancer of service {name} is {status or 'not there'}")
         self.wants(balancer.get("vip_address") == spec["clusterIP"], f"service {name} is not reached by its cluster IP")
-        self.wants(len(balancer.get("listeners", [])) == len(spec["ports"]), f"service {name} lacks listeners")
-        self.wants(members == 2 * len(spec["ports"]), f"service {name} has {members} members")
+        listeners, endpoints = len(balancer.get("listeners", [])), len(self.selected(spec["selector"]))
+        self.wants(listeners == len(spec["ports"]), f"service {name} has {listeners} listeners")
+        self.wants(members == endpoints * len(spec["ports"]), f"service {name} has {members} members")
         if spec["type"] == "LoadBalancer":
             self.wants(public and set(public) <= floating, f"service {name} has no public address")
-        return [name, spec["clusterIP"], balancer.get("id", "")[:8], status, str(len(pools)), str(members),
+        return [name, spec["clusterIP"], balancer.get("id", "")[:8], status, str(listeners), str(members),
                 ", ".join(public)]
 
 
@@ -152,6 +173,7 @@ def main():
         view = View(cloud)
     took = time.monotonic() - began
     table(["POD", "NODE", "ADDRESS", "PORT", "STATUS", "GROUPS", "RULES"], view.pods)
+    table(["POLICY", "SELECTS", "GUARDS", "RULES"], view.policies)
     table(["SERVICE", "CLUSTER-IP", "LOAD-BALANCER", "STATUS", "LISTENERS", "MEMBERS", "PUBLIC-IP"], view.services)
     print(f"{len(view.pods)} pods, {len(view.services)} services, {len(view.policies)} network policies in {took:.1f} s")
     for name, calls in (("Neutron", cloud.calls("network")), ("Octavia", cloud.calls("load-balancer")),

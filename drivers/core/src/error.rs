@@ -58,6 +58,8 @@ pub enum Reason {
     Unavailable,
     /// The thing is used or changed by somebody else at this moment. Transient.
     Conflict,
+    /// Something that is needed first is being made. Nothing is wrong, and it is a matter of moments: transient.
+    Awaited,
     /// The other side cannot do such a thing at all. Final.
     Unsupported,
 }
@@ -66,7 +68,7 @@ impl Reason {
     /// Whether the same call may succeed when it is repeated.
     pub fn transient(self) -> bool {
         match self {
-            Self::Quota | Self::NoAddress | Self::Unavailable | Self::Conflict => true,
+            Self::Quota | Self::NoAddress | Self::Unavailable | Self::Conflict | Self::Awaited => true,
             Self::NotFound | Self::Refused | Self::Unsupported => false,
         }
     }
@@ -80,6 +82,7 @@ impl Reason {
             Self::Refused => "DriverRefused",
             Self::Unavailable => "DriverUnavailable",
             Self::Conflict => "DriverConflict",
+            Self::Awaited => "Awaited",
             Self::Unsupported => "Unsupported",
         }
     }
@@ -94,6 +97,7 @@ impl fmt::Display for Reason {
             Self::Refused => "it was refused",
             Self::Unavailable => "the other side is not available",
             Self::Conflict => "it is in use or changes at this moment",
+            Self::Awaited => "it waits for something that is being made",
             Self::Unsupported => "it is not supported",
         })
     }

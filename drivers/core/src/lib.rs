@@ -30,6 +30,7 @@
 pub mod app_hosting;
 mod error;
 mod id;
+mod life;
 mod load_balancer;
 mod load_balancer_driver;
 mod load_balancer_settings;
@@ -69,6 +70,7 @@ pub use id::{
     ClusterId, GroupName, ListenerId, LoadBalancerId, MemberId, NetworkId, PoolId, PortId, ProjectId,
     PublicIpId, SecurityGroupId, SecurityRuleId, SubnetId, Uid, VifId,
 };
+pub use life::Life;
 pub use load_balancer::{
     Feasible, Listener, ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerSpec, Member, MemberSpec,
     NotAProtocol, Pool, PoolSpec, Progress, Protocol, Provisioning,

@@ -30,6 +30,9 @@ pub struct LoadBalancer {
     pub provider: Option<String>,
     /// The security groups of that port, sorted.
     pub security_groups: Vec<SecurityGroupId>,
+    /// Whether somebody switched it off, which is never wanted.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub disabled: bool,
     /// What the other side is doing with it.
     pub status: Provisioning,
     /// The listeners.
@@ -46,6 +49,11 @@ impl LoadBalancer {
     pub fn listener(&self, at: ListenerPort) -> Option<&Listener> {
         self.listeners.iter().find(|listener| listener.at == at)
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference on")]
+pub(crate) fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// What the other side is doing with a load balancer.
@@ -225,8 +233,10 @@ pub struct LoadBalancerSpec {
     /// Which implementation is to serve it; none where that is all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// The security groups, sorted; none for the other side's own default.
-    pub security_groups: Vec<SecurityGroupId>,
+    /// The security groups, sorted. Absent where they are the other side's business: those that it has stay. An empty list
+    /// takes away those that it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub security_groups: Option<Vec<SecurityGroupId>>,
     /// The listeners with their pools, sorted by protocol and port, none of these twice.
     pub listeners: Vec<ListenerSpec>,
     /// One that a predecessor of this program made for the same service and did not mark: it is to be marked with the

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::load_balancer::is_false;
+
 /// How a listener treats its clients. The default leaves everything to the other side.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -16,9 +18,13 @@ pub struct ListenerSettings {
     /// How long a member may be silent, in milliseconds, 1 or more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member_timeout_ms: Option<u32>,
-    /// The only addresses from which it takes connections, sorted, each once; empty for any address.
+    /// The only addresses from which it takes connections, all of the family of the load balancer's own, sorted, each once
+    /// and without host bits; empty for any address.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allowed_cidrs: Vec<IpNet>,
+    /// Whether somebody switched it off, which is never wanted.
+    #[serde(skip_serializing_if = "is_false")]
+    pub disabled: bool,
 }
 
 impl ListenerSettings {
@@ -38,9 +44,12 @@ pub struct PoolSettings {
     /// Whether all connections of a client's address go to one member.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistence: Option<SessionPersistence>,
-    /// Whether members are asked how they are.
+    /// Whether members are asked how they are. One that somebody switched off asks nobody, and is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub monitor: Option<HealthMonitor>,
+    /// Whether somebody switched it off, which is never wanted.
+    #[serde(skip_serializing_if = "is_false")]
+    pub disabled: bool,
 }
 
 impl PoolSettings {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::error::{DriverError, Reason};
-use crate::id::{NetworkId, Uid};
+use crate::id::{NetworkId, SecurityGroupId, Uid, VifId};
 use crate::nodes::{NodeFacts, Nodes};
 use crate::owner::{Marked, Owner};
 use crate::pod_vif::{Activation, VifRequest};
@@ -100,6 +100,11 @@ impl VifPoolDriver for MultiPool {
         let mut told = HashSet::new();
         own.retain(|marked| told.insert(marked.thing.id.clone()));
         Ok(own)
+    }
+
+    /// All are told: an id does not say from which pool it came.
+    fn regrouped(&self, vif: &VifId, security_groups: Option<&[SecurityGroupId]>) {
+        self.pools.values().for_each(|pool| pool.regrouped(vif, security_groups));
     }
 
     fn ledger(&self) -> Option<&dyn PoolLedger> {

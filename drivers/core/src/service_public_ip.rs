@@ -85,7 +85,8 @@ pub struct PublicIpRequest {
 /// ```
 #[async_trait]
 pub trait ServicePublicIpDriver: Send + Sync {
-    /// Every address out of the pool that this cluster marked, or what of it is marked for `owner`.
+    /// Every address out of the pool that this cluster marked, or what of it is marked for `owner`. Where no owner is named,
+    /// those are among them that bear no mark at all, without an owner: what users made, and may name.
     async fn public_ips(&self, owner: Option<&Owner>) -> Result<Vec<Marked<PublicIp>>, DriverError>;
 
     /// Takes an address out of the pool and marks it, or finds the one that the user named and says whether it is free.

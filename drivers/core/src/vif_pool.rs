@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use crate::error::DriverError;
-use crate::id::NetworkId;
+use crate::id::{NetworkId, SecurityGroupId, VifId};
 use crate::owner::{Marked, Owner};
 use crate::pod_vif::{Activation, VifRequest};
 use crate::pool_ledger::PoolLedger;
@@ -35,6 +35,13 @@ pub trait VifPoolDriver: Send + Sync {
 
     /// See [`PodVifDriver::vifs`](crate::PodVifDriver::vifs).
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Marked<Vif>>, DriverError>;
+
+    /// Somebody puts other security groups in front of a VIF, whoever holds it: `None` before that is tried, for from then on
+    /// nobody knows what guards it; just these groups once it is done. Who keeps VIFs for the next pod must know, or that pod
+    /// would get a VIF with the groups of the last one.
+    fn regrouped(&self, vif: &VifId, security_groups: Option<&[SecurityGroupId]>) {
+        let _ = (vif, security_groups);
+    }
 
     /// What it must be told of the cluster before it hands anything out; none when it need not be told.
     fn ledger(&self) -> Option<&dyn PoolLedger> {

@@ -110,6 +110,7 @@ fn a_load_balancer_is_plain_data() {
             port: "port".into(),
             provider: None,
             security_groups: vec!["g".into()],
+            disabled: false,
             status: Provisioning::Pending,
             listeners: vec![Listener {
                 id: "li1".into(),
@@ -144,7 +145,7 @@ fn what_is_wanted_of_a_load_balancer_is_plain_data() {
         subnet: "s1".into(),
         vip: [10, 0, 0, 1].into(),
         provider: Some("ovn".into()),
-        security_groups: Vec::new(),
+        security_groups: Some(Vec::new()),
         listeners: vec![ListenerSpec { at, settings, pool }],
         adopt: None,
     };

@@ -188,7 +188,7 @@ mod tests {
             subnet: "services".into(),
             vip: vip.parse().unwrap(),
             provider: None,
-            security_groups: Vec::new(),
+            security_groups: None,
             listeners: Vec::new(),
             adopt: None,
         }
@@ -380,7 +380,7 @@ mod tests {
     async fn new_security_groups_reach_a_load_balancer_that_is_there() {
         let driver = driver(MemoryOptions::default());
         driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
-        let guarded = LoadBalancerSpec { security_groups: vec!["g".into()], ..spec("10.0.0.1") };
+        let guarded = LoadBalancerSpec { security_groups: Some(vec!["g".into()]), ..spec("10.0.0.1") };
         assert!(driver.ensure_load_balancer(&owner("web"), &guarded).await.unwrap_err().transient());
         settled().await;
         let changed = driver.ensure_load_balancer(&owner("web"), &guarded).await.unwrap();

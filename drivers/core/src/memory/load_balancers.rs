@@ -98,9 +98,13 @@ impl LoadBalancers {
         });
         let Some(balancer) = found else { return self.make(cluster, owner, spec, now) };
         (balancer.cluster, balancer.owner) = (Some(cluster.clone()), Some(owner.clone()));
-        if balancer.tree.security_groups != spec.security_groups {
-            balancer.settled("change the security groups of a load balancer", now)?;
-            balancer.tree.security_groups.clone_from(&spec.security_groups);
+        let groups = spec.security_groups.as_ref().filter(|groups| balancer.tree.security_groups != **groups);
+        if groups.is_some() || balancer.tree.disabled {
+            balancer.settled("change a load balancer", now)?;
+            if let Some(groups) = groups {
+                balancer.tree.security_groups.clone_from(groups);
+            }
+            balancer.tree.disabled = false;
             balancer.busy_until = now + self.delay;
         }
         Ok(balancer.at(now))
@@ -136,7 +140,8 @@ impl LoadBalancers {
             subnet: spec.subnet.clone(),
             port: port.into(),
             provider: Some("memory".into()),
-            security_groups: spec.security_groups.clone(),
+            security_groups: spec.security_groups.clone().unwrap_or_default(),
+            disabled: false,
             status: Provisioning::Pending,
             listeners: hanging.map(|spec| listener(None, spec, |kind| self.ids.next(kind))).collect(),
         };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
+use super::public_ips::Held;
 use super::{Faults, Ledger, MemoryServices};
 use crate::error::{DriverError, Reason};
 use crate::id::{ClusterId, PortId, PublicIpId, Uid};
@@ -72,7 +73,9 @@ impl ServicePublicIpDriver for MemoryPublicIpDriver {
         self.ledger.record(PublicIpCall::List(owner.map(|owner| owner.uid.clone())));
         let work = || {
             let state = self.services.state();
-            let marked = state.public_ips.all().filter(|held| held.is_of(&self.cluster, owner));
+            let told =
+                |held: &&Held| held.is_of(&self.cluster, owner) || owner.is_none() && held.cluster.is_none();
+            let marked = state.public_ips.all().filter(told);
             Ok(marked
                 .map(|held| Marked { owner: held.owner.clone(), thing: held.public_ip.clone() })
                 .collect())
@@ -142,6 +145,7 @@ mod tests {
                 port: port.into(),
                 provider: None,
                 security_groups: Vec::new(),
+                disabled: false,
                 status: Provisioning::Active,
                 listeners: Vec::new(),
             });
@@ -195,7 +199,13 @@ mod tests {
         driver.release(&owner("a"), &found).await.unwrap();
         assert_eq!(driver.services.public_ips().len(), 1);
         assert_eq!(driver.services.public_ips()[0].1.port, None);
-        assert_eq!(driver.public_ips(None).await.unwrap(), [], "it bears no mark");
+        assert_eq!(driver.public_ips(Some(&owner("a"))).await.unwrap(), []);
+        let told = driver.public_ips(None).await.unwrap();
+        assert_eq!(
+            (told.len(), &told[0].owner, &told[0].thing.id),
+            (1, &None, &found.id),
+            "it bears no mark"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -187,6 +187,11 @@ impl PolicyBook {
         }
     }
 
+    /// This pod is due: it may not be guarded as it was known to be.
+    pub fn moved(&self, pod: &Uid) {
+        self.change(|state| drop(state.model.moved_pods.insert(pod.clone())));
+    }
+
     /// Every pod and every policy is due: what there is turned out to be otherwise than it was known.
     pub fn all_due(&self) {
         self.change(|state| state.model.move_all());

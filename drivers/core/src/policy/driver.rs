@@ -42,7 +42,7 @@ impl PodSecurityGroupsDriver for PolicySecurityGroups {
         self.book.born(pod, planned).map_err(|missing| {
             let step = "find the security groups of a pod";
             let detail = format!("{missing}; the handler `policy` makes it");
-            DriverError::new(Reason::Unavailable, step).detail(detail).after(SOON)
+            DriverError::new(Reason::Awaited, step).detail(detail).after(SOON)
         })
     }
 

@@ -221,18 +221,37 @@ impl Model {
         own.chain(self.peers.keys().flat_map(|name| self.numbered(name))).collect()
     }
 
-    /// The named ports of a policy that no pod has.
+    /// The named ports of a policy that none of the pods has which it concerns. A policy may be there before its pods: as long
+    /// as there is none, nothing is missing.
     pub(super) fn unresolved(&mut self, uid: &Uid) -> Vec<String> {
         self.settle();
-        let Some(terms) = self.policies.get(uid) else { return Vec::new() };
-        let resolved = self.resolved.get(uid).into_iter().flat_map(BTreeMap::values);
-        let own: BTreeSet<&PortName> = resolved.flat_map(|(ports, _)| ports.keys()).collect();
-        let own = terms.own_ports.iter().filter(|port| !own.contains(port));
-        let theirs = terms.peers.iter().filter(|(name, _)| self.numbers(name).is_empty());
-        let theirs = theirs.filter_map(|(_, peers)| peers.port.as_ref());
-        let names: BTreeSet<_> =
-            own.chain(theirs).map(|(name, protocol)| format!("{name}/{protocol}")).collect();
-        names.into_iter().collect()
+        let Some(terms) = self.policies.get(uid).cloned() else { return Vec::new() };
+        let selected = self.resolved.get(uid).filter(|selected| !selected.is_empty());
+        let resolved: Option<BTreeSet<&PortName>> =
+            selected.map(|selected| selected.values().flat_map(|(ports, _)| ports.keys()).collect());
+        let own =
+            terms.own_ports.iter().filter(|port| resolved.as_ref().is_some_and(|own| !own.contains(port)));
+        let mut names: BTreeSet<PortName> = own.cloned().collect();
+        for (name, peers) in &terms.peers {
+            if let Some(port) = &peers.port
+                && self.numbers(name).is_empty()
+                && self.describes_somebody(name, peers)
+            {
+                names.insert(port.clone());
+            }
+        }
+        names.into_iter().map(|(name, protocol)| format!("{name}/{protocol}")).collect()
+    }
+
+    /// Whether a pod fits a description, whatever ports it has.
+    fn describes_somebody(&mut self, name: &GroupName, peers: &Peers) -> bool {
+        let namespaces: Vec<String> = self.namespaces.keys().cloned().collect();
+        namespaces.iter().any(|namespace| {
+            let described = self.described(namespace).iter().any(|(known, _)| known == name);
+            let pods = self.namespaces.get(namespace).filter(|_| described).into_iter();
+            let mut pods = pods.flat_map(|namespace| &namespace.pods).filter_map(|uid| self.pods.get(uid));
+            pods.any(|Known { facts, .. }| facts.concerned && peers.pods.selects(&facts.labels))
+        })
     }
 
     /// The groups of the pods that a policy selects.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::selector::Labels;
+use crate::life::Life;
 use crate::load_balancer::Protocol;
 use crate::owner::Owner;
 
@@ -25,12 +26,6 @@ pub(super) struct PodFacts {
 impl PodFacts {
     pub(super) fn of(pod: &Pod) -> Self {
         let spec = pod.spec.as_ref();
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        // Of one that is to be deleted nothing runs any more when the time that it has for that is 0.
-        let gone = pod.metadata.deletion_timestamp.is_some()
-            && pod.metadata.deletion_grace_period_seconds.unwrap_or_default() == 0;
-        let over = gone || matches!(phase, Some("Succeeded" | "Failed"));
-        let host_network = spec.and_then(|spec| spec.host_network).unwrap_or_default();
         let mut ports = BTreeMap::new();
         // A container that starts before the others and stays is one of the init containers.
         let init = spec.and_then(|spec| spec.init_containers.as_ref()).into_iter().flatten();
@@ -43,7 +38,7 @@ impl PodFacts {
             owner: Owner::of(&pod.metadata),
             labels: pod.metadata.labels.clone().unwrap_or_default(),
             ports,
-            concerned: !host_network && !over,
+            concerned: Life::of(pod).has_network(),
         }
     }
 }

@@ -36,7 +36,7 @@ use self::digest::Digests;
 use self::figures::Counters;
 use self::state::State;
 use crate::error::DriverError;
-use crate::id::{NetworkId, Uid};
+use crate::id::{NetworkId, SecurityGroupId, Uid, VifId};
 use crate::nodes::{NodeFacts, Nodes};
 use crate::owner::{Marked, Owner};
 use crate::pod_vif::{Activation, PodVifDriver, VifRequest};
@@ -186,6 +186,10 @@ impl VifPoolDriver for PooledVifs {
             Some(owner) => self.inner.vifs_of(owner).await,
             None => self.inner.all_vifs().await,
         }
+    }
+
+    fn regrouped(&self, vif: &VifId, security_groups: Option<&[SecurityGroupId]>) {
+        self.inner.regrouped(vif, security_groups);
     }
 
     fn ledger(&self) -> Option<&dyn PoolLedger> {

@@ -165,6 +165,17 @@ impl Inner {
         }
     }
 
+    /// The VIF is guarded otherwise from now on, or nobody knows how. To have no group at all is what no pod asks for: who names
+    /// none wants those of the project.
+    pub(super) fn regrouped(&self, id: &VifId, security_groups: Option<&[SecurityGroupId]>) {
+        let mut state = self.state();
+        let Some(Place { key, .. }) = state.places.get(id).cloned() else { return };
+        let tag = security_groups.filter(|groups| !groups.is_empty()).map(sorted);
+        if let Some(shelf) = state.shelves.get_mut(&key) {
+            shelf.pool.changed(id, tag.as_ref());
+        }
+    }
+
     pub(super) async fn release(self: &Arc<Self>, owner: &Owner, vif: &Vif) -> Result<(), DriverError> {
         if self.give_back(owner, vif) { Ok(()) } else { self.vifs.release_vif(owner, vif).await }
     }

@@ -49,16 +49,25 @@ impl LoadBalancerDriver for RehearsedLoadBalancerDriver {
         owner: &Owner,
         spec: &LoadBalancerSpec,
     ) -> Result<LoadBalancer, DriverError> {
-        let groups = || listed(&spec.security_groups);
+        let groups = || listed(spec.security_groups.iter().flatten());
         if let Some(Marked { thing: found, .. }) = self.load_balancers(Some(owner)).await?.into_iter().next()
         {
-            if found.security_groups == spec.security_groups {
-                return Ok(found);
+            let mut changed = found.clone();
+            if let Some(wanted) =
+                spec.security_groups.as_ref().filter(|wanted| found.security_groups != **wanted)
+            {
+                let call = PlannedCall::new("change the security groups of a load balancer").of(owner);
+                (self.planner)(call.with("load balancer", &found.id).with("security groups", groups()));
+                changed.security_groups.clone_from(wanted);
             }
-            let call = PlannedCall::new("change the security groups of a load balancer").of(owner);
-            (self.planner)(call.with("load balancer", &found.id).with("security groups", groups()));
-            let changed = LoadBalancer { security_groups: spec.security_groups.clone(), ..found };
-            self.change(changed.clone());
+            if found.disabled {
+                let call = PlannedCall::new("switch on a load balancer").of(owner);
+                (self.planner)(call.with("load balancer", &found.id));
+                changed.disabled = false;
+            }
+            if changed != found {
+                self.change(changed.clone());
+            }
             return Ok(changed);
         }
         if let Some(adopted) = &spec.adopt {
@@ -205,7 +214,8 @@ fn made(owner: &Owner, spec: &LoadBalancerSpec) -> LoadBalancer {
         subnet: spec.subnet.clone(),
         port: planned(format_args!("port-{}", owner.uid)).into(),
         provider: spec.provider.clone(),
-        security_groups: spec.security_groups.clone(),
+        security_groups: spec.security_groups.clone().unwrap_or_default(),
+        disabled: false,
         status: Provisioning::Active,
         listeners: spec.listeners.iter().map(|listed| listener(&spec.name, None, listed)).collect(),
     }
@@ -266,7 +276,7 @@ mod tests {
             subnet: "services".into(),
             vip: "10.0.0.1".parse().unwrap(),
             provider: None,
-            security_groups: vec!["web".into()],
+            security_groups: Some(vec!["web".into()]),
             listeners: Vec::new(),
             adopt: None,
         }
@@ -327,7 +337,7 @@ mod tests {
         assert_eq!(as_it_is, there.listeners[0]);
         assert_eq!(notes.taken(), [""; 0]);
 
-        let guarded = LoadBalancerSpec { security_groups: vec!["g".into()], ..spec() };
+        let guarded = LoadBalancerSpec { security_groups: Some(vec!["g".into()]), ..spec() };
         let guarded = driver.ensure_load_balancer(&owner("web"), &guarded).await.unwrap();
         assert_eq!(guarded.security_groups, ["g".into()]);
         let set =
@@ -379,11 +389,13 @@ mod tests {
             client_timeout_ms: Some(5000),
             member_timeout_ms: Some(6000),
             allowed_cidrs: vec!["192.0.2.0/24".parse().unwrap()],
+            disabled: false,
         };
         wanted.pool.settings = PoolSettings {
             algorithm: Some(Algorithm::LeastConnections),
             persistence: Some(SessionPersistence { timeout_s: Some(60) }),
             monitor: Some(HealthMonitor { delay_s: 5, timeout_s: 3, max_retries: 2 }),
+            disabled: false,
         };
         let changed = driver.ensure_listener(&there, &wanted).await.unwrap();
         assert!(wanted.is_made(&changed));

@@ -28,7 +28,7 @@ impl RehearsedPublicIpDriver {
     }
 
     fn lead(&self, public_ip: &PublicIp, port: Option<PortId>) {
-        // The user's own bears no mark, so no read tells of it.
+        // What would become of the user's own is asked no further.
         if public_ip.allocation == Allocation::Pool {
             self.overlay.change(public_ip.id.clone(), PublicIp { port, ..public_ip.clone() });
         }

@@ -166,9 +166,16 @@ impl<K: Kind> WarmPool<K> {
 
     /// The group of an item that was to be adapted is as `want` says, or nobody knows how it is.
     pub fn adapted(&mut self, item: &K::Item, want: Option<&K::Want>) {
+        let group = self.used.get(item).map(|used| used.group.clone());
+        if let Some(group) = group {
+            self.changed(&group, want);
+        }
+    }
+
+    /// A group is as `want` says from now on, or nobody knows how it is, whoever changed it and whether or not it is in use.
+    pub fn changed(&mut self, group: &K::Group, want: Option<&K::Want>) {
         self.epoch += 1;
-        let Some(used) = self.used.get(item) else { return };
-        if let Some(group) = self.groups.get_mut(&used.group) {
+        if let Some(group) = self.groups.get_mut(group) {
             (group.tag, group.touched) = (want.cloned(), self.epoch);
         }
     }

@@ -17,6 +17,7 @@ use crate::cloud::{Call, Cloud, Service};
 use crate::error::OpenStackError;
 use crate::mark;
 
+const LIST: &str = "list the public addresses of this cluster";
 const NAMED: &str = "find the public address that the user named";
 
 /// The driver `neutron_floating_ip`.
@@ -66,14 +67,13 @@ impl NeutronFloatingIps {
         read.revision_number.into_iter().fold(call, Call::revision).answer_in("floatingip").await
     }
 
-    async fn marked(&self, owner: Option<&Owner>) -> Result<Vec<(Owner, FloatingIp)>, OpenStackError> {
-        let description = owner.map(|owner| ("description", mark::description(&self.cluster, owner)));
-        let listed = self.list("list the public addresses of this cluster", description).await?;
-        let ours = listed.into_iter().filter_map(|found| {
-            let marked = mark::owner_in(&found.description, &self.cluster)?;
-            owner.is_none_or(|owner| owner.uid == marked.uid).then_some((marked, found))
+    async fn marked(&self, owner: &Owner) -> Result<Vec<FloatingIp>, OpenStackError> {
+        let description = ("description", mark::description(&self.cluster, owner));
+        let mut listed = self.list(LIST, Some(description)).await?;
+        listed.retain(|found| {
+            mark::owner_in(&found.description, &self.cluster).is_some_and(|marked| marked.uid == owner.uid)
         });
-        Ok(ours.collect())
+        Ok(listed)
     }
 
     fn public_ip(&self, found: FloatingIp) -> PublicIp {
@@ -126,15 +126,24 @@ impl NeutronFloatingIps {
 #[async_trait]
 impl ServicePublicIpDriver for NeutronFloatingIps {
     async fn public_ips(&self, owner: Option<&Owner>) -> Result<Vec<Marked<PublicIp>>, DriverError> {
-        let marked = self.marked(owner).await?.into_iter();
-        Ok(marked.map(|(owner, found)| Marked { owner: Some(owner), thing: self.public_ip(found) }).collect())
+        let told = match owner {
+            Some(owner) => self.marked(owner).await?,
+            None => self.list(LIST, None).await?,
+        };
+        let told = told.into_iter().filter_map(|found| {
+            let owner = mark::owner_in(&found.description, &self.cluster);
+            // Another cluster's are none of our business.
+            let known = owner.is_some() || !mark::is_marked(&found.description, &[]);
+            known.then(|| Marked { owner, thing: self.public_ip(found) })
+        });
+        Ok(told.collect())
     }
 
     async fn acquire(&self, owner: &Owner, request: &PublicIpRequest) -> Result<PublicIp, DriverError> {
         if let Some(ip) = request.named {
             return self.named(owner, request, ip.to_string()).await;
         }
-        if let Some((_, found)) = self.marked(Some(owner)).await?.into_iter().next() {
+        if let Some(found) = self.marked(owner).await?.into_iter().next() {
             return Ok(self.public_ip(found));
         }
         if let Some(id) = &request.adopt

@@ -8,7 +8,7 @@ use staffetta_driver::{
 use super::LbaasV2Driver;
 use super::api::well_formed;
 use super::tree;
-use super::wire::{ListenerChange, NewListener, NewMember, NewMonitor, NewPool};
+use super::wire::{ListenerChange, MonitorChange, NewListener, NewMember, NewMonitor, NewPool};
 use crate::error::OpenStackError;
 
 impl LbaasV2Driver {
@@ -90,11 +90,14 @@ impl LbaasV2Driver {
         spec: &ListenerSpec,
     ) -> Result<Pool, DriverError> {
         let wanted = &spec.pool.settings;
-        if (pool.settings.algorithm, pool.settings.persistence) != (wanted.algorithm, wanted.persistence) {
-            let change = tree::pool_change(wanted);
+        let settled =
+            (pool.settings.algorithm, pool.settings.persistence) == (wanted.algorithm, wanted.persistence);
+        if !settled || pool.settings.disabled {
+            let change = tree::pool_change(&pool.settings, wanted);
             let call = self.octavia.change_pool(&pool.id, &change);
             self.changed(&balancer.id, "change a pool", call).await?;
             (pool.settings.algorithm, pool.settings.persistence) = (wanted.algorithm, wanted.persistence);
+            pool.settings.disabled = false;
         } else if pool.settings.monitor != wanted.monitor {
             self.change_monitor(balancer, &pool, spec).await?;
             pool.settings.monitor = wanted.monitor;
@@ -108,22 +111,23 @@ impl LbaasV2Driver {
         pool: &Pool,
         spec: &ListenerSpec,
     ) -> Result<(), DriverError> {
-        const STEP: &str = "change a health monitor";
-        let (id, step) = (&balancer.id, STEP);
-        let Some(wanted) = spec.pool.settings.monitor else {
-            let Some(monitor) = self.octavia.monitor_of(&pool.id).await? else { return Ok(()) };
-            return self.released(id, step, self.octavia.delete_monitor(&monitor)).await.map(drop);
-        };
-        if pool.settings.monitor.is_none() {
-            let new =
-                NewMonitor { pool_id: Some(pool.id.clone()), ..tree::new_monitor(spec.at.protocol, wanted) };
-            return self.changed(id, step, self.octavia.create_monitor(&new)).await;
+        let (id, step) = (&balancer.id, "change a health monitor");
+        match (self.octavia.monitor_of(&pool.id).await?, spec.pool.settings.monitor) {
+            (None, None) => Ok(()),
+            (Some(monitor), None) => {
+                self.released(id, step, self.octavia.delete_monitor(&monitor)).await.map(drop)
+            }
+            (None, Some(wanted)) => {
+                let new = tree::new_monitor(spec.at.protocol, wanted);
+                let new = NewMonitor { pool_id: Some(pool.id.clone()), ..new };
+                self.changed(id, step, self.octavia.create_monitor(&new)).await
+            }
+            (Some(monitor), Some(wanted)) => {
+                // It may be that somebody switched it off.
+                let change = MonitorChange { admin_state_up: Some(true), ..tree::monitor_change(wanted) };
+                self.changed(id, step, self.octavia.change_monitor(&monitor, &change)).await
+            }
         }
-        let Some(monitor) = self.octavia.monitor_of(&pool.id).await? else {
-            let detail = format!("the health monitor of the pool {} is gone", pool.id);
-            return Err(DriverError::new(Reason::NotFound, STEP).detail(detail));
-        };
-        self.changed(id, step, self.octavia.change_monitor(&monitor, &tree::monitor_change(wanted))).await
     }
 
     /// Makes these the members of a pool, and answers them with their ids. These are read only where a member is new.
@@ -158,8 +162,18 @@ impl LbaasV2Driver {
         let members = if let Some(kept) = kept.collect::<Option<Vec<_>>>() {
             kept
         } else {
-            let told = self.octavia.members(pool).await?.ok_or_else(missing)?;
-            self.members_told(told, &balancer.subnet).await?
+            // Those that are set already must not be set again because their ids could not be read.
+            self.memory.forget_members(pool);
+            let told =
+                self.octavia.members(pool).await.map_err(|error| DriverError::from(error).maybe_done())?;
+            let mut told = told.ok_or_else(missing)?;
+            // A member that goes is told of until it is gone.
+            told.retain(|told| {
+                members
+                    .iter()
+                    .any(|wanted| (Some(wanted.ip), wanted.port) == (told.address, told.protocol_port))
+            });
+            self.members_told(told, &balancer.subnet).await.map_err(DriverError::maybe_done)?
         };
         self.memory.remember(pool, &members);
         Ok(members)

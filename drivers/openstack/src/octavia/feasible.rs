@@ -1,8 +1,7 @@
 //! What of a load balancer this cloud can serve: pure.
 
-use std::net::IpAddr;
+use std::collections::BTreeSet;
 
-use ipnet::IpNet;
 use staffetta_driver::{
     Algorithm, Feasible, HealthMonitor, ListenerPort, ListenerSpec, LoadBalancerSpec, Protocol,
     SessionPersistence,
@@ -44,41 +43,40 @@ pub(super) enum Groups {
 pub(super) fn feasible(mut spec: LoadBalancerSpec, choices: &Choices, features: Features) -> Feasible {
     let mut without = Vec::new();
     spec.provider = spec.provider.or_else(|| choices.provider.clone());
-    let has_ranges = spec.listeners.iter().any(|listener| !listener.settings.allowed_cidrs.is_empty());
-    let lacks_groups = match choices.groups {
-        Groups::Nowhere => true,
-        Groups::OnOurPort => false,
-        Groups::WithOctavia => {
-            let lacks = !features.vip_groups || has_ranges;
-            if lacks && !spec.security_groups.is_empty() {
-                let beside = if has_ranges { " beside loadBalancerSourceRanges" } else { "" };
-                without.push(format!("security groups{beside}"));
-            }
-            lacks
-        }
-    };
-    if lacks_groups {
-        spec.security_groups.clear();
+    let on_ovn = spec.provider.as_deref() == Some(OVN);
+    let serves_ranges = features.allowed_cidrs && !on_ovn;
+    let has_ranges =
+        serves_ranges && spec.listeners.iter().any(|listener| !listener.settings.allowed_cidrs.is_empty());
+    if choices.groups == Groups::Nowhere {
+        spec.security_groups = None;
     }
+    if choices.groups == Groups::WithOctavia && (!features.vip_groups || has_ranges) {
+        if spec.security_groups.as_ref().is_some_and(|groups| !groups.is_empty()) {
+            let beside = if has_ranges { " beside loadBalancerSourceRanges" } else { "" };
+            without.push(format!("security groups{beside}"));
+        }
+        // It refuses ranges as long as there are groups.
+        spec.security_groups = features.vip_groups.then(Vec::new);
+    }
+    let mut ports = BTreeSet::new();
     spec.listeners.retain(|listener| {
-        let served = features.serves(listener.at.protocol);
+        let ListenerPort { protocol, port } = listener.at;
+        let served = features.serves(protocol) && (ports.insert(port) || features.same_port);
         if !served {
             without.push(listener.at.to_string());
         }
         served
     });
-    let on_ovn = spec.provider.as_deref() == Some(OVN);
     for listener in &mut spec.listeners {
         let at = listener.at;
         let mut lacks = |what: &str| without.push(format!("{what} of {at}"));
         let ListenerSpec { settings, pool, .. } = listener;
         settings.client_timeout_ms = Some(timeout(settings.client_timeout_ms, choices.timeouts.0));
         settings.member_timeout_ms = Some(timeout(settings.member_timeout_ms, choices.timeouts.1));
-        if !settings.allowed_cidrs.is_empty() && (on_ovn || !features.allowed_cidrs) {
+        if !settings.allowed_cidrs.is_empty() && !serves_ranges {
             settings.allowed_cidrs.clear();
             lacks("loadBalancerSourceRanges");
         }
-        settings.allowed_cidrs = of_family(&settings.allowed_cidrs, spec.vip);
         let pool = &mut pool.settings;
         let chosen =
             if on_ovn { Algorithm::SourceIpPort } else { pool.algorithm.unwrap_or(choices.algorithm) };
@@ -111,27 +109,14 @@ fn slowed(at: ListenerPort, monitor: HealthMonitor) -> HealthMonitor {
     HealthMonitor { delay_s: monitor.delay_s.max(least), ..monitor }
 }
 
-/// The ranges of the address's own family, which are all that Octavia takes, in one form. Where there are ranges and none is
-/// of that family, nobody may connect: that is said by the one address from which nobody does.
-fn of_family(ranges: &[IpNet], vip: IpAddr) -> Vec<IpNet> {
-    let same = |range: &&IpNet| range.addr().is_ipv4() == vip.is_ipv4();
-    let mut kept: Vec<IpNet> = ranges.iter().filter(same).map(IpNet::trunc).collect();
-    if kept.is_empty() && !ranges.is_empty() {
-        let nobody: IpAddr = if vip.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() };
-        kept.push(nobody.into());
-    }
-    kept.sort_unstable();
-    kept.dedup();
-    kept
-}
-
 #[cfg(test)]
 mod tests {
     use staffetta_driver::{ListenerSettings, PoolSettings, PoolSpec};
 
     use super::*;
 
-    const NEWEST: Features = Features { tags: true, allowed_cidrs: true, sctp: true, vip_groups: true };
+    const NEWEST: Features =
+        Features { tags: true, allowed_cidrs: true, same_port: true, sctp: true, vip_groups: true };
 
     fn choices() -> Choices {
         Choices {
@@ -167,7 +152,7 @@ mod tests {
             subnet: "s".into(),
             vip: [10, 0, 0, 1].into(),
             provider: None,
-            security_groups: vec!["g".into()],
+            security_groups: Some(vec!["g".into()]),
             listeners,
             adopt: None,
         }
@@ -182,7 +167,7 @@ mod tests {
         assert_eq!(pool.settings.algorithm, Some(Algorithm::RoundRobin));
         assert_eq!(pool.settings.persistence, Some(SessionPersistence { timeout_s: Some(60) }));
         assert_eq!(pool.settings.monitor, Some(HealthMonitor { delay_s: 3, timeout_s: 1, max_retries: 2 }));
-        assert_eq!((spec.security_groups.len(), without), (1, vec![]));
+        assert_eq!((spec.security_groups, without), (Some(vec!["g".into()]), vec![]));
     }
 
     #[test]
@@ -190,9 +175,9 @@ mod tests {
         let wanted = spec(vec![listener(Protocol::Sctp, &[]), listener(Protocol::Tcp, &["192.0.2.0/24"])]);
         let Feasible { spec, without } = feasible(wanted, &choices(), Features::of((2, 0)));
         assert_eq!(spec.listeners.len(), 1);
-        assert!(spec.security_groups.is_empty() && spec.listeners[0].settings.allowed_cidrs.is_empty());
+        assert!(spec.security_groups.is_none() && spec.listeners[0].settings.allowed_cidrs.is_empty());
         let told = [
-            "security groups beside loadBalancerSourceRanges",
+            "security groups",
             "SCTP:80",
             "loadBalancerSourceRanges of TCP:80",
             "the time-out of session affinity of TCP:80",
@@ -209,30 +194,39 @@ mod tests {
         assert_eq!(pool.algorithm, Some(Algorithm::SourceIpPort));
         assert_eq!((pool.persistence, pool.monitor), (None, None));
         assert_eq!(without, ["loadBalancerSourceRanges of SCTP:80", "session affinity of SCTP:80"]);
-        assert_eq!(spec.security_groups.len(), 1, "they are on our own port");
+        assert_eq!(spec.security_groups, Some(vec!["g".into()]), "they are on our own port");
     }
 
     #[test]
-    fn ranges_have_the_family_of_the_address_and_none_of_it_means_nobody() {
-        let v4: IpAddr = [10, 0, 0, 1].into();
-        let of = |ranges: &[&str], vip| {
-            let ranges: Vec<IpNet> = ranges.iter().map(|range| range.parse().unwrap()).collect();
-            of_family(&ranges, vip).iter().map(ToString::to_string).collect::<Vec<_>>()
+    fn groups_stay_as_they_are_or_make_room_for_ranges_that_are_served() {
+        let groups = |listener, provider: Option<&str>, groups| {
+            let choices = Choices { provider: provider.map(str::to_owned), groups, ..choices() };
+            feasible(spec(vec![listener]), &choices, NEWEST).spec.security_groups
         };
-        assert_eq!(
-            of(&["192.0.2.7/24", "192.0.2.0/24", "2001:db8::/32", "10.0.0.0/8"], v4),
-            ["10.0.0.0/8", "192.0.2.0/24"]
-        );
-        assert_eq!(of(&["2001:db8::/32"], v4), ["0.0.0.0/32"]);
-        assert_eq!(of(&["192.0.2.0/24"], "fd00::1".parse().unwrap()), ["::/128"]);
-        assert_eq!(of(&[], v4), [""; 0]);
+        let (plain, ranged) = (listener(Protocol::Tcp, &[]), listener(Protocol::Tcp, &["192.0.2.0/24"]));
+        let named = Some(vec!["g".into()]);
+        assert_eq!(groups(plain.clone(), None, Groups::WithOctavia), named);
+        assert_eq!(groups(plain, None, Groups::Nowhere), None, "whatever it has stays");
+        assert_eq!(groups(ranged.clone(), None, Groups::WithOctavia), Some(vec![]), "what it has goes");
+        assert_eq!(groups(ranged.clone(), None, Groups::OnOurPort), named);
+        assert_eq!(groups(ranged, Some(OVN), Groups::WithOctavia), named, "ranges are not served there");
+    }
+
+    #[test]
+    fn of_two_protocols_at_one_port_an_old_release_serves_the_first() {
+        let wanted = || spec(vec![listener(Protocol::Tcp, &[]), listener(Protocol::Udp, &[])]);
+        let told = |version| feasible(wanted(), &choices(), Features::of(version));
+        let old = told((2, 12));
+        assert_eq!(old.spec.listeners.len(), 1);
+        assert!(old.without.contains(&"UDP:80".to_owned()), "{:?}", old.without);
+        assert_eq!(told((2, 13)).spec.listeners.len(), 2);
     }
 
     #[test]
     fn what_is_feasible_stays_as_it_is() {
         for protocol in [Protocol::Tcp, Protocol::Udp, Protocol::Sctp] {
             for provider in [None, Some(OVN.to_owned())] {
-                let wanted = spec(vec![listener(protocol, &["192.0.2.0/24", "fd00::/8"])]);
+                let wanted = spec(vec![listener(protocol, &["192.0.2.0/24", "198.51.100.0/24"])]);
                 let choices = Choices { provider, ..choices() };
                 let once = feasible(wanted, &choices, NEWEST).spec;
                 assert_eq!(

@@ -10,6 +10,8 @@ pub(super) struct Features {
     pub(super) tags: bool,
     /// `allowed_cidrs` of a listener, since 2.12.
     pub(super) allowed_cidrs: bool,
+    /// Several listeners at one port, each of another protocol, since 2.13.
+    pub(super) same_port: bool,
     /// SCTP, since 2.23.
     pub(super) sctp: bool,
     /// `vip_sg_ids` of a load balancer, since 2.29.
@@ -21,6 +23,7 @@ impl Features {
         Self {
             tags: version >= (2, 5),
             allowed_cidrs: version >= (2, 12),
+            same_port: version >= (2, 13),
             sctp: version >= (2, 23),
             vip_groups: version >= (2, 29),
         }
@@ -39,11 +42,11 @@ mod tests {
     #[test]
     fn a_release_can_do_what_came_with_its_version_or_before() {
         let of = |minor| {
-            let Features { tags, allowed_cidrs, sctp, vip_groups } = Features::of((2, minor));
-            [tags, allowed_cidrs, sctp, vip_groups].into_iter().filter(|has| *has).count()
+            let Features { tags, allowed_cidrs, same_port, sctp, vip_groups } = Features::of((2, minor));
+            [tags, allowed_cidrs, same_port, sctp, vip_groups].into_iter().filter(|has| *has).count()
         };
-        let gained = [0, 4, 5, 11, 12, 22, 23, 28, 29, 30].map(of);
-        assert_eq!(gained, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]);
+        let gained = [0, 4, 5, 11, 12, 13, 22, 23, 28, 29, 30].map(of);
+        assert_eq!(gained, [0, 0, 1, 1, 2, 3, 3, 4, 4, 5, 5]);
         assert!(!Features::of((2, 22)).serves(Protocol::Sctp) && Features::of((2, 0)).serves(Protocol::Udp));
     }
 }

@@ -1,6 +1,8 @@
 //! Makes a load balancer with its tree, or finds and marks the one that is there.
 
-use staffetta_driver::{DriverError, LoadBalancer, LoadBalancerId, LoadBalancerSpec, Owner, PortId, Reason};
+use staffetta_driver::{
+    DriverError, LoadBalancer, LoadBalancerId, LoadBalancerSpec, Owner, PortId, Provisioning, Reason,
+};
 
 use super::LbaasV2Driver;
 use super::api::well_formed;
@@ -49,7 +51,7 @@ impl LbaasV2Driver {
             tags
         });
         let description = Some(mark::description(&self.cluster, owner));
-        let change = LoadBalancerChange { description, tags, vip_sg_ids: None };
+        let change = LoadBalancerChange { description, tags, ..LoadBalancerChange::default() };
         match self.octavia.change_load_balancer(STEP, id, &change).await {
             Ok(told) => {
                 self.waiting.changed(id);
@@ -60,33 +62,35 @@ impl LbaasV2Driver {
         }
     }
 
-    /// One that stands gets the security groups of `spec`.
+    /// One that stands gets the security groups of `spec`, and is switched on.
     pub(super) async fn guarded(
         &self,
         mut standing: LoadBalancer,
         spec: &LoadBalancerSpec,
     ) -> Result<LoadBalancer, DriverError> {
-        const STEP: &str = "change the security groups of a load balancer";
-        if spec.security_groups.is_empty() || standing.security_groups == spec.security_groups {
-            return Ok(standing);
+        const STEP: &str = "change a load balancer";
+        let wanted = spec.security_groups.as_ref().filter(|groups| standing.security_groups != **groups);
+        let mut change = LoadBalancerChange {
+            admin_state_up: standing.disabled.then_some(true),
+            ..LoadBalancerChange::default()
+        };
+        match (self.choices.groups, &self.ports, wanted) {
+            (Groups::OnOurPort, Some(ports), Some(wanted)) => ports.guard(&standing.port, wanted).await?,
+            (Groups::WithOctavia, _, Some(wanted)) => change.vip_sg_ids = Some(wanted),
+            _ => {}
         }
-        match (self.choices.groups, &self.ports) {
-            (Groups::OnOurPort, Some(ports)) => {
-                ports.guard(&standing.port, &standing.security_groups, &spec.security_groups).await?;
+        if change.vip_sg_ids.is_some() || change.admin_state_up.is_some() {
+            self.waiting.takes(&standing.id, STEP).await?;
+            if let Err(error) = self.octavia.change_load_balancer(STEP, &standing.id, &change).await {
+                return Err(self.explained(&standing.id, STEP, error).await);
             }
-            (Groups::WithOctavia, _) => {
-                self.waiting.takes(&standing.id, STEP).await?;
-                let vip_sg_ids = Some(&*spec.security_groups);
-                let change = LoadBalancerChange { vip_sg_ids, ..LoadBalancerChange::default() };
-                if let Err(error) = self.octavia.change_load_balancer(STEP, &standing.id, &change).await {
-                    return Err(self.explained(&standing.id, STEP, error).await);
-                }
-                self.waiting.changed(&standing.id);
-                standing.status = staffetta_driver::Provisioning::Pending;
-            }
-            _ => return Ok(standing),
+            self.waiting.changed(&standing.id);
+            standing.status = Provisioning::Pending;
         }
-        standing.security_groups.clone_from(&spec.security_groups);
+        if let Some(wanted) = wanted.filter(|_| self.choices.groups != Groups::Nowhere) {
+            standing.security_groups.clone_from(wanted);
+        }
+        standing.disabled = false;
         Ok(standing)
     }
 
@@ -98,12 +102,12 @@ impl LbaasV2Driver {
     ) -> Result<LoadBalancer, DriverError> {
         let tagged = self.octavia.features().await?.tags;
         let tags = if tagged { self.tags(owner) } else { Vec::new() };
-        let port = match &self.ports {
+        let (port, groups) = match &self.ports {
             Some(ports) => match ports.ensure(owner, spec).await {
-                Ok(port) => Some(port),
+                Ok((port, groups)) => (Some(port), groups),
                 Err(error) => return Err(self.taken(spec, error).await),
             },
-            None => None,
+            None => (None, spec.security_groups.clone().unwrap_or_default()),
         };
         let whole = self.create(owner, spec, tags.clone(), port.clone(), tree::whole_listeners(spec)).await;
         let made = match whole {
@@ -129,7 +133,6 @@ impl LbaasV2Driver {
             let detail = format!("the load balancer {} was made without an address", told.id);
             DriverError::new(Reason::Unavailable, "make a load balancer").detail(detail)
         };
-        let groups = spec.security_groups.clone();
         tree::load_balancer(&told, groups, listeners).ok_or_else(unreadable)
     }
 
@@ -150,7 +153,7 @@ impl LbaasV2Driver {
             vip_address: spec.vip,
             vip_subnet_id: &spec.subnet,
             vip_port_id,
-            vip_sg_ids: if with_octavia { &spec.security_groups } else { &[] },
+            vip_sg_ids: spec.security_groups.as_deref().filter(|_| with_octavia).unwrap_or_default(),
             provider: spec.provider.as_deref(),
             admin_state_up: true,
             listeners,

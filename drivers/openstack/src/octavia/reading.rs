@@ -17,7 +17,7 @@ use super::wire::{LOAD_BALANCER_FIELDS, ListenerTold, LoadBalancerTold, MemberTo
 use crate::error::OpenStackError;
 use crate::mark::{self, cluster_tag, uid_of, uid_tag};
 
-/// A load balancer that is being deleted.
+/// A load balancer or a member that is being deleted.
 const GOING: &str = "PENDING_DELETE";
 
 impl LbaasV2Driver {
@@ -171,7 +171,8 @@ impl LbaasV2Driver {
         let subnet = told.vip_subnet_id.clone().unwrap_or_default();
         let states = self.octavia.states(&told.id).await?;
         let listeners = states.into_iter().flat_map(|states| states.loadbalancer.listeners);
-        for pool in listeners.flat_map(|listener| listener.pools) {
+        for mut pool in listeners.flat_map(|listener| listener.pools) {
+            pool.members.retain(|member| member.provisioning_status != GOING);
             let members = self.members_told(pool.members, &subnet).await?;
             self.memory.remember(&pool.id, &members);
         }

@@ -37,6 +37,7 @@ pub(super) fn load_balancer(
         port: told.vip_port_id.clone().unwrap_or_default(),
         provider: told.provider.clone(),
         security_groups,
+        disabled: told.admin_state_up == Some(false),
         status: match sight(told) {
             Sight::Active => Provisioning::Active,
             Sight::Pending => Provisioning::Pending,
@@ -59,6 +60,7 @@ pub(super) fn half_made(owner: &Owner, port: &Port) -> Option<LoadBalancer> {
         port: port.id.as_str().into(),
         provider: None,
         security_groups: port.security_groups.clone(),
+        disabled: false,
         status: Provisioning::Error,
         listeners: Vec::new(),
     })
@@ -76,6 +78,7 @@ pub(super) fn listener(told: &ListenerTold, pool: Option<Pool>) -> Option<Listen
             client_timeout_ms: told.timeout_client_data,
             member_timeout_ms: told.timeout_member_data,
             allowed_cidrs,
+            disabled: told.admin_state_up == Some(false),
         },
         pool,
     })
@@ -88,11 +91,14 @@ pub(super) fn pool(told: &PoolTold, monitor: Option<&MonitorTold>, members: Vec<
         algorithm: told.lb_algorithm.parse().ok(),
         persistence: persistence
             .map(|persistence| SessionPersistence { timeout_s: persistence.persistence_timeout }),
-        monitor: monitor.map(|monitor| HealthMonitor {
-            delay_s: monitor.delay,
-            timeout_s: monitor.timeout,
-            max_retries: monitor.max_retries,
+        monitor: monitor.filter(|monitor| monitor.admin_state_up != Some(false)).map(|monitor| {
+            HealthMonitor {
+                delay_s: monitor.delay,
+                timeout_s: monitor.timeout,
+                max_retries: monitor.max_retries,
+            }
         }),
+        disabled: told.admin_state_up == Some(false),
     };
     Pool { id: told.id.clone(), settings, members }
 }
@@ -125,7 +131,8 @@ pub(super) fn new_listener(name: &str, spec: &ListenerSpec) -> NewListener {
 
 /// A pool without members, with its monitor.
 pub(super) fn new_pool(name: &str, spec: &ListenerSpec) -> NewPool {
-    let PoolChange { lb_algorithm, session_persistence } = pool_change(&spec.pool.settings);
+    let PoolChange { lb_algorithm, session_persistence, .. } =
+        pool_change(&PoolSettings::default(), &spec.pool.settings);
     NewPool {
         name: cut(name),
         protocol: protocol(spec.at.protocol),
@@ -144,18 +151,20 @@ pub(super) fn listener_change(stands: &ListenerSettings, wanted: &ListenerSettin
         timeout_client_data: changed(stands.client_timeout_ms, wanted.client_timeout_ms),
         timeout_member_data: changed(stands.member_timeout_ms, wanted.member_timeout_ms),
         allowed_cidrs: (stands.allowed_cidrs != wanted.allowed_cidrs).then(|| wanted.allowed_cidrs.clone()),
+        admin_state_up: stands.disabled.then_some(true),
     }
 }
 
-/// What a pool is to be, but for its monitor and its members.
-pub(super) fn pool_change(settings: &PoolSettings) -> PoolChange {
+/// What a pool that `stands` is to be, but for its monitor and its members.
+pub(super) fn pool_change(stands: &PoolSettings, wanted: &PoolSettings) -> PoolChange {
     let persistence = |persistence: SessionPersistence| PersistenceTold {
         kind: SOURCE_IP.to_owned(),
         persistence_timeout: persistence.timeout_s,
     };
     PoolChange {
-        lb_algorithm: settings.algorithm.unwrap_or(Algorithm::RoundRobin).name(),
-        session_persistence: settings.persistence.map(persistence),
+        lb_algorithm: wanted.algorithm.unwrap_or(Algorithm::RoundRobin).name(),
+        session_persistence: wanted.persistence.map(persistence),
+        admin_state_up: stands.disabled.then_some(true),
     }
 }
 
@@ -172,7 +181,13 @@ pub(super) fn new_monitor(protocol: Protocol, monitor: HealthMonitor) -> NewMoni
 /// What a monitor is to be.
 pub(super) fn monitor_change(monitor: HealthMonitor) -> MonitorChange {
     let HealthMonitor { delay_s, timeout_s, max_retries } = monitor;
-    MonitorChange { delay: delay_s, timeout: timeout_s, max_retries, max_retries_down: max_retries }
+    MonitorChange {
+        delay: delay_s,
+        timeout: timeout_s,
+        max_retries,
+        max_retries_down: max_retries,
+        admin_state_up: None,
+    }
 }
 
 /// A member.
@@ -228,12 +243,14 @@ mod tests {
                 client_timeout_ms: Some(1),
                 member_timeout_ms: Some(2),
                 allowed_cidrs: vec!["192.0.2.0/24".parse().unwrap()],
+                disabled: false,
             },
             pool: PoolSpec {
                 settings: PoolSettings {
                     algorithm: Some(Algorithm::SourceIp),
                     persistence: Some(SessionPersistence { timeout_s: Some(60) }),
                     monitor: Some(HealthMonitor { delay_s: 5, timeout_s: 3, max_retries: 2 }),
+                    disabled: false,
                 },
                 members: vec![member],
             },
@@ -281,6 +298,31 @@ mod tests {
         let change = listener_change(&stands, &wanted);
         let expected = json!({ "timeout_client_data": 9, "allowed_cidrs": [] });
         assert_eq!(serde_json::to_value(change).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_switched_off_is_told_and_switched_on_again() {
+        let off = Some(false);
+        let spec = spec();
+        let told = LoadBalancerTold {
+            vip_address: Some([10, 0, 0, 1].into()),
+            vip_subnet_id: Some("s".into()),
+            admin_state_up: off,
+            ..LoadBalancerTold::default()
+        };
+        assert!(load_balancer(&told, Vec::new(), Vec::new()).unwrap().disabled);
+        let told = ListenerTold { protocol: "UDP".into(), admin_state_up: off, ..ListenerTold::default() };
+        let found = listener(&told, None).unwrap();
+        assert!(found.settings.disabled);
+        let stands = ListenerSettings { disabled: true, ..spec.settings.clone() };
+        let change = listener_change(&stands, &spec.settings);
+        assert_eq!(serde_json::to_value(change).unwrap(), json!({ "admin_state_up": true }));
+        let monitor = MonitorTold { admin_state_up: off, ..MonitorTold::default() };
+        let told = PoolTold { admin_state_up: off, ..PoolTold::default() };
+        let found = pool(&told, Some(&monitor), Vec::new());
+        assert_eq!((found.settings.disabled, found.settings.monitor), (true, None));
+        let change = serde_json::to_value(pool_change(&found.settings, &spec.pool.settings)).unwrap();
+        assert_eq!(change["admin_state_up"], true);
     }
 
     #[test]

@@ -28,8 +28,12 @@ impl VipPorts {
         Self { neutron: Neutron::new(cloud), subnets, cluster }
     }
 
-    /// A port with the address, or the one that was made for `owner` already.
-    pub(super) async fn ensure(&self, owner: &Owner, spec: &LoadBalancerSpec) -> Result<PortId, DriverError> {
+    /// A port with the address, or the one that was made for `owner` already; and what guards it, sorted.
+    pub(super) async fn ensure(
+        &self,
+        owner: &Owner,
+        spec: &LoadBalancerSpec,
+    ) -> Result<(PortId, Vec<SecurityGroupId>), DriverError> {
         const STEP: &str = "make the port of a virtual address";
         let subnet = self.subnets.subnet(&spec.subnet).await?;
         let tagged = self.neutron.tags_new_ports().await?;
@@ -43,12 +47,12 @@ impl VipPorts {
             device_id: String::new(),
             description: mark::description(&self.cluster, owner),
             name: Some(spec.name.clone()),
-            security_groups: spec.security_groups.clone(),
+            security_groups: spec.security_groups.clone().unwrap_or_default(),
             tags,
             host: None,
         };
         let error = match self.neutron.create_port(STEP, &port).await {
-            Ok(made) => return Ok(port_id(&made)),
+            Ok(made) => return Ok((port_id(&made), sorted(made.security_groups))),
             Err(error) if error.is("IpAddressAlreadyAllocated") || error.ambiguous() => error,
             Err(error) => return Err(error.into()),
         };
@@ -59,8 +63,12 @@ impl VipPorts {
         });
         match mine {
             Some((_, port)) => {
-                self.guard(&port_id(&port), &port.security_groups, &spec.security_groups).await?;
-                Ok(port_id(&port))
+                let (id, mut groups) = (port_id(&port), sorted(port.security_groups));
+                if let Some(wanted) = spec.security_groups.as_ref().filter(|wanted| groups != **wanted) {
+                    self.guard(&id, wanted).await?;
+                    groups.clone_from(wanted);
+                }
+                Ok((id, groups))
             }
             None => Err(error.into()),
         }
@@ -82,18 +90,8 @@ impl VipPorts {
         Ok(marked.collect())
     }
 
-    /// Gives a port the security groups that are wanted, if it has others. None wanted: those that it has.
-    pub(super) async fn guard(
-        &self,
-        id: &PortId,
-        present: &[SecurityGroupId],
-        wanted: &[SecurityGroupId],
-    ) -> Result<(), OpenStackError> {
-        let mut sorted = present.to_vec();
-        sorted.sort_unstable();
-        if wanted.is_empty() || sorted == wanted {
-            return Ok(());
-        }
+    /// Gives a port these security groups.
+    pub(super) async fn guard(&self, id: &PortId, wanted: &[SecurityGroupId]) -> Result<(), OpenStackError> {
         let change = PortChange { security_groups: Some(wanted.to_vec()), ..PortChange::default() };
         let step = "change the security groups of a virtual address";
         self.neutron.change_port(step, &as_vif(id), &change, None).await.map(drop)
@@ -108,6 +106,11 @@ impl VipPorts {
 /// The id of a port that is of no pod.
 pub(super) fn port_id(port: &Port) -> PortId {
     port.id.as_str().into()
+}
+
+fn sorted(mut groups: Vec<SecurityGroupId>) -> Vec<SecurityGroupId> {
+    groups.sort_unstable();
+    groups
 }
 
 fn as_vif(id: &PortId) -> VifId {

@@ -27,12 +27,13 @@ pub(super) struct LoadBalancerTold {
     #[serde(deserialize_with = "or_default")]
     pub(super) vip_sg_ids: Vec<SecurityGroupId>,
     pub(super) provider: Option<String>,
+    pub(super) admin_state_up: Option<bool>,
     pub(super) listeners: Vec<ListenerTold>,
     pub(super) pools: Vec<PoolTold>,
 }
 
 /// The fields of a load balancer without what hangs on it.
-pub(super) const LOAD_BALANCER_FIELDS: [&str; 11] = [
+pub(super) const LOAD_BALANCER_FIELDS: [&str; 12] = [
     "id",
     "name",
     "project_id",
@@ -44,6 +45,7 @@ pub(super) const LOAD_BALANCER_FIELDS: [&str; 11] = [
     "vip_port_id",
     "vip_sg_ids",
     "provider",
+    "admin_state_up",
 ];
 
 /// A listener as it is read.
@@ -58,10 +60,11 @@ pub(super) struct ListenerTold {
     pub(super) timeout_member_data: Option<u32>,
     #[serde(deserialize_with = "or_default")]
     pub(super) allowed_cidrs: Vec<IpNet>,
+    pub(super) admin_state_up: Option<bool>,
     pub(super) loadbalancers: Vec<IdTold<LoadBalancerId>>,
 }
 
-pub(super) const LISTENER_FIELDS: [&str; 8] = [
+pub(super) const LISTENER_FIELDS: [&str; 9] = [
     "id",
     "protocol",
     "protocol_port",
@@ -69,6 +72,7 @@ pub(super) const LISTENER_FIELDS: [&str; 8] = [
     "timeout_client_data",
     "timeout_member_data",
     "allowed_cidrs",
+    "admin_state_up",
     "loadbalancers",
 ];
 
@@ -85,18 +89,20 @@ pub(super) struct PoolTold {
     pub(super) session_persistence: Option<PersistenceTold>,
     pub(super) healthmonitor_id: Option<String>,
     pub(super) healthmonitor: Option<MonitorTold>,
+    pub(super) admin_state_up: Option<bool>,
     pub(super) members: Vec<MemberTold>,
     pub(super) listeners: Vec<IdTold<ListenerId>>,
     pub(super) loadbalancers: Vec<IdTold<LoadBalancerId>>,
 }
 
-pub(super) const POOL_FIELDS: [&str; 9] = [
+pub(super) const POOL_FIELDS: [&str; 10] = [
     "id",
     "name",
     "protocol",
     "lb_algorithm",
     "session_persistence",
     "healthmonitor_id",
+    "admin_state_up",
     "members",
     "listeners",
     "loadbalancers",
@@ -127,9 +133,11 @@ pub(super) struct MonitorTold {
     pub(super) delay: u32,
     pub(super) timeout: u32,
     pub(super) max_retries: u8,
+    pub(super) admin_state_up: Option<bool>,
 }
 
-pub(super) const MONITOR_FIELDS: [&str; 5] = ["id", "type", "delay", "timeout", "max_retries"];
+pub(super) const MONITOR_FIELDS: [&str; 6] =
+    ["id", "type", "delay", "timeout", "max_retries", "admin_state_up"];
 
 /// A member of a pool, as it is read. The tree of states has no subnet.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -141,9 +149,12 @@ pub(super) struct MemberTold {
     pub(super) address: Option<IpAddr>,
     pub(super) protocol_port: u16,
     pub(super) subnet_id: Option<SubnetId>,
+    #[serde(deserialize_with = "or_default")]
+    pub(super) provisioning_status: String,
 }
 
-pub(super) const MEMBER_FIELDS: [&str; 5] = ["id", "name", "address", "protocol_port", "subnet_id"];
+pub(super) const MEMBER_FIELDS: [&str; 6] =
+    ["id", "name", "address", "protocol_port", "subnet_id", "provisioning_status"];
 
 /// The states of a load balancer and of all that hangs on it: one answer with the members of all its pools.
 #[derive(Clone, Debug, Deserialize)]
@@ -214,6 +225,8 @@ pub(super) struct ListenerChange {
     pub(super) timeout_member_data: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) allowed_cidrs: Option<Vec<IpNet>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) admin_state_up: Option<bool>,
 }
 
 /// A pool that is to be made, with its members or by itself.
@@ -237,6 +250,8 @@ pub(super) struct NewPool {
 pub(super) struct PoolChange {
     pub(super) lb_algorithm: &'static str,
     pub(super) session_persistence: Option<PersistenceTold>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) admin_state_up: Option<bool>,
 }
 
 /// A health monitor that is to be made, with its pool or by itself.
@@ -257,6 +272,8 @@ pub(super) struct MonitorChange {
     pub(super) timeout: u32,
     pub(super) max_retries: u8,
     pub(super) max_retries_down: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) admin_state_up: Option<bool>,
 }
 
 /// A member that is to be there.
@@ -277,6 +294,8 @@ pub(super) struct LoadBalancerChange<'a> {
     pub(super) tags: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) vip_sg_ids: Option<&'a [SecurityGroupId]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) admin_state_up: Option<bool>,
 }
 
 /// `null` is as good as nothing.

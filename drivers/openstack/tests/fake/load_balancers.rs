@@ -55,7 +55,12 @@ impl Octavia {
         for id in over {
             match self.busy.remove(&id).unwrap().1 {
                 "DELETED" => self.remove(&id),
-                end => self.balancers.get_mut(&id).unwrap()["provisioning_status"] = json!(end),
+                end => {
+                    self.balancers.get_mut(&id).unwrap()["provisioning_status"] = json!(end);
+                    for pool in self.pools.values_mut().filter(|pool| pool["loadbalancers"][0]["id"] == id) {
+                        pool["members"].as_array_mut().unwrap().retain(|member| !goes(member));
+                    }
+                }
             }
         }
     }
@@ -83,6 +88,19 @@ impl Octavia {
         }
     }
 
+    /// Ranges are refused as long as there are security groups.
+    fn beside_groups<'v>(
+        &self,
+        balancer: &str,
+        listeners: impl IntoIterator<Item = &'v Value>,
+    ) -> Option<Answer> {
+        let some = |list: &Value| list.as_array().is_some_and(|list| !list.is_empty());
+        let guarded = some(&self.balancers[balancer]["vip_sg_ids"]);
+        let ranged = listeners.into_iter().any(|listener| some(&listener["allowed_cidrs"]));
+        let words = "Allowed CIDRs are not allowed when using custom VIP Security Groups.";
+        (guarded && ranged).then(|| fault(400, &format!("Validation failure: {words}")))
+    }
+
     fn immutable(&self, id: &str) -> Option<Answer> {
         let busy = self.balancers[id]["provisioning_status"] != "ACTIVE";
         busy.then(|| fault(409, &format!("Load Balancer {id} is immutable and cannot be updated.")))
@@ -105,6 +123,11 @@ impl Octavia {
         whole["pools"] = json!(pools.collect::<Vec<_>>());
         whole
     }
+}
+
+/// Whether a member was removed by a change that is under way.
+fn goes(member: &Value) -> bool {
+    member["provisioning_status"] == "PENDING_DELETE"
 }
 
 /// Of members, a pool shows just the ids.
@@ -205,6 +228,10 @@ impl State {
                 "provisioning_status": "PENDING_CREATE",
             }),
         );
+        if let Some(refusal) = self.octavia.beside_groups(&id, &listeners) {
+            self.octavia.balancers.remove(&id);
+            return refusal;
+        }
         for listener in &listeners {
             let pool = self.add_pool(&id, None, &listener["default_pool"]);
             self.add_listener(&id, listener, &json!(pool));
@@ -263,13 +290,15 @@ impl State {
             return missing("Load Balancer", &balancer);
         }
         let provider = self.octavia.balancers[&balancer]["provider"].as_str().unwrap().to_owned();
-        if let Some(refusal) = self.unserved(&provider, wish).or_else(|| self.octavia.immutable(&balancer)) {
+        let refusal = self.unserved(&provider, wish).or_else(|| self.octavia.immutable(&balancer));
+        if let Some(refusal) = refusal.or_else(|| self.octavia.beside_groups(&balancer, [wish])) {
             return refusal;
         }
+        let any_protocol = self.octavia.version < 13;
         let same = |other: &Value| {
             other["loadbalancers"][0]["id"] == balancer
-                && (&other["protocol"], &other["protocol_port"])
-                    == (&wish["protocol"], &wish["protocol_port"])
+                && other["protocol_port"] == wish["protocol_port"]
+                && (any_protocol || other["protocol"] == wish["protocol"])
         };
         if self.octavia.listeners.values().any(same) {
             return fault(
@@ -394,11 +423,21 @@ impl State {
         if let Some(refusal) = self.octavia.immutable(&balancer) {
             return refusal;
         }
+        if let Some(refusal) = self.octavia.beside_groups(&balancer, [&body["listener"]]) {
+            return refusal;
+        }
         let members = parts.get(2) == Some(&"members");
         match (method.as_str(), collection) {
             ("PUT", "pools") if members => {
                 let present = self.octavia.pools[id]["members"].as_array().unwrap().clone();
-                let set = self.members(&present, body["members"].as_array().unwrap());
+                let mut set = self.members(&present, body["members"].as_array().unwrap());
+                // What is removed goes when the change is done, and is told of until then.
+                for mut member in present {
+                    if set.iter().all(|kept| kept["id"] != member["id"]) {
+                        member["provisioning_status"] = json!("PENDING_DELETE");
+                        set.push(member);
+                    }
+                }
                 self.octavia.pools.get_mut(id).unwrap()["members"] = json!(set);
             }
             ("PUT", _) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::Method;
 use staffetta_driver::{
     ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerDriver, LoadBalancerSpec, Progress, Protocol,
-    Reason, Subnet,
+    Provisioning, Reason, Subnet,
 };
 use staffetta_openstack::{LbaasV2Driver, OctaviaDefaults};
 
@@ -187,6 +187,38 @@ async fn a_batch_whose_answer_was_lost_is_read_again() {
 }
 
 #[tokio::test]
+async fn an_exchange_of_members_is_one_batch_and_what_goes_is_no_member_any_more() {
+    let (fake, world) = crate::fake().await;
+    let (driver, subnet) = started(&fake, &world).await;
+    fake.state().octavia.delay = Duration::from_millis(500);
+    let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
+    let made = made(&driver, &world, &spec).await;
+    let pool = made.listeners[0].pool.clone().unwrap();
+    let wanted = members(&subnet, &[1, 2, 4]);
+    let set = driver.set_members(&made, &pool.id, &wanted).await.unwrap();
+    assert_eq!(set.into_iter().map(|member| member.spec).collect::<Vec<_>>(), wanted);
+    // Octavia tells of the one that goes until the change is done, and so it does to a process that knows nothing.
+    for driver in [&driver, &world.balancers("east", &OctaviaDefaults::default())] {
+        let tree = driver.load_balancers(None).await.unwrap().remove(0).thing;
+        assert_eq!(tree.status, Provisioning::Pending);
+        assert_eq!(asked(&tree)[0].pool.members, wanted);
+    }
+}
+
+#[tokio::test]
+async fn members_that_are_set_and_whose_ids_cannot_be_read_may_have_been_set() {
+    let (fake, world) = crate::fake().await;
+    let (driver, subnet) = started(&fake, &world).await;
+    let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
+    let made = made(&driver, &world, &spec).await;
+    let pool = made.listeners[0].pool.clone().unwrap();
+    fake.inject(Method::GET, "/v2/lbaas/pools", Fault::Html(503));
+    let wanted = members(&subnet, &[1, 9]);
+    let unsure = driver.set_members(&made, &pool.id, &wanted).await.unwrap_err();
+    assert!(unsure.ambiguous() && unsure.transient(), "{unsure}");
+}
+
+#[tokio::test]
 async fn an_octavia_that_is_away_costs_time_only() {
     let (fake, world) = crate::fake().await;
     let (driver, subnet) = started(&fake, &world).await;
@@ -230,7 +262,7 @@ async fn an_old_octavia_has_neither_tags_nor_sctp_and_serves_all_the_same() {
         subnet: subnet.id.clone(),
         vip: [10, 1, 0, 100].into(),
         provider: None,
-        security_groups: Vec::new(),
+        security_groups: None,
         listeners: vec![listener(HTTP, members(&subnet, &[1])), listener(SCTP, Vec::new())],
         adopt: None,
     };

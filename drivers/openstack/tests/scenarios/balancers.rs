@@ -76,7 +76,7 @@ pub(crate) async fn spec(
         subnet: subnet.id.clone(),
         vip: [10, 1, 0, 100].into(),
         provider: None,
-        security_groups: Vec::new(),
+        security_groups: None,
         listeners,
         adopt: None,
     };
@@ -204,11 +204,13 @@ pub(crate) async fn settings_are_changed_and_what_hangs_on_them_stays(world: &Wo
         client_timeout_ms: Some(7_000),
         member_timeout_ms: Some(8_000),
         allowed_cidrs: vec!["198.51.100.0/24".parse().unwrap()],
+        disabled: false,
     };
     other.pool.settings = PoolSettings {
         algorithm: Some(Algorithm::LeastConnections),
         persistence: Some(SessionPersistence { timeout_s: None }),
         monitor: Some(HealthMonitor { delay_s: 5, timeout_s: 3, max_retries: 2 }),
+        disabled: false,
     };
     let mut slower = other.clone();
     slower.pool.settings.monitor = Some(HealthMonitor { delay_s: 9, timeout_s: 4, max_retries: 5 });
@@ -223,6 +225,88 @@ pub(crate) async fn settings_are_changed_and_what_hangs_on_them_stays(world: &Wo
         }
         assert_eq!(asked(&only(&driver).await), *std::slice::from_ref(wanted));
     }
+}
+
+/// Asks for a listener until it is as it is wanted.
+async fn until_made(driver: &LbaasV2Driver, balancer: &LoadBalancer, wanted: &ListenerSpec) {
+    let mut balancer = balancer.clone();
+    for _ in 0..6 {
+        if balancer.listener(wanted.at).is_some_and(|listener| wanted.is_made(listener)) {
+            return;
+        }
+        let step = patiently(async || driver.ensure_listener(&balancer, wanted).await).await;
+        balancer.listeners.retain(|listener| listener.at != wanted.at);
+        balancer.listeners.push(step);
+        settled(driver, &balancer).await;
+    }
+    panic!("{wanted:?} is never made of {balancer:?}");
+}
+
+pub(crate) async fn ranges_take_the_place_of_security_groups_and_give_it_back(world: &World) {
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.balancers("east", &OctaviaDefaults::default());
+    let (owner, group) = (world.owner("web"), world.policies("east").make_group(&"g".into(), None).await);
+    let plain = spec(world, &driver, &subnet, vec![listener(HTTP, members(&subnet, &[1]))]).await;
+    let guarded = LoadBalancerSpec { security_groups: Some(vec![group.unwrap().id]), ..plain };
+    let guarded = driver.feasible(guarded).await.unwrap().spec;
+    let mut ranged = guarded.clone();
+    ranged.listeners[0].settings.allowed_cidrs = vec!["192.0.2.0/24".parse().unwrap()];
+    let ranged = driver.feasible(ranged).await.unwrap();
+    assert_eq!(ranged.without, ["security groups beside loadBalancerSourceRanges"]);
+    let made = driver.ensure_load_balancer(&owner, &guarded).await.unwrap();
+    settled(&driver, &made).await;
+    assert_eq!(Some(only(&driver).await.security_groups), guarded.security_groups);
+    for wanted in [&ranged.spec, &guarded] {
+        let changed = patiently(async || driver.ensure_load_balancer(&owner, wanted).await).await;
+        settled(&driver, &changed).await;
+        until_made(&driver, &changed, &wanted.listeners[0]).await;
+        let found = only(&driver).await;
+        assert_eq!((&found.id, asked(&found)), (&made.id, wanted.listeners.clone()));
+        assert_eq!(Some(found.security_groups), wanted.security_groups);
+    }
+}
+
+pub(crate) async fn what_somebody_switched_off_is_told_and_switched_on_again(world: &World) {
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.balancers("east", &OctaviaDefaults::default());
+    let mut wanted = listener(HTTP, members(&subnet, &[1]));
+    wanted.pool.settings.monitor = Some(HealthMonitor { delay_s: 5, timeout_s: 3, max_retries: 2 });
+    let spec = spec(world, &driver, &subnet, vec![wanted]).await;
+    let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
+    settled(&driver, &made).await;
+    let (listener, pool) = (&made.listeners[0].id, &made.listeners[0].pool.as_ref().unwrap().id);
+    let monitor = world.balance(Method::GET, &format!("pools/{pool}"), &Value::Null).await.1;
+    for (path, key) in [
+        (format!("loadbalancers/{}", made.id), "loadbalancer"),
+        (format!("listeners/{listener}"), "listener"),
+        (format!("pools/{pool}"), "pool"),
+        (format!("healthmonitors/{}", text(&monitor["pool"]["healthmonitor_id"])), "healthmonitor"),
+    ] {
+        let off = json!({ key: { "admin_state_up": false } });
+        assert_eq!(world.balance(Method::PUT, &path, &off).await.0, 200, "{path}");
+        until_active(world, &made).await;
+        let found = only(&driver).await;
+        let is_off = found.disabled || !spec.listeners[0].is_made(&found.listeners[0]);
+        assert!(is_off, "{path} is off: {found:?}");
+        let changed = patiently(async || driver.ensure_load_balancer(&world.owner("web"), &spec).await).await;
+        settled(&driver, &changed).await;
+        until_made(&driver, &changed, &spec.listeners[0]).await;
+        let found = only(&driver).await;
+        assert_eq!((found.disabled, asked(&found)), (false, spec.listeners.clone()), "{path} is on");
+    }
+}
+
+/// Waits until what somebody changed is done.
+async fn until_active(world: &World, balancer: &LoadBalancer) {
+    within(async {
+        let path = format!("loadbalancers/{}", balancer.id);
+        while world.balance(Method::GET, &path, &Value::Null).await.1["loadbalancer"]["provisioning_status"]
+            != "ACTIVE"
+        {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    })
+    .await;
 }
 
 pub(crate) async fn a_load_balancer_is_given_back_once_and_by_its_owner_only(world: &World) {

@@ -45,6 +45,7 @@ macro_rules! in_world {
                 rules_that_exist_already_count_as_added,
                 a_group_that_guards_a_port_stays_and_goes_with_the_rules_that_name_it_later,
                 a_port_gets_other_groups_all_at_once,
+                a_foreign_port_is_left_alone_whoever_names_it,
                 quotas_of_groups_and_rules_are_told_as_such,
                 what_does_not_exist_is_told_or_counts_as_removed;
             stock:
@@ -61,6 +62,8 @@ macro_rules! in_world {
                 members_are_set_as_a_whole_and_those_that_stay_keep_their_ids,
                 a_listener_that_comes_later_is_made_step_by_step_and_goes_with_its_pool,
                 settings_are_changed_and_what_hangs_on_them_stays,
+                ranges_take_the_place_of_security_groups_and_give_it_back,
+                what_somebody_switched_off_is_told_and_switched_on_again,
                 a_load_balancer_is_given_back_once_and_by_its_owner_only,
                 what_somebody_removed_is_told_and_can_be_made_again,
                 what_others_change_is_seen_by_lists,

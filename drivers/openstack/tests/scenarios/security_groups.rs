@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use staffetta_driver::{
     Direction, Family, Guarded, NetworkPolicyDriver, PodVifDriver, Ports, Protocol, Reason, Remote,
-    RuleChange, SecurityGroup, SecurityGroupId, SecurityRule,
+    RuleChange, SecurityGroup, SecurityGroupId, SecurityRule, VifId,
 };
 
 use super::world::World;
@@ -124,6 +124,30 @@ pub(crate) async fn a_port_gets_other_groups_all_at_once(world: &World) {
     driver.guard(&vif.id, &[]).await.unwrap();
     assert_eq!(driver.guards().await.unwrap(), [guarded(&[])]);
     assert_eq!(world.policies("west").guards().await.unwrap(), []);
+}
+
+pub(crate) async fn a_foreign_port_is_left_alone_whoever_names_it(world: &World) {
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let driver = world.policies("east");
+    let group = driver.make_group(&"a".into(), None).await.unwrap().id;
+    let anothers = world.bound("west").request_vif(&world.request("a", &host, &subnet)).await.unwrap();
+    let machines = |owner: &str| {
+        json!({ "network_id": subnet.network.id, "project_id": world.project, "device_owner": owner,
+            "fixed_ips": [{ "subnet_id": subnet.id }] })
+    };
+    let machine = world.create("ports", "port", machines("compute:nova")).await;
+    let machine: VifId = machine["id"].as_str().unwrap().into();
+    for vif in [&anothers.id, &machine] {
+        let before = world.port(vif.as_str()).await["security_groups"].clone();
+        let error = driver.guard(vif, std::slice::from_ref(&group)).await.unwrap_err();
+        assert_eq!(error.reason(), Reason::NotFound, "{error}");
+        assert_eq!(world.port(vif.as_str()).await["security_groups"], before);
+    }
+    // One that Kuryr made for a pod is taken over with the pod.
+    let kuryrs = world.create("ports", "port", machines("compute:kuryr")).await;
+    let kuryrs: VifId = kuryrs["id"].as_str().unwrap().into();
+    driver.guard(&kuryrs, std::slice::from_ref(&group)).await.unwrap();
+    assert_eq!(world.port(kuryrs.as_str()).await["security_groups"], json!([group]));
 }
 
 pub(crate) async fn quotas_of_groups_and_rules_are_told_as_such(world: &World) {

@@ -25,7 +25,7 @@ async fn the_same_owner_gets_the_same_load_balancer(place: Place) {
     assert_eq!((made.status, made.provider.as_deref()), (Provisioning::Active, Some("memory")));
     let again = drivers.balancers.ensure_load_balancer(&owner("a"), &balancer("10.0.0.1")).await.unwrap();
     assert_eq!(again, made);
-    let guarded = LoadBalancerSpec { security_groups: vec!["h".into()], ..balancer("10.0.0.1") };
+    let guarded = LoadBalancerSpec { security_groups: Some(vec!["h".into()]), ..balancer("10.0.0.1") };
     let changed = drivers.balancers.ensure_load_balancer(&owner("a"), &guarded).await.unwrap();
     assert_eq!((changed.id, changed.security_groups), (made.id, vec!["h".into()]));
 }

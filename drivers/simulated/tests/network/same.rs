@@ -131,7 +131,7 @@ impl Caller {
 }
 
 fn guarded() -> LoadBalancerSpec {
-    LoadBalancerSpec { security_groups: vec!["other".into()], ..balancer("10.0.0.1") }
+    LoadBalancerSpec { security_groups: Some(vec!["other".into()]), ..balancer("10.0.0.1") }
 }
 
 fn chosen<T>(things: &[T], which: usize) -> Option<&T> {

@@ -208,7 +208,7 @@ pub(crate) fn balancer(vip: &str) -> LoadBalancerSpec {
         subnet: "services".into(),
         vip: vip.parse().unwrap(),
         provider: None,
-        security_groups: vec!["g".into()],
+        security_groups: Some(vec!["g".into()]),
         listeners: Vec::new(),
         adopt: None,
     }

@@ -147,6 +147,7 @@ pub(super) fn read(text: &str) -> Result<Standing, AnnotationError> {
             port: found.port_id,
             provider: found.provider,
             security_groups,
+            disabled: false,
             status: Provisioning::Active,
             listeners,
         }

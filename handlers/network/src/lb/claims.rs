@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
 use dashmap::DashMap;
-use staffetta_driver::{LoadBalancer, Marked, PublicIp, Uid};
+use staffetta_driver::{LoadBalancer, Marked, PublicIp, PublicIpId, Uid};
 
 use super::standing::Standing;
 
@@ -29,6 +29,8 @@ pub(super) struct Claims {
     broken: DashMap<Uid, u32>,
     /// Whose load balancers were there when the marks were read for all.
     marked: Mutex<Option<HashSet<Uid>>>,
+    /// The addresses that bore no mark then.
+    unmarked: Mutex<HashMap<PublicIpId, PublicIp>>,
 }
 
 impl Deref for Claims {
@@ -65,12 +67,24 @@ impl Claims {
         }
     }
 
+    /// The same, and of an address that the user named what was seen when the marks were read for all.
+    pub(super) fn seen(&self, shown: Standing) -> Standing {
+        shown.seen_with(&self.unmarked.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Replaces all claims by what the marks say.
     pub(super) fn recover(&self, balancers: Vec<Marked<LoadBalancer>>, public_ips: Vec<Marked<PublicIp>>) {
+        *self.unmarked.lock().unwrap_or_else(PoisonError::into_inner) = unmarked(&public_ips);
         let owners = balancers.iter().filter_map(|marked| Some(marked.owner.as_ref()?.uid.clone())).collect();
         *self.marked.lock().unwrap_or_else(PoisonError::into_inner) = Some(owners);
         self.known.replace(by_owner(balancers, public_ips));
     }
+}
+
+/// The addresses that bear no mark, which users made.
+pub(super) fn unmarked(public_ips: &[Marked<PublicIp>]) -> HashMap<PublicIpId, PublicIp> {
+    let unmarked = public_ips.iter().filter(|marked| marked.owner.is_none());
+    unmarked.map(|marked| (marked.thing.id.clone(), marked.thing.clone())).collect()
 }
 
 /// What the marks tell of each owner.

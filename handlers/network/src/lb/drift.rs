@@ -3,16 +3,17 @@
 //! One list of each kind answers for all services. Who is at work there by now knows better than a list, and is left alone; of
 //! the others, those whose annotation tells another story than the marks are looked at again, each in its own queue.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
-use staffetta_driver::{Allocation, Uid};
+use staffetta_driver::{PublicIp, PublicIpId, Uid};
 use staffetta_handler::{HandlerError, Identity, OrderingKey, Outlet, Signal, SignalHandler, Source};
 
 use super::annotation::{self, STATE_ANNOTATION};
-use super::claims::{Claim, Claims, by_owner};
+use super::claims::{Claim, Claims, by_owner, unmarked};
 use super::error::LbError;
 use super::index::{ServiceIndex, ServiceKey};
 use super::settle::LbDrivers;
@@ -44,10 +45,11 @@ impl Comparison {
         let shown: Vec<_> = self.services.all().iter().filter_map(|service| self.shown(service)).collect();
         let balancers = self.drivers.load_balancer.load_balancers(None).await.map_err(LbError::Marks)?;
         let public_ips = self.drivers.public_ip.public_ips(None).await.map_err(LbError::Marks)?;
+        let unmarked = unmarked(&public_ips);
         let marked = by_owner(balancers, public_ips);
         let drifted = shown.into_iter().filter(|Shown { service, text, standing }| {
             let untouched = self.claims.get(&uid(service)).is_none() && self.shows(service, text);
-            untouched && !is_there(standing, marked.get(&uid(service)))
+            untouched && !is_there(standing, marked.get(&uid(service)), &unmarked)
         });
         Ok(drifted.map(|Shown { service, .. }| Identity::of_object(&*service)).collect())
     }
@@ -82,19 +84,19 @@ fn uid(service: &Service) -> Uid {
     service.metadata.uid.as_deref().unwrap_or_default().into()
 }
 
-/// Whether the marks tell of just what is shown. Of an address that the user made, they tell nothing.
-fn is_there(shown: &Standing, marked: Option<&Claim>) -> bool {
-    let users = |standing: &Standing| {
-        standing.public_ip.as_ref().is_some_and(|public_ip| public_ip.allocation == Allocation::User)
+/// Whether the marks tell of just what is shown, and an address that the user made, of which they tell nothing, is among
+/// those that bear none and leads where it is shown to lead.
+fn is_there(shown: &Standing, marked: Option<&Claim>, unmarked: &HashMap<PublicIpId, PublicIp>) -> bool {
+    let found = match marked {
+        Some(Claim::Marked(found)) => found.clone(),
+        Some(_) => return false,
+        None => Standing::default(),
     };
-    match marked {
-        Some(Claim::Marked(found)) if users(shown) && found.public_ip.is_none() => {
-            Standing { public_ip: None, ..shown.clone() }.is_as(found)
-        }
-        Some(Claim::Marked(found)) => shown.is_as(found),
-        Some(_) => false,
-        None => shown.load_balancer.is_none() && (shown.public_ip.is_none() || users(shown)),
+    if !shown.has_users() {
+        return shown.is_as(&found);
     }
+    let leads = shown.clone().seen_with(unmarked).public_ip == shown.public_ip;
+    leads && found.public_ip.is_none() && Standing { public_ip: None, ..shown.clone() }.is_as(&found)
 }
 
 impl Source for Comparison {

@@ -207,7 +207,7 @@ impl LbHandler {
         match self.claims.get(&owner.uid) {
             Some(Claim::Known(standing)) => settling.begin_at(standing),
             Some(Claim::Marked(marked)) => {
-                let completed = marked.completed_by(settling.annotated.clone());
+                let completed = marked.completed_by(self.claims.seen(settling.annotated.clone()));
                 settling.begin_at(completed);
             }
             Some(Claim::Asked(users)) => {

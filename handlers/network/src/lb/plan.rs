@@ -52,9 +52,11 @@ impl Step {
 /// The steps from what stands to what is wanted; nothing is wanted of a service that goes.
 ///
 /// First goes what is to go: a public address that is not wanted or leads to a load balancer that goes; a load balancer
-/// that cannot become the wanted one; pools and listeners of ports that left the service. Then the load balancer is made with
-/// all that hangs on it, or, of one that stays, the listeners that are missing or treat connections otherwise, and each pool
-/// whose members differ gets them by one call. Last comes the public address. When nothing is to be done, there is no step.
+/// that cannot become the wanted one. Then the load balancer is made with all that hangs on it. Of one that stays, each pool
+/// whose members differ gets them by one call, before anything that may be refused: what is wrong with one port is no reason
+/// why another should lead to pods that are gone. Then pools and listeners of ports that left the service go, and those come
+/// that are missing or treat connections otherwise. Last comes the public address. When nothing is to be done, there is no
+/// step.
 ///
 /// What a predecessor made is marked before anything else; what is to be done then is decided anew.
 pub(super) fn plan(wanted: Option<&Wanted>, standing: &Standing) -> Vec<Step> {
@@ -104,15 +106,7 @@ pub(super) fn plan(wanted: Option<&Wanted>, standing: &Standing) -> Vec<Step> {
 /// What is to be changed of a load balancer that stays.
 fn changes(found: &LoadBalancer, wanted: &Wanted) -> Vec<Step> {
     let listeners = &wanted.load_balancer.listeners;
-    let surplus = found.listeners.iter().map(|listener| listener.at);
-    let surplus = surplus.filter(|at| listeners.iter().all(|listener| listener.at != *at));
-    let mut steps: Vec<_> = surplus.map(Step::ReleaseListener).collect();
-    if !is_guarded(found, wanted) {
-        steps.push(Step::EnsureLoadBalancer { adopt: None });
-    }
-    let made = |spec: &ListenerSpec| found.listener(spec.at).is_some_and(|present| spec.is_made(present));
-    let unmade = listeners.iter().filter(|spec| !made(spec));
-    steps.extend(unmade.cloned().map(Step::EnsureListener));
+    let mut steps = Vec::new();
     for ListenerSpec { at, pool: wanted, .. } in listeners {
         // A pool that is not there is made with its members.
         let Some(pool) = found.listener(*at).and_then(|listener| listener.pool.as_ref()) else { continue };
@@ -122,6 +116,16 @@ fn changes(found: &LoadBalancer, wanted: &Wanted) -> Vec<Step> {
             steps.push(Step::SetMembers(*at, wanted.members.clone()));
         }
     }
+    let surplus = found.listeners.iter().map(|listener| listener.at);
+    let surplus = surplus.filter(|at| listeners.iter().all(|listener| listener.at != *at));
+    steps.extend(surplus.map(Step::ReleaseListener));
+    // Groups go before ranges come, which the other side may not take beside them.
+    if found.disabled || !is_guarded(found, wanted) {
+        steps.push(Step::EnsureLoadBalancer { adopt: None });
+    }
+    let made = |spec: &ListenerSpec| found.listener(spec.at).is_some_and(|present| spec.is_made(present));
+    let unmade = listeners.iter().filter(|spec| !made(spec));
+    steps.extend(unmade.cloned().map(Step::EnsureListener));
     steps
 }
 
@@ -149,8 +153,8 @@ fn can_become(found: &LoadBalancer, wanted: &Wanted) -> bool {
 }
 
 fn is_guarded(found: &LoadBalancer, wanted: &Wanted) -> bool {
-    let groups = &wanted.load_balancer.security_groups;
-    groups.is_empty() || found.security_groups == *groups
+    let groups = wanted.load_balancer.security_groups.as_ref();
+    groups.is_none_or(|groups| found.security_groups == *groups)
 }
 
 /// Whether the public address is the wanted one. One that the user named is given up when it is named no more.

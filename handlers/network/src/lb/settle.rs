@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use staffetta_driver::{
-    Allocation, DriverError, ListenerPort, LoadBalancerDriver, Owner, Progress, Provisioning, PublicIp,
-    Reason, ServicePublicIpDriver,
+    Allocation, DriverError, ListenerPort, LoadBalancerDriver, Marked, Owner, Progress, Provisioning,
+    PublicIp, Reason, ServicePublicIpDriver,
 };
 
-use super::claims::{Claim, Claims};
+use super::claims::{Claim, Claims, unmarked};
 use super::error::LbError;
 use super::plan::{Step, plan, serves};
 use super::standing::Standing;
@@ -125,6 +125,14 @@ impl<'a> Settling<'a> {
                     LbError::PublicIp(error)
                 }
             };
+            // What is wrong with the address is no reason not to see that the load balancer breaks.
+            if !step.changes_load_balancer()
+                && !error.ambiguous()
+                && matches!(self.ready(None).await, Err(Halt::Broken))
+            {
+                self.breaks()?;
+                continue;
+            }
             if error.transient() || error.ambiguous() || looked {
                 return Err(failed(error));
             }
@@ -146,7 +154,14 @@ impl<'a> Settling<'a> {
         let LbDrivers { load_balancer, public_ip } = self.drivers;
         let mut balancers =
             load_balancer.load_balancers(Some(self.owner)).await.map_err(LbError::Marks)?.into_iter();
-        let mut addresses = public_ip.public_ips(Some(self.owner)).await.map_err(LbError::Marks)?.into_iter();
+        // Of an address that the user made, only a list of all tells.
+        let of = Some(self.owner).filter(|_| !self.annotated.has_users());
+        let addresses = public_ip.public_ips(of).await.map_err(LbError::Marks)?;
+        let annotated = self.annotated.clone().seen_with(&unmarked(&addresses));
+        let mine = |marked: &Marked<PublicIp>| {
+            marked.owner.as_ref().is_some_and(|marked| marked.uid == self.owner.uid)
+        };
+        let mut addresses = addresses.into_iter().filter(mine);
         let standing = Standing {
             load_balancer: balancers.next().map(|marked| marked.thing),
             public_ip: addresses.next().map(|marked| marked.thing),
@@ -159,7 +174,7 @@ impl<'a> Settling<'a> {
         for surplus in addresses {
             public_ip.release(self.owner, &surplus.thing).await.map_err(LbError::PublicIp)?;
         }
-        Ok(standing.completed_by(self.annotated.clone()))
+        Ok(standing.completed_by(annotated))
     }
 
     /// No mark tells whether this address, which the user made, leads to the load balancer. Where it is wanted, acquiring it
@@ -175,12 +190,17 @@ impl<'a> Settling<'a> {
         }
     }
 
-    /// Takes the steps one by one, and stops at the first that fails. When there is none, the load balancer is awaited.
+    /// Takes the steps one by one, and stops at the first that fails; but what is wrong with one listener keeps no other from
+    /// being made. When there is no step, the load balancer is awaited.
     async fn take(&mut self, steps: Vec<Step>) -> Result<(), Halt> {
         if steps.is_empty() {
             return self.ready(None).await;
         }
+        let mut refused = None;
         for step in steps {
+            if refused.is_some() && !matches!(step, Step::EnsureListener(_)) {
+                break;
+            }
             if step.changes_load_balancer() {
                 self.ready(Some(&step)).await?;
             }
@@ -196,10 +216,14 @@ impl<'a> Settling<'a> {
                 (Err(error), Step::EnsureListener(spec)) if error.reason() == Reason::Unsupported => {
                     self.do_without(spec.at, error);
                 }
+                // The other listeners have nothing to do with it.
+                (Err(error), Step::EnsureListener(_)) if is_of_one(&error) => {
+                    refused = refused.or(Some(Halt::Failed(step.clone(), error)));
+                }
                 (Err(error), step) => return Err(self.halted(step, error)),
             }
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     /// Why a step was refused: a load balancer that is busy is no failure.
@@ -274,4 +298,9 @@ impl<'a> Settling<'a> {
         }
         Err(LbError::Unserved { listeners, source: Box::new(sources.swap_remove(0)) })
     }
+}
+
+/// Whether an error is about the thing that was asked for, and not about who was asked or when.
+fn is_of_one(error: &DriverError) -> bool {
+    matches!(error.reason(), Reason::Refused | Reason::Quota) && !error.ambiguous()
 }

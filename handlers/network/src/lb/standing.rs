@@ -1,6 +1,8 @@
 //! What stands outside for one service.
 
-use staffetta_driver::{Allocation, LoadBalancer, PortId, Provisioning, PublicIp};
+use std::collections::HashMap;
+
+use staffetta_driver::{Allocation, LoadBalancer, PortId, Provisioning, PublicIp, PublicIpId};
 
 /// What stands outside for one service, as far as is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +38,27 @@ impl Standing {
         self
     }
 
-    /// Whether nothing makes the difference but the passing of time, and the order of what has none.
+    /// Whether it has an address that the user named.
+    pub(super) fn has_users(&self) -> bool {
+        self.public_ip.as_ref().is_some_and(|public_ip| public_ip.allocation == Allocation::User)
+    }
+
+    /// What is shown, and of an address that the user named what is seen of it among those that bear no `mark`: none when it
+    /// is gone, or leads to somebody else by now. Whether it may be used then, its driver says when it is wanted.
+    pub(super) fn seen_with(mut self, unmarked: &HashMap<PublicIpId, PublicIp>) -> Self {
+        if self.has_users() {
+            let shown = self.public_ip.take();
+            self.public_ip = shown.and_then(|shown| {
+                let seen = unmarked.get(&shown.id)?;
+                (seen.port.is_none() || seen.port == shown.port)
+                    .then(|| PublicIp { port: seen.port.clone(), ..shown })
+            });
+        }
+        self
+    }
+
+    /// Whether nothing makes the difference but the passing of time, the order of what has none, and the name, which is for
+    /// people and theirs to change.
     pub(super) fn is_as(&self, other: &Standing) -> bool {
         self.still() == other.still()
     }
@@ -44,6 +66,7 @@ impl Standing {
     fn still(&self) -> Standing {
         let mut still = self.clone();
         if let Some(load_balancer) = &mut still.load_balancer {
+            load_balancer.name.clear();
             if load_balancer.status == Provisioning::Pending {
                 load_balancer.status = Provisioning::Active;
             }
@@ -91,6 +114,21 @@ mod tests {
     }
 
     #[test]
+    fn an_address_of_the_user_leads_where_it_is_seen_to_lead() {
+        let shown = Standing { public_ip: Some(public_ip(Allocation::User)), ..Standing::default() };
+        let seen = |port: Option<&str>| {
+            let seen = PublicIp { port: port.map(PortId::from), ..public_ip(Allocation::User) };
+            shown.clone().seen_with(&HashMap::from([(seen.id.clone(), seen)])).public_ip
+        };
+        assert_eq!(seen(Some("port")), shown.public_ip);
+        assert_eq!(seen(None).unwrap().port, None);
+        assert_eq!(seen(Some("another")), None);
+        assert_eq!(shown.clone().seen_with(&HashMap::new()).public_ip, None);
+        let pooled = Standing { public_ip: Some(public_ip(Allocation::Pool)), ..Standing::default() };
+        assert_eq!(pooled.clone().seen_with(&HashMap::new()), pooled, "its mark tells");
+    }
+
+    #[test]
     fn what_a_predecessor_made_stays_unmarked_until_marks_tell_of_all_of_it() {
         let lb = Some(load_balancer("default/web", "10.0.0.1"));
         let ip = Some(public_ip(Allocation::Pool));
@@ -103,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_listeners_and_members_makes_no_difference_and_what_is_broken_does() {
+    fn the_name_and_the_order_of_listeners_and_members_make_no_difference_and_what_is_broken_does() {
         let tree = |ports: [u16; 2], ips: [&str; 2]| LoadBalancer {
             listeners: ports.map(|port| listener(Protocol::Tcp, port, &ips)).into(),
             ..load_balancer("default/web", "10.0.0.1")
@@ -112,6 +150,7 @@ mod tests {
         let one = standing(tree([80, 81], ["10.1.0.1", "10.1.0.2"]));
         let mut other = standing(tree([81, 80], ["10.1.0.2", "10.1.0.1"]));
         other.becomes(Provisioning::Pending);
+        other.load_balancer.as_mut().unwrap().name = "another".into();
         assert!(one.is_as(&other));
         other.becomes(Provisioning::Error);
         assert!(!one.is_as(&other));

@@ -15,6 +15,7 @@ pub(super) fn load_balancer(name: &str, vip: &str) -> LoadBalancer {
         port: "port".into(),
         provider: Some("memory".into()),
         security_groups: vec!["default".into()],
+        disabled: false,
         status: Provisioning::Active,
         listeners: Vec::new(),
     }

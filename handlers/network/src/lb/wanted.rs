@@ -43,9 +43,13 @@ impl Wanted {
             client_timeout_ms: asked.client_timeout_ms,
             member_timeout_ms: asked.member_timeout_ms,
             allowed_cidrs: allowed_cidrs(spec, asked, options),
+            disabled: false,
         };
-        let pool_settings =
-            PoolSettings { algorithm: None, persistence: asked.persistence, monitor: options.monitor() };
+        let pool_settings = PoolSettings {
+            persistence: asked.persistence,
+            monitor: options.monitor(),
+            ..PoolSettings::default()
+        };
         let listener = |port: &LbaasPortSpec| ListenerSpec {
             at: port.listener(),
             settings: settings.clone(),
@@ -61,7 +65,7 @@ impl Wanted {
                 subnet: spec.subnet_id.clone(),
                 vip: spec.ip,
                 provider: None,
-                security_groups: spec.security_groups_ids.clone(),
+                security_groups: Some(spec.security_groups_ids.clone()).filter(|groups| !groups.is_empty()),
                 listeners,
                 adopt: None,
             },

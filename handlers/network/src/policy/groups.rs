@@ -14,6 +14,21 @@ use tracing::{debug, warn};
 
 use super::error::PolicyError;
 
+/// A group that nobody wants and that is still there.
+pub(super) struct Left {
+    /// For whom it was made.
+    pub(super) owner: Option<Owner>,
+    pub(super) why: WhyLeft,
+}
+
+/// Why a group is still there that nobody wants.
+pub(super) enum WhyLeft {
+    /// It guards somebody.
+    InUse(SecurityGroupId),
+    /// It could not be removed.
+    Failed(PolicyError),
+}
+
 /// The rules of a group, as they are wanted.
 type Rules = BTreeSet<SecurityRule<GroupName>>;
 
@@ -96,27 +111,17 @@ impl Groups {
         Ok(())
     }
 
-    /// Removes the groups that nobody wants any more. Answers those that guard somebody still.
-    pub(super) async fn prune(&self) -> Result<Vec<SecurityGroupId>, PolicyError> {
-        let mut in_use = Vec::new();
+    /// Removes the groups that nobody wants any more, each for itself. Answers those that are left.
+    pub(super) async fn prune(&self) -> Vec<Left> {
+        let mut left = Vec::new();
         for name in self.unwanted() {
             let entry = self.entry(&name);
             let mut known = entry.lock().await;
             if self.wanted().contains(&name) {
                 continue;
             }
-            self.be_sure(&mut known, &name).await?;
-            if let Some(id) = known.id.clone() {
-                self.book.not_ready(&name);
-                match self.driver.remove_group(&id).await {
-                    Ok(()) => {
-                        self.ids.remove(&name);
-                        *known = Known::default();
-                        debug!(group = %id, %name, "a security group that nobody wants any more was removed");
-                    }
-                    Err(error) if error.reason() == Reason::Conflict => in_use.push(id),
-                    Err(source) => return Err(PolicyError::Remove { name, source }),
-                }
+            if let Err(why) = self.remove(&mut known, &name).await {
+                left.push(Left { owner: known.owner.clone(), why });
             }
             drop(known);
             drop(entry);
@@ -126,7 +131,23 @@ impl Groups {
             };
             self.known.remove_if(&name, gone);
         }
-        Ok(in_use)
+        left
+    }
+
+    async fn remove(&self, known: &mut Known, name: &GroupName) -> Result<(), WhyLeft> {
+        self.be_sure(known, name).await.map_err(WhyLeft::Failed)?;
+        let Some(id) = known.id.clone() else { return Ok(()) };
+        self.book.not_ready(name);
+        match self.driver.remove_group(&id).await {
+            Ok(()) => {
+                self.ids.remove(name);
+                *known = Known::default();
+                debug!(group = %id, %name, "a security group that nobody wants any more was removed");
+                Ok(())
+            }
+            Err(error) if error.reason() == Reason::Conflict => Err(WhyLeft::InUse(id)),
+            Err(source) => Err(WhyLeft::Failed(PolicyError::Remove { name: name.clone(), source })),
+        }
     }
 
     /// Reads all groups. Answers whether something is otherwise than it was known.

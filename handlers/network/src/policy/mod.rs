@@ -18,14 +18,16 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use staffetta_driver::policy::PolicyBook;
-use staffetta_driver::{NamespaceObserver, NetworkPolicyDriver, NetworkPolicyObserver, Owner, Reason, Uid};
+use staffetta_driver::{
+    NamespaceObserver, NetworkPolicyDriver, NetworkPolicyObserver, Owner, Reason, Uid, VifPoolDriver,
+};
 use staffetta_handler::{
     Event, HandlerError, Identity, Index, Message, Notes, OrderingKey, Registration, ResourceEventHandler,
     Signal, SignalHandler, Sweep, Tombstone,
 };
 
 use self::due::WhatIsDue;
-use self::groups::Groups;
+use self::groups::{Groups, WhyLeft};
 use self::guards::Guards;
 use self::notes::PolicyNotes;
 use crate::namespaces::feeding;
@@ -34,6 +36,15 @@ use crate::owners::identities;
 
 pub use self::due::Moved;
 pub use self::error::PolicyError;
+
+/// The drivers of the handler.
+#[derive(Clone)]
+pub struct PolicyDrivers {
+    /// Who makes security groups and puts them in front of VIFs.
+    pub policy: Arc<dyn NetworkPolicyDriver>,
+    /// Who hands out VIFs, perhaps a second time, and must know what guards them by then.
+    pub pool: Arc<dyn VifPoolDriver>,
+}
 
 /// The handler `policy`.
 pub struct PolicyHandler {
@@ -44,11 +55,11 @@ pub struct PolicyHandler {
 }
 
 impl PolicyHandler {
-    /// Keeps what stands in `book`, by `driver`.
-    pub fn new(driver: Arc<dyn NetworkPolicyDriver>, book: Arc<PolicyBook>, notes: Notes) -> Self {
+    /// Keeps what stands in `book`, by `drivers`.
+    pub fn new(drivers: PolicyDrivers, book: Arc<PolicyBook>, notes: Notes) -> Self {
         Self {
-            groups: Groups::new(Arc::clone(&driver), Arc::clone(&book)),
-            guards: Arc::new(Guards::new(driver, Arc::clone(&book))),
+            groups: Groups::new(Arc::clone(&drivers.policy), Arc::clone(&book)),
+            guards: Arc::new(Guards::new(drivers, Arc::clone(&book))),
             book,
             notes: PolicyNotes::new(notes),
         }
@@ -85,7 +96,7 @@ impl PolicyHandler {
         self.renew_after(&settled).await?;
         settled?;
         self.notes.tell(identity, &self.book.problems(&uid));
-        self.prune().await
+        self.prune(&uid).await
     }
 
     async fn settle_groups(&self, uid: &Uid) -> Result<(), PolicyError> {
@@ -102,15 +113,31 @@ impl PolicyHandler {
         settled
     }
 
-    /// Removes what nobody wants. What guards a VIF that no pod shows is taken away from it.
-    async fn prune(&self) -> Result<(), PolicyError> {
-        let in_use = self.groups.prune().await?;
-        if in_use.is_empty() {
-            return Ok(());
+    /// Removes what nobody wants. What guards a VIF that no pod shows is taken away from it. It fails only for what is left
+    /// that was made for `policy`: others have events of their own, or the sweep finds them.
+    async fn prune(&self, policy: &Uid) -> Result<(), PolicyError> {
+        let mut left = self.groups.prune().await;
+        let in_use = left.iter().filter_map(|left| match &left.why {
+            WhyLeft::InUse(id) => Some(id.clone()),
+            WhyLeft::Failed(_) => None,
+        });
+        let in_use: Vec<_> = in_use.collect();
+        let mut stripped = Ok(());
+        if !in_use.is_empty() {
+            stripped = self.guards.strip(&in_use).await;
+            left = self.groups.prune().await;
         }
-        self.guards.strip(&in_use).await?;
-        let left = self.groups.prune().await?.len();
-        if left == 0 { Ok(()) } else { Err(PolicyError::InUse(left)) }
+        left.retain(|left| left.owner.as_ref().is_some_and(|owner| owner.uid == *policy));
+        let guarding = left.iter().filter(|left| matches!(left.why, WhyLeft::InUse(_))).count();
+        let failed = left.into_iter().find_map(|left| match left.why {
+            WhyLeft::Failed(error) => Some(error),
+            WhyLeft::InUse(_) => None,
+        });
+        match failed {
+            Some(error) => Err(error),
+            None if guarding > 0 => stripped.and(Err(PolicyError::InUse(guarding))),
+            None => Ok(()),
+        }
     }
 
     /// After something turned out to be gone: reads what there is.
@@ -120,19 +147,20 @@ impl PolicyHandler {
             matches!(reason, Some(Reason::NotFound | Reason::Conflict))
         };
         if result.as_ref().err().is_some_and(vanished) && self.groups.refresh().await? {
-            self.book.all_due();
+            self.regroup().await?;
         }
         Ok(())
     }
 
-    /// Reads all that there is.
-    async fn refresh(&self) -> Result<(), PolicyError> {
-        let groups = self.groups.refresh().await?;
-        let guards = self.guards.refresh().await?;
-        if groups || guards {
-            self.book.all_due();
-        }
-        Ok(())
+    /// Groups are otherwise than they were known: all are looked at again, the common ones at once, for they have no event.
+    async fn regroup(&self) -> Result<(), PolicyError> {
+        self.book.all_due();
+        self.settle_common().await
+    }
+
+    /// Reads all that there is. Answers whether groups, and whether what guards VIFs, are otherwise than they were known.
+    async fn refresh(&self) -> Result<(bool, bool), PolicyError> {
+        Ok((self.groups.refresh().await?, self.guards.refresh().await?))
     }
 }
 
@@ -149,8 +177,9 @@ impl ResourceEventHandler<NetworkPolicy> for PolicyHandler {
     }
 
     async fn on_deleted(&self, tombstone: &Tombstone<NetworkPolicy>) -> Result<(), PolicyError> {
-        self.notes.forget(&tombstone.subject().uid.into());
-        self.prune().await
+        let uid: Uid = tombstone.subject().uid.into();
+        self.notes.forget(&uid);
+        self.prune(&uid).await
     }
 }
 
@@ -203,7 +232,10 @@ impl SignalHandler<Moved> for PolicyHandler {
 
 impl Sweep for PolicyHandler {
     async fn recover(&self) -> Result<(), HandlerError> {
-        self.refresh().await?;
+        let (groups, guards) = self.refresh().await?;
+        if groups || guards {
+            self.book.all_due();
+        }
         // Without these no pod gets a VIF, and no event may come that makes them. Which nodes there are is not known yet.
         let [ingress, egress, (nodes, _)] = self.book.common_groups();
         for (name, rules) in [ingress, egress] {
@@ -214,7 +246,12 @@ impl Sweep for PolicyHandler {
     }
 
     async fn owners(&self) -> Result<Vec<Identity>, HandlerError> {
-        self.refresh().await?;
+        let (groups, guards) = self.refresh().await?;
+        if groups {
+            self.regroup().await?;
+        } else if guards {
+            self.book.all_due();
+        }
         Ok(identities::<NetworkPolicy>(self.groups.orphaned().await))
     }
 }

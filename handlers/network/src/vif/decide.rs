@@ -1,12 +1,11 @@
 //! What to do for a pod: a function of what the event shows and what this process knows besides.
 
 use k8s_openapi::api::core::v1::Pod;
-use staffetta_driver::Vif;
+use staffetta_driver::{Life, Vif};
 use staffetta_handler::MetadataPatch;
 
 use super::FINALIZER;
 use super::claims::Claim;
-use super::life::Life;
 use crate::annotation::AnnotationError;
 use crate::os_vif::{KURYR_VIF, PodState};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use staffetta_driver::{DriverError, VifId};
+use staffetta_driver::{DriverError, Reason, VifId};
 use staffetta_handler::{Failure, Stale, WriteError};
 
 use super::networks::NetworksError;
@@ -99,7 +99,10 @@ impl Failure for VifError {
     }
 
     fn waits(&self) -> bool {
-        matches!(self, Self::NotActive { .. })
+        match self {
+            Self::NotActive { .. } => true,
+            other => other.driver().is_some_and(|error| error.reason() == Reason::Awaited),
+        }
     }
 
     fn reason(&self) -> &'static str {
@@ -108,6 +111,7 @@ impl Failure for VifError {
             Self::NoSubnet => "NoSubnet",
             Self::Networks(_) => "NetworkNotFound",
             Self::NotActive { .. } => "VifNotActive",
+            Self::SecurityGroups(error) if error.reason() == Reason::Awaited => "SecurityGroupMissing",
             Self::Stale(error) => error.reason(),
             Self::Write(error) => error.reason(),
             Self::Project(error)

@@ -7,7 +7,6 @@
 mod claims;
 mod decide;
 mod error;
-mod life;
 pub mod networks;
 mod spared;
 mod sweep;
@@ -19,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Client, ResourceExt};
 use staffetta_driver::{
-    Activation, Owner, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, Vif, VifPoolDriver,
+    Activation, Life, Owner, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, Vif, VifPoolDriver,
     VifRequest,
 };
 use staffetta_handler::{
@@ -37,7 +36,6 @@ use crate::os_vif::{KURYR_VIF, PodState};
 use crate::owners::owner_of;
 
 pub use self::error::VifError;
-pub(crate) use self::life::Life;
 
 /// The finalizer by which a pod waits for the release of its VIF.
 pub const FINALIZER: &str = "staffetta.dev/vif";

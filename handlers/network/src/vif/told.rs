@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
-use staffetta_driver::{NodeFacts, Owner, PoolLedger, Vif, VifPoolDriver};
+use staffetta_driver::{Life, NodeFacts, Owner, PoolLedger, Vif, VifPoolDriver};
 use staffetta_handler::{Event, Index};
 
 use super::decide::annotation;
-use super::life::Life;
 use crate::os_vif::PodState;
 
 /// The label of a node that names the VIF driver of its pods.
@@ -23,7 +22,7 @@ impl Index<Pod> for ShownVifs {
             return;
         };
         // Of a pod that is over, the VIFs are given back or will be, and it may show them until it is gone.
-        if !matches!(Life::of(pod), Life::Over { .. } | Life::HostNetwork) {
+        if Life::of(pod).has_network() {
             tell(ledger, pod);
         }
     }

@@ -19,8 +19,9 @@ fn shop(spec: &serde_json::Value) -> (World, PolicyBook, Uid) {
         pod(2, "shop", &json!({ "app": "b" }), 8080, false),
     ];
     let policies = vec![policy("shop", "p", spec)];
-    let world = World { namespaces: vec![namespace("shop", &json!({}))], pods, policies };
-    let book = book();
+    let namespaces = vec![namespace("shop", &json!({}))];
+    let world = World { namespaces, pods, policies, ..World::default() };
+    let book = book(&World::default());
     tell(&book, &world);
     (world, book, "policy-shop-p".into())
 }
@@ -101,7 +102,7 @@ fn what_cannot_be_understood_is_told_and_allows_nothing() {
 #[test]
 fn a_pod_whose_namespace_is_not_known_yet_is_nobody_whom_a_namespace_selector_means() {
     let spec = json!({ "podSelector": {}, "ingress": [{ "from": [{ "namespaceSelector": {} }] }] });
-    let book = book();
+    let book = book(&World::default());
     NetworkPolicyObserver::present(&book, &policy("shop", "p", &spec));
     book.pod_present(&pod(1, "blog", &json!({}), 0, false));
     assert_eq!(guards(&book, 1), ["of-the-configuration"]);

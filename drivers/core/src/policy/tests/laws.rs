@@ -106,7 +106,7 @@ proptest! {
 
     #[test]
     fn the_groups_let_pass_just_what_the_policies_allow(world in any_world()) {
-        let book = book();
+        let book = book(&world);
         tell(&book, &world);
         let enforced = Enforced::of(&world, &book);
         let outside = OUTSIDE.map(|text| End::Address(text.parse().unwrap()));
@@ -124,7 +124,8 @@ proptest! {
 
     #[test]
     fn after_any_changes_all_is_as_if_it_had_always_been_so(changes in prop::collection::vec(change(), 0..30)) {
-        let (mut world, grown) = (World::default(), book());
+        let mut world = World::default();
+        let grown = book(&world);
         for change in changes {
             let look = matches!(change, Change::Look);
             apply(&mut world, &grown, change);
@@ -132,7 +133,7 @@ proptest! {
                 grown.take_due();
             }
         }
-        let fresh = book();
+        let fresh = book(&world);
         tell(&fresh, &world);
         prop_assert_eq!(seen(&world, &grown), seen(&world, &fresh));
         prop_assert_eq!(grown.names(), fresh.names());
@@ -142,7 +143,8 @@ proptest! {
     fn whatever_comes_out_differently_is_due(
         world in any_world(), changes in prop::collection::vec(change(), 1..4),
     ) {
-        let (mut world, book) = (world, book());
+        let book = book(&world);
+        let mut world = world;
         tell(&book, &world);
         let (pods, policies) = seen(&world, &book);
         book.take_due();

@@ -25,12 +25,13 @@ impl<'w> End<'w> {
         }
     }
 
-    /// The pod, if it has a network of its own. What a pod of the node's network does, the node does.
+    /// The pod, if it has a network of its own. What a pod of the node's network does, the node does; one that is over has
+    /// none, and its address is free for others.
     pub(super) fn pod(self) -> Option<&'w Pod> {
-        match self {
-            End::Pod(pod) if pod.spec.as_ref().unwrap().host_network != Some(true) => Some(pod),
-            _ => None,
-        }
+        let End::Pod(pod) = self else { return None };
+        let over = matches!(pod.status.as_ref().unwrap().phase.as_deref(), Some("Succeeded" | "Failed"));
+        let own = pod.spec.as_ref().unwrap().host_network != Some(true);
+        Some(pod).filter(|_| own && !over)
     }
 }
 
@@ -42,6 +43,9 @@ pub(super) fn may(world: &World, from: End<'_>, to: End<'_>, protocol: &str, por
 
 fn leaves(world: &World, from: End<'_>, to: End<'_>, protocol: &str, port: i32) -> bool {
     let Some(pod) = from.pod() else { return true };
+    if is_always_allowed(world, to) {
+        return true;
+    }
     let mut policies = world.policies.iter().filter(|policy| isolates(policy, pod, "Egress")).peekable();
     policies.peek().is_none()
         || policies.any(|policy| {
@@ -63,6 +67,9 @@ fn leaves(world: &World, from: End<'_>, to: End<'_>, protocol: &str, port: i32) 
 
 fn enters(world: &World, from: End<'_>, to: End<'_>, protocol: &str, port: i32) -> bool {
     let Some(pod) = to.pod() else { return true };
+    if is_always_allowed(world, from) {
+        return true;
+    }
     let mut policies = world.policies.iter().filter(|policy| isolates(policy, pod, "Ingress")).peekable();
     policies.peek().is_none()
         || policies.any(|policy| {
@@ -77,6 +84,12 @@ fn enters(world: &World, from: End<'_>, to: End<'_>, protocol: &str, port: i32) 
                     && (peers.is_empty() || peers.iter().any(|peer| is_meant(world, own, peer, from)))
             })
         })
+}
+
+/// Whether nothing is kept away from that end: the nodes, and what the configuration names.
+fn is_always_allowed(world: &World, end: End<'_>) -> bool {
+    let address = end.address();
+    world.nodes.contains(&address) || world.always.iter().any(|net| net.contains(&address))
 }
 
 /// Whether the pod is selected, and isolated in that direction.

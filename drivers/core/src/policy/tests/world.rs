@@ -1,7 +1,9 @@
 //! Small clusters, and what comes of them as security groups.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
+use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use proptest::prelude::*;
@@ -20,14 +22,18 @@ pub(super) struct World {
     pub(super) namespaces: Vec<Namespace>,
     pub(super) pods: Vec<Pod>,
     pub(super) policies: Vec<NetworkPolicy>,
+    /// The addresses of nodes.
+    pub(super) nodes: Vec<IpAddr>,
+    /// From and to whom nothing is kept away, besides the nodes.
+    pub(super) always: Vec<IpNet>,
 }
 
 /// The group of the configuration, by which an open pod is told here.
 const OPEN: &str = "of-the-configuration";
 
-/// A book in which nothing stands.
-pub(super) fn book() -> PolicyBook {
-    PolicyBook::new(vec![OPEN.into()], Vec::new())
+/// A book of that cluster in which nothing stands.
+pub(super) fn book(world: &World) -> PolicyBook {
+    PolicyBook::new(vec![OPEN.into()], world.always.clone())
 }
 
 /// Makes all groups that the book wants, each under its own name.
@@ -109,6 +115,11 @@ pub(super) fn tell(book: &PolicyBook, world: &World) {
     }
     for pod in &world.pods {
         book.pod_present(pod);
+    }
+    for address in &world.nodes {
+        let status = json!({ "addresses": [{ "type": "InternalIP", "address": address }] });
+        let meta = json!({ "name": address, "uid": address });
+        book.node_present(&serde_json::from_value(json!({ "metadata": meta, "status": status })).unwrap());
     }
 }
 
@@ -216,8 +227,21 @@ pub(super) fn spec() -> impl Strategy<Value = Value> {
 
 pub(super) fn any_pod(number: u8) -> impl Strategy<Value = Pod> {
     let http = prop::sample::select(vec![0, 80, 8080]);
-    (prop::sample::select(NAMESPACES.to_vec()), labels(), http, prop::bool::weighted(0.1))
-        .prop_map(move |(namespace, labels, http, host)| pod(number, namespace, &labels, http, host))
+    let odd = (prop::bool::weighted(0.1), prop::bool::weighted(0.1), prop::bool::weighted(0.3));
+    let drawn = (prop::sample::select(NAMESPACES.to_vec()), labels(), http, odd);
+    drawn.prop_map(move |(namespace, labels, http, (host, over, twice))| {
+        let mut pod = pod(number, namespace, &labels, http, host);
+        if over {
+            pod.status.as_mut().unwrap().phase = Some("Succeeded".into());
+        }
+        if twice {
+            // Of two ports of one name, the first counts.
+            let port = json!({ "name": "http", "containerPort": 81 });
+            let second = json!({ "name": "b", "ports": [port] });
+            pod.spec.as_mut().unwrap().containers.push(serde_json::from_value(second).unwrap());
+        }
+        pod
+    })
 }
 
 pub(super) fn any_policy(number: u8) -> impl Strategy<Value = NetworkPolicy> {
@@ -232,5 +256,11 @@ pub(super) fn any_world() -> impl Strategy<Value = World> {
     });
     let pods: Vec<_> = (1..=6).map(any_pod).collect();
     let policies: Vec<_> = (1..=4).map(any_policy).collect();
-    (namespaces, pods, policies).prop_map(|(namespaces, pods, policies)| World { namespaces, pods, policies })
+    let nodes = prop::sample::subsequence(vec!["10.0.0.200", "2001:db8::1"], 0..=2)
+        .prop_map(|nodes| nodes.iter().map(|node| node.parse().unwrap()).collect());
+    let always = prop::sample::subsequence(vec!["192.0.2.0/28", "10.0.0.2/31"], 0..=2)
+        .prop_map(|nets| nets.iter().map(|net| net.parse().unwrap()).collect());
+    (namespaces, pods, policies, nodes, always).prop_map(|(namespaces, pods, policies, nodes, always)| {
+        World { namespaces, pods, policies, nodes, always }
+    })
 }

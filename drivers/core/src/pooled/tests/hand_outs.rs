@@ -173,3 +173,47 @@ async fn a_vif_that_no_stock_made_is_passed_on_to_the_driver() {
     assert_eq!(world.ports(), 0);
     assert!(world.vifs.calls().contains(&VifCall::Release("uid-a".into(), vif.id)));
 }
+
+/// The security groups of a VIF change while a pod holds it, or after that. Answers whether the next pod that wants those of
+/// the first one gets it with these, and how many calls that took.
+async fn reused(change: impl AsyncFnOnce(&World, &Vif)) -> (bool, usize) {
+    let world = World::new(PoolPolicy { min: 0, max: 1, batch: 1, ..POLICY }).await;
+    let vif = world.get("a").await;
+    change(&world, &vif).await;
+    world.release("a", &vif).await;
+    pass(POLICY.cool_down).await;
+    let adapted = || world.stock.calls().iter().filter(|call| matches!(call, StockCall::Adapt(_))).count();
+    let before = adapted();
+    let mut right = true;
+    for name in ["b", "c"] {
+        let groups = world.network.port(&world.get(name).await.id).unwrap().security_groups;
+        right &= groups == ["default".into()];
+    }
+    (right, adapted() - before)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_pod_never_gets_a_vif_with_the_groups_that_somebody_put_in_front_of_it_meanwhile() {
+    let guard = async |world: &World, vif: &Vif, groups: &[&str]| {
+        let groups: Vec<SecurityGroupId> = groups.iter().map(|group| (*group).into()).collect();
+        world.pool.regrouped(&vif.id, None);
+        world.stock.adapt(vif, &groups).await.unwrap();
+        world.pool.regrouped(&vif.id, Some(&groups));
+    };
+    let other = async |world: &World, vif: &Vif| guard(world, vif, &["default", "isolated"]).await;
+    assert_eq!(reused(other).await, (true, 1), "while a pod held it");
+    let there_and_back = async |world: &World, vif: &Vif| {
+        guard(world, vif, &["isolated"]).await;
+        guard(world, vif, &["default"]).await;
+    };
+    assert_eq!(reused(there_and_back).await, (true, 0));
+    let none = async |world: &World, vif: &Vif| guard(world, vif, &[]).await;
+    assert_eq!(reused(none).await, (true, 1));
+    let unsure = async |world: &World, vif: &Vif| world.pool.regrouped(&vif.id, None);
+    assert_eq!(reused(unsure).await, (true, 1), "nobody knows what became of a call");
+    let in_stock = async |world: &World, vif: &Vif| {
+        world.release("a", vif).await;
+        guard(world, vif, &["isolated"]).await;
+    };
+    assert_eq!(reused(in_stock).await, (true, 1), "while it rested");
+}

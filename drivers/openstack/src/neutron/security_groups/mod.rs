@@ -3,17 +3,21 @@
 mod mark;
 mod wire;
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
+use dashmap::DashSet;
 use serde_json::json;
 use staffetta_driver::{
     ClusterId, DriverError, GroupName, Guarded, HeldRule, NetworkPolicyDriver, Owner, ProjectId, Reason,
     RuleChange, SecurityGroup, SecurityGroupId, SecurityRule, VifId,
 };
+use tracing::warn;
 
 use self::mark::Mark;
 use self::wire::{GroupTold, NewRule, RuleTold};
 use super::api::{Neutron, well_formed};
-use super::mark::{DEVICE_OWNER, SUBPORT_OWNER};
+use super::mark::{DEVICE_OWNER, KURYR_OWNER, SUBPORT_OWNER};
 use crate::cloud::{Cloud, Service};
 use crate::error::OpenStackError;
 use crate::mark::cluster_tag;
@@ -30,12 +34,40 @@ pub struct NeutronSecurityGroups {
     neutron: Neutron,
     cluster: ClusterId,
     project: ProjectId,
+    /// The ports of which this process saw that they may be guarded: the mark of one never changes.
+    ours: DashSet<VifId>,
 }
 
 impl NeutronSecurityGroups {
     /// Makes groups in a project of `cloud`, with the mark of `cluster`. Only ports of that project can have them.
     pub fn new(cloud: &Cloud, cluster: ClusterId, project: ProjectId) -> Self {
-        Self { network: cloud.network(), neutron: Neutron::new(cloud), cluster, project }
+        Self {
+            network: cloud.network(),
+            neutron: Neutron::new(cloud),
+            cluster,
+            project,
+            ours: DashSet::new(),
+        }
+    }
+
+    /// Whether policies may guard a port: whatever an annotation names, only one with the mark of this cluster, or one of the
+    /// project that Kuryr made for a pod. Only one that this process never saw is looked at.
+    async fn is_ours(&self, vif: &VifId) -> Result<bool, OpenStackError> {
+        // What an annotation calls an id may be anything.
+        if self.ours.contains(vif) || !well_formed(vif) {
+            return Ok(self.ours.contains(vif));
+        }
+        let Some(port) = self.neutron.port("read whose a port is", vif).await? else { return Ok(false) };
+        let ours = match port.mark() {
+            Some(mark) => mark.cluster == self.cluster,
+            None => port.device_owner == KURYR_OWNER && port.project_id == self.project,
+        };
+        if ours {
+            self.ours.insert(vif.clone());
+        } else {
+            warn!(port = %vif, device_owner = port.device_owner, "a port that a pod names is not this cluster's, and no policy guards it");
+        }
+        Ok(ours)
     }
 
     fn group(&self, told: GroupTold) -> Option<SecurityGroup> {
@@ -157,14 +189,22 @@ impl NetworkPolicyDriver for NeutronSecurityGroups {
             groups.sort();
             Guarded { vif: port.id, groups }
         });
-        Ok(guarded.collect())
+        let guarded: Vec<_> = guarded.collect();
+        // What is gone need not be remembered; what was made meanwhile is looked at again.
+        let listed: HashSet<&VifId> = guarded.iter().map(|guarded| &guarded.vif).collect();
+        self.ours.retain(|vif| listed.contains(vif));
+        for vif in listed {
+            self.ours.insert(vif.clone());
+        }
+        Ok(guarded)
     }
 
     async fn guard(&self, vif: &VifId, groups: &[SecurityGroupId]) -> Result<(), DriverError> {
         const STEP: &str = "put security groups in front of a port";
-        // What an annotation calls an id may be anything.
-        if !well_formed(vif) {
-            return Err(DriverError::new(Reason::NotFound, STEP).detail("there is no such port"));
+        if !self.is_ours(vif).await? {
+            return Err(
+                DriverError::new(Reason::NotFound, STEP).detail("there is no such port of this cluster")
+            );
         }
         let body = json!({ "port": { "security_groups": groups } });
         match self.network.put(STEP, format!("ports/{vif}")).json(&body).done().await {

@@ -12,10 +12,10 @@ fn rank(step: &Step) -> u8 {
         Step::DisassociatePublicIp => 0,
         Step::ReleasePublicIp => 1,
         Step::ReleaseLoadBalancer => 2,
-        Step::ReleaseListener(_) => 3,
-        Step::EnsureLoadBalancer { .. } => 4,
-        Step::EnsureListener(_) => 5,
-        Step::SetMembers(..) => 6,
+        Step::SetMembers(..) => 3,
+        Step::ReleaseListener(_) => 4,
+        Step::EnsureLoadBalancer { .. } => 5,
+        Step::EnsureListener(_) => 6,
         Step::AcquirePublicIp { .. } => 7,
         Step::AssociatePublicIp => 8,
     }
@@ -35,7 +35,7 @@ fn wanted(vip: &str, ports: &[u16], ips: &[&str], public_ip: Option<PublicAddres
             subnet: "services".into(),
             vip: vip.parse().unwrap(),
             provider: None,
-            security_groups: Vec::new(),
+            security_groups: None,
             listeners: ports.iter().map(|port| spec(listener(Protocol::Tcp, *port, ips))).collect(),
             adopt: None,
         },
@@ -65,8 +65,10 @@ fn security_groups_are_changed_in_place_and_those_that_nobody_names_are_left_to_
     let mut wanted = wanted("10.0.0.1", &[80], &[], None);
     let standing = standing("10.0.0.1", &[80], &[], None);
     assert_eq!(plan(Some(&wanted), &standing), []);
-    wanted.load_balancer.security_groups = vec!["web".into()];
-    assert_eq!(plan(Some(&wanted), &standing), [Step::EnsureLoadBalancer { adopt: None }]);
+    for groups in [vec!["web".into()], Vec::new()] {
+        wanted.load_balancer.security_groups = Some(groups);
+        assert_eq!(plan(Some(&wanted), &standing), [Step::EnsureLoadBalancer { adopt: None }]);
+    }
 }
 
 #[test]
@@ -84,7 +86,7 @@ fn a_member_is_its_address_port_and_name() {
     let mut standing = standing("10.0.0.1", &[80], &["10.1.0.1"], None);
     let pool = standing.load_balancer.as_mut().unwrap().listeners[0].pool.as_mut().unwrap();
     pool.members[0].spec.name = "default/its-predecessor:8080".into();
-    assert_eq!(plan(Some(&wanted), &standing).iter().map(rank).collect::<Vec<_>>(), [6]);
+    assert_eq!(plan(Some(&wanted), &standing).iter().map(rank).collect::<Vec<_>>(), [3]);
 }
 
 #[test]
@@ -112,7 +114,7 @@ fn a_load_balancer_of_another_provider_is_made_anew() {
     wanted.load_balancer.provider = Some("memory".into());
     assert_eq!(plan(Some(&wanted), &standing), []);
     wanted.load_balancer.provider = Some("other".into());
-    assert_eq!(plan(Some(&wanted), &standing).iter().map(rank).collect::<Vec<_>>(), [2, 4]);
+    assert_eq!(plan(Some(&wanted), &standing).iter().map(rank).collect::<Vec<_>>(), [2, 5]);
 }
 
 /// What is said of one tree: its address, its listeners by port, and its groups.
@@ -190,11 +192,12 @@ fn take(step: &Step, wanted: &Wanted, standing: &mut Standing) {
         (Step::ReleasePublicIp, _) => standing.public_ip = None,
         (Step::ReleaseLoadBalancer, tree) => *tree = None,
         (Step::EnsureLoadBalancer { .. }, Some(tree)) => {
-            tree.security_groups.clone_from(&spec.security_groups);
+            tree.disabled = false;
+            tree.security_groups = spec.security_groups.clone().unwrap_or_default();
         }
         (Step::EnsureLoadBalancer { .. }, tree) => {
             *tree = Some(LoadBalancer {
-                security_groups: spec.security_groups.clone(),
+                security_groups: spec.security_groups.clone().unwrap_or_default(),
                 listeners: spec.listeners.iter().map(|spec| made(spec, None)).collect(),
                 ..load_balancer(&spec.name, &spec.vip.to_string())
             });
@@ -253,7 +256,7 @@ proptest! {
     ) {
         let public = public.map(|any| if any { PublicAddress::Any } else { PublicAddress::Named([1, 2, 3, 4].into()) });
         let mut wanted = wanted(VIPS[new.vip], &[], &[], public);
-        wanted.load_balancer.security_groups = new.groups();
+        wanted.load_balancer.security_groups = Some(new.groups());
         wanted.load_balancer.listeners = new.listeners.iter().map(|drawn| spec(drawn.listener())).collect();
         let mut standing = standing(VIPS[old.vip], &[], &[], old_public);
         if let Some(tree) = &mut standing.load_balancer {

@@ -55,11 +55,14 @@ async fn as_long_as_nothing_differs_two_lists_are_all() {
 #[tokio::test(start_paused = true)]
 async fn what_somebody_changed_comes_back_and_that_is_told() {
     type Change = fn(&mut LoadBalancer);
-    let changes: [Change; 4] = [
+    let changes: [Change; 7] = [
         |tree| tree.listeners.clear(),
         |tree| drop(tree.listeners[0].pool.as_mut().unwrap().members.pop()),
         |tree| tree.listeners[0].settings.client_timeout_ms = Some(1),
         |tree| tree.listeners[0].pool = None,
+        |tree| tree.disabled = true,
+        |tree| tree.listeners[0].settings.disabled = true,
+        |tree| tree.listeners[0].pool.as_mut().unwrap().settings.disabled = true,
     ];
     for (number, change) in changes.into_iter().enumerate() {
         let world = standing(&spec()).await;
@@ -124,14 +127,30 @@ async fn what_was_written_a_moment_ago_is_no_drift() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_of_the_user_bears_no_mark_and_has_not_drifted() {
-    let world = world();
-    let ip = IpAddr::from([192, 0, 2, 1]);
-    world.services.insert_public_ip(ip);
-    world.want(&LbaasServiceSpec { lb_ip: Some(ip), ..public() });
-    world.event().await.unwrap();
-    world.event().await.unwrap();
-    assert_eq!((world.ingress(), world.compared().await.len()), (vec![ip], 0));
+async fn an_address_of_the_user_that_somebody_led_away_comes_back_whether_this_process_restarted_or_not() {
+    for restarted in [false, true] {
+        let (mut world, ip) = (world(), IpAddr::from([192, 0, 2, 1]));
+        let users = world.services.insert_public_ip(ip);
+        world.want(&LbaasServiceSpec { lb_ip: Some(ip), ..public() });
+        world.event().await.unwrap();
+        world.event().await.unwrap();
+        assert_eq!((world.ingress(), world.compared().await.len()), (vec![ip], 0), "it bears no mark");
+        let port = world.tree().port;
+        let leads_to = |world: &World| world.services.public_ip(&users).unwrap().thing.port;
+        assert_eq!(leads_to(&world), Some(port.clone()));
+        let shown = world.shown().unwrap().public_ip.unwrap();
+        world.drivers().public_ip.disassociate(&shown, &port).await.unwrap();
+        if restarted {
+            world.restart().await;
+            world.feed(Event::Added(world.api.object())).await.unwrap();
+        } else {
+            assert_eq!(world.repaired().await, 1);
+            assert_eq!(world.told.reasons(), ["LoadBalancerDrifted"]);
+        }
+        assert_eq!(leads_to(&world), Some(port), "restarted: {restarted}");
+        world.event().await.unwrap();
+        assert_eq!(world.repaired().await, 0);
+    }
 }
 
 #[tokio::test(start_paused = true)]

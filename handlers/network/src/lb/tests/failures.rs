@@ -48,6 +48,49 @@ pub(super) async fn about_to(method: LoadBalancerMethod, spec: &LbaasServiceSpec
 }
 
 #[tokio::test]
+async fn what_is_wrong_with_one_port_keeps_no_other_from_its_endpoints() {
+    let world = about_to(LoadBalancerMethod::ReleaseListener, &spec()).await;
+    world.want(&LbaasServiceSpec { ports: vec![spec().ports[0].clone(), port("https", 443)], ..spec() });
+    for method in [LoadBalancerMethod::ReleaseListener, LoadBalancerMethod::EnsureListener] {
+        world.balancers.faults().inject(method, 1, Fault::Fail(error(Reason::Quota)));
+    }
+    assert!(world.slice("s1", &["10.1.0.7"]).await.unwrap_err().transient());
+    assert_eq!(world.members(HTTP), ["10.1.0.7:8080"]);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_one_listener_keeps_no_other_from_being_made() {
+    let world = about_to(LoadBalancerMethod::SetMembers, &spec()).await;
+    let ports = vec![spec().ports[0].clone(), port("https", 443), port("admin", 8443)];
+    world.want(&LbaasServiceSpec { ports, ..spec() });
+    world.balancers.faults().inject(
+        LoadBalancerMethod::EnsureListener,
+        1,
+        Fault::Fail(error(Reason::Refused)),
+    );
+    let refused = world.event().await.unwrap_err();
+    assert!(!refused.transient(), "{refused}");
+    let made: Vec<_> = world.tree().listeners.iter().map(|listener| listener.at.port).collect();
+    assert_eq!(made, [80, 8443]);
+    world.event().await.unwrap();
+    assert_eq!(world.tree().listeners.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_that_breaks_while_its_address_is_awaited_is_made_anew() {
+    let world = World::new(MemoryOptions::default());
+    world.want(&public());
+    world.services.doom_load_balancers(1);
+    world.addresses.faults().inject(PublicIpMethod::Acquire, 3, Fault::Fail(error(Reason::NoAddress)));
+    world.event().await.unwrap_err();
+    let first = world.tree().id;
+    tokio::time::advance(Duration::from_secs(1)).await;
+    world.event().await.unwrap_err();
+    assert_ne!(world.tree().id, first);
+    assert_eq!(world.told.reasons(), ["LoadBalancerReplaced"]);
+}
+
+#[tokio::test]
 async fn a_failed_step_is_repeated_and_those_before_it_are_not() {
     for method in METHODS {
         let world = about_to(method, &spec()).await;

@@ -89,7 +89,7 @@ fn bare(vip: IpAddr) -> LoadBalancerSpec {
         subnet: "services".into(),
         vip,
         provider: None,
-        security_groups: Vec::new(),
+        security_groups: None,
         listeners: Vec::new(),
         adopt: None,
     }

@@ -123,7 +123,7 @@ async fn of_two_load_balancers_of_one_service_one_is_released() {
         let mut both = [first, second];
         both.sort_by(|one, other| other.id.cmp(&one.id));
         for tree in both {
-            let security_groups = tree.security_groups.clone();
+            let security_groups = Some(tree.security_groups.clone());
             let adopting =
                 LoadBalancerSpec { security_groups, adopt: Some(tree.id.clone()), ..bare(tree.vip) };
             world.services.insert_load_balancer(tree);

@@ -1,6 +1,7 @@
 //! What goes wrong on the other side.
 
 use staffetta_driver::DriverError;
+use staffetta_driver::PodVifDriver;
 use staffetta_driver::memory::{Fault, NetworkPolicyMethod};
 use staffetta_handler::Failure;
 
@@ -115,6 +116,38 @@ async fn a_group_that_vanished_comes_back_as_soon_as_it_is_missed() {
     world.handler.owners().await.unwrap();
     world.follow().await.unwrap();
     assert!(world.groups_of(&db).contains("policy-uid-p"), "{:?}", world.groups_of(&db));
+}
+
+#[tokio::test]
+async fn what_is_left_of_one_policy_is_no_trouble_of_another() {
+    let world = World::new().await;
+    world.policy("p", &admits("web")).await.unwrap();
+    let own = world.network.security_groups().into_iter().find(|group| group.name.as_str() == "policy-uid-p");
+    // An administrator put it in front of a machine of his own.
+    let west = MemoryVifDriver::new(Arc::clone(&world.network), "west".into());
+    let request = VifRequest {
+        owner: Owner { namespace: "else".into(), name: "where".into(), uid: "machine".into() },
+        node_name: "n9".into(),
+        host_ip: None,
+        project: "memory".into(),
+        subnets: vec![world.network.subnet("10.10.0.0/16".parse().unwrap())],
+        security_groups: vec![own.unwrap().id],
+    };
+    west.request_vif(&request).await.unwrap();
+    let error = world.no_policy("p").await.unwrap_err();
+    assert!(matches!(error, PolicyError::InUse(1)), "{error}");
+    world.policy("q", &admits("other")).await.unwrap();
+    assert_eq!(world.handler.owners().await.unwrap().len(), 1, "the sweep finds it");
+}
+
+#[tokio::test]
+async fn a_group_that_cannot_be_removed_keeps_no_other_from_going() {
+    let world = World::new().await;
+    world.policy("p", &admits("web")).await.unwrap();
+    let refused = Fault::Fail(DriverError::new(Reason::Refused, "remove a security group"));
+    world.driver.faults().inject(NetworkPolicyMethod::Remove, 1, refused);
+    assert_eq!(world.no_policy("p").await.unwrap_err().reason(), "DriverRefused");
+    assert_eq!(world.groups().len(), 1);
 }
 
 #[tokio::test]

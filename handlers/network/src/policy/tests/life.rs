@@ -1,5 +1,10 @@
 //! Policies, pods and nodes come, change and go.
 
+use std::time::Duration;
+
+use staffetta_driver::memory::MemoryVifStock;
+use staffetta_driver::{PoolPolicy, PooledVifs};
+
 use super::*;
 
 #[tokio::test]
@@ -97,6 +102,50 @@ async fn what_two_policies_name_stays_until_neither_does() {
     assert_eq!((world.groups().len(), world.groups_of(&web).len()), (2, 2));
     world.no_policy("q").await.unwrap();
     assert_eq!((world.groups().len(), world.groups_of(&web).len()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vif_that_comes_back_to_the_pool_has_the_groups_of_its_next_pod() {
+    let network = Arc::new(MemoryNetwork::new(MemoryOptions::default()));
+    let stock = Arc::new(MemoryVifStock::new(Arc::clone(&network), "east".into()));
+    let vifs = Arc::new(MemoryVifDriver::new(Arc::clone(&network), "east".into()));
+    let cool_down = Duration::from_secs(20);
+    let sizes = PoolPolicy { min: 0, max: 0, batch: 1, cool_down };
+    let pool = Arc::new(PooledVifs::new(stock, vifs, sizes, Arc::new(|| true)));
+    let ledger = pool.ledger().unwrap();
+    ledger.read().await.unwrap();
+    ledger.begin();
+    let world = World::behind(network, Arc::clone(&pool) as _);
+    world.begin().await;
+    let first = world.pod("first", &json!({ "app": "db" })).await;
+    world.policy("p", &admits("web")).await.unwrap();
+    assert!(world.groups_of(&first).contains("policy-uid-p"));
+    world.no_pod("first").await;
+    let owner = Owner { namespace: "shop".into(), name: "first".into(), uid: "uid-first".into() };
+    pool.release_vif(&owner, &first).await.unwrap();
+    tokio::time::sleep(2 * cool_down).await;
+    let second = world.pod("second", &json!({ "app": "cache" })).await;
+    assert_eq!(second.id, first.id, "it is used again");
+    assert_eq!(world.groups_of(&second), ["default".to_owned()].into(), "no policy concerns this one");
+}
+
+#[tokio::test]
+async fn a_policy_that_is_there_before_its_pods_lacks_nothing() {
+    let world = World::new().await;
+    let spec = json!({ "podSelector": { "matchLabels": { "app": "db" } },
+        "ingress": [{ "ports": [{ "port": "sql" }] }],
+        "egress": [{ "to": [{ "podSelector": { "matchLabels": { "app": "log" } } }], "ports": [{ "port": "sink" }] }] });
+    world.policy("p", &spec).await.unwrap();
+    world.pod("other", &json!({ "app": "other" })).await;
+    world.policy("p", &spec).await.unwrap();
+    assert_eq!(*world.told.0.lock().unwrap(), [""; 0]);
+    for app in ["db", "log"] {
+        world.pod(app, &json!({ "app": app })).await;
+        world.policy("p", &spec).await.unwrap();
+    }
+    let told = world.told.0.lock().unwrap();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].ends_with("named sql/TCP") && told[1].contains("named sink/TCP"), "{told:?}");
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use staffetta_driver::memory::{
     MemoryNetwork, MemoryNetworkPolicyDriver, MemoryOptions, MemoryVifDriver, NetworkPolicyCall,
 };
 use staffetta_driver::policy::{PolicyBook, PolicySecurityGroups};
-use staffetta_driver::{Owner, PodSecurityGroupsDriver, PodVifDriver, Vif, VifRequest};
+use staffetta_driver::{NoopPool, Owner, PodSecurityGroupsDriver, Vif, VifPoolDriver, VifRequest};
 use staffetta_handler::{Event, Note, Notebook, Tombstone, deliver};
 
 use super::*;
@@ -34,7 +34,7 @@ impl Notebook for Told {
 struct World {
     network: Arc<MemoryNetwork>,
     driver: Arc<MemoryNetworkPolicyDriver>,
-    vifs: MemoryVifDriver,
+    pool: Arc<dyn VifPoolDriver>,
     book: Arc<PolicyBook>,
     handler: PolicyHandler,
     told: Told,
@@ -44,20 +44,30 @@ impl World {
     /// With a handler that has read its marks.
     async fn new() -> Self {
         let world = Self::on(Arc::new(MemoryNetwork::new(MemoryOptions::default())));
-        world.handler.recover().await.unwrap();
-        world.namespace("shop", &json!({ "team": "shop" }));
+        world.begin().await;
         world
+    }
+
+    /// The marks are read, and the namespace is there.
+    async fn begin(&self) {
+        self.handler.recover().await.unwrap();
+        self.namespace("shop", &json!({ "team": "shop" }));
     }
 
     /// A process that has just started.
     fn on(network: Arc<MemoryNetwork>) -> Self {
+        let vifs = MemoryVifDriver::new(Arc::clone(&network), "east".into());
+        Self::behind(network, Arc::new(NoopPool::new(Arc::new(vifs))))
+    }
+
+    /// A process that has just started, whose pods get their VIFs from this pool.
+    fn behind(network: Arc<MemoryNetwork>, pool: Arc<dyn VifPoolDriver>) -> Self {
         let driver = Arc::new(MemoryNetworkPolicyDriver::new(Arc::clone(&network), "east".into()));
         let book = Arc::new(PolicyBook::new(vec!["default".into()], Vec::new()));
         let told = Told::default();
-        let handler =
-            PolicyHandler::new(Arc::clone(&driver) as _, Arc::clone(&book), Notes::new(told.clone()));
-        let vifs = MemoryVifDriver::new(Arc::clone(&network), "east".into());
-        Self { network, driver, vifs, book, handler, told }
+        let drivers = PolicyDrivers { policy: Arc::clone(&driver) as _, pool: Arc::clone(&pool) };
+        let handler = PolicyHandler::new(drivers, Arc::clone(&book), Notes::new(told.clone()));
+        Self { network, driver, pool, book, handler, told }
     }
 
     fn namespace(&self, name: &str, labels: &Value) {
@@ -105,7 +115,7 @@ impl World {
                 .collect(),
             security_groups: groups,
         };
-        let vif = self.vifs.request_vif(&request).await.unwrap();
+        let vif = self.pool.request_vif(&request).await.unwrap();
         self.shows(name, labels, &vif).await.unwrap();
         vif
     }

@@ -1,5 +1,9 @@
 //! What a process finds that has just started, and what it finds from time to time.
 
+use std::time::Duration;
+
+use staffetta_driver::memory::{Fault, NetworkPolicyMethod};
+
 use super::*;
 
 #[tokio::test]
@@ -89,4 +93,76 @@ async fn a_group_that_still_guards_a_pod_is_waited_for() {
     world.follow().await.unwrap();
     deliver(&world.handler, &event).await.unwrap();
     assert_eq!((world.groups().len(), world.groups_of(&db).len()), (0, 1));
+}
+
+#[tokio::test]
+async fn what_was_made_since_the_last_look_is_no_drift_unless_it_is_otherwise_than_was_said() {
+    let world = World::new().await;
+    world.policy("p", &admits("web")).await.unwrap();
+    world.handler.owners().await.unwrap();
+    world.follow().await.unwrap();
+    let db = world.pod("db", &json!({ "app": "db" })).await;
+    world.handler.owners().await.unwrap();
+    assert_eq!(world.book.take_due(), staffetta_driver::policy::Due::default());
+    let other = world.pod("other", &json!({ "app": "db" })).await;
+    world.driver.guard(&other.id, &["default".into()]).await.unwrap();
+    world.handler.owners().await.unwrap();
+    world.follow().await.unwrap();
+    assert_eq!(world.groups_of(&other), world.groups_of(&db));
+}
+
+#[tokio::test]
+async fn what_somebody_changed_is_put_right_although_the_removal_of_a_policy_saw_it_first() {
+    let world = World::new().await;
+    world.policy("p", &admits("web")).await.unwrap();
+    world.policy("q", &json!({ "podSelector": { "matchLabels": { "app": "old" } } })).await.unwrap();
+    let db = world.pod("db", &json!({ "app": "db" })).await;
+    // Its VIF keeps the group, so that what guards VIFs is read when the policy goes.
+    world.pod("old", &json!({ "app": "old" })).await;
+    world.no_pod("old").await;
+    world.handler.owners().await.unwrap();
+    world.follow().await.unwrap();
+    world.driver.guard(&db.id, &["default".into()]).await.unwrap();
+    world.no_policy("q").await.unwrap();
+    world.handler.owners().await.unwrap();
+    world.follow().await.unwrap();
+    assert!(world.groups_of(&db).contains("policy-uid-p"));
+}
+
+#[tokio::test]
+async fn a_common_group_that_somebody_removed_comes_back_at_the_sweep_without_any_policy() {
+    let world = World::new().await;
+    let groups = world.network.security_groups();
+    for group in &groups {
+        world.network.remove_security_group(&group.id).unwrap();
+    }
+    world.handler.owners().await.unwrap();
+    assert_eq!(world.network.security_groups().len(), groups.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vif_that_a_pod_gets_while_groups_are_taken_away_from_it_is_guarded_as_the_pod_ought_to_be() {
+    let world = World::new().await;
+    world.policy("p", &admits("web")).await.unwrap();
+    world.policy("q", &json!({ "podSelector": { "matchLabels": { "app": "old" } } })).await.unwrap();
+    let vif = world.pod("old", &json!({ "app": "old" })).await;
+    world.no_pod("old").await;
+    world.handler.owners().await.unwrap();
+    let late = Fault::Delay(Duration::from_secs(2));
+    world.driver.faults().inject(NetworkPolicyMethod::Guard, 1, late);
+    let handed_out = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let labels = json!({ "app": "db" });
+        let bare = pod("db", &labels, None);
+        world.handler.guards.apply(&Event::Added(Arc::new(bare.clone())));
+        let groups = PolicySecurityGroups::new(Arc::clone(&world.book), false);
+        let groups = groups.security_groups(&bare, &"memory".into()).await.unwrap();
+        // The pool puts them in front of the VIF.
+        world.driver.guard(&vif.id, &groups).await.unwrap();
+        world.shows("db", &labels, &vif).await.unwrap();
+    };
+    let (gone, ()) = tokio::join!(world.no_policy("q"), handed_out);
+    gone.unwrap();
+    world.follow().await.unwrap();
+    assert!(world.groups_of(&vif).contains("policy-uid-p"), "{:?}", world.groups_of(&vif));
 }

@@ -1,10 +1,10 @@
-//! Where a pod stands in its life, as far as its VIF is concerned.
+//! Where a pod stands in its life, as far as its network is concerned.
 
 use k8s_openapi::api::core::v1::Pod;
 
-/// Where a pod stands in its life, as far as its VIF is concerned.
+/// Where a pod stands in its life, as far as its network is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Life {
+pub enum Life {
     /// It lives in its node's own network.
     HostNetwork,
     /// It has no node yet.
@@ -23,7 +23,8 @@ pub(crate) enum Life {
 }
 
 impl Life {
-    pub(crate) fn of(pod: &Pod) -> Self {
+    /// What the pod's spec, phase and deletion tell.
+    pub fn of(pod: &Pod) -> Self {
         let spec = pod.spec.as_ref();
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending");
         let deleting = pod.metadata.deletion_timestamp.is_some();
@@ -42,6 +43,11 @@ impl Life {
         } else {
             Self::Started
         }
+    }
+
+    /// Whether the pod has, or will have, a network of its own that is in use.
+    pub fn has_network(self) -> bool {
+        !matches!(self, Self::HostNetwork | Self::Over { .. })
     }
 }
 

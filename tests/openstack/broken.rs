@@ -1,0 +1,38 @@
+//! Load balancers that break or are stuck in a real Octavia.
+
+use crate::services::{PATIENCE, Shop};
+use crate::world::World;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_balancer_in_error_is_made_anew_and_served_when_octavia_is_mended_on_a_real_openstack() {
+    let Some(world) = World::alone().await else { return };
+    let shop = Shop::new(&world).await;
+    let controller = world.controller(&shop.options("")).await;
+    let broken = world.stack.without_certificates();
+    shop.service("web", "ClusterIP", &["10.128.0.10"]).await;
+    world.until_told_within(PATIENCE, "web", "LoadBalancerReplaced").await;
+    world.until_told_within(PATIENCE, "web", "LoadBalancerBroken").await;
+    drop(broken);
+    let made = shop.until_served("web", &["10.128.0.10"]).await;
+    shop.until_written("web", &made).await;
+    shop.delete("web").await;
+    shop.until_empty().await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_balancer_that_is_stuck_in_pending_is_told_of_on_a_real_openstack() {
+    let Some(world) = World::start().await else { return };
+    let shop = Shop::new(&world).await;
+    // This provider takes all orders, and never does anything.
+    let options = "[kubernetes]\nendpoints_driver_octavia_provider = \"noop_driver\"\n\
+                   [relay]\nretry_timeout = \"3s\"\n";
+    let controller = world.controller(&shop.options(options)).await;
+    shop.service("web", "ClusterIP", &["10.128.0.10"]).await;
+    world.until_told_within(PATIENCE, "web", "LoadBalancerPending").await;
+    assert_eq!(shop.balancer("web").await.unwrap().status, "PENDING_CREATE");
+    shop.endpoints("web", &["10.128.0.11"]).await;
+    let told = world.tenant.load_balancers().await;
+    assert_eq!(told.len(), 1, "no second one is made: {told:?}");
+    controller.stop().await.unwrap();
+}

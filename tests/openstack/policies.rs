@@ -1,0 +1,231 @@
+//! Network policies become security groups of a real Neutron, and ports bear them.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use staffetta_real_openstack::Match;
+
+use crate::world::World;
+
+const POLICIES: &str = r#"
+[kubernetes]
+enabled_handlers = ["vif", "policy"]
+pod_security_groups_driver = "policy"
+network_policy_driver = "default"
+"#;
+
+/// What each of the common groups is called.
+const COMMON: [&str; 3] = ["nodes", "open-egress", "open-ingress"];
+
+/// Policies in a world, and pods with labels.
+struct Guarded<'a> {
+    world: &'a World,
+    policies: Api<NetworkPolicy>,
+}
+
+/// A group of the cluster, as Neutron tells of it.
+struct Group {
+    /// What its mark says that it is: `nodes`, `policy`, `peers`.
+    kind: String,
+    rules: usize,
+}
+
+impl<'a> Guarded<'a> {
+    fn new(world: &'a World) -> Self {
+        Self { world, policies: Api::default_namespaced(world.client.clone()) }
+    }
+
+    /// Creates a policy, or gives it another spec.
+    async fn policy(&self, name: &str, spec: Value) {
+        let policy = json!({ "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+            "metadata": { "name": name }, "spec": spec });
+        let params = PatchParams::apply("a-user").force();
+        self.policies.patch(name, &params, &Patch::Apply(policy)).await.unwrap();
+    }
+
+    async fn no_policy(&self, name: &str) {
+        self.policies.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    async fn pod(&self, name: &str, app: &str) {
+        let pod = json!({ "metadata": { "name": name, "labels": { "app": app } },
+            "spec": { "nodeName": self.world.node, "automountServiceAccountToken": false,
+                "containers": [{ "name": "c", "image": "i" }] } });
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        self.world.pods().create(&PostParams::default(), &pod).await.unwrap();
+    }
+
+    async fn label(&self, name: &str, app: &str) {
+        let patch = Patch::Merge(json!({ "metadata": { "labels": { "app": app } } }));
+        self.world.pods().patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// The groups with a mark, by their ids.
+    async fn groups(&self) -> BTreeMap<String, Group> {
+        let all = self.world.tenant.things("security-groups").await;
+        let marked = all.into_iter().filter_map(|group| {
+            let mut words = group["description"].as_str()?.split(' ');
+            let name = words.find_map(|word| word.strip_prefix("staffetta:group="))?.to_owned();
+            let kind = if COMMON.contains(&&*name) { name } else { name.split('-').next()?.to_owned() };
+            let rules = group["security_group_rules"].as_array()?.len();
+            Some((group["id"].as_str()?.to_owned(), Group { kind, rules }))
+        });
+        marked.collect()
+    }
+
+    /// The kinds of the groups in front of the port of a pod; that of the configuration is `configured`.
+    async fn kinds(&self, pod: &str) -> Vec<String> {
+        let Some(vif) = self.world.vifs(pod).await.into_iter().next() else { return Vec::new() };
+        let Some(port) = self.world.tenant.port(&vif.id).await else { return Vec::new() };
+        let groups = self.groups().await;
+        let kind = |id: &String| match groups.get(id) {
+            Some(group) => group.kind.clone(),
+            None if *id == self.world.group => "configured".to_owned(),
+            None => id.clone(),
+        };
+        let mut kinds: Vec<_> = port.security_groups.iter().map(kind).collect();
+        kinds.sort();
+        kinds
+    }
+
+    async fn until_kinds(&self, pod: &str, wanted: &[&str]) {
+        let what = format!("{pod} bears {wanted:?}");
+        self.world.until(&what, async || self.kinds(pod).await == wanted).await;
+    }
+
+    /// Waits until nothing of policies is left.
+    async fn until_none(&self) {
+        self.world
+            .until("nothing of policies is left", async || {
+                self.groups().await.values().all(|group| COMMON.contains(&&*group.kind))
+            })
+            .await;
+    }
+
+    /// Waits until the group of the one policy has so many rules.
+    async fn until_rules(&self, count: usize) {
+        self.world
+            .until(&format!("the group of the policy has {count} rules"), async || {
+                self.groups().await.values().any(|group| group.kind == "policy" && group.rules == count)
+            })
+            .await;
+    }
+
+    /// How many calls changed a group, a rule or a port so far.
+    fn changes(&self) -> usize {
+        let count =
+            |method: Method, path: &str| self.world.gate.count(&Match::any().method(method).path(path));
+        let changed = [Method::POST, Method::PUT, Method::DELETE];
+        let groups = changed.into_iter().map(|method| count(method, "/network/v2.0/security-group"));
+        groups.sum::<usize>() + count(Method::PUT, "/network/v2.0/ports")
+    }
+}
+
+/// Lets pods of an application in to these ports, where `app: db` is.
+fn admits(app: &str, ports: &[u16]) -> Value {
+    let ports: Vec<_> = ports.iter().map(|port| json!({ "port": port })).collect();
+    json!({ "podSelector": { "matchLabels": { "app": "db" } },
+        "ingress": [{ "from": [{ "podSelector": { "matchLabels": { "app": app } } }], "ports": ports }] })
+}
+
+/// What a pod bears that a policy isolates from what comes in.
+const ISOLATED: [&str; 3] = ["nodes", "open-egress", "policy"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn policies_guard_ports_follow_labels_and_leave_nothing_on_a_real_openstack() {
+    let Some(world) = World::start().await else { return };
+    let guarded = Guarded::new(&world);
+    let controller = world.controller(POLICIES).await;
+    guarded.pod("early", "db").await;
+    guarded.until_kinds("early", &["configured"]).await;
+    guarded.policy("p", admits("web", &[5432])).await;
+    guarded.until_kinds("early", &ISOLATED).await;
+    guarded.until_rules(2).await;
+    // From its first moment: nothing of the port is changed after it was made.
+    guarded.pod("late", "db").await;
+    world.until_annotated("late").await;
+    assert_eq!(guarded.kinds("late").await, ISOLATED);
+    guarded.pod("web", "web").await;
+    guarded.until_kinds("web", &["configured", "peers"]).await;
+    guarded.label("web", "db").await;
+    guarded.until_kinds("web", &ISOLATED).await;
+    guarded.label("web", "web").await;
+    guarded.until_kinds("web", &["configured", "peers"]).await;
+    guarded.no_policy("p").await;
+    for pod in ["early", "late", "web"] {
+        guarded.until_kinds(pod, &["configured"]).await;
+    }
+    guarded.until_none().await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_starts_again_sends_no_rule_and_no_port_anything_on_a_real_openstack() {
+    let Some(world) = World::start().await else { return };
+    let guarded = Guarded::new(&world);
+    let controller = world.controller(POLICIES).await;
+    guarded.policy("p", admits("web", &[80])).await;
+    for (name, app) in [("db", "db"), ("web", "web")] {
+        guarded.pod(name, app).await;
+        world.until_active(&[name]).await;
+    }
+    guarded.until_kinds("db", &ISOLATED).await;
+    guarded.until_rules(2).await;
+    controller.stop().await.unwrap();
+    let before = guarded.changes();
+    let controller = world.controller(POLICIES).await;
+    // Behind all that the start brings about comes one change, which costs one call.
+    guarded.policy("p", admits("web", &[80, 443])).await;
+    guarded.until_rules(4).await;
+    world.readiness(&controller).await;
+    assert_eq!(guarded.changes() - before, 1, "{:?}", world.gate.seen());
+    assert_eq!(guarded.kinds("db").await, ISOLATED);
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_of_rules_is_told_at_the_policy_and_its_raising_lets_it_go_on_on_a_real_openstack() {
+    let Some(world) = World::start().await else { return };
+    let guarded = Guarded::new(&world);
+    let controller = world.controller(POLICIES).await;
+    guarded.policy("p", admits("web", &[80])).await;
+    guarded.until_rules(2).await;
+    let rules = world.tenant.things("security-group-rules").await.len();
+    world.tenant.quota("security_group_rule", i64::try_from(rules).unwrap() + 1).await;
+    guarded.policy("p", admits("web", &[80, 81, 82])).await;
+    let said = world.until_told("p", "QuotaExceeded").await;
+    assert!(said.contains("security_group_rule"), "{said}");
+    world.tenant.quota("security_group_rule", -1).await;
+    guarded.until_rules(6).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_changed_of_a_group_or_a_port_comes_back_on_a_real_openstack() {
+    let Some(world) = World::start().await else { return };
+    let guarded = Guarded::new(&world);
+    let controller = world.controller(POLICIES).await;
+    guarded.policy("p", admits("web", &[80])).await;
+    guarded.pod("db", "db").await;
+    guarded.until_kinds("db", &ISOLATED).await;
+    guarded.until_rules(2).await;
+    let port = world.vifs("db").await.remove(0).id;
+    world.tenant.update("port", &port, json!({ "security_groups": [world.group] })).await;
+    guarded.until_kinds("db", &ISOLATED).await;
+    let all = world.tenant.things("security-group-rules").await;
+    let groups = guarded.groups().await;
+    let of_policy = |rule: &&Value| {
+        let group = rule["security_group_id"].as_str().and_then(|id| groups.get(id));
+        group.is_some_and(|group| group.kind == "policy")
+    };
+    let rule = all.iter().find(of_policy).unwrap()["id"].as_str().unwrap();
+    world.tenant.delete("security_group_rule", rule).await;
+    guarded.until_rules(1).await;
+    guarded.until_rules(2).await;
+    controller.stop().await.unwrap();
+}
