@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use staffetta_driver::app_hosting::Progress;
 use staffetta_driver::{Owner, Reason};
 use staffetta_handler::{
-    HandlerError, Identity, Note, Outlet, ResourceEventHandler, Signal, SignalHandler, Source,
+    HandlerError, Identity, Outlet, ResourceEventHandler, Signal, SignalHandler, Source,
 };
 
 use super::HANDLER;
@@ -22,6 +22,7 @@ use super::status::{same, status};
 use crate::back_end::Reply;
 use crate::fleet::{Fleet, Machine};
 use crate::handler::Shared;
+use crate::notes::{Told, description_note};
 use crate::reach::Outage;
 use crate::workload::Workload;
 
@@ -170,13 +171,7 @@ impl Controller {
         let text =
             format!("the device is let go while it cannot be reached, with {rest}: {}", outage.message);
         let regarding = Identity::of_object(object);
-        self.nodes.notes.tell(Note {
-            handler: HANDLER,
-            regarding,
-            warning: true,
-            reason: "LeftAsItIs",
-            text,
-        });
+        self.nodes.notes.tell(description_note(HANDLER, regarding, Told::Left, text));
     }
 
     async fn patch(
