@@ -47,6 +47,7 @@ fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
         setup.drivers::<dyn AppHostingDrivers>()?,
     );
     let handler = AppHosting {
+        cluster: setup.cluster_id()?,
         client: setup.client(),
         options,
         devices,

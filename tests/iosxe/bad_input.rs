@@ -18,7 +18,7 @@ async fn a_wrong_password_is_told_at_the_node_and_locks_no_account() {
     let first = world.controller().await;
     world.until_ready("edge-1", false).await;
     world.create(&pod("web", 1)).await;
-    world.until_told("web", "").await;
+    world.until_told("web", "cannot be reached").await;
     assert!(
         world.device().denied() <= 2 && world.device().locks() == 0,
         "{} attempts",

@@ -1,9 +1,14 @@
 //! Devices: from the configuration, from files, and from custom resources at run time.
 
+use std::sync::Arc;
+
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use staffetta_apiserver::{Fault, Requests};
+use staffetta_apiserver::Requests;
+use staffetta_driver::app_hosting::DeviceSpec;
+use staffetta_driver::memory::{AppHostingCall, AppHostingMethod, Fault, MemoryDevice};
+use staffetta_driver::{DriverError, Reason};
 use staffetta_virtual_node::app_hosting::CiscoDevice;
 
 use crate::world::World;
@@ -35,7 +40,7 @@ fn devices(world: &World) -> Api<CiscoDevice> {
 fn options(options: &str) -> String {
     format!(
         "[kubernetes]\nenabled_handlers = [\"app_hosting\"]\napp_hosting_driver = \"FAKE\"\n\
-         [app_hosting]\npoll_interval_ms = 30\norphan_grace_ms = 300\nunreachable_after_ms = 100\nkubelet = false\n{options}\n"
+         [app_hosting]\npoll_interval_ms = 30\nhealth_interval_ms = 100\norphan_grace_ms = 300\nunreachable_after_ms = 100\nkubelet = false\n{options}\n"
     )
 }
 
@@ -170,18 +175,25 @@ async fn a_device_that_cannot_be_right_or_has_the_name_of_another_says_so() {
 
 #[tokio::test]
 async fn a_device_that_is_deleted_stays_until_its_node_is_gone() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let world = world("").await;
     let controller = world.controller().await;
     device(&world, "default", "r1", json!({ "driver": "FAKE", "address": "one" })).await;
     world.node_ready("r1", "True").await;
     until_phase(&world, "r1", "Ready").await;
     let faults = world.server.faults();
-    faults.inject(Requests::any().verb("delete").resource("nodes"), 1, Fault::Hold);
+    faults.inject(Requests::any().verb("delete").resource("nodes"), 1, staffetta_apiserver::Fault::Hold);
     devices(&world).delete("r1", &DeleteParams::default()).await.unwrap();
     faults.until_held(1).await;
     until_phase(&world, "r1", "Deleting").await;
-    // The handler has looked at it more than once by the time that it has said so.
-    world.until_told("DeviceLeaving").await;
+    // It waits, and that is no failure of which anybody is told.
+    world
+        .until("it says what it waits for", async || {
+            let state = reqwest::get(format!("http://{}/debug/state", controller.admin())).await.unwrap();
+            state.text().await.unwrap().contains("its node still exists")
+        })
+        .await;
+    assert!(world.events("DeviceLeaving").await.is_empty());
     assert!(devices(&world).get_opt("r1").await.unwrap().is_some());
     faults.let_go();
     world.until("it is gone itself", async || devices(&world).get_opt("r1").await.unwrap().is_none()).await;
@@ -219,4 +231,165 @@ async fn the_account_of_a_device_comes_from_its_secret_as_soon_as_there_is_one()
     let controller = world.controller().await;
     until_phase(&world, "r1", "Ready").await;
     controller.stop().await.unwrap();
+}
+
+async fn change(world: &World, name: &str, spec: Value) {
+    let change = json!({ "spec": spec });
+    devices(world).patch(name, &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+}
+
+/// A device that outlives controllers, with a pod that runs on it.
+async fn held(world: &World) -> Arc<MemoryDevice> {
+    device(world, "default", "r1", json!({ "driver": "HELD", "address": "one" })).await;
+    until_phase(world, "r1", "Ready").await;
+    world.pod("web", json!({})).await;
+    world.pod_in("web", "Running").await;
+    world.devices.device("one")
+}
+
+async fn until_gone(world: &World, name: &str) {
+    let what = format!("the device {name} is gone");
+    world.until(&what, async || devices(world).get_opt(name).await.unwrap().is_none()).await;
+}
+
+#[tokio::test]
+async fn a_slip_in_the_description_of_a_device_takes_no_node_out_of_the_cluster() {
+    let mut world = world("").await;
+    world.options = world.options.replace("orphan_grace_ms = 300", "orphan_grace_ms = 1");
+    let controller = world.controller().await;
+    let held = held(&world).await;
+    let node = world.nodes().get("r1").await.unwrap().metadata.uid;
+    change(&world, "r1", json!({ "colour": "red" })).await;
+    let wrong = until_phase(&world, "r1", "Error").await;
+    let message = wrong.status.unwrap().conditions[0].message.clone();
+    assert!(message.contains("colour") && message.contains("the description before it holds"), "{message}");
+    change(&world, "r1", json!({ "colour": null, "maxPods": 3 })).await;
+    world
+        .until("what was corrected counts", async || {
+            let node = world.nodes().get_opt("r1").await.unwrap();
+            node.is_some_and(|node| node.status.unwrap().capacity.unwrap()["pods"].0 == "3")
+        })
+        .await;
+    assert_eq!(world.nodes().get("r1").await.unwrap().metadata.uid, node);
+    controller.stop().await.unwrap();
+
+    // A process that never saw it right knows of it as much: that it is there.
+    change(&world, "r1", json!({ "colour": "red" })).await;
+    let controller = world.controller().await;
+    until_phase(&world, "r1", "Error").await;
+    for number in 2..5 {
+        // The readers look for strays when a machine comes.
+        device(&world, "default", &format!("r{number}"), json!({ "driver": "HELD", "address": "two" })).await;
+        world.node_ready(&format!("r{number}"), "True").await;
+    }
+    assert_eq!(world.nodes().get("r1").await.unwrap().metadata.uid, node);
+    assert_eq!(held.containers().len(), 1);
+    change(&world, "r1", json!({ "colour": null })).await;
+    until_phase(&world, "r1", "Ready").await;
+    assert_eq!(world.nodes().get("r1").await.unwrap().metadata.uid, node);
+    world.pod_in("web", "Running").await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_device_whose_deletion_was_under_way_is_cleared_by_the_next_controller() {
+    let world = world("").await;
+    let controller = world.controller().await;
+    let held = held(&world).await;
+    let busy = Fault::Fail(DriverError::new(Reason::Unavailable, "remove an app"));
+    held.faults().inject(AppHostingMethod::Delete, 1_000_000, busy);
+    // There is another way to it from now on, which nobody has tried.
+    change(&world, "r1", json!({ "password": "another" })).await;
+    devices(&world).delete("r1", &DeleteParams::default()).await.unwrap();
+    until_phase(&world, "r1", "Deleting").await;
+    controller.stop().await.unwrap();
+    assert_eq!(held.containers().len(), 1);
+    held.faults().clear();
+    let calls = held.calls().len();
+    let controller = world.controller().await;
+    until_gone(&world, "r1").await;
+    assert_eq!(held.containers(), []);
+    assert!(world.nodes().get_opt("r1").await.unwrap().is_none());
+    let since = &held.calls()[calls..];
+    assert!(since.iter().all(|call| matches!(call, AppHostingCall::Delete(_))), "{since:?}");
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_device_that_is_deleted_with_a_description_that_cannot_be_right_is_cleared_all_the_same() {
+    let world = world("").await;
+    let controller = world.controller().await;
+    let held = held(&world).await;
+    change(&world, "r1", json!({ "colour": "red" })).await;
+    devices(&world).delete("r1", &DeleteParams::default()).await.unwrap();
+    until_gone(&world, "r1").await;
+    assert_eq!(held.containers(), []);
+    assert!(world.nodes().get_opt("r1").await.unwrap().is_none());
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_device_that_is_deleted_in_an_outage_is_let_go_and_somebody_is_told_what_stays_there() {
+    let world = world("").await;
+    let controller = world.controller().await;
+    let held = held(&world).await;
+    held.set_reachable(false);
+    world.node_ready("r1", "False").await;
+    devices(&world).delete("r1", &DeleteParams::default()).await.unwrap();
+    until_gone(&world, "r1").await;
+    let told = world.until_told("LeftAsItIs").await;
+    assert!(told.contains("with what runs there of 1 pod"), "{told}");
+    assert_eq!(held.containers().len(), 1);
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_device_that_hosts_nothing_for_a_while_says_so_in_its_status_too() {
+    let world = world("").await;
+    let controller = world.controller().await;
+    device(&world, "default", "r1", json!({ "driver": "HELD", "address": "one" })).await;
+    until_phase(&world, "r1", "Ready").await;
+    world.devices.device("one").set_hosting(false);
+    let troubled = until_phase(&world, "r1", "Error").await;
+    assert_eq!(troubled.status.unwrap().conditions[0].reason, "AppHostingDisabled");
+    world.node_ready("r1", "False").await;
+    world.devices.device("one").set_hosting(true);
+    until_phase(&world, "r1", "Ready").await;
+    controller.stop().await.unwrap();
+}
+
+/// Where the definition of the kind and the description of a device know other keys.
+fn differences(path: &str, definition: &Value, schema: &Value, definitions: &Value, found: &mut Vec<String>) {
+    let resolved = schema["$ref"].as_str().map(|name| &definitions[name.trim_start_matches("#/$defs/")]);
+    let schema = resolved.unwrap_or(schema);
+    let schema = schema["anyOf"].as_array().map_or(schema, |any| &any[0]);
+    if schema["$ref"].is_string() {
+        return differences(path, definition, schema, definitions, found);
+    }
+    let keys = |of: &Value| -> std::collections::BTreeSet<String> {
+        of["properties"].as_object().into_iter().flat_map(|keys| keys.keys().cloned()).collect()
+    };
+    let (mut ours, theirs) = (keys(definition), keys(schema));
+    // The older name of `dhcp`.
+    ours.remove("dhcpEnabled");
+    found.extend(ours.symmetric_difference(&theirs).map(|key| format!("{path}.{key}")));
+    for key in &ours {
+        let (definition, schema) = (&definition["properties"][key], &schema["properties"][key]);
+        differences(&format!("{path}.{key}"), definition, schema, definitions, found);
+    }
+    if definition["items"].is_object() {
+        differences(&format!("{path}[]"), &definition["items"], &schema["items"], definitions, found);
+    }
+}
+
+#[test]
+fn the_definition_of_the_kind_knows_the_keys_that_a_description_may_have() {
+    let definition: Value = serde_saphyr::from_str(DEFINITION).unwrap();
+    let spec = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    let schema = serde_json::to_value(schemars::schema_for!(DeviceSpec)).unwrap();
+    let mut found = Vec::new();
+    differences("spec", spec, &schema, &schema["$defs"], &mut found);
+    assert_eq!(found, [""; 0]);
+    // The server itself drops or refuses what is in neither.
+    assert!(!DEFINITION.contains("preserve-unknown-fields"));
 }

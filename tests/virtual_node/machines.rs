@@ -106,6 +106,7 @@ fn node(name: &str) -> NodeSpec {
         kubelet: None,
         host_ip: Some("192.0.2.1".parse().unwrap()),
         session: 0,
+        retired: false,
     }
 }
 
@@ -142,6 +143,13 @@ impl Machine {
         let owner = Owner { namespace: "default".into(), name: uid.into(), uid: uid.into() };
         let hosted = Hosted { owner, image: "i".into(), ours, steps: STEPS, ended: None, going: false };
         self.state().pods.insert(uid.to_owned(), hosted);
+    }
+
+    /// The machine had no room for the whole names of what runs there.
+    pub(crate) fn cut_names(&self) {
+        for hosted in self.state().pods.values_mut() {
+            hosted.owner.name.push_str("~0123");
+        }
     }
 
     /// What runs there, by the name of the pod with its image.

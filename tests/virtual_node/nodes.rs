@@ -101,11 +101,11 @@ async fn a_node_whose_machine_went_while_nobody_looked_goes_and_those_of_others_
     let node = |name: &str, labels: serde_json::Value| -> Node {
         serde_json::from_value(json!({ "metadata": { "name": name, "labels": labels } })).unwrap()
     };
-    let ours = json!({ "type": "virtual-kubelet", "staffetta.dev/handler": "machines" });
-    let others = json!({ "type": "virtual-kubelet", "staffetta.dev/handler": "others" });
+    let kept = |handler: &str, cluster: &str| json!({ "type": "virtual-kubelet", "staffetta.dev/handler": handler, "staffetta.dev/cluster": cluster });
     for (name, labels) in [
-        ("ours", ours),
-        ("others", others),
+        ("ours", kept("machines", "kubernetes")),
+        ("others", kept("others", "kubernetes")),
+        ("elsewhere", kept("machines", "west")),
         ("foreign", json!({ "type": "virtual-kubelet" })),
         ("real", json!({})),
     ] {
@@ -121,7 +121,7 @@ async fn a_node_whose_machine_went_while_nobody_looked_goes_and_those_of_others_
             world.nodes().get_opt("ours").await.unwrap().is_none()
         })
         .await;
-    for name in ["others", "foreign", "real"] {
+    for name in ["others", "elsewhere", "foreign", "real"] {
         assert!(world.nodes().get_opt(name).await.unwrap().is_some(), "{name}");
     }
     controller.stop().await.unwrap();

@@ -63,7 +63,8 @@ async fn a_pod_that_is_deleted_during_an_outage_goes_when_its_machine_is_rid_of_
     machine.trouble(Some(Reason::Unavailable));
     world.node_ready("r1", "False").await;
     world.delete("web").await;
-    world.node_ready("r1", "False").await;
+    let told = world.until_told("NodeUnreachable").await;
+    assert!(told.contains("r1 cannot be reached, the deletion of the pod waits for it"), "{told}");
     assert!(world.pods().get_opt("web").await.unwrap().is_some());
     machine.trouble(None);
     world.until_pod_is_gone("web").await;

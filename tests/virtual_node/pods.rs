@@ -246,3 +246,79 @@ async fn what_belongs_to_a_pod_that_nobody_can_decode_is_no_orphan() {
     assert_eq!(machine.ledger(), ["install web flash:/a.tar"]);
     controller.stop().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_pod_that_somebody_keeps_after_its_end_says_that_it_has_ended() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    let controller = world.controller().await;
+    world.pod("web", json!({})).await;
+    world.pod_in("web", "Running").await;
+    let kept = json!({ "metadata": { "finalizers": ["batch.kubernetes.io/job-tracking"] } });
+    world.change_pod("web", kept).await;
+    world.delete("web").await;
+    let pod = world.pod_in("web", "Failed").await;
+    let container = &pod.status.unwrap().container_statuses.unwrap()[0];
+    let ended = container.state.as_ref().unwrap().terminated.as_ref().unwrap();
+    assert_eq!((ended.exit_code, container.ready), (137, false));
+    assert!(machine.running().is_empty());
+    world.change_pod("web", json!({ "metadata": { "finalizers": null } })).await;
+    world.until_pod_is_gone("web").await;
+    assert_eq!(machine.ledger().len(), 2, "{:?}", machine.ledger());
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pod_that_changed_while_nobody_looked_on_is_replaced_and_somebody_is_told() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    let controller = world.controller().await;
+    world.pod("web", json!({})).await;
+    world.pod_in("web", "Running").await;
+    controller.stop().await.unwrap();
+    world
+        .change_pod("web", json!({ "spec": { "containers": [{ "name": "app", "image": "flash:/b.tar" }] } }))
+        .await;
+    let controller = world.controller().await;
+    world.until_told("Replaced").await;
+    world
+        .until("the other image runs, and is told", async || {
+            let status = world.pods().get("web").await.unwrap().status.unwrap();
+            let container = &status.container_statuses.unwrap()[0];
+            container.ready && container.image == "flash:/b.tar"
+        })
+        .await;
+    let status = world.pods().get("web").await.unwrap().status.unwrap();
+    let last = status.container_statuses.unwrap()[0].last_state.clone().unwrap().terminated.unwrap();
+    assert_eq!(last.reason.as_deref(), Some("Replaced"));
+    assert_eq!(machine.running(), [("web".to_owned(), "flash:/b.tar".to_owned())]);
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_runs_under_a_name_that_was_cut_is_an_orphan_only_if_no_pod_of_the_namespace_is_its_own() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    let controller = world.controller().await;
+    world.pod("web", json!({})).await;
+    world.pod_in("web", "Running").await;
+    controller.stop().await.unwrap();
+    machine.plant("orphan", true);
+    machine.cut_names();
+    let lists = Requests::any().verb("list").resource("pods");
+    world.server.faults().inject(lists, 1, Fault::undecodable("web", "/spec/containers"));
+    world.server.clear_requests();
+    let controller = world.controller().await;
+    world.until("the orphan is removed", async || machine.ledger().len() == 2).await;
+    world
+        .until("the pods of the namespace were asked for more than once", async || {
+            let requests = world.server.requests();
+            let lists =
+                requests.iter().filter(|request| request.verb == "list" && request.resource == "pods");
+            lists.filter(|request| request.namespace == "default").count() > 2
+        })
+        .await;
+    assert_eq!(machine.ledger(), ["install web flash:/a.tar", "remove orphan~0123 i"]);
+    assert_eq!(machine.running(), [("web~0123".to_owned(), "flash:/a.tar".to_owned())]);
+    controller.stop().await.unwrap();
+}

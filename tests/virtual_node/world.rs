@@ -1,5 +1,6 @@
 //! A world for one test: an API server, machines, and a controller that keeps them as nodes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -11,6 +12,8 @@ use staffetta::config::{Configuration, FileSchema};
 use staffetta::controller::Controller;
 use staffetta::rehearsal::{DryRun, rehearse};
 use staffetta_apiserver::{ApiServer, Options};
+use staffetta_driver::app_hosting::AppHostingDrivers;
+use staffetta_driver::memory::MemoryDevices;
 use staffetta_handler::Registry;
 use staffetta_virtual_node::{Policy, VirtualNodes, Wiring};
 
@@ -27,6 +30,8 @@ pub(crate) struct World {
     pub(crate) server: ApiServer,
     pub(crate) client: Client,
     pub(crate) machines: Machines,
+    /// The devices of the driver `HELD`, which outlive controllers.
+    pub(crate) devices: MemoryDevices,
     /// What the configuration has beside.
     pub(crate) options: String,
     /// How long something must have no owner before it is removed.
@@ -39,7 +44,8 @@ impl World {
         let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
         let options = "[kubernetes]\nenabled_handlers = [\"machines\"]\n".to_owned();
         let orphan_grace = Duration::from_millis(300);
-        Self { server, client, machines: Machines::default(), options, orphan_grace }
+        let devices = MemoryDevices::new(Duration::from_millis(20));
+        Self { server, client, machines: Machines::default(), devices, options, orphan_grace }
     }
 
     /// Starts a controller and waits until it is ready.
@@ -67,6 +73,10 @@ impl World {
 
     fn registry(&self) -> Registry {
         let mut registry = staffetta::assembly::registry();
+        let devices = self.devices.clone();
+        registry.driver::<dyn AppHostingDrivers>("HELD", "Held by the test.", move |setup| {
+            Ok(Arc::new(devices.of_cluster(setup.cluster_id()?.into())))
+        });
         let (machines, orphan_grace) = (self.machines.clone(), self.orphan_grace);
         registry.handler("machines", "Machines of the test.", move |setup| {
             let policy = Policy {
@@ -78,9 +88,10 @@ impl World {
                 lease_interval: Duration::from_millis(200),
                 ..Policy::default()
             };
-            let source = std::sync::Arc::new(machines.clone());
+            let source = Arc::new(machines.clone());
             let wiring = Wiring {
                 handler: "machines",
+                cluster: setup.cluster_id()?,
                 client: setup.client(),
                 source,
                 notes: setup.notes(),

@@ -5,14 +5,11 @@ use std::net::IpAddr;
 
 use staffetta_driver::app_hosting::{HostedState, Stage};
 
-use crate::app::Mark;
+use crate::app::{Mark, is_of};
 use crate::machine::AppState;
 use crate::model::arp::Mac;
 use crate::model::config::ConfigData;
 use crate::model::oper::{Interface, Notification, OperData};
-
-/// How a UID stands in the name of an application: 32 digits, a line, and the container.
-const UID_DIGITS: usize = 32;
 
 /// Everything on a device.
 #[derive(Debug, Default)]
@@ -87,7 +84,7 @@ impl ObservedApp {
     pub(crate) fn belongs_to(&self, uid: &str, cluster: &str) -> bool {
         match &self.mark {
             Some(mark) => mark.owner.uid.as_str() == uid && self.is_of(cluster),
-            None => !self.configured && is_named_for(&self.id, uid),
+            None => !self.configured && is_of(&self.id, uid),
         }
     }
 
@@ -115,15 +112,6 @@ impl ObservedApp {
         };
         HostedState::Waiting { stage, message }
     }
-}
-
-/// Whether this is the name that an application of the pod with this UID has.
-pub(crate) fn is_named_for(id: &str, uid: &str) -> bool {
-    id.len() == UID_DIGITS + 8
-        && id.split_at_checked(UID_DIGITS).is_some_and(|(digits, rest)| {
-            let plain: String = uid.chars().filter(|c| *c != '-').collect();
-            digits == plain && rest.starts_with('_')
-        })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use staffetta_driver::app_hosting::{PodRequest, PodUsage, Progress};
 use staffetta_driver::{DriverError, Owner, Reason};
+use tokio::time::Instant;
 
 use crate::node::NodeHealth;
 use crate::workload::Workloads;
@@ -33,8 +34,19 @@ pub trait NodeBackEnd: Send + Sync + 'static {
     /// One step nearer to a pod that runs as `request` says.
     async fn apply(&self, request: &PodRequest) -> Result<Progress, DriverError>;
 
+    /// The same for a pod that has another form than the one in which it was brought there: what runs of the old one is removed.
+    async fn update(&self, request: &PodRequest) -> Result<Progress, DriverError> {
+        self.apply(request).await
+    }
+
     /// One step nearer to a machine on which nothing of `owner` is left.
     async fn remove(&self, owner: &Owner) -> Result<Progress, DriverError>;
+
+    /// When the machine answered last, whoever asked it; none where that is not known. One that answers is there, though the answer
+    /// to a read may be long in coming behind those to others.
+    fn last_answer(&self) -> Option<Instant> {
+        None
+    }
 
     /// What the pods use at this moment. Nobody asks for it regularly.
     async fn usage(&self) -> Result<Vec<PodUsage>, DriverError> {

@@ -1,7 +1,7 @@
 //! The nodes that exist, and what was read of the machine behind each.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -31,6 +31,8 @@ pub struct Fleet {
     complete: AtomicBool,
     /// Nodes that were there and went while this process lives.
     departed: DashMap<String, ()>,
+    /// Nodes that exist and of which nobody can say how they are to be.
+    unread: Mutex<HashSet<String>>,
     /// Rings when a node comes or goes.
     pub(crate) turnover: Notify,
     voice: Arc<Voice>,
@@ -85,7 +87,7 @@ impl Fleet {
     pub(crate) fn new(pods: Arc<ClusterIndex>, policy: Policy) -> Self {
         let (voice, turnover) = (Arc::default(), Notify::new());
         let (machines, departed, complete) = (DashMap::new(), DashMap::new(), AtomicBool::new(false));
-        Self { machines, complete, departed, turnover, voice, pods, policy }
+        Self { machines, complete, departed, unread: Mutex::default(), turnover, voice, pods, policy }
     }
 
     /// The node of that name.
@@ -106,6 +108,21 @@ impl Fleet {
     /// Whether the node was there and went while this process lives: nobody need be waited for.
     pub(crate) fn has_departed(&self, name: &str) -> bool {
         self.departed.contains_key(name)
+    }
+
+    /// Whether the node exists, and nobody can say how it is to be.
+    pub(crate) fn is_unread(&self, name: &str) -> bool {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
+    }
+
+    pub(crate) fn leave_unread(&self, names: Vec<String>) {
+        let names = names.into_iter().collect();
+        let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        if *unread != names {
+            *unread = names;
+            drop(unread);
+            self.turnover.notify_one();
+        }
     }
 
     /// Nothing is left of a node that went.
@@ -162,12 +179,12 @@ impl Fleet {
 
 impl Machine {
     fn new(spec: NodeSpec, voice: Arc<Voice>, pods: Arc<ClusterIndex>, policy: Policy) -> Self {
-        let name = spec.name.as_str().into();
+        let (name, retired) = (spec.name.as_str().into(), spec.retired);
         let state = State {
             spec: Arc::new(spec),
             back_end: None,
             reach: Reach::Untried,
-            retired: false,
+            retired,
             kubelet: None,
             health: None,
             answer: None,
@@ -290,8 +307,8 @@ impl Machine {
         if moved {
             state.back_end = None;
         }
+        state.retired = spec.retired;
         state.spec = Arc::new(spec);
-        state.retired = false;
         drop(state);
         // One of both: whoever waits is to read once.
         if moved { self.moved.notify_one() } else { self.poke() }

@@ -43,7 +43,7 @@ pub use error::VirtualNodeError;
 pub use figures::{FigureBoard, VirtualNodeFigures};
 pub use fleet::{Fleet, Machine};
 pub use handler::{VirtualNodes, Wiring};
-pub use kubelet::{KubeletError, KubeletOptions, Kubelets};
+pub use kubelet::{KubeletError, KubeletOptions, KubeletWords, Kubelets};
 pub use node::{KubeletEndpoint, MachineInfo, NodeHealth, NodeSpec, PROVIDER_TAINT};
 pub use policy::Policy;
 pub use signals::{NodeDue, PodDue};

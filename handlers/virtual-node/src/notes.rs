@@ -1,4 +1,4 @@
-//! What is told at nodes and pods where nothing failed for good.
+//! What is told at nodes, pods and descriptions of machines where nothing failed for good.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use staffetta_driver::Owner;
@@ -23,6 +23,8 @@ pub(crate) enum Told {
     Lost,
     /// Nothing of a pod is left on its machine.
     Removed,
+    /// A machine goes while it cannot be reached, with what runs there.
+    Left,
 }
 
 impl Told {
@@ -35,11 +37,12 @@ impl Told {
             Self::Replaced => "Replaced",
             Self::Lost => "LostByMachine",
             Self::Removed => "Removed",
+            Self::Left => "LeftAsItIs",
         }
     }
 
     fn warning(self) -> bool {
-        matches!(self, Self::Unreachable | Self::Waits | Self::Lost)
+        matches!(self, Self::Unreachable | Self::Waits | Self::Lost | Self::Left)
     }
 }
 
@@ -58,5 +61,10 @@ pub(crate) fn node_note(handler: &'static str, machine: &Machine, told: Told, wh
 pub(crate) fn pod_note(handler: &'static str, owner: &Owner, told: Told, text: String) -> Note {
     let Owner { namespace, name, uid } = owner.clone();
     let regarding = Identity::of::<Pod>(Some(namespace), name, uid.as_str().to_owned());
+    Note { handler, regarding, warning: told.warning(), reason: told.reason(), text }
+}
+
+/// A note at the object that describes a machine.
+pub(crate) fn description_note(handler: &'static str, regarding: Identity, told: Told, text: String) -> Note {
     Note { handler, regarding, warning: told.warning(), reason: told.reason(), text }
 }

@@ -1,6 +1,7 @@
 //! Reads the machines: one task a node, so that one that hangs delays no other.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,14 +87,14 @@ impl Readers {
             if fleet.is_complete() {
                 self.strays();
             }
-            // A task that panicked is started again with the next turnover, at the latest after a minute.
-            let _ = tokio::time::timeout(Duration::from_secs(60), fleet.turnover.notified()).await;
+            // A task that panicked is started again with the next turnover, and nodes without a machine may need their lease.
+            let _ = tokio::time::timeout(self.0.policy.lease_interval, fleet.turnover.notified()).await;
         }
     }
 
     /// Node objects of ours of which no source says that they exist.
     fn strays(&self) {
-        for name in self.0.cluster.nodes_of(self.0.handler) {
+        for name in self.0.cluster.nodes_of(self.0.keeper()) {
             if self.0.fleet.get(&name).is_none() {
                 self.0.fleet.node_due(&name);
             }
@@ -191,11 +192,29 @@ async fn bounded_read(
     health_due: &mut Instant,
 ) -> Result<(), DriverError> {
     let limit = shared.policy.read_timeout;
-    let read = tokio::time::timeout(limit, read(shared, machine, health_due)).await;
-    read.unwrap_or_else(|_| {
+    let answered = || machine.back_end().and_then(|back_end| back_end.last_answer());
+    let read = patiently(limit, answered, read(shared, machine, health_due)).await;
+    read.unwrap_or_else(|| {
         let detail = format!("no answer within {} s", limit.as_secs());
         Err(DriverError::new(Reason::Unavailable, "read the machine").detail(detail))
     })
+}
+
+/// What comes of `work`, if that comes within `limit`, or within `limit` of the last answer that the machine gave to somebody: who
+/// waits for others to be answered does not wait for the machine.
+async fn patiently<T>(
+    limit: Duration,
+    answered: impl Fn() -> Option<Instant>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let mut work = pin!(work);
+    let mut until = Instant::now() + limit;
+    loop {
+        if let Ok(done) = tokio::time::timeout_at(until, &mut work).await {
+            return Some(done);
+        }
+        until = answered().map(|at| at + limit).filter(|later| *later > until)?;
+    }
 }
 
 async fn read(shared: &Shared, machine: &Machine, health_due: &mut Instant) -> Result<(), DriverError> {
@@ -234,6 +253,21 @@ fn spread(wait: Duration, name: &str, turn: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_behind_others_has_patience_as_long_as_the_machine_answers_them() {
+        const LIMIT: Duration = Duration::from_secs(30);
+        let (began, sleep) = (Instant::now(), |seconds| tokio::time::sleep(Duration::from_secs(seconds)));
+        assert_eq!(patiently(LIMIT, || None, sleep(29)).await, Some(()));
+        assert_eq!(patiently(LIMIT, || None, sleep(31)).await, None);
+        assert_eq!(patiently(LIMIT, || Some(began), sleep(31)).await, None, "that was long ago");
+        assert_eq!(patiently(LIMIT, || Some(Instant::now()), sleep(300)).await, Some(()));
+        let silent_after = Instant::now() + Duration::from_secs(100);
+        let answered = || Some(Instant::now().min(silent_after));
+        let begun = Instant::now();
+        assert_eq!(patiently(LIMIT, answered, sleep(1000)).await, None);
+        assert_eq!(begun.elapsed(), Duration::from_secs(130));
+    }
 
     #[test]
     fn nodes_that_came_together_do_not_go_on_together() {

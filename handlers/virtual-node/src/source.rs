@@ -39,6 +39,12 @@ impl Intake {
         self.0.remove(name);
     }
 
+    /// These nodes exist, and nobody can say how they are to be: their objects and pods stay as they are. Those that were named
+    /// so before and are not now are nodes like others again.
+    pub fn unread(&self, names: Vec<String>) {
+        self.0.leave_unread(names);
+    }
+
     /// All nodes that exist at the start were named.
     pub fn complete(&self) {
         self.0.complete();

@@ -32,6 +32,8 @@ use crate::options::{Options, Resources, StopsTo};
 #[derive(Debug)]
 pub(crate) struct Iox {
     pub(crate) options: Options,
+    /// Whether it hosts apps at this moment: while it does not, it shows none and takes no operation.
+    pub(crate) enabled: bool,
     pub(crate) apps: Vec<App>,
     pub(crate) book: Book,
     pub(crate) notifications: Notifications,
@@ -48,6 +50,7 @@ impl Iox {
         let notifications = Notifications::new(&options.name);
         let mut iox = Self {
             options,
+            enabled: true,
             apps: Vec::new(),
             book: Book::new(now, clock),
             notifications,

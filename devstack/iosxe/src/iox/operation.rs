@@ -86,6 +86,9 @@ impl Iox {
     }
 
     fn begin(&mut self, operation: &Operation, now: Instant) -> Result<(), Refusal> {
+        if !self.enabled {
+            return Err(refusal(412, "operation-failed", "IOx is not enabled".to_owned()));
+        }
         let times = self.options.times;
         let (after, step) = match operation {
             Operation::Install { app, package } => return self.begin_install(app, package, now),

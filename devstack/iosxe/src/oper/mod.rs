@@ -22,9 +22,10 @@ pub(crate) fn app_hosting(iox: &Iox, config: AppConfig<'_>, now: Instant) -> Val
     let mut data = json!({
         "app-resources": [resources::resources(iox, config)],
         "app-notifications": iox.notifications.json(),
-        "app-globals": { "iox-enabled": true },
+        "app-globals": { "iox-enabled": iox.enabled },
     });
-    let apps: Vec<_> = iox.apps.iter().map(|app| apps::app(app, config, &iox.options, now)).collect();
+    let shown = iox.apps.iter().filter(|_| iox.enabled);
+    let apps: Vec<_> = shown.map(|app| apps::app(app, config, &iox.options, now)).collect();
     if !apps.is_empty() {
         data["app"] = apps.into();
     }

@@ -112,6 +112,12 @@ impl Device {
         });
     }
 
+    /// Whether it hosts apps from now on. While it does not, it says so, shows none and takes no operation; what was there is
+    /// there again afterwards.
+    pub fn host_apps(&self, hosts: bool) {
+        self.0.machine().iox.enabled = hosts;
+    }
+
     /// A running app ends by itself. False, where none of that name runs.
     pub fn crash(&self, app: &str) -> bool {
         let mut machine = self.0.machine();

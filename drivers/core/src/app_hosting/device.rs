@@ -34,4 +34,18 @@ pub struct DeviceResources {
     pub storage_bytes: u64,
     /// What of it is free.
     pub free_storage_bytes: u64,
+    /// What of all that pods cannot have: somebody else has reserved it.
+    #[serde(default)]
+    pub taken: TakenResources,
+}
+
+/// What applications have reserved that are not this cluster's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenResources {
+    /// Processor time, in thousandths of a CPU.
+    pub cpu_millis: u64,
+    /// Memory, in bytes.
+    pub memory_bytes: u64,
+    /// Storage, in bytes.
+    pub storage_bytes: u64,
 }

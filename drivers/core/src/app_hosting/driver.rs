@@ -1,6 +1,7 @@
 //! Runs pods on one device.
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use super::device::{DeviceInfo, DeviceResources};
 use super::hosted::{HostedPod, HostedPods};
@@ -97,6 +98,12 @@ pub trait AppHostingDriver: Send + Sync {
     /// All pods on the device that are this cluster's, or may become so: see [`HostedPod::marked`]. However many there are,
     /// the device is read once. An answer that is the same as the one before may be the same `Arc`.
     async fn list_pods(&self) -> Result<HostedPods, DriverError>;
+
+    /// When the device answered last, whatever it was asked; none where the driver does not know. A call may wait long behind
+    /// others while the device answers all the time.
+    fn last_answer(&self) -> Option<Instant> {
+        None
+    }
 
     /// What the pods of [`list_pods`](Self::list_pods) use at this moment. Nobody asks for it regularly.
     async fn get_usage(&self) -> Result<Vec<PodUsage>, DriverError> {

@@ -9,7 +9,7 @@ mod request;
 mod spec;
 mod usage;
 
-pub use device::{DeviceInfo, DeviceResources};
+pub use device::{DeviceInfo, DeviceResources, TakenResources};
 pub use driver::AppHostingDriver;
 pub use drivers::{AppHostingDrivers, DriverTable};
 pub use hosted::{HostedContainer, HostedPod, HostedPods, HostedState, Stage};

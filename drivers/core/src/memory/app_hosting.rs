@@ -11,7 +11,7 @@ use super::app_hosting_call::{AppHostingCall, AppHostingMethod};
 use super::devices::{MemoryContainer, MemoryDevice, MemoryDevices, MemoryState, State};
 use crate::app_hosting::{
     AppHostingDriver, AppHostingDrivers, ContainerUsage, DeviceInfo, DeviceResources, DeviceSpec,
-    HostedContainer, HostedPod, HostedPods, PodRequest, PodUsage, Progress,
+    HostedContainer, HostedPod, HostedPods, PodRequest, PodUsage, Progress, TakenResources,
 };
 use crate::error::{DriverError, Reason};
 use crate::id::{ClusterId, Uid};
@@ -144,16 +144,17 @@ impl AppHostingDriver for MemoryAppHostingDriver {
     }
 
     async fn get_device_resources(&self) -> Result<DeviceResources, DriverError> {
-        let resources = DeviceResources {
-            enabled: true,
+        let resources = |enabled| DeviceResources {
+            enabled,
             cpu_millis: 8000,
             free_cpu_millis: 8000,
             memory_bytes: 16 * GIBIBYTE,
             free_memory_bytes: 16 * GIBIBYTE,
             storage_bytes: 100 * GIBIBYTE,
             free_storage_bytes: 100 * GIBIBYTE,
+            taken: TakenResources::default(),
         };
-        self.on_device(AppHostingMethod::Resources, |_| Ok(resources)).await
+        self.on_device(AppHostingMethod::Resources, |state| Ok(resources(state.hosts))).await
     }
 
     async fn deploy_pod(&self, request: &PodRequest) -> Result<Progress, DriverError> {

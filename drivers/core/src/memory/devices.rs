@@ -123,6 +123,8 @@ impl MemoryState {
 
 pub(super) struct State {
     pub(super) reachable: bool,
+    /// Whether it hosts applications at all.
+    pub(super) hosts: bool,
     pub(super) addresses: AddressPool,
     pub(super) containers: BTreeMap<(Uid, String), MemoryContainer>,
 }
@@ -131,7 +133,8 @@ impl MemoryDevice {
     fn new(install: Duration) -> Self {
         let cidr = IpNet::new(Ipv4Addr::new(10, 99, 0, 0).into(), 16).expect("16 is a length of a prefix");
         let addresses = AddressPool::new(cidr, None, Duration::ZERO);
-        let state = Mutex::new(State { reachable: true, addresses, containers: BTreeMap::new() });
+        let state =
+            Mutex::new(State { reachable: true, hosts: true, addresses, containers: BTreeMap::new() });
         Self { install, faults: Faults::default(), ledger: Ledger::default(), state }
     }
 
@@ -148,6 +151,11 @@ impl MemoryDevice {
     /// Whether the device answers from now on.
     pub fn set_reachable(&self, reachable: bool) {
         self.state().reachable = reachable;
+    }
+
+    /// Whether the device says that it hosts applications from now on.
+    pub fn set_hosting(&self, hosts: bool) {
+        self.state().hosts = hosts;
     }
 
     /// Everything that is on it, by UID and name.

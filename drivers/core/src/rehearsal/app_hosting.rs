@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use super::{PlannedCall, Planner, listed, planned};
 use crate::app_hosting::{
@@ -100,6 +101,10 @@ impl AppHostingDriver for RehearsedAppHostingDriver {
         let changed = |pod: &&HostedPod| changes.iter().any(|(owner, _)| owner.uid == pod.owner.uid);
         let kept = read.iter().filter(|pod| !changed(pod)).cloned();
         Ok(kept.chain(changes.iter().filter_map(|(_, pod)| pod.clone())).collect())
+    }
+
+    fn last_answer(&self) -> Option<Instant> {
+        self.inner.last_answer()
     }
 
     async fn get_usage(&self) -> Result<Vec<PodUsage>, DriverError> {

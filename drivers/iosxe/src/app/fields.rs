@@ -38,6 +38,12 @@ pub(super) fn check_pod(spec: &PodSpec) -> Result<(), Refusal> {
             return unsupported(path, "each container is an application of its own on the device");
         }
     }
+    if spec.active_deadline_seconds.is_some() {
+        return unsupported("activeDeadlineSeconds", "nobody ends an application on the device after a time");
+    }
+    if spec.set_hostname_as_fqdn == Some(true) {
+        return unsupported("setHostnameAsFQDN", "the device takes a host name without a domain");
+    }
     if spec.host_aliases.as_ref().is_some_and(|aliases| !aliases.is_empty()) {
         return unsupported("hostAliases", "the device writes the container's hosts file itself");
     }
@@ -263,6 +269,8 @@ mod tests {
             ),
             (of_pod("hostNetwork", json!(true)), "spec.hostNetwork: "),
             (of_pod("shareProcessNamespace", json!(true)), "spec.shareProcessNamespace: "),
+            (of_pod("activeDeadlineSeconds", json!(60)), "spec.activeDeadlineSeconds: "),
+            (of_pod("setHostnameAsFQDN", json!(true)), "spec.setHostnameAsFQDN: "),
             (of_pod("hostAliases", json!([{ "ip": "192.0.2.1" }])), "spec.hostAliases: "),
             (of_pod("dnsConfig", json!({ "searches": ["a"] })), "spec.dnsConfig.searches: "),
             (of_pod("securityContext", json!({ "fsGroup": 1 })), "spec.securityContext.fsGroup: "),

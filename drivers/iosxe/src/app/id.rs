@@ -11,10 +11,20 @@ const CONTAINER: usize = 7;
 /// The name of the application of a container: its pod's UID, and a digest of its own name. A UID that is no UUID is
 /// replaced by a digest too.
 pub(super) fn app_id(uid: &str, container: &str) -> String {
+    format!("{}_{}", plain(uid), digest(container, CONTAINER))
+}
+
+/// Whether this is the name that an application of the pod with this UID has, whatever its container.
+pub(crate) fn is_of(id: &str, uid: &str) -> bool {
+    let container = id.strip_prefix(&plain(uid)).and_then(|rest| rest.strip_prefix('_'));
+    container.is_some_and(|container| container.len() == CONTAINER)
+}
+
+/// A UID as it stands in a name.
+fn plain(uid: &str) -> String {
     let plain: String = uid.chars().filter(|c| *c != '-').collect();
     let is_uuid = plain.len() == UID && plain.chars().all(|c| c.is_ascii_hexdigit());
-    let plain = if is_uuid { plain } else { digest(uid, UID) };
-    format!("{plain}_{}", digest(container, CONTAINER))
+    if is_uuid { plain } else { digest(uid, UID) }
 }
 
 #[cfg(test)]
@@ -38,6 +48,7 @@ mod tests {
             let id = app_id(&uid, &container);
             prop_assert_eq!(id.len(), 40);
             prop_assert!(id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'));
+            prop_assert!(is_of(&id, &uid) && !is_of(&id[..39], &uid) && !is_of(&id, "another"));
             if container != sibling {
                 prop_assert_ne!(id, app_id(&uid, &sibling));
             }

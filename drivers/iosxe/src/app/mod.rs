@@ -16,6 +16,7 @@ mod wanted;
 pub(crate) use addresses::free_address;
 #[cfg(test)]
 pub(crate) use digest::digest;
+pub(crate) use id::is_of;
 pub(crate) use image::copy_of;
 pub(crate) use mark::Mark;
 pub(crate) use network::PodNetwork;

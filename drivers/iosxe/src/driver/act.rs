@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::copies::is_not_there;
-use super::{IosXeDriver, State, state_of};
+use super::{FRESH, IosXeDriver, State, state_of};
 use crate::app::{WantedApp, copy_of, free_address};
 use crate::machine::{
     Act, AppState, Configured, Decision, Goal, Package, Patience, Sort, Track, View, decide,
@@ -58,6 +58,7 @@ impl IosXeDriver {
         let track = state.tracks.entry(id.to_owned()).or_insert_with(|| Track::new(there, now));
         track.observe(there, now);
         track.heard(&observed.notifications, id, now);
+        let only_configured = track.is_only_configured();
         let package = package(observed, track, case);
         let patience = Patience::of(&self.options, package);
         let said = observed.apps.get(id).map_or("nothing", |app| app.said.as_str());
@@ -79,10 +80,16 @@ impl IosXeDriver {
             }
             Decision::Do(act) => act,
         };
-        if act == Act::Install
-            && let Some(wait) = self.before_install(state, id).await?
-        {
+        let must_be_absent = match act {
+            Act::Install => true,
+            Act::Discard | Act::Remove => !only_configured,
+            _ => false,
+        };
+        if must_be_absent && let Some(wait) = self.is_hidden(state, id).await? {
             return Ok(wait);
+        }
+        if matches!(act, Act::Install | Act::Activate | Act::Start) {
+            self.listen(state, id).await?;
         }
         track_of(state, id).attempted(act, now, patience.limit(act));
         if let (Act::Copy, Some(wanted)) = (act, wanted) {
@@ -114,9 +121,9 @@ impl IosXeDriver {
         }
     }
 
-    /// A look at what the device told so far, so that what it tells of this install is known from that; and whether it
-    /// hosts applications at all, which it does not for a while after it started.
-    async fn before_install(&self, state: &mut State, id: &str) -> Result<Option<Progress>, DriverError> {
+    /// A look at whether the device hosts applications at all, which it does not for a while after it started: one that it does
+    /// not show may be there. None when it certainly is not.
+    async fn is_hidden(&self, state: &mut State, id: &str) -> Result<Option<Progress>, DriverError> {
         let observed = state.reading.look(&*self.client, true).await?;
         if observed.enabled == Some(false) {
             return Ok(Some(Progress::Failing {
@@ -125,15 +132,18 @@ impl IosXeDriver {
                 ask_again: DISABLED,
             }));
         }
-        let now = Instant::now();
-        let track = state.tracks.entry(id.to_owned()).or_insert_with(|| Track::new(AppState::Absent, now));
-        track.observe(state_of(&observed, id), now);
-        if state_of(&observed, id) != AppState::Absent {
-            let state = "the device went on by itself".to_owned();
-            return Ok(Some(Progress::Working { state, ask_again: AFTER_A_STEP }));
-        }
-        track.heard_before(&observed.notifications, id);
-        Ok(None)
+        track_of(state, id).observe(state_of(&observed, id), Instant::now());
+        Ok((state_of(&observed, id) != AppState::Absent).then(|| Progress::Working {
+            state: "the device went on by itself".to_owned(),
+            ask_again: AFTER_A_STEP,
+        }))
+    }
+
+    /// A look at what the device told so far, unless there was one just now: what it tells of the next step is known from that.
+    async fn listen(&self, state: &mut State, id: &str) -> Result<(), DriverError> {
+        let observed = state.reading.observed(&*self.client, FRESH, true).await?;
+        track_of(state, id).heard_before(&observed.notifications, id);
+        Ok(())
     }
 
     /// Does the step. What the device refused is taken down and decides the next one; what never reached it, or has no
@@ -146,6 +156,10 @@ impl IosXeDriver {
         mut act: Act,
         package: Package,
     ) -> Result<(), DriverError> {
+        let limit = Patience::of(&self.options, package).limit(act);
+        // Whoever waits for this may not do so to the end.
+        state.reading.changed();
+        track_of(state, id).uncertain(act);
         let outcome = match (act, wanted) {
             (Act::Configure, Some(wanted)) => {
                 let address = match self.address(state, observed) {
@@ -167,7 +181,8 @@ impl IosXeDriver {
                     let track = track_of(state, id);
                     track.discarded();
                     act = Act::Remove;
-                    track.attempted(act, Instant::now(), Patience::of(&self.options, package).limit(act));
+                    track.attempted(act, Instant::now(), limit);
+                    track.uncertain(act);
                     self.client.remove(id).await
                 }
                 refused => refused,
@@ -191,8 +206,8 @@ impl IosXeDriver {
                 self.client.operate(&operation).await
             }
         };
-        state.reading.changed();
         let Err(fault) = outcome else {
+            track_of(state, id).answered(act, limit);
             info!(app = id, step = act.doing(), "the device accepted a step");
             if act == Act::Remove {
                 self.rest(state, observed, id);
@@ -203,6 +218,7 @@ impl IosXeDriver {
         let track = track_of(state, id);
         if let Some(said) = fault.said {
             debug!(app = id, step = act.doing(), said, "the device refused a step");
+            track.answered(act, limit);
             track.refused(act, said, sort(&fault.error), Instant::now());
             if track.leaves_copy() {
                 warn!(

@@ -27,11 +27,11 @@ use self::copies::Copies;
 use self::fetch::fetch;
 use self::listing::Listing;
 use self::reading::Reading;
-use crate::app::{Translator, WantedApp};
+use crate::app::{Translator, WantedApp, is_of};
 use crate::machine::{Configured, Goal, Track};
 use crate::model::hardware::HardwareData;
 use crate::model::resource;
-use crate::observe::{Observed, ObservedApp, is_named_for};
+use crate::observe::{Observed, ObservedApp};
 use crate::options::IosXeOptions;
 use crate::restconf::NetworkClient;
 
@@ -89,6 +89,39 @@ impl IosXeDriver {
         Ok(observed)
     }
 
+    /// One step nearer to a pod that runs as `request` says.
+    async fn bring(&self, request: &PodRequest, unformed: Unformed) -> Result<Progress, DriverError> {
+        let pod = self.translator.translate(request)?;
+        let (uid, cluster) = (pod.owner.uid.as_str(), self.translator.cluster.as_str());
+        let mut state = self.locked().await;
+        let observed = self.observe(&mut state, FRESH).await?;
+        let of_pod = || observed.apps.values().filter(|app| app.belongs_to(uid, cluster));
+        let mut kept = Vec::new();
+        let mut whole = Progress::Done;
+        for wanted in &pod.apps {
+            let of_container =
+                |app: &&ObservedApp| app.mark.as_ref().is_some_and(|mark| mark.container == wanted.container);
+            let by_name = observed.apps.get(&wanted.id);
+            if by_name.is_some_and(|app| !app.belongs_to(uid, cluster)) {
+                let error = DriverError::new(Reason::Refused, "configure an app");
+                return Err(
+                    error.detail(format!("{} is there already, and belongs to somebody else", wanted.id))
+                );
+            }
+            let there = by_name.or_else(|| of_pod().find(of_container));
+            let id = there.map_or(wanted.id.as_str(), |app| app.id.as_str());
+            kept.push(id);
+            let as_wanted = there.map_or(Configured::No, |app| configured(app, Some((wanted, unformed))));
+            let goal = Goal::Running { ended: pod.restarts_ended, failed: pod.restarts_failed };
+            let name = &wanted.container;
+            let case = Case { id, name, goal, wanted: Some(wanted), configured: as_wanted };
+            whole = whole.and(self.step(&mut state, &observed, case).await?);
+        }
+        // What an earlier form of the pod left.
+        let rest = of_pod().map(|app| app.id.as_str()).filter(|id| !kept.contains(id));
+        Ok(whole.and(self.remove(&mut state, &observed, rest).await?))
+    }
+
     /// One step nearer to a device without those applications.
     async fn remove(
         &self,
@@ -120,13 +153,27 @@ fn state_of(observed: &Observed, id: &str) -> crate::machine::AppState {
     observed.apps.get(id).map_or(crate::machine::AppState::Absent, |app| app.state)
 }
 
-/// Whether an application is configured, and as it is wanted. One that was marked by an agent that knows no forms is.
-fn configured(app: &ObservedApp, wanted: Option<&WantedApp>) -> Configured {
+/// What an application counts as that was marked by an agent which knows no forms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unformed {
+    /// It is as its pod wants it: nothing says otherwise.
+    AsWanted,
+    /// Its pod has changed since.
+    Otherwise,
+}
+
+/// Whether an application is configured, and as it is wanted.
+fn configured(app: &ObservedApp, wanted: Option<(&WantedApp, Unformed)>) -> Configured {
     let form = app.mark.as_ref().and_then(|mark| mark.form.as_ref());
-    match (app.configured, wanted, form) {
-        (false, _, _) => Configured::No,
-        (true, Some(wanted), Some(form)) if *form != wanted.form => Configured::Otherwise,
-        (true, _, _) => Configured::Yes,
+    let other = match (wanted, form) {
+        (Some((wanted, _)), Some(form)) => *form != wanted.form,
+        (Some((_, unformed)), None) => unformed == Unformed::Otherwise,
+        (None, _) => false,
+    };
+    match (app.configured, other) {
+        (false, _) => Configured::No,
+        (true, true) => Configured::Otherwise,
+        (true, false) => Configured::Yes,
     }
 }
 
@@ -150,40 +197,17 @@ impl AppHostingDriver for IosXeDriver {
     }
 
     async fn get_device_resources(&self) -> Result<DeviceResources, DriverError> {
-        let _one_at_a_time = self.locked().await;
-        resources::read_resources(&*self.client).await
+        let mut state = self.locked().await;
+        let observed = self.observe(&mut state, FRESH).await?;
+        resources::read_resources(&*self.client, &observed, &self.translator.cluster).await
     }
 
     async fn deploy_pod(&self, request: &PodRequest) -> Result<Progress, DriverError> {
-        let pod = self.translator.translate(request)?;
-        let (uid, cluster) = (pod.owner.uid.as_str(), self.translator.cluster.as_str());
-        let mut state = self.locked().await;
-        let observed = self.observe(&mut state, FRESH).await?;
-        let of_pod = || observed.apps.values().filter(|app| app.belongs_to(uid, cluster));
-        let mut kept = Vec::new();
-        let mut whole = Progress::Done;
-        for wanted in &pod.apps {
-            let of_container =
-                |app: &&ObservedApp| app.mark.as_ref().is_some_and(|mark| mark.container == wanted.container);
-            let by_name = observed.apps.get(&wanted.id);
-            if by_name.is_some_and(|app| !app.belongs_to(uid, cluster)) {
-                let error = DriverError::new(Reason::Refused, "configure an app");
-                return Err(
-                    error.detail(format!("{} is there already, and belongs to somebody else", wanted.id))
-                );
-            }
-            let there = by_name.or_else(|| of_pod().find(of_container));
-            let id = there.map_or(wanted.id.as_str(), |app| app.id.as_str());
-            kept.push(id);
-            let as_wanted = there.map_or(Configured::No, |app| configured(app, Some(wanted)));
-            let goal = Goal::Running { ended: pod.restarts_ended, failed: pod.restarts_failed };
-            let name = &wanted.container;
-            let case = Case { id, name, goal, wanted: Some(wanted), configured: as_wanted };
-            whole = whole.and(self.step(&mut state, &observed, case).await?);
-        }
-        // What an earlier form of the pod left.
-        let rest = of_pod().map(|app| app.id.as_str()).filter(|id| !kept.contains(id));
-        Ok(whole.and(self.remove(&mut state, &observed, rest).await?))
+        self.bring(request, Unformed::AsWanted).await
+    }
+
+    async fn update_pod(&self, request: &PodRequest) -> Result<Progress, DriverError> {
+        self.bring(request, Unformed::Otherwise).await
     }
 
     async fn delete_pod(&self, owner: &Owner) -> Result<Progress, DriverError> {
@@ -193,7 +217,7 @@ impl AppHostingDriver for IosXeDriver {
         let apps = observed.apps.values().filter(|app| app.belongs_to(uid, cluster));
         let mut ids: BTreeSet<String> = apps.map(|app| app.id.clone()).collect();
         // A device may have forgotten all but its files.
-        let left = state.tracks.iter().filter(|(id, track)| track.may_have_copy() && is_named_for(id, uid));
+        let left = state.tracks.iter().filter(|(id, track)| track.may_have_copy() && is_of(id, uid));
         ids.extend(left.map(|(id, _)| id.clone()));
         self.remove(&mut state, &observed, ids.iter().map(String::as_str)).await
     }
@@ -203,6 +227,10 @@ impl AppHostingDriver for IosXeDriver {
         let observed = self.observe(&mut state, FRESH).await?;
         let State { listing, tracks, .. } = &mut *state;
         Ok(listing.pods(&*self.client, &observed, tracks, &self.translator.cluster).await)
+    }
+
+    fn last_answer(&self) -> Option<Instant> {
+        self.client.last_answer()
     }
 
     async fn get_usage(&self) -> Result<Vec<PodUsage>, DriverError> {

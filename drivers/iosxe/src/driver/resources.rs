@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use staffetta_driver::app_hosting::{ContainerUsage, DeviceResources, PodUsage};
+use staffetta_driver::app_hosting::{ContainerUsage, DeviceResources, PodUsage, TakenResources};
 use staffetta_driver::{DriverError, Uid};
 
 use super::fetch::fetch;
-use crate::model::oper::{Amount, App, OperData};
+use crate::model::oper::{Amount, App, OperData, Reservation};
 use crate::model::resource;
 use crate::observe::Observed;
 use crate::restconf::NetworkClient;
@@ -16,13 +16,19 @@ const MEBIBYTE: u64 = 1 << 20;
 /// A unit of CPU is a thousandth of one, and that is a million billionths.
 const NANOCORES_A_UNIT: u64 = 1_000_000;
 
-/// What the device has for applications.
-pub(super) async fn read_resources(client: &dyn NetworkClient) -> Result<DeviceResources, DriverError> {
+/// What the device has for applications, and what of that is not for pods of this cluster.
+pub(super) async fn read_resources(
+    client: &dyn NetworkClient,
+    observed: &Observed,
+    cluster: &str,
+) -> Result<DeviceResources, DriverError> {
     const STEP: &str = "read the resources of the device";
-    Ok(resources(&fetch(client, resource::AMOUNTS, STEP).await?))
+    let data: OperData = fetch(client, resource::AMOUNTS, STEP).await?;
+    let is_ours = |name: &str| observed.apps.get(name).is_some_and(|app| app.is_of(cluster));
+    Ok(resources(&data, is_ours))
 }
 
-fn resources(data: &OperData) -> DeviceResources {
+fn resources(data: &OperData, is_ours: impl Fn(&str) -> bool) -> DeviceResources {
     let all = || data.resources.iter();
     let units = |unit: fn(&crate::model::oper::Cpu) -> Option<u64>| -> u64 {
         all().flat_map(|resources| &resources.cpu).filter_map(unit).fold(0, u64::saturating_add)
@@ -40,6 +46,20 @@ fn resources(data: &OperData) -> DeviceResources {
         free_memory_bytes: bytes(&mut memory().map(|memory| memory.available)),
         storage_bytes: bytes(&mut disk.iter().map(|disk| disk.quota)),
         free_storage_bytes: bytes(&mut disk.iter().map(|disk| disk.available)),
+        taken: taken(data.apps.iter().filter(|app| !is_ours(&app.name))),
+    }
+}
+
+/// What these applications have reserved.
+fn taken<'a>(apps: impl Iterator<Item = &'a App>) -> TakenResources {
+    let all: Vec<_> = apps.map(|app| &app.details.resource_reservation).collect();
+    let sum = |amount: fn(&Reservation) -> Option<u64>| {
+        all.iter().filter_map(|reserved| amount(reserved)).fold(0, u64::saturating_add)
+    };
+    TakenResources {
+        cpu_millis: sum(|reserved| reserved.cpu),
+        memory_bytes: sum(|reserved| reserved.memory).saturating_mul(MEBIBYTE),
+        storage_bytes: sum(|reserved| reserved.disk).saturating_mul(MEBIBYTE),
     }
 }
 
@@ -106,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotas_come_in_units_and_megabytes_and_the_disk_is_counted_once() {
+    fn quotas_come_in_units_and_megabytes_the_disk_is_counted_once_and_what_others_reserved_is_taken() {
         let data = json!({
             "app-resources": [{
                 "name": "global",
@@ -118,6 +138,11 @@ mod tests {
                 ],
             }],
             "app-globals": { "iox-enabled": true },
+            "app": [
+                { "name": "ours", "details": { "resource-reservation": { "cpu": "9", "memory": "9", "disk": "9" } } },
+                { "name": "guest", "details": { "resource-reservation": { "cpu": "7", "memory": "5", "disk": "3" } } },
+                { "name": "idle", "details": { "state": "DEPLOYED" } },
+            ],
         });
         let expected = DeviceResources {
             enabled: true,
@@ -127,9 +152,11 @@ mod tests {
             free_memory_bytes: 1 << 30,
             storage_bytes: 8 << 30,
             free_storage_bytes: 4 << 30,
+            taken: TakenResources { cpu_millis: 7, memory_bytes: 5 << 20, storage_bytes: 3 << 20 },
         };
-        assert_eq!(resources(&serde_json::from_value(data).unwrap()), expected);
-        assert_eq!(resources(&OperData::default()), DeviceResources::default());
+        let is_ours = |name: &str| name == "ours";
+        assert_eq!(resources(&serde_json::from_value(data).unwrap(), is_ours), expected);
+        assert_eq!(resources(&OperData::default(), is_ours), DeviceResources::default());
     }
 
     #[test]

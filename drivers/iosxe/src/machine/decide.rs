@@ -122,10 +122,8 @@ fn up(
         AppState::Running | AppState::Stopped => Next::Done,
         AppState::Failed if !failed => Next::Done,
         AppState::Failed => after_a_pause("AppFailed", track.failures, clear(track), track, now),
-        // A device that hangs on a URL is given the package in another way.
-        AppState::Installing if view.package == Package::AtUrl && hangs(track, patience, now) => {
-            Next::Act(Act::Uninstall)
-        }
+        // It is tried again; a device that hangs on a URL is given the package in another way.
+        AppState::Installing if hangs(track, patience, now) => Next::Act(Act::Uninstall),
         AppState::Installing | AppState::Unknown => Next::Wait,
     }
 }
@@ -179,14 +177,15 @@ fn wait(view: View<'_>, track: &Track, patience: Patience, now: Instant) -> Deci
     if track.is_copying() {
         return Decision::Wait { state: Act::Copy.doing().to_owned(), ask_again: POLL };
     }
-    let expected = view.state != AppState::Unknown;
-    let limit = if expected { patience.install } else { patience.step };
-    if now < track.waiting_since(Act::Install) + limit {
-        return Decision::Wait { state, ask_again: if expected { POLL } else { SLOW } };
+    // An install that takes too long is ended before anybody waits for it here.
+    if view.state != AppState::Unknown {
+        return Decision::Wait { state, ask_again: POLL };
     }
-    let reason = if expected { "InstallTimeout" } else { "UnknownState" };
-    let message = format!("{state} for more than {} s", limit.as_secs());
-    Decision::Fail { reason, message, ask_again: SLOW }
+    if now < track.waiting_since(Act::Install) + patience.step {
+        return Decision::Wait { state, ask_again: SLOW };
+    }
+    let message = format!("{state} for more than {} s", patience.step.as_secs());
+    Decision::Fail { reason: "UnknownState", message, ask_again: SLOW }
 }
 
 /// How long to wait for a device that is busy for the `tries`th time.
@@ -213,7 +212,8 @@ fn spaced(act: Act, view: View<'_>, track: &Track, now: Instant) -> Decision {
             let state = format!("{}; the device says {}", act.doing(), view.said);
             if attempt.tries > 1 {
                 let message = format!("{state}; it was tried {} times", attempt.tries);
-                return Decision::Fail { reason: act.failed(), message, ask_again: POLL };
+                let ask_again = SLOW.min(attempt.until - now);
+                return Decision::Fail { reason: act.failed(), message, ask_again };
             }
             return Decision::Wait { state, ask_again: POLL };
         }

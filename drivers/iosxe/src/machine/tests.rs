@@ -248,3 +248,54 @@ fn a_step_of_which_nobody_knows_whether_the_device_was_told_is_repeated_soon() {
     assert!(matches!(at(&mut track, Duration::from_secs(5)), Decision::Fail { .. }));
     assert_eq!(at(&mut track, Duration::from_secs(7)), Decision::Do(Act::Install));
 }
+
+#[test]
+fn an_install_that_hangs_is_ended_told_and_tried_again_after_pauses_that_double() {
+    let mut now = Instant::now();
+    let mut track = Track::new(AppState::Absent, now);
+    let mut pauses = Vec::new();
+    for _ in 0..4 {
+        assert_eq!(
+            decide(view(Configured::Yes, AppState::Absent), RUN, &track, PATIENCE, now),
+            Decision::Do(Act::Install)
+        );
+        track.attempted(Act::Install, now, PATIENCE.limit(Act::Install));
+        track.observe(AppState::Installing, now);
+        let waits = decide(view(Configured::Yes, AppState::Installing), RUN, &track, PATIENCE, now);
+        assert!(matches!(waits, Decision::Wait { .. }), "{waits:?}");
+        now += PATIENCE.install;
+        let ended = decide(view(Configured::Yes, AppState::Installing), RUN, &track, PATIENCE, now);
+        assert_eq!(ended, Decision::Do(Act::Uninstall));
+        track.attempted(Act::Uninstall, now, PATIENCE.limit(Act::Uninstall));
+        track.observe(AppState::Absent, now);
+        match decide(view(Configured::Yes, AppState::Absent), RUN, &track, PATIENCE, now) {
+            Decision::Fail { reason: "InstallFailed", message, ask_again } if message.contains("no end") => {
+                pauses.push(ask_again.as_secs());
+                now += ask_again;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(pauses, [2, 4, 8, 16]);
+}
+
+#[test]
+fn a_step_that_is_repeated_is_looked_after_seldom() {
+    let now = Instant::now();
+    let mut track = Track::new(AppState::Deployed, now);
+    let at =
+        |track: &Track, now| decide(view(Configured::Yes, AppState::Deployed), RUN, track, PATIENCE, now);
+    track.attempted(Act::Activate, now, PATIENCE.step);
+    assert!(matches!(at(&track, now), Decision::Wait { ask_again: POLL, .. }));
+    let later = now + PATIENCE.step;
+    assert_eq!(at(&track, later), Decision::Do(Act::Activate));
+    track.attempted(Act::Activate, later, PATIENCE.step);
+    let Decision::Fail { reason: "ActivateFailed", ask_again, .. } = at(&track, later) else {
+        panic!("it is told")
+    };
+    assert_eq!(ask_again, Duration::from_secs(5));
+    let end = later + PATIENCE.step - Duration::from_secs(1);
+    assert!(
+        matches!(at(&track, end), Decision::Fail { ask_again, .. } if ask_again == Duration::from_secs(1))
+    );
+}

@@ -106,7 +106,8 @@ impl Track {
         let (before, lasted) = (self.state, now - self.since);
         (self.state, self.since, self.reason) = (state, now, None);
         let install = self.attempts.get(&Act::Install).cloned();
-        let told_to_go = self.attempts.contains_key(&Act::Uninstall);
+        let told_to_go = self.attempts.get(&Act::Uninstall).map(|uninstall| uninstall.at);
+        let in_vain = |at: Instant| install.as_ref().is_none_or(|install| at >= install.until);
         let past = |act: &Act| state == AppState::Absent || act.is_fulfilled_by(state);
         self.attempts.retain(|act, attempt| attempt.refusal.is_none() && !past(act));
         self.fetch.hung &= !matches!(state, AppState::Activated | AppState::Running);
@@ -116,8 +117,16 @@ impl Track {
         self.installing &= matches!(state, AppState::Installing | AppState::Unknown | AppState::Absent);
         match (before, state) {
             (_, AppState::Failed) => self.failures += 1,
+            // The pause after it grows with each.
+            (AppState::Installing, AppState::Absent) if told_to_go.is_some_and(in_vain) => {
+                let said = "the install came to no end, and was ended".to_owned();
+                let refusal = Some(Refusal { at: now, said, sort: Sort::Now });
+                let tries = install.map_or(1, |install| install.tries);
+                let ended = Attempt { at: now, until: now, tries, uncertain: false, refusal };
+                self.attempts.insert(Act::Install, ended);
+            }
             (AppState::Running, AppState::Stopped) => self.ended += 1,
-            (AppState::Installing | AppState::Unknown, AppState::Absent) if !told_to_go => {
+            (AppState::Installing | AppState::Unknown, AppState::Absent) if told_to_go.is_none() => {
                 let said = "the device gave the install up".to_owned();
                 let refusal = Some(Refusal { at: now, said, sort: Sort::Lasting });
                 let install = install.map(|install| Attempt { refusal, ..install });
@@ -147,6 +156,14 @@ impl Track {
         self.fetch.hung |= act == Act::Uninstall && self.state == AppState::Installing;
     }
 
+    /// Takes down that the device has answered to a step, which may take that long.
+    pub(crate) fn answered(&mut self, act: Act, limit: Duration) {
+        if let Some(attempt) = self.attempts.get_mut(&act) {
+            attempt.until = attempt.at + limit;
+            attempt.uncertain = false;
+        }
+    }
+
     /// Takes down that nobody knows whether the device was told of a step.
     pub(crate) fn uncertain(&mut self, act: Act) {
         if let Some(attempt) = self.attempts.get_mut(&act) {
@@ -162,35 +179,54 @@ impl Track {
         }
     }
 
-    /// Takes down what the device told before an install of `id`. Its clock is another one: times are only told apart.
+    /// Takes down what the device told before a step of `id`. Its clock is another one: times are only told apart.
     pub(crate) fn heard_before(&mut self, notifications: &[Notification], id: &str) {
         let told = notifications.iter().filter(|notification| notification.tells_of_failure(id));
         self.heard = told.map(|notification| notification.timestamp.clone()).collect();
     }
 
-    /// Takes down what the device tells now: when `id` could not be installed, or failed later, why.
+    /// Takes down what the device tells now: why `id` could not be installed, activated or started, or failed later.
     pub(crate) fn heard(&mut self, notifications: &[Notification], id: &str, now: Instant) {
         let mut failures = notifications.iter().rev().filter(|told| told.tells_of_failure(id));
         let Some(failure) = failures.find(|failure| !self.heard.contains(&failure.timestamp)) else {
             return;
         };
-        match self.state {
-            AppState::Failed => self.reason = Some(failure.message.clone()),
-            AppState::Absent => {
-                if let Some(install) = self.attempts.get_mut(&Act::Install) {
-                    let at = install.refusal.as_ref().map_or(now, |refusal| refusal.at);
-                    let said = failure.message.clone();
-                    let sort = if failure.tells_of_the_impossible() { Sort::Lasting } else { Sort::Now };
-                    install.refusal = Some(Refusal { at, said, sort });
-                }
+        let (act, impossible) = match self.state {
+            AppState::Failed => {
+                self.reason = Some(failure.message.clone());
+                return;
             }
-            _ => {}
+            AppState::Absent => (Act::Install, failure.tells_of_the_impossible()),
+            // That there is no room now says nothing of later.
+            AppState::Deployed => (Act::Activate, false),
+            AppState::Activated | AppState::Stopped => (Act::Start, false),
+            AppState::Installing | AppState::Running | AppState::Unknown => return,
+        };
+        if let Some(attempt) = self.attempts.get_mut(&act) {
+            let at = attempt.refusal.as_ref().map_or(now, |refusal| refusal.at);
+            let said = failure.message.clone();
+            let sort = if impossible { Sort::Lasting } else { Sort::Now };
+            attempt.refusal = Some(Refusal { at, said, sort });
         }
     }
 
     /// Whether the device may have something to tell of a failure.
     pub(crate) fn listens(&self) -> bool {
-        self.installing || self.state == AppState::Failed
+        let open = |act| self.attempt(act).is_some_and(|attempt| attempt.refusal.is_none());
+        match self.state {
+            AppState::Failed => true,
+            AppState::Deployed => self.installing || open(Act::Activate),
+            AppState::Activated | AppState::Stopped => self.installing || open(Act::Start),
+            AppState::Absent | AppState::Installing | AppState::Running | AppState::Unknown => {
+                self.installing
+            }
+        }
+    }
+
+    /// Whether it is certain that the device has nothing of it but what this process has configured.
+    pub(crate) fn is_only_configured(&self) -> bool {
+        let tried = |act| self.attempts.contains_key(&act);
+        self.state == AppState::Absent && tried(Act::Configure) && !tried(Act::Install)
     }
 
     /// Takes back an attempt that certainly never reached the device.

@@ -3,7 +3,8 @@
 
 use std::net::IpAddr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 /// The container `app-hosting-cfg-data`.
 #[derive(Debug, Default, Deserialize)]
@@ -15,7 +16,23 @@ pub(crate) struct ConfigData {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Apps {
+    #[serde(deserialize_with = "each")]
     pub(crate) app: Vec<App>,
+}
+
+/// The applications one by one: of one that cannot be read, somebody else's, there remains that it is there.
+fn each<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<App>, D::Error> {
+    let named = |app: Value| {
+        let application_name = app["application-name"].as_str().unwrap_or_default().to_owned();
+        serde_json::from_value(app).unwrap_or(App { application_name, ..App::default() })
+    };
+    Ok(Vec::<Value>::deserialize(list)?.into_iter().map(named).collect())
+}
+
+/// An address. One that carries a zone (RFC 6991, `inet:ip-address`) is read without it, and what is none is none.
+fn address<'de, D: Deserializer<'de>>(text: D) -> Result<Option<IpAddr>, D::Error> {
+    let text = Option::<String>::deserialize(text)?;
+    Ok(text.and_then(|text| text.split('%').next()?.parse().ok()))
 }
 
 /// An application.
@@ -36,7 +53,7 @@ pub(crate) struct App {
 
 impl App {
     /// The body of the request that adds it to the list.
-    pub(crate) fn body(&self) -> serde_json::Value {
+    pub(crate) fn body(&self) -> Value {
         serde_json::json!({ "Cisco-IOS-XE-app-hosting-cfg:app": [self] })
     }
 
@@ -57,13 +74,22 @@ pub(crate) struct Network {
     pub(crate) vnic_gateway_0: Option<String>,
     #[serde(rename = "virtualportgroup-guest-interface-name-1", skip_serializing_if = "Option::is_none")]
     pub(crate) virtualportgroup_guest_interface_name_1: Option<String>,
-    #[serde(rename = "virtualportgroup-guest-ip-address-1", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "virtualportgroup-guest-ip-address-1",
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "address"
+    )]
     pub(crate) virtualportgroup_guest_ip_address_1: Option<IpAddr>,
-    #[serde(rename = "virtualportgroup-guest-ip-netmask-1", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "virtualportgroup-guest-ip-netmask-1",
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "address"
+    )]
     pub(crate) virtualportgroup_guest_ip_netmask_1: Option<IpAddr>,
     #[serde(
         rename = "virtualportgroup-application-default-gateway-1",
-        skip_serializing_if = "Option::is_none"
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "address"
     )]
     pub(crate) virtualportgroup_application_default_gateway_1: Option<IpAddr>,
     #[serde(
@@ -71,23 +97,23 @@ pub(crate) struct Network {
         skip_serializing_if = "Option::is_none"
     )]
     pub(crate) virtualportgroup_guest_interface_default_gateway_1: Option<u8>,
-    #[serde(rename = "nameserver-0", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "nameserver-0", skip_serializing_if = "Option::is_none", deserialize_with = "address")]
     pub(crate) nameserver_0: Option<IpAddr>,
-    #[serde(rename = "nameserver-1", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "nameserver-1", skip_serializing_if = "Option::is_none", deserialize_with = "address")]
     pub(crate) nameserver_1: Option<IpAddr>,
-    #[serde(rename = "nameserver2", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "nameserver2", skip_serializing_if = "Option::is_none", deserialize_with = "address")]
     pub(crate) nameserver_2: Option<IpAddr>,
-    #[serde(rename = "nameserver-3", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "nameserver-3", skip_serializing_if = "Option::is_none", deserialize_with = "address")]
     pub(crate) nameserver_3: Option<IpAddr>,
-    #[serde(rename = "nameseerver4", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "nameseerver4", skip_serializing_if = "Option::is_none", deserialize_with = "address")]
     pub(crate) nameserver_4: Option<IpAddr>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) management_interface_name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "address")]
     pub(crate) management_guest_ip_address: Option<IpAddr>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "address")]
     pub(crate) management_guest_ip_netmask: Option<IpAddr>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "address")]
     pub(crate) management_application_gateway: Option<IpAddr>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) management_guest_interface_default_gateway: Option<u8>,
@@ -133,9 +159,9 @@ impl VlanRules {
 pub(crate) struct VlanRule {
     pub(crate) vlan_id: u16,
     pub(crate) guest_interface: u8,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "address")]
     pub(crate) guest_ip: Option<IpAddr>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "address")]
     pub(crate) guest_ipnetmask: Option<IpAddr>,
     pub(crate) mac_forward_enable: bool,
     pub(crate) mcast_enable: bool,
@@ -162,4 +188,38 @@ pub(crate) struct RunOptions {
 pub(crate) struct Line {
     pub(crate) line_index: u16,
     pub(crate) line_run_opts: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_somebody_else_configured_is_read_as_far_as_it_can_be() {
+        let network = |field: &str, text: Value| json!({ "application-network-resource": { field: text } });
+        let app = |name: &str, mut rest: Value| {
+            rest["application-name"] = name.into();
+            rest
+        };
+        let data = json!({ "apps": { "app": [
+            app("zone", network("management-guest-ip-address", json!("fe80::1%2"))),
+            app("word", network("management-guest-ip-address", json!("somewhere"))),
+            app("number", json!({ "application-resource-profile": { "cpu-units": 70_000 } })),
+            app("list", json!({ "run-optss": [] })),
+            app("plain", network("virtualportgroup-guest-ip-address-1", json!("10.0.0.9"))),
+        ] } });
+        let read: ConfigData = serde_json::from_value(data).unwrap();
+        let found = |app: &App| (app.application_name.clone(), app.addresses().next());
+        let address = |text: &str| text.parse::<IpAddr>().ok();
+        let expected = [
+            ("zone".to_owned(), address("fe80::1")),
+            ("word".to_owned(), None),
+            ("number".to_owned(), None),
+            ("list".to_owned(), None),
+            ("plain".to_owned(), address("10.0.0.9")),
+        ];
+        assert_eq!(read.apps.app.iter().map(found).collect::<Vec<_>>(), expected);
+    }
 }

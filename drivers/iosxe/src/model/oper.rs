@@ -44,8 +44,15 @@ pub(crate) struct Details {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Reservation {
+    /// In units.
     #[serde(deserialize_with = "lenient")]
     pub(crate) cpu: Option<u64>,
+    /// In MB.
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) memory: Option<u64>,
+    /// In MB.
+    #[serde(deserialize_with = "lenient")]
+    pub(crate) disk: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]

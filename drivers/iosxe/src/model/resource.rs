@@ -41,9 +41,12 @@ pub(crate) const EVENTS: Resource = Resource {
 pub(crate) const USAGE: Resource =
     Resource { path: OPER, fine: Some("fields=app"), coarse: Some("fields=app") };
 
-/// What the device has for applications.
-pub(crate) const AMOUNTS: Resource =
-    Resource { path: OPER, fine: Some("fields=app-resources;app-globals"), coarse: None };
+/// What the device has for applications, and what each has reserved of it.
+pub(crate) const AMOUNTS: Resource = Resource {
+    path: OPER,
+    fine: Some("fields=app-resources;app-globals;app(name;details/resource-reservation)"),
+    coarse: None,
+};
 
 /// The address tables.
 pub(crate) const ARP: Resource = whole("data/Cisco-IOS-XE-arp-oper:arp-data");

@@ -51,9 +51,17 @@ impl Restconf {
         if let Some(body) = ask.body {
             request = request.body(body.to_string());
         }
-        let Some(limit) = ask.limit else { return self.send(request, ask.step, changes).await };
-        self.gate.pass()?;
-        self.attempt(request.timeout(limit), ask.step, changes).await
+        let answer = match ask.limit {
+            None => self.send(request, ask.step, changes).await?,
+            Some(limit) => {
+                self.gate.pass()?;
+                self.attempt(request.timeout(limit), ask.step, changes).await?
+            }
+        };
+        if answer.0.is_success() {
+            self.gate.know();
+        }
+        Ok(answer)
     }
 
     /// Sends a request. Whoever waits behind it is told when the device does not answer.
@@ -84,7 +92,9 @@ impl Restconf {
         let response = request.send().await.map_err(|error| unanswered(error, step, changes))?;
         let status = response.status();
         let body = self.body(response, step, changes).await?;
-        if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        // An account that may not do everything (RFC 8341) is one that the device knows.
+        let stranger = status == StatusCode::FORBIDDEN && !self.gate.is_known();
+        if status == StatusCode::UNAUTHORIZED || stranger {
             return Err(self.gate.refused(Complaint::read(status, &body).to_string()));
         }
         self.gate.open();

@@ -24,6 +24,10 @@ struct State {
     closed: Option<(Instant, DriverError)>,
     /// How often in a row the log-in was refused.
     refusals: u32,
+    /// Whether the API ever did what it was asked: it knows who we are.
+    known: bool,
+    /// When the device answered last.
+    answered: Option<Instant>,
 }
 
 impl Gate {
@@ -38,9 +42,25 @@ impl Gate {
         }
     }
 
-    /// The device answered, and knows who we are.
+    /// The device answered, and did not refuse the log-in.
     pub(super) fn open(&self) {
-        *self.state() = State::default();
+        let mut state = self.state();
+        *state = State { known: state.known, answered: Some(Instant::now()), ..State::default() };
+    }
+
+    /// The API did what it was asked.
+    pub(super) fn know(&self) {
+        self.state().known = true;
+    }
+
+    /// Whether the API ever did what it was asked. What it forbids after that is no question of the log-in.
+    pub(super) fn is_known(&self) -> bool {
+        self.state().known
+    }
+
+    /// When the device answered last.
+    pub(super) fn answered(&self) -> Option<Instant> {
+        self.state().answered
     }
 
     /// The device refused the log-in.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 use staffetta_driver::DriverError;
+use tokio::time::Instant;
 
 use crate::model::file::FileOperation;
 use crate::model::operation::Operation;
@@ -31,6 +32,9 @@ pub(crate) trait NetworkClient: Send + Sync {
     /// Does something with a file. It is done then, for which the device may take until `limit`; none: no longer than for any
     /// other answer.
     async fn handle_file(&self, operation: &FileOperation, limit: Option<Duration>) -> Result<(), Fault>;
+
+    /// When the device answered last, whatever it was asked.
+    fn last_answer(&self) -> Option<Instant>;
 }
 
 /// Why a request did not do what it was to do.

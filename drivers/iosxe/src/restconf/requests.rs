@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 use staffetta_driver::{DriverError, Reason};
+use tokio::time::Instant;
 
 use super::complaint::Complaint;
 use super::exchange::Ask;
@@ -66,6 +67,10 @@ impl NetworkClient for Restconf {
     async fn handle_file(&self, operation: &FileOperation, limit: Option<Duration>) -> Result<(), Fault> {
         let ask = Ask::to(Method::POST, operation.step()).within(limit);
         self.call(operation.path(), &operation.input(), ask).await
+    }
+
+    fn last_answer(&self) -> Option<Instant> {
+        self.gate.answered()
     }
 }
 

@@ -8,7 +8,9 @@ use staffetta_driver::app_hosting::Progress;
 use staffetta_iosxe::IosXeOptions;
 use staffetta_iosxe_device::{Device, Fault, Install, Options, Requests, Site, Times};
 
-use crate::world::{CLUSTER, World, delete, deploy, done, driver, pod, request, runs, spec, told, web};
+use crate::world::{
+    CLUSTER, World, delete, deploy, done, driver, pod, request, runs, spec, told, until, web,
+};
 
 /// How many requests of a life are made to fail, one in each run. A life has fewer.
 const REQUESTS: usize = 40;
@@ -131,6 +133,43 @@ async fn an_app_that_the_device_broke_is_told_with_the_reason_and_removed() {
     })
     .await;
     assert!(told.contains("the disk is full"), "{told}");
+    delete(&*driver, &request.owner()).await;
+    world.assert_clean();
+}
+
+#[tokio::test]
+async fn an_activation_for_which_the_device_has_no_room_is_told_with_its_reason() {
+    let world = World::new(|options| {
+        (options.resources.cpu_units, options.auto_start) = (1, false);
+    });
+    let (driver, request) = (world.driver(), web());
+    let mut told = String::new();
+    done("deploy", async || {
+        let progress = driver.deploy_pod(&request).await?;
+        if let Progress::Failing { message, .. } = &progress {
+            told.clone_from(message);
+            return Ok(Progress::Done);
+        }
+        Ok(progress)
+    })
+    .await;
+    assert!(told.contains("not enough CPU"), "{told}");
+    delete(&*driver, &request.owner()).await;
+    world.assert_clean();
+}
+
+#[tokio::test]
+async fn an_app_that_the_device_does_not_show_while_it_starts_is_not_left_behind() {
+    let world = World::new(|_| ());
+    let (driver, request) = (world.driver(), web());
+    deploy(&*driver, &request).await;
+    world.device.host_apps(false);
+    assert!(!driver.get_device_resources().await.unwrap().enabled);
+    until("the app is hidden", async || !runs(&told(&*driver, &request.owner()).await.unwrap())).await;
+    let progress = driver.delete_pod(&request.owner()).await.unwrap();
+    let waits = matches!(&progress, Progress::Failing { reason, .. } if reason == "AppHostingDisabled");
+    assert!(waits, "{progress:?}");
+    world.device.host_apps(true);
     delete(&*driver, &request.owner()).await;
     world.assert_clean();
 }

@@ -9,7 +9,10 @@ use staffetta_driver::app_hosting::{
     AppHostingDriver, DeviceInfo, DeviceResources, HostedPod, HostedPods, HostedState, PodRequest, PodUsage,
     Progress,
 };
-use staffetta_driver::{DriverError, Owner, Reason};
+use staffetta_driver::{DriverError, Owner};
+use staffetta_handler::causes;
+use tokio::time::Instant;
+use tracing::debug;
 
 use crate::back_end::{NodeBackEnd, Reply};
 use crate::node::{MachineInfo, NodeHealth};
@@ -20,11 +23,24 @@ pub(super) struct DeviceBackEnd {
     driver: Arc<dyn AppHostingDriver>,
     /// The last answer and what was made of it: an answer that is the same costs nothing.
     last: Mutex<Option<(HostedPods, Workloads)>>,
+    /// What the device said of itself last.
+    info: Mutex<DeviceInfo>,
 }
 
 impl DeviceBackEnd {
     pub(super) fn new(driver: Arc<dyn AppHostingDriver>) -> Self {
-        Self { driver, last: Mutex::new(None) }
+        Self { driver, last: Mutex::new(None), info: Mutex::default() }
+    }
+
+    /// What the device says of itself. One that does not say it, or not now, takes pods all the same.
+    async fn info(&self) -> DeviceInfo {
+        let told = self.driver.get_device_info().await;
+        let mut info = self.info.lock().unwrap_or_else(PoisonError::into_inner);
+        match told {
+            Ok(told) => info.clone_from(&told),
+            Err(error) => debug!(error = causes(&error), "a device does not say what it is"),
+        }
+        info.clone()
     }
 }
 
@@ -32,13 +48,7 @@ impl DeviceBackEnd {
 impl NodeBackEnd for DeviceBackEnd {
     async fn health(&self) -> Result<Reply<NodeHealth>, DriverError> {
         let resources = self.driver.get_device_resources().await?;
-        let info = match self.driver.get_device_info().await {
-            // A device that does not say what it is takes pods all the same.
-            Err(error) if matches!(error.reason(), Reason::Unsupported | Reason::NotFound) => {
-                DeviceInfo::default()
-            }
-            told => told?,
-        };
+        let info = self.info().await;
         Ok(Reply::Now(health(&resources, info)))
     }
 
@@ -59,8 +69,16 @@ impl NodeBackEnd for DeviceBackEnd {
         self.driver.deploy_pod(request).await
     }
 
+    async fn update(&self, request: &PodRequest) -> Result<Progress, DriverError> {
+        self.driver.update_pod(request).await
+    }
+
     async fn remove(&self, owner: &Owner) -> Result<Progress, DriverError> {
         self.driver.delete_pod(owner).await
+    }
+
+    fn last_answer(&self) -> Option<Instant> {
+        self.driver.last_answer()
     }
 
     async fn usage(&self) -> Result<Vec<PodUsage>, DriverError> {
@@ -94,16 +112,24 @@ fn state(state: &HostedState) -> ContainerState {
 
 /// What a device has and is, as its node shows it. What it does not tell is left out.
 fn health(resources: &DeviceResources, info: DeviceInfo) -> NodeHealth {
+    // What the device does not tell at all is not shown as none.
     let quantities = |cpu: u64, memory: u64, storage: u64| {
         let known = [
-            ("cpu", cpu, format!("{cpu}m")),
-            ("memory", memory, memory.to_string()),
-            ("ephemeral-storage", storage, storage.to_string()),
+            ("cpu", resources.cpu_millis, format!("{cpu}m")),
+            ("memory", resources.memory_bytes, memory.to_string()),
+            ("ephemeral-storage", resources.storage_bytes, storage.to_string()),
         ];
-        let known = known.into_iter().filter(|(_, amount, _)| *amount > 0);
+        let known = known.into_iter().filter(|(_, told, _)| *told > 0);
         known.map(|(name, _, text)| (name.to_owned(), Quantity(text))).collect::<BTreeMap<_, _>>()
     };
-    let all = quantities(resources.cpu_millis, resources.memory_bytes, resources.storage_bytes);
+    let (all, taken) = (resources, resources.taken);
+    let capacity = quantities(all.cpu_millis, all.memory_bytes, all.storage_bytes);
+    // The scheduler takes what pods ask for from this; what is free by now already lacks that.
+    let allocatable = quantities(
+        all.cpu_millis.saturating_sub(taken.cpu_millis),
+        all.memory_bytes.saturating_sub(taken.memory_bytes),
+        all.storage_bytes.saturating_sub(taken.storage_bytes),
+    );
     let trouble = (!resources.enabled).then(|| {
         (
             "AppHostingDisabled",
@@ -112,9 +138,8 @@ fn health(resources: &DeviceResources, info: DeviceInfo) -> NodeHealth {
     });
     let system = if info.system.is_empty() { "IOS-XE".to_owned() } else { info.system };
     NodeHealth {
-        // The scheduler takes what pods ask for from this; what is free by now already lacks that.
-        allocatable: all.clone(),
-        capacity: all,
+        allocatable,
+        capacity,
         info: MachineInfo {
             machine_id: info.serial_number,
             kernel_version: info.software_version,
@@ -133,7 +158,33 @@ fn health(resources: &DeviceResources, info: DeviceInfo) -> NodeHealth {
 
 #[cfg(test)]
 mod tests {
+    use staffetta_driver::Reason;
+    use staffetta_driver::app_hosting::TakenResources;
+    use staffetta_driver::memory::{AppHostingMethod, Fault, MemoryAppHostingDriver, MemoryDevices};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_device_that_does_not_say_what_it_is_takes_pods_all_the_same() {
+        let device = MemoryDevices::default().device("r1");
+        let driver = MemoryAppHostingDriver::new(Arc::clone(&device), "east".into());
+        let back_end = DeviceBackEnd::new(Arc::new(driver));
+        let serial = async || match back_end.health().await.unwrap() {
+            Reply::Now(health) => health.info.machine_id,
+            Reply::Later => unreachable!("it answers at once"),
+        };
+        for reason in [Reason::Unavailable, Reason::Refused, Reason::NotFound] {
+            device.faults().inject(AppHostingMethod::Info, 1, Fault::Fail(DriverError::new(reason, "ask")));
+            assert_eq!(serial().await, "");
+        }
+        assert_eq!(serial().await, "FAKE0000001");
+        device.faults().inject(
+            AppHostingMethod::Info,
+            1,
+            Fault::Fail(DriverError::new(Reason::Unavailable, "ask")),
+        );
+        assert_eq!(serial().await, "FAKE0000001", "what it said before is still so");
+    }
 
     #[test]
     fn a_device_that_hosts_nothing_now_says_so_and_shows_only_what_it_told() {
@@ -143,6 +194,25 @@ mod tests {
         assert_eq!(health.trouble.as_ref().map(|trouble| trouble.0), Some("AppHostingDisabled"));
         let names: Vec<_> = health.capacity.keys().collect();
         assert_eq!(names, ["memory"]);
+    }
+
+    #[test]
+    fn what_somebody_else_has_reserved_is_not_for_pods() {
+        let taken = TakenResources { cpu_millis: 500, memory_bytes: 2 << 30, storage_bytes: 0 };
+        let resources = DeviceResources {
+            enabled: true,
+            cpu_millis: 2000,
+            memory_bytes: 1 << 30,
+            taken,
+            ..DeviceResources::default()
+        };
+        let health = health(&resources, DeviceInfo::default());
+        let shown = |of: &BTreeMap<String, Quantity>| {
+            of.iter().map(|(name, amount)| (name.clone(), amount.0.clone())).collect::<Vec<_>>()
+        };
+        let pair = |name: &str, amount: &str| (name.to_owned(), amount.to_owned());
+        assert_eq!(shown(&health.capacity), [pair("cpu", "2000m"), pair("memory", "1073741824")]);
+        assert_eq!(shown(&health.allocatable), [pair("cpu", "1500m"), pair("memory", "0")]);
     }
 
     #[test]

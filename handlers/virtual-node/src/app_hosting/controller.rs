@@ -8,18 +8,23 @@ use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
-use staffetta_driver::Reason;
 use staffetta_driver::app_hosting::Progress;
+use staffetta_driver::{Owner, Reason};
 use staffetta_handler::{
     HandlerError, Identity, Outlet, ResourceEventHandler, Signal, SignalHandler, Source,
 };
 
+use super::HANDLER;
 use super::cisco_device::CiscoDevice;
 use super::devices::{Devices, Verdict};
 use super::error::DeviceError;
 use super::status::{same, status};
-use crate::fleet::Fleet;
+use crate::back_end::Reply;
+use crate::fleet::{Fleet, Machine};
 use crate::handler::Shared;
+use crate::notes::{Told, description_note};
+use crate::reach::Outage;
+use crate::workload::Workload;
 
 /// By it an object waits until nothing of its device is left in the cluster, and nothing of the cluster on the device.
 pub(super) const FINALIZER: &str = "cisco.vk/device-cleanup";
@@ -93,18 +98,18 @@ impl Controller {
         let (name, uid) = (object.name_any(), object.metadata.uid.clone().unwrap_or_default());
         let verdict = self.devices.verdict(object);
         self.write_status(object, &verdict).await?;
-        if verdict == Verdict::Holds && !self.devices.has_left(&name, &uid) {
-            if let Some(machine) = self.nodes.fleet.get(&name) {
-                machine.retire(true);
-                self.clear(&machine).await?;
-            }
+        if self.devices.is_held_by(&name, &uid) {
+            let machine = self.nodes.fleet.get(&name);
+            let machine = machine.ok_or(DeviceError::Leaving("it was not read yet"))?;
+            machine.retire(true);
+            self.clear(object, &machine).await?;
             self.devices.leave(&name, &uid);
         }
         let heir = self.devices.of(&name).is_some();
         if let Some(machine) = self.nodes.fleet.get(&name).filter(|_| heir) {
             machine.retire(false);
         }
-        if verdict == Verdict::Holds && !heir && self.nodes.cluster.node(&name).is_some() {
+        if self.devices.has_left(&name, &uid) && !heir && self.nodes.cluster.node(&name).is_some() {
             return Err(DeviceError::Leaving("its node still exists"));
         }
         let finalizers: Vec<_> =
@@ -113,11 +118,29 @@ impl Controller {
         self.patch(object, None, json!({ "metadata": metadata }), "remove the finalizer").await
     }
 
-    /// Rids a device that can be reached of all that is ours. One that cannot is let go as it is: nobody could wait for it.
-    async fn clear(&self, machine: &crate::fleet::Machine) -> Result<(), DeviceError> {
-        let Some(back_end) = machine.back_end().filter(|_| machine.outage().is_none()) else { return Ok(()) };
+    /// Rids a device that can be reached of all that is ours, as it is there by now. One that cannot be reached is let go as it
+    /// is: nobody could wait for it. One of which that is not known yet is waited for.
+    async fn clear(&self, object: &CiscoDevice, machine: &Machine) -> Result<(), DeviceError> {
+        if let Some(outage) = machine.outage() {
+            self.tell_of_rest(object, machine, &outage);
+            return Ok(());
+        }
+        let unread = || {
+            machine.poke();
+            DeviceError::Leaving("it was not read yet")
+        };
+        let back_end = machine.back_end().filter(|_| machine.is_up()).ok_or_else(unread)?;
+        let there: Vec<Owner> = match back_end.inventory().await {
+            Ok(Reply::Now(workloads)) => {
+                let ours = workloads.iter().filter(|workload| self.is_ours(workload));
+                ours.map(|workload| workload.owner.clone()).collect()
+            }
+            Ok(Reply::Later) => machine.ours(),
+            // Whether that is an outage is found out by who reads the machine.
+            Err(_) => return Err(unread()),
+        };
         let mut left = false;
-        for owner in machine.ours() {
+        for owner in there {
             match back_end.remove(&owner).await {
                 Ok(Progress::Done) => {}
                 Ok(_) => left = true,
@@ -130,6 +153,25 @@ impl Controller {
             return Err(DeviceError::Leaving("applications are being removed from it"));
         }
         Ok(())
+    }
+
+    /// Whether it carries our mark, or runs for a pod of this cluster.
+    fn is_ours(&self, workload: &Workload) -> bool {
+        workload.ours || self.nodes.cluster.knows(workload.owner.uid.as_str())
+    }
+
+    /// A device that cannot be reached goes with what runs there, as far as that is known: somebody ought to know.
+    fn tell_of_rest(&self, object: &CiscoDevice, machine: &Machine, outage: &Outage) {
+        let known = machine.ours().len();
+        let rest = match known {
+            0 => "whatever runs there of this cluster".to_owned(),
+            1 => "what runs there of 1 pod".to_owned(),
+            pods => format!("what runs there of {pods} pods"),
+        };
+        let text =
+            format!("the device is let go while it cannot be reached, with {rest}: {}", outage.message);
+        let regarding = Identity::of_object(object);
+        self.nodes.notes.tell(description_note(HANDLER, regarding, Told::Left, text));
     }
 
     async fn patch(
@@ -199,17 +241,30 @@ impl Rounds {
     }
 }
 
+/// What of a machine the status of its device tells.
+#[derive(Debug, PartialEq, Eq)]
+struct Sight {
+    condition: &'static str,
+    outage: Option<&'static str>,
+    trouble: Option<&'static str>,
+}
+
+impl Sight {
+    fn of(machine: &Machine) -> Self {
+        let trouble = machine.health().and_then(|health| health.trouble.as_ref().map(|trouble| trouble.0));
+        let outage = machine.outage().map(|outage| outage.reason);
+        Self { condition: machine.condition(), outage, trouble }
+    }
+}
+
 impl Source for Rounds {
     async fn run(&self, outlet: Outlet) -> Result<(), HandlerError> {
-        let mut told: HashMap<String, (Option<String>, bool)> = HashMap::new();
+        let mut told: HashMap<String, Option<Sight>> = HashMap::new();
         loop {
             let objects = self.devices.objects();
             let mut now = HashMap::with_capacity(objects.len());
             for object in objects {
-                let machine = self.fleet.get(&object.name_any());
-                let outage = machine.as_ref().and_then(|machine| machine.outage());
-                let up = machine.is_some_and(|machine| machine.is_up());
-                let sight = (outage.map(|outage| outage.reason.to_owned()), up);
+                let sight = self.fleet.get(&object.name_any()).map(|machine| Sight::of(&machine));
                 let uid = object.uid().unwrap_or_default();
                 if told.get(&uid) != Some(&sight) {
                     outlet.signal(DeviceDue(Identity::of_object(&*object)));

@@ -1,19 +1,20 @@
 //! From the description of a device to that of its node.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Taint;
 use staffetta_driver::app_hosting::{DeviceSpec, Effect, Password};
 
-use crate::node::{KubeletEndpoint, NodeSpec, PROVIDER_TAINT};
+use crate::node::{KubeletEndpoint, NodeSpec, PROVIDER_TAINT, is_own_label};
 
 /// Who makes these nodes, as others know it.
 const PROVIDER: &str = "cisco";
 
 /// The node of a device.
 pub(super) fn node(name: &str, spec: &DeviceSpec, kubelet: Option<KubeletEndpoint>) -> NodeSpec {
-    let mut labels: std::collections::BTreeMap<String, String> = [
+    let mut labels: BTreeMap<String, String> = [
         ("platform", "cisco-ios-xe"),
         ("provider", "cisco-apphosting"),
         ("virtual-kubelet.io/provider", PROVIDER),
@@ -44,7 +45,13 @@ pub(super) fn node(name: &str, spec: &DeviceSpec, kubelet: Option<KubeletEndpoin
         kubelet,
         host_ip: spec.address.trim_matches(['[', ']']).parse::<IpAddr>().ok(),
         session: session(spec),
+        retired: false,
     }
+}
+
+/// A label that no description may choose, if it does: by it is known whose the node is.
+pub(super) fn chosen_label(spec: &DeviceSpec) -> Option<&str> {
+    spec.labels.keys().map(String::as_str).find(|key| is_own_label(key))
 }
 
 fn effect(effect: Effect) -> &'static str {
@@ -55,11 +62,20 @@ fn effect(effect: Effect) -> &'static str {
     }
 }
 
-/// A digest of all that the way to a device depends on.
+/// A digest of all that the way to a device depends on: whatever is of its node alone leaves the way as it is.
 fn session(spec: &DeviceSpec) -> u64 {
+    let way = DeviceSpec {
+        labels: BTreeMap::new(),
+        taints: Vec::new(),
+        region: None,
+        zone: None,
+        max_pods: 0,
+        log_level: None,
+        ..spec.clone()
+    };
     let mut digest = DefaultHasher::new();
     // The password is not written with the rest.
-    serde_json::to_string(spec).unwrap_or_default().hash(&mut digest);
+    serde_json::to_string(&way).unwrap_or_default().hash(&mut digest);
     spec.password.as_ref().map(Password::expose).hash(&mut digest);
     digest.finish()
 }
@@ -95,10 +111,22 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_a_device_changes_with_its_address_and_its_password() {
+    fn the_way_to_a_device_changes_with_what_it_depends_on_and_with_nothing_else() {
         let before = session(&spec(&json!({})));
         assert_eq!(before, session(&spec(&json!({}))));
         assert_ne!(before, session(&spec(&json!({ "password": "two" }))));
-        assert_ne!(before, session(&spec(&json!({ "port": 1 }))));
+        for way in [
+            json!({ "port": 1 }),
+            json!({ "podCIDR": "10.0.0.0/24" }),
+            json!({ "credentialSecretRef": { "name": "login" } }),
+            json!({ "resourceLimits": { "maxCPU": "1" } }),
+            json!({ "tls": { "enabled": true } }),
+            json!({ "xe": {} }),
+        ] {
+            assert_ne!(before, session(&spec(&way)), "{way}");
+        }
+        let of_node = json!({ "labels": { "rack": "7" }, "taints": [{ "key": "edge", "effect": "NoExecute" }],
+            "region": "north", "zone": "a", "maxPods": 4, "logLevel": "debug" });
+        assert_eq!(before, session(&spec(&of_node)), "that is of its node alone");
     }
 }

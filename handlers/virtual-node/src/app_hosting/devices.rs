@@ -8,6 +8,7 @@ use staffetta_handler::{Event, Identity, Index, Message, Tombstone};
 use tokio::sync::Notify;
 
 use super::cisco_device::CiscoDevice;
+use super::description::chosen_label;
 use super::entry::NamedDevice;
 use super::name::is_name;
 
@@ -31,15 +32,28 @@ enum Rank {
 pub(super) struct Claim {
     /// The object that it is from; none for a file.
     pub(super) object: Option<Arc<CiscoDevice>>,
-    /// The description, or why it cannot be right.
-    pub(super) spec: Result<Arc<DeviceSpec>, String>,
+    /// The last description of it that could be right; none where there was none.
+    pub(super) spec: Option<Arc<DeviceSpec>>,
+    /// Why the description that it has now cannot be right. The one before it holds meanwhile: a slip of somebody's pen takes no
+    /// node out of the cluster.
+    wrong: Option<String>,
     /// Whether its object is being deleted, and nothing of the device is left: it holds no name any more.
     left: bool,
 }
 
 impl Claim {
     fn holds(&self) -> bool {
-        self.spec.is_ok() && !self.left
+        self.spec.is_some() && !self.left
+    }
+
+    /// Whether it is that of the object with this UID.
+    fn is_of(&self, uid: &str) -> bool {
+        self.object.as_ref().is_some_and(|object| object.metadata.uid.as_deref() == Some(uid))
+    }
+
+    /// Whether its object is being deleted.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.object.as_ref().is_some_and(|object| object.metadata.deletion_timestamp.is_some())
     }
 }
 
@@ -58,7 +72,8 @@ impl Devices {
     /// The devices of files.
     pub(super) fn new(devices: Vec<NamedDevice>) -> Self {
         let claim = |spec| {
-            BTreeMap::from([(Rank::File, Claim { object: None, spec: Ok(Arc::new(spec)), left: false })])
+            let claim = Claim { object: None, spec: Some(Arc::new(spec)), wrong: None, left: false };
+            BTreeMap::from([(Rank::File, claim)])
         };
         let claims = devices.into_iter().map(|NamedDevice { name, spec }| (name, claim(spec))).collect();
         Self { claims: Mutex::new(claims), changed: Notify::new() }
@@ -74,6 +89,21 @@ impl Devices {
     /// The description that holds for a node.
     pub(super) fn of(&self, name: &str) -> Option<Claim> {
         self.claims().get(name)?.values().find(|claim| claim.holds()).cloned()
+    }
+
+    /// The names of nodes that somebody claims, of whose descriptions none holds: such a node exists, and how it is to be is
+    /// not known.
+    pub(super) fn unread(&self) -> Vec<String> {
+        let claims = self.claims();
+        let stands = |claims: &BTreeMap<Rank, Claim>| {
+            !claims.values().any(Claim::holds) && claims.values().any(|claim| !claim.left)
+        };
+        claims.iter().filter(|(_, claims)| stands(claims)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Whether the description of the object with this UID is the one that holds for a node.
+    pub(super) fn is_held_by(&self, name: &str, uid: &str) -> bool {
+        self.of(name).is_some_and(|claim| claim.is_of(uid))
     }
 
     /// All objects.
@@ -97,11 +127,11 @@ impl Devices {
         let claims = self.claims();
         let name = object.metadata.name.as_deref().unwrap_or_default();
         let Some(claims) = claims.get(name) else { return Verdict::Invalid("it is not known".to_owned()) };
-        let uid = object.metadata.uid.as_deref();
-        let is_it =
-            |claim: &Claim| claim.object.as_ref().is_some_and(|known| known.metadata.uid.as_deref() == uid);
-        if let Some(Err(reason)) = claims.values().find(|claim| is_it(claim)).map(|claim| &claim.spec) {
-            return Verdict::Invalid(reason.clone());
+        let uid = object.metadata.uid.as_deref().unwrap_or_default();
+        let is_it = |claim: &Claim| claim.is_of(uid);
+        if let Some(reason) = claims.values().find(|claim| is_it(claim)).and_then(|claim| claim.wrong.clone())
+        {
+            return Verdict::Invalid(reason);
         }
         if claims.values().any(|claim| is_it(claim) && claim.left) {
             return Verdict::Holds;
@@ -154,11 +184,18 @@ impl Devices {
             namespace: meta.namespace.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
         };
-        let spec = described(&name, object).map(Arc::new);
+        let described = described(&name, object).map(Arc::new);
         let mut claims = self.claims();
         let of_name = claims.entry(name).or_default();
         let left = of_name.get(&rank).is_some_and(|claim| claim.left) && meta.deletion_timestamp.is_some();
-        of_name.insert(rank, Claim { object: Some(Arc::clone(object)), spec, left });
+        let (spec, wrong) = match described {
+            Ok(spec) => (Some(spec), None),
+            Err(reason) => match of_name.get(&rank).and_then(|claim| claim.spec.clone()) {
+                Some(before) => (Some(before), Some(format!("{reason}; the description before it holds"))),
+                None => (None, Some(reason)),
+            },
+        };
+        of_name.insert(rank, Claim { object: Some(Arc::clone(object)), spec, wrong, left });
         drop(claims);
         self.changed.notify_one();
     }
@@ -173,7 +210,11 @@ fn described(name: &str, object: &CiscoDevice) -> Result<DeviceSpec, String> {
     if !is_name(name) {
         return Err("no node may have the name of this object: at most 63 characters".to_owned());
     }
-    serde_json::from_value(object.spec.clone()).map_err(|error| format!("spec: {error}"))
+    let spec = serde_json::from_value(object.spec.clone()).map_err(|error| format!("spec: {error}"))?;
+    match chosen_label(&spec) {
+        Some(key) => Err(format!("spec.labels: no description chooses `{key}`, which says whose a node is")),
+        None => Ok(spec),
+    }
 }
 
 impl Index<CiscoDevice> for Devices {
@@ -234,5 +275,35 @@ mod tests {
         devices.claim(&right);
         assert!(matches!(devices.verdict(&wrong), Verdict::Invalid(reason) if reason.contains("colour")));
         assert_eq!(devices.verdict(&right), Verdict::Holds);
+        devices.release("r1", "uid-b");
+        assert_eq!((devices.unread(), devices.holding().len()), (vec!["r1".to_owned()], 0));
+    }
+
+    #[test]
+    fn a_description_that_chooses_a_label_of_ours_cannot_be_right() {
+        for key in ["type", "staffetta.dev/handler", "staffetta.dev/cluster", "kubernetes.io/hostname"] {
+            let spec = json!({ "address": "x", "labels": { key: "edge" } });
+            let device = object("a", "2026-01-01T00:00:00Z", &spec);
+            let devices = Devices::new(Vec::new());
+            devices.claim(&device);
+            assert!(matches!(devices.verdict(&device), Verdict::Invalid(reason) if reason.contains(key)));
+        }
+    }
+
+    #[test]
+    fn a_description_that_was_right_holds_while_the_one_after_it_cannot_be() {
+        let devices = Devices::new(Vec::new());
+        let spec = |address: &str| json!({ "driver": "FAKE", "address": address });
+        devices.claim(&object("a", "2026-01-01T00:00:00Z", &spec("one")));
+        let mut wrong = spec("two");
+        wrong["colour"] = json!("red");
+        let wrong = object("a", "2026-01-01T00:00:00Z", &wrong);
+        devices.claim(&wrong);
+        let address = || devices.of("r1").and_then(|claim| claim.spec).map(|spec| spec.address.clone());
+        assert_eq!(address().as_deref(), Some("one"));
+        assert!(devices.is_held_by("r1", "uid-a") && devices.unread().is_empty());
+        assert!(matches!(devices.verdict(&wrong), Verdict::Invalid(reason) if reason.contains("colour")));
+        devices.claim(&object("a", "2026-01-01T00:00:00Z", &spec("three")));
+        assert_eq!(address().as_deref(), Some("three"));
     }
 }

@@ -50,6 +50,10 @@ impl Failure for DeviceError {
         }
     }
 
+    fn waits(&self) -> bool {
+        matches!(self, Self::Leaving(_))
+    }
+
     fn reason(&self) -> &'static str {
         match self {
             Self::Invalid(_) => "DeviceInvalid",

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use staffetta_driver::app_hosting::{DeviceSpec, Password};
 
+use super::description::chosen_label;
 use super::entry::{DeviceEntry, NamedDevice};
 use super::name::{is_name, node_name};
 
@@ -44,6 +45,18 @@ pub enum FileError {
         origin: String,
         /// The name.
         name: String,
+    },
+    /// A label is not for a description to choose: it says whose the node is.
+    #[error(
+        "the devices of {origin}: the label `{key}` of `{name}` says whose a node is, and no description chooses it"
+    )]
+    Label {
+        /// Where it stands.
+        origin: String,
+        /// The name of the node.
+        name: String,
+        /// The key of the label.
+        key: String,
     },
     /// Two devices have nodes of the same name.
     #[error("two devices are the node `{name}`: in {first} and in {second}")]
@@ -96,6 +109,10 @@ fn named(origin: &str, entry: DeviceEntry) -> Result<NamedDevice, FileError> {
     let name = name.unwrap_or_else(|| node_name(&spec.address));
     if !is_name(&name) {
         return Err(FileError::Name { origin: origin.to_owned(), name });
+    }
+    if let Some(key) = chosen_label(&spec) {
+        let key = key.to_owned();
+        return Err(FileError::Label { origin: origin.to_owned(), name, key });
     }
     if let Some(file) = password_file {
         // An editor ends the last line of a file, and no password ends so.
@@ -164,6 +181,8 @@ mod tests {
         assert!(!error.contains("hunter2"), "{error}");
         let name = devices("devices:\n- name: East\n  device: { driver: FAKE, address: r1 }\n").unwrap_err();
         assert!(matches!(name, FileError::Name { name, .. } if name == "East"));
+        let label = devices("device: { driver: FAKE, address: r1, labels: { type: edge } }\n").unwrap_err();
+        assert!(matches!(label, FileError::Label { key, .. } if key == "type"));
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub const HANDLER: &str = "app_hosting";
 
 /// What the handler is made of.
 pub struct AppHosting {
+    /// The name of the cluster (`kubernetes.cluster_id`), by which the nodes of several installations are told apart.
+    pub cluster: String,
     /// The client of the Kubernetes API.
     pub client: Client,
     /// The options of the section `[app_hosting]`.
@@ -67,13 +69,14 @@ impl AppHosting {
     ///
     /// When the certificates of the kubelet APIs cannot be used.
     pub fn registration(self) -> Result<Registration<VirtualNodes>, KubeletError> {
-        let Self { client, options, devices, drivers, notes, custom_resources, figures } = self;
+        let Self { cluster, client, options, devices, drivers, notes, custom_resources, figures } = self;
         let known = Arc::new(Devices::new(devices));
         let source = Description { devices: Arc::clone(&known), drivers, client: client.clone() };
         let kubelets = options.kubelets().map(Kubelets::new).transpose()?;
         let policy = policy(&options);
         let wiring = Wiring {
             handler: HANDLER,
+            cluster,
             client: client.clone(),
             source: Arc::new(source),
             notes,

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::entry::DeviceEntry;
-use crate::kubelet::KubeletOptions;
+use crate::kubelet::{KubeletOptions, KubeletWords};
 
 /// The handler `app_hosting`: devices that host pods, each a node of the cluster.
 ///
@@ -93,6 +93,7 @@ impl AppHostingOptions {
             first_port: self.kubelet_first_port,
             certificate,
             client_authority: self.kubelet_client_ca_file.clone(),
+            words: KubeletWords { machine: "device", client_authority: "app_hosting.kubelet_client_ca_file" },
         })
     }
 

@@ -31,8 +31,8 @@ impl NodeSource for Description {
         loop {
             let mut wanted = BTreeMap::new();
             for (name, claim) in self.devices.holding() {
-                if let Ok(spec) = &claim.spec {
-                    let node = node(&name, spec, None);
+                if let Some(spec) = &claim.spec {
+                    let node = NodeSpec { retired: claim.is_leaving(), ..node(&name, spec, None) };
                     wanted.insert(name, node);
                 }
             }
@@ -45,13 +45,14 @@ impl NodeSource for Description {
                 }
             }
             told = wanted;
+            intake.unread(self.devices.unread());
             intake.complete();
             self.devices.changed.notified().await;
         }
     }
 
     async fn open(&self, node: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
-        let claim = self.devices.of(&node.name).and_then(|claim| Some((claim.object, claim.spec.ok()?)));
+        let claim = self.devices.of(&node.name).and_then(|claim| Some((claim.object, claim.spec?)));
         let Some((object, spec)) = claim else {
             return Err(DriverError::new(Reason::NotFound, "open the way to the device")
                 .detail("nobody describes it"));

@@ -20,7 +20,7 @@ use crate::environment::Environments;
 use crate::figures::{Counts, FigureBoard};
 use crate::fleet::Fleet;
 use crate::kubelet::Kubelets;
-use crate::node::Leases;
+use crate::node::{Keeper, Leases};
 use crate::notes::Told;
 use crate::pod::ClusterIndex;
 use crate::policy::Policy;
@@ -32,6 +32,8 @@ use crate::source::NodeSource;
 pub struct Wiring {
     /// The name of the handler, which its nodes carry as a label.
     pub handler: &'static str,
+    /// The name by which this installation marks what it makes, a value of a label: no two that keep nodes in one cluster share it.
+    pub cluster: String,
     /// The client of the Kubernetes API.
     pub client: Client,
     /// Which nodes exist.
@@ -50,6 +52,7 @@ pub struct VirtualNodes(Arc<Shared>);
 /// What the handler and its readers share.
 pub(crate) struct Shared {
     pub(crate) handler: &'static str,
+    installation: String,
     pub(crate) client: Client,
     pub(crate) source: Arc<dyn NodeSource>,
     pub(crate) notes: Notes,
@@ -84,11 +87,12 @@ struct Record {
 impl VirtualNodes {
     /// Nodes as `wiring` says.
     pub fn new(wiring: Wiring) -> Self {
-        let Wiring { handler, client, source, notes, policy, kubelets } = wiring;
+        let Wiring { handler, cluster: installation, client, source, notes, policy, kubelets } = wiring;
         let cluster = Arc::<ClusterIndex>::default();
         let fleet = Arc::new(Fleet::new(Arc::clone(&cluster), policy.clone()));
         Self(Arc::new(Shared {
             handler,
+            installation,
             source,
             notes,
             cluster,
@@ -140,6 +144,13 @@ impl VirtualNodes {
     pub fn pods(&self) -> impl Fn(&str) -> Vec<Arc<Pod>> + Send + Sync + use<> {
         let cluster = Arc::clone(&self.0.cluster);
         move |node| cluster.pods_on(node)
+    }
+}
+
+impl Shared {
+    /// Who keeps these nodes.
+    pub(crate) fn keeper(&self) -> Keeper<'_> {
+        Keeper { handler: self.handler, cluster: &self.installation }
     }
 }
 

@@ -8,8 +8,7 @@ use tokio::time::Instant;
 
 use super::{Shared, gone, only};
 use crate::error::VirtualNodeError;
-use crate::node::{Standing, created, metadata_patch, standing, status_patch};
-use crate::pod::has_keeper;
+use crate::node::{Standing, created, has_keeper, metadata_patch, standing, status_patch};
 
 impl Shared {
     /// Brings the object of a node to what it is to be, and renews its lease.
@@ -22,7 +21,7 @@ impl Shared {
         }
         let nodes: Api<Node> = Api::all(self.client.clone());
         let Some(node) = self.cluster.node(name) else {
-            let node = created(&machine, self.handler, Timestamp::now());
+            let node = created(&machine, self.keeper(), Timestamp::now());
             return match nodes.create(&PostParams::default(), &node).await {
                 Ok(node) => self.leases.renew(&node).await.map_err(fail("make the lease")),
                 // The event that tells of it is on its way.
@@ -30,7 +29,7 @@ impl Shared {
                 Err(error) => Err(fail("make the object")(error)),
             };
         };
-        if standing(&node, self.handler) != Standing::Ours {
+        if standing(&node, self.keeper()) != Standing::Ours {
             return Err(VirtualNodeError::NameTaken(name.to_owned()));
         }
         if node.metadata.deletion_timestamp.is_some() {
@@ -38,7 +37,7 @@ impl Shared {
         }
         self.leases.renew(&node).await.map_err(fail("renew the lease"))?;
         self.nodes.fresh(&node)?;
-        if let Some(patch) = metadata_patch(&node, &machine, self.handler) {
+        if let Some(patch) = metadata_patch(&node, &machine, self.keeper()) {
             let patch = Patch::Strategic(patch);
             // What it changes comes back as an event, and the status is looked at then.
             return match nodes.patch(name, &PatchParams::default(), &patch).await {
@@ -54,9 +53,19 @@ impl Shared {
 
     /// A node without a machine: its object goes, if it is ours and nobody comes for it.
     async fn clear_node(&self, name: &str) -> Result<(), VirtualNodeError> {
-        self.leases.forget(name);
-        let node = self.cluster.node(name).filter(|node| has_keeper(node, self.handler));
+        let node = self.cluster.node(name).filter(|node| has_keeper(node, self.keeper()));
         let departed = self.fleet.has_departed(name);
+        if !departed && self.fleet.is_unread(name) {
+            self.strays.remove(name);
+            // Without a lease the cluster would evict its pods.
+            return match node {
+                Some(node) => {
+                    self.leases.renew(&node).await.map_err(|error| node_error("renew the lease", name, error))
+                }
+                None => Ok(()),
+            };
+        }
+        self.leases.forget(name);
         let Some(node) = node.filter(|_| departed || self.fleet.is_complete()) else {
             self.fleet.forget(name);
             return Ok(());

@@ -43,7 +43,7 @@ impl Shared {
         match decide(&pod, &facts) {
             Task::Leave => Ok(()),
             Task::Wait => {
-                self.tell_of_outage(owner, &machine);
+                self.tell_of_outage(&pod, owner, &machine);
                 Ok(())
             }
             Task::Tell => self.write_status(&pod, &machine, (CREATING, "")).await,
@@ -62,7 +62,7 @@ impl Shared {
                             .to_owned(),
                     );
                 }
-                self.apply(&pod, owner, &machine).await
+                self.apply(&pod, owner, &machine, replaces).await
             }
             Task::Remove => self.remove(&pod, owner, &machine).await,
         }
@@ -73,13 +73,19 @@ impl Shared {
         pod: &Arc<Pod>,
         owner: &Owner,
         machine: &Arc<Machine>,
+        replaces: bool,
     ) -> Result<(), VirtualNodeError> {
-        let Some(back_end) = machine.back_end() else { return self.later(owner, machine, ANSWERLESS) };
         let request = match self.request(pod).await {
             Ok(request) => request,
             Err(error) => return self.refused(pod, machine, error).await,
         };
-        match back_end.apply(&request).await {
+        // Its device may have begun to leave meanwhile.
+        let Some(back_end) = machine.back_end().filter(|_| machine.works()) else {
+            return self.later(owner, machine, ANSWERLESS);
+        };
+        let progress =
+            if replaces { back_end.update(&request).await } else { back_end.apply(&request).await };
+        match progress {
             Ok(Progress::Done) => {
                 if self.is_there(owner, pod) {
                     let pod_there = format!("the pod is on the machine behind {}", machine.name());
@@ -153,20 +159,24 @@ impl Shared {
         machine: &Machine,
         why: (&str, &str),
     ) -> Result<(), VirtualNodeError> {
-        let workload = machine.workload(&Owner::of(&pod.metadata).uid);
-        let seen = Seen { workload: workload.as_deref(), why, host_ip: machine.spec().host_ip };
+        let uid = Owner::of(&pod.metadata).uid;
+        let workload = machine.workload(&uid);
+        let replaced = self.records.get(&uid).is_some_and(|record| record.told == Some(Told::Replaced));
+        let seen = Seen { workload: workload.as_deref(), why, replaced, host_ip: machine.spec().host_ip };
         let Some(patch) = patch(pod, &status(pod, &seen, Timestamp::now())) else { return Ok(()) };
         self.pods.fresh(pod)?;
         self.pods.status(pod, patch).await.map(drop).map_err(VirtualNodeError::Status)
     }
 
-    /// A pod that waits for its machine says so, once an outage.
-    fn tell_of_outage(&self, owner: &Owner, machine: &Machine) {
+    /// A pod that waits for its machine says so, once an outage. One that is on its machine waits for nothing until it is deleted.
+    fn tell_of_outage(&self, pod: &Pod, owner: &Owner, machine: &Machine) {
         let Some(outage) = machine.outage() else { return };
+        let leaves = pod.metadata.deletion_timestamp.is_some();
         let settled = self.records.get(&owner.uid).is_some_and(|record| record.applied.is_some());
-        if !settled {
+        if leaves || !settled {
+            let waiting = if leaves { "the deletion of the pod" } else { "the pod" };
             let text =
-                format!("{} cannot be reached, the pod waits for it: {}", machine.name(), outage.message);
+                format!("{} cannot be reached, {waiting} waits for it: {}", machine.name(), outage.message);
             self.tell(owner, Told::Waits, text);
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, ObjectMeta};
@@ -13,6 +14,7 @@ use super::{Shared, gone, only};
 use crate::error::VirtualNodeError;
 use crate::fleet::Machine;
 use crate::notes::{Told, pod_note};
+use crate::pod::over;
 
 impl Shared {
     /// Rids the machine of a pod whose deletion was asked for, and ends the deletion: nobody else does.
@@ -24,6 +26,11 @@ impl Shared {
     ) -> Result<(), VirtualNodeError> {
         if !self.is_rid(owner, machine).await? {
             return Ok(());
+        }
+        // Somebody's finalizer may keep the object, a Job's for one: it is to say that nothing of the pod runs any more.
+        if let Some(over) = over(pod, Timestamp::now()) {
+            self.pods.fresh(pod)?;
+            self.pods.status(pod, over).await.map_err(VirtualNodeError::Status)?;
         }
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &owner.namespace);
         let params = DeleteParams { grace_period_seconds: Some(0), ..only(pod.metadata.uid.as_ref()) };

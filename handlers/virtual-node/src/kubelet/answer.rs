@@ -15,9 +15,9 @@ use staffetta_driver::app_hosting::PodUsage;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::Figureless;
 use super::serve::Known;
 use super::stats::summary;
+use super::{Figureless, KubeletWords};
 use crate::figures::{Answered, Counts, Request};
 use crate::fleet::Machine;
 use crate::pod::ClusterIndex;
@@ -33,12 +33,18 @@ pub(super) struct Desk {
     machine: Arc<Machine>,
     cluster: Arc<ClusterIndex>,
     counts: Arc<Counts>,
+    words: KubeletWords,
     usage: Mutex<Option<(Instant, Arc<[PodUsage]>)>>,
 }
 
 impl Desk {
-    pub(super) fn new(machine: Arc<Machine>, cluster: Arc<ClusterIndex>, counts: Arc<Counts>) -> Arc<Self> {
-        Arc::new(Self { machine, cluster, counts, usage: Mutex::new(None) })
+    pub(super) fn new(
+        machine: Arc<Machine>,
+        cluster: Arc<ClusterIndex>,
+        counts: Arc<Counts>,
+        words: KubeletWords,
+    ) -> Arc<Self> {
+        Arc::new(Self { machine, cluster, counts, words, usage: Mutex::new(None) })
     }
 
     fn pods(&self) -> Vec<Arc<Pod>> {
@@ -76,7 +82,7 @@ pub(super) fn router(desk: Arc<Desk>) -> Router {
     ] {
         let answer = async move |State(desk): State<Arc<Desk>>| {
             desk.counts.asked(request, Answered::Unsupported);
-            not_supported(what)
+            not_supported(what, desk.words)
         };
         router = router.route(path, any(answer));
     }
@@ -84,15 +90,16 @@ pub(super) fn router(desk: Arc<Desk>) -> Router {
 }
 
 /// The sentence that `kubectl` shows.
-fn not_supported(what: &str) -> Response {
-    let text = format!("{what} is not supported by this device: it runs the pod, and lets nobody else in");
+fn not_supported(what: &str, words: KubeletWords) -> Response {
+    let machine = words.machine;
+    let text = format!("{what} is not supported by this {machine}: it runs the pod, and lets nobody else in");
     (StatusCode::NOT_IMPLEMENTED, text).into_response()
 }
 
 async fn pods(State(desk): State<Arc<Desk>>, Extension(known): Extension<Known>) -> Response {
     if !known.0 {
         desk.counts.asked(Request::Pods, Answered::Denied);
-        return refusal();
+        return refusal(desk.words);
     }
     desk.counts.asked(Request::Pods, Answered::Success);
     let pods: Vec<Value> = desk.pods().iter().map(|pod| json!(**pod)).collect();
@@ -102,7 +109,7 @@ async fn pods(State(desk): State<Arc<Desk>>, Extension(known): Extension<Known>)
 async fn stats(State(desk): State<Arc<Desk>>, Extension(known): Extension<Known>) -> Response {
     if !known.0 {
         desk.counts.asked(Request::Stats, Answered::Denied);
-        return refusal();
+        return refusal(desk.words);
     }
     match desk.usage().await {
         Ok(usage) => {
@@ -117,8 +124,8 @@ async fn stats(State(desk): State<Arc<Desk>>, Extension(known): Extension<Known>
 }
 
 /// What those are told who showed no certificate.
-fn refusal() -> Response {
-    let text =
-        "show a client certificate that the authority of `app_hosting.kubelet_client_ca_file` signed\n";
+fn refusal(words: KubeletWords) -> Response {
+    let option = words.client_authority;
+    let text = format!("show a client certificate that the authority of `{option}` signed\n");
     (StatusCode::UNAUTHORIZED, text).into_response()
 }

@@ -46,6 +46,17 @@ pub struct KubeletOptions {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// Who signs the certificates of those who may know what a node knows; nobody if absent.
     pub client_authority: Option<PathBuf>,
+    /// What people are told.
+    pub words: KubeletWords,
+}
+
+/// What people are told of machines that are no kubelets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KubeletWords {
+    /// What such a machine is called: `device`.
+    pub machine: &'static str,
+    /// The option that names who signs the certificates of those who may know what a node knows.
+    pub client_authority: &'static str,
 }
 
 /// Why kubelet APIs cannot be answered.
@@ -100,7 +111,8 @@ impl Kubelets {
             match self.listen().await {
                 Ok((listener, endpoint)) => {
                     machine.answers_at(Some(endpoint));
-                    let desk = Desk::new(Arc::clone(machine), Arc::clone(cluster), Arc::clone(counts));
+                    let (cluster, counts) = (Arc::clone(cluster), Arc::clone(counts));
+                    let desk = Desk::new(Arc::clone(machine), cluster, counts, self.options.words);
                     serve::serve(listener, self.acceptor.clone(), &router(desk)).await;
                 }
                 Err(error) => {

@@ -21,6 +21,7 @@ fn options() -> KubeletOptions {
         first_port: 0,
         certificate: None,
         client_authority: None,
+        words: KubeletWords { machine: "device", client_authority: "section.ca" },
     }
 }
 
@@ -36,6 +37,7 @@ async fn answered(options: KubeletOptions) -> (KubeletEndpoint, tokio::task::Joi
         kubelet: None,
         host_ip: None,
         session: 0,
+        retired: false,
     });
     let machine = fleet.get("r1").unwrap();
     let kubelets = Kubelets::new(options).unwrap();

@@ -11,47 +11,20 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
-use staffetta_handler::HANDLER_LABEL;
 
 use super::conditions::{holds, timed, wanted};
+use super::keeper::{Keeper, own_labels};
+use super::marks::Marks;
 use super::quantity;
 use super::spec::{KubeletEndpoint, NodeSpec};
 use crate::fleet::Machine;
 
-/// What every virtual node has, and no other.
-const TYPE: (&str, &str) = ("type", "virtual-kubelet");
-
-/// Whose a Node object is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// That of this handler, or of an agent like it which kept the machine before.
-    Ours,
-    /// That of another handler.
-    Others,
-    /// That of a kubelet.
-    Real,
-}
-
-/// Whose a Node object is, for the handler of that name.
-pub(crate) fn standing(node: &Node, handler: &str) -> Standing {
-    let label = |key: &str| node.metadata.labels.as_ref()?.get(key).map(String::as_str);
-    match (label(TYPE.0), label(HANDLER_LABEL)) {
-        (Some(kind), None) if kind == TYPE.1 => Standing::Ours,
-        (Some(kind), Some(keeper)) if kind == TYPE.1 && keeper == handler => Standing::Ours,
-        (Some(kind), Some(_)) if kind == TYPE.1 => Standing::Others,
-        _ => Standing::Real,
-    }
-}
-
-/// The labels that a node is to have.
-fn labels(machine: &Machine, handler: &str) -> BTreeMap<String, String> {
+/// The labels that a node is to have. Those by which it is known whose it is are nobody else's to choose.
+fn labels(machine: &Machine, keeper: Keeper<'_>) -> BTreeMap<String, String> {
     let spec = machine.spec();
     let info = machine.health().map(|health| health.info.clone()).unwrap_or_default();
     let or = |text: String, otherwise: &str| if text.is_empty() { otherwise.to_owned() } else { text };
     let mut labels: BTreeMap<String, String> = [
-        (TYPE.0, TYPE.1.to_owned()),
-        (HANDLER_LABEL, handler.to_owned()),
-        ("kubernetes.io/hostname", spec.name.clone()),
         ("kubernetes.io/role", "agent".to_owned()),
         ("kubernetes.io/os", or(info.operating_system, "linux")),
     ]
@@ -61,16 +34,18 @@ fn labels(machine: &Machine, handler: &str) -> BTreeMap<String, String> {
         labels.insert("kubernetes.io/arch".to_owned(), info.architecture);
     }
     labels.extend(spec.labels.clone());
+    labels.extend(own_labels(&spec.name, keeper).map(|(key, value)| (key.to_owned(), value.to_owned())));
     labels
 }
 
 /// The Node object as it is made.
-pub(crate) fn created(machine: &Machine, handler: &str, now: Timestamp) -> Node {
+pub(crate) fn created(machine: &Machine, keeper: Keeper<'_>, now: Timestamp) -> Node {
     let spec = machine.spec();
     Node {
         metadata: ObjectMeta {
             name: Some(spec.name.clone()),
-            labels: Some(labels(machine, handler)),
+            labels: Some(labels(machine, keeper)),
+            annotations: Some(BTreeMap::from([Marks::of(&spec).written()])),
             ..ObjectMeta::default()
         },
         spec: Some(ObjectSpec { taints: Some(spec.taints.clone()), ..ObjectSpec::default() }),
@@ -78,37 +53,49 @@ pub(crate) fn created(machine: &Machine, handler: &str, now: Timestamp) -> Node 
     }
 }
 
-/// What of the labels and taints must be mended; nothing of others is touched. Refused by the server when the object changed
-/// meanwhile: taints are one list, which others write too.
-pub(crate) fn metadata_patch(node: &Node, machine: &Machine, handler: &str) -> Option<Value> {
+/// What of the labels and taints must be mended; nothing of others is touched. What we set once and want no more goes. Refused by
+/// the server when the object changed meanwhile: taints are one list, which others write too.
+pub(crate) fn metadata_patch(node: &Node, machine: &Machine, keeper: Keeper<'_>) -> Option<Value> {
+    let spec = machine.spec();
     let present = node.metadata.labels.clone().unwrap_or_default();
-    let labels: BTreeMap<_, _> =
-        labels(machine, handler).into_iter().filter(|(key, value)| present.get(key) != Some(value)).collect();
-    let taints = taints(node, &machine.spec());
-    if labels.is_empty() && taints.is_none() {
+    let (marks, before) = (Marks::of(&spec), Marks::read(node));
+    let wanted = labels(machine, keeper);
+    let past = before.labels.iter().filter(|key| !wanted.contains_key(*key) && present.contains_key(*key));
+    let past = past.map(|key| (key.clone(), Value::Null));
+    let missing = wanted.iter().filter(|(key, value)| present.get(*key) != Some(value));
+    let labels: serde_json::Map<_, _> =
+        missing.map(|(key, value)| (key.clone(), json!(value))).chain(past).collect();
+    let taints = taints(node, &spec, &before);
+    if labels.is_empty() && taints.is_none() && marks == before {
         return None;
     }
-    let metadata = json!({ "uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version, "labels": labels });
+    let mut metadata = json!({ "uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version, "labels": labels });
+    if marks != before {
+        metadata["annotations"] = json!(BTreeMap::from([marks.written()]));
+    }
     Some(match taints {
         Some(taints) => json!({ "metadata": metadata, "spec": { "taints": taints } }),
         None => json!({ "metadata": metadata }),
     })
 }
 
-/// The list of taints in which those that are missing are; none when none is.
-fn taints(node: &Node, spec: &NodeSpec) -> Option<Vec<Taint>> {
+/// The list of taints in which those that are missing are, and those are not that we set `before` and want no more; none when it
+/// is as it is to be.
+fn taints(node: &Node, spec: &NodeSpec, before: &Marks) -> Option<Vec<Taint>> {
     let mut taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let same = |one: &Taint, other: &Taint| one.key == other.key && one.effect == other.effect;
+    let is_wanted = |taint: &Taint| spec.taints.iter().any(|wanted| same(taint, wanted));
     let missing: Vec<_> = spec
         .taints
         .iter()
         .filter(|wanted| !taints.iter().any(|taint| same(taint, wanted) && taint.value == wanted.value))
         .cloned()
         .collect();
-    if missing.is_empty() {
+    let is_past = |taint: &Taint| before.has_taint(taint) && !is_wanted(taint);
+    if missing.is_empty() && !taints.iter().any(is_past) {
         return None;
     }
-    taints.retain(|taint| !missing.iter().any(|wanted| same(taint, wanted)));
+    taints.retain(|taint| !is_past(taint) && !missing.iter().any(|wanted| same(taint, wanted)));
     taints.extend(missing);
     Some(taints)
 }

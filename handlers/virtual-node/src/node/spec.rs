@@ -26,6 +26,8 @@ pub struct NodeSpec {
     pub host_ip: Option<IpAddr>,
     /// Whatever tells one way to the machine from another: when it changes, the way is opened anew.
     pub session: u64,
+    /// Whether it is being taken out of the cluster: nothing is done for its pods any more.
+    pub retired: bool,
 }
 
 /// Where the kubelet API of a node is answered.

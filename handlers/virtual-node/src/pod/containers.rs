@@ -9,25 +9,30 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::status::Seen;
 use crate::workload::{ContainerSight, ContainerState};
 
-/// The exit code of a container that was there and is not any more: as if it had been killed. Kubelets say the same.
+/// The exit code of a container that was there and is not any more: as if it had been killed. Kubelets say the same of one that they
+/// killed.
 const LOST: i32 = 137;
 
-/// The status of a container. `why` says what it waits for while nothing stands for it on the machine.
+/// The status of a container. While it is replaced, its image is the one that it had: who comes after this process knows by that
+/// what is under way.
 pub(super) fn container_status(
     container: &Container,
     sight: Option<&ContainerSight>,
     before: Option<&ContainerStatus>,
-    why: (&str, &str),
+    seen: &Seen<'_>,
     now: Timestamp,
 ) -> ContainerStatus {
     let mut status = before.cloned().unwrap_or_default();
     let was = before.and_then(|before| before.state.clone()).unwrap_or_default();
     let restarts = before.map_or(0, |before| before.restart_count);
     status.name.clone_from(&container.name);
-    status.image = container.image.clone().unwrap_or_default();
-    status.image_id.clone_from(&status.image);
+    if !seen.replaced || status.image.is_empty() {
+        status.image = container.image.clone().unwrap_or_default();
+        status.image_id.clone_from(&status.image);
+    }
     let id = sight.map(|sight| sight.id.clone());
     let state = match sight.map(|sight| &sight.state) {
         Some(ContainerState::Running { since }) => {
@@ -62,14 +67,37 @@ pub(super) fn container_status(
                 ended(began, now, *exit_code, reason, message)
             }
         }
-        Some(ContainerState::Waiting { reason, message }) => waiting(&mut status, &was, reason, message, now),
-        None => waiting(&mut status, &was, why.0, why.1, now),
+        Some(ContainerState::Waiting { reason, message }) => {
+            waiting(&mut status, &was, (reason, message), seen.replaced, now)
+        }
+        None => waiting(&mut status, &was, seen.why, seen.replaced, now),
     };
     let running = state.running.is_some();
     status.ready = running;
     status.started = Some(running);
     status.container_id = id.or(status.container_id);
     status.state = Some(state);
+    status
+}
+
+/// The status of a container that was removed from its machine, whatever it did there.
+pub(super) fn removed(
+    container: &Container,
+    before: Option<&ContainerStatus>,
+    now: Timestamp,
+) -> ContainerStatus {
+    let mut status = before.cloned().unwrap_or_default();
+    let was = status.state.take().unwrap_or_default();
+    status.name.clone_from(&container.name);
+    status.image = container.image.clone().unwrap_or_default();
+    status.image_id.clone_from(&status.image);
+    (status.ready, status.started) = (false, Some(false));
+    status.state = Some(if was.terminated.is_some() {
+        was
+    } else {
+        let began = was.running.and_then(|running| running.started_at);
+        ended(began, now, LOST, "Removed", "it was removed from the machine, for the pod was deleted")
+    });
     status
 }
 
@@ -82,11 +110,20 @@ fn is_other(before: &ContainerStateRunning, since: Option<Timestamp>) -> bool {
 }
 
 /// A container that waits. One that ran before has ended meanwhile, however that came about.
-fn waiting(status: &mut ContainerStatus, was: &Shown, reason: &str, message: &str, now: Timestamp) -> Shown {
+fn waiting(
+    status: &mut ContainerStatus,
+    was: &Shown,
+    (reason, message): (&str, &str),
+    replaced: bool,
+    now: Timestamp,
+) -> Shown {
     if let Some(running) = &was.running {
-        let message = "it ran, and the machine does not run it any more";
-        status.last_state =
-            Some(ended(running.started_at.clone(), now, LOST, "ContainerStatusUnknown", message));
+        let (why, said) = if replaced {
+            ("Replaced", "the pod changed, and it is made anew")
+        } else {
+            ("ContainerStatusUnknown", "it ran, and the machine does not run it any more")
+        };
+        status.last_state = Some(ended(running.started_at.clone(), now, LOST, why, said));
     } else if was.terminated.is_some() {
         status.last_state = Some(was.clone());
     }

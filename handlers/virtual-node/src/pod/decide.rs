@@ -56,9 +56,21 @@ pub(crate) fn decide(pod: &Pod, facts: &Facts<'_>) -> Task {
         return Task::Tell;
     }
     Task::Apply {
-        replaces: facts.applied.is_some() && !same,
+        replaces: if facts.applied.is_some() { !same } else { shows_other(pod) },
         lost: facts.workload.is_none() && facts.was_there,
     }
+}
+
+/// Whether the status tells of an image that the pod does not have any more: it changed while no process looked on.
+fn shows_other(pod: &Pod) -> bool {
+    let known = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    let image = |name: &str| {
+        let mut containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+        containers.find(|container| container.name == name)?.image.as_deref()
+    };
+    known
+        .into_iter()
+        .any(|known| !known.image.is_empty() && image(&known.name).is_some_and(|image| image != known.image))
 }
 
 /// Whether each container runs.
@@ -116,6 +128,12 @@ mod tests {
             apply,
             "its back end knows whether it starts again"
         );
+        let mut shown = pod.clone();
+        let status = json!({ "name": "app", "image": "flash:/z.tar", "imageID": "", "ready": true, "restartCount": 0 });
+        shown.status = serde_json::from_value(json!({ "containerStatuses": [status] })).unwrap();
+        let changed = decide(&shown, &facts(Some(&running), None));
+        assert_eq!(changed, replaced, "it changed while nobody looked on");
+        assert_eq!(decide(&shown, &facts(Some(&running), Some(&shown))), Task::Tell);
         let lost = Facts { was_there: true, ..facts(None, Some(&pod)) };
         assert_eq!(decide(&pod, &lost), Task::Apply { replaces: false, lost: true });
     }

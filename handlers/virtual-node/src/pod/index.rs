@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use staffetta_driver::{Owner, Uid};
-use staffetta_handler::{Event, HANDLER_LABEL, Index, Message};
+use staffetta_handler::{Event, Index, Message};
 
-use crate::node::{Standing, standing};
+use crate::node::{Keeper, has_keeper, is_real};
 
 /// The newest state of each pod that is on a virtual node, or on a node that is not known yet, and of each virtual node.
 ///
@@ -56,10 +56,10 @@ impl ClusterIndex {
         self.cluster().real_nodes.contains(name)
     }
 
-    /// The names of the nodes that the handler of that name keeps.
-    pub(crate) fn nodes_of(&self, handler: &str) -> Vec<String> {
+    /// The names of the nodes that are kept by `keeper`.
+    pub(crate) fn nodes_of(&self, keeper: Keeper<'_>) -> Vec<String> {
         let cluster = self.cluster();
-        let ours = |node: &Arc<Node>| has_keeper(node, handler);
+        let ours = |node: &Arc<Node>| has_keeper(node, keeper);
         let nodes = cluster.virtual_nodes.iter().filter(|(_, node)| ours(node));
         nodes.map(|(name, _)| name.clone()).collect()
     }
@@ -67,12 +67,6 @@ impl ClusterIndex {
     fn cluster(&self) -> MutexGuard<'_, Cluster> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether a node says of itself that the handler of that name keeps it.
-pub(crate) fn has_keeper(node: &Node, handler: &str) -> bool {
-    let labelled = node.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(HANDLER_LABEL));
-    labelled && standing(node, handler) == Standing::Ours
 }
 
 impl Cluster {
@@ -99,7 +93,7 @@ impl Cluster {
 
     fn keep_node(&mut self, node: &Arc<Node>) {
         let name = node.metadata.name.clone().unwrap_or_default();
-        if standing(node, "") == Standing::Real {
+        if is_real(node) {
             for uid in self.on_node.remove(&name).into_iter().flatten() {
                 self.pods.remove(&uid);
             }

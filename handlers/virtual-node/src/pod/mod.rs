@@ -5,12 +5,14 @@ mod containers;
 mod decide;
 mod form;
 mod index;
+mod over;
 mod phase;
 mod status;
 
 pub(crate) use decide::{Facts, Task, decide};
 pub(crate) use form::form;
-pub(crate) use index::{ClusterIndex, has_keeper};
+pub(crate) use index::ClusterIndex;
+pub(crate) use over::over;
 pub(crate) use status::{Seen, patch, status};
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) workload: Option<&'a Workload>,
     /// What it waits for while nothing does: in one word of CamelCase, and for people.
     pub(crate) why: (&'a str, &'a str),
+    /// Whether what ran of it is being removed because the pod has another form by now.
+    pub(crate) replaced: bool,
     /// The machine's own address.
     pub(crate) host_ip: Option<IpAddr>,
 }
@@ -34,7 +36,7 @@ pub(crate) fn status(pod: &Pod, seen: &Seen<'_>, now: Timestamp) -> PodStatus {
         .map(|container| {
             let sight = seen.workload.and_then(|workload| workload.container(&container.name));
             let known = known.iter().find(|known| known.name == container.name);
-            container_status(container, sight, known, seen.why, now)
+            container_status(container, sight, known, seen, now)
         })
         .collect();
     let policy = spec.restart_policy.as_deref().unwrap_or("Always");

@@ -37,6 +37,10 @@ pub(super) struct Inner {
     pub(super) loses_answer: bool,
     /// Installs are accepted, and this is told of them later instead.
     pub(super) fails_installs: Option<&'static str>,
+    /// Activations are accepted, and this is told of them later instead.
+    pub(super) fails_activations: Option<&'static str>,
+    /// Configurations are taken, and never answered.
+    pub(super) swallows_answers: bool,
     pub(super) notifications: Vec<Value>,
     pub(super) disabled: bool,
     pub(super) arp: Option<Value>,
@@ -109,6 +113,18 @@ impl Device {
         Ok(inner)
     }
 
+    fn take_configuration(&self, body: &Value) -> Result<(), Fault> {
+        let mut inner = self.reached()?;
+        let app = body["Cisco-IOS-XE-app-hosting-cfg:app"][0].clone();
+        let id = app["application-name"].as_str().unwrap().to_owned();
+        if inner.config.contains_key(&id) {
+            return Err(refused("HTTP 409 data-exists"));
+        }
+        inner.accepted.push(format!("configure {id}"));
+        inner.config.insert(id, app);
+        Self::answer(&mut inner)
+    }
+
     fn answer(inner: &mut Inner) -> Result<(), Fault> {
         if std::mem::take(&mut inner.loses_answer) {
             return Err(DriverError::new(Reason::Unavailable, "wait for the answer").maybe_done().into());
@@ -141,6 +157,9 @@ impl NetworkClient for Device {
             inner.oper.iter().map(app).collect::<Vec<_>>()
         };
         let body = match resource {
+            resource::STATES | resource::EVENTS if inner.disabled => {
+                json!({ "Cisco-IOS-XE-app-hosting-oper:app-hosting-oper-data": { "app-globals": { "iox-enabled": false } } })
+            }
             resource::CONFIG if inner.config.is_empty() => return Ok(None),
             resource::CONFIG => {
                 let apps: Vec<_> = inner.config.values().collect();
@@ -160,16 +179,13 @@ impl NetworkClient for Device {
         Ok(Some(body.to_string().into_bytes()))
     }
 
+    fn last_answer(&self) -> Option<Instant> {
+        None
+    }
+
     async fn configure(&self, body: &Value) -> Result<(), Fault> {
-        let mut inner = self.reached()?;
-        let app = body["Cisco-IOS-XE-app-hosting-cfg:app"][0].clone();
-        let id = app["application-name"].as_str().unwrap().to_owned();
-        if inner.config.contains_key(&id) {
-            return Err(refused("HTTP 409 data-exists"));
-        }
-        inner.accepted.push(format!("configure {id}"));
-        inner.config.insert(id, app);
-        Self::answer(&mut inner)
+        let answer = self.take_configuration(body);
+        if self.inner().swallows_answers { std::future::pending().await } else { answer }
     }
 
     async fn amend(&self, id: &str, body: &Value) -> Result<(), Fault> {
@@ -228,12 +244,15 @@ impl NetworkClient for Device {
         if urls == Urls::Silent {
             return Self::answer(&mut inner);
         }
-        if word == "install"
-            && let Some(message) = inner.fails_installs
-        {
+        let fails = match word {
+            "install" => inner.fails_installs,
+            "activate" => inner.fails_activations,
+            _ => None,
+        };
+        if let Some(message) = fails {
             let told = json!({
                 "name": "event", "timestamp": format!("{:?}", inner.requests), "app-id": id,
-                "ev-type": "im-app-install", "status": "im-app-fail", "message": message,
+                "ev-type": format!("im-app-{word}"), "status": "im-app-fail", "message": message,
             });
             inner.notifications.push(told);
             return Self::answer(&mut inner);

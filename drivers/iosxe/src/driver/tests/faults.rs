@@ -94,7 +94,17 @@ async fn an_application_of_an_earlier_agent_is_taken_over_for_its_pod() {
     let hosted = status(&driver, 1).await.unwrap();
     assert!(!hosted.marked, "it is nobody's orphan");
     assert!(driver.deploy_pod(&pod(1)).await.unwrap().is_done());
-    delete(&driver, &pod(1)).await;
+    assert!(device.accepted().is_empty());
+    let changed = pod_with(1, &json!([{ "name": "app", "image": "flash:/b.tar" }]), "Always");
+    loop {
+        let progress = driver.update_pod(&changed).await.unwrap();
+        let Some(ask_again) = progress.ask_again() else { break };
+        tokio::time::sleep(ask_again).await;
+    }
+    let earlier = ["stop", "deactivate", "uninstall", "remove"].map(|word| format!("{word} cvk0000_x"));
+    let made = steps(&["configure", "install", "activate", "start"], 1);
+    assert_eq!(device.accepted(), [&earlier[..], &made].concat(), "it changed, and is made anew");
+    delete(&driver, &changed).await;
     assert!(device.inner().config.is_empty());
 }
 
@@ -212,4 +222,76 @@ async fn a_word_that_nobody_knows_is_waited_for() {
     let state = &status(&driver, 1).await.unwrap().containers[0].state;
     assert!(matches!(state, HostedState::Waiting { .. }));
     assert_eq!(device.accepted(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_activation_that_fails_is_told_in_the_words_of_the_device_and_tried_after_pauses_that_double() {
+    let device = Arc::new(Device::default());
+    let driver = driver(&device);
+    device.inner().fails_activations = Some("not enough CPU is available");
+    let (begun, mut told) = (Instant::now(), Vec::new());
+    while begun.elapsed() < Duration::from_secs(60) {
+        let progress = driver.deploy_pod(&pod(1)).await.unwrap();
+        if let Progress::Failing { reason, message, .. } = &progress {
+            told.push((reason.to_string(), message.clone()));
+        }
+        tokio::time::sleep(progress.ask_again().unwrap()).await;
+    }
+    let expected = ("ActivateFailed".to_owned(), "app: not enough CPU is available".to_owned());
+    assert!(told.iter().all(|told| *told == expected), "{told:?}");
+    let attempts = device.accepted().iter().filter(|step| step.starts_with("activate")).count();
+    assert_eq!(attempts, 5, "after 2, 4, 8 and 16 s, and each is known to have failed soon");
+    let state = &status(&driver, 1).await.unwrap().containers[0].state;
+    assert!(matches!(state, HostedState::Waiting { message, .. } if message.contains("CPU")), "{state:?}");
+    device.inner().fails_activations = None;
+    deploy(&driver, &pod(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_whose_answer_nobody_waited_for_is_seen_at_the_next_look() {
+    let device = Arc::new(Device::default());
+    let driver = driver(&device);
+    driver.list_pods().await.unwrap();
+    device.inner().swallows_answers = true;
+    let cut_short = tokio::time::timeout(Duration::from_millis(100), driver.deploy_pod(&pod(1))).await;
+    assert!(cut_short.is_err());
+    device.inner().swallows_answers = false;
+    let begun = Instant::now();
+    deploy(&driver, &pod(1)).await;
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!(device.accepted(), steps(&["configure", "install", "activate", "start"], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_out_of_the_configuration_while_the_device_may_hide_what_it_has() {
+    let device = Arc::new(Device::default());
+    let before = driver(&device);
+    deploy(&before, &pod(1)).await;
+    device.accepted();
+    // It starts, and shows none of its applications for a while.
+    device.inner().disabled = true;
+    for driver in [before, driver(&device)] {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let progress = driver.delete_pod(&pod(1).owner()).await.unwrap();
+        let hidden = matches!(&progress, Progress::Failing { reason, .. } if reason == "AppHostingDisabled");
+        assert!(hidden, "{progress:?}");
+    }
+    assert_eq!(device.accepted(), [""; 0]);
+    device.inner().disabled = false;
+    delete(&driver(&device), &pod(1)).await;
+    assert!(device.inner().config.is_empty() && device.inner().oper.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_only_configured_goes_from_a_device_that_hosts_nothing() {
+    let device = Arc::new(Device::default());
+    let driver = driver(&device);
+    device.inner().disabled = true;
+    for _ in 0..3 {
+        let progress = driver.deploy_pod(&pod(1)).await.unwrap();
+        tokio::time::sleep(progress.ask_again().unwrap()).await;
+    }
+    assert!(driver.delete_pod(&pod(1).owner()).await.is_ok());
+    delete(&driver, &pod(1)).await;
+    assert_eq!(device.accepted(), steps(&["configure", "remove"], 1));
 }

@@ -222,6 +222,32 @@ async fn a_wrong_password_is_sent_once_a_pause() {
 }
 
 #[tokio::test]
+async fn what_an_account_may_not_do_is_a_refusal_of_that_and_closes_the_way_for_nothing_else() {
+    let server = server().await;
+    answers(&server, ResponseTemplate::new(200).set_body_string("{}")).await;
+    Mock::given(method("POST"))
+        .respond_with(ResponseTemplate::new(403).set_body_json(error_body("access-denied")))
+        .expect(3)
+        .mount(&server)
+        .await;
+    let client = client(&server);
+    assert!(client.last_answer().is_none());
+    get(&client).await.unwrap();
+    assert!(client.last_answer().is_some());
+    let copy = FileOperation::Copy { from: "http://h/a".into(), to: "flash:/a".into() };
+    for _ in 0..3 {
+        let fault = client.handle_file(&copy, Some(Duration::from_secs(60))).await.unwrap_err();
+        assert_eq!(fault.said.as_deref(), Some("HTTP 403 access-denied"));
+        assert_eq!(fault.error.reason(), Reason::Refused);
+        get(&client).await.unwrap();
+    }
+    // Another password is a matter of the log-in at any time.
+    server.reset().await;
+    answers(&server, ResponseTemplate::new(401)).await;
+    assert!(get(&client).await.unwrap_err().retry_after().is_some());
+}
+
+#[tokio::test]
 async fn a_refusal_is_told_apart_from_trouble() {
     for (status, reason, ambiguous) in [
         (400, Reason::Refused, false),

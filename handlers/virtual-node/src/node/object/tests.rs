@@ -8,12 +8,21 @@ use crate::node::NodeHealth;
 use crate::pod::ClusterIndex;
 use crate::policy::Policy;
 
-const HANDLER: &str = "machines";
+const KEEPER: Keeper<'_> = Keeper { handler: "machines", cluster: "east" };
 
 fn machine() -> Arc<Machine> {
-    let taint = json!({ "key": "ours", "value": "v", "effect": "NoSchedule" });
+    machine_of(spec())
+}
+
+fn machine_of(spec: NodeSpec) -> Arc<Machine> {
     let fleet = Fleet::new(Arc::<ClusterIndex>::default(), Policy::default());
-    fleet.insert(NodeSpec {
+    fleet.insert(spec);
+    fleet.get("r1").unwrap()
+}
+
+fn spec() -> NodeSpec {
+    let taint = json!({ "key": "ours", "value": "v", "effect": "NoSchedule" });
+    NodeSpec {
         name: "r1".into(),
         labels: [("rack".to_owned(), "7".to_owned())].into(),
         taints: vec![serde_json::from_value(taint).unwrap()],
@@ -21,8 +30,8 @@ fn machine() -> Arc<Machine> {
         kubelet: None,
         host_ip: None,
         session: 0,
-    });
-    fleet.get("r1").unwrap()
+        retired: false,
+    }
 }
 
 fn time(second: i64) -> Timestamp {
@@ -31,7 +40,7 @@ fn time(second: i64) -> Timestamp {
 
 /// The object as the server has it after it was made.
 fn object(machine: &Machine) -> Node {
-    let mut node = created(machine, HANDLER, time(0));
+    let mut node = created(machine, KEEPER, time(0));
     node.metadata.uid = Some("u1".into());
     node.metadata.resource_version = Some("1".into());
     node
@@ -46,7 +55,7 @@ fn ready(status: &Value) -> Value {
 fn a_node_as_it_was_made_needs_nothing_until_its_heartbeat_is_old() {
     let machine = machine();
     let node = object(&machine);
-    assert!(metadata_patch(&node, &machine, HANDLER).is_none());
+    assert!(metadata_patch(&node, &machine, KEEPER).is_none());
     assert!(status_patch(&node, &machine, time(299)).is_none());
     let beat = status_patch(&node, &machine, time(300)).unwrap();
     assert_eq!(ready(&beat)["lastTransitionTime"], "1970-01-01T00:00:00Z", "nothing turned");
@@ -75,13 +84,48 @@ fn taints_of_others_stay_and_ours_come_back() {
     let mut node = object(&machine);
     let others = json!([{ "key": "theirs", "effect": "NoExecute" }, { "key": "ours", "value": "changed", "effect": "NoSchedule" }]);
     node.spec.as_mut().unwrap().taints = serde_json::from_value(others).unwrap();
-    let patch = metadata_patch(&node, &machine, HANDLER).unwrap();
+    let patch = metadata_patch(&node, &machine, KEEPER).unwrap();
     let expected = json!([{ "key": "theirs", "effect": "NoExecute" }, { "key": "ours", "value": "v", "effect": "NoSchedule" }]);
     assert_eq!(patch["spec"]["taints"], expected);
     assert_eq!(
         (&patch["metadata"]["resourceVersion"], &patch["metadata"]["labels"]),
         (&json!("1"), &json!({}))
     );
+}
+
+#[test]
+fn labels_and_taints_that_a_description_asks_for_no_more_go_and_those_of_others_stay() {
+    let mut node = object(&machine());
+    node.metadata.labels.as_mut().unwrap().insert("theirs".into(), "1".into());
+    let theirs = json!({ "key": "theirs", "effect": "NoExecute" });
+    node.spec
+        .as_mut()
+        .unwrap()
+        .taints
+        .as_mut()
+        .unwrap()
+        .push(serde_json::from_value(theirs.clone()).unwrap());
+    let bare = machine_of(NodeSpec { labels: BTreeMap::new(), taints: Vec::new(), ..spec() });
+    let patch = metadata_patch(&node, &bare, KEEPER).unwrap();
+    assert_eq!(patch["metadata"]["labels"], json!({ "rack": null }));
+    assert_eq!(patch["spec"]["taints"], json!([theirs]));
+    let after = patch["metadata"]["annotations"].clone();
+    node.metadata.annotations = serde_json::from_value(after).unwrap();
+    node.metadata.labels.as_mut().unwrap().insert("rack".into(), "8".into());
+    node.spec.as_mut().unwrap().taints = serde_json::from_value(patch["spec"]["taints"].clone()).unwrap();
+    assert!(
+        metadata_patch(&node, &bare, KEEPER).is_none(),
+        "what somebody sets who is not described is theirs"
+    );
+}
+
+#[test]
+fn the_labels_by_which_a_node_is_ours_are_nobody_elses_to_choose() {
+    let labels = [("type", "edge"), ("staffetta.dev/handler", "x"), ("kubernetes.io/hostname", "x")];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    let node = object(&machine_of(NodeSpec { labels, ..spec() }));
+    assert_eq!(super::super::standing(&node, KEEPER), super::super::Standing::Ours);
+    assert_eq!(node.metadata.labels.unwrap()["kubernetes.io/hostname"], "r1");
 }
 
 #[test]
@@ -93,16 +137,4 @@ fn what_the_machine_did_not_tell_yet_stays_as_the_object_has_it() {
     machine.told_health(NodeHealth::default());
     let patch = status_patch(&node, &machine, time(1)).unwrap();
     assert_eq!(patch["capacity"], json!({ "cpu": null, "pods": "4" }), "now it is known that there is none");
-}
-
-#[test]
-fn a_node_belongs_to_whom_its_labels_say() {
-    let of = |labels: Value| {
-        let node: Node = serde_json::from_value(json!({ "metadata": { "labels": labels } })).unwrap();
-        standing(&node, HANDLER)
-    };
-    assert_eq!(of(json!({ "kubernetes.io/os": "linux" })), Standing::Real);
-    assert_eq!(of(json!({ "type": "virtual-kubelet" })), Standing::Ours);
-    assert_eq!(of(json!({ "type": "virtual-kubelet", HANDLER_LABEL: HANDLER })), Standing::Ours);
-    assert_eq!(of(json!({ "type": "virtual-kubelet", HANDLER_LABEL: "others" })), Standing::Others);
 }
