@@ -4,8 +4,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use staffetta_driver::{
     Algorithm, HealthMonitor, ListenerPort, ListenerSettings, ListenerSpec, LoadBalancer, LoadBalancerDriver,
-    LoadBalancerSpec, Marked, MemberSpec, PoolSettings, PoolSpec, Progress, Protocol, Provisioning, Reason,
-    SessionPersistence, Subnet,
+    LoadBalancerSpec, Marked, MemberSpec, NetworkPolicyDriver, PoolSettings, PoolSpec, Progress, Protocol,
+    Provisioning, Reason, SessionPersistence, Subnet,
 };
 use staffetta_openstack::{LbaasV2Driver, OctaviaDefaults};
 
