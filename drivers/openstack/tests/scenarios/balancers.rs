@@ -436,10 +436,10 @@ pub(crate) async fn the_port_of_the_address_may_be_ours_and_goes_with_the_load_b
     assert_eq!(taken.reason(), Reason::Conflict, "{taken}");
     assert!(taken.to_string().contains("already allocated"), "{taken}");
     settled(&driver, &made).await;
-    spec.security_groups = vec![text(&group["id"]).into()];
+    spec.security_groups = Some(vec![text(&group["id"]).into()]);
     let guarded = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
-    assert_eq!(guarded.security_groups, spec.security_groups);
-    assert_eq!(only(&driver).await.security_groups, spec.security_groups);
+    assert_eq!(Some(guarded.security_groups), spec.security_groups);
+    assert_eq!(Some(only(&driver).await.security_groups), spec.security_groups);
     // Octavia has its port as long as it is there.
     patiently(async || driver.release_load_balancer(&world.owner("web"), &made.id).await).await;
     assert!(world.port(made.port.as_str()).await.is_null());
