@@ -1,34 +1,45 @@
 //! `cargo bench --bench latency`: from a pod's event to its acknowledged annotation, at 20 pods a second.
 //!
-//! The clock starts when the bytes of the event have come and stops when the answer to the PATCH has. Bare patches of the
-//! same body by the same client library go to the same server in turns with the pods.
+//! The program as it ships talks to a real API server through a proxy that looks at what passes: the clock starts when the
+//! bytes of the event go on to the program, and stops when the answer to its PATCH has come. In turns with the pods, a
+//! process of the same shape sends bare patches of the same body through the same proxy; its clock runs from just before
+//! each until its answer, so that on both sides the way between process and proxy is gone twice.
 
 #![allow(clippy::cast_precision_loss, reason = "the figures are far below 2^52")]
 
+mod bare;
 mod cluster;
+mod program;
+mod proxy;
 mod report;
 mod spy;
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
 
 use kube::Client;
 use kube::api::PostParams;
-use staffetta::config::{Configuration, FileSchema};
-use staffetta::controller::Controller;
 use staffetta_apiserver::testing::RealServer;
 use tokio::task::JoinSet;
 
-use cluster::{claim, patch, pod, pods, versions};
+use bare::Bare;
+use cluster::{claim, pod, pods, versions};
+use program::Program;
+use proxy::Proxy;
 use report::{Row, tell};
 use spy::Spy;
 
 /// How many pods are created, and how many bare patches are sent, in a second.
 const RATE: f64 = 20.0;
 
-fn main() {
+fn main() -> ExitCode {
+    if let Some(kubeconfig) = bare::role() {
+        return bare::serve(Path::new(&kubeconfig));
+    }
     let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
     tell("latency", &runtime.block_on(run()));
+    ExitCode::SUCCESS
 }
 
 async fn run() -> Vec<Row> {
@@ -36,12 +47,14 @@ async fn run() -> Vec<Row> {
     let server = RealServer::launch(&[]).await;
     let client = cluster::client(server.kubeconfig()).await;
     let spy = Spy::default();
-    let controller = start(spy.watch(cluster::client(server.kubeconfig()).await)).await;
+    let proxy = Proxy::start(spy.watch(cluster::client(server.kubeconfig()).await)).await;
+    let mut program = Program::start(&proxy.kubeconfig(), "[memory]\nactivation_delay_ms = 0\n");
+    program.says("this process leads").await;
 
     let bare: Vec<_> = (0..count).map(|number| format!("bare-{number}")).collect();
     let ours: Vec<_> = (0..count).map(|number| format!("pod-{number}")).collect();
     let bodies = prepare(&client, &bare).await;
-    let theirs = Arc::new(Mutex::new(Vec::new()));
+    let mut theirs = Bare::start(&proxy.kubeconfig());
     let mut tasks = JoinSet::new();
     let mut ticks = tokio::time::interval(Duration::from_secs_f64(0.5 / RATE));
     for (ours, (name, body)) in ours.iter().zip(bodies) {
@@ -51,17 +64,12 @@ async fn run() -> Vec<Row> {
             api.create(&PostParams::default(), &pod).await.expect("a pod can be created");
         });
         ticks.tick().await;
-        let (client, theirs) = (client.clone(), Arc::clone(&theirs));
-        tasks.spawn(async move {
-            let begun = Instant::now();
-            patch(&client, &name, &body).await;
-            theirs.lock().unwrap_or_else(PoisonError::into_inner).push(begun.elapsed());
-        });
+        theirs.patch(&name, &body).await;
     }
-    while tasks.join_next().await.is_some() {}
+    tasks.join_all().await;
     let ours = spy.until(&ours).await;
-    controller.stop().await.expect("the controller ends");
-    let theirs = std::mem::take(&mut *theirs.lock().unwrap_or_else(PoisonError::into_inner));
+    let theirs = theirs.times().await;
+    assert_eq!(theirs.len(), count, "each bare patch is accepted");
     rows(ours, theirs)
 }
 
@@ -85,20 +93,6 @@ async fn prepare(client: &Client, names: &[String]) -> Vec<(String, serde_json::
         (name.clone(), claim(uid, version, &changed))
     };
     names.iter().map(body).collect()
-}
-
-async fn start(client: Client) -> Controller {
-    let registry = staffetta::assembly::registry();
-    let schema = FileSchema::assemble(&registry).expect("the program's own sections fit together");
-    let file = tempfile::NamedTempFile::new().expect("a file can be made");
-    let text = "[kubernetes]\nenabled_handlers = [\"vif\"]\n\
-                [admin]\nlisten = \"127.0.0.1:0\"\n[memory]\nactivation_delay_ms = 0\n";
-    std::fs::write(file.path(), text).expect("the file can be written");
-    let configuration = Configuration::load(&schema, Some(file.path()), []).expect("it is well-formed");
-    let controller =
-        Controller::start(registry, &configuration, client).await.expect("the controller starts");
-    controller.ready().await;
-    controller
 }
 
 fn rows(mut ours: Vec<Duration>, mut theirs: Vec<Duration>) -> Vec<Row> {

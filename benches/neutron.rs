@@ -22,7 +22,7 @@ use staffetta_real_openstack::{Gate, Match, RealOpenStack, Service};
 use cloud::{Place, Watched, bare, bulk};
 use report::{Row, median, tell};
 
-/// How many calls are in flight, on both sides.
+/// How many calls are in flight on their side, and on ours by default (`neutron.max_concurrency`).
 const IN_FLIGHT: usize = 16;
 
 /// A pool of this size at least.
@@ -77,8 +77,7 @@ impl Bench<'_> {
             let login = place.tenant.login();
             let many = bare(&place, &login, count, IN_FLIGHT).await;
             let place = self.place(None, round).await;
-            let options = format!("{NO_POOL}\n[neutron]\nmax_concurrency = {IN_FLIGHT}\n");
-            let controller = place.controller(self.kubeconfig, &place.tenant.login(), &options).await;
+            let controller = place.controller(self.kubeconfig, &place.tenant.login(), NO_POOL).await;
             let names = place.names("alone", count);
             place.create(&self.client, &names).await;
             controller.until_patched(&names, 1).await;

@@ -114,10 +114,10 @@ pub(crate) async fn end(client: &Client, names: &[String]) {
     }
 }
 
-/// One bare patch, as the program sends it.
+/// One bare patch, as the program sends it: of the answer it wants the metadata alone.
 pub(crate) async fn patch(client: &Client, name: &str, body: &Value) -> PartialObjectMeta<Pod> {
     let request = kube::api::Request::new("/api/v1/namespaces/default/pods")
-        .patch(name, &PatchParams::default(), &Patch::Strategic(body))
+        .patch_metadata(name, &PatchParams::default(), &Patch::Strategic(body))
         .expect("the request is well-formed");
     client.request(request).await.expect("the PATCH is accepted")
 }

@@ -1,5 +1,7 @@
 //! The program as it ships, in a process of its own.
 
+#![allow(dead_code, reason = "each benchmark takes what it needs")]
+
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;

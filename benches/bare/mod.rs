@@ -1,0 +1,96 @@
+//! Bare patches from a process of the program's shape: the same client library and allocator, one thread that works.
+
+#![allow(clippy::print_stdout, reason = "a child tells its parent what it measured")]
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use mimalloc::MiMalloc;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::runtime::Builder;
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::cluster;
+
+/// That of the program.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// Says that this process is to send bare patches, and by which kubeconfig.
+const ROLE: &str = "STAFFETTA_BENCH_BARE";
+
+/// How long the last answers may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running process that patches what it is told.
+pub(crate) struct Bare {
+    _child: Child,
+    told: ChildStdin,
+    times: JoinHandle<Vec<Duration>>,
+}
+
+impl Bare {
+    /// Starts this program again. Its `main` has to begin with [`role`].
+    pub(crate) fn start(kubeconfig: &Path) -> Self {
+        let mut child = Command::new(std::env::current_exe().expect("it runs"))
+            .env(ROLE, kubeconfig)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("this program can be started again");
+        let told = child.stdin.take().expect("it is piped");
+        let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let times = tokio::spawn(async move {
+            let mut times = Vec::new();
+            while let Ok(Some(line)) = lines.next_line().await {
+                times.push(Duration::from_secs_f64(line.parse().expect("a line is a time")));
+            }
+            times
+        });
+        Self { _child: child, told, times }
+    }
+
+    /// Has a pod patched with this body, and waits for nothing.
+    pub(crate) async fn patch(&mut self, name: &str, body: &Value) {
+        let line = format!("{}\n", serde_json::json!([name, body]));
+        self.told.write_all(line.as_bytes()).await.expect("it reads what it is told");
+    }
+
+    /// How long each of the patches took that were accepted, from just before it was sent.
+    pub(crate) async fn times(self) -> Vec<Duration> {
+        let Self { _child, told, times } = self;
+        drop(told);
+        let times = tokio::time::timeout(PATIENCE, times).await.expect("it ends when it is told no more");
+        times.expect("it wrote down times")
+    }
+}
+
+/// The kubeconfig by which this process is to send bare patches, where it is one that [`Bare::start`] started.
+pub(crate) fn role() -> Option<OsString> {
+    std::env::var_os(ROLE)
+}
+
+/// Patches what the parent says, a line each, until it says no more.
+pub(crate) fn serve(kubeconfig: &Path) -> ExitCode {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("threads can be started");
+    let client = runtime.block_on(cluster::client(kubeconfig));
+    let mut patches = JoinSet::new();
+    for line in std::io::stdin().lines() {
+        let (line, client) = (line.expect("the parent writes text"), client.clone());
+        let patch = async move {
+            let (name, body): (String, Value) = serde_json::from_str(&line).expect("a line is a patch");
+            let begun = Instant::now();
+            cluster::patch(&client, &name, &body).await;
+            println!("{}", begun.elapsed().as_secs_f64());
+        };
+        patches.spawn_on(patch, runtime.handle());
+    }
+    runtime.block_on(patches.join_all());
+    ExitCode::SUCCESS
+}
