@@ -185,7 +185,6 @@ async fn a_controller_that_starts_again_sends_no_rule_and_no_port_anything_on_a_
     // Behind all that the start brings about comes one change, which costs one call.
     guarded.policy("p", admits("web", &[80, 443])).await;
     guarded.until_rules(4).await;
-    world.readiness(&controller).await;
     assert_eq!(guarded.changes() - before, 1, "{:?}", world.gate.seen());
     assert_eq!(guarded.kinds("db").await, ISOLATED);
     controller.stop().await.unwrap();
