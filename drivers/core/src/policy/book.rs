@@ -189,9 +189,7 @@ impl PolicyBook {
 
     /// This pod is due: it may not be guarded as it was known to be.
     pub fn moved(&self, pod: &Uid) {
-        self.change(|state| {
-            state.model.moved_pods.insert(pod.clone());
-        });
+        self.change(|state| state.model.moved_pods.extend([pod.clone()]));
     }
 
     /// Every pod and every policy is due: what there is turned out to be otherwise than it was known.

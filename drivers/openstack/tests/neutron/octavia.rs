@@ -190,9 +190,9 @@ async fn a_batch_whose_answer_was_lost_is_read_again() {
 async fn an_exchange_of_members_is_one_batch_and_what_goes_is_no_member_any_more() {
     let (fake, world) = crate::fake().await;
     let (driver, subnet) = started(&fake, &world).await;
-    fake.state().octavia.delay = Duration::from_millis(500);
     let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
     let made = made(&driver, &world, &spec).await;
+    fake.state().octavia.delay = Duration::from_secs(600);
     let pool = made.listeners[0].pool.clone().unwrap();
     let wanted = members(&subnet, &[1, 2, 4]);
     let set = driver.set_members(&made, &pool.id, &wanted).await.unwrap();

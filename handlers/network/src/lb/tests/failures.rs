@@ -54,7 +54,8 @@ async fn what_is_wrong_with_one_port_keeps_no_other_from_its_endpoints() {
     for method in [LoadBalancerMethod::ReleaseListener, LoadBalancerMethod::EnsureListener] {
         world.balancers.faults().inject(method, 1, Fault::Fail(error(Reason::Quota)));
     }
-    assert!(world.slice("s1", &["10.1.0.7"]).await.unwrap_err().transient());
+    world.index(&Event::Modified(slice("s1", &["10.1.0.7"])).erase());
+    assert!(world.event().await.unwrap_err().transient());
     assert_eq!(world.members(HTTP), ["10.1.0.7:8080"]);
 }
 

@@ -6,6 +6,7 @@ use staffetta_driver::memory::{Fault, NetworkPolicyMethod};
 use staffetta_handler::Failure;
 
 use super::*;
+use crate::vif::VifError;
 
 fn outage() -> DriverError {
     DriverError::new(Reason::Unavailable, "ask")
@@ -97,6 +98,8 @@ async fn a_pod_waits_for_a_group_that_cannot_be_made_yet() {
     let groups = PolicySecurityGroups::new(Arc::clone(&world.book), false);
     let waits = groups.security_groups(&db, &"memory".into()).await.unwrap_err();
     assert!(waits.transient() && waits.to_string().contains("policy-uid-p"), "{waits}");
+    let waits = VifError::SecurityGroups(waits);
+    assert_eq!((waits.waits(), waits.reason()), (true, "SecurityGroupMissing"), "it has not failed");
     world.network.set_security_group_quota(None, None);
     patiently(&world, "p", &spec).await;
     assert_eq!(groups.security_groups(&db, &"memory".into()).await.unwrap().len(), 3);
