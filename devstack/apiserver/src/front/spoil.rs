@@ -78,7 +78,7 @@ impl Spoiled {
     }
 
     fn spoil(&mut self, line: Vec<u8>) -> Bytes {
-        let event: Value = serde_json::from_slice(&line).unwrap_or_default();
+        let mut event: Value = serde_json::from_slice(&line).unwrap_or_default();
         if event["type"] == "BOOKMARK" {
             return Bytes::from(line);
         }
@@ -92,11 +92,11 @@ impl Spoiled {
                 self.fault = None;
                 Bytes::from(GARBAGE)
             }
-            Some(Fault::Replace { name, pointer, value }) => rewritten(line.into(), |event| {
-                if let Some(object) = event.get_mut("object") {
-                    each_object(object, &|object| replace(object, name, pointer, value));
-                }
-            }),
+            Some(Fault::Replace { name, pointer, value }) if event.is_object() => {
+                each_object(&mut event["object"], &|object| replace(object, name, pointer, value));
+                // As every server does it: first of what type the event is.
+                Bytes::from(format!("{{\"type\":{},\"object\":{}}}\n", event["type"], event["object"]))
+            }
             _ => Bytes::from(line),
         }
     }
@@ -175,6 +175,14 @@ mod tests {
         assert_eq!(seen, [Ok(bookmark.into()), Ok("{\"type\":".into()), Err("the answer was cut".into())]);
         let seen = watched(&chunks, Fault::Garbage).await;
         assert_eq!(seen, [bookmark, GARBAGE, "{\"type\":\"DELETED\"}\n"].map(|line| Ok(line.into())));
+    }
+
+    #[tokio::test]
+    async fn an_event_that_is_rewritten_says_first_of_what_type_it_is() {
+        let event = "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"x\"}}}\n";
+        let seen = watched(&[event], Fault::undecodable("x", "/metadata/uid")).await;
+        let [Ok(line)] = &seen[..] else { panic!("one event: {seen:?}") };
+        assert!(line.starts_with("{\"type\":\"ADDED\",\"object\":{") && line.contains("\"uid\":"), "{line}");
     }
 
     #[test]
