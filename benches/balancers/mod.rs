@@ -123,7 +123,7 @@ impl Shop {
         }
     }
 
-    /// From now on the controller is told that the one load balancer is PENDING_UPDATE, until the gate forgets its faults.
+    /// From now on the controller is told that the one load balancer is `PENDING_UPDATE`, until the gate forgets its faults.
     /// Octavia itself knows nothing of it.
     pub(crate) async fn hold(&self) {
         let found = self.tenant.load_balancers().await;
