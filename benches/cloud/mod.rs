@@ -111,7 +111,7 @@ impl Place {
             }
             assert!(Instant::now() < deadline, "{now} of {count} ports in {PATIENCE:?}");
             before = now;
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_secs(3)).await; // a list of hundreds keeps Neutron busy
         }
     }
 }

@@ -134,7 +134,7 @@ async fn where_all_is_as_it_should_be_nothing_would_be_done() {
 
 #[tokio::test]
 async fn a_vif_that_is_not_active_yet_would_be_activated() {
-    let world = World::new().await;
+    let world = World::never_wired().await;
     let network = world.vifs.network();
     let pod = world.pod("web", json!({}), json!({})).await;
     let request = VifRequest {

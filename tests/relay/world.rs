@@ -48,10 +48,19 @@ impl World {
 
     /// A world in which the controller gets these options on top.
     pub(crate) async fn with(options: &'static str) -> Self {
+        Self::wired(options, 50).await
+    }
+
+    /// A world whose VIFs do not become active while a test looks.
+    pub(crate) async fn never_wired() -> Self {
+        Self::wired("", 3_600_000).await
+    }
+
+    async fn wired(options: &'static str, activation_delay_ms: u64) -> Self {
         let server = ApiServer::start(Options::default()).await.unwrap();
         let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
         let memory =
-            MemoryOptions { activation_delay_ms: 50, load_balancer_delay_ms: 0, ..MemoryOptions::default() };
+            MemoryOptions { activation_delay_ms, load_balancer_delay_ms: 0, ..MemoryOptions::default() };
         let network = Arc::new(MemoryNetwork::new(memory.clone()));
         let services = Arc::new(MemoryServices::new(memory));
         let cluster = || "kubernetes".into();
