@@ -64,3 +64,15 @@ impl Failure for DeviceError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_leaving_waits_and_one_that_cannot_be_right_does_not() {
+        let leaving = DeviceError::Leaving("its node still exists");
+        assert!(leaving.waits() && leaving.transient());
+        assert!(!DeviceError::Invalid("address: it is missing".to_owned()).waits());
+    }
+}
