@@ -37,6 +37,8 @@ async fn writes(world: World) {
         let name = format!("write-{name}");
         world.pod(&name).await;
         world.until_settled(&[&name]).await;
+        // What a write did may be seen before the proxy has the answer to it.
+        world.until("two writes are on record", async || world.asked("patch", "pods") >= before + 2).await;
         let asked = world.asked("patch", "pods") - before;
         assert!((2..=8).contains(&asked), "{name}: {asked} writes for two faults and two states");
         world.faults().clear();
@@ -69,6 +71,9 @@ async fn service_writes(world: World) {
         world.service(&name).await;
         world.until("the faults have met their writes", async || world.faults().pending() == 0).await;
         world.until_served(&[&name]).await;
+        world
+            .until("two writes are on record", async || world.asked("patch", "services") >= before + 2)
+            .await;
         let asked = world.asked("patch", "services") - before;
         assert!((2..=10).contains(&asked), "{name}: {asked} writes for two faults and two annotations");
         world.end_service(&name).await;
