@@ -24,6 +24,7 @@ use crate::identity::identity;
 use crate::leadership::{self, Role, Status};
 use crate::metrics::Figures;
 use crate::state::{self, Sources, State};
+use crate::trial::Unmade;
 use crate::watcher::Sight;
 use candidacy::{Candidacy, End};
 
@@ -68,6 +69,12 @@ pub enum ControllerError {
     /// What ran when it was told to stop did not end in time.
     #[error("not everything was done within the drain time (`shutdown.drain`)")]
     Undrained,
+}
+
+impl From<Unmade> for ControllerError {
+    fn from(Unmade { handler, source }: Unmade) -> Self {
+        Self::Handler { handler, source }
+    }
 }
 
 impl Controller {

@@ -58,7 +58,7 @@ pub(crate) fn check(registry: Registry, configuration: &Configuration) -> Result
     secure();
     let runtime = Builder::new_current_thread().enable_all().build().map_err(RunError::Start)?;
     let _entered = runtime.enter();
-    Ok(trial::handlers(&Arc::new(registry), configuration, Served::Unknown)?)
+    Ok(trial::handlers(&Arc::new(registry), configuration, Served::Unknown).map_err(ControllerError::from)?)
 }
 
 /// What every run needs: the log, TLS, a runtime.

@@ -15,7 +15,6 @@ use staffetta_handler::{Plan, Registry, SetupError};
 use tower::service_fn;
 
 use crate::config::Configuration;
-use crate::controller::ControllerError;
 
 /// Which API versions the server has.
 pub(crate) enum Served {
@@ -23,6 +22,14 @@ pub(crate) enum Served {
     These(HashSet<String>),
     /// Nobody knows; it is taken to have all.
     Unknown,
+}
+
+/// A handler that cannot be made.
+pub(crate) struct Unmade {
+    /// Its name.
+    pub(crate) handler: String,
+    /// Why.
+    pub(crate) source: SetupError,
 }
 
 /// Makes each enabled handler with its drivers, and lets go of them. They are those of a dry run, with a client that never
@@ -37,7 +44,7 @@ pub(crate) fn handlers(
     registry: &Arc<Registry>,
     configuration: &Configuration,
     served: Served,
-) -> Result<(), ControllerError> {
+) -> Result<(), Unmade> {
     let (served, unknown) = match served {
         Served::These(served) => (served, false),
         Served::Unknown => (HashSet::new(), true),
@@ -47,7 +54,7 @@ pub(crate) fn handlers(
     for handler in &configuration.kubernetes.enabled_handlers {
         match registry.make(handler, &setup) {
             Ok(_) | Err(SetupError::Unrehearsed { .. }) => {}
-            Err(source) => return Err(ControllerError::Handler { handler: handler.clone(), source }),
+            Err(source) => return Err(Unmade { handler: handler.clone(), source }),
         }
     }
     Ok(())
@@ -92,14 +99,15 @@ mod tests {
         let variable = ("STAFFETTA_KUBERNETES__ENABLED_HANDLERS".into(), "[\"idle\"]".into());
         let schema = FileSchema::assemble(&registry).unwrap();
         let configuration = Configuration::load(&schema, None, [variable]).unwrap();
-        handlers(&Arc::new(registry), &configuration, served).map_err(|error| causes(&error))
+        handlers(&Arc::new(registry), &configuration, served)
+            .map_err(|Unmade { handler, source }| format!("{handler}: {}", causes(&source)))
     }
 
     #[tokio::test]
     async fn a_handler_that_cannot_be_made_is_named_with_the_reason() {
         assert_eq!(tried(Served::Unknown, |_| Ok(())), Ok(()));
         let missing = |_: &Setup| Err(SetupError::Invalid("`lamp.oil` is missing".to_owned()));
-        let error = "the handler `idle` cannot be made: `lamp.oil` is missing";
+        let error = "idle: `lamp.oil` is missing";
         assert_eq!(tried(Served::Unknown, missing), Err(error.to_owned()));
     }
 

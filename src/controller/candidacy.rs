@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use staffetta_handler::{BackoffPolicy, HandlerError, Notes, Setup, bounded, causes};
+use staffetta_handler::{HandlerError, Notes, Setup, bounded, causes};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::running::Running;
+use super::running::{BACKOFF, Running};
 use super::{API_SERVER, ControllerError, HANDLERS, LEADERSHIP, Work};
 use crate::events::{self, Recorder, Recording};
 use crate::leadership::{Leadership, Loss, Role, Status, Term};
@@ -19,10 +19,6 @@ use crate::pipeline::{self, Pipeline, Policy};
 use crate::report::Reports;
 use crate::trial::{self, Served};
 use crate::{client, connect};
-
-/// The waits after the API server or a driver's check failed at start.
-pub(super) const BACKOFF: BackoffPolicy =
-    BackoffPolicy { initial: Duration::from_millis(500), max: Duration::from_secs(30), limit: None };
 
 /// How long the API server may take to say what it has.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -170,7 +166,7 @@ async fn cannot_lead(work: &Work, client: &Client, mut status: watch::Receiver<S
     status.wait_for(stands_by).await.expect("the sender outlives every term");
     let tried = trial::handlers(&work.registry, &work.configuration, Served::These(served));
     if let Err(error) = tried {
-        return error;
+        return error.into();
     }
     work.health.is_well(HANDLERS);
     pending().await

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use staffetta_handler::{Check, bounded, causes};
+use staffetta_handler::{BackoffPolicy, Check, bounded, causes};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
-use super::candidacy::BACKOFF;
 use super::{Health, Work};
 use crate::config::Configuration;
 use crate::events::Recording;
@@ -16,6 +15,10 @@ use crate::pipeline::Pipeline;
 use crate::state::State;
 use crate::watcher::Watcher;
 use crate::{sources, sweeper};
+
+/// The waits after the API server or a driver's check failed at start.
+pub(super) const BACKOFF: BackoffPolicy =
+    BackoffPolicy { initial: Duration::from_millis(500), max: Duration::from_secs(30), limit: None };
 
 /// How long what was told last may take to be sent, at the end.
 const LAST_EVENTS: Duration = Duration::from_secs(2);

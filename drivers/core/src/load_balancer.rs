@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{ListenerId, LoadBalancerId, MemberId, PoolId, PortId, ProjectId, SecurityGroupId, SubnetId};
-use crate::load_balancer_settings::{ListenerSettings, PoolSettings};
+use crate::load_balancer_settings::{ListenerSettings, PoolSettings, is_false};
 use crate::milliseconds;
 
 /// A load balancer with all that hangs on it.
@@ -49,11 +49,6 @@ impl LoadBalancer {
     pub fn listener(&self, at: ListenerPort) -> Option<&Listener> {
         self.listeners.iter().find(|listener| listener.at == at)
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference on")]
-pub(crate) fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// What the other side is doing with a load balancer.

@@ -94,8 +94,8 @@ pub trait LoadBalancerDriver: Send + Sync {
     /// Finds the load balancer that is marked for `owner`, or makes one with its whole tree and marks it, by one request
     /// where the other side can do that.
     ///
-    /// One that is there gets the security groups of `spec`, is switched on if somebody switched it off, and nothing else. The answer is the whole tree that stands, and
-    /// comes at once: the load balancer may still be [`Pending`](crate::Provisioning::Pending). Where the other side
+    /// One that is there gets the security groups of `spec`, is switched on if somebody switched it off, and nothing else.
+    /// The answer is the whole tree that stands, and comes at once: the load balancer may still be [`Pending`](crate::Provisioning::Pending). Where the other side
     /// refuses the tree for something that hangs on the load balancer, that one is made without, so that each listener is
     /// refused, or not, by itself.
     async fn ensure_load_balancer(

@@ -6,8 +6,6 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::load_balancer::is_false;
-
 /// How a listener treats its clients. The default leaves everything to the other side.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -125,6 +123,11 @@ pub struct HealthMonitor {
     pub timeout_s: u32,
     /// After how many answers in a row a member counts as well again, and after how many missing ones it does not: 1 to 10.
     pub max_retries: u8,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference on")]
+pub(crate) fn is_false(value: &bool) -> bool {
+    !value
 }
 
 #[cfg(test)]

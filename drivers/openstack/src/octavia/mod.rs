@@ -17,6 +17,7 @@ mod changing;
 mod driver;
 mod feasible;
 mod features;
+mod filter;
 mod making;
 mod member_subnets;
 mod memory;

@@ -11,11 +11,11 @@ use staffetta_driver::{
 
 use super::LbaasV2Driver;
 use super::api::Filter;
-use super::features::Features;
+use super::filter::filter;
 use super::tree;
 use super::wire::{LOAD_BALANCER_FIELDS, ListenerTold, LoadBalancerTold, MemberTold, MonitorTold, PoolTold};
 use crate::error::OpenStackError;
-use crate::mark::{self, cluster_tag, uid_of, uid_tag};
+use crate::mark::{self, cluster_tag, uid_of};
 
 /// A load balancer or a member that is being deleted.
 const GOING: &str = "PENDING_DELETE";
@@ -238,19 +238,6 @@ fn groups_of(told: &LoadBalancerTold, ours: &HashMap<PortId, Vec<SecurityGroupId
 
 const PROJECT: &str = "project_id";
 
-/// What the load balancers of a cluster pass, or those of one owner. Before there were tags, all do.
-pub(super) fn filter(
-    features: Features,
-    cluster: &staffetta_driver::ClusterId,
-    owner: Option<&Owner>,
-) -> Filter {
-    if !features.tags {
-        return Filter::new();
-    }
-    let uid = owner.map(|owner| format!(",{}", uid_tag(&owner.uid))).unwrap_or_default();
-    vec![("tags", format!("{}{uid}", cluster_tag(cluster)))]
-}
-
 /// What the listeners and pools of these load balancers pass, and as few others as possible; none for no load balancer.
 fn scope<'a>(standing: impl Iterator<Item = &'a LoadBalancerTold> + Clone) -> Option<Filter> {
     let mut ids = standing.clone().map(|told| &told.id);
@@ -277,14 +264,5 @@ mod tests {
         assert_eq!(of(&[told("a", "p")]), Some(one));
         assert_eq!(of(&[told("a", "p"), told("b", "p")]), Some(vec![("project_id", "p".to_owned())]));
         assert_eq!(of(&[told("a", "p"), told("b", "q")]), Some(vec![]));
-    }
-
-    #[test]
-    fn load_balancers_are_found_by_their_tags_where_there_are_any() {
-        let owner = Owner { namespace: "shop".into(), name: "web".into(), uid: "u1".into() };
-        let tags = |owner| filter(Features::of((2, 5)), &"east".into(), owner);
-        assert_eq!(tags(None), [("tags", "staffetta:cluster=east".to_owned())]);
-        assert_eq!(tags(Some(&owner)), [("tags", "staffetta:cluster=east,staffetta:uid=u1".to_owned())]);
-        assert_eq!(filter(Features::of((2, 4)), &"east".into(), None), []);
     }
 }

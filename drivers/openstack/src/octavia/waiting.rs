@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::api::Octavia;
 use super::board::{Board, FIRST_STEP, Known, Sight};
-use super::reading::filter;
+use super::filter::filter;
 use super::wire::LoadBalancerTold;
 use crate::error::OpenStackError;
 use crate::neutron::together::Together;

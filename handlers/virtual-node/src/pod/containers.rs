@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::status::Seen;
+use super::seen::Seen;
 use crate::workload::{ContainerSight, ContainerState};
 
 /// The exit code of a container that was there and is not any more: as if it had been killed. Kubelets say the same of one that they

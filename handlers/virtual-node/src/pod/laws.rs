@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use serde_json::json;
 use staffetta_driver::Owner;
 
-use super::status::{Seen, patch, status};
+use super::seen::Seen;
+use super::status::{patch, status};
 use crate::workload::{ContainerSight, ContainerState, Workload};
 
 /// What is seen of two containers: nothing, or a state of each.

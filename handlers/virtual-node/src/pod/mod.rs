@@ -7,13 +7,15 @@ mod form;
 mod index;
 mod over;
 mod phase;
+mod seen;
 mod status;
 
 pub(crate) use decide::{Facts, Task, decide};
 pub(crate) use form::form;
 pub(crate) use index::ClusterIndex;
 pub(crate) use over::over;
-pub(crate) use status::{Seen, patch, status};
+pub(crate) use seen::Seen;
+pub(crate) use status::{patch, status};
 
 #[cfg(test)]
 mod laws;

@@ -1,7 +1,5 @@
 //! The status of a pod: a function of the pod as it is, of what was seen of it, and of the time.
 
-use std::net::IpAddr;
-
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{HostIP, Pod, PodCondition, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -10,20 +8,7 @@ use serde_json::{Value, json};
 use super::conditions::conditions;
 use super::containers::container_status;
 use super::phase::phase;
-use crate::workload::Workload;
-
-/// What was seen of a pod.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen<'a> {
-    /// What stands for it on its machine.
-    pub(crate) workload: Option<&'a Workload>,
-    /// What it waits for while nothing does: in one word of CamelCase, and for people.
-    pub(crate) why: (&'a str, &'a str),
-    /// Whether what ran of it is being removed because the pod has another form by now.
-    pub(crate) replaced: bool,
-    /// The machine's own address.
-    pub(crate) host_ip: Option<IpAddr>,
-}
+use super::seen::Seen;
 
 /// The status of a pod. What the machine does not tell is kept as it was: the start of the pod, counts of restarts, addresses.
 pub(crate) fn status(pod: &Pod, seen: &Seen<'_>, now: Timestamp) -> PodStatus {

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::ContainerStatus;
 use staffetta_driver::Owner;
 
 use super::*;
-use crate::workload::{ContainerSight, ContainerState};
+use crate::workload::{ContainerSight, ContainerState, Workload};
 
 fn time(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
