@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use staffetta_driver::app_hosting::{PodRequest, Progress};
+use staffetta_driver::virtual_node::{PodRequest, Progress};
 use staffetta_driver::{DriverError, Owner, Reason};
 use staffetta_handler::HandlerError;
 use staffetta_virtual_node::{

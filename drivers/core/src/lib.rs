@@ -21,6 +21,8 @@
 //! | [`ServicePublicIpDriver`] | acquires, associates and releases public addresses |
 //! | [`AppHostingDriver`](app_hosting::AppHostingDriver) | runs pods on a device that is no Kubernetes node |
 //!
+//! What any machine that stands for a node is asked and answers of pods is in [`virtual_node`].
+//!
 //! What drivers ask of their other worlds, a [`RequestObserver`] learns.
 //!
 //! What network policies mean in the words of security groups, [`policy`] reckons.
@@ -63,6 +65,7 @@ mod service_subnets;
 mod stock;
 mod vif;
 mod vif_pool;
+pub mod virtual_node;
 pub mod warm_pool;
 
 pub use error::{DriverError, Reason};

@@ -23,6 +23,7 @@ mod compose;
 mod crew;
 mod digest;
 mod dispatcher;
+mod erased;
 mod event;
 mod failure;
 mod handler;

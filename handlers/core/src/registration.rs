@@ -9,13 +9,14 @@ use serde::de::DeserializeOwned;
 use tracing::error;
 
 use crate::any_event::AnyEvent;
+use crate::erased::{Erased, Signalled, Typed};
 use crate::failure::HandlerError;
 use crate::handler::EventHandler;
 use crate::index::Index;
 use crate::kind::Kind;
 use crate::message::{Message, OrderingKey};
-use crate::resource::{Erased, ResourceEventHandler, Typed};
-use crate::signal::{Signal, SignalHandler, Signalled};
+use crate::resource::ResourceEventHandler;
+use crate::signal::{Signal, SignalHandler};
 use crate::source::{ErasedSource, Source};
 use crate::sweep::{ErasedSweep, Sweep, SweepOf};
 use crate::turn::Turn;

@@ -1,14 +1,12 @@
 //! What an author writes: a handler of one kind of object, with a method for each thing that can happen to it.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use kube::Resource;
 
-use crate::any_event::AnyEvent;
 use crate::event::{Event, Tombstone};
-use crate::failure::{Failure, HandlerError};
+use crate::failure::Failure;
 use crate::message::{Message, OrderingKey};
 
 /// A handler of the events of one kind. All methods are optional.
@@ -115,55 +113,6 @@ where
             handler.on_present(object).await
         }
         Event::Deleted(tombstone) => handler.on_deleted(tombstone).await,
-    }
-}
-
-/// A [`ResourceEventHandler`] whose types are erased.
-pub(crate) trait Erased: Send + Sync {
-    fn wants(&self, event: &AnyEvent) -> bool;
-    fn key(&self, event: &AnyEvent) -> OrderingKey;
-    fn group(&self, event: &AnyEvent) -> Option<OrderingKey>;
-    fn deliver<'a>(&'a self, event: &'a AnyEvent) -> Delivery<'a>;
-}
-
-pub(crate) type Delivery<'a> = Pin<Box<dyn Future<Output = Result<(), HandlerError>> + Send + 'a>>;
-
-/// A handler together with the kind for which it is registered.
-pub(crate) struct Typed<K, H> {
-    handler: Arc<H>,
-    kind: std::marker::PhantomData<fn(K)>,
-}
-
-impl<K, H> Typed<K, H> {
-    pub(crate) fn new(handler: Arc<H>) -> Self {
-        Self { handler, kind: std::marker::PhantomData }
-    }
-}
-
-impl<K, H> Erased for Typed<K, H>
-where
-    K: Resource<DynamicType = ()> + Send + Sync + 'static,
-    H: ResourceEventHandler<K>,
-{
-    fn wants(&self, event: &AnyEvent) -> bool {
-        event.downcast_ref().is_some_and(|event| self.handler.wants(event))
-    }
-
-    fn key(&self, event: &AnyEvent) -> OrderingKey {
-        event.downcast_ref().map_or_else(|| OrderingKey::of(event.uid()), |event| self.handler.key(event))
-    }
-
-    fn group(&self, event: &AnyEvent) -> Option<OrderingKey> {
-        event.downcast_ref().and_then(|event| self.handler.group(event))
-    }
-
-    fn deliver<'a>(&'a self, event: &'a AnyEvent) -> Delivery<'a> {
-        Box::pin(async move {
-            match event.downcast_ref() {
-                Some(event) => deliver(&*self.handler, event).await.map_err(HandlerError::from),
-                None => Ok(()),
-            }
-        })
     }
 }
 

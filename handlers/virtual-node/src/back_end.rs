@@ -1,7 +1,7 @@
 //! What one node can do.
 
 use async_trait::async_trait;
-use staffetta_driver::app_hosting::{PodRequest, PodUsage, Progress};
+use staffetta_driver::virtual_node::{PodRequest, PodUsage, Progress};
 use staffetta_driver::{DriverError, Owner, Reason};
 use tokio::time::Instant;
 

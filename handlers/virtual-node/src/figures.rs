@@ -1,10 +1,6 @@
-//! What virtual nodes tell of themselves in figures.
+//! What is counted while virtual nodes are kept, and the names of what is counted.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-
-use crate::handler::Shared;
 
 /// What came of a read of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,10 +50,7 @@ const ANSWERS: [&str; 4] = ["success", "unsupported", "denied", "failure"];
 /// How the machines behind nodes may be.
 pub(crate) const STATES: [&str; 4] = ["ready", "troubled", "untried", "unreachable"];
 
-/// The phases of pods.
-const PHASES: [&str; 5] = ["pending", "running", "succeeded", "failed", "unknown"];
-
-/// What is counted while virtual nodes are kept.
+/// Reads of machines and requests to kubelet APIs, since the process began.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     reads: [AtomicU64; READS.len()],
@@ -75,115 +68,29 @@ impl Counts {
         self.requests[request as usize][answered as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Adds what `other` counted.
-    fn take_over(&self, other: &Self) {
-        let ours = self.reads.iter().chain(self.requests.iter().flatten());
-        for (ours, theirs) in ours.zip(other.reads.iter().chain(other.requests.iter().flatten())) {
-            ours.fetch_add(theirs.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-    }
-}
-
-/// The figures of the virtual nodes of one handler at this moment, each beside the values of its labels.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct VirtualNodeFigures {
-    /// Nodes, by how the machine behind each is.
-    pub nodes: Vec<(&'static str, u64)>,
-    /// Pods on them, by their phase.
-    pub pods: Vec<(&'static str, u64)>,
-    /// Reads of machines, by what came of them.
-    pub reads: Vec<(&'static str, u64)>,
-    /// Requests to the kubelet APIs, by what was asked for and what was answered.
-    pub kubelet_requests: Vec<(&'static str, &'static str, u64)>,
-}
-
-/// Where virtual nodes show their figures, by handler. It outlives them: where a process leads more than once, counts go on. A copy is a
-/// reference.
-#[derive(Clone, Default)]
-pub struct FigureBoard(Arc<Mutex<BTreeMap<&'static str, Shown>>>);
-
-struct Shown {
-    nodes: Weak<Shared>,
-    counts: Arc<Counts>,
-}
-
-impl FigureBoard {
-    /// These nodes are shown from now on instead of those that the same handler showed before.
-    pub(crate) fn show(&self, nodes: &Arc<Shared>) {
-        let shown = Shown { nodes: Arc::downgrade(nodes), counts: Arc::clone(&nodes.counts) };
-        let mut board = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(before) = board.insert(nodes.handler, shown) {
-            nodes.counts.take_over(&before.counts);
-        }
+    /// How often machines were read, by what came of it.
+    pub(crate) fn reads(&self) -> Vec<(&'static str, u64)> {
+        READS.into_iter().zip(self.reads.iter().map(load)).collect()
     }
 
-    /// The figures of each handler.
-    pub fn figures(&self) -> Vec<(&'static str, VirtualNodeFigures)> {
-        let board = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        board.iter().map(|(handler, shown)| (*handler, shown.figures())).collect()
-    }
-}
-
-impl Shown {
-    fn figures(&self) -> VirtualNodeFigures {
-        let nodes = self.nodes.upgrade();
-        let machines = nodes.iter().flat_map(|nodes| nodes.fleet.all()).collect::<Vec<_>>();
-        let pods = nodes.iter().flat_map(|nodes| {
-            machines.iter().flat_map(|machine| nodes.cluster.pods_on(machine.name())).map(|pod| phase(&pod))
-        });
-        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let reads = READS.into_iter().zip(self.counts.reads.iter().map(load));
-        let requests = REQUESTS.into_iter().zip(&self.counts.requests).flat_map(|(request, answers)| {
+    /// How often kubelet APIs were asked, by what for and what was answered.
+    pub(crate) fn requests(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let requests = REQUESTS.into_iter().zip(&self.requests);
+        let each = requests.flat_map(|(request, answers)| {
             ANSWERS.into_iter().zip(answers).map(move |(answer, count)| (request, answer, load(count)))
         });
-        VirtualNodeFigures {
-            nodes: tally(STATES, machines.iter().map(|machine| machine.condition())),
-            pods: tally(PHASES, pods),
-            reads: reads.collect(),
-            kubelet_requests: requests.collect(),
+        each.collect()
+    }
+
+    /// Adds what `other` counted.
+    pub(crate) fn take_over(&self, other: &Self) {
+        let ours = self.reads.iter().chain(self.requests.iter().flatten());
+        for (ours, theirs) in ours.zip(other.reads.iter().chain(other.requests.iter().flatten())) {
+            ours.fetch_add(load(theirs), Ordering::Relaxed);
         }
     }
 }
 
-/// How often each of `names` is in `found`.
-fn tally<const N: usize>(
-    names: [&'static str; N],
-    found: impl Iterator<Item = &'static str>,
-) -> Vec<(&'static str, u64)> {
-    let mut counts = names.map(|name| (name, 0));
-    for name in found {
-        if let Some((_, count)) = counts.iter_mut().find(|(known, _)| *known == name) {
-            *count += 1;
-        }
-    }
-    counts.into()
-}
-
-fn phase(pod: &k8s_openapi::api::core::v1::Pod) -> &'static str {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending");
-    PHASES.into_iter().find(|known| known.eq_ignore_ascii_case(phase)).unwrap_or("unknown")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_takes_over_goes_on_with_the_counts_of_the_one_before() {
-        let (before, after) = (Counts::default(), Counts::default());
-        before.read(Read::Refused);
-        before.asked(Request::Exec, Answered::Unsupported);
-        after.asked(Request::Exec, Answered::Unsupported);
-        after.take_over(&before);
-        let shown = Shown { nodes: Weak::new(), counts: Arc::new(after) }.figures();
-        assert_eq!(shown.reads, [("success", 0), ("failure", 0), ("refused", 1)]);
-        let exec: Vec<_> = shown.kubelet_requests.into_iter().filter(|(.., count)| *count > 0).collect();
-        assert_eq!(exec, [("exec", "unsupported", 2)]);
-        assert_eq!(shown.nodes, STATES.map(|state| (state, 0)));
-    }
-
-    #[test]
-    fn a_name_that_is_not_known_is_counted_nowhere_and_the_others_where_they_belong() {
-        assert_eq!(tally(["a", "b"], ["b", "c", "b"].into_iter()), [("a", 0), ("b", 2)]);
-    }
+fn load(count: &AtomicU64) -> u64 {
+    count.load(Ordering::Relaxed)
 }

@@ -21,6 +21,7 @@
 mod agenda;
 pub mod app_hosting;
 mod back_end;
+mod board;
 pub mod environment;
 mod error;
 mod figures;
@@ -34,13 +35,14 @@ mod pod;
 mod policy;
 mod reach;
 mod reader;
+mod shared;
 mod signals;
 mod source;
 mod workload;
 
 pub use back_end::{NodeBackEnd, Reply};
+pub use board::{FigureBoard, VirtualNodeFigures};
 pub use error::VirtualNodeError;
-pub use figures::{FigureBoard, VirtualNodeFigures};
 pub use fleet::{Fleet, Machine};
 pub use handler::{VirtualNodes, Wiring};
 pub use kubelet::{KubeletError, KubeletOptions, KubeletWords, Kubelets};

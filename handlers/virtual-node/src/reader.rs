@@ -15,9 +15,9 @@ use crate::back_end::{NodeBackEnd, Reply};
 use crate::error::VirtualNodeError;
 use crate::figures::Read;
 use crate::fleet::Machine;
-use crate::handler::Shared;
 use crate::notes::{Told, node_note};
 use crate::reach::knock;
+use crate::shared::Shared;
 use crate::signals::NodeDue;
 use crate::source::Intake;
 

@@ -5,11 +5,9 @@ use tokio::time::Instant;
 
 use super::device::{DeviceInfo, DeviceResources};
 use super::hosted::{HostedPod, HostedPods};
-use super::progress::Progress;
-use super::request::PodRequest;
-use super::usage::PodUsage;
 use crate::error::{DriverError, Reason};
 use crate::owner::Owner;
+use crate::virtual_node::{PodRequest, PodUsage, Progress};
 
 /// Runs pods on one device.
 ///

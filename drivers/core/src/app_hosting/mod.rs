@@ -4,20 +4,14 @@ mod device;
 mod driver;
 mod drivers;
 mod hosted;
-mod progress;
-mod request;
 mod spec;
-mod usage;
 
 pub use device::{DeviceInfo, DeviceResources, TakenResources};
 pub use driver::AppHostingDriver;
 pub use drivers::{AppHostingDrivers, DriverTable};
 pub use hosted::{HostedContainer, HostedPod, HostedPods, HostedState, Stage};
-pub use progress::Progress;
-pub use request::{EnvironmentVariable, PodRequest};
 pub use spec::{
     AppGigabitEthernet, CredentialSecretRef, DeviceSpec, Effect, Interface, InterfaceType, LogLevel,
     Management, Networking, Password, PortMode, ResourceLimits, Taint, TlsSpec, VirtualPortGroup,
     VlanInterface, XeSpec,
 };
-pub use usage::{ContainerUsage, PodUsage};

@@ -10,12 +10,13 @@ use tokio::time::Instant;
 use super::app_hosting_call::{AppHostingCall, AppHostingMethod};
 use super::devices::{MemoryContainer, MemoryDevice, MemoryDevices, MemoryState, State};
 use crate::app_hosting::{
-    AppHostingDriver, AppHostingDrivers, ContainerUsage, DeviceInfo, DeviceResources, DeviceSpec,
-    HostedContainer, HostedPod, HostedPods, PodRequest, PodUsage, Progress, TakenResources,
+    AppHostingDriver, AppHostingDrivers, DeviceInfo, DeviceResources, DeviceSpec, HostedContainer, HostedPod,
+    HostedPods, TakenResources,
 };
 use crate::error::{DriverError, Reason};
 use crate::id::{ClusterId, Uid};
 use crate::owner::Owner;
+use crate::virtual_node::{ContainerUsage, PodRequest, PodUsage, Progress};
 
 /// When it is worth asking again after a step that takes no time.
 const STEP: Duration = Duration::from_millis(100);

@@ -8,10 +8,11 @@ use tokio::time::Instant;
 use super::{PlannedCall, Planner, listed, planned};
 use crate::app_hosting::{
     AppHostingDriver, AppHostingDrivers, DeviceInfo, DeviceResources, DeviceSpec, HostedContainer, HostedPod,
-    HostedPods, HostedState, PodRequest, PodUsage, Progress,
+    HostedPods, HostedState,
 };
 use crate::error::DriverError;
 use crate::owner::Owner;
+use crate::virtual_node::{PodRequest, PodUsage, Progress};
 
 /// Makes drivers of devices that read and plan.
 pub struct RehearsedAppHostingDrivers {

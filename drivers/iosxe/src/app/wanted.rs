@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
-use staffetta_driver::app_hosting::PodRequest;
+use staffetta_driver::virtual_node::PodRequest;
 use staffetta_driver::{ClusterId, Owner};
 
 use super::digest::digest;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use staffetta_driver::app_hosting::Progress;
+use staffetta_driver::virtual_node::Progress;
 use staffetta_driver::{DriverError, Reason};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};

@@ -15,9 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use staffetta_driver::app_hosting::{
-    AppHostingDriver, DeviceInfo, DeviceResources, HostedPods, PodRequest, PodUsage, Progress,
-};
+use staffetta_driver::app_hosting::{AppHostingDriver, DeviceInfo, DeviceResources, HostedPods};
+use staffetta_driver::virtual_node::{PodRequest, PodUsage, Progress};
 use staffetta_driver::{DriverError, Owner, Reason};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;

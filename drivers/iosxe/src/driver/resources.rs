@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use staffetta_driver::app_hosting::{ContainerUsage, DeviceResources, PodUsage, TakenResources};
+use staffetta_driver::app_hosting::{DeviceResources, TakenResources};
+use staffetta_driver::virtual_node::{ContainerUsage, PodUsage};
 use staffetta_driver::{DriverError, Uid};
 
 use super::fetch::fetch;

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use staffetta_driver::app_hosting::Progress;
+use staffetta_driver::app_hosting::AppHostingDriver;
+use staffetta_driver::virtual_node::{PodRequest, Progress};
 use staffetta_iosxe::IosXeOptions;
 use staffetta_iosxe_device::{Device, Fault, Install, Options, Requests, Site, Times};
 
@@ -45,6 +46,21 @@ async fn lives(fault: Fault) {
     });
     let met = join_all(lives).await.into_iter().filter(|met| *met).count();
     assert!((10..REQUESTS).contains(&met), "{met} lives met {fault:?}");
+}
+
+/// Deploys until the device fails, and answers what it says of it.
+async fn failing(driver: &dyn AppHostingDriver, request: &PodRequest) -> String {
+    let mut told = String::new();
+    done("deploy", async || {
+        let progress = driver.deploy_pod(request).await?;
+        if let Progress::Failing { message, .. } = &progress {
+            told.clone_from(message);
+            return Ok(Progress::Done);
+        }
+        Ok(progress)
+    })
+    .await;
+    told
 }
 
 #[tokio::test]
@@ -122,16 +138,7 @@ async fn an_app_that_the_device_broke_is_told_with_the_reason_and_removed() {
     let world = World::new(|_| ());
     world.device.plan_installs("", 1, Install::Breaks("the disk is full".into()));
     let (driver, request) = (world.driver(), web());
-    let mut told = String::new();
-    done("deploy", async || {
-        let progress = driver.deploy_pod(&request).await?;
-        if let Progress::Failing { message, .. } = &progress {
-            told.clone_from(message);
-            return Ok(Progress::Done);
-        }
-        Ok(progress)
-    })
-    .await;
+    let told = failing(&*driver, &request).await;
     assert!(told.contains("the disk is full"), "{told}");
     delete(&*driver, &request.owner()).await;
     world.assert_clean();
@@ -143,16 +150,7 @@ async fn an_activation_for_which_the_device_has_no_room_is_told_with_its_reason(
         (options.resources.cpu_units, options.auto_start) = (1, false);
     });
     let (driver, request) = (world.driver(), web());
-    let mut told = String::new();
-    done("deploy", async || {
-        let progress = driver.deploy_pod(&request).await?;
-        if let Progress::Failing { message, .. } = &progress {
-            told.clone_from(message);
-            return Ok(Progress::Done);
-        }
-        Ok(progress)
-    })
-    .await;
+    let told = failing(&*driver, &request).await;
     assert!(told.contains("not enough CPU"), "{told}");
     delete(&*driver, &request.owner()).await;
     world.assert_clean();

@@ -1,6 +1,6 @@
 //! Packages at URLs, and devices that do not install from there.
 
-use staffetta_driver::app_hosting::PodRequest;
+use staffetta_driver::virtual_node::PodRequest;
 use staffetta_iosxe_device::{Accepted, Effect, Fault, Install, Kept, Requests, Style};
 
 use crate::world::{World, delete, deploy, done, pod, request, runs, told};

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use staffetta_driver::app_hosting::{
-    AppHostingDriver, AppHostingDrivers, DeviceSpec, EnvironmentVariable, HostedPod, HostedState, PodRequest,
-    Progress,
+    AppHostingDriver, AppHostingDrivers, DeviceSpec, HostedPod, HostedState,
 };
+use staffetta_driver::virtual_node::{EnvironmentVariable, PodRequest, Progress};
 use staffetta_driver::{DriverError, Owner};
 use staffetta_iosxe::{IosXeDrivers, IosXeOptions};
 use staffetta_iosxe_device::{Device, Options, Site, Times, Tls};

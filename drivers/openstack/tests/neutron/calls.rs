@@ -6,10 +6,11 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::Value;
-use staffetta_driver::{Activation, PodVifDriver, Reason, StockKey, StockOrder, Vif, VifStock};
+use staffetta_driver::{Activation, PodVifDriver, Reason, Vif, VifStock};
 use staffetta_openstack::NeutronStock;
 
 use crate::fake;
+use crate::scenarios::stock::order;
 use crate::scenarios::world::{activated, within};
 
 #[tokio::test]
@@ -131,8 +132,7 @@ async fn a_list_in_pages_is_read_whole() {
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
     let stock = NeutronStock::new(world.bound("east"));
     let request = world.request("any", &host, &subnet);
-    let key = StockKey::new(host, &request);
-    let order = StockOrder { key, subnets: vec![subnet], security_groups: Vec::new(), count: 10 };
+    let order = order(&stock, &request, 10);
     assert_eq!(stock.make(&order).await.vifs.len(), 10);
     fake.state().page = Some(3);
     assert_eq!(stock.list().await.unwrap().whole.len(), 10);
@@ -147,8 +147,7 @@ async fn a_lot_of_ports_is_made_by_one_call_and_bindings_that_come_late_are_read
     fake.state().binds_late = true;
     fake.requests();
     let request = world.request("any", &host, &subnet);
-    let key = StockKey::new(host, &request);
-    let order = StockOrder { key, subnets: vec![subnet], security_groups: Vec::new(), count: 20 };
+    let order = order(&stock, &request, 20);
     let made = stock.make(&order).await;
     assert!(made.failure.is_none() && made.vifs.len() == 20, "{:?}", made.failure);
     assert!(made.vifs.iter().all(|vif| vif.plugin == "ovs" && vif.has_traffic_filtering));
@@ -168,8 +167,7 @@ async fn what_was_seen_of_a_port_for_one_pod_is_not_told_to_the_next() {
     let driver = world.bound("east");
     let stock = NeutronStock::new(driver.clone());
     let request = world.request("any", &host, &subnet);
-    let key = StockKey::new(host.clone(), &request);
-    let order = StockOrder { key, subnets: vec![subnet], security_groups: Vec::new(), count: 2 };
+    let order = order(&stock, &request, 2);
     let [port, other]: [Vif; 2] = stock.make(&order).await.vifs.try_into().unwrap();
     let pass = async || {
         // Time passes at once; what goes over the network takes as long as it does.
@@ -203,8 +201,7 @@ async fn the_group_of_a_project_is_asked_for_once_and_costs_a_pod_no_call() {
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
     let stock = NeutronStock::new(world.bound("east"));
     let request = world.request("any", &host, &subnet);
-    let key = StockKey::new(host.clone(), &request);
-    let order = StockOrder { key, subnets: vec![subnet], security_groups: Vec::new(), count: 2 };
+    let order = order(&stock, &request, 2);
     let made = stock.make(&order).await.vifs;
     let listed = stock.list().await.unwrap().whole;
     assert!(listed.len() == 2 && listed.iter().all(|stocked| stocked.security_groups.is_empty()));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
-use staffetta_driver::{PodVifDriver, Reason, StockKey, StockOrder, Vif, VifClass, VifStock};
+use staffetta_driver::{PodVifDriver, Reason, StockOrder, Vif, VifClass, VifStock};
 use staffetta_openstack::{
     NestedMacvlanDriver, NestedStock, NeutronDefaults, NeutronStock, PodVifNestedOptions, PortOptions,
     Subnets,
@@ -13,6 +13,7 @@ use staffetta_openstack::{
 
 use crate::fake;
 use crate::fake::Fault;
+use crate::scenarios::stock::order;
 use crate::scenarios::world::text;
 
 #[tokio::test]
@@ -36,8 +37,7 @@ async fn a_lot_of_ports_whose_answer_got_lost_is_found_by_its_mark() {
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
     let stock = NeutronStock::new(world.bound("east"));
     let request = world.request("any", &host, &subnet);
-    let key = StockKey::new(host, &request);
-    let order = StockOrder { key, subnets: vec![subnet.clone()], security_groups: Vec::new(), count: 4 };
+    let order = order(&stock, &request, 4);
     // Ports of another call are not taken for those of this one, not even where lists are not filtered by descriptions.
     let first = stock.make(&order).await.vifs;
     for ignored in [false, true] {
@@ -111,8 +111,7 @@ async fn where_ports_cannot_be_tagged_they_are_found_by_what_else_they_say() {
     }
     let stock = NeutronStock::new(bound);
     let request = world.request("any", &host, &subnet);
-    let key = StockKey::new(host, &request);
-    let order = StockOrder { key, subnets: vec![subnet], security_groups: Vec::new(), count: 3 };
+    let order = order(&stock, &request, 3);
     assert_eq!(stock.make(&order).await.vifs.len(), 3);
     assert_eq!(stock.list().await.unwrap().whole.len(), 3);
 }
@@ -126,8 +125,7 @@ async fn what_was_made_before_ports_could_be_tagged_is_found_afterwards() {
     let request = world.request("web", &host, &subnet);
     world.bound("east").request_vif(&request).await.unwrap();
     world.bound("west").request_vif(&request).await.unwrap();
-    let key = StockKey::new(host, &request);
-    let order = StockOrder { key, subnets: vec![subnet.clone()], security_groups: Vec::new(), count: 2 };
+    let order = order(&stock, &request, 2);
     assert_eq!(stock.make(&order).await.vifs.len(), 2);
     // The cloud is upgraded, and the controller is started anew once that is known.
     fake.state().extensions.insert("tag-ports-during-bulk-creation");
@@ -241,8 +239,7 @@ async fn a_trunk_that_takes_no_subport_costs_no_port() {
     assert!(world.ports(&subnet).await.is_empty());
     let stock = NestedStock::new(driver.clone());
     fake.inject(Method::PUT, "trunks", Fault::Refuse(409, "TrunkInErrorState"));
-    let key = StockKey::new(stock.host(&request).unwrap(), &request);
-    let order = StockOrder { key, subnets: vec![subnet.clone()], security_groups: Vec::new(), count: 5 };
+    let order = order(&stock, &request, 5);
     let made = stock.make(&order).await;
     assert!(made.vifs.is_empty() && made.failure.is_some() && world.ports(&subnet).await.is_empty());
     // No VLAN was lost on the way.
@@ -292,8 +289,7 @@ async fn a_user_who_may_not_see_bindings_any_more_costs_a_pool_no_port() {
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
     let stock = NeutronStock::new(world.bound("east"));
     let request = world.request("any", &host, &subnet);
-    let key = StockKey::new(host, &request);
-    let order = StockOrder { key, subnets: vec![subnet.clone()], security_groups: Vec::new(), count: 4 };
+    let order = order(&stock, &request, 4);
     assert_eq!(stock.make(&order).await.vifs.len(), 4);
     fake.state().hides_bindings = true;
     // As a process that begins with what it reads.

@@ -12,7 +12,7 @@ use staffetta_openstack::{NestedStock, NeutronStock};
 use super::world::{Machine, World, activated, text};
 
 /// An order of ports that answer `request`.
-fn order(stock: &dyn VifStock, request: &VifRequest, count: usize) -> StockOrder {
+pub(crate) fn order(stock: &dyn VifStock, request: &VifRequest, count: usize) -> StockOrder {
     StockOrder {
         key: StockKey::new(stock.host(request).unwrap(), request),
         subnets: request.subnets.clone(),

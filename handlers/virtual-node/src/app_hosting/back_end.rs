@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use staffetta_driver::app_hosting::{
-    AppHostingDriver, DeviceInfo, DeviceResources, HostedPod, HostedPods, HostedState, PodRequest, PodUsage,
-    Progress,
+    AppHostingDriver, DeviceInfo, DeviceResources, HostedPod, HostedPods, HostedState,
 };
+use staffetta_driver::virtual_node::{PodRequest, PodUsage, Progress};
 use staffetta_driver::{DriverError, Owner};
 use staffetta_handler::causes;
 use tokio::time::Instant;

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
-use staffetta_driver::app_hosting::Progress;
+use staffetta_driver::virtual_node::Progress;
 use staffetta_driver::{Owner, Reason};
 use staffetta_handler::{
     HandlerError, Identity, Outlet, ResourceEventHandler, Signal, SignalHandler, Source,
@@ -21,9 +21,9 @@ use super::error::DeviceError;
 use super::status::{same, status};
 use crate::back_end::Reply;
 use crate::fleet::{Fleet, Machine};
-use crate::handler::Shared;
 use crate::notes::{Told, description_note};
 use crate::reach::Outage;
+use crate::shared::Shared;
 use crate::workload::Workload;
 
 /// By it an object waits until nothing of its device is left in the cluster, and nothing of the cluster on the device.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use dashmap::DashMap;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvFromSource, EnvVar, EnvVarSource, Pod, Secret};
 use kube::{Api, Client};
-use staffetta_driver::app_hosting::EnvironmentVariable;
+use staffetta_driver::virtual_node::EnvironmentVariable;
 use staffetta_handler::Failure;
 use tokio::time::Instant;
 

@@ -11,20 +11,18 @@ use dashmap::DashMap;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
 use kube::api::{DeleteParams, Preconditions};
-use staffetta_driver::Uid;
 use staffetta_handler::{Notes, Registration, Writer};
-use tokio::time::Instant;
 
 use crate::agenda::Agenda;
+use crate::board::FigureBoard;
 use crate::environment::Environments;
-use crate::figures::{Counts, FigureBoard};
 use crate::fleet::Fleet;
 use crate::kubelet::Kubelets;
-use crate::node::{Keeper, Leases};
-use crate::notes::Told;
+use crate::node::Leases;
 use crate::pod::ClusterIndex;
 use crate::policy::Policy;
 use crate::reader::Readers;
+use crate::shared::Shared;
 use crate::signals::{NodeDue, PodDue};
 use crate::source::NodeSource;
 
@@ -48,41 +46,6 @@ pub struct Wiring {
 
 /// Keeps the nodes of a [`NodeSource`] and their pods.
 pub struct VirtualNodes(Arc<Shared>);
-
-/// What the handler and its readers share.
-pub(crate) struct Shared {
-    pub(crate) handler: &'static str,
-    installation: String,
-    pub(crate) client: Client,
-    pub(crate) source: Arc<dyn NodeSource>,
-    pub(crate) notes: Notes,
-    pub(crate) policy: Policy,
-    pub(crate) cluster: Arc<ClusterIndex>,
-    pub(crate) fleet: Arc<Fleet>,
-    pub(crate) agenda: Agenda,
-    pub(crate) kubelets: Option<Kubelets>,
-    pub(crate) counts: Arc<Counts>,
-    pods: Writer<Pod>,
-    nodes: Writer<Node>,
-    leases: Leases,
-    environments: Environments,
-    records: DashMap<Uid, Record>,
-    /// Since when a Node object of ours has had no machine, by name.
-    strays: DashMap<String, Instant>,
-}
-
-/// What this process did for a pod.
-#[derive(Clone, Debug, Default)]
-struct Record {
-    /// The form in which it was brought to its machine, once that was done.
-    applied: Option<u64>,
-    /// Whether the machine has had it.
-    was_there: bool,
-    /// What is under way, and was told.
-    told: Option<Told>,
-    /// Whether the pod is gone, and its machine is being rid of it.
-    clearing: bool,
-}
 
 impl VirtualNodes {
     /// Nodes as `wiring` says.
@@ -144,13 +107,6 @@ impl VirtualNodes {
     pub fn pods(&self) -> impl Fn(&str) -> Vec<Arc<Pod>> + Send + Sync + use<> {
         let cluster = Arc::clone(&self.0.cluster);
         move |node| cluster.pods_on(node)
-    }
-}
-
-impl Shared {
-    /// Who keeps these nodes.
-    pub(crate) fn keeper(&self) -> Keeper<'_> {
-        Keeper { handler: self.handler, cluster: &self.installation }
     }
 }
 

@@ -6,9 +6,10 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use tokio::time::Instant;
 
-use super::{Shared, gone, only};
+use super::{gone, only};
 use crate::error::VirtualNodeError;
 use crate::node::{Standing, created, has_keeper, metadata_patch, standing, status_patch};
+use crate::shared::Shared;
 
 impl Shared {
     /// Brings the object of a node to what it is to be, and renews its lease.

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use staffetta_driver::app_hosting::{PodRequest, Progress};
+use staffetta_driver::virtual_node::{PodRequest, Progress};
 use staffetta_driver::{Owner, Reason, Uid};
 use staffetta_handler::{Failure, causes};
 
-use super::{Shared, node_of};
+use super::node_of;
 use crate::error::VirtualNodeError;
 use crate::fleet::Machine;
 use crate::notes::{Told, pod_note};
 use crate::pod::{Facts, Seen, Task, decide, form, patch, status};
+use crate::shared::Shared;
 use crate::signals::PodDue;
 
 /// How soon a pod is looked at again when its machine did not answer just then.

@@ -6,15 +6,16 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, ObjectMeta};
-use staffetta_driver::app_hosting::Progress;
+use staffetta_driver::virtual_node::Progress;
 use staffetta_driver::{Owner, Reason};
 
 use super::pod::ANSWERLESS;
-use super::{Shared, gone, only};
+use super::{gone, only};
 use crate::error::VirtualNodeError;
 use crate::fleet::Machine;
 use crate::notes::{Told, pod_note};
 use crate::pod::over;
+use crate::shared::Shared;
 
 impl Shared {
     /// Rids the machine of a pod whose deletion was asked for, and ends the deletion: nobody else does.

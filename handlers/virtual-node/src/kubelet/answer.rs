@@ -11,7 +11,7 @@ use axum::{Extension, Json, Router};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
-use staffetta_driver::app_hosting::PodUsage;
+use staffetta_driver::virtual_node::PodUsage;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
-use staffetta_driver::app_hosting::{ContainerUsage, PodUsage};
+use staffetta_driver::virtual_node::{ContainerUsage, PodUsage};
 
 /// What the pods of a node use, and the node by what they use together. What a machine does not tell is left out.
 pub(super) fn summary(node: &str, pods: &[Arc<Pod>], usage: &[PodUsage], now: Timestamp) -> Value {

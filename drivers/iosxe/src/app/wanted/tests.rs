@@ -6,7 +6,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use staffetta_driver::DriverError;
-use staffetta_driver::app_hosting::{DeviceSpec, EnvironmentVariable};
+use staffetta_driver::app_hosting::DeviceSpec;
+use staffetta_driver::virtual_node::EnvironmentVariable;
 
 use super::*;
 use crate::app::image::copy_of;

@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use staffetta_driver::app_hosting::{
-    AppHostingDriver, DeviceSpec, HostedPod, HostedState, PodRequest, Progress,
-};
+use staffetta_driver::app_hosting::{AppHostingDriver, DeviceSpec, HostedPod, HostedState};
+use staffetta_driver::virtual_node::{PodRequest, Progress};
 
 use self::device::{Device, Oper};
 use super::*;

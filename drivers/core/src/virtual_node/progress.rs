@@ -1,4 +1,4 @@
-//! How far a change of a device is.
+//! How far a pod is from where it is to be.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -21,12 +21,12 @@ pub enum Progress {
         #[serde(rename = "ask_again_ms", with = "milliseconds")]
         ask_again: Duration,
     },
-    /// The device tried and failed. It is tried again when somebody asks after `ask_again`, not before, however often
+    /// The machine tried and failed. It is tried again when somebody asks after `ask_again`, not before, however often
     /// somebody asks.
     Failing {
         /// What failed, in one word of CamelCase: `InstallFailed`.
         reason: Cow<'static, str>,
-        /// What the device says of it, for people.
+        /// What the machine says of it, for people.
         message: String,
         /// When it is worth asking again. In JSON, whole milliseconds.
         #[serde(rename = "ask_again_ms", with = "milliseconds")]

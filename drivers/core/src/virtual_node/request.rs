@@ -1,4 +1,4 @@
-//! What a driver is given to deploy a pod.
+//! What a driver is given to run a pod.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use secrecy::SecretString;
 
 use crate::owner::Owner;
 
-/// A pod that is to run on a device.
+/// A pod that is to run on the machine.
 #[derive(Clone, Debug)]
 pub struct PodRequest {
     /// The pod, as it is in Kubernetes.

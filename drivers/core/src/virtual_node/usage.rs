@@ -1,4 +1,4 @@
-//! What pods use on a device.
+//! What pods use.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub struct PodUsage {
     pub sent_bytes: Option<u64>,
 }
 
-/// What a container uses at this moment. What the device does not tell is absent.
+/// What a container uses at this moment. What the machine does not tell is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerUsage {
     /// The name in the pod.
