@@ -90,9 +90,10 @@ impl Restconf {
             *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Some(root.clone());
             root
         };
-        self.base.join(&format!("{root}/{path}")).map_err(|error| {
-            DriverError::new(Reason::Unavailable, "find the API of the device").because(error)
-        })
+        // A path that is joined may name another host, and the password goes to none.
+        let mut url = self.base.clone();
+        url.set_path(&format!("{root}/{path}"));
+        Ok(url)
     }
 
     /// Forgets where the API is: the device may have been replaced.

@@ -42,11 +42,9 @@ fn client(server: &MockServer) -> Restconf {
     client_at("127.0.0.1", server.address().port(), TlsSpec::default(), 60_000)
 }
 
-/// A device whose API is at `/api`.
-async fn server() -> MockServer {
+/// A device that says with this document where its API is.
+async fn server_of(document: &str) -> MockServer {
     let server = MockServer::start().await;
-    let document =
-        "<XRD xmlns='http://docs.oasis-open.org/ns/xri/xrd-1.0'><Link rel='restconf' href='/api'/></XRD>";
     Mock::given(method("GET"))
         .and(at("/.well-known/host-meta"))
         .and(header("accept", "application/xrd+xml"))
@@ -55,6 +53,14 @@ async fn server() -> MockServer {
         .mount(&server)
         .await;
     server
+}
+
+/// A device whose API is at `/api`.
+async fn server() -> MockServer {
+    server_of(
+        "<XRD xmlns='http://docs.oasis-open.org/ns/xri/xrd-1.0'><Link rel='restconf' href='/api'/></XRD>",
+    )
+    .await
 }
 
 /// The resource of the configuration gives this answer.
@@ -109,18 +115,18 @@ async fn a_device_without_the_document_has_the_api_at_the_usual_place() {
 
 #[tokio::test]
 async fn the_password_is_sent_nowhere_else() {
+    let of = async |href: &str| server_of(&format!("<XRD><Link rel='restconf' href='{href}'/></XRD>")).await;
     for href in ["http://192.0.2.1/restconf", "//192.0.2.1/restconf", "https://127.0.0.1/restconf"] {
-        let server = MockServer::start().await;
-        let document = format!("<XRD><Link rel='restconf' href='{href}'/></XRD>");
-        Mock::given(at("/.well-known/host-meta"))
-            .respond_with(ResponseTemplate::new(200).set_body_string(document))
-            .mount(&server)
-            .await;
-        let error = get(&client(&server)).await.unwrap_err();
+        let error = get(&client(&of(href).await)).await.unwrap_err();
         assert!(error.to_string().contains("which is elsewhere"), "{error}");
     }
-    let server = server().await;
     let elsewhere = MockServer::start().await;
+    for path in [format!("/.//{}", elsewhere.address()), format!("/a/..//{}/api", elsewhere.address())] {
+        let server = of(&path).await;
+        assert_eq!(get(&client(&server)).await.unwrap_err().reason(), Reason::Unavailable);
+        assert_eq!(server.received_requests().await.unwrap().len(), 2, "the device itself is asked");
+    }
+    let server = server().await;
     answers(&server, ResponseTemplate::new(307).insert_header("location", elsewhere.uri())).await;
     assert_eq!(get(&client(&server)).await.unwrap_err().reason(), Reason::Unavailable);
     assert!(elsewhere.received_requests().await.unwrap().is_empty());
