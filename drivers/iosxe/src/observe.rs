@@ -16,7 +16,7 @@ use crate::model::oper::{Interface, Notification, OperData};
 pub(crate) struct Observed {
     /// By name.
     pub(crate) apps: BTreeMap<String, ObservedApp>,
-    /// The addresses in the configuration, of others' applications too.
+    /// The addresses in the configuration and those that applications say they have, of others' too.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) notifications: Vec<Notification>,
     /// Whether the device hosts applications at all, where it was asked.
@@ -44,7 +44,7 @@ impl Observed {
         let mut apps = BTreeMap::new();
         let mut addresses = Vec::new();
         for app in config.apps.app {
-            addresses.extend(app.addresses());
+            addresses.extend(&app.mentioned);
             let observed = ObservedApp {
                 id: app.application_name.clone(),
                 mark: Mark::read(&app.run_optss),
@@ -58,7 +58,9 @@ impl Observed {
         }
         for app in oper.apps {
             let interfaces = &app.network_interfaces.network_interface;
-            let address = interfaces.iter().find_map(Interface::address);
+            let mut own = interfaces.iter().filter_map(Interface::address).peekable();
+            let address = own.peek().copied();
+            addresses.extend(own);
             let observed = apps.entry(app.name.clone()).or_insert_with(|| ObservedApp {
                 id: app.name.clone(),
                 mark: None,

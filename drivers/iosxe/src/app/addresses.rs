@@ -1,4 +1,4 @@
-//! Addresses of pods where there is no DHCP: from the subnet of the device, by what its configuration uses already.
+//! Addresses of pods where there is no DHCP: from the subnet of the device, one that nobody on it has.
 
 use std::net::Ipv4Addr;
 

@@ -91,6 +91,15 @@ impl IosXeDriver {
         if matches!(act, Act::Install | Act::Activate | Act::Start) {
             self.listen(state, id).await?;
         }
+        let current;
+        let observed = if act == Act::Configure && self.translator.network.subnet.is_some() {
+            // Others may have got addresses since the configuration was read.
+            state.reading.changed();
+            current = state.reading.look(&*self.client, false).await?;
+            &*current
+        } else {
+            observed
+        };
         track_of(state, id).attempted(act, now, patience.limit(act));
         if let (Act::Copy, Some(wanted)) = (act, wanted) {
             info!(app = id, "the device copies a package to its flash");

@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use super::list::each;
+
 /// The container `app-hosting-cfg-data`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -16,23 +18,42 @@ pub(crate) struct ConfigData {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Apps {
-    #[serde(deserialize_with = "each")]
+    #[serde(deserialize_with = "apps")]
     pub(crate) app: Vec<App>,
 }
 
-/// The applications one by one: of one that cannot be read, somebody else's, there remains that it is there.
-fn each<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<App>, D::Error> {
-    let named = |app: Value| {
-        let application_name = app["application-name"].as_str().unwrap_or_default().to_owned();
-        serde_json::from_value(app).unwrap_or(App { application_name, ..App::default() })
-    };
-    Ok(Vec::<Value>::deserialize(list)?.into_iter().map(named).collect())
+/// The applications one by one: of one that cannot be read, somebody else's, there remains that it is there, and which addresses
+/// it has.
+fn apps<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<App>, D::Error> {
+    each(list, |entry, read| {
+        let named = || App {
+            application_name: entry["application-name"].as_str().unwrap_or_default().to_owned(),
+            ..App::default()
+        };
+        let mut app = read.unwrap_or_else(named);
+        addresses_in(entry, &mut app.mentioned);
+        Some(app)
+    })
+}
+
+/// All addresses in a part of the configuration, whatever they are for: the module has a dozen places for them.
+fn addresses_in(value: &Value, found: &mut Vec<IpAddr>) {
+    match value {
+        Value::String(text) => found.extend(parsed(text)),
+        Value::Array(list) => list.iter().for_each(|value| addresses_in(value, found)),
+        Value::Object(members) => members.values().for_each(|value| addresses_in(value, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// An address. One that carries a zone (RFC 6991, `inet:ip-address`) is read without it, and what is none is none.
 fn address<'de, D: Deserializer<'de>>(text: D) -> Result<Option<IpAddr>, D::Error> {
     let text = Option::<String>::deserialize(text)?;
-    Ok(text.and_then(|text| text.split('%').next()?.parse().ok()))
+    Ok(text.as_deref().and_then(parsed))
+}
+
+fn parsed(text: &str) -> Option<IpAddr> {
+    text.split('%').next()?.parse().ok()
 }
 
 /// An application.
@@ -49,6 +70,9 @@ pub(crate) struct App {
     pub(crate) appintf_mgmt: Option<Management>,
     pub(crate) run_optss: RunOptions,
     pub(crate) start: bool,
+    /// Every address that its configuration names: nobody else is to get any of them.
+    #[serde(skip)]
+    pub(crate) mentioned: Vec<IpAddr>,
 }
 
 impl App {
@@ -221,5 +245,23 @@ mod tests {
             ("plain".to_owned(), address("10.0.0.9")),
         ];
         assert_eq!(read.apps.app.iter().map(found).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn every_address_that_is_configured_for_anybody_is_known_wherever_the_module_has_a_place_for_it() {
+        let unreadable = json!({ "cpu-units": 70_000 });
+        let data = json!({ "apps": { "app": [{
+            "application-name": "guest", "application-resource-profile": unreadable,
+            "application-network-resource": {
+                "virtualportgroup-guest-ip-address-1": "10.0.0.1", "virtualportgroup-guest-ip-address-4": "10.0.0.4",
+            },
+            "appintf-vlan-rules": { "appintf-vlan-rule": [{ "vlan-id": 1, "guest-ip": "10.0.0.5%eth0" }] },
+            "appintf-mgmt-vlans": { "appintf-mgmt-vlan": [{ "mgmt-vlan-param": { "guest-ip": "10.0.0.6" } }] },
+            "run-optss": { "run-opts": [{ "line-index": 1, "line-run-opts": "-e PEER=10.0.0.7" }] },
+        }] } });
+        let read: ConfigData = serde_json::from_value(data).unwrap();
+        let mut mentioned: Vec<_> = read.apps.app[0].mentioned.iter().map(ToString::to_string).collect();
+        mentioned.sort();
+        assert_eq!(mentioned, ["10.0.0.1", "10.0.0.4", "10.0.0.5", "10.0.0.6"]);
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod arp;
 pub(crate) mod config;
 pub(crate) mod file;
 pub(crate) mod hardware;
+mod list;
 mod number;
 pub(crate) mod oper;
 pub(crate) mod operation;

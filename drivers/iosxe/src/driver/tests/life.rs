@@ -124,15 +124,33 @@ async fn the_containers_of_a_pod_have_an_address_each_and_that_of_the_first_is_t
 
 #[tokio::test(start_paused = true)]
 async fn an_address_that_somebody_else_has_is_not_handed_out() {
-    let device = Arc::new(Device::default());
-    let foreign = json!({
-        "application-name": "foreign",
-        "application-network-resource": { "virtualportgroup-guest-ip-address-1": "10.0.0.2" },
-    });
-    device.inner().config.insert("foreign".into(), foreign);
-    let driver = driver_of(&device, "east", &with_addresses("10.0.0.0/29"));
-    deploy(&driver, &pod(1)).await;
-    assert_eq!(status(&driver, 1).await.unwrap().ip, Some("10.0.0.3".parse().unwrap()));
+    let configured = |more: Value| {
+        let mut app = json!({ "application-name": "foreign" });
+        app.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        (Some(app), json!([]))
+    };
+    let network = |leaf: &str| json!({ "application-network-resource": { leaf: "10.0.0.2" } });
+    for (config, interfaces) in [
+        configured(network("virtualportgroup-guest-ip-address-1")),
+        configured(network("virtualportgroup-guest-ip-address-3")),
+        configured(
+            json!({ "appintf-mgmt-vlans": { "appintf-mgmt-vlan": [{ "mgmt-vlan-param": { "guest-ip": "10.0.0.2" } }] } }),
+        ),
+        (None, json!([{ "ipv4-address": "0.0.0.0" }, { "ipv4-address": "10.0.0.2" }])),
+    ] {
+        let device = Arc::new(Device::default());
+        let driver = driver_of(&device, "east", &with_addresses("10.0.0.0/29"));
+        let mut oper = Oper::in_state("RUNNING");
+        oper.interfaces = interfaces;
+        device.inner().oper.insert("foreign".into(), oper);
+        driver.list_pods().await.unwrap();
+        // It got its address a moment ago.
+        let what = format!("{config:?}");
+        device.inner().config.extend(config.map(|app| ("foreign".to_owned(), app)));
+        deploy(&driver, &pod(1)).await;
+        let ip = status(&driver, 1).await.unwrap().ip;
+        assert_eq!(ip, Some("10.0.0.3".parse().unwrap()), "{what}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
