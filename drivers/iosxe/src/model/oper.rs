@@ -2,23 +2,40 @@
 
 use std::net::IpAddr;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::arp::Mac;
+use super::list::each;
 use super::number::lenient;
 
 /// The container `app-hosting-oper-data`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct OperData {
-    #[serde(rename = "app")]
+    #[serde(rename = "app", deserialize_with = "apps")]
     pub(crate) apps: Vec<App>,
     #[serde(rename = "app-resources")]
     pub(crate) resources: Vec<Resources>,
-    #[serde(rename = "app-notifications")]
+    #[serde(rename = "app-notifications", deserialize_with = "notifications")]
     pub(crate) notifications: Vec<Notification>,
     #[serde(rename = "app-globals")]
     pub(crate) globals: Option<Globals>,
+}
+
+/// The applications one by one: of one that cannot be read there remain its name and the word for its state.
+fn apps<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<App>, D::Error> {
+    each(list, |entry, read| {
+        read.or_else(|| {
+            let state = entry["details"]["state"].as_str().unwrap_or_default().to_owned();
+            let details = Details { state, ..Details::default() };
+            Some(App { name: entry["name"].as_str()?.to_owned(), details, ..App::default() })
+        })
+    })
+}
+
+/// The notifications one by one: one that cannot be read tells nothing.
+fn notifications<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<Notification>, D::Error> {
+    each(list, |_, read| read)
 }
 
 /// An application.
@@ -193,4 +210,30 @@ impl Notification {
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct Globals {
     pub(crate) iox_enabled: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_of_one_application_hides_no_other_one() {
+        let told = |message: serde_json::Value| json!({ "app-id": "a", "status": "im-app-fail", "message": message });
+        let data = json!({
+            "app": [
+                { "name": "odd", "details": { "state": "RUNNING" }, "network-interfaces": null },
+                { "name": "mute", "details": null },
+                { "name": null },
+                { "name": "a", "details": { "state": "DEPLOYED" } },
+            ],
+            "app-notifications": [told(json!(null)), told(json!(7)), json!(null), told(json!("no room"))],
+        });
+        let read: OperData = serde_json::from_value(data).unwrap();
+        let states: Vec<_> = read.apps.iter().map(|app| (&*app.name, &*app.details.state)).collect();
+        assert_eq!(states, [("odd", "RUNNING"), ("mute", ""), ("a", "DEPLOYED")]);
+        let messages: Vec<_> = read.notifications.iter().map(|told| &*told.message).collect();
+        assert_eq!(messages, ["no room"]);
+    }
 }
