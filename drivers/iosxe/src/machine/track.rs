@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::act::Act;
 use super::state::AppState;
 use crate::model::oper::Notification;
+use crate::model::quote::quoted;
 
 /// How long an application must run for its earlier failures to be forgotten.
 const STEADY: Duration = Duration::from_secs(600);
@@ -193,7 +194,7 @@ impl Track {
         };
         let (act, impossible) = match self.state {
             AppState::Failed => {
-                self.reason = Some(failure.message.clone());
+                self.reason = Some(quoted(&failure.message));
                 return;
             }
             AppState::Absent => (Act::Install, failure.tells_of_the_impossible()),
@@ -204,7 +205,7 @@ impl Track {
         };
         if let Some(attempt) = self.attempts.get_mut(&act) {
             let at = attempt.refusal.as_ref().map_or(now, |refusal| refusal.at);
-            let said = failure.message.clone();
+            let said = quoted(&failure.message);
             let sort = if impossible { Sort::Lasting } else { Sort::Now };
             attempt.refusal = Some(Refusal { at, said, sort });
         }

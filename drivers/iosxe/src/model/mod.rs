@@ -9,6 +9,7 @@ mod list;
 mod number;
 pub(crate) mod oper;
 pub(crate) mod operation;
+pub(crate) mod quote;
 pub(crate) mod resource;
 mod top;
 

@@ -9,9 +9,7 @@ use serde_json::Value;
 use staffetta_driver::{DriverError, Reason};
 
 use super::Fault;
-
-/// How much of what a device says is quoted, in characters.
-const QUOTED: usize = 300;
+use crate::model::quote::quoted;
 
 /// What a device says when it does not want to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +45,7 @@ impl Complaint {
         if let Some(entry) = entry(body) {
             let Entry { tag, message, path } = entry;
             let at = if path.is_empty() { String::new() } else { format!(" at {path}") };
-            return Self { status, tag: Some(tag), message: quoted(&format!("{message}{at}")) };
+            return Self { status, tag: Some(quoted(&tag)), message: quoted(&format!("{message}{at}")) };
         }
         Self { status, tag: None, message: quoted(&String::from_utf8_lossy(body)) }
     }
@@ -110,13 +108,10 @@ fn entry(body: &[u8]) -> Option<Entry> {
     serde_json::from_value(error.clone()).ok()
 }
 
-fn quoted(text: &str) -> String {
-    text.trim().chars().filter(|c| !c.is_control()).take(QUOTED).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::quote::QUOTED;
 
     fn read(status: u16, body: &str) -> Complaint {
         Complaint::read(StatusCode::from_u16(status).unwrap(), body.as_bytes())
@@ -140,6 +135,8 @@ mod tests {
     fn what_is_no_error_of_the_api_is_quoted_in_part() {
         let complaint = read(502, &format!("<html>\n{}", "x".repeat(1000)));
         assert_eq!(complaint.to_string().len(), "HTTP 502: ".len() + QUOTED);
+        let tag = format!(r#"{{"errors":{{"error":{{"error-tag":"{}"}}}}}}"#, "t".repeat(1000));
+        assert_eq!(read(409, &tag).to_string().len(), "HTTP 409 ".len() + QUOTED);
         assert_eq!(read(400, "").to_string(), "HTTP 400");
         assert!(read(400, r#"{"errors":{"error":[]}}"#).tag.is_none());
     }

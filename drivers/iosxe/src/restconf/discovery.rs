@@ -6,6 +6,7 @@ use staffetta_driver::{DriverError, Reason};
 
 use super::Restconf;
 use super::complaint::Complaint;
+use crate::model::quote::quoted;
 
 const STEP: &str = "find the API of the device";
 
@@ -29,11 +30,11 @@ impl Restconf {
         let unknown = |detail: String| DriverError::new(Reason::Unavailable, STEP).detail(detail);
         let link = link(document)
             .ok_or_else(|| unknown("it names no link `restconf` in /.well-known/host-meta".to_owned()))?;
-        let url =
-            self.base.join(&link).map_err(|error| unknown(format!("it names `{link}`")).because(error))?;
+        let named = format!("it names `{}`", quoted(&link));
+        let url = self.base.join(&link).map_err(|error| unknown(named.clone()).because(error))?;
         // The password goes to the device that was described, and to no other.
         if place(&url) != place(&self.base) {
-            return Err(unknown(format!("it names `{link}`, which is elsewhere")));
+            return Err(unknown(format!("{named}, which is elsewhere")));
         }
         Ok(url.path().trim_end_matches('/').to_owned())
     }

@@ -1,0 +1,9 @@
+//! What a device says, for people.
+
+/// How much of what a device says is quoted, in characters.
+pub(crate) const QUOTED: usize = 300;
+
+/// The beginning of what a device says, without what would spoil a line.
+pub(crate) fn quoted(text: &str) -> String {
+    text.trim().chars().filter(|c| !c.is_control()).take(QUOTED).collect()
+}
