@@ -13,7 +13,7 @@ use super::copies::is_not_there;
 use super::{FRESH, IosXeDriver, State, state_of};
 use crate::app::{WantedApp, copy_of, free_address};
 use crate::machine::{
-    Act, AppState, Configured, Decision, Goal, Package, Patience, Sort, Track, View, decide,
+    Act, AppState, Busy, Configured, Decision, Goal, Package, Patience, Sort, Track, View, decide,
 };
 use crate::model::file::FileOperation;
 use crate::model::operation::Operation;
@@ -54,7 +54,7 @@ impl IosXeDriver {
         let Case { id, name, goal, wanted, configured } = case;
         let now = Instant::now();
         let there = state_of(observed, id);
-        let busy = busy(state, observed, id);
+        let busy = busy(state, id, now);
         let track = state.tracks.entry(id.to_owned()).or_insert_with(|| Track::new(there, now));
         track.observe(there, now);
         track.heard(&observed.notifications, id, now);
@@ -63,7 +63,8 @@ impl IosXeDriver {
         let patience = Patience::of(&self.options, package);
         let said = observed.apps.get(id).map_or("nothing", |app| app.said.as_str());
         let copying = state.copies.under_way();
-        let view = View { configured, state: there, said, package, busy: busy.as_deref(), copying };
+        let busy = busy.as_ref().map(|(app, since)| Busy { app, since: *since });
+        let view = View { configured, state: there, said, package, busy, copying };
         let act = match decide(view, goal, track, patience, now) {
             Decision::Done => {
                 if goal == Goal::Gone {
@@ -312,14 +313,11 @@ fn package(observed: &Observed, track: &Track, Case { id, wanted, .. }: Case<'_>
     if ours && wanted.is_some_and(|wanted| wanted.remote) { Package::AtUrl } else { Package::OnDevice }
 }
 
-/// Another application that is being installed: the device says so, or has accepted it a moment ago.
-fn busy(state: &State, observed: &Observed, id: &str) -> Option<String> {
-    let others = observed.apps.values().filter(|app| app.id != id);
-    let mut installing = others.filter(|app| app.state == AppState::Installing).map(|app| app.id.clone());
-    let now = Instant::now();
-    let accepted = || {
-        let mut tracks = state.tracks.iter().filter(|(other, _)| *other != id);
-        tracks.find(|(_, track)| track.installs(now)).map(|(other, _)| other.clone())
-    };
-    installing.next().or_else(accepted)
+/// Another application that is being installed, and since when: the device says so, or has accepted it a moment ago.
+fn busy(state: &State, id: &str, now: Instant) -> Option<(String, Instant)> {
+    let installing = state.installing.iter().map(|(other, since)| (other, *since));
+    let accepted =
+        state.tracks.iter().filter(|(_, track)| track.installs(now)).map(|(other, _)| (other, now));
+    let mut others = installing.chain(accepted).filter(|(other, _)| *other != id);
+    others.next().map(|(other, since)| (other.clone(), since))
 }

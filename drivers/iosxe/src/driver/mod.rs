@@ -9,7 +9,7 @@ mod resources;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use self::fetch::fetch;
 use self::listing::Listing;
 use self::reading::Reading;
 use crate::app::{Translator, WantedApp, is_of};
-use crate::machine::{Configured, Goal, Track};
+use crate::machine::{AppState, Configured, Goal, Track};
 use crate::model::hardware::HardwareData;
 use crate::model::resource;
 use crate::observe::{Observed, ObservedApp};
@@ -61,6 +61,8 @@ struct State {
     reading: Reading,
     tracks: HashMap<String, Track>,
     copies: Copies,
+    /// The applications that the device says it is installing, anybody's, and since when they are seen to be.
+    installing: BTreeMap<String, Instant>,
     /// Addresses that were given out or given back a moment ago, and until when nobody else gets them.
     resting: Vec<(Ipv4Addr, Instant)>,
     listing: Listing,
@@ -85,6 +87,9 @@ impl IosXeDriver {
         for (id, track) in &mut state.tracks {
             track.observe(state_of(&observed, id), now);
         }
+        let installing = observed.apps.values().filter(|app| app.state == AppState::Installing);
+        let since = |app: &ObservedApp| state.installing.get(&app.id).copied().unwrap_or(now);
+        state.installing = installing.map(|app| (app.id.clone(), since(app))).collect();
         Ok(observed)
     }
 
@@ -148,8 +153,8 @@ impl IosXeDriver {
 }
 
 /// The state of an application; one that is not there is absent.
-fn state_of(observed: &Observed, id: &str) -> crate::machine::AppState {
-    observed.apps.get(id).map_or(crate::machine::AppState::Absent, |app| app.state)
+fn state_of(observed: &Observed, id: &str) -> AppState {
+    observed.apps.get(id).map_or(AppState::Absent, |app| app.state)
 }
 
 /// What an application counts as that was marked by an agent which knows no forms.

@@ -92,7 +92,7 @@ pub(crate) struct Patience {
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The longest such pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 impl Patience {
     /// For an application whose package comes from there.
@@ -113,6 +113,11 @@ impl Patience {
             Act::Copy => self.copy,
             _ => self.step,
         }
+    }
+
+    /// How long an install may take wherever its package comes from.
+    pub(super) fn longest_install(&self) -> Duration {
+        self.install.max(self.copy)
     }
 
     /// How long to wait after a step that failed for the `tries`th time.

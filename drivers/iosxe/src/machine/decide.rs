@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::act::{Act, Patience};
+use super::act::{Act, LONGEST_PAUSE, Patience};
 use super::flash::fetch;
 use super::package::Package;
 use super::state::AppState;
@@ -28,9 +28,16 @@ pub(crate) struct View<'a> {
     pub(crate) said: &'a str,
     pub(crate) package: Package,
     /// Another application that is being installed: a device that installs two at a time may lose one without a word.
-    pub(crate) busy: Option<&'a str>,
+    pub(crate) busy: Option<Busy<'a>>,
     /// Another application whose package is being copied to the flash: one at a time is enough for a device.
     pub(crate) copying: Option<&'a str>,
+}
+
+/// Another application that is being installed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Busy<'a> {
+    pub(crate) app: &'a str,
+    pub(crate) since: Instant,
 }
 
 /// Whether an application is configured.
@@ -94,7 +101,7 @@ pub(crate) fn decide(
             Decision::Fail { reason, message, ask_again }
         }
         Next::Wait => wait(view, track, patience, now),
-        Next::Act(act) => spaced(act, view, track, now),
+        Next::Act(act) => spaced(act, view, track, patience, now),
     }
 }
 
@@ -193,8 +200,19 @@ fn moment(tries: u32) -> Duration {
     POLL.saturating_mul(1 << tries.saturating_sub(1).min(10)).min(Patience::pause(tries))
 }
 
+/// Waits for an install. One of somebody else may never end: that is told, and looked at the more seldom the longer it takes.
+fn behind(other: Busy<'_>, patience: Patience, now: Instant) -> Decision {
+    let (state, limit) = (format!("waits until {} is installed", other.app), patience.longest_install());
+    let overdue = now.saturating_duration_since(other.since + limit);
+    if overdue.is_zero() {
+        return Decision::Wait { state, ask_again: POLL };
+    }
+    let message = format!("{state}, which takes longer than {} s", limit.as_secs());
+    Decision::Fail { reason: Act::Install.failed(), message, ask_again: overdue.clamp(SLOW, LONGEST_PAUSE) }
+}
+
 /// The step, unless it was tried too short a time ago.
-fn spaced(act: Act, view: View<'_>, track: &Track, now: Instant) -> Decision {
+fn spaced(act: Act, view: View<'_>, track: &Track, patience: Patience, now: Instant) -> Decision {
     if let Some(attempt) = track.attempt(act) {
         if let Some(refusal) = &attempt.refusal {
             let busy = refusal.sort == Sort::Busy;
@@ -219,9 +237,7 @@ fn spaced(act: Act, view: View<'_>, track: &Track, now: Instant) -> Decision {
         }
     }
     match view.busy {
-        Some(other) if act == Act::Install => {
-            Decision::Wait { state: format!("waits until {other} is installed"), ask_again: POLL }
-        }
+        Some(other) if act == Act::Install => behind(other, patience, now),
         _ if act == Act::Copy && view.copying.is_some() => Decision::Wait {
             state: format!("waits until {} is copied", view.copying.unwrap_or_default()),
             ask_again: POLL,

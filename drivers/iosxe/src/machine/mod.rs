@@ -13,7 +13,7 @@ mod tests;
 mod track;
 
 pub(crate) use act::{Act, Patience};
-pub(crate) use decide::{Configured, Decision, Goal, View, decide};
+pub(crate) use decide::{Busy, Configured, Decision, Goal, View, decide};
 pub(crate) use package::Package;
 pub(crate) use state::AppState;
 pub(crate) use track::{Sort, Track};

@@ -82,9 +82,22 @@ fn a_state_that_nobody_knows_is_left_alone_and_told_after_a_while() {
 fn an_install_waits_for_another_one_and_a_removal_for_an_install() {
     let now = Instant::now();
     let track = Track::new(AppState::Absent, now);
-    let busy = View { busy: Some("other"), ..view(Configured::Yes, AppState::Absent) };
+    let busy =
+        View { busy: Some(Busy { app: "other", since: now }), ..view(Configured::Yes, AppState::Absent) };
     let decision = decide(busy, RUN, &track, PATIENCE, now);
     assert_eq!(decision, Decision::Wait { state: "waits until other is installed".into(), ask_again: POLL });
+    let mut asked = Vec::new();
+    let mut later = now + PATIENCE.copy + POLL;
+    for _ in 0..8 {
+        match decide(busy, RUN, &track, PATIENCE, later) {
+            Decision::Fail { reason: "InstallFailed", message, ask_again } if message.contains("other") => {
+                asked.push(ask_again.as_secs());
+                later += ask_again;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(asked, [5, 5, 10, 21, 42, 84, 169, 300], "somebody else's may never end");
     let installing = first(Configured::Yes, AppState::Installing, Goal::Gone);
     assert!(matches!(installing, Decision::Wait { .. }));
     let mut track = Track::new(AppState::Installing, now);

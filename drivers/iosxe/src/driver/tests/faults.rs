@@ -113,14 +113,7 @@ async fn a_failed_install_is_told_in_the_words_of_the_device_and_tried_again_aft
     let device = Arc::new(Device::default());
     let driver = driver(&device);
     device.inner().fails_installs = Some("not enough space");
-    let failing = loop {
-        let progress = driver.deploy_pod(&pod(1)).await.unwrap();
-        match progress {
-            Progress::Failing { .. } => break progress,
-            _ => tokio::time::sleep(progress.ask_again().unwrap()).await,
-        }
-    };
-    let Progress::Failing { reason, message, ask_again } = failing else { unreachable!() };
+    let (reason, message, ask_again) = failing(&driver, &pod(1)).await;
     assert_eq!((&*reason, message.as_str()), ("InstallFailed", "app: not enough space"));
     let hosted = status(&driver, 1).await.unwrap();
     let state = &hosted.containers[0].state;
@@ -135,6 +128,39 @@ async fn a_failed_install_is_told_in_the_words_of_the_device_and_tried_again_aft
     tokio::time::sleep(ask_again).await;
     deploy(&driver, &pod(1)).await;
     assert_eq!(device.accepted(), steps(&["install", "activate", "start"], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_install_of_somebody_else_that_never_ends_is_told_and_asked_after_ever_more_seldom() {
+    let device = Arc::new(Device::default());
+    let driver = driver(&device);
+    device.inner().oper.insert("guest".into(), Oper::in_state("INSTALLING"));
+    let begun = Instant::now();
+    let (reason, message, _) = failing(&driver, &pod(1)).await;
+    assert_eq!(reason, "InstallFailed");
+    assert_eq!(message, "app: waits until guest is installed, which takes longer than 600 s");
+    let requests = device.inner().requests;
+    while begun.elapsed() < Duration::from_secs(3 * 3600) {
+        let (.., ask_again) = failing(&driver, &pod(1)).await;
+        tokio::time::sleep(ask_again).await;
+    }
+    assert!(device.inner().requests - requests < 100, "{}", device.inner().requests - requests);
+    device.inner().oper.remove("guest");
+    deploy(&driver, &pod(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_device_tells_of_others_and_is_no_text_holds_up_no_install_and_a_long_text_is_cut() {
+    let device = Arc::new(Device::default());
+    let driver = driver(&device);
+    let told = |message: Value| json!({ "app-id": "guest", "status": "im-app-fail", "message": message });
+    device.inner().notifications.extend([told(json!(null)), told(json!(7))]);
+    deploy(&driver, &pod(1)).await;
+    device.inner().fails_installs = Some(&*"no room\n".repeat(10_000).leak());
+    let (_, message, _) = failing(&driver, &pod(2)).await;
+    assert!(message.starts_with("app: no roomno room") && message.len() == 305, "{}", message.len());
+    let state = &status(&driver, 2).await.unwrap().containers[0].state;
+    assert!(matches!(state, HostedState::Waiting { message, .. } if message.len() == 300), "{state:?}");
 }
 
 #[tokio::test(start_paused = true)]

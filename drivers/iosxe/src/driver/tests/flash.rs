@@ -128,15 +128,8 @@ async fn a_package_that_cannot_be_copied_is_told_and_tried_again_after_a_pause()
     let driver = driver(&device);
     device.inner().urls = Urls::Refused;
     device.inner().refuses_copies = true;
-    let failing = loop {
-        let progress = driver.deploy_pod(&from_url(1)).await.unwrap();
-        match progress {
-            Progress::Failing { .. } => break progress,
-            _ => tokio::time::sleep(progress.ask_again().unwrap()).await,
-        }
-    };
-    let Progress::Failing { reason, message, .. } = failing else { unreachable!() };
-    assert_eq!(&*reason, "CopyFailed");
+    let (reason, message, _) = failing(&driver, &from_url(1)).await;
+    assert_eq!(reason, "CopyFailed");
     assert!(message.contains("No space left"), "{message}");
     device.inner().refuses_copies = false;
     deploy(&driver, &from_url(1)).await;

@@ -77,6 +77,19 @@ async fn delete(driver: &IosXeDriver, request: &PodRequest) {
     panic!("it never is done")
 }
 
+/// Asks until something is wrong: the reason, the message, and when it is worth asking again.
+async fn failing(driver: &IosXeDriver, request: &PodRequest) -> (String, String, Duration) {
+    for _ in 0..20_000 {
+        match driver.deploy_pod(request).await.unwrap() {
+            Progress::Failing { reason, message, ask_again } => {
+                return (reason.to_string(), message, ask_again);
+            }
+            progress => tokio::time::sleep(progress.ask_again().unwrap()).await,
+        }
+    }
+    panic!("nothing ever is wrong")
+}
+
 async fn status(driver: &IosXeDriver, number: u8) -> Option<HostedPod> {
     driver.get_pod_status(&pod(number).owner()).await.unwrap()
 }
