@@ -24,11 +24,12 @@ impl Iox {
         Ok(())
     }
 
-    /// Deletes a file, were it not whole yet.
+    /// Deletes a file. One that is being copied is not there yet, and comes all the same.
     pub(crate) fn delete(&mut self, file: &str, now: Instant) -> Result<(), FileError> {
-        if self.files.remove(file).is_none() {
+        if self.files.get(file).is_none_or(|whole| *whole > now) {
             return Err(FileError(format!("%Error deleting {file} (No such file or directory)")));
         }
+        self.files.remove(file);
         self.book.enter(now, file, Effect::FileDeleted);
         Ok(())
     }

@@ -149,6 +149,7 @@ fn a_copy_is_there_when_its_time_is_over_and_stays_until_it_is_deleted() {
     let copy = "flash:/a.tar";
     assert!(iox.copy("http://h/b.tar", copy, now).unwrap_err().0.contains("No such file"));
     iox.copy("http://h/a.tar", copy, now).unwrap();
+    assert!(iox.delete(copy, now + 5 * MS).unwrap_err().0.contains("No such file"), "it comes all the same");
     assert_eq!((iox.exists(copy, now), iox.exists(copy, now + 10 * MS)), (false, true));
     let config = configuration(&[]);
     iox.reboot(Kept::Nothing, AppConfig(&config), now + 20 * MS);

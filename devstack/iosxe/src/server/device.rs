@@ -140,7 +140,7 @@ impl Device {
         self.0.machine().apps(Instant::now())
     }
 
-    /// The files that were copied to it.
+    /// The files that were copied to it, or are being copied.
     pub fn files(&self) -> Vec<String> {
         self.0.machine().iox.files.keys().cloned().collect()
     }

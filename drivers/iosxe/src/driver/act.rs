@@ -123,6 +123,9 @@ impl IosXeDriver {
                     track.copied();
                 }
                 Err(fault) => {
+                    if fault.error.ambiguous() {
+                        track.lost_copy();
+                    }
                     let said = fault.said.unwrap_or_else(|| fault.error.to_string());
                     debug!(app = id, said, "the device did not copy a package to its flash");
                     track.refused(Act::Copy, said, Sort::Now, Instant::now());
@@ -166,7 +169,8 @@ impl IosXeDriver {
         mut act: Act,
         package: Package,
     ) -> Result<(), DriverError> {
-        let limit = Patience::of(&self.options, package).limit(act);
+        let patience = Patience::of(&self.options, package);
+        let limit = patience.limit(act);
         // Whoever waits for this may not do so to the end.
         state.reading.changed();
         track_of(state, id).uncertain(act);
@@ -185,18 +189,21 @@ impl IosXeDriver {
             }
             (Act::Divert, Some(wanted)) => self.client.amend(id, &wanted.diversion(id)).await,
             (Act::Remove, _) => self.client.remove(id).await,
-            (Act::Discard, _) => match self.discard(id).await {
-                Ok(()) => {
-                    // Who comes after this process would not know that the copy is gone.
-                    let track = track_of(state, id);
-                    track.discarded();
-                    act = Act::Remove;
-                    track.attempted(act, Instant::now(), limit);
-                    track.uncertain(act);
-                    self.client.remove(id).await
+            (Act::Discard, _) => {
+                let may_come = track_of(state, id).copy_may_come(patience, Instant::now());
+                match self.discard(id, may_come).await {
+                    Ok(()) => {
+                        // Who comes after this process would not know that the copy is gone.
+                        let track = track_of(state, id);
+                        track.discarded();
+                        act = Act::Remove;
+                        track.attempted(act, Instant::now(), limit);
+                        track.uncertain(act);
+                        self.client.remove(id).await
+                    }
+                    refused => refused,
                 }
-                refused => refused,
-            },
+            }
             (act, wanted) => {
                 let appid = id.to_owned();
                 let operation = match (act, wanted) {
@@ -230,7 +237,7 @@ impl IosXeDriver {
             debug!(app = id, step = act.doing(), said, "the device refused a step");
             track.answered(act, limit);
             track.refused(act, said, sort(&fault.error), Instant::now());
-            if track.leaves_copy() {
+            if track.leaves_copy(patience) {
                 warn!(
                     app = id,
                     file = copy_of(id),
@@ -247,10 +254,14 @@ impl IosXeDriver {
         Err(*fault.error)
     }
 
-    /// Deletes the copy of a package. One that is not there is deleted.
-    async fn discard(&self, id: &str) -> Result<(), Fault> {
+    /// Deletes the copy of a package. One that is not there is deleted, unless it may still come.
+    async fn discard(&self, id: &str, may_come: bool) -> Result<(), Fault> {
         let operation = FileOperation::Delete { file: copy_of(id) };
         match self.client.handle_file(&operation, None).await {
+            Err(fault) if is_not_there(&fault) && may_come => {
+                let said = fault.said.map(|said| format!("a copy may be under way: {said}"));
+                Err(Fault { said, ..fault })
+            }
             Err(fault) if is_not_there(&fault) => Ok(()),
             outcome => outcome,
         }

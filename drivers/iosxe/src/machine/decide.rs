@@ -159,7 +159,7 @@ fn down(view: View<'_>, track: &Track, patience: Patience, now: Instant) -> Next
         }
         // A copy that is being made is left to its end, so that none is made after it was deleted.
         AppState::Absent if track.is_copying() => Next::Wait,
-        AppState::Absent if view.package == Package::Copied && !track.is_discarded() => {
+        AppState::Absent if view.package == Package::Copied && !track.is_discarded(patience) => {
             Next::Act(Act::Discard)
         }
         AppState::Absent if view.configured == Configured::No => Next::Done,

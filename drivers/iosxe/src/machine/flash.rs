@@ -3,9 +3,12 @@
 //! A device fetches a package from a URL itself, while it installs it. Some releases do not, or give up on a slow server
 //! without a word. Then the device is told to copy the package to its flash first, which it answers when that is done, and to
 //! install it from there. That a copy may be there is written into the configuration before it is made, so that whoever
-//! removes the application deletes it.
+//! removes the application deletes it. A device goes on with a copy although whoever asked for it has ended: one that may still come is
+//! waited for.
 
-use super::act::Act;
+use tokio::time::Instant;
+
+use super::act::{Act, Patience};
 use super::package::Package;
 use super::track::{Sort, Track};
 
@@ -56,20 +59,31 @@ impl Track {
         (self.fetch.copies, self.fetch.discarded) = (self.fetch.copies + 1, false);
     }
 
+    /// Takes down that nobody knows what became of the copy that was being made.
+    pub(crate) fn lost_copy(&mut self) {
+        self.fetch.stray = true;
+    }
+
+    /// Whether a copy that is not there may still come. A device that was told to copy goes on whoever ends meanwhile, for as long
+    /// as a copy may take.
+    pub(crate) fn copy_may_come(&self, patience: Patience, now: Instant) -> bool {
+        self.fetch.stray && now < self.waiting_since(Act::Copy) + patience.copy
+    }
+
     /// Takes down that no copy is on the flash.
     pub(crate) fn discarded(&mut self) {
         self.fetch.discarded = true;
     }
 
     /// Whether it was just given up to delete a copy.
-    pub(crate) fn leaves_copy(&self) -> bool {
-        !self.fetch.discarded && self.is_discarded()
+    pub(crate) fn leaves_copy(&self, patience: Patience) -> bool {
+        !self.fetch.discarded && self.is_discarded(patience)
     }
 
     /// Whether nothing more is done about a copy: it is gone, or cannot be deleted.
-    pub(super) fn is_discarded(&self) -> bool {
-        let discard = self.attempt(Act::Discard);
-        self.fetch.discarded
-            || discard.is_some_and(|discard| discard.refusal.is_some() && discard.tries >= DISCARDS)
+    pub(super) fn is_discarded(&self, patience: Patience) -> bool {
+        let discard = self.attempt(Act::Discard).filter(|discard| discard.tries >= DISCARDS);
+        let refusal = discard.and_then(|discard| discard.refusal.as_ref());
+        self.fetch.discarded || refusal.is_some_and(|refusal| !self.copy_may_come(patience, refusal.at))
     }
 }

@@ -21,9 +21,10 @@ struct Device {
     package: Package,
     /// What becomes of an install from a URL.
     url: Url,
-    /// Whether a copy of the package is on its flash, and when one will be.
+    /// Whether a copy of the package is on its flash, and when one will be, for whose end the controller waits or not.
     file: bool,
     copy: Option<Instant>,
+    stray: Option<Instant>,
 }
 
 /// What becomes of an install from a URL.
@@ -71,10 +72,7 @@ impl Device {
                 self.copy = Some(now + delay);
                 return true;
             }
-            (Act::Discard, Absent) => {
-                self.file = false;
-                return true;
-            }
+            (Act::Discard, Absent) => return std::mem::take(&mut self.file),
             (Act::Install, Absent) if self.package == Package::AtUrl => match self.url {
                 Url::Works => Installing,
                 Url::Refused => return false,
@@ -144,7 +142,7 @@ proptest! {
         let begun = Instant::now();
         let mut now = begun;
         let mut device = Device {
-            configured, state, next: None, advances, package, url, file: false, copy: None,
+            configured, state, next: None, advances, package, url, file: false, copy: None, stray: None,
         };
         device.next = match state {
             AppState::Installing => Some((now + delay, AppState::Deployed)),
@@ -166,6 +164,7 @@ proptest! {
                 taken.remove(&Act::Install);
                 taken.remove(&Act::Copy);
             }
+            device.file |= device.stray.take_if(|at| *at <= now).is_some();
             while let Some((_, mood)) = moods.pop_if(|(at, _)| begun + Duration::from_secs(*at) <= now) {
                 match mood {
                     Mood::Forgets => deaf = Some(true),
@@ -183,7 +182,7 @@ proptest! {
                     Mood::Restart => {
                         track = Track::new(device.state, now);
                         taken.clear();
-                        device.file |= device.copy.take().is_some();
+                        device.stray = device.copy.take().or(device.stray);
                     }
                 }
             }
@@ -193,7 +192,7 @@ proptest! {
                 taken.retain(|act, (_, refused)| !*refused && !past(act));
             }
             track.observe(device.state, now);
-            left |= track.leaves_copy();
+            left |= track.leaves_copy(PATIENCE);
             let view = View {
                 package: device.package,
                 copying: device.copy.map(|_| "X"),
@@ -219,6 +218,10 @@ proptest! {
                         Some(accepted) => accepted && !matches!(act, Act::Copy | Act::Discard),
                         None => device.take(act, now, delay),
                     };
+                    // One that is not there is deleted, unless it may still come.
+                    let there = device.file || track.copy_may_come(PATIENCE, now);
+                    let gone = act == Act::Discard && !there;
+                    let accepted = accepted || gone;
                     if accepted && act == Act::Discard {
                         track.discarded();
                     }
@@ -242,6 +245,7 @@ proptest! {
             Goal::Running { .. } => (Configured::Yes, AppState::Running),
         };
         prop_assert_eq!((device.configured, device.state), reached);
-        prop_assert!(run || left || !device.file, "a copy is left on the flash");
+        let copied = device.file || device.stray.is_some();
+        prop_assert!(run || left || !copied, "a copy is left on the flash");
     }
 }

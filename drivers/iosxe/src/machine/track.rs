@@ -47,6 +47,9 @@ pub(super) struct Fetch {
     pub(super) copies: u32,
     /// Whether there is none any more.
     pub(super) discarded: bool,
+    /// Whether the device may be making a copy for whose end nobody here waits: somebody began it before this process did anything,
+    /// or its answer got lost.
+    pub(super) stray: bool,
 }
 
 /// A step that was tried.
@@ -93,7 +96,7 @@ impl Track {
             installing: state == AppState::Installing,
             heard: HashSet::new(),
             reason: None,
-            fetch: Fetch::default(),
+            fetch: Fetch { stray: !Act::Copy.is_fulfilled_by(state), ..Fetch::default() },
         }
     }
 
@@ -112,6 +115,7 @@ impl Track {
         let past = |act: &Act| state == AppState::Absent || act.is_fulfilled_by(state);
         self.attempts.retain(|act, attempt| attempt.refusal.is_none() && !past(act));
         self.fetch.hung &= !matches!(state, AppState::Activated | AppState::Running);
+        self.fetch.stray &= !Act::Copy.is_fulfilled_by(state);
         if before == AppState::Running && lasted >= STEADY {
             (self.failures, self.ended) = (0, 0);
         }
@@ -154,6 +158,8 @@ impl Track {
         let attempt = Attempt { at: now, until: now + limit, tries, uncertain: false, refusal: None };
         self.attempts.insert(act, attempt);
         self.installing |= act == Act::Install;
+        // No copy is made before the configuration says so.
+        self.fetch.stray &= act != Act::Divert;
         self.fetch.hung |= act == Act::Uninstall && self.state == AppState::Installing;
     }
 

@@ -1,9 +1,11 @@
 //! Packages at URLs, and devices that do not install from there.
 
-use staffetta_driver::virtual_node::PodRequest;
-use staffetta_iosxe_device::{Accepted, Effect, Fault, Install, Kept, Requests, Style};
+use std::time::Duration;
 
-use crate::world::{World, delete, deploy, done, pod, request, runs, told};
+use staffetta_driver::virtual_node::PodRequest;
+use staffetta_iosxe_device::{Accepted, Effect, Fault, Install, Kept, Options, Requests, Style};
+
+use crate::world::{World, delete, deploy, done, pod, request, runs, told, until};
 
 const PACKAGE: &str = "https://repo.example/hello.tar";
 
@@ -15,10 +17,14 @@ fn from_url() -> PodRequest {
 
 /// A device that has to be given packages on its flash.
 fn world(accepted: Accepted) -> World {
+    world_with(|options| options.style = Style { accepted, ..Style::default() })
+}
+
+fn world_with(change: impl FnOnce(&mut Options)) -> World {
     World::new(|options| {
         options.installs_urls = false;
         options.packages = Some([PACKAGE.to_owned()].into());
-        options.style = Style { accepted, ..Style::default() };
+        change(options);
     })
 }
 
@@ -73,7 +79,7 @@ async fn drivers_that_forget_everything_after_each_step_bring_a_copy_and_delete_
     done("deploy", async || {
         let driver = world.driver();
         let _ = driver.deploy_pod(&request).await?;
-        tokio::time::sleep(std::time::Duration::from_millis(30)).await;
+        tokio::time::sleep(Duration::from_millis(30)).await;
         driver.deploy_pod(&request).await
     })
     .await;
@@ -87,7 +93,7 @@ async fn a_copy_survives_a_reboot_and_is_deleted_with_its_pod() {
         let (world, request) = (world(Accepted::NoContent), from_url());
         let driver = world.driver();
         deploy(&*driver, &request).await;
-        world.device.reboot(kept, std::time::Duration::from_millis(200));
+        world.device.reboot(kept, Duration::from_millis(200));
         deploy(&*driver, &request).await;
         delete(&*driver, &request.owner()).await;
         world.assert_clean();
@@ -103,6 +109,32 @@ async fn a_copy_that_fails_or_whose_answer_gets_lost_is_made_again() {
         deploy(&*driver, &request).await;
         assert_eq!(world.device.pending_faults(), 0, "{fault:?}");
         delete(&*driver, &request.owner()).await;
+        world.assert_clean();
+    }
+}
+
+#[tokio::test]
+async fn a_copy_for_whose_end_nobody_waits_is_deleted_when_it_is_there() {
+    const COPY: Duration = Duration::from_millis(500);
+    for answer_lost in [false, true] {
+        let (world, request) = (world_with(|options| options.times.copy = COPY), from_url());
+        if answer_lost {
+            world.device.inject(Requests::any().operation("copy"), 1, Fault::CutAfter);
+        }
+        let first = world.driver();
+        until("the device copies", async || {
+            let _ = first.deploy_pod(&request).await.unwrap();
+            copies(&world) == 1
+        })
+        .await;
+        let driver = if answer_lost {
+            first
+        } else {
+            drop(first);
+            world.driver()
+        };
+        delete(&*driver, &request.owner()).await;
+        tokio::time::sleep(COPY).await;
         world.assert_clean();
     }
 }

@@ -50,6 +50,8 @@ pub(super) struct Inner {
     pub(super) urls: Urls,
     /// The files on the flash.
     pub(super) files: BTreeSet<String>,
+    /// The copies that are being made, and when each is there, whoever waits for it.
+    copies: Vec<(String, Instant)>,
     /// Files are not deleted, whether they are there or not.
     pub(super) keeps_files: bool,
     pub(super) refuses_copies: bool,
@@ -94,6 +96,12 @@ impl Device {
             }
         }
         inner.oper.retain(|_, oper| oper.state != "gone");
+        let due: Vec<_> = inner.copies.extract_if(.., |(_, at)| *at <= now).map(|(file, _)| file).collect();
+        let refused = inner.refuses_copies;
+        for file in due.into_iter().filter(|_| !refused) {
+            inner.accepted.push(of_file("copy", &file));
+            inner.files.insert(file);
+        }
         let installing = inner.oper.values().filter(|oper| oper.state == "INSTALLING").count();
         inner.parallel = inner.parallel.max(installing);
         inner
@@ -131,6 +139,11 @@ impl Device {
         }
         Ok(())
     }
+}
+
+/// What was done with the copy of a package.
+fn of_file(word: &str, file: &str) -> String {
+    format!("{word} {}", file.trim_start_matches("flash:/staffetta_").trim_end_matches(".tar"))
 }
 
 fn refused(said: &str) -> Fault {
@@ -266,13 +279,10 @@ impl NetworkClient for Device {
     }
 
     async fn handle_file(&self, operation: &FileOperation, limit: Option<Duration>) -> Result<(), Fault> {
-        let word = |word: &str, file: &str| {
-            format!("{word} {}", file.trim_start_matches("flash:/staffetta_").trim_end_matches(".tar"))
-        };
         match operation {
             FileOperation::Copy { from, to } => {
                 assert!(from.starts_with("http") && limit.is_some_and(|limit| limit > COPY));
-                drop(self.reached()?);
+                self.reached()?.copies.push((to.clone(), Instant::now() + COPY));
                 tokio::time::sleep(COPY).await;
                 let mut inner = self.reached()?;
                 if inner.refuses_copies {
@@ -280,8 +290,6 @@ impl NetworkClient for Device {
                         "HTTP 500 operation-failed: %Error copying (No space left on device)",
                     ));
                 }
-                inner.accepted.push(word("copy", to));
-                inner.files.insert(to.clone());
                 Self::answer(&mut inner)
             }
             FileOperation::Delete { file } => {
@@ -292,7 +300,7 @@ impl NetworkClient for Device {
                 if !inner.files.remove(file) {
                     return Err(refused("HTTP 500 operation-failed: %Error deleting (No such file)"));
                 }
-                inner.accepted.push(word("delete", file));
+                inner.accepted.push(of_file("delete", file));
                 Self::answer(&mut inner)
             }
         }

@@ -7,6 +7,22 @@ fn from_url(number: u8) -> PodRequest {
     pod_with(number, &json!([{ "name": "app", "image": "https://repo.example/a.tar" }]), "Always")
 }
 
+/// Asks until the device is told to copy the package.
+async fn until_copying(driver: &IosXeDriver, request: &PodRequest) {
+    while driver.locked().await.copies.under_way().is_none() {
+        let progress = driver.deploy_pod(request).await.unwrap();
+        tokio::time::sleep(progress.ask_again().unwrap()).await;
+    }
+}
+
+/// Asks until the configuration says that the package is to be copied.
+async fn until_diverted(device: &Device, driver: &IosXeDriver, request: &PodRequest) {
+    while !device.accepted().contains(&format!("divert {}", id(1))) {
+        let progress = driver.deploy_pod(request).await.unwrap();
+        tokio::time::sleep(progress.ask_again().unwrap()).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_device_cannot_install_from_a_url_is_copied_to_its_flash_and_leaves_nothing_there() {
     for (urls, before) in [
@@ -65,10 +81,7 @@ async fn a_process_that_ends_while_a_package_is_copied_is_followed_by_one_that_c
     let device = Arc::new(Device::default());
     device.inner().urls = Urls::Refused;
     let (first, request) = (driver(&device), from_url(1));
-    while !device.accepted().contains(&format!("divert {}", id(1))) {
-        let progress = first.deploy_pod(&request).await.unwrap();
-        tokio::time::sleep(progress.ask_again().unwrap()).await;
-    }
+    until_diverted(&device, &first, &request).await;
     first.deploy_pod(&request).await.unwrap();
     drop(first);
     device.inner().files.insert(crate::app::copy_of(&id(1)));
@@ -86,13 +99,38 @@ async fn a_pod_that_goes_while_its_package_is_copied_waits_for_the_copy_and_dele
     let driver = driver(&device);
     device.inner().urls = Urls::Refused;
     let request = from_url(1);
-    while driver.locked().await.copies.under_way().is_none() {
-        let progress = driver.deploy_pod(&request).await.unwrap();
-        tokio::time::sleep(progress.ask_again().unwrap()).await;
-    }
+    until_copying(&driver, &request).await;
     delete(&driver, &request).await;
     assert_eq!(device.accepted(), steps(&["configure", "divert", "copy", "delete", "remove"], 1));
     assert!(device.inner().files.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_a_process_which_ended_left_under_way_is_deleted_when_it_is_there() {
+    let device = Arc::new(Device::default());
+    device.inner().urls = Urls::Refused;
+    let (first, request) = (driver(&device), from_url(1));
+    until_copying(&first, &request).await;
+    tokio::time::sleep(COPY / 2).await;
+    drop(first);
+    delete(&driver(&device), &request).await;
+    tokio::time::sleep(COPY).await;
+    assert_eq!(device.accepted(), steps(&["configure", "divert", "copy", "delete", "remove"], 1));
+    assert!(device.inner().files.is_empty() && device.inner().config.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_never_came_keeps_no_pod_longer_than_a_copy_may_take() {
+    let device = Arc::new(Device::default());
+    device.inner().urls = Urls::Refused;
+    let (first, request) = (driver(&device), from_url(1));
+    until_diverted(&device, &first, &request).await;
+    drop(first);
+    let begun = Instant::now();
+    delete(&driver(&device), &request).await;
+    assert!(device.inner().config.is_empty());
+    let (told, limit) = (begun.elapsed(), Duration::from_secs(600));
+    assert!(told >= limit && told < limit * 2, "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]
