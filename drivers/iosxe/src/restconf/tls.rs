@@ -1,5 +1,7 @@
 //! How a device proves who it is: by an authority, or by the one certificate that was named.
 
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -16,6 +18,9 @@ const STEP: &str = "prepare TLS to the device";
 
 /// How many bytes a SHA-256 has.
 const DIGEST: usize = 32;
+
+/// The largest file that is read, in bytes: four times what all public authorities together take.
+const MAX_FILE: u64 = 1 << 20;
 
 /// What TLS to a device is to be. `address` is only told.
 pub(super) fn config(spec: &TlsSpec, address: &str) -> Result<ClientConfig, DriverError> {
@@ -45,7 +50,8 @@ pub(super) fn config(spec: &TlsSpec, address: &str) -> Result<ClientConfig, Driv
         (None, None) => Ok(builder.with_no_client_auth()),
         (Some(certificates), Some(key)) => {
             let chain = certificates_in(certificates, "tls.certFile")?;
-            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable("tls.keyFile", error))?;
+            let key = PrivateKeyDer::from_pem_slice(&content(key, "tls.keyFile")?)
+                .map_err(|error| unreadable("tls.keyFile", error))?;
             builder.with_client_auth_cert(chain, key).map_err(|error| unreadable("tls.certFile", error))
         }
         (Some(_), None) => Err(refused("tls.keyFile", "it is missing, and `tls.certFile` is there")),
@@ -96,12 +102,28 @@ fn authorities_of_this_system() -> Arc<RootCertStore> {
 
 /// The certificates of a file; at least one.
 fn certificates_in(file: &Path, field: &str) -> Result<Vec<CertificateDer<'static>>, DriverError> {
-    let certificates = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
-    let certificates: Vec<_> = certificates.map_err(|error| unreadable(field, error))?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content(file, field)?).collect();
+    let certificates = certificates.map_err(|error| unreadable(field, error))?;
     if certificates.is_empty() {
         return Err(refused(field, "there is no certificate in it"));
     }
     Ok(certificates)
+}
+
+/// What is in a file. Nothing that is no file is opened, and no more is read than the file has, which is bounded: whoever
+/// describes a device chooses the path.
+fn content(file: &Path, field: &str) -> Result<Vec<u8>, DriverError> {
+    let about = fs::metadata(file).map_err(|error| unreadable(field, error))?;
+    if !about.is_file() {
+        return Err(refused(field, "it is no file"));
+    }
+    if about.len() > MAX_FILE {
+        return Err(refused(field, &format!("it has more than {MAX_FILE} bytes")));
+    }
+    let mut content = Vec::new();
+    let read = File::open(file).and_then(|file| file.take(about.len()).read_to_end(&mut content));
+    read.map_err(|error| unreadable(field, error))?;
+    Ok(content)
 }
 
 /// Reads 64 hexadecimal digits, with or without colons.
