@@ -24,6 +24,7 @@ const MAX_FILE: u64 = 1 << 20;
 
 /// What TLS to a device is to be. `address` is only told.
 pub(super) fn config(spec: &TlsSpec, address: &str) -> Result<ClientConfig, DriverError> {
+    check(spec)?;
     if !spec.enabled {
         warn!(device = address, "TLS is off: the password of this device crosses the network in clear");
     }
@@ -56,6 +57,27 @@ pub(super) fn config(spec: &TlsSpec, address: &str) -> Result<ClientConfig, Driv
         }
         (Some(_), None) => Err(refused("tls.keyFile", "it is missing, and `tls.certFile` is there")),
         (None, Some(_)) => Err(refused("tls.certFile", "it is missing, and `tls.keyFile` is there")),
+    }
+}
+
+/// Refuses what would be dropped without a word: anything of TLS where there is none, and a second way to know the device.
+fn check(spec: &TlsSpec) -> Result<(), DriverError> {
+    let ways = [
+        ("tls.certificateSha256", spec.certificate_sha256.is_some()),
+        ("tls.caFile", spec.ca_file.is_some()),
+        ("tls.insecureSkipVerify", spec.insecure_skip_verify),
+    ];
+    let ours = [("tls.certFile", spec.cert_file.is_some()), ("tls.keyFile", spec.key_file.is_some())];
+    if let Some((key, _)) = ways.iter().chain(&ours).find(|(_, there)| *there && !spec.enabled) {
+        let why = format!("it must be true where `{key}` is: without TLS the password is sent in clear");
+        return Err(refused("tls.enabled", &why));
+    }
+    let mut ways = ways.iter().filter(|(_, there)| *there);
+    match (ways.next(), ways.next()) {
+        (Some((one, _)), Some((other, _))) => {
+            Err(refused(other, &format!("`{one}` says already how the device is known")))
+        }
+        _ => Ok(()),
     }
 }
 

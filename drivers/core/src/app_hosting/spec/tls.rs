@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whether and how a device is talked to with TLS.
+/// Whether and how a device is talked to with TLS. A device is known in one way: by `caFile`, `certificateSha256`, or not at all; none
+/// of the keys has a meaning where TLS is not used. A file is read up to 1 MiB.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TlsSpec {

@@ -88,8 +88,6 @@ async fn a_device_is_known_by_the_digest_of_its_certificate_however_it_is_writte
     assert!(reaches(&device, pinned(&hex.join(":"))).await);
     assert!(reaches(&device, pinned(&hex.concat().to_lowercase())).await);
     assert!(!reaches(&device, pinned(&"00".repeat(32))).await);
-    let insecure = TlsSpec { insecure_skip_verify: true, ..pinned(&"00".repeat(32)) };
-    assert!(!reaches(&device, insecure).await, "a digest that was named holds");
 }
 
 #[tokio::test]
@@ -98,10 +96,55 @@ async fn anybody_passes_for_a_device_only_where_somebody_said_so() {
     assert!(reaches(&device, TlsSpec { insecure_skip_verify: true, ..TlsSpec::default() }).await);
 }
 
+fn refusal(spec: &TlsSpec) -> String {
+    super::super::tls::config(spec, "r1").unwrap_err().to_string()
+}
+
 #[test]
-fn a_file_without_a_certificate_is_refused() {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let spec = TlsSpec { enabled: true, ca_file: Some(file.path().into()), ..TlsSpec::default() };
-    let error = super::super::tls::config(&spec, "r1").unwrap_err();
-    assert!(error.to_string().contains("tls.caFile: there is no certificate in it"), "{error}");
+fn only_a_file_with_a_certificate_in_it_and_of_a_bounded_size_is_read() {
+    let (empty, large) = (tempfile::NamedTempFile::new().unwrap(), tempfile::NamedTempFile::new().unwrap());
+    large.as_file().set_len((1 << 20) + 1).unwrap();
+    for (file, why) in [
+        (empty.path(), "there is no certificate in it"),
+        (large.path(), "it has more than 1048576 bytes"),
+        ("/dev/null".as_ref(), "it is no file"),
+    ] {
+        let file = Some(file.to_owned());
+        let by_authority = TlsSpec { enabled: true, ca_file: file.clone(), ..TlsSpec::default() };
+        let told = refusal(&by_authority);
+        assert!(told.contains(&format!("tls.caFile: {why}")), "{told}");
+        let (cert_file, key_file) = (file.clone(), file);
+        let told = refusal(&TlsSpec { enabled: true, cert_file, key_file, ..TlsSpec::default() });
+        assert!(told.contains(&format!("tls.certFile: {why}")), "{told}");
+    }
+}
+
+#[test]
+fn what_would_be_dropped_without_a_word_is_refused_by_path_and_no_file_is_looked_at() {
+    let (pin, nowhere) = (Some("00".repeat(32)), Some("/nowhere.pem".into()));
+    let none = TlsSpec::default();
+    for off in [
+        TlsSpec { certificate_sha256: pin.clone(), ..none.clone() },
+        TlsSpec { ca_file: nowhere.clone(), ..none.clone() },
+        TlsSpec { insecure_skip_verify: true, ..none.clone() },
+        TlsSpec { cert_file: nowhere.clone(), key_file: nowhere.clone(), ..none.clone() },
+    ] {
+        let told = refusal(&off);
+        assert!(told.contains("tls.enabled: it must be true where `tls."), "{told}");
+    }
+    let on = TlsSpec { enabled: true, ..none };
+    for (both, path) in [
+        (
+            TlsSpec { certificate_sha256: pin.clone(), insecure_skip_verify: true, ..on.clone() },
+            "insecureSkipVerify",
+        ),
+        (
+            TlsSpec { ca_file: nowhere.clone(), insecure_skip_verify: true, ..on.clone() },
+            "insecureSkipVerify",
+        ),
+        (TlsSpec { certificate_sha256: pin, ca_file: nowhere, ..on }, "caFile"),
+    ] {
+        let told = refusal(&both);
+        assert!(told.contains(&format!("tls.{path}: `tls.")), "{told}");
+    }
 }
