@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use staffetta_driver::app_hosting::{AppHostingDriver, AppHostingDrivers, DeviceSpec};
 use staffetta_driver::{ClusterId, DriverError, Reason};
+use tracing::warn;
 
 use crate::app::{Limits, PodNetwork, Refusal, Translator};
 use crate::driver::IosXeDriver;
@@ -64,6 +65,9 @@ impl AppHostingDrivers for IosXeDrivers {
             let error = DriverError::new(Reason::Refused, "read the description of a device");
             return Err(error.detail("xe: a device of the kind `XE` needs this section, were it empty"));
         }
+        for key in without_effect(spec) {
+            warn!(device = spec.address, key, "the description of a device has a key that has no effect");
+        }
         let limits = Limits::read(&spec.resource_limits).map_err(wrong)?;
         let network = PodNetwork::read(spec).map_err(wrong)?;
         let translator = Translator::new(&self.cluster, limits, network);
@@ -72,9 +76,20 @@ impl AppHostingDrivers for IosXeDrivers {
     }
 }
 
+/// The keys of a description that are read for the files of the existing provider alone.
+fn without_effect(spec: &DeviceSpec) -> impl Iterator<Item = &'static str> {
+    let keys = [
+        ("logLevel", spec.log_level.is_some()),
+        ("resourceLimits.others", !spec.resource_limits.others.is_empty()),
+    ];
+    keys.into_iter().filter(|(_, there)| *there).map(|(key, _)| key)
+}
+
 #[cfg(test)]
 mod tests {
-    use staffetta_driver::app_hosting::{Interface, Networking, Password, TlsSpec, VirtualPortGroup, XeSpec};
+    use staffetta_driver::app_hosting::{
+        Interface, LogLevel, Networking, Password, TlsSpec, VirtualPortGroup, XeSpec,
+    };
 
     use super::*;
 
@@ -122,6 +137,17 @@ mod tests {
             let error = refused(&wrong);
             assert!(error.contains(path) && !error.contains("hunter2"), "{path} in {error}");
         }
+    }
+
+    #[test]
+    fn a_key_that_is_read_for_the_existing_provider_alone_is_told_and_refuses_no_device() {
+        let mut spec = spec();
+        assert_eq!(without_effect(&spec).count(), 0);
+        spec.log_level = Some(LogLevel::Debug);
+        spec.resource_limits.others = [("usb".to_owned(), "1".to_owned())].into();
+        assert_eq!(without_effect(&spec).collect::<Vec<_>>(), ["logLevel", "resourceLimits.others"]);
+        let drivers = IosXeDrivers::new(IosXeOptions::default(), "east".into()).unwrap();
+        assert!(drivers.driver(&spec).is_ok());
     }
 
     #[test]

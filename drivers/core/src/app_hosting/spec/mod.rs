@@ -65,7 +65,8 @@ pub struct DeviceSpec {
     #[serde(default = "max_pods")]
     #[schemars(range(min = 1))]
     pub max_pods: u32,
-    /// From the existing provider, where each device had a process with a log of its own.
+    /// From the existing provider, where each device had a process with a log of its own. It is taken and has no effect here, as
+    /// a warning says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_level: Option<LogLevel>,
     /// What a pod gets that asks for nothing, and the most that one may ask for.
@@ -182,7 +183,8 @@ pub struct ResourceLimits {
     /// The most storage of a container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_storage: Option<String>,
-    /// The most of any other resource, by its name. A device that has no such resource takes no container that asks for it.
+    /// From the existing provider: the most of any other resource, by its name. It is taken and has no effect here, as a warning
+    /// says: no device has other resources, and a container that asks for one is refused.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub others: BTreeMap<String, String>,
 }
