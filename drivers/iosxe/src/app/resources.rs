@@ -24,12 +24,21 @@ struct Measure {
     default: u64,
     /// The most that the module takes, in the device's unit.
     most: u64,
+    /// The same of a limit that stands beside a request. That of the CPU is the number of virtual CPUs.
+    most_beside: u64,
     unit: &'static str,
 }
 
 /// A thousandth of a CPU is a unit of the device.
-const CPU: Measure =
-    Measure { names: &["cpu"], factor: 1000, divisor: 1, default: 1000, most: 20_000, unit: "units of CPU" };
+const CPU: Measure = Measure {
+    names: &["cpu"],
+    factor: 1000,
+    divisor: 1,
+    default: 1000,
+    most: 20_000,
+    most_beside: 65_535_000,
+    unit: "units of CPU",
+};
 
 const MEMORY: Measure = Measure {
     names: &["memory"],
@@ -37,6 +46,7 @@ const MEMORY: Measure = Measure {
     divisor: MEBIBYTE,
     default: 512,
     most: 16_384,
+    most_beside: 16_384,
     unit: "MB of memory",
 };
 
@@ -46,6 +56,7 @@ const STORAGE: Measure = Measure {
     divisor: MEBIBYTE,
     default: 1024,
     most: 65_535,
+    most_beside: 65_535,
     unit: "MB of storage",
 };
 
@@ -69,6 +80,7 @@ struct Bounds {
     measure: Measure,
     default: u64,
     most: u64,
+    most_beside: u64,
 }
 
 impl Limits {
@@ -82,13 +94,15 @@ impl Limits {
                     .filter(|amount| *amount <= measure.most)
                     .ok_or_else(|| Refusal::invalid(name, wrong(text, measure))),
             };
+            let described = most.is_some();
             let most = read(most, format!("resourceLimits.max{what}"), measure.most)?;
             let path = format!("resourceLimits.default{what}");
             let given = read(default, path.clone(), measure.default.min(most))?;
             if given > most {
                 return Err(Refusal::invalid(path, format!("it is more than `resourceLimits.max{what}`")));
             }
-            Ok(Bounds { measure, default: given, most })
+            let most_beside = if described { most } else { measure.most_beside };
+            Ok(Bounds { measure, default: given, most, most_beside })
         };
         Ok(Self {
             cpu: bounds(CPU, &limits.default_cpu, &limits.max_cpu, "CPU")?,
@@ -117,41 +131,31 @@ impl Limits {
                 format!("the device has no `{other}`"),
             ));
         }
-        let amount = |bounds: Bounds| {
-            let (words, quantity) = match (of(requests, bounds.measure), of(limits, bounds.measure)) {
-                (Some(request), _) => ("requests", request),
-                (None, Some(limit)) => ("limits", limit),
-                (None, None) => return Ok(bounds.default),
-            };
-            let (name, Quantity(text)) = quantity;
-            match bounds.measure.read(text) {
-                Some(0) => Ok(bounds.default),
-                Some(amount) if amount <= bounds.most => Ok(amount),
-                _ => {
-                    let measure = Measure { most: bounds.most, ..bounds.measure };
-                    Err(Refusal::invalid(format!("{path}.resources.{words}.{name}"), wrong(text, measure)))
-                }
+        let read = |measure: Measure, most: u64, words: &str, amounts| match of(amounts, measure) {
+            None => Ok(None),
+            Some((name, Quantity(text))) => {
+                let amount = measure.read(text).filter(|amount| *amount <= most);
+                let why = || wrong(text, Measure { most, ..measure });
+                let refusal = || Refusal::invalid(format!("{path}.resources.{words}.{name}"), why());
+                amount.map(Some).ok_or_else(refusal)
             }
         };
+        let amount = |Bounds { measure, default, most, most_beside }: Bounds| {
+            let request = read(measure, most, "requests", requests)?;
+            let most = if request.is_some() { most_beside } else { most };
+            let limit = read(measure, most, "limits", limits)?;
+            Ok(request.or(limit).filter(|amount| *amount > 0).unwrap_or(default))
+        };
+        let cpus = read(CPU, self.cpu.most_beside, "limits", limits)?;
+        let cpus = cpus.map_or(1, |units| units.div_ceil(CPU.factor).max(1));
         // The module's ranges are within 16 bits, and so is everything that was held against them.
         let narrow = |amount: u64| u16::try_from(amount).unwrap_or(u16::MAX);
-        let vcpu = match of(limits, CPU) {
-            None => 1,
-            Some((name, Quantity(text))) => {
-                scaled(text, 1).filter(|cpus| *cpus <= 65_535).map(|cpus| cpus.max(1)).ok_or_else(|| {
-                    Refusal::invalid(
-                        format!("{path}.resources.limits.{name}"),
-                        "it is no quantity up to 65535 CPUs",
-                    )
-                })?
-            }
-        };
         Ok(ResourceProfile {
             profile_name: "custom".into(),
             cpu_units: narrow(amount(self.cpu)?),
             memory_capacity_mb: narrow(amount(self.memory)?),
             disk_size_mb: narrow(amount(self.storage)?),
-            vcpu: narrow(vcpu),
+            vcpu: narrow(cpus),
         })
     }
 }
@@ -222,6 +226,10 @@ mod tests {
             (json!({ "limits": { "storage": "65536Mi" } }), "c.resources.limits.storage: `65536Mi`"),
             (json!({ "limits": { "cpu": "65536" }, "requests": { "cpu": "1" } }), "c.resources.limits.cpu: "),
             (
+                json!({ "limits": { "memory": "17Gi" }, "requests": { "memory": "1" } }),
+                "c.resources.limits.memory: ",
+            ),
+            (
                 json!({ "requests": { "nvidia.com/gpu": "1" } }),
                 "c.resources: the device has no `nvidia.com/gpu`",
             ),
@@ -233,6 +241,17 @@ mod tests {
 
     #[test]
     fn a_device_may_take_less_and_its_own_limits_must_be_possible() {
+        for (name, most) in [("cpu", "2"), ("memory", "1Gi"), ("ephemeral-storage", "1Gi")] {
+            let of = |request: &str, limit: &str| json!({ "requests": { name: request }, "limits": { name: limit } });
+            assert!(profile(&limits(), &of("1", most)).is_ok());
+            for (wrong, path) in [(of("1", "64Gi"), "limits"), (of("64Gi", "1"), "requests")] {
+                let error = profile(&limits(), &wrong).unwrap_err();
+                assert!(
+                    error.contains(&format!("c.resources.{path}.{name}: `64Gi` is no quantity up to ")),
+                    "{error}"
+                );
+            }
+        }
         let error = profile(&limits(), &json!({ "requests": { "cpu": "2001m" } })).unwrap_err();
         assert!(error.contains("is no quantity up to 2000 units of CPU"), "{error}");
         for (wrong, path) in [
