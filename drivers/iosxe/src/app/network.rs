@@ -16,7 +16,8 @@ const INTERFACE: &str = "xe.networking.interface";
 /// The highest number of an interface in the container for which a gateway can be configured.
 const LAST_GATEWAY: u8 = 3;
 
-/// The same on the management port.
+/// The highest number on the management port, and the highest for which a gateway can be configured.
+const LAST_MANAGEMENT: u8 = 3;
 const LAST_MANAGEMENT_GATEWAY: u8 = 1;
 
 /// How applications of a device reach the network.
@@ -64,7 +65,11 @@ impl PodNetwork {
             }
             InterfaceType::Management => {
                 let section = interface.management.as_ref().ok_or_else(|| missing("management"))?;
-                let guest = within(section.guest_interface, LAST_GATEWAY, "management.guestInterface")?;
+                let place = "management.guestInterface";
+                let guest = within(section.guest_interface, LAST_MANAGEMENT, place)?;
+                if !section.dhcp {
+                    with_a_way_out(guest, LAST_MANAGEMENT_GATEWAY, place)?;
+                }
                 (Attachment::Management { guest }, section.dhcp, "management.dhcp")
             }
         };
@@ -129,19 +134,19 @@ impl PodNetwork {
         self.route(app, router);
     }
 
-    /// Puts the way out into an application, where the modules have a place for it.
+    /// Puts the way out into an application that has an address.
     fn route(&self, app: &mut App, router: Option<IpAddr>) {
         let network = &mut app.application_network_resource;
         match self.attachment {
-            Attachment::Management { guest } if guest <= LAST_MANAGEMENT_GATEWAY => {
+            Attachment::Management { guest } => {
                 network.management_application_gateway = router;
                 network.management_guest_interface_default_gateway = router.map(|_| guest);
             }
-            Attachment::PortGroup { guest, .. } | Attachment::Vlan { guest, .. } if guest <= LAST_GATEWAY => {
+            Attachment::PortGroup { guest, .. } | Attachment::Vlan { guest, .. } => {
                 network.virtualportgroup_application_default_gateway_1 = router;
                 network.virtualportgroup_guest_interface_default_gateway_1 = router.map(|_| guest);
             }
-            _ => {}
+            Attachment::Access { .. } => {}
         }
     }
 }
@@ -172,6 +177,17 @@ fn within(number: u8, most: u8, what: &str) -> Result<u8, Refusal> {
     Err(Refusal::invalid(format!("{INTERFACE}.{what}"), format!("{number} is not within 0 and {most}")))
 }
 
+/// Refuses an interface in the container for which the modules have no gateway, where pods get addresses here.
+fn with_a_way_out(guest: u8, most: u8, what: &str) -> Result<(), Refusal> {
+    if guest <= most {
+        return Ok(());
+    }
+    let why = format!(
+        "{guest} is not within 0 and {most}, for which alone a gateway can be configured, and `dhcp` is false"
+    );
+    Err(Refusal::invalid(format!("{INTERFACE}.{what}"), why))
+}
+
 fn port_group(section: &VirtualPortGroup) -> Result<Attachment, Refusal> {
     let group = section.interface.as_deref().unwrap_or("0");
     let number = group.parse().ok().filter(|number| (0..=3_u8).contains(number));
@@ -186,8 +202,11 @@ fn port_group(section: &VirtualPortGroup) -> Result<Attachment, Refusal> {
 fn ethernet(section: &AppGigabitEthernet) -> Result<(Attachment, bool, &'static str), Refusal> {
     let none = VlanInterface::default();
     let vlan_if = section.vlan_if.as_ref().unwrap_or(&none);
-    let guest = vlan_if.guest_interface.unwrap_or(section.guest_interface);
-    let guest = within(guest, 63, "appGigabitEthernet.guestInterface")?;
+    let (guest, place) = match vlan_if.guest_interface {
+        Some(guest) => (guest, "appGigabitEthernet.vlanIf.guestInterface"),
+        None => (section.guest_interface, "appGigabitEthernet.guestInterface"),
+    };
+    let guest = within(guest, 63, place)?;
     let flags = Flags {
         mac_forward: vlan_if.mac_forwarding_enabled,
         multicast: vlan_if.multicast_enabled,
@@ -203,6 +222,9 @@ fn ethernet(section: &AppGigabitEthernet) -> Result<(Attachment, bool, &'static 
         (PortMode::Access, 0) => Ok((Attachment::Access { guest, flags }, true, "appGigabitEthernet.dhcp")),
         (_, 4095..) => refused("vlanIf.vlan", "a VLAN is within 1 and 4094"),
         (mode, vlan) => {
+            if !vlan_if.dhcp {
+                with_a_way_out(guest, LAST_GATEWAY, place)?;
+            }
             let attachment = Attachment::Vlan { mode, vlan, guest, flags };
             Ok((attachment, vlan_if.dhcp, "appGigabitEthernet.vlanIf.dhcp"))
         }
@@ -270,9 +292,32 @@ mod tests {
                 ethernet(json!({ "mode": "access", "dhcp": true, "guestInterface": 64 })),
                 "appGigabitEthernet.guestInterface: 64",
             ),
+            (
+                ethernet(json!({ "mode": "trunk", "guestInterface": 4, "vlanIf": { "vlan": 7 } })),
+                "appGigabitEthernet.guestInterface: 4 is not within 0 and 3",
+            ),
+            (
+                ethernet(json!({ "mode": "access", "vlanIf": { "vlan": 7, "guestInterface": 63 } })),
+                "appGigabitEthernet.vlanIf.guestInterface: 63 is not within 0 and 3",
+            ),
+            (
+                json!({ "type": "Management", "management": { "guestInterface": 2 } }),
+                "management.guestInterface: 2 is not within 0 and 1",
+            ),
         ] {
             let error = read(&interface, Some("10.0.0.0/24")).unwrap_err();
             assert!(error.contains(&format!("xe.networking.interface.{path}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn any_interface_in_the_container_will_do_where_a_server_gives_addresses() {
+        for interface in [
+            json!({ "type": "AppGigabitEthernet", "appGigabitEthernet":
+                { "mode": "trunk", "guestInterface": 63, "vlanIf": { "vlan": 7, "dhcp": true } } }),
+            json!({ "type": "Management", "management": { "guestInterface": 3, "dhcp": true } }),
+        ] {
+            assert_eq!(read(&interface, Some("10.0.0.0/24")).unwrap().subnet, None);
         }
     }
 }
