@@ -38,6 +38,18 @@ pub(super) fn check_pod(spec: &PodSpec) -> Result<(), Refusal> {
             return unsupported(path, "each container is an application of its own on the device");
         }
     }
+    if spec.runtime_class_name.is_some() {
+        return unsupported("runtimeClassName", "the device has one way to run containers");
+    }
+    if spec.host_users == Some(false) {
+        return unsupported("hostUsers", "the device keeps no users apart");
+    }
+    if spec.os.as_ref().is_some_and(|os| os.name != "linux") {
+        return unsupported("os", "the device runs Linux containers");
+    }
+    if spec.resources.is_some() {
+        return unsupported("resources", "each container has resources of its own on the device");
+    }
     if spec.active_deadline_seconds.is_some() {
         return unsupported("activeDeadlineSeconds", "nobody ends an application on the device after a time");
     }
@@ -233,6 +245,7 @@ mod tests {
     fn what_a_container_can_be_told_becomes_options() {
         let spec = json!({
             "imagePullSecrets": [{ "name": "of-the-service-account" }],
+            "hostUsers": true, "os": { "name": "linux" },
             "hostname": "web", "securityContext": { "runAsNonRoot": true, "runAsGroup": 7 },
             "containers": [{
                 "name": "app", "image": "flash:/a.tar", "command": ["/bin/server"], "workingDir": "/srv",
@@ -269,6 +282,10 @@ mod tests {
             ),
             (of_pod("hostNetwork", json!(true)), "spec.hostNetwork: "),
             (of_pod("shareProcessNamespace", json!(true)), "spec.shareProcessNamespace: "),
+            (of_pod("runtimeClassName", json!("gvisor")), "spec.runtimeClassName: "),
+            (of_pod("hostUsers", json!(false)), "spec.hostUsers: "),
+            (of_pod("os", json!({ "name": "windows" })), "spec.os: "),
+            (of_pod("resources", json!({ "limits": { "cpu": "1" } })), "spec.resources: "),
             (of_pod("activeDeadlineSeconds", json!(60)), "spec.activeDeadlineSeconds: "),
             (of_pod("setHostnameAsFQDN", json!(true)), "spec.setHostnameAsFQDN: "),
             (of_pod("hostAliases", json!([{ "ip": "192.0.2.1" }])), "spec.hostAliases: "),
