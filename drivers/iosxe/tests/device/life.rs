@@ -1,6 +1,8 @@
 //! A pod on a device from its beginning to its end, for every kind of interface and every habit of devices.
 
 use serde_json::{Value, json};
+use staffetta_driver::app_hosting::TakenResources;
+use staffetta_driver::virtual_node::ContainerUsage;
 use staffetta_iosxe_device::{
     Accepted, ArpLists, Effect, Empty, ErrorForm, Gone, Narrowed, Options, StopsTo, Style,
 };
@@ -146,15 +148,23 @@ async fn the_environment_and_the_resources_of_a_container_reach_the_device() {
     let apps = world.device.apps();
     assert!(apps[0].run_opts.iter().any(|line| line.contains("MODE=edge")), "{apps:?}");
     let left = driver.get_device_resources().await.unwrap();
-    let told = format!("{left:?}");
-    assert!(!told.is_empty());
+    let reserved = (left.cpu_millis - left.free_cpu_millis, left.memory_bytes - left.free_memory_bytes);
+    assert_eq!(reserved, (2000, 256 << 20));
+    assert_eq!(left.storage_bytes - left.free_storage_bytes, 1 << 30, "the default");
+    assert_eq!(left.taken, TakenResources::default(), "it is ours");
+    // The device says 3 % of the CPU, and a quarter of the rest.
+    let used = ContainerUsage {
+        name: "app".into(),
+        cpu_nanocores: Some(60_000_000),
+        memory_bytes: Some(64 << 20),
+        storage_bytes: Some(256 * 1024 * 1000),
+    };
     let usage = driver.get_usage().await.unwrap();
     assert_eq!(usage.len(), 1, "{usage:?}");
+    assert_eq!((&usage[0].owner, &usage[0].containers[..]), (&request.owner(), &[used][..]));
+    assert!(usage[0].received_bytes.is_some() && usage[0].sent_bytes.is_some(), "{usage:?}");
     let info = driver.get_device_info().await.unwrap();
-    assert!(
-        format!("{info:?}").contains("9ESQK0SIM01") && format!("{info:?}").contains("17.15.1a"),
-        "{info:?}"
-    );
+    assert_eq!((&*info.serial_number, &*info.software_version), ("9ESQK0SIM01", "17.15.1a"));
     delete(&*driver, &request.owner()).await;
     delete(&*driver, &web().owner()).await;
     world.assert_clean();

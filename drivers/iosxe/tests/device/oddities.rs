@@ -1,7 +1,8 @@
 //! States that nobody knows, numbers out of range, and names of the greatest length.
 
-use serde_json::json;
-use staffetta_driver::app_hosting::HostedState;
+use serde_json::{Value, json};
+use staffetta_driver::app_hosting::{DeviceResources, HostedPod, HostedState};
+use staffetta_driver::virtual_node::ContainerUsage;
 use staffetta_iosxe_device::{Fault, Requests};
 
 use crate::world::{World, delete, deploy, pod, request, runs, told, until, web};
@@ -29,26 +30,45 @@ async fn a_state_that_nobody_knows_is_waited_out() {
     world.assert_clean();
 }
 
+/// What is told of a device, of what a container on it uses, and of its pod; and whether that is right.
+type Told = (DeviceResources, ContainerUsage, HostedPod);
+type Holds = fn(&Told) -> bool;
+
 #[tokio::test]
 async fn numbers_out_of_range_are_no_reason_to_fall() {
     let world = World::new(|_| ());
     let (driver, request) = (world.driver(), web());
     deploy(&*driver, &request).await;
     let data = "/Cisco-IOS-XE-app-hosting-oper:app-hosting-oper-data";
-    for (place, value) in [
-        ("app-resources/0/memory/0/quota", json!(-5)),
-        ("app-resources/0/cpu/0/quota-unit", json!("99999999999999999999999")),
-        ("app/0/utilization/memory-util/memory-used", json!("many")),
-        ("app/0/network-interfaces/network-interface/0/ipv4-address", json!("999.1.1.1")),
-        ("app/0/details/resource-reservation/memory", json!(1.5)),
-    ] {
+    let places: [(&str, Value, Holds); 6] = [
+        ("app-resources/0/memory/0/quota", json!(-5), |(has, ..)| {
+            has.memory_bytes == 0 && has.cpu_millis > 0
+        }),
+        ("app-resources/0/cpu/0/quota-unit", json!("99999999999999999999999"), |(has, ..)| {
+            has.cpu_millis == 0 && has.memory_bytes > 0
+        }),
+        ("app/0/utilization/memory-util/memory-used", json!("many"), |(_, used, _)| {
+            used.memory_bytes.is_none() && used.cpu_nanocores.is_some()
+        }),
+        ("app/0/details/resource-reservation/cpu", json!(1.5), |(_, used, _)| {
+            used.cpu_nanocores.is_none() && used.memory_bytes.is_some()
+        }),
+        // The address table knows it.
+        ("app/0/network-interfaces/network-interface/0/ipv4-address", json!("999.1.1.1"), |(.., pod)| {
+            pod.ip.is_some()
+        }),
+        ("app/0/network-interfaces", json!(null), |(.., pod)| pod.ip.is_none()),
+    ];
+    for (place, value, holds) in places {
         let fault = Fault::Replace { pointer: format!("{data}/{place}"), value };
-        world.device.inject(Requests::any().path("app-hosting-oper-data"), 3, fault);
-        let _ = driver.get_device_resources().await;
-        let _ = driver.get_usage().await;
-        let _ = driver.list_pods().await;
+        world.device.inject(Requests::any().path("app-hosting-oper-data"), 100, fault);
+        // One that knows nothing of the answers before.
+        let other = world.driver();
+        let usage = other.get_usage().await.unwrap().remove(0).containers.remove(0);
+        let resources = other.get_device_resources().await.unwrap();
+        let told = (resources, usage, told(&*other, &request.owner()).await.unwrap());
+        assert!(runs(&told.2) && holds(&told), "{place}: {told:?}");
         world.device.clear_faults();
-        assert!(runs(&told(&*driver, &request.owner()).await.unwrap()), "{place}");
     }
     delete(&*driver, &request.owner()).await;
     world.assert_clean();
