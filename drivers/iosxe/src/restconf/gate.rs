@@ -6,11 +6,8 @@ use std::time::Duration;
 use staffetta_driver::{DriverError, Reason};
 use tokio::time::Instant;
 
-/// The pause after the device refused the log-in; it doubles each time. Devices lock an account after a few attempts.
-const FIRST_REFUSAL: Duration = Duration::from_secs(30);
-
-/// The longest such pause.
-const LONGEST_REFUSAL: Duration = Duration::from_secs(15 * 60);
+/// The pause after the device refused the log-in: devices lock an account after a few attempts.
+const REFUSAL: Duration = Duration::from_secs(30);
 
 /// The pause after the device could not be reached: whoever waited behind the request need not find out again.
 const OUTAGE: Duration = Duration::from_secs(1);
@@ -22,8 +19,6 @@ pub(super) struct Gate(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     closed: Option<(Instant, DriverError)>,
-    /// How often in a row the log-in was refused.
-    refusals: u32,
     /// Whether the API ever did what it was asked: it knows who we are.
     known: bool,
     /// When the device answered last.
@@ -65,12 +60,9 @@ impl Gate {
 
     /// The device refused the log-in.
     pub(super) fn refused(&self, detail: String) -> DriverError {
-        let mut state = self.state();
-        let pause = FIRST_REFUSAL.saturating_mul(1 << state.refusals.min(10)).min(LONGEST_REFUSAL);
-        state.refusals += 1;
         let error = DriverError::new(Reason::Refused, "log in to the device").detail(detail);
-        state.closed = Some((Instant::now() + pause, error.clone()));
-        error.after(pause)
+        self.state().closed = Some((Instant::now() + REFUSAL, error.clone()));
+        error.after(REFUSAL)
     }
 
     /// The device could not be reached, or did not answer.
@@ -88,23 +80,17 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_refused_log_in_is_tried_once_a_pause_and_the_pauses_double_up_to_their_longest() {
+    async fn a_refused_log_in_is_tried_once_a_pause_and_who_asks_meanwhile_is_told_what_is_left_of_it() {
         let gate = Gate::default();
-        let mut pauses = Vec::new();
-        for _ in 0..7 {
+        for _ in 0..2 {
             assert!(gate.pass().is_ok());
-            pauses.push(gate.refused("HTTP 401".into()).retry_after().unwrap().as_secs());
-            tokio::time::advance(Duration::from_secs(pauses[pauses.len() - 1] - 1)).await;
+            assert_eq!(gate.refused("HTTP 401".into()).retry_after(), Some(REFUSAL));
+            tokio::time::advance(Duration::from_secs(29)).await;
             let error = gate.pass().unwrap_err();
-            assert_eq!(
-                (error.reason(), error.retry_after()),
-                (Reason::Refused, Some(Duration::from_secs(1)))
-            );
+            let left = Some(Duration::from_secs(1));
+            assert_eq!((error.reason(), error.retry_after()), (Reason::Refused, left));
             tokio::time::advance(Duration::from_secs(1)).await;
         }
-        assert_eq!(pauses, [30, 60, 120, 240, 480, 900, 900]);
-        gate.open();
-        assert_eq!(gate.refused(String::new()).retry_after(), Some(FIRST_REFUSAL));
     }
 
     #[tokio::test(start_paused = true)]
