@@ -134,6 +134,8 @@ proptest! {
         state in states(), run in any::<bool>(), advances in any::<bool>(),
         delay in prop::sample::select(vec![100_u64, 900, 5000]), moods in moods(),
         url in prop::sample::select(vec![None, Some(Url::Works), Some(Url::Refused), Some(Url::Silent), Some(Url::Hangs)]),
+        // When a copy is there that a controller before this one began.
+        begun_before in prop::sample::select(vec![None, Some(0_u64), Some(60), Some(500)]),
     ) {
         let package = if url.is_some() { Package::AtUrl } else { Package::OnDevice };
         let url = url.unwrap_or(Url::Works);
@@ -144,6 +146,11 @@ proptest! {
         let mut device = Device {
             configured, state, next: None, advances, package, url, file: false, copy: None, stray: None,
         };
+        if let Some(seconds) = begun_before {
+            // What is installed was copied before.
+            let wait = if state == AppState::Absent { seconds } else { 0 };
+            (device.package, device.stray) = (Package::Copied, Some(now + Duration::from_secs(wait)));
+        }
         device.next = match state {
             AppState::Installing => Some((now + delay, AppState::Deployed)),
             AppState::Unknown => Some((now + delay, AppState::Stopped)),
@@ -174,11 +181,12 @@ proptest! {
                         device.next = Some((now + delay, device.state));
                         device.state = AppState::Unknown;
                     }
-                    Mood::Falls(AppState::Installing) => {
-                        device.state = AppState::Installing;
-                        device.next = Some((now + delay, AppState::Deployed));
+                    Mood::Falls(state) => {
+                        device.file |= state != AppState::Absent && device.stray.take().is_some();
+                        let installs = state == AppState::Installing;
+                        device.next = installs.then(|| (now + delay, AppState::Deployed));
+                        device.state = state;
                     }
-                    Mood::Falls(state) => (device.state, device.next) = (state, None),
                     Mood::Restart => {
                         track = Track::new(device.state, now);
                         taken.clear();
