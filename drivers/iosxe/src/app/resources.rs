@@ -241,15 +241,15 @@ mod tests {
 
     #[test]
     fn a_device_may_take_less_and_its_own_limits_must_be_possible() {
-        for (name, most) in [("cpu", "2"), ("memory", "1Gi"), ("ephemeral-storage", "1Gi")] {
+        for (name, most, more) in
+            [("cpu", "2", "64"), ("memory", "1Gi", "2Gi"), ("ephemeral-storage", "1Gi", "2Gi")]
+        {
             let of = |request: &str, limit: &str| json!({ "requests": { name: request }, "limits": { name: limit } });
             assert!(profile(&limits(), &of("1", most)).is_ok());
-            for (wrong, path) in [(of("1", "64Gi"), "limits"), (of("64Gi", "1"), "requests")] {
+            for (wrong, path) in [(of("1", more), "limits"), (of(more, "1"), "requests")] {
                 let error = profile(&limits(), &wrong).unwrap_err();
-                assert!(
-                    error.contains(&format!("c.resources.{path}.{name}: `64Gi` is no quantity up to ")),
-                    "{error}"
-                );
+                let expected = format!("c.resources.{path}.{name}: `{more}` is no quantity up to ");
+                assert!(error.contains(&expected), "{error}");
             }
         }
         let error = profile(&limits(), &json!({ "requests": { "cpu": "2001m" } })).unwrap_err();
