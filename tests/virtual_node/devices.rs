@@ -358,6 +358,26 @@ async fn a_device_that_hosts_nothing_for_a_while_says_so_in_its_status_too() {
     controller.stop().await.unwrap();
 }
 
+#[tokio::test]
+async fn the_node_of_the_agent_that_kept_a_device_before_is_taken_over_with_its_pods() {
+    let world = world("devices = [{ device = { address = \"192.0.2.7\" } }]").await;
+    let labels = json!({ "platform": "cisco-ios-xe", "provider": "cisco-apphosting" });
+    let name = "cisco-vk-192-0-2-7";
+    let node = json!({ "metadata": { "name": name, "labels": labels } });
+    let before =
+        world.nodes().create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+    world.pod("web", json!({ "nodeName": name })).await;
+    let controller = world.controller().await;
+    let node = world.node_ready(name, "True").await;
+    assert_eq!(node.metadata.uid, before.metadata.uid);
+    let labels = node.metadata.labels.unwrap();
+    for (key, value) in [("type", "virtual-kubelet"), ("staffetta.dev/handler", "app_hosting")] {
+        assert_eq!(labels.get(key).map(String::as_str), Some(value), "{key}");
+    }
+    world.pod_in("web", "Running").await;
+    assert!(world.events("NodeNameTaken").await.is_empty());
+    controller.stop().await.unwrap();
+}
 /// Where the definition of the kind and the description of a device know other keys.
 fn differences(path: &str, definition: &Value, schema: &Value, definitions: &Value, found: &mut Vec<String>) {
     let resolved = schema["$ref"].as_str().map(|name| &definitions[name.trim_start_matches("#/$defs/")]);

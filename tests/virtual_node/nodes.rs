@@ -53,7 +53,7 @@ async fn what_somebody_changed_of_a_node_is_mended_and_what_is_theirs_is_left() 
     world.machines.add("r1");
     let controller = world.controller().await;
     world.node_ready("r1", "True").await;
-    let theirs = json!({ "metadata": { "labels": { "rack": null, "theirs": "stays" } },
+    let theirs = json!({ "metadata": { "labels": { "type": null, "rack": null, "theirs": "stays" } },
         "spec": { "taints": [{ "key": "theirs", "effect": "NoExecute" }] } });
     world.nodes().patch("r1", &PatchParams::default(), &Patch::Merge(theirs)).await.unwrap();
     let status = json!({ "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }, { "type": "Theirs", "status": "True" }] } });
@@ -64,6 +64,7 @@ async fn what_somebody_changed_of_a_node_is_mended_and_what_is_theirs_is_left() 
             let labels = node.metadata.labels.clone().unwrap();
             let taints = node.spec.clone().unwrap().taints.unwrap();
             labels.get("rack").is_some_and(|rack| rack == "7")
+                && labels.get("type").is_some_and(|kind| kind == "virtual-kubelet")
                 && labels.contains_key("theirs")
                 && ["theirs", PROVIDER_TAINT].iter().all(|key| taints.iter().any(|taint| taint.key == *key))
                 && condition(&node, "Ready").unwrap().0 == "True"

@@ -14,7 +14,7 @@ use crate::environment::Environments;
 use crate::figures::Counts;
 use crate::fleet::Fleet;
 use crate::kubelet::Kubelets;
-use crate::node::{Keeper, Leases};
+use crate::node::{Keeper, Label, Leases};
 use crate::notes::Told;
 use crate::pod::ClusterIndex;
 use crate::policy::Policy;
@@ -24,6 +24,7 @@ use crate::source::NodeSource;
 pub(crate) struct Shared {
     pub(crate) handler: &'static str,
     pub(crate) installation: String,
+    pub(crate) predecessor: Option<Label>,
     pub(crate) client: Client,
     pub(crate) source: Arc<dyn NodeSource>,
     pub(crate) notes: Notes,
@@ -58,6 +59,6 @@ pub(crate) struct Record {
 impl Shared {
     /// Who keeps these nodes.
     pub(crate) fn keeper(&self) -> Keeper<'_> {
-        Keeper { handler: self.handler, cluster: &self.installation }
+        Keeper { handler: self.handler, cluster: &self.installation, predecessor: self.predecessor }
     }
 }

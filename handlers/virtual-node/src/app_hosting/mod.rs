@@ -25,6 +25,7 @@ use staffetta_driver::app_hosting::DriverTable;
 use staffetta_handler::{Notes, Registration};
 
 use self::controller::{Controller, Rounds};
+use self::description::PROVIDER_LABEL;
 use self::devices::Devices;
 use self::source::Description;
 use crate::board::FigureBoard;
@@ -82,6 +83,7 @@ impl AppHosting {
             notes,
             policy,
             kubelets,
+            predecessor: Some(PROVIDER_LABEL),
         };
         let nodes = VirtualNodes::new(wiring).shown_on(&figures);
         let controller = Controller::new(client, Arc::clone(&known), nodes.shared());

@@ -8,7 +8,7 @@ use crate::node::NodeHealth;
 use crate::pod::ClusterIndex;
 use crate::policy::Policy;
 
-const KEEPER: Keeper<'_> = Keeper { handler: "machines", cluster: "east" };
+const KEEPER: Keeper<'_> = Keeper { handler: "machines", cluster: "east", predecessor: None };
 
 fn machine() -> Arc<Machine> {
     machine_of(spec())
