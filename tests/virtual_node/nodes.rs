@@ -5,6 +5,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use staffetta_virtual_node::PROVIDER_TAINT;
 
+use crate::machines::Machines;
 use crate::world::{World, condition};
 
 #[tokio::test]
@@ -144,4 +145,29 @@ async fn a_node_with_a_kubelet_is_never_taken_over() {
     assert_eq!(after.metadata.resource_version, real.metadata.resource_version);
     assert!(world.lease("r1").await.is_none());
     controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn of_two_installations_that_know_one_machine_the_one_that_keeps_its_node_takes_care_of_its_pods() {
+    let mut world = World::new().await;
+    let first_machine = world.machines.add("r1");
+    let first = world.controller().await;
+    world.node_ready("r1", "True").await;
+    world.machines = Machines::default();
+    let second_machine = world.machines.add("r1");
+    world.options = world.options.replace("[kubernetes]\n", "[kubernetes]\ncluster_id = \"west\"\n");
+    let second = world.controller().await;
+    world.until_told("NodeNameTaken").await;
+    world.pod("web", json!({})).await;
+    let running = world.pod_in("web", "Running").await;
+    let reads = second_machine.reads();
+    world.until("the second looked on", async || second_machine.reads() > reads + 2).await;
+    let after = world.pods().get("web").await.unwrap();
+    assert_eq!(running.metadata.resource_version, after.metadata.resource_version);
+    assert_eq!((first_machine.running().len(), second_machine.ledger()), (1, Vec::new()));
+    first.stop().await.unwrap();
+    // What was left alone comes again when the node is its own.
+    world.nodes().delete("r1", &DeleteParams::default()).await.unwrap();
+    world.until("the second takes care of it", async || second_machine.running().len() == 1).await;
+    second.stop().await.unwrap();
 }

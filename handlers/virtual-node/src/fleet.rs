@@ -71,11 +71,29 @@ struct State {
     retired: bool,
     /// Where its kubelet API is answered by this process.
     kubelet: Option<KubeletEndpoint>,
+    object: NodeObject,
     health: Option<Arc<NodeHealth>>,
     /// The last answer, to recognise the same one.
     answer: Option<Workloads>,
     seen: HashMap<Uid, Seen>,
     orphans: Orphans,
+}
+
+/// How it stands with the Node object of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum NodeObject {
+    /// It is about to be made, or nobody has looked yet.
+    #[default]
+    Coming,
+    /// It is there, and ours.
+    Ours,
+    /// There is none that is ours.
+    Missing {
+        /// Why, in one word of CamelCase.
+        reason: &'static str,
+        /// Why, for people.
+        message: String,
+    },
 }
 
 struct Seen {
@@ -186,6 +204,7 @@ impl Machine {
             reach: Reach::Untried,
             retired,
             kubelet: None,
+            object: NodeObject::default(),
             health: None,
             answer: None,
             seen: HashMap::new(),
@@ -216,6 +235,21 @@ impl Machine {
         self.state().kubelet = endpoint;
         if let Some(outlet) = self.voice.outlet() {
             outlet.signal(NodeDue::new(&self.name));
+        }
+    }
+
+
+    /// How it stands with its Node object.
+    pub(crate) fn object(&self) -> NodeObject {
+        self.state().object.clone()
+    }
+
+    /// It stands so with its Node object from now on. When that becomes ours, there may be something to do for all its pods.
+    pub(crate) fn has_object(&self, object: NodeObject) {
+        let ours = object == NodeObject::Ours;
+        let before = std::mem::replace(&mut self.state().object, object);
+        if ours && before != NodeObject::Ours {
+            self.pods_due();
         }
     }
 
@@ -264,7 +298,7 @@ impl Machine {
     /// Whether the machine may be asked to do something for its pods.
     pub(crate) fn works(&self) -> bool {
         let state = self.state();
-        state.reach.is_up() && !state.retired
+        state.reach.is_up() && !state.retired && state.object == NodeObject::Ours
     }
 
     /// The machine is being taken out of the cluster, or has been taken over by another description.
@@ -333,8 +367,15 @@ impl Machine {
         if turned == Turned::Nothing {
             return;
         }
+        if let Some(outlet) = self.voice.outlet() {
+            outlet.signal(NodeDue::new(&self.name));
+        }
+        self.pods_due();
+    }
+
+    /// There may be something to do for each of its pods.
+    fn pods_due(&self) {
         let Some(outlet) = self.voice.outlet() else { return };
-        outlet.signal(NodeDue::new(&self.name));
         for owner in self.pods.owners_on(&self.name) {
             outlet.signal(PodDue::new(&owner, &self.name));
         }

@@ -4,10 +4,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
+use staffetta_handler::{Failure, causes};
 use tokio::time::Instant;
 
 use super::{gone, only};
 use crate::error::VirtualNodeError;
+use crate::fleet::NodeObject;
 use crate::node::{Standing, created, has_keeper, metadata_patch, standing, status_patch};
 use crate::shared::Shared;
 
@@ -17,22 +19,33 @@ impl Shared {
         let Some(machine) = self.fleet.get(name) else { return self.clear_node(name).await };
         self.strays.remove(name);
         let fail = |step| move |source| node_error(step, name, source);
+        let missing = |error: VirtualNodeError| {
+            machine.has_object(NodeObject::Missing { reason: error.reason(), message: causes(&error) });
+            Err(error)
+        };
         if self.cluster.is_real(name) {
-            return Err(VirtualNodeError::NameTaken(name.to_owned()));
+            return missing(VirtualNodeError::NameTaken(name.to_owned()));
         }
         let nodes: Api<Node> = Api::all(self.client.clone());
         let Some(node) = self.cluster.node(name) else {
             let node = created(&machine, self.keeper(), Timestamp::now());
             return match nodes.create(&PostParams::default(), &node).await {
-                Ok(node) => self.leases.renew(&node).await.map_err(fail("make the lease")),
+                Ok(node) => {
+                    machine.has_object(NodeObject::Ours);
+                    self.leases.renew(&node).await.map_err(fail("make the lease"))
+                }
                 // The event that tells of it is on its way.
-                Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-                Err(error) => Err(fail("make the object")(error)),
+                Err(kube::Error::Api(status)) if status.code == 409 => {
+                    machine.has_object(NodeObject::Coming);
+                    Ok(())
+                }
+                Err(error) => missing(fail("make the object")(error)),
             };
         };
         if standing(&node, self.keeper()) != Standing::Ours {
-            return Err(VirtualNodeError::NameTaken(name.to_owned()));
+            return missing(VirtualNodeError::NameTaken(name.to_owned()));
         }
+        machine.has_object(NodeObject::Ours);
         if node.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
@@ -42,7 +55,7 @@ impl Shared {
             let patch = Patch::Strategic(patch);
             // What it changes comes back as an event, and the status is looked at then.
             return match nodes.patch(name, &PatchParams::default(), &patch).await {
-                Ok(_) => Ok(()),
+                Ok(_) => {
                 Err(error) => Err(fail("write labels and taints")(error)),
             };
         }

@@ -11,7 +11,7 @@ use staffetta_handler::{Failure, causes};
 
 use super::node_of;
 use crate::error::VirtualNodeError;
-use crate::fleet::Machine;
+use crate::fleet::{Machine, NodeObject};
 use crate::notes::{Told, pod_note};
 use crate::pod::{Facts, Seen, Task, decide, form, patch, status};
 use crate::shared::Shared;
@@ -30,6 +30,10 @@ impl Shared {
         // A machine may have had no room for the whole name.
         let owner = &Owner::of(&pod.metadata);
         let Some(machine) = self.fleet.get(node_of(&pod)) else { return Ok(()) };
+        // Whoever keeps the node takes care of its pods. They come again when it is ours.
+        if machine.object() != NodeObject::Ours {
+            return Ok(());
+        }
         let workload = machine.workload(&owner.uid);
         let record = self.records.get(&owner.uid).map(|record| record.clone()).unwrap_or_default();
         let facts = Facts {
