@@ -378,6 +378,27 @@ async fn the_node_of_the_agent_that_kept_a_device_before_is_taken_over_with_its_
     assert!(world.events("NodeNameTaken").await.is_empty());
     controller.stop().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_device_whose_node_is_somebody_elses_says_so_and_goes_without_it() {
+    let world = world("").await;
+    let others = json!({ "type": "virtual-kubelet", "staffetta.dev/handler": "others", "staffetta.dev/cluster": "kubernetes" });
+    for (name, labels) in [("real", json!({ "kubernetes.io/os": "linux" })), ("theirs", others)] {
+        let node = json!({ "metadata": { "name": name, "labels": labels } });
+        let node = serde_json::from_value(node).unwrap();
+        world.nodes().create(&PostParams::default(), &node).await.unwrap();
+    }
+    let controller = world.controller().await;
+    for name in ["real", "theirs"] {
+        device(&world, "default", name, json!({ "driver": "FAKE", "address": name })).await;
+        let taken = until_phase(&world, name, "Error").await.status.unwrap().conditions;
+        assert_eq!((taken[0].status.as_str(), taken[0].reason.as_str()), ("False", "NodeNameTaken"));
+        devices(&world).delete(name, &DeleteParams::default()).await.unwrap();
+        until_gone(&world, name).await;
+        assert!(world.nodes().get_opt(name).await.unwrap().is_some());
+    }
+    controller.stop().await.unwrap();
+}
 /// Where the definition of the kind and the description of a device know other keys.
 fn differences(path: &str, definition: &Value, schema: &Value, definitions: &Value, found: &mut Vec<String>) {
     let resolved = schema["$ref"].as_str().map(|name| &definitions[name.trim_start_matches("#/$defs/")]);

@@ -20,7 +20,8 @@ use super::devices::{Devices, Verdict};
 use super::error::DeviceError;
 use super::status::{same, status};
 use crate::back_end::Reply;
-use crate::fleet::{Fleet, Machine};
+use crate::fleet::{Fleet, Machine, NodeObject};
+use crate::node::has_keeper;
 use crate::notes::{Told, description_note};
 use crate::reach::Outage;
 use crate::shared::Shared;
@@ -109,7 +110,8 @@ impl Controller {
         if let Some(machine) = self.nodes.fleet.get(&name).filter(|_| heir) {
             machine.retire(false);
         }
-        if self.devices.has_left(&name, &uid) && !heir && self.nodes.cluster.node(&name).is_some() {
+        let node = self.nodes.cluster.node(&name).filter(|node| has_keeper(node, self.nodes.keeper()));
+        if self.devices.has_left(&name, &uid) && !heir && node.is_some() {
             return Err(DeviceError::Leaving("its node still exists"));
         }
         let finalizers: Vec<_> =
@@ -247,13 +249,14 @@ struct Sight {
     condition: &'static str,
     outage: Option<&'static str>,
     trouble: Option<&'static str>,
+    object: NodeObject,
 }
 
 impl Sight {
     fn of(machine: &Machine) -> Self {
         let trouble = machine.health().and_then(|health| health.trouble.as_ref().map(|trouble| trouble.0));
         let outage = machine.outage().map(|outage| outage.reason);
-        Self { condition: machine.condition(), outage, trouble }
+        Self { condition: machine.condition(), outage, trouble, object: machine.object() }
     }
 }
 
