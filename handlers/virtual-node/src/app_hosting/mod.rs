@@ -12,6 +12,7 @@ mod devices;
 mod entry;
 mod error;
 mod file;
+mod label;
 mod name;
 mod options;
 mod source;
