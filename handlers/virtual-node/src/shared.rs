@@ -54,6 +54,8 @@ pub(crate) struct Record {
     pub(crate) told: Option<Told>,
     /// Whether the pod is gone, and its machine is being rid of it.
     pub(crate) clearing: bool,
+    /// How often in a row its machine left a step unanswered.
+    pub(crate) unanswered: u8,
 }
 
 impl Shared {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::virtual_node::{PodRequest, Progress};
-use staffetta_driver::{Owner, Reason, Uid};
+use staffetta_driver::{DriverError, Owner, Reason, Uid};
 use staffetta_handler::{Failure, causes};
 
 use super::node_of;
@@ -17,8 +17,8 @@ use crate::pod::{Facts, Seen, Task, decide, form, patch, status};
 use crate::shared::Shared;
 use crate::signals::PodDue;
 
-/// How soon a pod is looked at again when its machine did not answer just then.
-pub(super) const ANSWERLESS: Duration = Duration::from_secs(5);
+/// How often in a row a machine that can be reached may leave a step for a pod unanswered before somebody is told.
+const UNANSWERED: u8 = 3;
 
 /// What a pod waits for before anything is known of it.
 const CREATING: &str = "ContainerCreating";
@@ -48,6 +48,7 @@ impl Shared {
         match decide(&pod, &facts) {
             Task::Leave => Ok(()),
             Task::Wait => {
+                self.answered(owner);
                 self.tell_of_outage(&pod, owner, &machine);
                 Ok(())
             }
@@ -86,10 +87,13 @@ impl Shared {
         };
         // Its device may have begun to leave meanwhile.
         let Some(back_end) = machine.back_end().filter(|_| machine.works()) else {
-            return self.later(owner, machine, ANSWERLESS);
+            return self.later(owner, machine, self.policy.poll_interval);
         };
         let progress =
             if replaces { back_end.update(&request).await } else { back_end.apply(&request).await };
+        if progress.is_ok() {
+            self.answered(owner);
+        }
         match progress {
             Ok(Progress::Done) => {
                 if self.is_there(owner, pod) {
@@ -108,7 +112,9 @@ impl Shared {
                 let error = VirtualNodeError::Failing { reason: reason.into_owned(), message, ask_again };
                 self.refused(pod, machine, error).await
             }
-            Err(error) if error.reason() == Reason::Unavailable => self.unanswered(owner, machine),
+            Err(error) if self.is_borne(owner, machine, &error) => {
+                self.later(owner, machine, self.policy.poll_interval)
+            }
             Err(error) => self.refused(pod, machine, VirtualNodeError::Apply(error)).await,
         }
     }
@@ -141,10 +147,23 @@ impl Shared {
         Err(error)
     }
 
-    /// Only the reader of a machine knocks at one that does not answer: it is read now, and the pod waits for what comes of it.
-    pub(super) fn unanswered(&self, owner: &Owner, machine: &Arc<Machine>) -> Result<(), VirtualNodeError> {
+    /// Whether a failed step is nobody's business yet: the machine did not answer. Only its reader knocks at one that does so, it is
+    /// read now, and the pod waits for what comes of it. One that goes on answering its reader and not for the pod is no outage.
+    pub(super) fn is_borne(&self, owner: &Owner, machine: &Machine, error: &DriverError) -> bool {
+        if error.reason() != Reason::Unavailable {
+            return false;
+        }
         machine.poke();
-        self.later(owner, machine, ANSWERLESS)
+        let mut record = self.records.entry(owner.uid.clone()).or_default();
+        record.unanswered = record.unanswered.saturating_add(1);
+        record.unanswered < UNANSWERED
+    }
+
+    /// The machine answered, or cannot be reached at all.
+    pub(super) fn answered(&self, owner: &Owner) {
+        if let Some(mut record) = self.records.get_mut(&owner.uid) {
+            record.unanswered = 0;
+        }
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "it ends the turn of its callers")]

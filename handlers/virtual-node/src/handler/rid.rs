@@ -6,10 +6,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, ObjectMeta};
+use staffetta_driver::Owner;
 use staffetta_driver::virtual_node::Progress;
-use staffetta_driver::{Owner, Reason};
 
-use super::pod::ANSWERLESS;
 use super::{gone, only};
 use crate::error::VirtualNodeError;
 use crate::fleet::Machine;
@@ -88,9 +87,13 @@ impl Shared {
     /// One step nearer to a machine without anything of `owner`. Answers whether that is so; if not, it is looked at again.
     async fn is_rid(&self, owner: &Owner, machine: &Arc<Machine>) -> Result<bool, VirtualNodeError> {
         let Some(back_end) = machine.back_end() else {
-            return self.later(owner, machine, ANSWERLESS).map(|()| false);
+            return self.later(owner, machine, self.policy.poll_interval).map(|()| false);
         };
-        match back_end.remove(owner).await {
+        let progress = back_end.remove(owner).await;
+        if progress.is_ok() {
+            self.answered(owner);
+        }
+        match progress {
             Ok(Progress::Done) => {
                 machine.poke();
                 Ok(true)
@@ -99,8 +102,8 @@ impl Shared {
             Ok(Progress::Failing { reason, message, ask_again }) => {
                 Err(VirtualNodeError::Failing { reason: reason.into_owned(), message, ask_again })
             }
-            Err(error) if error.reason() == Reason::Unavailable => {
-                self.unanswered(owner, machine).map(|()| false)
+            Err(error) if self.is_borne(owner, machine, &error) => {
+                self.later(owner, machine, self.policy.poll_interval).map(|()| false)
             }
             Err(error) => Err(VirtualNodeError::Remove(error)),
         }
