@@ -399,6 +399,35 @@ async fn a_device_whose_node_is_somebody_elses_says_so_and_goes_without_it() {
     }
     controller.stop().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_device_that_another_one_takes_the_place_of_keeps_what_it_has_and_somebody_is_told() {
+    let world = world("").await;
+    let controller = world.controller().await;
+    let former = held(&world).await;
+    change(&world, "r1", json!({ "address": "two" })).await;
+    let told = world.until_told("LeftAsItIs").await;
+    for part in ["the one at two from now on", "the one at one what runs there of 1 pod stays"] {
+        assert!(told.contains(part), "{told}");
+    }
+    let other = world.devices.device("two");
+    world.until("the pod runs on the other one", async || other.containers().len() == 1).await;
+    until_phase(&world, "r1", "Ready").await;
+    world.pod_in("web", "Running").await;
+    assert_eq!(former.containers().len(), 1);
+    assert!(world.events("LostByMachine").await.is_empty(), "nothing was lost");
+    controller.stop().await.unwrap();
+
+    change(&world, "r1", json!({ "address": "three" })).await;
+    let controller = world.controller().await;
+    world
+        .until("somebody is told by a process that did not know the one before", async || {
+            let told = world.events("LeftAsItIs").await;
+            told.iter().any(|told| told.contains("the one at two what runs there of 1 pod stays"))
+        })
+        .await;
+    controller.stop().await.unwrap();
+}
 /// Where the definition of the kind and the description of a device know other keys.
 fn differences(path: &str, definition: &Value, schema: &Value, definitions: &Value, found: &mut Vec<String>) {
     let resolved = schema["$ref"].as_str().map(|name| &definitions[name.trim_start_matches("#/$defs/")]);

@@ -106,6 +106,7 @@ fn node(name: &str) -> NodeSpec {
         max_pods: 4,
         kubelet: None,
         host_ip: Some("192.0.2.1".parse().unwrap()),
+        place: String::new(),
         session: 0,
         retired: false,
     }

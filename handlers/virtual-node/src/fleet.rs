@@ -163,7 +163,7 @@ impl Fleet {
     pub(crate) fn insert(&self, spec: NodeSpec) {
         let name = spec.name.clone();
         self.departed.remove(&name);
-        if let Some(machine) = self.get(&name) {
+        if let Some(machine) = self.get(&name).filter(|machine| machine.spec().place == spec.place) {
             machine.describe(spec);
         } else {
             let machine =
@@ -454,42 +454,4 @@ fn changes(seen: &mut HashMap<Uid, Seen>, workloads: &Workloads, due: &mut Vec<O
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::workload::{ContainerSight, ContainerState};
-
-    fn workload(uid: &str, running: bool) -> Arc<Workload> {
-        let state = if running {
-            ContainerState::Running { since: None }
-        } else {
-            ContainerState::Waiting { reason: "ContainerCreating".into(), message: String::new() }
-        };
-        let owner = Owner { namespace: "default".into(), name: uid.into(), uid: uid.into() };
-        let containers = vec![ContainerSight { name: "app".into(), id: "id".into(), state }];
-        Arc::new(Workload { owner, ours: true, containers, ip: None })
-    }
-
-    fn look(seen: &mut HashMap<Uid, Seen>, workloads: &[Arc<Workload>]) -> Vec<String> {
-        let mut due = Vec::new();
-        changes(seen, &workloads.into(), &mut due);
-        due.into_iter().map(|owner| owner.name).collect()
-    }
-
-    #[test]
-    fn only_what_differs_is_told() {
-        let mut seen = HashMap::new();
-        assert_eq!(look(&mut seen, &[workload("a", false), workload("b", false)]), ["a", "b"]);
-        assert_eq!(look(&mut seen, &[workload("a", false), workload("b", true)]), ["b"]);
-        assert!(look(&mut seen, &[workload("a", false), workload("b", true)]).is_empty());
-    }
-
-    #[test]
-    fn a_pod_is_gone_only_after_two_good_reads_without_it() {
-        let mut seen = HashMap::new();
-        look(&mut seen, &[workload("a", true)]);
-        assert!(look(&mut seen, &[]).is_empty() && seen.len() == 1);
-        assert!(look(&mut seen, &[workload("a", true)]).is_empty(), "it was there all the time");
-        assert!(look(&mut seen, &[]).is_empty());
-        assert_eq!((look(&mut seen, &[]), seen.len()), (vec!["a".to_owned()], 0));
-    }
-}
+mod tests;

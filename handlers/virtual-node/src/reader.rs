@@ -15,7 +15,7 @@ use crate::back_end::{NodeBackEnd, Reply};
 use crate::error::VirtualNodeError;
 use crate::figures::Read;
 use crate::fleet::Machine;
-use crate::notes::{Told, node_note};
+use crate::notes::{reached_note, unreachable_note};
 use crate::reach::knock;
 use crate::shared::Shared;
 use crate::signals::NodeDue;
@@ -70,6 +70,10 @@ impl Readers {
                 let same = fleet.get(name).is_some_and(|now| Arc::ptr_eq(&now, machine));
                 if !same {
                     task.abort();
+                    // What its pods have on the one before is nothing that another machine has lost.
+                    for owner in self.0.cluster.owners_on(name) {
+                        self.0.records.remove(&owner.uid);
+                    }
                 }
                 same && !task.is_finished()
             });
@@ -149,7 +153,7 @@ async fn watch_over(shared: &Shared, machine: &Machine) {
                 failed = 0;
                 shared.counts.read(Read::Success);
                 if machine.reached() {
-                    shared.notes.tell(node_note(shared.handler, machine, Told::Reached, ""));
+                    shared.notes.tell(reached_note(shared.handler, machine));
                 }
                 shared.policy.poll_interval
             }
@@ -163,7 +167,7 @@ async fn watch_over(shared: &Shared, machine: &Machine) {
                 }
                 let message = causes(&error);
                 if machine.missed(error.reason().name(), message.clone(), refused) {
-                    shared.notes.tell(node_note(shared.handler, machine, Told::Unreachable, &message));
+                    shared.notes.tell(unreachable_note(shared.handler, machine, &message));
                 }
                 let wait = knock(failed, refused, &shared.policy);
                 error.retry_after().map_or(wait, |after| after.max(wait))

@@ -22,7 +22,7 @@ use super::status::{same, status};
 use crate::back_end::Reply;
 use crate::fleet::{Fleet, Machine, NodeObject};
 use crate::node::has_keeper;
-use crate::notes::{Told, description_note};
+use crate::notes::{Told, description_note, rest_of};
 use crate::reach::Outage;
 use crate::shared::Shared;
 use crate::workload::Workload;
@@ -164,12 +164,7 @@ impl Controller {
 
     /// A device that cannot be reached goes with what runs there, as far as that is known: somebody ought to know.
     fn tell_of_rest(&self, object: &CiscoDevice, machine: &Machine, outage: &Outage) {
-        let known = machine.ours().len();
-        let rest = match known {
-            0 => "whatever runs there of this cluster".to_owned(),
-            1 => "what runs there of 1 pod".to_owned(),
-            pods => format!("what runs there of {pods} pods"),
-        };
+        let rest = rest_of(machine.ours().len());
         let text =
             format!("the device is let go while it cannot be reached, with {rest}: {}", outage.message);
         let regarding = Identity::of_object(object);

@@ -44,6 +44,7 @@ pub(super) fn node(name: &str, spec: &DeviceSpec, kubelet: Option<KubeletEndpoin
         max_pods: spec.max_pods,
         kubelet,
         host_ip: spec.address.trim_matches(['[', ']']).parse::<IpAddr>().ok(),
+        place: spec.address.clone(),
         session: session(spec),
         retired: false,
     }

@@ -1,7 +1,7 @@
 //! Settles a node: its object and its lease.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use staffetta_handler::{Failure, causes};
@@ -9,8 +9,9 @@ use tokio::time::Instant;
 
 use super::{gone, only};
 use crate::error::VirtualNodeError;
-use crate::fleet::NodeObject;
-use crate::node::{Standing, created, has_keeper, metadata_patch, standing, status_patch};
+use crate::fleet::{Machine, NodeObject};
+use crate::node::{Standing, created, former_place, has_keeper, metadata_patch, standing, status_patch};
+use crate::notes::{Told, node_note, rest_of};
 use crate::shared::Shared;
 
 impl Shared {
@@ -56,12 +57,30 @@ impl Shared {
             // What it changes comes back as an event, and the status is looked at then.
             return match nodes.patch(name, &PatchParams::default(), &patch).await {
                 Ok(_) => {
+                    self.tell_of_former_machine(&node, &machine);
+                    Ok(())
+                }
                 Err(error) => Err(fail("write labels and taints")(error)),
             };
         }
         match status_patch(&node, &machine, Timestamp::now()) {
             Some(patch) => self.nodes.status(&node, patch).await.map(drop).map_err(VirtualNodeError::Status),
             None => Ok(()),
+        }
+    }
+
+    /// Another machine stands behind a node from now on. What its pods have on the former stays there, and is made anew.
+    fn tell_of_former_machine(&self, node: &Node, machine: &Machine) {
+        let spec = machine.spec();
+        let Some(former) = former_place(node, &spec) else { return };
+        let pods = self.cluster.pods_on(machine.name());
+        let there = pods.iter().filter(|pod| was_made(pod)).count();
+        if there > 0 {
+            let (rest, now) = (rest_of(there), &spec.place);
+            let text = format!(
+                "the machine behind this node is the one at {now} from now on; on the one at {former} {rest} stays as it is"
+            );
+            self.notes.tell(node_note(self.handler, machine, Told::Left, text));
         }
     }
 
@@ -94,6 +113,12 @@ impl Shared {
         self.strays.remove(name);
         Ok(())
     }
+}
+
+/// Whether a machine has had something of a pod.
+fn was_made(pod: &Pod) -> bool {
+    let containers = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    containers.into_iter().any(|container| container.container_id.is_some())
 }
 
 fn node_error(step: &'static str, name: &str, source: kube::Error) -> VirtualNodeError {

@@ -24,6 +24,8 @@ pub struct NodeSpec {
     pub kubelet: Option<KubeletEndpoint>,
     /// The machine's own address, which its pods have as `hostIP`.
     pub host_ip: Option<IpAddr>,
+    /// Where the machine is: when that changes, it is another machine, and nothing is known of it.
+    pub place: String,
     /// Whatever tells one way to the machine from another: when it changes, the way is opened anew.
     pub session: u64,
     /// Whether it is being taken out of the cluster: nothing is done for its pods any more.

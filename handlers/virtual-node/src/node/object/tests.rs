@@ -29,6 +29,7 @@ fn spec() -> NodeSpec {
         max_pods: 4,
         kubelet: None,
         host_ip: None,
+        place: String::new(),
         session: 0,
         retired: false,
     }
