@@ -323,8 +323,14 @@ impl Machine {
         self.state().seen.get(uid).map(|seen| Arc::clone(&seen.workload))
     }
 
-    pub(crate) fn opened(&self, back_end: Arc<dyn NodeBackEnd>) {
-        self.state().back_end = Some(back_end);
+    /// A way to the machine is open. It is not taken if the one of this `session` is not the way any more; answers whether it was.
+    pub(crate) fn opened(&self, session: u64, back_end: &Arc<dyn NodeBackEnd>) -> bool {
+        let mut state = self.state();
+        let current = state.spec.session == session;
+        if current {
+            state.back_end = Some(Arc::clone(back_end));
+        }
+        current
     }
 
     /// The way to the machine is to be opened anew.

@@ -239,9 +239,13 @@ async fn back_end(shared: &Shared, machine: &Machine) -> Result<Arc<dyn NodeBack
     if let Some(open) = machine.back_end() {
         return Ok(open);
     }
-    let opened = shared.source.open(&machine.spec()).await?;
-    machine.opened(Arc::clone(&opened));
-    Ok(opened)
+    loop {
+        let spec = machine.spec();
+        let opened = shared.source.open(&spec).await?;
+        if machine.opened(spec.session, &opened) {
+            return Ok(opened);
+        }
+    }
 }
 
 /// A time up to a tenth shorter or longer than `wait`, other for each node and each turn, so that many that began together do

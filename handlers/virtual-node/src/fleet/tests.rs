@@ -26,6 +26,25 @@ fn look(seen: &mut HashMap<Uid, Seen>, workloads: &[Arc<Workload>]) -> Vec<Strin
     due.into_iter().map(|owner| owner.name).collect()
 }
 
+/// A way to nowhere.
+struct Nowhere;
+
+#[async_trait::async_trait]
+impl NodeBackEnd for Nowhere {
+    async fn health(&self) -> Result<Reply<NodeHealth>, DriverError> {
+        Ok(Reply::Later)
+    }
+    async fn inventory(&self) -> Result<Reply<Workloads>, DriverError> {
+        Ok(Reply::Later)
+    }
+    async fn apply(&self, _: &PodRequest) -> Result<Progress, DriverError> {
+        Ok(Progress::Done)
+    }
+    async fn remove(&self, _: &Owner) -> Result<Progress, DriverError> {
+        Ok(Progress::Done)
+    }
+}
+
 fn spec(place: &str, session: u64) -> NodeSpec {
     NodeSpec {
         name: "r1".into(),
@@ -38,6 +57,20 @@ fn spec(place: &str, session: u64) -> NodeSpec {
         session,
         retired: false,
     }
+}
+
+#[test]
+fn a_way_that_was_opened_to_what_the_machine_was_before_is_dropped() {
+    let fleet = Fleet::new(Arc::default(), Policy::default());
+    fleet.insert(spec("one", 1));
+    let machine = fleet.get("r1").unwrap();
+    let way: Arc<dyn NodeBackEnd> = Arc::new(Nowhere);
+    // While the way is being opened, the description changes.
+    fleet.insert(spec("one", 2));
+    assert!(!machine.opened(1, &way) && machine.back_end().is_none());
+    assert!(machine.opened(2, &way) && machine.back_end().is_some());
+    fleet.insert(spec("one", 3));
+    assert!(machine.back_end().is_none());
 }
 
 #[test]
