@@ -353,3 +353,18 @@ async fn a_step_that_stays_unanswered_by_a_machine_that_can_be_reached_is_told()
     assert!(machine.running().is_empty());
     controller.stop().await.unwrap();
 }
+
+#[tokio::test]
+async fn who_adds_an_ephemeral_container_is_told_that_nothing_comes_of_it() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    let controller = world.controller().await;
+    // As if it had been added: this server has no such subresource.
+    let debug = json!({ "ephemeralContainers": [{ "name": "debug", "image": "busybox" }] });
+    world.pod("web", debug).await;
+    world.pod_in("web", "Running").await;
+    let told = world.until_told("FieldNotSupported").await;
+    assert!(told.starts_with("spec.ephemeralContainers: "), "{told}");
+    assert_eq!(machine.ledger(), ["install web flash:/a.tar"]);
+    controller.stop().await.unwrap();
+}

@@ -25,6 +25,8 @@ pub(crate) enum Told {
     Removed,
     /// A machine goes while it cannot be reached, or another one takes its place: what runs there stays.
     Left,
+    /// A pod asks for what its machine cannot give it, and is left as it is otherwise.
+    Unsupported,
 }
 
 impl Told {
@@ -38,11 +40,14 @@ impl Told {
             Self::Lost => "LostByMachine",
             Self::Removed => "Removed",
             Self::Left => "LeftAsItIs",
+            Self::Unsupported => "FieldNotSupported",
         }
     }
 
     fn warning(self) -> bool {
-        matches!(self, Self::Unreachable | Self::Waits | Self::Lost | Self::Left)
+        matches!(self, Self::Unreachable | Self::Waits | Self::Lost | Self::Left | Self::Unsupported)
+    }
+}
 
 /// The note that the machine behind a node can be reached.
 pub(crate) fn reached_note(handler: &'static str, machine: &Machine) -> Note {

@@ -56,6 +56,8 @@ pub(crate) struct Record {
     pub(crate) clearing: bool,
     /// How often in a row its machine left a step unanswered.
     pub(crate) unanswered: u8,
+    /// How many ephemeral containers it had when it was looked at last.
+    pub(crate) ephemeral: usize,
 }
 
 impl Shared {

@@ -34,6 +34,7 @@ impl Shared {
         if machine.object() != NodeObject::Ours {
             return Ok(());
         }
+        self.tell_of_ephemeral_containers(&pod, owner);
         let workload = machine.workload(&owner.uid);
         let record = self.records.get(&owner.uid).map(|record| record.clone()).unwrap_or_default();
         let facts = Facts {
@@ -202,6 +203,21 @@ impl Shared {
             let text =
                 format!("{} cannot be reached, {waiting} waits for it: {}", machine.name(), outage.message);
             self.tell(owner, Told::Waits, text);
+        }
+    }
+
+    /// Nothing can be added to what runs on a machine. The pod goes on without, and who asked for it learns why nothing comes of it.
+    fn tell_of_ephemeral_containers(&self, pod: &Pod, owner: &Owner) {
+        let added =
+            pod.spec.as_ref().and_then(|spec| spec.ephemeral_containers.as_deref()).unwrap_or_default();
+        if added.is_empty() {
+            return;
+        }
+        let mut record = self.records.entry(owner.uid.clone()).or_default();
+        if added.len() > std::mem::replace(&mut record.ephemeral, added.len()) {
+            let text =
+                "spec.ephemeralContainers: nothing can be added to what runs on the machine behind this node";
+            self.notes.tell(pod_note(self.handler, owner, Told::Unsupported, text.to_owned()));
         }
     }
 
