@@ -145,11 +145,32 @@ impl Environments {
         for (place, container) in pod.spec.iter().flat_map(|spec| &spec.containers).enumerate() {
             environment.insert(container.name.clone(), reading.container(place, container).await?);
         }
-        self.kept.retain(|_, kept| kept.until > now);
         if !reading.objects.is_empty() {
             self.kept.insert(uid, Kept { form, until: now + KEPT, environment: environment.clone() });
         }
         Ok(environment)
+    }
+
+    /// Nothing of the pod is kept any more.
+    pub(crate) fn forget(&self, uid: &str) {
+        self.kept.remove(uid);
+    }
+
+    /// What is too old to be used is kept no longer.
+    pub(crate) fn expire(&self) {
+        let now = Instant::now();
+        self.kept.retain(|_, kept| kept.until > now);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn keep(&self, uid: &str) {
+        let kept = Kept { form: 0, until: Instant::now() + KEPT, environment: Environment::new() };
+        self.kept.insert(uid.to_owned(), kept);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> usize {
+        self.kept.len()
     }
 }
 

@@ -229,8 +229,10 @@ impl Shared {
         }
     }
 
-    pub(super) fn forget(&self, uid: &Uid) {
+    /// Nothing is known of the pod any more.
+    pub(crate) fn forget(&self, uid: &Uid) {
         self.records.remove(uid);
+        self.environments.forget(uid.as_str());
         self.agenda.forget(uid.as_str());
         self.pods.forget(uid.as_str());
     }
