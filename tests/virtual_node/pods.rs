@@ -355,6 +355,33 @@ async fn a_step_that_stays_unanswered_by_a_machine_that_can_be_reached_is_told()
 }
 
 #[tokio::test]
+async fn a_pod_that_was_finished_is_looked_for_no_more() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    let controller = world.controller().await;
+    world.pod("web", json!({})).await;
+    world.pod_in("web", "Running").await;
+    world.server.clear_requests();
+    world.delete("web").await;
+    world
+        .until("it is gone, and that was seen", async || {
+            let pods = world.pods().list(&ListParams::default()).await.unwrap();
+            pods.items.is_empty() && machine.running().is_empty()
+        })
+        .await;
+    let reads = machine.reads();
+    world.until("the machine was read again", async || machine.reads() > reads + 2).await;
+    let requests = world.server.requests();
+    let of_pods = |verb: &str| {
+        requests.iter().filter(|request| request.verb == verb && request.resource == "pods").count()
+    };
+    // The deletion that was asked for, and the one that ends it.
+    assert_eq!((of_pods("get"), of_pods("delete")), (0, 2));
+    assert!(world.events("Removed").await.is_empty());
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn who_adds_an_ephemeral_container_is_told_that_nothing_comes_of_it() {
     let world = World::new().await;
     let machine = world.machines.add("r1");

@@ -54,6 +54,8 @@ pub(crate) struct Record {
     pub(crate) told: Option<Told>,
     /// Whether the pod is gone, and its machine is being rid of it.
     pub(crate) clearing: bool,
+    /// Whether nothing of it is left and it was deleted, and only the event that says so is still to come.
+    pub(crate) finished: bool,
     /// How often in a row its machine left a step unanswered.
     pub(crate) unanswered: u8,
     /// How many ephemeral containers it had when it was looked at last.

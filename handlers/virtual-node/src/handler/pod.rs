@@ -71,6 +71,8 @@ impl Shared {
                 }
                 self.apply(&pod, owner, &machine, replaces).await
             }
+            // Only the event that says so is still to come, or somebody's finalizer keeps the object.
+            Task::Remove if record.finished => Ok(()),
             Task::Remove => self.remove(&pod, owner, &machine).await,
         }
     }

@@ -37,7 +37,17 @@ impl Shared {
         gone(pods.delete(&owner.name, &params).await.map(drop))
             .map_err(|error| VirtualNodeError::Delete(Box::new(error)))?;
         self.forget(&owner.uid);
+        self.records.entry(owner.uid.clone()).or_default().finished = true;
         Ok(())
+    }
+
+    /// A pod is no more. Of one that was finished here nothing is left.
+    pub(super) async fn pod_is_gone(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
+        if self.records.get(&owner.uid).is_some_and(|record| record.finished) {
+            self.forget(&owner.uid);
+            return Ok(());
+        }
+        self.clear_pod(owner, node).await
     }
 
     /// What runs on a machine and has no pod: it is removed if its pod went while this process looked on, or if it is ours and
@@ -49,7 +59,7 @@ impl Shared {
     }
 
     /// What runs on a machine of a pod that is no more.
-    pub(super) async fn clear_pod(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
+    async fn clear_pod(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
         self.pods.forget(owner.uid.as_str());
         let Some(machine) = self.fleet.get(node).filter(|machine| machine.works()) else {
             self.forget(&owner.uid);
