@@ -217,7 +217,7 @@ impl NodeBackEnd for Machine {
             capacity: capacity.clone().into(),
             allocatable: capacity.into(),
             info,
-            trouble: None,
+            ..NodeHealth::default()
         }))
     }
 

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::back_end::{NodeBackEnd, Reply};
-use crate::node::{MachineInfo, NodeHealth};
+use crate::node::{MachineInfo, NodeHealth, Room};
 use crate::workload::{ContainerSight, ContainerState, Workload, Workloads};
 
 /// A device as what one node can do.
@@ -137,9 +137,12 @@ fn health(resources: &DeviceResources, info: DeviceInfo) -> NodeHealth {
         )
     });
     let system = if info.system.is_empty() { "IOS-XE".to_owned() } else { info.system };
+    let room = |free, all| (all > 0).then_some(Room { free, all });
     NodeHealth {
         allocatable,
         capacity,
+        memory: room(all.free_memory_bytes, all.memory_bytes),
+        storage: room(all.free_storage_bytes, all.storage_bytes),
         info: MachineInfo {
             machine_id: info.serial_number,
             kernel_version: info.software_version,
@@ -194,6 +197,18 @@ mod tests {
         assert_eq!(health.trouble.as_ref().map(|trouble| trouble.0), Some("AppHostingDisabled"));
         let names: Vec<_> = health.capacity.keys().collect();
         assert_eq!(names, ["memory"]);
+    }
+
+    #[test]
+    fn what_is_free_on_a_device_is_told_where_the_device_tells_it() {
+        let resources = DeviceResources {
+            enabled: true,
+            memory_bytes: 1000,
+            free_memory_bytes: 30,
+            ..DeviceResources::default()
+        };
+        let health = health(&resources, DeviceInfo::default());
+        assert_eq!((health.memory, health.storage), (Some(Room { free: 30, all: 1000 }), None));
     }
 
     #[test]

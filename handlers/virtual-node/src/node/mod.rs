@@ -12,4 +12,4 @@ pub(crate) use keeper::{Keeper, Label, Standing, has_keeper, is_own_label, is_re
 pub(crate) use lease::Leases;
 pub(crate) use marks::former_place;
 pub(crate) use object::{created, metadata_patch, status_patch};
-pub use spec::{KubeletEndpoint, MachineInfo, NodeHealth, NodeSpec, PROVIDER_TAINT};
+pub use spec::{KubeletEndpoint, MachineInfo, NodeHealth, NodeSpec, PROVIDER_TAINT, Room};

@@ -48,10 +48,30 @@ pub struct NodeHealth {
     pub capacity: BTreeMap<String, Quantity>,
     /// What of that pods may have.
     pub allocatable: BTreeMap<String, Quantity>,
+    /// How much of its memory is free; none where it does not tell.
+    pub memory: Option<Room>,
+    /// How much of its storage is free; none where it does not tell.
+    pub storage: Option<Room>,
     /// What it is.
     pub info: MachineInfo,
     /// Why it takes no pods although it can be reached, in one word of CamelCase and for people; none when it does.
     pub trouble: Option<(&'static str, String)>,
+}
+
+/// How much of something is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// What is free, in bytes.
+    pub free: u64,
+    /// All of it, in bytes.
+    pub all: u64,
+}
+
+impl Room {
+    /// Whether less than a twentieth of it is free.
+    pub fn is_short(self) -> bool {
+        u128::from(self.free) * 20 < u128::from(self.all)
+    }
 }
 
 /// What a machine is, as `nodeInfo` shows it. What is empty is not known.
