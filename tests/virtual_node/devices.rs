@@ -428,6 +428,19 @@ async fn a_device_that_another_one_takes_the_place_of_keeps_what_it_has_and_some
         .await;
     controller.stop().await.unwrap();
 }
+
+#[tokio::test]
+async fn the_pods_of_a_device_that_is_known_by_a_name_have_its_address() {
+    let world = world("devices = [{ name = \"edge\", device = { address = \"localhost\" } }]").await;
+    let controller = world.controller().await;
+    world.node_ready("edge", "True").await;
+    world.pod("web", json!({ "nodeName": "edge" })).await;
+    let status = world.pod_in("web", "Running").await.status.unwrap();
+    let host: std::net::IpAddr = status.host_ip.unwrap().parse().unwrap();
+    assert!(host.is_loopback(), "{host}");
+    controller.stop().await.unwrap();
+}
+
 /// Where the definition of the kind and the description of a device know other keys.
 fn differences(path: &str, definition: &Value, schema: &Value, definitions: &Value, found: &mut Vec<String>) {
     let resolved = schema["$ref"].as_str().map(|name| &definitions[name.trim_start_matches("#/$defs/")]);

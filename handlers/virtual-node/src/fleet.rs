@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -238,6 +239,11 @@ impl Machine {
         }
     }
 
+    /// The machine's own address, as far as it is known.
+    pub(crate) fn host_ip(&self) -> Option<IpAddr> {
+        let state = self.state();
+        state.spec.host_ip.or_else(|| state.health.as_ref()?.host_ip)
+    }
 
     /// How it stands with its Node object.
     pub(crate) fn object(&self) -> NodeObject {

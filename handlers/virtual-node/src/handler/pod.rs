@@ -189,7 +189,7 @@ impl Shared {
         let uid = Owner::of(&pod.metadata).uid;
         let workload = machine.workload(&uid);
         let replaced = self.records.get(&uid).is_some_and(|record| record.told == Some(Told::Replaced));
-        let seen = Seen { workload: workload.as_deref(), why, replaced, host_ip: machine.spec().host_ip };
+        let seen = Seen { workload: workload.as_deref(), why, replaced, host_ip: machine.host_ip() };
         let Some(patch) = patch(pod, &status(pod, &seen, Timestamp::now())) else { return Ok(()) };
         self.pods.fresh(pod)?;
         self.pods.status(pod, patch).await.map(drop).map_err(VirtualNodeError::Status)

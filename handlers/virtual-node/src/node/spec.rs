@@ -22,7 +22,7 @@ pub struct NodeSpec {
     pub max_pods: u32,
     /// Where the kubelet API of the node is answered, where that is not by this process.
     pub kubelet: Option<KubeletEndpoint>,
-    /// The machine's own address, which its pods have as `hostIP`.
+    /// The machine's own address, which its pods have as `hostIP`; none where it must be found out ([`NodeHealth::host_ip`]).
     pub host_ip: Option<IpAddr>,
     /// Where the machine is: when that changes, it is another machine, and nothing is known of it.
     pub place: String,
@@ -52,6 +52,8 @@ pub struct NodeHealth {
     pub memory: Option<Room>,
     /// How much of its storage is free; none where it does not tell.
     pub storage: Option<Room>,
+    /// Its own address, where that was found out only when it was asked.
+    pub host_ip: Option<IpAddr>,
     /// What it is.
     pub info: MachineInfo,
     /// Why it takes no pods although it can be reached, in one word of CamelCase and for people; none when it does.
