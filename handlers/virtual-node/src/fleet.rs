@@ -301,6 +301,11 @@ impl Machine {
         self.state().reach.is_up()
     }
 
+    /// Whether the last read of the machine was good.
+    pub(crate) fn answers(&self) -> bool {
+        self.state().reach.answers()
+    }
+
     /// Whether the machine may be asked to do something for its pods.
     pub(crate) fn works(&self) -> bool {
         let state = self.state();

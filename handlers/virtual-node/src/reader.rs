@@ -261,43 +261,12 @@ fn spread(wait: Duration, name: &str, turn: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use staffetta_handler::Notes;
-
     use super::*;
-    use crate::handler::{VirtualNodes, Wiring};
-    use crate::node::NodeSpec;
-    use crate::policy::Policy;
-    use crate::source::NodeSource;
-
-    /// There are no nodes.
-    struct Nobody;
-
-    #[async_trait::async_trait]
-    impl NodeSource for Nobody {
-        async fn run(&self, _: Intake) -> Result<(), HandlerError> {
-            std::future::pending().await
-        }
-
-        async fn open(&self, _: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
-            Err(DriverError::new(Reason::NotFound, "open a machine"))
-        }
-    }
+    use crate::handler::tests::idle;
 
     #[tokio::test(start_paused = true)]
     async fn what_was_read_for_a_pod_is_forgotten_with_it_or_when_its_time_is_over() {
-        let client =
-            kube::Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
-        let wiring = Wiring {
-            handler: "machines",
-            cluster: "east".into(),
-            client,
-            source: Arc::new(Nobody),
-            notes: Notes::silent(),
-            policy: Policy::default(),
-            kubelets: None,
-            predecessor: None,
-        };
-        let shared = VirtualNodes::new(wiring).shared();
+        let shared = idle().shared();
         shared.environments.keep("gone");
         shared.environments.keep("stays");
         shared.forget(&"gone".into());

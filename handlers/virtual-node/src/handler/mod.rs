@@ -4,6 +4,8 @@ mod events;
 mod node;
 mod pod;
 mod rid;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::sync::Arc;
 

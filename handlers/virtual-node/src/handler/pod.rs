@@ -151,12 +151,15 @@ impl Shared {
     }
 
     /// Whether a failed step is nobody's business yet: the machine did not answer. Only its reader knocks at one that does so, it is
-    /// read now, and the pod waits for what comes of it. One that goes on answering its reader and not for the pod is no outage.
+    /// read now, and the pod waits for what comes of it. One that goes on answering its reader, and not for the pod, is no outage.
     pub(super) fn is_borne(&self, owner: &Owner, machine: &Machine, error: &DriverError) -> bool {
         if error.reason() != Reason::Unavailable {
             return false;
         }
         machine.poke();
+        if !machine.answers() {
+            return true;
+        }
         let mut record = self.records.entry(owner.uid.clone()).or_default();
         record.unanswered = record.unanswered.saturating_add(1);
         record.unanswered < UNANSWERED
