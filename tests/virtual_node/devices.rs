@@ -358,6 +358,89 @@ async fn a_device_that_hosts_nothing_for_a_while_says_so_in_its_status_too() {
     controller.stop().await.unwrap();
 }
 
+#[tokio::test]
+async fn the_node_of_the_agent_that_kept_a_device_before_is_taken_over_with_its_pods() {
+    let world = world("devices = [{ device = { address = \"192.0.2.7\" } }]").await;
+    let labels = json!({ "platform": "cisco-ios-xe", "provider": "cisco-apphosting" });
+    let name = "cisco-vk-192-0-2-7";
+    let node = json!({ "metadata": { "name": name, "labels": labels } });
+    let before =
+        world.nodes().create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+    world.pod("web", json!({ "nodeName": name })).await;
+    let controller = world.controller().await;
+    let node = world.node_ready(name, "True").await;
+    assert_eq!(node.metadata.uid, before.metadata.uid);
+    let labels = node.metadata.labels.unwrap();
+    for (key, value) in [("type", "virtual-kubelet"), ("staffetta.dev/handler", "app_hosting")] {
+        assert_eq!(labels.get(key).map(String::as_str), Some(value), "{key}");
+    }
+    world.pod_in("web", "Running").await;
+    assert!(world.events("NodeNameTaken").await.is_empty());
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_device_whose_node_is_somebody_elses_says_so_and_goes_without_it() {
+    let world = world("").await;
+    let others = json!({ "type": "virtual-kubelet", "staffetta.dev/handler": "others", "staffetta.dev/cluster": "kubernetes" });
+    for (name, labels) in [("real", json!({ "kubernetes.io/os": "linux" })), ("theirs", others)] {
+        let node = json!({ "metadata": { "name": name, "labels": labels } });
+        let node = serde_json::from_value(node).unwrap();
+        world.nodes().create(&PostParams::default(), &node).await.unwrap();
+    }
+    let controller = world.controller().await;
+    for name in ["real", "theirs"] {
+        device(&world, "default", name, json!({ "driver": "FAKE", "address": name })).await;
+        let taken = until_phase(&world, name, "Error").await.status.unwrap().conditions;
+        assert_eq!((taken[0].status.as_str(), taken[0].reason.as_str()), ("False", "NodeNameTaken"));
+        devices(&world).delete(name, &DeleteParams::default()).await.unwrap();
+        until_gone(&world, name).await;
+        assert!(world.nodes().get_opt(name).await.unwrap().is_some());
+    }
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_device_that_another_one_takes_the_place_of_keeps_what_it_has_and_somebody_is_told() {
+    let world = world("").await;
+    let controller = world.controller().await;
+    let former = held(&world).await;
+    change(&world, "r1", json!({ "address": "two" })).await;
+    let told = world.until_told("LeftAsItIs").await;
+    for part in ["the one at two from now on", "the one at one what runs there of 1 pod stays"] {
+        assert!(told.contains(part), "{told}");
+    }
+    let other = world.devices.device("two");
+    world.until("the pod runs on the other one", async || other.containers().len() == 1).await;
+    until_phase(&world, "r1", "Ready").await;
+    world.pod_in("web", "Running").await;
+    assert_eq!(former.containers().len(), 1);
+    assert!(world.events("LostByMachine").await.is_empty(), "nothing was lost");
+    controller.stop().await.unwrap();
+
+    change(&world, "r1", json!({ "address": "three" })).await;
+    let controller = world.controller().await;
+    world
+        .until("somebody is told by a process that did not know the one before", async || {
+            let told = world.events("LeftAsItIs").await;
+            told.iter().any(|told| told.contains("the one at two what runs there of 1 pod stays"))
+        })
+        .await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_pods_of_a_device_that_is_known_by_a_name_have_its_address() {
+    let world = world("devices = [{ name = \"edge\", device = { address = \"localhost\" } }]").await;
+    let controller = world.controller().await;
+    world.node_ready("edge", "True").await;
+    world.pod("web", json!({ "nodeName": "edge" })).await;
+    let status = world.pod_in("web", "Running").await.status.unwrap();
+    let host: std::net::IpAddr = status.host_ip.unwrap().parse().unwrap();
+    assert!(host.is_loopback(), "{host}");
+    controller.stop().await.unwrap();
+}
+
 /// Where the definition of the kind and the description of a device know other keys.
 fn differences(path: &str, definition: &Value, schema: &Value, definitions: &Value, found: &mut Vec<String>) {
     let resolved = schema["$ref"].as_str().map(|name| &definitions[name.trim_start_matches("#/$defs/")]);

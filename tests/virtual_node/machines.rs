@@ -40,6 +40,7 @@ struct State {
     trouble: Option<Reason>,
     refuses: Option<&'static str>,
     hangs: bool,
+    balks: bool,
     pods: BTreeMap<String, Hosted>,
     /// What was done, in order.
     ledger: Vec<String>,
@@ -105,6 +106,7 @@ fn node(name: &str) -> NodeSpec {
         max_pods: 4,
         kubelet: None,
         host_ip: Some("192.0.2.1".parse().unwrap()),
+        place: String::new(),
         session: 0,
         retired: false,
     }
@@ -124,6 +126,11 @@ impl Machine {
     /// From now on the machine takes for ever to do anything but to be read.
     pub(crate) fn hang(&self) {
         self.state().hangs = true;
+    }
+
+    /// From now on the machine is read as before, and leaves all else unanswered; or it works again.
+    pub(crate) fn balk(&self, balks: bool) {
+        self.state().balks = balks;
     }
 
     /// The machine forgets what runs on it.
@@ -181,11 +188,17 @@ impl Machine {
         }
     }
 
-    async fn hang_if_told(&self) {
+    /// The machine is to do something.
+    async fn tell(&self) -> Result<MutexGuard<'_, State>, DriverError> {
         let hangs = self.state().hangs;
         if hangs {
             std::future::pending::<()>().await;
         }
+        let state = self.ask()?;
+        if state.balks {
+            return Err(DriverError::new(Reason::Unavailable, "tell the machine").detail("as ordered"));
+        }
+        Ok(state)
     }
 }
 
@@ -204,7 +217,7 @@ impl NodeBackEnd for Machine {
             capacity: capacity.clone().into(),
             allocatable: capacity.into(),
             info,
-            trouble: None,
+            ..NodeHealth::default()
         }))
     }
 
@@ -214,8 +227,7 @@ impl NodeBackEnd for Machine {
     }
 
     async fn apply(&self, request: &PodRequest) -> Result<Progress, DriverError> {
-        self.hang_if_told().await;
-        let mut state = self.ask()?;
+        let mut state = self.tell().await?;
         if let Some(why) = state.refuses {
             return Err(DriverError::new(Reason::Unsupported, "take the pod").detail(why));
         }
@@ -253,8 +265,7 @@ impl NodeBackEnd for Machine {
     }
 
     async fn remove(&self, owner: &Owner) -> Result<Progress, DriverError> {
-        self.hang_if_told().await;
-        let mut state = self.ask()?;
+        let mut state = self.tell().await?;
         let State { pods, ledger, .. } = &mut *state;
         let Some(hosted) = pods.get_mut(owner.uid.as_str()) else { return Ok(Progress::Done) };
         hosted.going = true;

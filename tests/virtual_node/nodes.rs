@@ -5,6 +5,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use staffetta_virtual_node::PROVIDER_TAINT;
 
+use crate::machines::Machines;
 use crate::world::{World, condition};
 
 #[tokio::test]
@@ -53,7 +54,7 @@ async fn what_somebody_changed_of_a_node_is_mended_and_what_is_theirs_is_left() 
     world.machines.add("r1");
     let controller = world.controller().await;
     world.node_ready("r1", "True").await;
-    let theirs = json!({ "metadata": { "labels": { "rack": null, "theirs": "stays" } },
+    let theirs = json!({ "metadata": { "labels": { "type": null, "rack": null, "theirs": "stays" } },
         "spec": { "taints": [{ "key": "theirs", "effect": "NoExecute" }] } });
     world.nodes().patch("r1", &PatchParams::default(), &Patch::Merge(theirs)).await.unwrap();
     let status = json!({ "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }, { "type": "Theirs", "status": "True" }] } });
@@ -64,6 +65,7 @@ async fn what_somebody_changed_of_a_node_is_mended_and_what_is_theirs_is_left() 
             let labels = node.metadata.labels.clone().unwrap();
             let taints = node.spec.clone().unwrap().taints.unwrap();
             labels.get("rack").is_some_and(|rack| rack == "7")
+                && labels.get("type").is_some_and(|kind| kind == "virtual-kubelet")
                 && labels.contains_key("theirs")
                 && ["theirs", PROVIDER_TAINT].iter().all(|key| taints.iter().any(|taint| taint.key == *key))
                 && condition(&node, "Ready").unwrap().0 == "True"
@@ -143,4 +145,29 @@ async fn a_node_with_a_kubelet_is_never_taken_over() {
     assert_eq!(after.metadata.resource_version, real.metadata.resource_version);
     assert!(world.lease("r1").await.is_none());
     controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn of_two_installations_that_know_one_machine_the_one_that_keeps_its_node_takes_care_of_its_pods() {
+    let mut world = World::new().await;
+    let first_machine = world.machines.add("r1");
+    let first = world.controller().await;
+    world.node_ready("r1", "True").await;
+    world.machines = Machines::default();
+    let second_machine = world.machines.add("r1");
+    world.options = world.options.replace("[kubernetes]\n", "[kubernetes]\ncluster_id = \"west\"\n");
+    let second = world.controller().await;
+    world.until_told("NodeNameTaken").await;
+    world.pod("web", json!({})).await;
+    let running = world.pod_in("web", "Running").await;
+    let reads = second_machine.reads();
+    world.until("the second looked on", async || second_machine.reads() > reads + 2).await;
+    let after = world.pods().get("web").await.unwrap();
+    assert_eq!(running.metadata.resource_version, after.metadata.resource_version);
+    assert_eq!((first_machine.running().len(), second_machine.ledger()), (1, Vec::new()));
+    first.stop().await.unwrap();
+    // What was left alone comes again when the node is its own.
+    world.nodes().delete("r1", &DeleteParams::default()).await.unwrap();
+    world.until("the second takes care of it", async || second_machine.running().len() == 1).await;
+    second.stop().await.unwrap();
 }

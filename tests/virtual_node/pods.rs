@@ -1,6 +1,6 @@
 //! Pods: how they run, change and end.
 
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 use staffetta_apiserver::{Fault, Requests};
 use staffetta_driver::Reason;
@@ -320,5 +320,78 @@ async fn what_runs_under_a_name_that_was_cut_is_an_orphan_only_if_no_pod_of_the_
         .await;
     assert_eq!(machine.ledger(), ["install web flash:/a.tar", "remove orphan~0123 i"]);
     assert_eq!(machine.running(), [("web~0123".to_owned(), "flash:/a.tar".to_owned())]);
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_step_that_stays_unanswered_by_a_machine_that_can_be_reached_is_told() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    machine.balk(true);
+    let controller = world.controller().await;
+    world.node_ready("r1", "True").await;
+    world.pod("web", json!({})).await;
+    world
+        .until("its status says why it waits", async || {
+            let status = world.pods().get("web").await.unwrap().status.unwrap_or_default();
+            let container = status.container_statuses.and_then(|containers| containers.first().cloned());
+            let waiting = container.and_then(|container| container.state?.waiting);
+            waiting.is_some_and(|waiting| {
+                waiting.reason.as_deref() == Some("DriverUnavailable")
+                    && waiting.message.is_some_and(|message| message.contains("as ordered"))
+            })
+        })
+        .await;
+    machine.balk(false);
+    world.pod_in("web", "Running").await;
+    machine.balk(true);
+    world.delete("web").await;
+    let told = world.until_told("DriverUnavailable").await;
+    assert!(told.contains("rid the machine of the pod"), "{told}");
+    machine.balk(false);
+    world.until_pod_is_gone("web").await;
+    assert!(machine.running().is_empty());
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pod_that_was_finished_is_looked_for_no_more() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    let controller = world.controller().await;
+    world.pod("web", json!({})).await;
+    world.pod_in("web", "Running").await;
+    world.server.clear_requests();
+    world.delete("web").await;
+    world
+        .until("it is gone, and that was seen", async || {
+            let pods = world.pods().list(&ListParams::default()).await.unwrap();
+            pods.items.is_empty() && machine.running().is_empty()
+        })
+        .await;
+    let reads = machine.reads();
+    world.until("the machine was read again", async || machine.reads() > reads + 2).await;
+    let requests = world.server.requests();
+    let of_pods = |verb: &str| {
+        requests.iter().filter(|request| request.verb == verb && request.resource == "pods").count()
+    };
+    // The deletion that was asked for, and the one that ends it.
+    assert_eq!((of_pods("get"), of_pods("delete")), (0, 2));
+    assert!(world.events("Removed").await.is_empty());
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn who_adds_an_ephemeral_container_is_told_that_nothing_comes_of_it() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    let controller = world.controller().await;
+    // As if it had been added: this server has no such subresource.
+    let debug = json!({ "ephemeralContainers": [{ "name": "debug", "image": "busybox" }] });
+    world.pod("web", debug).await;
+    world.pod_in("web", "Running").await;
+    let told = world.until_told("FieldNotSupported").await;
+    assert!(told.starts_with("spec.ephemeralContainers: "), "{told}");
+    assert_eq!(machine.ledger(), ["install web flash:/a.tar"]);
     controller.stop().await.unwrap();
 }

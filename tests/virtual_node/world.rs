@@ -97,6 +97,7 @@ impl World {
                 notes: setup.notes(),
                 policy,
                 kubelets: None,
+                predecessor: None,
             };
             Ok(VirtualNodes::new(wiring).registration().erase())
         });

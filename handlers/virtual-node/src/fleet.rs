@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -71,11 +72,29 @@ struct State {
     retired: bool,
     /// Where its kubelet API is answered by this process.
     kubelet: Option<KubeletEndpoint>,
+    object: NodeObject,
     health: Option<Arc<NodeHealth>>,
     /// The last answer, to recognise the same one.
     answer: Option<Workloads>,
     seen: HashMap<Uid, Seen>,
     orphans: Orphans,
+}
+
+/// How it stands with the Node object of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum NodeObject {
+    /// It is about to be made, or nobody has looked yet.
+    #[default]
+    Coming,
+    /// It is there, and ours.
+    Ours,
+    /// There is none that is ours.
+    Missing {
+        /// Why, in one word of CamelCase.
+        reason: &'static str,
+        /// Why, for people.
+        message: String,
+    },
 }
 
 struct Seen {
@@ -145,7 +164,7 @@ impl Fleet {
     pub(crate) fn insert(&self, spec: NodeSpec) {
         let name = spec.name.clone();
         self.departed.remove(&name);
-        if let Some(machine) = self.get(&name) {
+        if let Some(machine) = self.get(&name).filter(|machine| machine.spec().place == spec.place) {
             machine.describe(spec);
         } else {
             let machine =
@@ -186,6 +205,7 @@ impl Machine {
             reach: Reach::Untried,
             retired,
             kubelet: None,
+            object: NodeObject::default(),
             health: None,
             answer: None,
             seen: HashMap::new(),
@@ -216,6 +236,26 @@ impl Machine {
         self.state().kubelet = endpoint;
         if let Some(outlet) = self.voice.outlet() {
             outlet.signal(NodeDue::new(&self.name));
+        }
+    }
+
+    /// The machine's own address, as far as it is known.
+    pub(crate) fn host_ip(&self) -> Option<IpAddr> {
+        let state = self.state();
+        state.spec.host_ip.or_else(|| state.health.as_ref()?.host_ip)
+    }
+
+    /// How it stands with its Node object.
+    pub(crate) fn object(&self) -> NodeObject {
+        self.state().object.clone()
+    }
+
+    /// It stands so with its Node object from now on. When that becomes ours, there may be something to do for all its pods.
+    pub(crate) fn has_object(&self, object: NodeObject) {
+        let ours = object == NodeObject::Ours;
+        let before = std::mem::replace(&mut self.state().object, object);
+        if ours && before != NodeObject::Ours {
+            self.pods_due();
         }
     }
 
@@ -261,10 +301,15 @@ impl Machine {
         self.state().reach.is_up()
     }
 
+    /// Whether the last read of the machine was good.
+    pub(crate) fn answers(&self) -> bool {
+        self.state().reach.answers()
+    }
+
     /// Whether the machine may be asked to do something for its pods.
     pub(crate) fn works(&self) -> bool {
         let state = self.state();
-        state.reach.is_up() && !state.retired
+        state.reach.is_up() && !state.retired && state.object == NodeObject::Ours
     }
 
     /// The machine is being taken out of the cluster, or has been taken over by another description.
@@ -289,8 +334,14 @@ impl Machine {
         self.state().seen.get(uid).map(|seen| Arc::clone(&seen.workload))
     }
 
-    pub(crate) fn opened(&self, back_end: Arc<dyn NodeBackEnd>) {
-        self.state().back_end = Some(back_end);
+    /// A way to the machine is open. It is not taken if the one of this `session` is not the way any more; answers whether it was.
+    pub(crate) fn opened(&self, session: u64, back_end: &Arc<dyn NodeBackEnd>) -> bool {
+        let mut state = self.state();
+        let current = state.spec.session == session;
+        if current {
+            state.back_end = Some(Arc::clone(back_end));
+        }
+        current
     }
 
     /// The way to the machine is to be opened anew.
@@ -333,8 +384,15 @@ impl Machine {
         if turned == Turned::Nothing {
             return;
         }
+        if let Some(outlet) = self.voice.outlet() {
+            outlet.signal(NodeDue::new(&self.name));
+        }
+        self.pods_due();
+    }
+
+    /// There may be something to do for each of its pods.
+    fn pods_due(&self) {
         let Some(outlet) = self.voice.outlet() else { return };
-        outlet.signal(NodeDue::new(&self.name));
         for owner in self.pods.owners_on(&self.name) {
             outlet.signal(PodDue::new(&owner, &self.name));
         }
@@ -413,42 +471,4 @@ fn changes(seen: &mut HashMap<Uid, Seen>, workloads: &Workloads, due: &mut Vec<O
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::workload::{ContainerSight, ContainerState};
-
-    fn workload(uid: &str, running: bool) -> Arc<Workload> {
-        let state = if running {
-            ContainerState::Running { since: None }
-        } else {
-            ContainerState::Waiting { reason: "ContainerCreating".into(), message: String::new() }
-        };
-        let owner = Owner { namespace: "default".into(), name: uid.into(), uid: uid.into() };
-        let containers = vec![ContainerSight { name: "app".into(), id: "id".into(), state }];
-        Arc::new(Workload { owner, ours: true, containers, ip: None })
-    }
-
-    fn look(seen: &mut HashMap<Uid, Seen>, workloads: &[Arc<Workload>]) -> Vec<String> {
-        let mut due = Vec::new();
-        changes(seen, &workloads.into(), &mut due);
-        due.into_iter().map(|owner| owner.name).collect()
-    }
-
-    #[test]
-    fn only_what_differs_is_told() {
-        let mut seen = HashMap::new();
-        assert_eq!(look(&mut seen, &[workload("a", false), workload("b", false)]), ["a", "b"]);
-        assert_eq!(look(&mut seen, &[workload("a", false), workload("b", true)]), ["b"]);
-        assert!(look(&mut seen, &[workload("a", false), workload("b", true)]).is_empty());
-    }
-
-    #[test]
-    fn a_pod_is_gone_only_after_two_good_reads_without_it() {
-        let mut seen = HashMap::new();
-        look(&mut seen, &[workload("a", true)]);
-        assert!(look(&mut seen, &[]).is_empty() && seen.len() == 1);
-        assert!(look(&mut seen, &[workload("a", true)]).is_empty(), "it was there all the time");
-        assert!(look(&mut seen, &[]).is_empty());
-        assert_eq!((look(&mut seen, &[]), seen.len()), (vec!["a".to_owned()], 0));
-    }
-}
+mod tests;

@@ -46,7 +46,7 @@ pub use error::VirtualNodeError;
 pub use fleet::{Fleet, Machine};
 pub use handler::{VirtualNodes, Wiring};
 pub use kubelet::{KubeletError, KubeletOptions, KubeletWords, Kubelets};
-pub use node::{KubeletEndpoint, MachineInfo, NodeHealth, NodeSpec, PROVIDER_TAINT};
+pub use node::{KubeletEndpoint, MachineInfo, NodeHealth, NodeSpec, PROVIDER_TAINT, Room};
 pub use policy::Policy;
 pub use signals::{NodeDue, PodDue};
 pub use source::{Intake, NodeSource};

@@ -23,8 +23,10 @@ pub(crate) enum Told {
     Lost,
     /// Nothing of a pod is left on its machine.
     Removed,
-    /// A machine goes while it cannot be reached, with what runs there.
+    /// A machine goes while it cannot be reached, or another one takes its place: what runs there stays.
     Left,
+    /// A pod asks for what its machine cannot give it, and is left as it is otherwise.
+    Unsupported,
 }
 
 impl Told {
@@ -38,21 +40,39 @@ impl Told {
             Self::Lost => "LostByMachine",
             Self::Removed => "Removed",
             Self::Left => "LeftAsItIs",
+            Self::Unsupported => "FieldNotSupported",
         }
     }
 
     fn warning(self) -> bool {
-        matches!(self, Self::Unreachable | Self::Waits | Self::Lost | Self::Left)
+        matches!(self, Self::Unreachable | Self::Waits | Self::Lost | Self::Left | Self::Unsupported)
+    }
+}
+
+/// The note that the machine behind a node can be reached.
+pub(crate) fn reached_note(handler: &'static str, machine: &Machine) -> Note {
+    node_note(handler, machine, Told::Reached, "the machine behind this node can be reached".to_owned())
+}
+
+/// The note that the machine behind a node cannot be reached.
+pub(crate) fn unreachable_note(handler: &'static str, machine: &Machine, why: &str) -> Note {
+    let text =
+        format!("the machine behind this node cannot be reached; its pods are left as they are: {why}");
+    node_note(handler, machine, Told::Unreachable, text)
+}
+
+/// What is left behind of so many pods, as far as that is known.
+pub(crate) fn rest_of(known: usize) -> String {
+    match known {
+        0 => "whatever runs there of this cluster".to_owned(),
+        1 => "what runs there of 1 pod".to_owned(),
+        pods => format!("what runs there of {pods} pods"),
     }
 }
 
 /// A note at a node. Its Events bear the name as UID, as those of a kubelet do.
-pub(crate) fn node_note(handler: &'static str, machine: &Machine, told: Told, why: &str) -> Note {
+pub(crate) fn node_note(handler: &'static str, machine: &Machine, told: Told, text: String) -> Note {
     let name = machine.name().to_string();
-    let text = match told {
-        Told::Reached => "the machine behind this node can be reached".to_owned(),
-        _ => format!("the machine behind this node cannot be reached; its pods are left as they are: {why}"),
-    };
     let regarding = Identity::of::<Node>(None, name.clone(), name);
     Note { handler, regarding, warning: told.warning(), reason: told.reason(), text }
 }

@@ -80,6 +80,11 @@ impl Reach {
         }
     }
 
+    /// Whether the last read was good.
+    pub(crate) fn answers(&self) -> bool {
+        matches!(self, Self::Up { failing: None })
+    }
+
     /// Whether the machine may be asked for anything but whether it is there.
     pub(crate) fn is_up(&self) -> bool {
         matches!(self, Self::Up { .. })

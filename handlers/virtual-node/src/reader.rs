@@ -15,7 +15,7 @@ use crate::back_end::{NodeBackEnd, Reply};
 use crate::error::VirtualNodeError;
 use crate::figures::Read;
 use crate::fleet::Machine;
-use crate::notes::{Told, node_note};
+use crate::notes::{reached_note, unreachable_note};
 use crate::reach::knock;
 use crate::shared::Shared;
 use crate::signals::NodeDue;
@@ -70,9 +70,14 @@ impl Readers {
                 let same = fleet.get(name).is_some_and(|now| Arc::ptr_eq(&now, machine));
                 if !same {
                     task.abort();
+                    // What its pods have on the one before is nothing that another machine has lost.
+                    for owner in self.0.cluster.owners_on(name) {
+                        self.0.records.remove(&owner.uid);
+                    }
                 }
                 same && !task.is_finished()
             });
+            self.0.environments.expire();
             for machine in fleet.all() {
                 if !readers.contains_key(machine.name()) {
                     let (shared, outlet) = (Arc::clone(&self.0), outlet.clone());
@@ -149,7 +154,7 @@ async fn watch_over(shared: &Shared, machine: &Machine) {
                 failed = 0;
                 shared.counts.read(Read::Success);
                 if machine.reached() {
-                    shared.notes.tell(node_note(shared.handler, machine, Told::Reached, ""));
+                    shared.notes.tell(reached_note(shared.handler, machine));
                 }
                 shared.policy.poll_interval
             }
@@ -163,7 +168,7 @@ async fn watch_over(shared: &Shared, machine: &Machine) {
                 }
                 let message = causes(&error);
                 if machine.missed(error.reason().name(), message.clone(), refused) {
-                    shared.notes.tell(node_note(shared.handler, machine, Told::Unreachable, &message));
+                    shared.notes.tell(unreachable_note(shared.handler, machine, &message));
                 }
                 let wait = knock(failed, refused, &shared.policy);
                 error.retry_after().map_or(wait, |after| after.max(wait))
@@ -235,9 +240,13 @@ async fn back_end(shared: &Shared, machine: &Machine) -> Result<Arc<dyn NodeBack
     if let Some(open) = machine.back_end() {
         return Ok(open);
     }
-    let opened = shared.source.open(&machine.spec()).await?;
-    machine.opened(Arc::clone(&opened));
-    Ok(opened)
+    loop {
+        let spec = machine.spec();
+        let opened = shared.source.open(&spec).await?;
+        if machine.opened(spec.session, &opened) {
+            return Ok(opened);
+        }
+    }
 }
 
 /// A time up to a tenth shorter or longer than `wait`, other for each node and each turn, so that many that began together do
@@ -253,6 +262,23 @@ fn spread(wait: Duration, name: &str, turn: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handler::tests::idle;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_read_for_a_pod_is_forgotten_with_it_or_when_its_time_is_over() {
+        let shared = idle().shared();
+        shared.environments.keep("gone");
+        shared.environments.keep("stays");
+        shared.forget(&"gone".into());
+        assert_eq!(shared.environments.kept(), 1);
+        let readers = Readers(Arc::clone(&shared));
+        let run =
+            |seconds| tokio::time::timeout(Duration::from_secs(seconds), readers.run(Outlet::new(|_| ())));
+        assert!(run(50).await.is_err());
+        assert_eq!(shared.environments.kept(), 1);
+        assert!(run(30).await.is_err());
+        assert_eq!(shared.environments.kept(), 0, "nobody asked for it once more");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_behind_others_has_patience_as_long_as_the_machine_answers_them() {

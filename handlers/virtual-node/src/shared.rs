@@ -14,7 +14,7 @@ use crate::environment::Environments;
 use crate::figures::Counts;
 use crate::fleet::Fleet;
 use crate::kubelet::Kubelets;
-use crate::node::{Keeper, Leases};
+use crate::node::{Keeper, Label, Leases};
 use crate::notes::Told;
 use crate::pod::ClusterIndex;
 use crate::policy::Policy;
@@ -24,6 +24,7 @@ use crate::source::NodeSource;
 pub(crate) struct Shared {
     pub(crate) handler: &'static str,
     pub(crate) installation: String,
+    pub(crate) predecessor: Option<Label>,
     pub(crate) client: Client,
     pub(crate) source: Arc<dyn NodeSource>,
     pub(crate) notes: Notes,
@@ -53,11 +54,17 @@ pub(crate) struct Record {
     pub(crate) told: Option<Told>,
     /// Whether the pod is gone, and its machine is being rid of it.
     pub(crate) clearing: bool,
+    /// Whether nothing of it is left and it was deleted, and only the event that says so is still to come.
+    pub(crate) finished: bool,
+    /// How often in a row its machine left a step unanswered.
+    pub(crate) unanswered: u8,
+    /// How many ephemeral containers it had when it was looked at last.
+    pub(crate) ephemeral: usize,
 }
 
 impl Shared {
     /// Who keeps these nodes.
     pub(crate) fn keeper(&self) -> Keeper<'_> {
-        Keeper { handler: self.handler, cluster: &self.installation }
+        Keeper { handler: self.handler, cluster: &self.installation, predecessor: self.predecessor }
     }
 }

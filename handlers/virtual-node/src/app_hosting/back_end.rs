@@ -1,6 +1,7 @@
 //! A device as what one node can do.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::back_end::{NodeBackEnd, Reply};
-use crate::node::{MachineInfo, NodeHealth};
+use crate::node::{MachineInfo, NodeHealth, Room};
 use crate::workload::{ContainerSight, ContainerState, Workload, Workloads};
 
 /// A device as what one node can do.
@@ -25,11 +26,13 @@ pub(super) struct DeviceBackEnd {
     last: Mutex<Option<(HostedPods, Workloads)>>,
     /// What the device said of itself last.
     info: Mutex<DeviceInfo>,
+    /// Its address, where its description has a name instead.
+    host_ip: Option<IpAddr>,
 }
 
 impl DeviceBackEnd {
-    pub(super) fn new(driver: Arc<dyn AppHostingDriver>) -> Self {
-        Self { driver, last: Mutex::new(None), info: Mutex::default() }
+    pub(super) fn new(driver: Arc<dyn AppHostingDriver>, host_ip: Option<IpAddr>) -> Self {
+        Self { driver, last: Mutex::new(None), info: Mutex::default(), host_ip }
     }
 
     /// What the device says of itself. One that does not say it, or not now, takes pods all the same.
@@ -49,7 +52,7 @@ impl NodeBackEnd for DeviceBackEnd {
     async fn health(&self) -> Result<Reply<NodeHealth>, DriverError> {
         let resources = self.driver.get_device_resources().await?;
         let info = self.info().await;
-        Ok(Reply::Now(health(&resources, info)))
+        Ok(Reply::Now(NodeHealth { host_ip: self.host_ip, ..health(&resources, info) }))
     }
 
     async fn inventory(&self) -> Result<Reply<Workloads>, DriverError> {
@@ -137,9 +140,13 @@ fn health(resources: &DeviceResources, info: DeviceInfo) -> NodeHealth {
         )
     });
     let system = if info.system.is_empty() { "IOS-XE".to_owned() } else { info.system };
+    let room = |free, all| (all > 0).then_some(Room { free, all });
     NodeHealth {
         allocatable,
         capacity,
+        memory: room(all.free_memory_bytes, all.memory_bytes),
+        storage: room(all.free_storage_bytes, all.storage_bytes),
+        host_ip: None,
         info: MachineInfo {
             machine_id: info.serial_number,
             kernel_version: info.software_version,
@@ -168,7 +175,7 @@ mod tests {
     async fn a_device_that_does_not_say_what_it_is_takes_pods_all_the_same() {
         let device = MemoryDevices::default().device("r1");
         let driver = MemoryAppHostingDriver::new(Arc::clone(&device), "east".into());
-        let back_end = DeviceBackEnd::new(Arc::new(driver));
+        let back_end = DeviceBackEnd::new(Arc::new(driver), None);
         let serial = async || match back_end.health().await.unwrap() {
             Reply::Now(health) => health.info.machine_id,
             Reply::Later => unreachable!("it answers at once"),
@@ -194,6 +201,18 @@ mod tests {
         assert_eq!(health.trouble.as_ref().map(|trouble| trouble.0), Some("AppHostingDisabled"));
         let names: Vec<_> = health.capacity.keys().collect();
         assert_eq!(names, ["memory"]);
+    }
+
+    #[test]
+    fn what_is_free_on_a_device_is_told_where_the_device_tells_it() {
+        let resources = DeviceResources {
+            enabled: true,
+            memory_bytes: 1000,
+            free_memory_bytes: 30,
+            ..DeviceResources::default()
+        };
+        let health = health(&resources, DeviceInfo::default());
+        assert_eq!((health.memory, health.storage), (Some(Room { free: 30, all: 1000 }), None));
     }
 
     #[test]

@@ -20,8 +20,9 @@ use super::devices::{Devices, Verdict};
 use super::error::DeviceError;
 use super::status::{same, status};
 use crate::back_end::Reply;
-use crate::fleet::{Fleet, Machine};
-use crate::notes::{Told, description_note};
+use crate::fleet::{Fleet, Machine, NodeObject};
+use crate::node::has_keeper;
+use crate::notes::{Told, description_note, rest_of};
 use crate::reach::Outage;
 use crate::shared::Shared;
 use crate::workload::Workload;
@@ -109,7 +110,8 @@ impl Controller {
         if let Some(machine) = self.nodes.fleet.get(&name).filter(|_| heir) {
             machine.retire(false);
         }
-        if self.devices.has_left(&name, &uid) && !heir && self.nodes.cluster.node(&name).is_some() {
+        let node = self.nodes.cluster.node(&name).filter(|node| has_keeper(node, self.nodes.keeper()));
+        if self.devices.has_left(&name, &uid) && !heir && node.is_some() {
             return Err(DeviceError::Leaving("its node still exists"));
         }
         let finalizers: Vec<_> =
@@ -162,12 +164,7 @@ impl Controller {
 
     /// A device that cannot be reached goes with what runs there, as far as that is known: somebody ought to know.
     fn tell_of_rest(&self, object: &CiscoDevice, machine: &Machine, outage: &Outage) {
-        let known = machine.ours().len();
-        let rest = match known {
-            0 => "whatever runs there of this cluster".to_owned(),
-            1 => "what runs there of 1 pod".to_owned(),
-            pods => format!("what runs there of {pods} pods"),
-        };
+        let rest = rest_of(machine.ours().len());
         let text =
             format!("the device is let go while it cannot be reached, with {rest}: {}", outage.message);
         let regarding = Identity::of_object(object);
@@ -247,13 +244,14 @@ struct Sight {
     condition: &'static str,
     outage: Option<&'static str>,
     trouble: Option<&'static str>,
+    object: NodeObject,
 }
 
 impl Sight {
     fn of(machine: &Machine) -> Self {
         let trouble = machine.health().and_then(|health| health.trouble.as_ref().map(|trouble| trouble.0));
         let outage = machine.outage().map(|outage| outage.reason);
-        Self { condition: machine.condition(), outage, trouble }
+        Self { condition: machine.condition(), outage, trouble, object: machine.object() }
     }
 }
 

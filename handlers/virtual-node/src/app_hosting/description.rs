@@ -12,15 +12,15 @@ use crate::node::{KubeletEndpoint, NodeSpec, PROVIDER_TAINT, is_own_label};
 /// Who makes these nodes, as others know it.
 const PROVIDER: &str = "cisco";
 
+/// What the nodes of devices have, those too that Cisco's own provider made.
+pub(super) const PROVIDER_LABEL: (&str, &str) = ("provider", "cisco-apphosting");
+
 /// The node of a device.
 pub(super) fn node(name: &str, spec: &DeviceSpec, kubelet: Option<KubeletEndpoint>) -> NodeSpec {
-    let mut labels: BTreeMap<String, String> = [
-        ("platform", "cisco-ios-xe"),
-        ("provider", "cisco-apphosting"),
-        ("virtual-kubelet.io/provider", PROVIDER),
-    ]
-    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-    .into();
+    let mut labels: BTreeMap<String, String> =
+        [("platform", "cisco-ios-xe"), PROVIDER_LABEL, ("virtual-kubelet.io/provider", PROVIDER)]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into();
     let place =
         [("topology.kubernetes.io/region", &spec.region), ("topology.kubernetes.io/zone", &spec.zone)];
     labels.extend(place.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?))));
@@ -44,6 +44,7 @@ pub(super) fn node(name: &str, spec: &DeviceSpec, kubelet: Option<KubeletEndpoin
         max_pods: spec.max_pods,
         kubelet,
         host_ip: spec.address.trim_matches(['[', ']']).parse::<IpAddr>().ok(),
+        place: spec.address.clone(),
         session: session(spec),
         retired: false,
     }

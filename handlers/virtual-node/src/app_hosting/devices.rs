@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use super::cisco_device::CiscoDevice;
 use super::description::chosen_label;
 use super::entry::NamedDevice;
+use super::label::mistake;
 use super::name::is_name;
 
 /// The devices that are described, by the name of their node. Where several descriptions claim a name, that of a file holds, and
@@ -211,10 +212,10 @@ fn described(name: &str, object: &CiscoDevice) -> Result<DeviceSpec, String> {
         return Err("no node may have the name of this object: at most 63 characters".to_owned());
     }
     let spec = serde_json::from_value(object.spec.clone()).map_err(|error| format!("spec: {error}"))?;
-    match chosen_label(&spec) {
-        Some(key) => Err(format!("spec.labels: no description chooses `{key}`, which says whose a node is")),
-        None => Ok(spec),
+    if let Some(key) = chosen_label(&spec) {
+        return Err(format!("spec.labels: no description chooses `{key}`, which says whose a node is"));
     }
+    mistake(&spec).map_or(Ok(spec), |mistake| Err(format!("spec.{mistake}")))
 }
 
 impl Index<CiscoDevice> for Devices {
@@ -288,6 +289,19 @@ mod tests {
             devices.claim(&device);
             assert!(matches!(devices.verdict(&device), Verdict::Invalid(reason) if reason.contains(key)));
         }
+    }
+
+    #[test]
+    fn a_description_with_a_label_that_no_server_takes_cannot_be_right() {
+        let devices = Devices::new(Vec::new());
+        let device =
+            object("a", "2026-01-01T00:00:00Z", &json!({ "address": "x", "labels": { "rack": "7 b" } }));
+        devices.claim(&device);
+        let verdict = devices.verdict(&device);
+        assert!(
+            matches!(&verdict, Verdict::Invalid(reason) if reason.starts_with("spec.labels[rack]: ")),
+            "{verdict:?}"
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ use staffetta_driver::app_hosting::{DeviceSpec, Password};
 
 use super::description::chosen_label;
 use super::entry::{DeviceEntry, NamedDevice};
+use super::label::mistake;
 use super::name::{is_name, node_name};
 
 /// How large such a file may be, in bytes.
@@ -57,6 +58,16 @@ pub enum FileError {
         name: String,
         /// The key of the label.
         key: String,
+    },
+    /// A label or a taint is one that no node may have.
+    #[error("the devices of {origin}: of `{name}`: {mistake}")]
+    Mistake {
+        /// Where it stands.
+        origin: String,
+        /// The name of the node.
+        name: String,
+        /// The path of the field and what is wrong with it.
+        mistake: String,
     },
     /// Two devices have nodes of the same name.
     #[error("two devices are the node `{name}`: in {first} and in {second}")]
@@ -113,6 +124,9 @@ fn named(origin: &str, entry: DeviceEntry) -> Result<NamedDevice, FileError> {
     if let Some(key) = chosen_label(&spec) {
         let key = key.to_owned();
         return Err(FileError::Label { origin: origin.to_owned(), name, key });
+    }
+    if let Some(mistake) = mistake(&spec) {
+        return Err(FileError::Mistake { origin: origin.to_owned(), name, mistake });
     }
     if let Some(file) = password_file {
         // An editor ends the last line of a file, and no password ends so.
@@ -183,6 +197,12 @@ mod tests {
         assert!(matches!(name, FileError::Name { name, .. } if name == "East"));
         let label = devices("device: { driver: FAKE, address: r1, labels: { type: edge } }\n").unwrap_err();
         assert!(matches!(label, FileError::Label { key, .. } if key == "type"));
+        let taint = "device: { driver: FAKE, address: r1, taints: [{ key: a b, effect: NoExecute }] }\n";
+        let taint = devices(taint).unwrap_err().to_string();
+        assert!(
+            taint.starts_with("the devices of devices.yaml: of `cisco-vk-r1`: taints[0].key: "),
+            "{taint}"
+        );
     }
 
     #[test]

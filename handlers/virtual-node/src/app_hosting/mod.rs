@@ -12,6 +12,7 @@ mod devices;
 mod entry;
 mod error;
 mod file;
+mod label;
 mod name;
 mod options;
 mod source;
@@ -25,6 +26,7 @@ use staffetta_driver::app_hosting::DriverTable;
 use staffetta_handler::{Notes, Registration};
 
 use self::controller::{Controller, Rounds};
+use self::description::PROVIDER_LABEL;
 use self::devices::Devices;
 use self::source::Description;
 use crate::board::FigureBoard;
@@ -82,6 +84,7 @@ impl AppHosting {
             notes,
             policy,
             kubelets,
+            predecessor: Some(PROVIDER_LABEL),
         };
         let nodes = VirtualNodes::new(wiring).shown_on(&figures);
         let controller = Controller::new(client, Arc::clone(&known), nodes.shared());

@@ -22,11 +22,16 @@ pub fn node_name(address: &str) -> String {
 
 /// Whether a node may have that name (RFC 1123 subdomain, short enough for a label).
 pub(super) fn is_name(name: &str) -> bool {
+    name.len() <= LONGEST && is_subdomain(name)
+}
+
+/// Whether that is a subdomain (RFC 1123), as Kubernetes understands it.
+pub(super) fn is_subdomain(name: &str) -> bool {
     let label = |label: &str| {
         let good = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
         !label.is_empty() && label.chars().all(good) && !label.starts_with('-') && !label.ends_with('-')
     };
-    name.len() <= LONGEST && name.split('.').all(label)
+    name.len() <= 253 && name.split('.').all(label)
 }
 
 #[cfg(test)]

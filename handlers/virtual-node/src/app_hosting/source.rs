@@ -1,7 +1,9 @@
 //! The devices as nodes: they come and go with their descriptions.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::Client;
@@ -16,6 +18,9 @@ use super::devices::Devices;
 use crate::back_end::NodeBackEnd;
 use crate::node::NodeSpec;
 use crate::source::{Intake, NodeSource};
+
+/// How long it may take to find out for which address a name stands.
+const RESOLVED: Duration = Duration::from_secs(5);
 
 /// The devices that are described, as nodes.
 pub(super) struct Description {
@@ -60,6 +65,13 @@ impl NodeSource for Description {
         let namespace = object.and_then(|object| object.metadata.namespace.clone());
         let namespace = namespace.unwrap_or_else(|| self.client.default_namespace().to_owned());
         let spec = with_account(&self.client, &namespace, &spec).await?;
-        Ok(Arc::new(DeviceBackEnd::new(self.drivers.driver(&spec)?)))
+        let driver = self.drivers.driver(&spec)?;
+        Ok(Arc::new(DeviceBackEnd::new(driver, host_ip(&spec.address).await)))
     }
+}
+
+/// What a name stands for; none where nobody says so in time, which is no reason not to try the device.
+async fn host_ip(address: &str) -> Option<IpAddr> {
+    let found = tokio::time::timeout(RESOLVED, tokio::net::lookup_host((address, 0))).await.ok()?;
+    Some(found.ok()?.next()?.ip())
 }

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::cisco_device::{CiscoDevice, CiscoDeviceStatus};
 use super::devices::Verdict;
-use crate::fleet::Machine;
+use crate::fleet::{Machine, NodeObject};
 
 /// The status that an object is to have.
 pub(super) fn status(
@@ -53,6 +53,13 @@ fn standing(
     let Some(machine) = machine else {
         return ("Pending", false, "Pending", "its node is about to be made".to_owned());
     };
+    match machine.object() {
+        NodeObject::Ours => {}
+        NodeObject::Coming => {
+            return ("Pending", false, "Pending", "its node is about to be made".to_owned());
+        }
+        NodeObject::Missing { reason, message } => return ("Error", false, reason, message),
+    }
     if let Some(outage) = machine.outage() {
         return ("Error", false, outage.reason, outage.message);
     }

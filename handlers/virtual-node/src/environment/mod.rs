@@ -1,8 +1,8 @@
 //! The environment of containers: what a kubelet would put in, read when a pod is brought to its machine.
 //!
-//! A `ConfigMap` or Secret is read by a GET of that one object, so that the handler needs no right to list them, and kept for a
-//! minute, because a pod is brought to its machine in several steps. Service links are not made: a machine outside of the
-//! cluster's network cannot reach what they name.
+//! A `ConfigMap` or Secret is read by a GET of that one object, so that the handler needs no right to list them, and kept for about
+//! a minute, because a pod is brought to its machine in several steps. Service links are not made: a machine outside of the
+//! cluster's network cannot reach what they name. The `binaryData` of a `ConfigMap` is in no environment, as on any node.
 
 mod expand;
 mod field;
@@ -25,7 +25,7 @@ use crate::pod::form;
 /// How long what was read is used.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// How long to wait for what does not exist yet.
+/// How long to wait for what does not exist yet, or is not as it must be.
 const ABSENT: Duration = Duration::from_secs(15);
 
 /// Why an environment could not be made. It never holds a value.
@@ -37,6 +37,14 @@ pub enum EnvironmentError {
         /// The path of the field in the pod.
         path: String,
         /// What does not exist.
+        what: String,
+    },
+    /// A value holds bytes that are no text, which no variable can hold.
+    #[error("{path}: the {what} is not text")]
+    NotText {
+        /// The path of the field in the pod.
+        path: String,
+        /// Which value.
         what: String,
     },
     /// A field asks for what is not known of a pod on a machine.
@@ -63,7 +71,7 @@ pub enum EnvironmentError {
 impl Failure for EnvironmentError {
     fn transient(&self) -> bool {
         match self {
-            Self::Missing { .. } => true,
+            Self::Missing { .. } | Self::NotText { .. } => true,
             Self::Unsupported { .. } => false,
             Self::Read { source, .. } => source.transient(),
         }
@@ -71,7 +79,7 @@ impl Failure for EnvironmentError {
 
     fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Missing { .. } => Some(ABSENT),
+            Self::Missing { .. } | Self::NotText { .. } => Some(ABSENT),
             Self::Unsupported { .. } => None,
             Self::Read { source, .. } => source.retry_after(),
         }
@@ -80,7 +88,7 @@ impl Failure for EnvironmentError {
     fn reason(&self) -> &'static str {
         match self {
             Self::Missing { .. } => "EnvironmentMissing",
-            Self::Unsupported { .. } => "FieldNotSupported",
+            Self::NotText { .. } | Self::Unsupported { .. } => "FieldNotSupported",
             Self::Read { source, .. } => source.reason(),
         }
     }
@@ -101,8 +109,8 @@ struct Kept {
     environment: Environment,
 }
 
-/// The data of an object; none when it does not exist.
-type Data = Option<Arc<BTreeMap<String, String>>>;
+/// The data of an object, where a value that is not text is none; none when the object does not exist.
+type Data = Option<Arc<BTreeMap<String, Option<String>>>>;
 
 /// One of the two kinds of objects that hold values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -137,11 +145,32 @@ impl Environments {
         for (place, container) in pod.spec.iter().flat_map(|spec| &spec.containers).enumerate() {
             environment.insert(container.name.clone(), reading.container(place, container).await?);
         }
-        self.kept.retain(|_, kept| kept.until > now);
         if !reading.objects.is_empty() {
             self.kept.insert(uid, Kept { form, until: now + KEPT, environment: environment.clone() });
         }
         Ok(environment)
+    }
+
+    /// Nothing of the pod is kept any more.
+    pub(crate) fn forget(&self, uid: &str) {
+        self.kept.remove(uid);
+    }
+
+    /// What is too old to be used is kept no longer.
+    pub(crate) fn expire(&self) {
+        let now = Instant::now();
+        self.kept.retain(|_, kept| kept.until > now);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn keep(&self, uid: &str) {
+        let kept = Kept { form: 0, until: Instant::now() + KEPT, environment: Environment::new() };
+        self.kept.insert(uid.to_owned(), kept);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> usize {
+        self.kept.len()
     }
 }
 
@@ -193,7 +222,11 @@ impl Reading<'_> {
         };
         let prefix = from.prefix.as_deref().unwrap_or_default();
         for (key, value) in &*data {
-            variables.set(&format!("{prefix}{key}"), value.clone());
+            match value {
+                Some(value) => variables.set(&format!("{prefix}{key}"), value.clone()),
+                None if holder == Holder::ConfigMap => {}
+                None => return Err(not_text(path, holder, name, key)),
+            }
         }
         Ok(())
     }
@@ -241,15 +274,14 @@ impl Reading<'_> {
         optional: Option<bool>,
     ) -> Result<Option<String>, EnvironmentError> {
         let data = self.object(path, holder, name).await?;
-        let value = data.as_ref().and_then(|data| data.get(key).cloned());
-        if value.is_none() && optional != Some(true) {
-            let what = match data {
-                Some(_) => format!("key `{key}` in the {} {name}", holder.name()),
-                None => format!("{} {name}", holder.name()),
-            };
-            return Err(EnvironmentError::Missing { path: path.to_owned(), what });
-        }
-        Ok(value)
+        let missing = |what| EnvironmentError::Missing { path: path.to_owned(), what };
+        let error = match data.as_ref().map(|data| data.get(key)) {
+            Some(Some(Some(value))) => return Ok(Some(value.clone())),
+            Some(Some(None)) => return Err(not_text(path, holder, name, key)),
+            Some(None) => missing(format!("key `{key}` in the {} {name}", holder.name())),
+            None => missing(format!("{} {name}", holder.name())),
+        };
+        if optional == Some(true) { Ok(None) } else { Err(error) }
     }
 
     async fn object(&mut self, path: &str, holder: Holder, name: &str) -> Result<Data, EnvironmentError> {
@@ -260,11 +292,11 @@ impl Reading<'_> {
         let read = match holder {
             Holder::ConfigMap => {
                 let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
-                maps.get_opt(name).await.map(|map| map.map(|map| map.data.unwrap_or_default()))
+                maps.get_opt(name).await.map(|map| map.map(of_map))
             }
             Holder::Secret => {
                 let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-                secrets.get_opt(name).await.map(|secret| secret.map(texts))
+                secrets.get_opt(name).await.map(|secret| secret.map(of_secret))
             }
         };
         let data = read.map_err(|source| EnvironmentError::Read {
@@ -278,10 +310,20 @@ impl Reading<'_> {
     }
 }
 
-/// The values of a Secret that are text; what is not cannot be in an environment.
-fn texts(secret: Secret) -> BTreeMap<String, String> {
+fn of_map(map: ConfigMap) -> BTreeMap<String, Option<String>> {
+    let binary = map.binary_data.unwrap_or_default().into_keys().map(|key| (key, None));
+    let text = map.data.unwrap_or_default().into_iter().map(|(key, value)| (key, Some(value)));
+    binary.chain(text).collect()
+}
+
+fn of_secret(secret: Secret) -> BTreeMap<String, Option<String>> {
     let data = secret.data.unwrap_or_default();
-    data.into_iter().filter_map(|(key, value)| Some((key, String::from_utf8(value.0).ok()?))).collect()
+    data.into_iter().map(|(key, value)| (key, String::from_utf8(value.0).ok())).collect()
+}
+
+fn not_text(path: &str, holder: Holder, name: &str, key: &str) -> EnvironmentError {
+    let what = format!("key `{key}` in the {} {name}", holder.name());
+    EnvironmentError::NotText { path: path.to_owned(), what }
 }
 
 /// Variables in the order in which they were first set; the last value holds.

@@ -89,6 +89,38 @@ async fn what_does_not_exist_is_named_with_its_field_and_waited_for() {
 }
 
 #[tokio::test]
+async fn what_is_not_text_is_refused_with_its_field_and_never_left_out_in_silence() {
+    let (_server, client) = world().await;
+    let secret = json!({ "metadata": { "name": "bytes" }, "data": { "key": "/w==", "text": "aQ==" } });
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), "default");
+    secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
+    let map =
+        json!({ "metadata": { "name": "mixed" }, "data": { "A": "1" }, "binaryData": { "key": "/w==" } });
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+    maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
+    for (container, expected) in [
+        (
+            json!({ "envFrom": [{ "secretRef": { "name": "bytes", "optional": true } }] }),
+            "spec.containers[0].envFrom[0]: the key `key` in the Secret bytes is not text",
+        ),
+        (
+            json!({ "env": [{ "name": "A", "valueFrom": { "secretKeyRef": { "name": "bytes", "key": "key", "optional": true } } }] }),
+            "spec.containers[0].env[0].valueFrom: the key `key` in the Secret bytes is not text",
+        ),
+        (
+            json!({ "env": [{ "name": "A", "valueFrom": { "configMapKeyRef": { "name": "mixed", "key": "key" } } }] }),
+            "spec.containers[0].env[0].valueFrom: the key `key` in the ConfigMap mixed is not text",
+        ),
+    ] {
+        let error = environment(&client, container).await.unwrap_err();
+        assert_eq!((&*causes(&error), error.reason()), (expected, "FieldNotSupported"));
+        assert!(error.transient(), "it goes on when there is text");
+    }
+    let all = json!({ "envFrom": [{ "configMapRef": { "name": "mixed" } }] });
+    assert_eq!(environment(&client, all).await.unwrap(), pairs(&[("A", "1")]), "as on any node");
+}
+
+#[tokio::test]
 async fn what_is_not_known_before_the_pod_runs_is_refused_with_its_field() {
     let (_server, client) = world().await;
     for (from, path) in [

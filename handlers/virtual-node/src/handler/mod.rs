@@ -4,6 +4,8 @@ mod events;
 mod node;
 mod pod;
 mod rid;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::sync::Arc;
 
@@ -42,6 +44,9 @@ pub struct Wiring {
     pub policy: Policy,
     /// Who answers the kubelet APIs of the nodes, if anybody.
     pub kubelets: Option<Kubelets>,
+    /// A label, as key and value, by which the nodes of the agent are known that kept such machines before, if there is one: they
+    /// are taken over.
+    pub predecessor: Option<(&'static str, &'static str)>,
 }
 
 /// Keeps the nodes of a [`NodeSource`] and their pods.
@@ -50,12 +55,14 @@ pub struct VirtualNodes(Arc<Shared>);
 impl VirtualNodes {
     /// Nodes as `wiring` says.
     pub fn new(wiring: Wiring) -> Self {
-        let Wiring { handler, cluster: installation, client, source, notes, policy, kubelets } = wiring;
-        let cluster = Arc::<ClusterIndex>::default();
+        let Wiring { handler, cluster: installation, client, source, notes, policy, kubelets, predecessor } =
+            wiring;
+        let cluster = Arc::new(ClusterIndex::after(predecessor));
         let fleet = Arc::new(Fleet::new(Arc::clone(&cluster), policy.clone()));
         Self(Arc::new(Shared {
             handler,
             installation,
+            predecessor,
             source,
             notes,
             cluster,

@@ -1,14 +1,17 @@
 //! Settles a node: its object and its lease.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
+use staffetta_handler::{Failure, causes};
 use tokio::time::Instant;
 
 use super::{gone, only};
 use crate::error::VirtualNodeError;
-use crate::node::{Standing, created, has_keeper, metadata_patch, standing, status_patch};
+use crate::fleet::{Machine, NodeObject};
+use crate::node::{Standing, created, former_place, has_keeper, metadata_patch, standing, status_patch};
+use crate::notes::{Told, node_note, rest_of};
 use crate::shared::Shared;
 
 impl Shared {
@@ -17,22 +20,33 @@ impl Shared {
         let Some(machine) = self.fleet.get(name) else { return self.clear_node(name).await };
         self.strays.remove(name);
         let fail = |step| move |source| node_error(step, name, source);
+        let missing = |error: VirtualNodeError| {
+            machine.has_object(NodeObject::Missing { reason: error.reason(), message: causes(&error) });
+            Err(error)
+        };
         if self.cluster.is_real(name) {
-            return Err(VirtualNodeError::NameTaken(name.to_owned()));
+            return missing(VirtualNodeError::NameTaken(name.to_owned()));
         }
         let nodes: Api<Node> = Api::all(self.client.clone());
         let Some(node) = self.cluster.node(name) else {
             let node = created(&machine, self.keeper(), Timestamp::now());
             return match nodes.create(&PostParams::default(), &node).await {
-                Ok(node) => self.leases.renew(&node).await.map_err(fail("make the lease")),
+                Ok(node) => {
+                    machine.has_object(NodeObject::Ours);
+                    self.leases.renew(&node).await.map_err(fail("make the lease"))
+                }
                 // The event that tells of it is on its way.
-                Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-                Err(error) => Err(fail("make the object")(error)),
+                Err(kube::Error::Api(status)) if status.code == 409 => {
+                    machine.has_object(NodeObject::Coming);
+                    Ok(())
+                }
+                Err(error) => missing(fail("make the object")(error)),
             };
         };
         if standing(&node, self.keeper()) != Standing::Ours {
-            return Err(VirtualNodeError::NameTaken(name.to_owned()));
+            return missing(VirtualNodeError::NameTaken(name.to_owned()));
         }
+        machine.has_object(NodeObject::Ours);
         if node.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
@@ -42,13 +56,31 @@ impl Shared {
             let patch = Patch::Strategic(patch);
             // What it changes comes back as an event, and the status is looked at then.
             return match nodes.patch(name, &PatchParams::default(), &patch).await {
-                Ok(_) => Ok(()),
+                Ok(_) => {
+                    self.tell_of_former_machine(&node, &machine);
+                    Ok(())
+                }
                 Err(error) => Err(fail("write labels and taints")(error)),
             };
         }
         match status_patch(&node, &machine, Timestamp::now()) {
             Some(patch) => self.nodes.status(&node, patch).await.map(drop).map_err(VirtualNodeError::Status),
             None => Ok(()),
+        }
+    }
+
+    /// Another machine stands behind a node from now on. What its pods have on the former stays there, and is made anew.
+    fn tell_of_former_machine(&self, node: &Node, machine: &Machine) {
+        let spec = machine.spec();
+        let Some(former) = former_place(node, &spec) else { return };
+        let pods = self.cluster.pods_on(machine.name());
+        let there = pods.iter().filter(|pod| was_made(pod)).count();
+        if there > 0 {
+            let (rest, now) = (rest_of(there), &spec.place);
+            let text = format!(
+                "the machine behind this node is the one at {now} from now on; on the one at {former} {rest} stays as it is"
+            );
+            self.notes.tell(node_note(self.handler, machine, Told::Left, text));
         }
     }
 
@@ -81,6 +113,12 @@ impl Shared {
         self.strays.remove(name);
         Ok(())
     }
+}
+
+/// Whether a machine has had something of a pod.
+fn was_made(pod: &Pod) -> bool {
+    let containers = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    containers.into_iter().any(|container| container.container_id.is_some())
 }
 
 fn node_error(step: &'static str, name: &str, source: kube::Error) -> VirtualNodeError {

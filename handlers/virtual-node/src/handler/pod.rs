@@ -6,19 +6,19 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::virtual_node::{PodRequest, Progress};
-use staffetta_driver::{Owner, Reason, Uid};
+use staffetta_driver::{DriverError, Owner, Reason, Uid};
 use staffetta_handler::{Failure, causes};
 
 use super::node_of;
 use crate::error::VirtualNodeError;
-use crate::fleet::Machine;
+use crate::fleet::{Machine, NodeObject};
 use crate::notes::{Told, pod_note};
 use crate::pod::{Facts, Seen, Task, decide, form, patch, status};
 use crate::shared::Shared;
 use crate::signals::PodDue;
 
-/// How soon a pod is looked at again when its machine did not answer just then.
-pub(super) const ANSWERLESS: Duration = Duration::from_secs(5);
+/// How often in a row a machine that can be reached may leave a step for a pod unanswered before somebody is told.
+const UNANSWERED: u8 = 3;
 
 /// What a pod waits for before anything is known of it.
 const CREATING: &str = "ContainerCreating";
@@ -30,6 +30,11 @@ impl Shared {
         // A machine may have had no room for the whole name.
         let owner = &Owner::of(&pod.metadata);
         let Some(machine) = self.fleet.get(node_of(&pod)) else { return Ok(()) };
+        // Whoever keeps the node takes care of its pods. They come again when it is ours.
+        if machine.object() != NodeObject::Ours {
+            return Ok(());
+        }
+        self.tell_of_ephemeral_containers(&pod, owner);
         let workload = machine.workload(&owner.uid);
         let record = self.records.get(&owner.uid).map(|record| record.clone()).unwrap_or_default();
         let facts = Facts {
@@ -44,6 +49,7 @@ impl Shared {
         match decide(&pod, &facts) {
             Task::Leave => Ok(()),
             Task::Wait => {
+                self.answered(owner);
                 self.tell_of_outage(&pod, owner, &machine);
                 Ok(())
             }
@@ -65,6 +71,8 @@ impl Shared {
                 }
                 self.apply(&pod, owner, &machine, replaces).await
             }
+            // Only the event that says so is still to come, or somebody's finalizer keeps the object.
+            Task::Remove if record.finished => Ok(()),
             Task::Remove => self.remove(&pod, owner, &machine).await,
         }
     }
@@ -82,10 +90,13 @@ impl Shared {
         };
         // Its device may have begun to leave meanwhile.
         let Some(back_end) = machine.back_end().filter(|_| machine.works()) else {
-            return self.later(owner, machine, ANSWERLESS);
+            return self.later(owner, machine, self.policy.poll_interval);
         };
         let progress =
             if replaces { back_end.update(&request).await } else { back_end.apply(&request).await };
+        if progress.is_ok() {
+            self.answered(owner);
+        }
         match progress {
             Ok(Progress::Done) => {
                 if self.is_there(owner, pod) {
@@ -104,7 +115,9 @@ impl Shared {
                 let error = VirtualNodeError::Failing { reason: reason.into_owned(), message, ask_again };
                 self.refused(pod, machine, error).await
             }
-            Err(error) if error.reason() == Reason::Unavailable => self.unanswered(owner, machine),
+            Err(error) if self.is_borne(owner, machine, &error) => {
+                self.later(owner, machine, self.policy.poll_interval)
+            }
             Err(error) => self.refused(pod, machine, VirtualNodeError::Apply(error)).await,
         }
     }
@@ -137,10 +150,26 @@ impl Shared {
         Err(error)
     }
 
-    /// Only the reader of a machine knocks at one that does not answer: it is read now, and the pod waits for what comes of it.
-    pub(super) fn unanswered(&self, owner: &Owner, machine: &Arc<Machine>) -> Result<(), VirtualNodeError> {
+    /// Whether a failed step is nobody's business yet: the machine did not answer. Only its reader knocks at one that does so, it is
+    /// read now, and the pod waits for what comes of it. One that goes on answering its reader, and not for the pod, is no outage.
+    pub(super) fn is_borne(&self, owner: &Owner, machine: &Machine, error: &DriverError) -> bool {
+        if error.reason() != Reason::Unavailable {
+            return false;
+        }
         machine.poke();
-        self.later(owner, machine, ANSWERLESS)
+        if !machine.answers() {
+            return true;
+        }
+        let mut record = self.records.entry(owner.uid.clone()).or_default();
+        record.unanswered = record.unanswered.saturating_add(1);
+        record.unanswered < UNANSWERED
+    }
+
+    /// The machine answered, or cannot be reached at all.
+    pub(super) fn answered(&self, owner: &Owner) {
+        if let Some(mut record) = self.records.get_mut(&owner.uid) {
+            record.unanswered = 0;
+        }
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "it ends the turn of its callers")]
@@ -163,7 +192,7 @@ impl Shared {
         let uid = Owner::of(&pod.metadata).uid;
         let workload = machine.workload(&uid);
         let replaced = self.records.get(&uid).is_some_and(|record| record.told == Some(Told::Replaced));
-        let seen = Seen { workload: workload.as_deref(), why, replaced, host_ip: machine.spec().host_ip };
+        let seen = Seen { workload: workload.as_deref(), why, replaced, host_ip: machine.host_ip() };
         let Some(patch) = patch(pod, &status(pod, &seen, Timestamp::now())) else { return Ok(()) };
         self.pods.fresh(pod)?;
         self.pods.status(pod, patch).await.map(drop).map_err(VirtualNodeError::Status)
@@ -182,6 +211,21 @@ impl Shared {
         }
     }
 
+    /// Nothing can be added to what runs on a machine. The pod goes on without, and who asked for it learns why nothing comes of it.
+    fn tell_of_ephemeral_containers(&self, pod: &Pod, owner: &Owner) {
+        let added =
+            pod.spec.as_ref().and_then(|spec| spec.ephemeral_containers.as_deref()).unwrap_or_default();
+        if added.is_empty() {
+            return;
+        }
+        let mut record = self.records.entry(owner.uid.clone()).or_default();
+        if added.len() > std::mem::replace(&mut record.ephemeral, added.len()) {
+            let text =
+                "spec.ephemeralContainers: nothing can be added to what runs on the machine behind this node";
+            self.notes.tell(pod_note(self.handler, owner, Told::Unsupported, text.to_owned()));
+        }
+    }
+
     /// Tells something once, until something else is told.
     fn tell(&self, owner: &Owner, told: Told, text: String) {
         let before = self.records.entry(owner.uid.clone()).or_default().told.replace(told);
@@ -190,8 +234,10 @@ impl Shared {
         }
     }
 
-    pub(super) fn forget(&self, uid: &Uid) {
+    /// Nothing is known of the pod any more.
+    pub(crate) fn forget(&self, uid: &Uid) {
         self.records.remove(uid);
+        self.environments.forget(uid.as_str());
         self.agenda.forget(uid.as_str());
         self.pods.forget(uid.as_str());
     }

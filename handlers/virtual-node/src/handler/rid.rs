@@ -6,10 +6,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, ObjectMeta};
+use staffetta_driver::Owner;
 use staffetta_driver::virtual_node::Progress;
-use staffetta_driver::{Owner, Reason};
 
-use super::pod::ANSWERLESS;
 use super::{gone, only};
 use crate::error::VirtualNodeError;
 use crate::fleet::Machine;
@@ -38,7 +37,17 @@ impl Shared {
         gone(pods.delete(&owner.name, &params).await.map(drop))
             .map_err(|error| VirtualNodeError::Delete(Box::new(error)))?;
         self.forget(&owner.uid);
+        self.records.entry(owner.uid.clone()).or_default().finished = true;
         Ok(())
+    }
+
+    /// A pod is no more. Of one that was finished here nothing is left.
+    pub(super) async fn pod_is_gone(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
+        if self.records.get(&owner.uid).is_some_and(|record| record.finished) {
+            self.forget(&owner.uid);
+            return Ok(());
+        }
+        self.clear_pod(owner, node).await
     }
 
     /// What runs on a machine and has no pod: it is removed if its pod went while this process looked on, or if it is ours and
@@ -50,7 +59,7 @@ impl Shared {
     }
 
     /// What runs on a machine of a pod that is no more.
-    pub(super) async fn clear_pod(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
+    async fn clear_pod(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
         self.pods.forget(owner.uid.as_str());
         let Some(machine) = self.fleet.get(node).filter(|machine| machine.works()) else {
             self.forget(&owner.uid);
@@ -88,9 +97,13 @@ impl Shared {
     /// One step nearer to a machine without anything of `owner`. Answers whether that is so; if not, it is looked at again.
     async fn is_rid(&self, owner: &Owner, machine: &Arc<Machine>) -> Result<bool, VirtualNodeError> {
         let Some(back_end) = machine.back_end() else {
-            return self.later(owner, machine, ANSWERLESS).map(|()| false);
+            return self.later(owner, machine, self.policy.poll_interval).map(|()| false);
         };
-        match back_end.remove(owner).await {
+        let progress = back_end.remove(owner).await;
+        if progress.is_ok() {
+            self.answered(owner);
+        }
+        match progress {
             Ok(Progress::Done) => {
                 machine.poke();
                 Ok(true)
@@ -99,8 +112,8 @@ impl Shared {
             Ok(Progress::Failing { reason, message, ask_again }) => {
                 Err(VirtualNodeError::Failing { reason: reason.into_owned(), message, ask_again })
             }
-            Err(error) if error.reason() == Reason::Unavailable => {
-                self.unanswered(owner, machine).map(|()| false)
+            Err(error) if self.is_borne(owner, machine, &error) => {
+                self.later(owner, machine, self.policy.poll_interval).map(|()| false)
             }
             Err(error) => Err(VirtualNodeError::Remove(error)),
         }

@@ -36,6 +36,7 @@ async fn answered(options: KubeletOptions) -> (KubeletEndpoint, tokio::task::Joi
         max_pods: 1,
         kubelet: None,
         host_ip: None,
+        place: String::new(),
         session: 0,
         retired: false,
     });

@@ -6,10 +6,14 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::spec::Room;
 use crate::fleet::Machine;
 
 /// How old the heartbeat of a condition becomes before the status is written though nothing else differs: as kubelets do.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(300);
+
+/// The reason of a condition of which the machine tells nothing.
+const NOT_REPORTED: &str = "NotReported";
 
 /// One condition before it has times.
 pub(super) struct Wanted {
@@ -24,20 +28,52 @@ pub(super) struct Wanted {
 pub(super) fn wanted(machine: &Machine) -> Vec<Wanted> {
     let mut conditions = vec![ready(machine)];
     if machine.is_up() {
-        let calm = [
-            ("MemoryPressure", "KubeletHasSufficientMemory", "the machine has sufficient memory available"),
-            ("DiskPressure", "KubeletHasNoDiskPressure", "the machine has no disk pressure"),
-            ("PIDPressure", "KubeletHasSufficientPID", "the machine has sufficient PID available"),
-            ("NetworkUnavailable", "RouteCreated", "pods have the machine's own network"),
-        ];
-        conditions.extend(calm.map(|(kind, reason, message)| Wanted {
-            kind,
-            status: "False",
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-        }));
+        let health = machine.health().unwrap_or_default();
+        conditions.push(pressure(
+            "MemoryPressure",
+            ("KubeletHasSufficientMemory", "KubeletHasInsufficientMemory"),
+            "memory",
+            health.memory,
+        ));
+        conditions.push(pressure(
+            "DiskPressure",
+            ("KubeletHasNoDiskPressure", "KubeletHasDiskPressure"),
+            "storage",
+            health.storage,
+        ));
+        conditions.push(is_false(
+            "PIDPressure",
+            NOT_REPORTED,
+            "the machine does not report how many processes it has",
+        ));
+        conditions.push(is_false(
+            "NetworkUnavailable",
+            "RouteCreated",
+            "pods have the machine's own network",
+        ));
     }
     conditions
+}
+
+/// Whether a machine has too little of something: what it does not tell is not claimed.
+fn pressure(
+    kind: &'static str,
+    (calm, pressed): (&'static str, &'static str),
+    what: &str,
+    room: Option<Room>,
+) -> Wanted {
+    match room {
+        Some(room) if room.is_short() => {
+            let message = format!("less than a twentieth of the machine's {what} is free");
+            Wanted { kind, status: "True", reason: pressed.to_owned(), message }
+        }
+        Some(_) => is_false(kind, calm, &format!("the machine has {what} that is free")),
+        None => is_false(kind, NOT_REPORTED, &format!("the machine does not report how much {what} is free")),
+    }
+}
+
+fn is_false(kind: &'static str, reason: &str, message: &str) -> Wanted {
+    Wanted { kind, status: "False", reason: reason.to_owned(), message: message.to_owned() }
 }
 
 fn ready(machine: &Machine) -> Wanted {

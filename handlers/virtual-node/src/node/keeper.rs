@@ -3,11 +3,17 @@
 use k8s_openapi::api::core::v1::Node;
 use staffetta_handler::HANDLER_LABEL;
 
-/// What every virtual node has, and no other.
+/// What virtual nodes have, and no other.
 const TYPE: (&str, &str) = ("type", "virtual-kubelet");
+
+/// The annotation of nodes that an agent keeps which is built on the library of the virtual kubelet; some such agents set no label.
+const AGENT: &str = "virtual-kubelet.io/last-applied-node-status";
 
 /// The label of the installation that keeps a node: several may keep nodes in one cluster.
 const CLUSTER_LABEL: &str = "staffetta.dev/cluster";
+
+/// A label, as key and value.
+pub(crate) type Label = (&'static str, &'static str);
 
 /// Who keeps a node: a handler of an installation.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +22,8 @@ pub(crate) struct Keeper<'a> {
     pub(crate) handler: &'a str,
     /// The name by which the installation marks what it makes.
     pub(crate) cluster: &'a str,
+    /// What the nodes have of the agent which kept such machines before, if there is one.
+    pub(crate) predecessor: Option<Label>,
 }
 
 /// Whose a Node object is.
@@ -36,19 +44,22 @@ pub(crate) fn own_labels<'a>(name: &'a str, keeper: Keeper<'a>) -> [(&'static st
 
 /// Whether that is the key of one of these labels.
 pub(crate) fn is_own_label(key: &str) -> bool {
-    let nobody = Keeper { handler: "", cluster: "" };
+    let nobody = Keeper { handler: "", cluster: "", predecessor: None };
     own_labels("", nobody).iter().any(|(own, _)| *own == key)
 }
 
-/// Whether a node has a kubelet.
-pub(crate) fn is_real(node: &Node) -> bool {
-    label(node, TYPE.0) != Some(TYPE.1)
+/// Whether a node has a kubelet. One that an installation has marked has none, whatever somebody did to its other labels.
+pub(crate) fn is_real(node: &Node, predecessor: Option<Label>) -> bool {
+    let has = |(key, value): Label| label(node, key) == Some(value);
+    let marked = [HANDLER_LABEL, CLUSTER_LABEL].iter().all(|key| label(node, key).is_some());
+    let agent = node.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(AGENT));
+    !(marked || agent || has(TYPE) || predecessor.is_some_and(has))
 }
 
 /// Whose a Node object is, as `keeper` sees it. One that names no installation may be that of any.
 pub(crate) fn standing(node: &Node, keeper: Keeper<'_>) -> Standing {
     let is_or_none = |key, ours| label(node, key).is_none_or(|found| found == ours);
-    if is_real(node) {
+    if is_real(node, keeper.predecessor) {
         Standing::Real
     } else if is_or_none(HANDLER_LABEL, keeper.handler) && is_or_none(CLUSTER_LABEL, keeper.cluster) {
         Standing::Ours
@@ -60,7 +71,7 @@ pub(crate) fn standing(node: &Node, keeper: Keeper<'_>) -> Standing {
 /// Whether a node says of itself that this keeper keeps it, and not only that anybody may.
 pub(crate) fn has_keeper(node: &Node, keeper: Keeper<'_>) -> bool {
     let says = |key, ours| label(node, key) == Some(ours);
-    !is_real(node) && says(HANDLER_LABEL, keeper.handler) && says(CLUSTER_LABEL, keeper.cluster)
+    says(HANDLER_LABEL, keeper.handler) && says(CLUSTER_LABEL, keeper.cluster)
 }
 
 fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
@@ -75,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_node_belongs_to_whom_its_labels_say() {
-        let keeper = Keeper { handler: "machines", cluster: "east" };
+        let keeper = Keeper { handler: "machines", cluster: "east", predecessor: None };
         let of = |labels: Value| {
             let node: Node = serde_json::from_value(json!({ "metadata": { "labels": labels } })).unwrap();
             (standing(&node, keeper), has_keeper(&node, keeper))
@@ -91,5 +102,24 @@ mod tests {
         assert_eq!(kept("machines", "east"), (Standing::Ours, true));
         assert_eq!(kept("machines", "west"), (Standing::Others, false));
         assert_eq!(kept("others", "east"), (Standing::Others, false));
+        let bare = |handler: &str| json!({ HANDLER_LABEL: handler, CLUSTER_LABEL: "east" });
+        assert_eq!(of(bare("machines")), (Standing::Ours, true), "it was marked, and lacks one label");
+        assert_eq!(of(bare("others")), (Standing::Others, false));
+    }
+
+    #[test]
+    fn the_node_of_an_agent_that_kept_the_machine_before_has_no_kubelet() {
+        let predecessor = ("provider", "before");
+        let keeper = Keeper { handler: "machines", cluster: "east", predecessor: Some(predecessor) };
+        let of = |metadata: Value, keeper| {
+            let node: Node = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+            standing(&node, keeper)
+        };
+        let labelled = json!({ "labels": { "platform": "x", "provider": "before" } });
+        assert_eq!(of(labelled.clone(), keeper), Standing::Ours);
+        assert_eq!(of(labelled, Keeper { predecessor: None, ..keeper }), Standing::Real);
+        assert_eq!(of(json!({ "labels": { "provider": "other" } }), keeper), Standing::Real);
+        let annotated = json!({ "annotations": { AGENT: "{}" } });
+        assert_eq!(of(annotated, Keeper { predecessor: None, ..keeper }), Standing::Ours);
     }
 }

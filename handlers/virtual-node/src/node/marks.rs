@@ -1,4 +1,5 @@
-//! What of a node its description asked for: it is written down at the node, so that what is asked for no more can go.
+//! What of a node its description asked for: it is written down at the node, so that what is asked for no more can go, and a process
+//! that comes later knows where the machine was.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,7 @@ use super::spec::NodeSpec;
 /// The annotation in which it is written down.
 const ANNOTATION: &str = "staffetta.dev/described";
 
-/// The labels and taints that a description asked for.
+/// What a description asked for, and where it said that the machine is.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Marks {
@@ -18,12 +19,24 @@ pub(super) struct Marks {
     pub(super) labels: BTreeSet<String>,
     /// The taints, as `KEY:EFFECT`.
     taints: BTreeSet<String>,
+    /// Where the machine is.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    place: String,
+}
+
+/// Where the machine behind a node was that is somewhere else by now.
+pub(crate) fn former_place(node: &Node, spec: &NodeSpec) -> Option<String> {
+    Some(Marks::read(node).place).filter(|place| !place.is_empty() && *place != spec.place)
 }
 
 impl Marks {
     /// Those of a description.
     pub(super) fn of(spec: &NodeSpec) -> Self {
-        Self { labels: spec.labels.keys().cloned().collect(), taints: spec.taints.iter().map(name).collect() }
+        Self {
+            labels: spec.labels.keys().cloned().collect(),
+            taints: spec.taints.iter().map(name).collect(),
+            place: spec.place.clone(),
+        }
     }
 
     /// Those that a node says were asked for; none where it does not say so, or nobody understands it.

@@ -16,7 +16,7 @@ use super::conditions::{holds, timed, wanted};
 use super::keeper::{Keeper, own_labels};
 use super::marks::Marks;
 use super::quantity;
-use super::spec::{KubeletEndpoint, NodeSpec};
+use super::spec::NodeSpec;
 use crate::fleet::Machine;
 
 /// The labels that a node is to have. Those by which it is known whose it is are nobody else's to choose.
@@ -119,7 +119,7 @@ fn status(machine: &Machine, before: Option<&NodeStatus>, now: Timestamp) -> Nod
         })
         .collect();
     NodeStatus {
-        addresses: Some(addresses(&spec, machine.kubelet())),
+        addresses: Some(addresses(machine)),
         allocatable: resources(health.as_deref().map(|health| &health.allocatable)),
         capacity: resources(health.as_deref().map(|health| &health.capacity)),
         conditions: Some(conditions),
@@ -132,8 +132,8 @@ fn status(machine: &Machine, before: Option<&NodeStatus>, now: Timestamp) -> Nod
 }
 
 /// Where the node is reached. Not its name: an API server that prefers names to addresses would ask a resolver for it, in vain.
-fn addresses(spec: &NodeSpec, kubelet: Option<KubeletEndpoint>) -> Vec<NodeAddress> {
-    let internal = kubelet.map(|kubelet| kubelet.address).or(spec.host_ip);
+fn addresses(machine: &Machine) -> Vec<NodeAddress> {
+    let internal = machine.kubelet().map(|kubelet| kubelet.address).or(machine.host_ip());
     let address =
         |address: IpAddr| NodeAddress { type_: "InternalIP".to_owned(), address: address.to_string() };
     internal.map(address).into_iter().collect()

@@ -22,8 +22,10 @@ pub struct NodeSpec {
     pub max_pods: u32,
     /// Where the kubelet API of the node is answered, where that is not by this process.
     pub kubelet: Option<KubeletEndpoint>,
-    /// The machine's own address, which its pods have as `hostIP`.
+    /// The machine's own address, which its pods have as `hostIP`; none where it must be found out ([`NodeHealth::host_ip`]).
     pub host_ip: Option<IpAddr>,
+    /// Where the machine is: when that changes, it is another machine, and nothing is known of it.
+    pub place: String,
     /// Whatever tells one way to the machine from another: when it changes, the way is opened anew.
     pub session: u64,
     /// Whether it is being taken out of the cluster: nothing is done for its pods any more.
@@ -46,10 +48,32 @@ pub struct NodeHealth {
     pub capacity: BTreeMap<String, Quantity>,
     /// What of that pods may have.
     pub allocatable: BTreeMap<String, Quantity>,
+    /// How much of its memory is free; none where it does not tell.
+    pub memory: Option<Room>,
+    /// How much of its storage is free; none where it does not tell.
+    pub storage: Option<Room>,
+    /// Its own address, where that was found out only when it was asked.
+    pub host_ip: Option<IpAddr>,
     /// What it is.
     pub info: MachineInfo,
     /// Why it takes no pods although it can be reached, in one word of CamelCase and for people; none when it does.
     pub trouble: Option<(&'static str, String)>,
+}
+
+/// How much of something is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// What is free, in bytes.
+    pub free: u64,
+    /// All of it, in bytes.
+    pub all: u64,
+}
+
+impl Room {
+    /// Whether less than a twentieth of it is free.
+    pub fn is_short(self) -> bool {
+        u128::from(self.free) * 20 < u128::from(self.all)
+    }
 }
 
 /// What a machine is, as `nodeInfo` shows it. What is empty is not known.

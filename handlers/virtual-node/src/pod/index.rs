@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use staffetta_driver::{Owner, Uid};
 use staffetta_handler::{Event, Index, Message};
 
-use crate::node::{Keeper, has_keeper, is_real};
+use crate::node::{Keeper, Label, has_keeper, is_real};
 
 /// The newest state of each pod that is on a virtual node, or on a node that is not known yet, and of each virtual node.
 ///
@@ -21,9 +21,16 @@ struct Cluster {
     on_node: HashMap<String, HashSet<String>>,
     virtual_nodes: HashMap<String, Arc<Node>>,
     real_nodes: HashSet<String>,
+    /// What the nodes have of an agent that kept such machines before.
+    predecessor: Option<Label>,
 }
 
 impl ClusterIndex {
+    /// One that knows the nodes of this agent for virtual ones too.
+    pub(crate) fn after(predecessor: Option<Label>) -> Self {
+        Self(Mutex::new(Cluster { predecessor, ..Cluster::default() }))
+    }
+
     /// The pod of that UID.
     pub(crate) fn pod(&self, uid: &Uid) -> Option<Arc<Pod>> {
         self.cluster().pods.get(uid.as_str()).map(Arc::clone)
@@ -93,7 +100,7 @@ impl Cluster {
 
     fn keep_node(&mut self, node: &Arc<Node>) {
         let name = node.metadata.name.clone().unwrap_or_default();
-        if is_real(node) {
+        if is_real(node, self.predecessor) {
             for uid in self.on_node.remove(&name).into_iter().flatten() {
                 self.pods.remove(&uid);
             }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::*;
 use crate::fleet::Fleet;
-use crate::node::NodeHealth;
+use crate::node::{NodeHealth, Room};
 use crate::pod::ClusterIndex;
 use crate::policy::Policy;
 
-const KEEPER: Keeper<'_> = Keeper { handler: "machines", cluster: "east" };
+const KEEPER: Keeper<'_> = Keeper { handler: "machines", cluster: "east", predecessor: None };
 
 fn machine() -> Arc<Machine> {
     machine_of(spec())
@@ -29,6 +29,7 @@ fn spec() -> NodeSpec {
         max_pods: 4,
         kubelet: None,
         host_ip: None,
+        place: String::new(),
         session: 0,
         retired: false,
     }
@@ -47,8 +48,12 @@ fn object(machine: &Machine) -> Node {
 }
 
 fn ready(status: &Value) -> Value {
+    condition(status, "Ready")
+}
+
+fn condition(status: &Value, kind: &str) -> Value {
     let conditions = status["conditions"].as_array().unwrap();
-    conditions.iter().find(|condition| condition["type"] == "Ready").unwrap().clone()
+    conditions.iter().find(|condition| condition["type"] == kind).unwrap().clone()
 }
 
 #[test]
@@ -137,4 +142,29 @@ fn what_the_machine_did_not_tell_yet_stays_as_the_object_has_it() {
     machine.told_health(NodeHealth::default());
     let patch = status_patch(&node, &machine, time(1)).unwrap();
     assert_eq!(patch["capacity"], json!({ "cpu": null, "pods": "4" }), "now it is known that there is none");
+}
+
+#[test]
+fn a_machine_that_runs_out_of_something_is_told_and_what_it_does_not_report_is_not_claimed() {
+    let machine = machine();
+    let node = object(&machine);
+    machine.reached();
+    let told = |memory: Option<u64>, storage: Option<u64>| {
+        let room = |free: Option<u64>| free.map(|free| Room { free, all: 100 });
+        machine.told_health(NodeHealth {
+            memory: room(memory),
+            storage: room(storage),
+            ..NodeHealth::default()
+        });
+        let status = status_patch(&node, &machine, time(1)).unwrap();
+        ["MemoryPressure", "DiskPressure"].map(|kind| {
+            let condition = condition(&status, kind);
+            format!("{} {}", condition["status"], condition["reason"]).replace('"', "")
+        })
+    };
+    assert_eq!(told(None, None), ["False NotReported", "False NotReported"]);
+    let (calm, filled) = ("False KubeletHasNoDiskPressure", "True KubeletHasInsufficientMemory");
+    assert_eq!(told(Some(5), Some(5)), ["False KubeletHasSufficientMemory", calm]);
+    assert_eq!(told(Some(4), Some(100)), [filled, calm]);
+    assert_eq!(told(Some(0), Some(0)), [filled, "True KubeletHasDiskPressure"]);
 }

@@ -1,0 +1,67 @@
+//! Virtual nodes without a cluster, for what needs none.
+
+use async_trait::async_trait;
+use staffetta_driver::{DriverError, Owner, Reason};
+use staffetta_handler::HandlerError;
+
+use super::*;
+use crate::back_end::NodeBackEnd;
+use crate::node::NodeSpec;
+use crate::source::Intake;
+
+/// There are no nodes.
+struct Nobody;
+
+#[async_trait]
+impl NodeSource for Nobody {
+    async fn run(&self, _: Intake) -> Result<(), HandlerError> {
+        std::future::pending().await
+    }
+
+    async fn open(&self, _: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
+        Err(DriverError::new(Reason::NotFound, "open a machine"))
+    }
+}
+
+/// Virtual nodes of which there are none, on an API server that is not there.
+pub(crate) fn idle() -> VirtualNodes {
+    let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+    VirtualNodes::new(Wiring {
+        handler: "machines",
+        cluster: "east".into(),
+        client: Client::try_from(nowhere).unwrap(),
+        source: Arc::new(Nobody),
+        notes: Notes::silent(),
+        policy: Policy::default(),
+        kubelets: None,
+        predecessor: None,
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_machine_that_answers_its_reader_and_not_for_a_pod_is_worth_a_word() {
+    let shared = idle().shared();
+    shared.fleet.insert(NodeSpec {
+        name: "r1".into(),
+        labels: std::collections::BTreeMap::new(),
+        taints: Vec::new(),
+        max_pods: 1,
+        kubelet: None,
+        host_ip: None,
+        place: String::new(),
+        session: 0,
+        retired: false,
+    });
+    let machine = shared.fleet.get("r1").unwrap();
+    let owner = Owner { namespace: "default".into(), name: "web".into(), uid: "u1".into() };
+    let step = |reason| shared.is_borne(&owner, &machine, &DriverError::new(reason, "install"));
+    machine.reached();
+    assert!(!step(Reason::Refused), "it answered");
+    let unanswered = || [(); 4].map(|()| step(Reason::Unavailable));
+    assert_eq!(unanswered(), [true, true, false, false]);
+    shared.answered(&owner);
+    assert_eq!(unanswered(), [true, true, false, false]);
+    machine.missed("DriverUnavailable", "no answer".into(), false);
+    assert!(machine.is_up(), "it may be an outage");
+    assert_eq!(unanswered(), [true; 4]);
+}
