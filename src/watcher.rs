@@ -38,7 +38,7 @@ pub trait Sink: EventHandler<AnyEvent> {
     fn undecodable(&self, object: &Undecodable);
 }
 
-/// The waits after an error of a watch; they start anew when the server says something.
+/// The waits after an error of a list or a watch; they start anew when the watch goes on.
 const BACKOFF: BackoffPolicy =
     BackoffPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(30), limit: None };
 
@@ -141,7 +141,9 @@ impl<S: Sink> Watcher<S> {
             course: Arc::clone(&course),
             undecodable: Arc::clone(&undecodable),
             backoff: BACKOFF.start(),
+            failures: 0,
             failed: Instant::now(),
+            begun: Instant::now(),
             timeout: self.timeout,
             silence: Arc::clone(&self.silence),
         };

@@ -85,7 +85,7 @@ pub(crate) struct Watch {
     /// When the API server last said anything in it, and how long ago that is.
     pub(crate) said: Option<String>,
     pub(crate) silent_seconds: Option<f64>,
-    /// The last error, until the server says something again.
+    /// The last error, until the watch goes on.
     pub(crate) error: Option<String>,
 }
 

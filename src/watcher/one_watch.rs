@@ -34,9 +34,14 @@ pub(super) struct OneWatch<S> {
     pub(super) listed: watch::Sender<bool>,
     pub(super) course: Arc<Course>,
     pub(super) undecodable: Arc<Mutex<UndecodableObjects>>,
+    /// The waits after errors. A list does not start them anew: who may list and not watch would list for ever.
     pub(super) backoff: Backoff,
-    /// When it failed last.
+    /// How often the watch failed since all was listed, or since it went on.
+    pub(super) failures: u32,
+    /// When it was asked for again after it failed last.
     pub(super) failed: Instant,
+    /// The same, or when all was listed after that.
+    pub(super) begun: Instant,
     /// How long the server is asked to let a watch last.
     pub(super) timeout: Duration,
     pub(super) silence: Arc<Silence>,
@@ -90,7 +95,7 @@ impl<S: Sink> OneWatch<S> {
                 },
             }
             // What happened in an outage is not for the history to tell: it may be another server's by now.
-            if !lists && (self.history_went_back().await || self.backoff.attempts() > 1) {
+            if !lists && (self.history_went_back().await || self.failures > 1) {
                 return Ended::Behind;
             }
         }
@@ -98,7 +103,7 @@ impl<S: Sink> OneWatch<S> {
 
     fn moment(&self, lists: bool) -> Moment {
         let heard = self.silence.last_heard(&self.kind.path);
-        Moment { lists, attempts: self.backoff.attempts(), heard, failed: self.failed }
+        Moment { lists, attempts: self.backoff.attempts(), heard, failed: self.failed, begun: self.begun }
     }
 
     /// Whether the server has lost what it said before: to watch on from there would be answered with silence. An outage
@@ -116,6 +121,7 @@ impl<S: Sink> OneWatch<S> {
     fn goes_on(&mut self) {
         info!(kind = %self.kind.name, "the watch goes on");
         self.backoff = BACKOFF.start();
+        self.failures = 0;
         self.course.goes_on();
     }
 
@@ -130,7 +136,8 @@ impl<S: Sink> OneWatch<S> {
     }
 
     async fn take(&mut self, event: watcher::Event<Sighting>) {
-        if !matches!(event, watcher::Event::Init) && self.backoff.attempts() > 0 {
+        let happened = matches!(event, watcher::Event::Apply(_) | watcher::Event::Delete(_));
+        if happened && self.backoff.attempts() > 0 {
             self.goes_on();
         }
         self.course.works(true);
@@ -151,6 +158,8 @@ impl<S: Sink> OneWatch<S> {
             watcher::Event::InitDone => {
                 let vanished = lock(&self.known).list_ends();
                 self.forget_undecodable();
+                // What comes next is the watch, for the first time since.
+                (self.failures, self.begun) = (0, Instant::now());
                 self.deliver(vanished).await;
                 debug!(kind = %self.kind.name, "listed");
                 self.course.listed();
@@ -209,11 +218,13 @@ impl<S: Sink> OneWatch<S> {
     async fn back_off(&mut self, error: &(dyn std::error::Error + Sync), hint: Option<Duration>) {
         let wait = self.backoff.next_wait(hint).unwrap_or(BACKOFF.max);
         let attempt = self.backoff.attempts();
+        self.failures += 1;
         let error = shortened(causes(error));
         warn!(kind = %self.kind.name, attempt, wait_ms = wait.as_millis(), error, "the watch failed");
         self.course.failed(error);
         tokio::time::sleep(wait).await;
         self.failed = Instant::now();
+        self.begun = self.failed;
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use staffetta_apiserver::Fault;
+use tokio::time::Instant;
 
 use crate::services::services;
 use crate::world::{Task, World, pods};
@@ -102,7 +103,7 @@ async fn lists(world: World) {
         if slow || name == "409" || name == "422" {
             continue; // no answers to a list; one that is never answered is asked for again after a minute
         }
-        let (before, begun) = (world.asked("list", "pods"), tokio::time::Instant::now());
+        let (before, begun) = (world.asked("list", "pods"), Instant::now());
         world.faults().inject(pods("list"), 2, fault);
         let controller = world.ready_controller().await;
         world.until_settled(&["before"]).await;
@@ -241,16 +242,20 @@ async fn a_pod_whose_end_has_a_wrong_date_keeps_its_vif_until_it_ends_and_no_lon
 
 #[tokio::test]
 async fn a_watch_that_is_taken_up_and_broken_each_time_lists_anew() {
-    const BREAKS: usize = 6;
+    const BREAKS: usize = 4;
     let world = World::embedded().await;
     let controller = world.ready_controller().await;
-    let before = world.asked("list", "pods");
+    let (before, begun) = (world.asked("list", "pods"), Instant::now());
     world.faults().inject(pods("watch"), BREAKS, Fault::watch_error(500));
     world.until("each fault has met a watch", async || world.faults().pending() == 0).await;
     world.pod("after").await;
     world.until_settled(&["after"]).await;
     // A question where the server is follows each break, and a list every second one.
-    let lists = world.asked("list", "pods") - before;
+    let (lists, waited) = (world.asked("list", "pods") - before, begun.elapsed());
     assert!(lists > BREAKS + 1, "{lists} lists and questions");
+    // After two seconds without news it asks where the server is, too.
+    let most = (BREAKS + BREAKS / 2) as u64 + waited.as_secs() / 2;
+    assert!(lists as u64 <= most, "{lists} lists and questions in {waited:?}");
+    assert!(waited >= Duration::from_secs(11), "the waits grow over the lists: {waited:?}");
     controller.stop().await.unwrap();
 }
