@@ -153,6 +153,23 @@ async fn a_first_list_that_is_never_answered_is_asked_for_again_after_a_minute()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_at_once_each_time_is_an_error_that_is_waited_out() {
+    for said in ["", "{\"type\":\"ADDED\",\"obj"] {
+        let answer = move |asked| match asked {
+            Asked::Watch => at_once(said),
+            Asked::List | Asked::Where => well(asked),
+        };
+        let seen = TenMinutes::of(move |asked, _| answer(asked)).await;
+        let watches = seen.count(Asked::Watch);
+        assert!((15..=40).contains(&watches), "{watches} watches in ten minutes: {said:?}");
+        assert!(seen.count(Asked::List) >= 8, "what happens is found by lists: {:?}", seen.asked);
+        let SoFar { errors, trouble, .. } = seen.sight.so_far;
+        assert!(errors >= 15, "{errors} errors");
+        assert!(trouble.is_some_and(|trouble| trouble.contains("the watch ended at once")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kind_that_may_be_listed_and_not_watched_is_listed_less_and_less_often() {
     let seen =
         TenMinutes::of(|asked, _| if asked == Asked::Watch { refused(403) } else { well(asked) }).await;

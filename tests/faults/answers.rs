@@ -259,3 +259,31 @@ async fn a_watch_that_is_taken_up_and_broken_each_time_lists_anew() {
     assert!(waited >= Duration::from_secs(11), "the waits grow over the lists: {waited:?}");
     controller.stop().await.unwrap();
 }
+
+/// Each watch ends as soon as it has begun, and not by an error: what kube makes of that is to ask again at once.
+async fn ended_at_once(fault: Fault) {
+    let world = World::embedded().await;
+    let controller = world.ready_controller().await;
+    let (before, begun) = (world.asked("watch", "pods"), Instant::now());
+    world.faults().inject(pods("watch"), usize::MAX, fault);
+    world.faults().cut_watches();
+    world.pod("web").await;
+    world.until_settled(&["web"]).await;
+    let (asked, waited) = (world.asked("watch", "pods") - before, begun.elapsed());
+    assert!(asked as u64 <= 4 + 2 * waited.as_secs(), "{asked} watches in {waited:?}");
+    let page =
+        reqwest::get(format!("http://{}/metrics", controller.admin())).await.unwrap().text().await.unwrap();
+    let series = "staffetta_watch_errors_total{kind=\"Pod\"} ";
+    let errors: u64 = page.lines().find_map(|line| line.strip_prefix(series)).unwrap().parse().unwrap();
+    assert!(errors >= 2, "{errors} errors");
+    world.faults().clear();
+    world.pod("after").await;
+    world.until_settled(&["after", "web"]).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_watch_that_ends_at_once_each_time_is_an_error_and_asks_no_faster_than_after_others() {
+    let empty = Fault::Answer { code: 200, body: String::new() };
+    tokio::join!(ended_at_once(Fault::CutMid), ended_at_once(empty));
+}
