@@ -19,6 +19,7 @@ fn refusals() -> Vec<(&'static str, Fault)> {
         ("409", Fault::status(409)),
         ("422", Fault::invalid(&[("metadata.annotations", "FieldValueTooLong")])),
         ("429", later),
+        ("busy", Fault::Busy { code: 429, retry_after: 1 }),
         ("500", Fault::status(500)),
         ("503", Fault::status(503)),
         ("504", Fault::status(504)),
@@ -136,6 +137,7 @@ async fn watches(world: World) {
         ("refused-403", Fault::status(403)),
         ("refused-500", Fault::status(500)),
         ("later", Fault::Refuse { code: 429, retry_after: Some(1) }),
+        ("busy", Fault::Busy { code: 503, retry_after: 1 }),
         ("hangs", Fault::Hang),
     ];
     for (name, fault) in faults {
@@ -258,6 +260,36 @@ async fn a_watch_that_is_taken_up_and_broken_each_time_lists_anew() {
     assert!(lists as u64 <= most, "{lists} lists and questions in {waited:?}");
     assert!(waited >= Duration::from_secs(11), "the waits grow over the lists: {waited:?}");
     controller.stop().await.unwrap();
+}
+
+/// A server that has too much to do says in a header how long to leave it alone. Waits of our own are shorter here.
+async fn busy(world: World) {
+    const LEFT_ALONE: Duration = Duration::from_secs(5);
+    let controller = world.ready_controller().await;
+    for verb in ["patch", "watch"] {
+        let begun = Instant::now();
+        world.faults().inject(pods(verb), 1, Fault::Busy { code: 429, retry_after: LEFT_ALONE.as_secs() });
+        // Meets the request that follows, and does nothing to it.
+        world.faults().inject(pods(verb), 1, Fault::Delay(Duration::ZERO));
+        world.pod(verb).await;
+        world.until("it is asked again", async || world.faults().pending() == 0).await;
+        let waited = begun.elapsed();
+        assert!(waited >= LEFT_ALONE, "{verb}: again after {waited:?}");
+    }
+    world.until_settled(&["patch", "watch"]).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_busy_server_is_left_alone_for_as_long_as_its_header_says() {
+    busy(World::embedded().await).await;
+}
+
+#[tokio::test]
+async fn a_busy_server_is_left_alone_for_as_long_as_its_header_says_on_a_real_server() {
+    if let Some(world) = World::real(&[]).await {
+        busy(world).await;
+    }
 }
 
 /// Each watch ends as soon as it has begun, and not by an error: what kube makes of that is to ask again at once.
