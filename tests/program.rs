@@ -159,6 +159,23 @@ async fn a_signal_before_there_is_a_way_to_the_server_ends_the_program() {
 }
 
 #[tokio::test]
+async fn a_second_signal_ends_it_at_once_whatever_is_under_way() {
+    const PATIENT: &str = "[relay]\nhandler_timeout = \"1h\"\n[shutdown]\ndrain = \"1h\"\n";
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = Process::start(Path::new(PROGRAM), folder.path(), PATIENT, &server.kubeconfig()).await;
+    process.ready().await;
+    server.faults().inject(Requests::any().verb("patch").resource("pods"), 1, Fault::Hang);
+    create_pod(&pods(&server)).await;
+    eventually("a handler waits for an answer", async || server.faults().pending() == 0).await;
+    process.signal("TERM").await;
+    process.says("a signal: ending").await;
+    process.signal("TERM").await;
+    process.says("a second signal: ending at once").await;
+    assert_eq!(process.ends().await.code(), Some(1));
+}
+
+#[tokio::test]
 async fn an_address_that_is_taken_is_named_and_ends_the_program() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
