@@ -56,6 +56,7 @@ type Answer = Option<(Duration, Response<axum::body::Body>)>;
 /// How long an answer takes at least: no server is faster than the clock.
 const SOON: Duration = Duration::from_millis(1);
 
+#[expect(clippy::unnecessary_wraps, reason = "it is one of the answers")]
 fn at_once(body: impl Into<axum::body::Body>) -> Answer {
     Some((SOON, Response::new(body.into())))
 }
@@ -76,6 +77,7 @@ fn list(next: &str) -> String {
     json!({ "kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": [item] }).to_string()
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it is one of the answers")]
 fn refused(code: u16) -> Answer {
     Some((SOON, Response::builder().status(code).body(axum::body::Body::empty()).unwrap()))
 }
