@@ -1,6 +1,7 @@
 //! The way to the Kubernetes API.
 
 mod key_files;
+mod refusals;
 mod token;
 
 use std::collections::HashSet;
@@ -18,6 +19,7 @@ use tower::layer::layer_fn;
 use tracing::warn;
 
 pub use key_files::KeyFiles;
+use refusals::Refusals;
 use token::{Bearer, TokenFile};
 
 /// By which the API server's audit log names this program.
@@ -97,6 +99,7 @@ pub async fn connection(kubeconfig: Option<&Path>) -> Result<Connection, Connect
     let key_files = KeyFiles::of(&config.auth_info).map_err(ConnectError::Key)?;
     let token = TokenFile::take(&mut config.auth_info);
     let builder = ClientBuilder::try_from(config).map_err(|source| ConnectError::Client(Box::new(source)))?;
+    let builder = builder.with_layer(&layer_fn(Refusals::new));
     let Some(path) = token else { return Ok(Connection { client: builder.build(), host, key_files }) };
     let token = TokenFile::open(path.clone()).map_err(|source| ConnectError::Token { path, source })?;
     let token = Arc::new(token);

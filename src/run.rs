@@ -1,17 +1,19 @@
 //! `staffetta run`: from the configuration to the end of the process.
 
 use std::io;
-use std::path::Path;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use staffetta_handler::Registry;
-use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
 use crate::config::{Configuration, Relay};
-use crate::connect::{self, ConnectError};
+use crate::connect::{self, ConnectError, Connection};
 use crate::controller::{Controller, ControllerError};
 use crate::rehearsal::{self, DryRun};
 use crate::telemetry;
@@ -31,7 +33,8 @@ pub enum RunError {
     Controller(#[from] ControllerError),
 }
 
-/// Runs until SIGTERM or SIGINT. The first one lets what runs end within the drain time, a second one ends at once.
+/// Runs until SIGTERM or SIGINT. The first one lets what runs end within the drain time, a second one ends at once, and so does one
+/// that comes before anything runs.
 pub(crate) fn run(
     registry: Registry,
     configuration: &Configuration,
@@ -84,10 +87,15 @@ async fn serve(
     configuration: &Configuration,
     kubeconfig: Option<&Path>,
 ) -> Result<(), RunError> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Start)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Start)?;
+    let mut signals = Signals::listen().map_err(RunError::Start)?;
     let kubeconfig = kubeconfig.or(configuration.kubernetes.kubeconfig.as_deref());
-    let connection = connect::connection(kubeconfig).await?;
+    let connection = tokio::select! {
+        connection = connection(kubeconfig.map(Path::to_owned)) => connection?,
+        () = signals.next() => {
+            info!("a signal before the start: ending at once");
+            std::process::exit(0);
+        }
+    };
     let key_files = connection.key_files.clone();
     let controller = Controller::start(registry, configuration, connection).await?;
     let stop = controller.token();
@@ -100,10 +108,7 @@ async fn serve(
     tokio::spawn(async move {
         let mut signalled = false;
         loop {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
+            signals.next().await;
             if signalled {
                 warn!("a second signal: ending at once");
                 std::process::exit(1);
@@ -114,6 +119,34 @@ async fn serve(
         }
     });
     Ok(controller.ended().await?)
+}
+
+/// The way to the API server. To make it may take long, and holds up a thread: a kubeconfig may name a program that asks for
+/// credentials.
+async fn connection(kubeconfig: Option<PathBuf>) -> Result<Connection, ConnectError> {
+    let made = spawn_blocking(move || Handle::current().block_on(connect::connection(kubeconfig.as_deref())));
+    made.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
+}
+
+/// The signals that tell the program to end.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
+        Ok(Self { terminate: signal(terminate)?, interrupt: signal(interrupt)? })
+    }
+
+    /// Ends with the next one.
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 #[cfg(test)]

@@ -18,10 +18,12 @@ use crate::lock::lock;
 use course::Course;
 pub use course::{Sight, SoFar};
 use one_watch::OneWatch;
+use undecodable::UndecodableObjects;
 
 mod course;
 mod moment;
 mod one_watch;
+mod undecodable;
 
 /// Where a [`Watcher`] delivers.
 pub trait Sink: EventHandler<AnyEvent> {
@@ -31,11 +33,12 @@ pub trait Sink: EventHandler<AnyEvent> {
     /// Ends when there is room for more of a list. Nothing but a list ever waits for it.
     fn room(&self) -> impl Future<Output = ()> + Send;
 
-    /// The server sent something that is no object of its kind. It is told once for each state of it.
+    /// The server sent something that is no object of its kind. It is told once for each state of it, of a thousand objects of a
+    /// kind at most.
     fn undecodable(&self, object: &Undecodable);
 }
 
-/// The waits after an error of a watch; they start anew when the server says something.
+/// The waits after an error of a list or a watch; they start anew when the watch goes on.
 const BACKOFF: BackoffPolicy =
     BackoffPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(30), limit: None };
 
@@ -62,7 +65,7 @@ struct Watch {
     known: Arc<Mutex<Known>>,
     listed: watch::Receiver<bool>,
     course: Arc<Course>,
-    undecodable: Arc<Mutex<HashMap<String, Undecodable>>>,
+    undecodable: Arc<Mutex<UndecodableObjects>>,
     task: JoinHandle<()>,
 }
 
@@ -127,7 +130,7 @@ impl<S: Sink> Watcher<S> {
         let known = Arc::new(Mutex::new(Known::new(kind)));
         let (done, listed) = watch::channel(false);
         let course = Arc::<Course>::default();
-        let undecodable = Arc::<Mutex<HashMap<String, Undecodable>>>::default();
+        let undecodable = Arc::<Mutex<UndecodableObjects>>::default();
         let one = OneWatch {
             kind: kind.clone(),
             client: self.client.clone(),
@@ -138,7 +141,9 @@ impl<S: Sink> Watcher<S> {
             course: Arc::clone(&course),
             undecodable: Arc::clone(&undecodable),
             backoff: BACKOFF.start(),
+            failures: 0,
             failed: Instant::now(),
+            begun: Instant::now(),
             timeout: self.timeout,
             silence: Arc::clone(&self.silence),
         };
@@ -166,9 +171,9 @@ impl<S: Sink> Watcher<S> {
         sights
     }
 
-    /// The objects that exist and cannot be decoded.
+    /// The objects that exist and cannot be decoded, a thousand of each kind at most; [`Sight::undecodable`] counts them all.
     pub fn undecodable(&self) -> Vec<Undecodable> {
-        let of = |watch: &Watch| lock(&watch.undecodable).values().cloned().collect::<Vec<_>>();
+        let of = |watch: &Watch| lock(&watch.undecodable).remembered().cloned().collect::<Vec<_>>();
         self.watches().values().flat_map(of).collect()
     }
 

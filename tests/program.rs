@@ -11,11 +11,23 @@ use std::process::Command;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use kube::{Client, Config};
-use process::{Process, eventually};
+use process::{PATIENCE, Process, eventually};
 use serde_json::json;
-use staffetta_apiserver::{ApiServer, Options};
+use staffetta_apiserver::{ApiServer, Fault, Options, Requests};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_staffetta");
+
+fn pods(server: &ApiServer) -> Api<Pod> {
+    let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
+    Api::namespaced(client, "default")
+}
+
+/// Creates the pod `web` on a node.
+async fn create_pod(pods: &Api<Pod>) {
+    let pod = json!({ "metadata": { "name": "web" },
+        "spec": { "nodeName": "n1", "containers": [{ "name": "c", "image": "i" }] } });
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+}
 
 #[tokio::test]
 async fn it_becomes_ready_annotates_a_pod_and_ends_cleanly_on_sigterm() {
@@ -25,11 +37,8 @@ async fn it_becomes_ready_annotates_a_pod_and_ends_cleanly_on_sigterm() {
     process.ready().await;
     assert_eq!(process.get("/livez").await, (200, "ok\n".into()));
 
-    let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
-    let pods = Api::<Pod>::namespaced(client, "default");
-    let pod = json!({ "metadata": { "name": "web" },
-        "spec": { "nodeName": "n1", "containers": [{ "name": "c", "image": "i" }] } });
-    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    let pods = pods(&server);
+    create_pod(&pods).await;
     eventually("the pod has a VIF", async || {
         let pod = pods.get("web").await.unwrap();
         pod.metadata
@@ -117,6 +126,53 @@ async fn a_client_certificate_that_is_replaced_ends_the_program_in_good_order() 
     process.says("the client's certificate or key was replaced").await;
     assert!(process.ends().await.success());
     process.says("the lease is given up").await;
+}
+
+#[tokio::test]
+async fn a_signal_before_there_is_a_way_to_the_server_ends_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let (kubeconfig, asked) = (folder.path().join("kubeconfig"), folder.path().join("asked"));
+    // Asks for credentials and gets none.
+    let script = format!("echo $$ > {}; exec sleep 600", asked.display());
+    let exec = json!({ "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
+        "command": "sh", "args": ["-c", script] });
+    let user = json!({ "name": "user", "user": { "exec": exec } });
+    let cluster = json!({ "name": "cluster", "cluster": { "server": "http://127.0.0.1:1" } });
+    let context = json!({ "name": "context", "context": { "cluster": "cluster", "user": "user" } });
+    let content = json!({ "users": [user], "clusters": [cluster], "contexts": [context], "current-context": "context" });
+    std::fs::write(&kubeconfig, content.to_string()).unwrap();
+    let mut program = tokio::process::Command::new(PROGRAM)
+        .args(["run", "--kubeconfig"])
+        .arg(&kubeconfig)
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let id = async || std::fs::read_to_string(&asked).unwrap_or_default().trim().to_owned();
+    eventually("it asks for credentials", async || !id().await.is_empty()).await;
+    let kill = async |signal: &str, id: &str| {
+        tokio::process::Command::new("kill").args([signal, id]).status().await.unwrap()
+    };
+    kill("-TERM", &program.id().unwrap().to_string()).await;
+    let ended = tokio::time::timeout(PATIENCE, program.wait()).await;
+    kill("-KILL", &id().await).await;
+    assert!(ended.expect("it ends though it has no credentials").unwrap().success());
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_it_at_once_whatever_is_under_way() {
+    const PATIENT: &str = "[relay]\nhandler_timeout = \"1h\"\n[shutdown]\ndrain = \"1h\"\n";
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = Process::start(Path::new(PROGRAM), folder.path(), PATIENT, &server.kubeconfig()).await;
+    process.ready().await;
+    server.faults().inject(Requests::any().verb("patch").resource("pods"), 1, Fault::Hang);
+    create_pod(&pods(&server)).await;
+    eventually("a handler waits for an answer", async || server.faults().pending() == 0).await;
+    process.signal("TERM").await;
+    process.says("a signal: ending").await;
+    process.signal("TERM").await;
+    process.says("a second signal: ending at once").await;
+    assert_eq!(process.ends().await.code(), Some(1));
 }
 
 #[tokio::test]

@@ -1,7 +1,6 @@
 //! Serves connections within bounds, so that whoever can reach the server cannot hold it up.
 
 use std::convert::Infallible;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,17 +15,14 @@ use tracing::{debug, warn};
 /// How many connections are served at a time; others wait to be accepted.
 const CONNECTIONS: usize = 64;
 
-/// How long the head of a request may take to arrive, and how long a connection may be idle.
+/// How long the head of a request may take to arrive.
 const HEAD: Duration = Duration::from_secs(10);
 
 /// How large the head of a request may be, in bytes; it is refused with 431.
 const HEAD_BYTES: usize = 16 * 1024;
 
-/// After how long a connection is closed, as soon as the answer under way is out.
-const LIFE: Duration = Duration::from_secs(300);
-
-/// How long that answer may take then.
-const LAST_ANSWER: Duration = Duration::from_secs(10);
+/// After how long a connection is closed, whatever becomes of its answer.
+const LIFE: Duration = Duration::from_secs(15);
 
 /// How long nothing is accepted after the system refused to (no file descriptor is left).
 const PAUSE: Duration = Duration::from_millis(200);
@@ -54,22 +50,18 @@ pub(super) async fn serve(listener: TcpListener, router: Router) -> Infallible {
     }
 }
 
+/// One request and its answer: who asks again comes again, and waits for its turn like others.
 async fn connection(stream: TcpStream, router: Router) {
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
+        .keep_alive(false)
         .header_read_timeout(HEAD)
         .max_header_size(HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let mut serving = pin!(serving);
-    let ended = tokio::select! {
-        ended = serving.as_mut() => ended,
-        () = tokio::time::sleep(LIFE) => {
-            serving.as_mut().graceful_shutdown();
-            tokio::time::timeout(LAST_ANSWER, serving).await.unwrap_or(Ok(()))
-        }
-    };
-    if let Err(error) = ended {
-        debug!(%error, "a connection to the admin server ended early");
+    match tokio::time::timeout(LIFE, serving).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => debug!(%error, "a connection to the admin server ended early"),
+        Err(_) => debug!("an answer of the admin server was not taken in time"),
     }
 }
 
@@ -84,7 +76,9 @@ mod tests {
     async fn served() -> (std::net::SocketAddr, tokio::task::JoinHandle<Infallible>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = Router::new().route("/", get(async || "here"));
+        // More than the buffers of a connection take.
+        let large = || async { vec![0_u8; 32 * 1024 * 1024] };
+        let router = Router::new().route("/", get(async || "here")).route("/large", get(large));
         (address, tokio::spawn(serve(listener, router)))
     }
 
@@ -121,8 +115,43 @@ mod tests {
         for _ in 0..CONNECTIONS {
             idle.push(TcpStream::connect(address).await.unwrap());
         }
-        let request = b"GET / HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n";
-        let answer = tokio::time::timeout(2 * HEAD, answer(address, request)).await;
+        gets_its_turn_within(2 * HEAD, address).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_all_the_time_makes_room_for_others() {
+        let (address, _task) = served().await;
+        let mut busy = tokio::task::JoinSet::new();
+        for _ in 0..CONNECTIONS {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            busy.spawn(async move {
+                let mut answer = [0; 1024];
+                while stream.write_all(REQUEST).await.is_ok()
+                    && stream.read(&mut answer).await.is_ok_and(|read| read > 0)
+                {
+                    tokio::time::sleep(HEAD / 2).await;
+                }
+            });
+        }
+        gets_its_turn_within(HEAD, address).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_read_its_answer_makes_room_for_others() {
+        let (address, _task) = served().await;
+        let mut deaf = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(b"GET /large HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
+            deaf.push(stream);
+        }
+        gets_its_turn_within(2 * LIFE, address).await;
+    }
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n";
+
+    async fn gets_its_turn_within(time: Duration, address: std::net::SocketAddr) {
+        let answer = tokio::time::timeout(time, answer(address, REQUEST)).await;
         assert!(answer.expect("it gets its turn").ends_with("\r\n\r\nhere"));
     }
 }

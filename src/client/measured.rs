@@ -1,4 +1,5 @@
-//! Counts the requests to the API server by what came of them, measures how long that took, and hears when it last spoke.
+//! Counts the requests to the API server by what came of them, measures how long that took, hears when it last spoke, and paces
+//! watches that end as soon as they begin.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,12 +9,13 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use kube::client::Body;
 use tokio::time::Instant;
-use tower::Service;
+use tower::{BoxError, Service};
 
 use super::silence::{Ear, Silence};
 use crate::metrics::Requests;
 
-/// Tells [`Requests`] of each request that has ended, and [`Silence`] of all that is heard.
+/// Tells [`Requests`] of each request that has ended, and [`Silence`] of all that is heard. A watch that begins too soon after the
+/// last one of its kind is not asked for.
 pub(super) struct Measured<S> {
     inner: S,
     requests: Arc<Requests>,
@@ -29,20 +31,24 @@ impl<S> Measured<S> {
 impl<S, B> Service<Request<Body>> for Measured<S>
 where
     S: Service<Request<Body>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
     S::Future: Send + 'static,
 {
     type Response = Response<MeasuredBody<B>>;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let query = request.uri().query().unwrap_or_default();
         let watches = query.split('&').any(|part| part == WATCH);
         let ear = if watches { self.silence.ear(request.uri().path()) } else { None };
+        if let Some(Err(error)) = ear.as_ref().map(|ear| ear.begins()) {
+            return Box::pin(async { Err(error.into()) });
+        }
         if let Some((ear, version)) = ear.as_ref().zip(version(query)) {
             ear.goes_on_from(version);
         }
@@ -54,7 +60,7 @@ where
         };
         let answer = self.inner.call(request);
         Box::pin(async move {
-            let answer = answer.await?;
+            let answer = answer.await.map_err(Into::into)?;
             pending.answered(answer.status());
             // A refusal is no word from what is watched.
             let ear = ear.filter(|_| answer.status().is_success());

@@ -140,9 +140,28 @@ mod tests {
         answer.into_body().collect_bytes().await.unwrap();
         assert_eq!(silent("/watched"), Some(0), "it says something");
         assert_eq!(wrapped.silence.reached("/watched"), 0);
+        advance(Duration::from_secs(10)).await;
         drop(
             wrapped.ask("GET", "/watched?&watch=true&resourceVersion=1000&timeoutSeconds=60").await.unwrap(),
         );
         assert_eq!((wrapped.silence.reached("/watched"), wrapped.silence.reached("/odd")), (1000, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_asked_for_as_soon_as_the_last_one_began_is_an_error_and_no_request() {
+        let wrapped = wrapped();
+        wrapped.silence.listen("/watched");
+        let asked = || wrapped.requests.counted("GET", "201");
+        wrapped.ask("GET", "/watched?&watch=true").await.unwrap();
+        let error = wrapped.ask("GET", "/watched?&watch=true").await.expect_err("it is too soon");
+        assert!(error.to_string().contains("the watch ended at once"), "{error}");
+        assert!(staffetta_handler::Failure::transient(&error));
+        drop(wrapped.ask("GET", "/watched").await.unwrap());
+        drop(wrapped.ask("GET", "/made?watch=true").await.unwrap());
+        drop(wrapped.ask("GET", "/made?watch=true").await.unwrap());
+        assert_eq!(asked(), 4, "a list, and watches to which nobody listens, are asked for at any time");
+        advance(Duration::from_secs(1)).await;
+        wrapped.ask("GET", "/watched?&watch=true").await.unwrap();
+        assert_eq!(asked(), 5);
     }
 }

@@ -1,8 +1,9 @@
-//! For how long the API server has said nothing in a watch, and where in its history that watch is.
+//! For how long the API server has said nothing in a watch, where in its history that watch is, and whether it ends at once.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -15,13 +16,34 @@ pub(crate) struct Silence {
     ears: Mutex<HashMap<String, Arc<Ear>>>,
 }
 
-/// When something was last heard on one path, and from where in the history it was asked for.
+/// When something was last heard on one path, and when and from where in the history it was asked for.
 pub(crate) struct Ear {
     heard: Mutex<Instant>,
     reached: AtomicU64,
+    begun: Mutex<Option<Instant>>,
 }
 
+/// So long after a watch began the next one may begin. Less than the shortest watch (1 s) and the shortest wait after an error
+/// (0.75 s) last: nothing but a watch that ended at once is followed by another one so soon.
+const SOON: Duration = Duration::from_millis(500);
+
+/// A watch ended as soon as it had begun, and not by an error: the server, or a proxy before it, cuts it off. Whoever asks for the
+/// next one at once is told so, and waits as after any error.
+#[derive(Debug, thiserror::Error)]
+#[error("the watch ended at once, and without a word")]
+pub(crate) struct EndedAtOnce;
+
 impl Ear {
+    /// A watch is to begin now.
+    pub(crate) fn begins(&self) -> Result<(), EndedAtOnce> {
+        let (mut begun, now) = (lock(&self.begun), Instant::now());
+        if begun.is_some_and(|begun| now.duration_since(begun) < SOON) {
+            return Err(EndedAtOnce);
+        }
+        *begun = Some(now);
+        Ok(())
+    }
+
     /// Something was heard.
     pub(crate) fn hear(&self) {
         *lock(&self.heard) = Instant::now();
@@ -36,7 +58,8 @@ impl Ear {
 impl Silence {
     /// Listens on `path` from now on; what was heard there before is forgotten.
     pub(crate) fn listen(&self, path: &str) {
-        let ear = Ear { heard: Mutex::new(Instant::now()), reached: AtomicU64::new(0) };
+        let (heard, begun) = (Mutex::new(Instant::now()), Mutex::default());
+        let ear = Ear { heard, reached: AtomicU64::new(0), begun };
         lock(&self.ears).insert(path.to_owned(), Arc::new(ear));
     }
 
@@ -58,8 +81,6 @@ impl Silence {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[tokio::test(start_paused = true)]

@@ -234,8 +234,9 @@ pub enum LogFormat {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Shutdown {
-    /// How long handlers may finish what they began after SIGTERM. Less than the `terminationGracePeriodSeconds` of
-    /// the pod; a second signal ends the program at once.
+    /// How long handlers may finish what they began after SIGTERM. At least 7 s less than the `terminationGracePeriodSeconds` of
+    /// the pod: the last Kubernetes Events (2 s) and the lease (5 s, half of
+    /// `leader_election.renew_deadline`) come after it. A second signal ends the program at once.
     pub drain: Span,
 }
 

@@ -24,7 +24,8 @@ pub(crate) struct Document {
     pub(crate) objects: Vec<Object>,
     /// How many more fit what was asked for.
     pub(crate) omitted: usize,
-    /// The objects that cannot be decoded, which no handler gets to see.
+    /// The objects that cannot be decoded, which no handler gets to see; as many of them as of the others at most. Each watch says
+    /// how many there are.
     pub(crate) undecodable: Vec<Undecodable>,
     /// Whether a watch knows an object of the name that was asked for. Older programs do not say.
     #[serde(default)]
@@ -84,7 +85,7 @@ pub(crate) struct Watch {
     /// When the API server last said anything in it, and how long ago that is.
     pub(crate) said: Option<String>,
     pub(crate) silent_seconds: Option<f64>,
-    /// The last error, until the server says something again.
+    /// The last error, until the watch goes on.
     pub(crate) error: Option<String>,
 }
 

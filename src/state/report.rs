@@ -30,7 +30,7 @@ impl State {
             handlers: self.handlers().into_iter().map(handler).collect(),
             objects,
             omitted,
-            undecodable: self.undecodable().iter().filter_map(|object| undecodable(query, object)).collect(),
+            undecodable: undecodable(query, &self.undecodable()),
             known: self.knows(query),
         }
     }
@@ -84,17 +84,20 @@ fn rank(standing: &Standing) -> (bool, tokio::time::Instant) {
     (trouble.is_none(), trouble.map_or(standing.since, |trouble| trouble.since))
 }
 
-/// An object that cannot be decoded belongs to no handler and is in no phase.
-fn undecodable(query: &Query, object: &staffetta_handler::Undecodable) -> Option<Undecodable> {
-    let staffetta_handler::Undecodable { identity, error } = object;
-    let asked = query.handler.is_none() && query.phase.is_none() && query.names(&identity.subject());
-    asked.then(|| Undecodable {
+/// Those that fit. An object that cannot be decoded belongs to no handler and is in no phase.
+fn undecodable(query: &Query, objects: &[staffetta_handler::Undecodable]) -> Vec<Undecodable> {
+    if query.handler.is_some() || query.phase.is_some() {
+        return Vec::new();
+    }
+    let fitting = objects.iter().filter(|object| query.names(&object.identity.subject()));
+    let shown = fitting.map(|staffetta_handler::Undecodable { identity, error }| Undecodable {
         kind: identity.kind.clone().into_owned(),
         namespace: identity.namespace.clone(),
         name: identity.name.clone(),
         uid: identity.uid.clone(),
         error: error.clone(),
-    })
+    });
+    shown.take(query.limit()).collect()
 }
 
 fn handler(sight: HandlerSight) -> Handler {
@@ -142,9 +145,26 @@ fn object(handler: &str, standing: Standing, now: Now) -> Object {
 mod tests {
     use std::time::Duration;
 
+    use k8s_openapi::api::core::v1::Pod;
+    use staffetta_handler::Identity;
     use tokio::time::Instant;
 
     use super::*;
+
+    #[test]
+    fn of_those_that_cannot_be_decoded_no_more_are_told_than_asked_for() {
+        let object = |name: &str| staffetta_handler::Undecodable {
+            identity: Identity::of::<Pod>(Some("default".into()), name.into(), name.into()),
+            error: "odd".into(),
+        };
+        let objects = ["a", "b", "c"].map(object);
+        let shown = |query: Query| {
+            undecodable(&query, &objects).into_iter().map(|object| object.name).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(Query { limit: Some(2), ..Query::default() }), ["a", "b"]);
+        assert_eq!(shown(Query { limit: Some(1), name: Some("c".into()), ..Query::default() }), ["c"]);
+        assert!(shown(Query { handler: Some("vif".into()), ..Query::default() }).is_empty());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn those_in_trouble_come_first_and_of_all_others_the_oldest() {

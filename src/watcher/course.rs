@@ -15,7 +15,7 @@ pub(super) struct Course {
     events: [AtomicU64; Change::ALL.len()],
     lists: AtomicU64,
     errors: AtomicU64,
-    /// The last error, until the server says something again.
+    /// The last error, until the watch goes on.
     trouble: Mutex<Option<String>>,
     /// Since when the task is at what the server said last.
     works: Mutex<Option<Instant>>,
@@ -47,7 +47,7 @@ pub struct SoFar {
     pub lists: u64,
     /// How many errors there were.
     pub errors: u64,
-    /// The last error, until the server says something again.
+    /// The last error, until the watch goes on.
     pub trouble: Option<String>,
     /// For how long the watch has been at what the server said last. To wait for room does not count.
     pub works: Option<Duration>,
@@ -85,7 +85,7 @@ impl Course {
         *lock(&self.trouble) = Some(error);
     }
 
-    /// The server says something again.
+    /// The watch goes on.
     pub(super) fn goes_on(&self) {
         *lock(&self.trouble) = None;
     }

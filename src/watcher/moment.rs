@@ -18,13 +18,15 @@ const TAKEN_UP: Duration = Duration::from_secs(10);
 pub(super) struct Moment {
     /// Whether it still lists.
     pub(super) lists: bool,
-    /// How many attempts have failed since the server said something last.
+    /// How many attempts have failed since the watch went on last.
     pub(super) attempts: u32,
     /// When the server said anything last in the watch: a bookmark does, and that it takes the watch up. None where nobody
     /// listens.
     pub(super) heard: Option<Instant>,
     /// When it was asked for again after it failed last.
     pub(super) failed: Instant,
+    /// The same, or when all was listed after that: since then the server is asked for the watch.
+    pub(super) begun: Instant,
 }
 
 /// What comes after a silence.
@@ -63,7 +65,7 @@ impl Moment {
             (false, 0) => Next::Ask,
             (false, _) => match self.heard {
                 Some(heard) if heard > self.failed => Next::GoOn,
-                Some(_) if now.saturating_duration_since(self.failed) > ANSWER => Next::GiveUp,
+                Some(_) if now.saturating_duration_since(self.begun) > ANSWER => Next::GiveUp,
                 _ => Next::Wait,
             },
         }
@@ -108,15 +110,18 @@ mod tests {
             (false, 7, None, 61, Next::Wait),
         ] {
             let heard = heard.map(ago);
-            let moment = Moment { lists, attempts, heard, failed: ago(failed) };
+            let moment = Moment { lists, attempts, heard, failed: ago(failed), begun: ago(failed) };
             assert_eq!(moment.next(MINUTE, now), expected, "{moment:?} at {now:?}");
         }
+        let after_a_list =
+            Moment { lists: false, attempts: 1, heard: Some(ago(500)), failed: ago(300), begun: ago(60) };
+        assert_eq!(after_a_list.next(MINUTE, now), Next::Wait, "it was just asked for");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_watch_of_any_length_is_given_up_only_when_a_healthy_one_would_have_been_heard() {
         let heard = Instant::now();
-        let moment = Moment { lists: false, attempts: 0, heard: Some(heard), failed: heard };
+        let moment = Moment { lists: false, attempts: 0, heard: Some(heard), failed: heard, begun: heard };
         for (timeout, given_up_after) in [(1, 11), (10, 20), (60, 120), (290, 580)] {
             let timeout = Duration::from_secs(timeout);
             let next = |seconds| moment.next(timeout, heard + Duration::from_secs(seconds));
@@ -127,7 +132,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn patience_is_short_where_something_is_wrong() {
         let now = Instant::now();
-        let moment = |lists, attempts| Moment { lists, attempts, heard: None, failed: now };
+        let moment = |lists, attempts| Moment { lists, attempts, heard: None, failed: now, begun: now };
         let patience = |lists, attempts| moment(lists, attempts).patience(MINUTE).as_secs();
         assert_eq!((patience(true, 0), patience(true, 1)), (60, 60));
         assert_eq!((patience(false, 0), patience(false, 1)), (120, 1));

@@ -1,6 +1,5 @@
 //! The task of one watch: follows kube's stream, and does what [`Moment`] says where that has nothing to say.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use futures_util::StreamExt;
 use kube::Client;
 use kube::runtime::watcher;
 use staffetta_handler::{
-    AnyEvent, Backoff, Failure, HandlerError, Kind, Message, Sighting, Turn, Undecodable, bounded, causes,
+    AnyEvent, Backoff, Failure, HandlerError, Kind, Message, Sighting, Turn, bounded, causes, shortened,
 };
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -16,6 +15,7 @@ use tracing::{debug, info, warn};
 
 use super::course::Course;
 use super::moment::{Moment, Next};
+use super::undecodable::UndecodableObjects;
 use super::{BACKOFF, Sink};
 use crate::client::Silence;
 use crate::known::Known;
@@ -23,9 +23,6 @@ use crate::lock::lock;
 
 /// How long the server may take to say where in its history it is.
 const WHERE: Duration = Duration::from_secs(10);
-
-/// How many undecodable objects of a kind are remembered.
-const UNDECODABLE: usize = 1000;
 
 /// The task of one watch.
 pub(super) struct OneWatch<S> {
@@ -36,10 +33,15 @@ pub(super) struct OneWatch<S> {
     pub(super) sink: Arc<S>,
     pub(super) listed: watch::Sender<bool>,
     pub(super) course: Arc<Course>,
-    pub(super) undecodable: Arc<Mutex<HashMap<String, Undecodable>>>,
+    pub(super) undecodable: Arc<Mutex<UndecodableObjects>>,
+    /// The waits after errors. A list does not start them anew: who may list and not watch would list for ever.
     pub(super) backoff: Backoff,
-    /// When it failed last.
+    /// How often the watch failed since all was listed, or since it went on.
+    pub(super) failures: u32,
+    /// When it was asked for again after it failed last.
     pub(super) failed: Instant,
+    /// The same, or when all was listed after that.
+    pub(super) begun: Instant,
     /// How long the server is asked to let a watch last.
     pub(super) timeout: Duration,
     pub(super) silence: Arc<Silence>,
@@ -93,7 +95,7 @@ impl<S: Sink> OneWatch<S> {
                 },
             }
             // What happened in an outage is not for the history to tell: it may be another server's by now.
-            if !lists && (self.history_went_back().await || self.backoff.attempts() > 1) {
+            if !lists && (self.history_went_back().await || self.failures > 1) {
                 return Ended::Behind;
             }
         }
@@ -101,7 +103,7 @@ impl<S: Sink> OneWatch<S> {
 
     fn moment(&self, lists: bool) -> Moment {
         let heard = self.silence.last_heard(&self.kind.path);
-        Moment { lists, attempts: self.backoff.attempts(), heard, failed: self.failed }
+        Moment { lists, attempts: self.backoff.attempts(), heard, failed: self.failed, begun: self.begun }
     }
 
     /// Whether the server has lost what it said before: to watch on from there would be answered with silence. An outage
@@ -119,6 +121,7 @@ impl<S: Sink> OneWatch<S> {
     fn goes_on(&mut self) {
         info!(kind = %self.kind.name, "the watch goes on");
         self.backoff = BACKOFF.start();
+        self.failures = 0;
         self.course.goes_on();
     }
 
@@ -133,7 +136,8 @@ impl<S: Sink> OneWatch<S> {
     }
 
     async fn take(&mut self, event: watcher::Event<Sighting>) {
-        if !matches!(event, watcher::Event::Init) && self.backoff.attempts() > 0 {
+        let happened = matches!(event, watcher::Event::Apply(_) | watcher::Event::Delete(_));
+        if happened && self.backoff.attempts() > 0 {
             self.goes_on();
         }
         self.course.works(true);
@@ -154,6 +158,8 @@ impl<S: Sink> OneWatch<S> {
             watcher::Event::InitDone => {
                 let vanished = lock(&self.known).list_ends();
                 self.forget_undecodable();
+                // What comes next is the watch, for the first time since.
+                (self.failures, self.begun) = (0, Instant::now());
                 self.deliver(vanished).await;
                 debug!(kind = %self.kind.name, "listed");
                 self.course.listed();
@@ -179,8 +185,7 @@ impl<S: Sink> OneWatch<S> {
     fn forget_undecodable(&self) {
         let mut undecodable = lock(&self.undecodable);
         if !undecodable.is_empty() {
-            let there = lock(&self.known).uids();
-            undecodable.retain(|uid, _| there.contains(uid));
+            undecodable.retain(&lock(&self.known).uids());
         }
     }
 
@@ -189,20 +194,14 @@ impl<S: Sink> OneWatch<S> {
         let mut undecodable = lock(&self.undecodable);
         match seen {
             Sighting::Undecodable(object) if there => {
-                let before = undecodable.get(&object.identity.uid);
-                if before != Some(object) && undecodable.len() < UNDECODABLE {
-                    undecodable.insert(object.identity.uid.clone(), object.clone());
-                    drop(undecodable);
+                let is_news = undecodable.seen(object);
+                drop(undecodable);
+                if is_news {
                     self.sink.undecodable(object);
                 }
             }
-            Sighting::Undecodable(object) => {
-                undecodable.remove(&object.identity.uid);
-            }
-            Sighting::Object(object) if !undecodable.is_empty() => {
-                undecodable.remove(object.meta().uid.as_deref().unwrap_or_default());
-            }
-            Sighting::Object(_) => {}
+            Sighting::Undecodable(object) => undecodable.forget(&object.identity.uid),
+            Sighting::Object(object) => undecodable.forget(object.meta().uid.as_deref().unwrap_or_default()),
         }
     }
 
@@ -219,10 +218,13 @@ impl<S: Sink> OneWatch<S> {
     async fn back_off(&mut self, error: &(dyn std::error::Error + Sync), hint: Option<Duration>) {
         let wait = self.backoff.next_wait(hint).unwrap_or(BACKOFF.max);
         let attempt = self.backoff.attempts();
-        self.course.failed(causes(error));
-        warn!(kind = %self.kind.name, attempt, wait_ms = wait.as_millis(), error = causes(error), "the watch failed");
+        self.failures += 1;
+        let error = shortened(causes(error));
+        warn!(kind = %self.kind.name, attempt, wait_ms = wait.as_millis(), error, "the watch failed");
+        self.course.failed(error);
         tokio::time::sleep(wait).await;
         self.failed = Instant::now();
+        self.begun = self.failed;
     }
 }
 

@@ -154,13 +154,13 @@ fn the_configuration_lies_where_the_program_looks_for_it() {
 }
 
 #[test]
-fn there_is_time_to_drain_before_the_pod_is_killed() {
+fn there_is_time_to_drain_tell_and_give_the_lease_back_before_the_pod_is_killed() {
     let deployment = document("base/deployment.yaml");
     let grace = &deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"];
     let grace = Duration::from_secs(grace.as_u64().unwrap());
     for (_, path) in CONFIGURATIONS {
         let drain = Duration::from(configuration(path).shutdown.drain);
-        assert!(grace >= drain + Duration::from_secs(5), "{path}");
+        assert!(grace >= drain + Duration::from_secs(7), "{path}");
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use staffetta_apiserver::Fault;
+use tokio::time::Instant;
 
 use crate::services::services;
 use crate::world::{Task, World, pods};
@@ -18,6 +19,7 @@ fn refusals() -> Vec<(&'static str, Fault)> {
         ("409", Fault::status(409)),
         ("422", Fault::invalid(&[("metadata.annotations", "FieldValueTooLong")])),
         ("429", later),
+        ("busy", Fault::Busy { code: 429, retry_after: 1 }),
         ("500", Fault::status(500)),
         ("503", Fault::status(503)),
         ("504", Fault::status(504)),
@@ -102,7 +104,7 @@ async fn lists(world: World) {
         if slow || name == "409" || name == "422" {
             continue; // no answers to a list; one that is never answered is asked for again after a minute
         }
-        let (before, begun) = (world.asked("list", "pods"), tokio::time::Instant::now());
+        let (before, begun) = (world.asked("list", "pods"), Instant::now());
         world.faults().inject(pods("list"), 2, fault);
         let controller = world.ready_controller().await;
         world.until_settled(&["before"]).await;
@@ -132,9 +134,13 @@ async fn watches(world: World) {
         ("garbage", Fault::Garbage),
         ("error-410", Fault::watch_error(410)),
         ("error-500", Fault::watch_error(500)),
+        ("refused-401", Fault::status(401)),
         ("refused-403", Fault::status(403)),
         ("refused-500", Fault::status(500)),
+        ("refused-503", Fault::status(503)),
+        ("refused-504", Fault::status(504)),
         ("later", Fault::Refuse { code: 429, retry_after: Some(1) }),
+        ("busy", Fault::Busy { code: 503, retry_after: 1 }),
         ("hangs", Fault::Hang),
     ];
     for (name, fault) in faults {
@@ -241,16 +247,78 @@ async fn a_pod_whose_end_has_a_wrong_date_keeps_its_vif_until_it_ends_and_no_lon
 
 #[tokio::test]
 async fn a_watch_that_is_taken_up_and_broken_each_time_lists_anew() {
-    const BREAKS: usize = 6;
+    const BREAKS: usize = 4;
     let world = World::embedded().await;
     let controller = world.ready_controller().await;
-    let before = world.asked("list", "pods");
+    let (before, begun) = (world.asked("list", "pods"), Instant::now());
     world.faults().inject(pods("watch"), BREAKS, Fault::watch_error(500));
     world.until("each fault has met a watch", async || world.faults().pending() == 0).await;
     world.pod("after").await;
     world.until_settled(&["after"]).await;
     // A question where the server is follows each break, and a list every second one.
-    let lists = world.asked("list", "pods") - before;
+    let (lists, waited) = (world.asked("list", "pods") - before, begun.elapsed());
     assert!(lists > BREAKS + 1, "{lists} lists and questions");
+    // After two seconds without news it asks where the server is, too.
+    let most = (BREAKS + BREAKS / 2) as u64 + waited.as_secs() / 2;
+    assert!(lists as u64 <= most, "{lists} lists and questions in {waited:?}");
+    assert!(waited >= Duration::from_secs(11), "the waits grow over the lists: {waited:?}");
     controller.stop().await.unwrap();
+}
+
+/// A server that has too much to do says in a header how long to leave it alone. Waits of our own are shorter here.
+async fn busy(world: World) {
+    const LEFT_ALONE: Duration = Duration::from_secs(5);
+    let controller = world.ready_controller().await;
+    for verb in ["patch", "watch"] {
+        let begun = Instant::now();
+        world.faults().inject(pods(verb), 1, Fault::Busy { code: 429, retry_after: LEFT_ALONE.as_secs() });
+        // Meets the request that follows, and does nothing to it.
+        world.faults().inject(pods(verb), 1, Fault::Delay(Duration::ZERO));
+        world.pod(verb).await;
+        world.until("it is asked again", async || world.faults().pending() == 0).await;
+        let waited = begun.elapsed();
+        assert!(waited >= LEFT_ALONE, "{verb}: again after {waited:?}");
+    }
+    world.until_settled(&["patch", "watch"]).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_busy_server_is_left_alone_for_as_long_as_its_header_says() {
+    busy(World::embedded().await).await;
+}
+
+#[tokio::test]
+async fn a_busy_server_is_left_alone_for_as_long_as_its_header_says_on_a_real_server() {
+    if let Some(world) = World::real(&[]).await {
+        busy(world).await;
+    }
+}
+
+/// Each watch ends as soon as it has begun, and not by an error: what kube makes of that is to ask again at once.
+async fn ended_at_once(fault: Fault) {
+    let world = World::embedded().await;
+    let controller = world.ready_controller().await;
+    let (before, begun) = (world.asked("watch", "pods"), Instant::now());
+    world.faults().inject(pods("watch"), usize::MAX, fault);
+    world.faults().cut_watches();
+    world.pod("web").await;
+    world.until_settled(&["web"]).await;
+    let (asked, waited) = (world.asked("watch", "pods") - before, begun.elapsed());
+    assert!(asked as u64 <= 4 + 2 * waited.as_secs(), "{asked} watches in {waited:?}");
+    let page =
+        reqwest::get(format!("http://{}/metrics", controller.admin())).await.unwrap().text().await.unwrap();
+    let series = "staffetta_watch_errors_total{kind=\"Pod\"} ";
+    let errors: u64 = page.lines().find_map(|line| line.strip_prefix(series)).unwrap().parse().unwrap();
+    assert!(errors >= 2, "{errors} errors");
+    world.faults().clear();
+    world.pod("after").await;
+    world.until_settled(&["after", "web"]).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_watch_that_ends_at_once_each_time_is_an_error_and_asks_no_faster_than_after_others() {
+    let empty = Fault::Answer { code: 200, body: String::new() };
+    tokio::join!(ended_at_once(Fault::CutMid), ended_at_once(empty));
 }

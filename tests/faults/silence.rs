@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use staffetta::config::Relay;
 use staffetta_driver::memory::{Fault, VifCall, VifMethod};
 use tokio::time::Instant;
 
@@ -70,5 +71,38 @@ async fn a_driver_that_hangs_is_interrupted_and_others_go_on() {
 async fn a_driver_that_hangs_is_interrupted_and_others_go_on_on_a_real_server() {
     if let Some(world) = World::real(&[]).await {
         silent_driver(world).await;
+    }
+}
+
+async fn silent_for_all(world: World) {
+    let at_a_time = Relay::default().max_concurrency.get();
+    let controller = world.ready_with(Task::Services, TIMEOUT).await;
+    world.vifs.faults().inject(VifMethod::Request, at_a_time, Fault::DoneThenHang);
+    let names: Vec<_> = (0..=at_a_time).map(|number| format!("web-{number}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    for name in &names {
+        world.pod(name).await;
+    }
+    let requests = || world.vifs.calls().iter().filter(|call| matches!(call, VifCall::Request(_))).count();
+    world.until("as many calls hang as there may be", async || requests() == at_a_time).await;
+    let begun = Instant::now();
+    world.service("other").await;
+    world.until_served(&["other"]).await;
+    let waited = begun.elapsed();
+    assert!(waited < TIMEOUT / 2, "the other handler waited {waited:?} for the calls that hang");
+    assert_eq!(requests(), at_a_time, "the last pod waits for its turn");
+    world.until_settled(&names).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_driver_that_hangs_as_often_as_it_may_be_called_holds_up_no_other_handler() {
+    silent_for_all(World::embedded().await).await;
+}
+
+#[tokio::test]
+async fn a_driver_that_hangs_as_often_as_it_may_be_called_holds_up_no_other_handler_on_a_real_server() {
+    if let Some(world) = World::real(&[]).await {
+        silent_for_all(world).await;
     }
 }

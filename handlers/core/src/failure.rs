@@ -117,6 +117,19 @@ pub fn causes(error: &dyn Error) -> String {
     line
 }
 
+/// A text of others, cut where it is longer than anybody reads: of a long one the first 1024 bytes, and ` ...`.
+pub fn shortened(mut text: String) -> String {
+    if text.len() > LONGEST {
+        let end = (0..=LONGEST).rev().find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or_default());
+        text.push_str(" ...");
+    }
+    text
+}
+
+/// How many bytes of a text of others are kept: of 100,000 objects in trouble, 100 MB at most.
+pub(crate) const LONGEST: usize = 1024;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -64,7 +64,7 @@ pub use backoff::{Backoff, BackoffPolicy};
 pub use compose::Compose;
 pub use dispatcher::{Dispatcher, Predicate};
 pub use event::{Event, Tombstone};
-pub use failure::{Failure, HandlerError, causes};
+pub use failure::{Failure, HandlerError, causes, shortened};
 pub use handler::EventHandler;
 pub use index::Index;
 pub use keeper::HANDLER_LABEL;

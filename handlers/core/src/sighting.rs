@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::failure::{LONGEST, shortened};
 use crate::object::{Identity, Object};
 
 /// What a watch shows of one object.
@@ -29,7 +30,7 @@ pub enum Sighting {
 pub struct Undecodable {
     /// Which object.
     pub identity: Identity,
-    /// Why it cannot be decoded, with the place in the JSON text.
+    /// Why it cannot be decoded, with the place in the JSON text; of a long reason the first 1024 bytes.
     pub error: String,
 }
 
@@ -76,11 +77,20 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
         match serde_json::from_str(&text) {
             Ok(object) => Ok(Self::Object(object)),
             Err(error) => match names(&text) {
-                Some(meta) => Ok(Self::Undecodable { meta: Box::new(meta), error: error.to_string() }),
-                None => Err(D::Error::custom(error)),
+                Some(meta) => Ok(Self::Undecodable { meta: Box::new(meta), error: reason(&error) }),
+                None => Err(D::Error::custom(reason(&error))),
             },
         }
     }
+}
+
+/// Why a text cannot be decoded. The words quote what stands in the place of something else, however long that is.
+fn reason(error: &serde_json::Error) -> String {
+    let words = error.to_string();
+    if words.len() <= LONGEST {
+        return words;
+    }
+    format!("{} at line {} column {}", shortened(words), error.line(), error.column())
 }
 
 /// Where in the text of an object its `managedFields` stand. Nobody reads them, and to decode them costs as much as the rest:
@@ -218,6 +228,19 @@ mod tests {
         assert_eq!(other.identity.resource_version.as_deref(), Some("7"));
         let told = other.to_string();
         assert!(told.starts_with("it is no Pod as this program knows it: invalid type: string"), "{told}");
+    }
+
+    #[test]
+    fn the_reason_is_short_and_names_the_place_however_long_what_stands_there_is() {
+        let text = pod(&json!({ "containers": "none ".repeat(10_000) })).to_string();
+        let Ok(Decoded::<Pod>::Undecodable { error, .. }) = serde_json::from_str(&text) else {
+            panic!("it is none")
+        };
+        assert!(error.starts_with("invalid type: string \"none none ") && error.len() < 1100, "{error}");
+        assert!(error.contains(" ... at line 1 column "), "{error}");
+        let nameless = text.replace("\"name\":\"web\"", "\"name\":5");
+        let error = serde_json::from_str::<Decoded<Pod>>(&nameless).unwrap_err().to_string();
+        assert!(error.len() < 1200, "{error}");
     }
 
     #[test]

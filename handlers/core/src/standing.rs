@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::failure::{Failure, causes};
+use crate::failure::{Failure, causes, shortened};
 use crate::message::{Change, Message};
 
 /// One message that has not been handled yet, with all that is known of why.
@@ -68,27 +68,13 @@ impl Trouble {
     #[must_use]
     pub fn after(before: Option<&Self>, error: &dyn Failure) -> Self {
         Self {
-            error: line(error),
+            error: shortened(causes(error)).into(),
             reason: error.reason(),
             attempts: before.map_or(0, |before| before.attempts).saturating_add(1),
             since: before.map_or_else(Instant::now, |before| before.since),
         }
     }
 }
-
-/// The error with its causes, cut where it is longer than anybody reads.
-fn line(error: &dyn Failure) -> Arc<str> {
-    let mut line = causes(error);
-    if line.len() > LONGEST {
-        let end = (0..=LONGEST).rev().find(|end| line.is_char_boundary(*end));
-        line.truncate(end.unwrap_or_default());
-        line.push_str(" ...");
-    }
-    line.into()
-}
-
-/// How many bytes of an error are kept: with 100,000 objects in trouble, 100 MB at most.
-const LONGEST: usize = 1024;
 
 impl Standing {
     /// Where `message` stands.

@@ -98,7 +98,8 @@ fn objects(objects: &[Object]) -> Table<8> {
             &line(&object.kind),
             &full_name(object.namespace.as_deref(), &object.name),
             &line(&object.phase),
-            &time(object.since_seconds),
+            // Of one in trouble, since when it is: what it does at the moment began with its last attempt.
+            &time(trouble.map_or(object.since_seconds, |trouble| trouble.since_seconds)),
             &trouble.map(|trouble| trouble.attempts.to_string()).unwrap_or_default(),
             &object.next_seconds.map(|next| format!("in {}", time(next))).unwrap_or_default(),
             &trouble.map(|trouble| line(&trouble.error)).unwrap_or_default(),
@@ -148,6 +149,21 @@ mod tests {
             let cut = overview(&document, Some(width));
             assert!(cut.lines().all(|line| line.chars().count() <= width), "{cut}");
             assert!(cut.lines().any(|line| line.ends_with('…')), "{cut}");
+        }
+    }
+
+    #[test]
+    fn since_when_an_object_is_stuck_does_not_begin_anew_with_each_attempt() {
+        let since = |phase: &str, error: Option<&str>| {
+            let mut object = object("web", phase, 2.0, error);
+            if let Some(trouble) = &mut object.trouble {
+                trouble.since_seconds = 10_800.0;
+            }
+            let table = objects(&[object]).to_string();
+            table.lines().nth(1).unwrap().split_whitespace().nth(4).unwrap().to_owned()
+        };
+        for phase in ["queued", "running", "retrying", "failed"] {
+            assert_eq!((since(phase, Some("no address")), since(phase, None)), ("3h00m".into(), "2s".into()));
         }
     }
 

@@ -25,6 +25,13 @@ pub(crate) fn refusal(status: &Status) -> Response {
     response
 }
 
+/// Nobody has time to look at the request.
+pub(super) fn busy(code: u16, retry_after: u64) -> Response {
+    let mut response = chosen(code, "Too many requests, please try again later.\n");
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_after));
+    response
+}
+
 /// What a test has chosen: JSON, where it is an object, or plain text.
 pub(super) fn chosen(code: u16, body: &str) -> Response {
     let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -16,6 +16,14 @@ pub enum Fault {
         /// Seconds for the `Retry-After` header.
         retry_after: Option<u64>,
     },
+    /// It is refused before anybody looks at it, as a real server does that has too much to do or ends: in plain text, and when
+    /// to come again stands in the header alone.
+    Busy {
+        /// The HTTP status: 429 or 503.
+        code: u16,
+        /// Seconds for the `Retry-After` header.
+        retry_after: u64,
+    },
     /// It is answered with this, and nothing is done. Text that is no JSON object goes out as plain text.
     Answer {
         /// The HTTP status.

@@ -76,6 +76,10 @@ impl<B: Backend> House<B> {
                 record(*code);
                 return Some(answer::refusal(&Fault::refusal(*code, *retry_after)));
             }
+            Some(Fault::Busy { code, retry_after }) => {
+                record(*code);
+                return Some(answer::busy(*code, *retry_after));
+            }
             Some(Fault::Answer { code, body }) => {
                 record(*code);
                 return Some(answer::chosen(*code, body));

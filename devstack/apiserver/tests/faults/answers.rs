@@ -1,5 +1,6 @@
 //! Answers that are not what the server would have said.
 
+use http::StatusCode;
 use http::header::{DATE, RETRY_AFTER};
 use jiff::fmt::rfc2822;
 use jiff::{SignedDuration, Timestamp};
@@ -49,6 +50,14 @@ pub(crate) async fn an_answer_can_be_chosen_to_the_letter(world: &World) {
     assert_eq!(code(&patched().await.unwrap_err()), 502);
     assert_eq!(world.leases().get("a").await.unwrap().metadata.labels, None, "nothing was done");
     assert!(patched().await.is_ok());
+    world.faults().inject(Requests::any().verb("get"), 1, Fault::Busy { code: 429, retry_after: 7 });
+    let answer = world.get(&world.path("/a")).await.unwrap();
+    assert_eq!(
+        (answer.status(), &answer.headers()[RETRY_AFTER]),
+        (StatusCode::TOO_MANY_REQUESTS, &"7".parse().unwrap())
+    );
+    let text = String::from_utf8(answer.into_body().collect_bytes().await.unwrap().to_vec()).unwrap();
+    assert_eq!(text, "Too many requests, please try again later.\n");
 }
 
 pub(crate) async fn a_fault_can_be_for_what_a_body_says(world: &World) {

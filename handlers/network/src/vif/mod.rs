@@ -1,7 +1,7 @@
 //! The handler `vif`: every pod gets a VIF, and gives it back.
 //!
-//! One write takes a pod to its VIF: the annotation and the finalizer together, refused by the server if the pod changed
-//! meanwhile. One more tells that the VIF is active, one at the end removes the finalizer. What to do is decided by
+//! One write takes a pod to its VIF: the annotation and the finalizer together. One more tells that the VIF is active; the server
+//! refuses both if the pod changed meanwhile. One at the end removes the finalizer. What to do is decided by
 //! the module `decide`, without a look at anything but the event and the claims; this file does it.
 
 mod claims;
@@ -305,7 +305,7 @@ impl VifHandler {
             return Err(waiting);
         }
         let text = state.write_over(annotation(pod).unwrap_or_default());
-        let patch = MetadataPatch::default().annotate(KURYR_VIF, text);
+        let patch = MetadataPatch::default().annotate(KURYR_VIF, text).claim();
         self.writer.metadata(pod, &patch).await.map(drop).map_err(VifError::Write)
     }
 

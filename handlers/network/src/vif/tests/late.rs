@@ -22,24 +22,24 @@ async fn a_late_claim_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_activation_of_a_pod_that_lives_changes_nothing() {
+async fn a_late_activation_is_refused() {
     let (world, sent) = taken_over().await;
     world.phase("Running");
     world.event().await.unwrap();
     let before = world.text();
-    world.api.arrives("metadata", &sent[1]);
+    assert_eq!(world.api.arrives("metadata", &sent[1]), 409);
     world.event().await.unwrap();
     assert_eq!(world.text(), before);
     assert_eq!((world.requests(), world.ports().len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_activation_of_a_pod_that_has_finished_is_undone() {
+async fn a_late_activation_of_a_pod_that_has_finished_is_refused() {
     let (world, sent) = taken_over().await;
     world.phase("Succeeded");
     world.event().await.unwrap();
     world.assert_released();
-    world.api.arrives("metadata", &sent[1]);
+    assert_eq!(world.api.arrives("metadata", &sent[1]), 409);
     world.event().await.unwrap();
     assert_eq!(world.text(), None);
     world.assert_released();

@@ -47,10 +47,12 @@ async fn the_second_write_says_active_and_comes_when_the_port_is() {
     assert_eq!(early.retry_after(), Some(world.activation_delay()));
     assert_eq!(world.patches().len(), 1);
     tokio::time::advance(world.activation_delay()).await;
+    let echo = world.api.object().metadata.resource_version.clone();
     world.event().await.unwrap();
     let shown = world.shown().unwrap();
     assert!(shown.default_vif.active);
-    let expected = json!({ "metadata": { "uid": UID, "annotations": { KURYR_VIF: shown.write() } } });
+    let annotations = json!({ KURYR_VIF: shown.write() });
+    let expected = json!({ "metadata": { "uid": UID, "resourceVersion": echo, "annotations": annotations } });
     assert_eq!(world.patches()[1..], [expected]);
 }
 
