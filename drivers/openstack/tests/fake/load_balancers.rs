@@ -195,7 +195,7 @@ impl State {
                 Answer::json(200, json!({ "members": octavia.pools[*id]["members"] }))
             }
             ("PUT", ["loadbalancers", id]) => self.change_balancer(id, &body["loadbalancer"]),
-            ("DELETE", ["loadbalancers", id]) => self.delete_balancer(id),
+            ("DELETE", ["loadbalancers", id]) => self.delete_balancer(id, query.says("cascade", "true")),
             ("POST", ["listeners"]) => self.create_listener(&body["listener"]),
             ("POST", ["pools"]) => self.create_pool(&body["pool"]),
             ("POST", ["healthmonitors"]) => self.create_monitor(&body["healthmonitor"]),
@@ -252,6 +252,12 @@ impl State {
             return Some(fault(
                 501,
                 &format!("Provider '{provider}' does not support a requested option: SCTP"),
+            ));
+        }
+        if provider == "ovn" && listener["allowed_cidrs"].as_array().is_some_and(|cidrs| !cidrs.is_empty()) {
+            return Some(fault(
+                501,
+                "Provider 'ovn' does not support a requested option: OVN provider does not support allowed_cidrs option",
             ));
         }
         let algorithm = listener["default_pool"]["lb_algorithm"].as_str();

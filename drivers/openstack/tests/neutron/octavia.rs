@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Namespace;
 use reqwest::Method;
+use serde_json::{Value, json};
 use staffetta_driver::{
-    ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerDriver, LoadBalancerSpec, Progress, Protocol,
-    Provisioning, Reason, Subnet,
+    Algorithm, HealthMonitor, ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerDriver, LoadBalancerId,
+    LoadBalancerSpec, MemberSpec, NAMESPACE_NETWORK, Progress, Protocol, Provisioning, Reason,
+    SessionPersistence, Subnet,
 };
-use staffetta_openstack::{LbaasV2Driver, OctaviaDefaults};
+use staffetta_openstack::{LbAlgorithm, LbaasV2Driver, MemberMode, OctaviaDefaults};
 
 use crate::fake::{Fake, Fault};
 use crate::scenarios::balancers::{HTTP, asked, listener, members, patiently, settled, spec};
@@ -291,3 +294,75 @@ async fn a_listener_that_is_there_already_is_found() {
     assert_eq!(found.id, made.listener(HTTP).unwrap().id);
     assert_eq!(fake.state().octavia.listeners.len(), 3);
 }
+
+#[tokio::test]
+async fn what_ovn_has_is_served_and_what_it_lacks_is_left_out_and_not_asked_for() {
+    let (_fake, world) = crate::fake().await;
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.balancers_by("east", &OctaviaDefaults::default(), Some("ovn"));
+    let monitor = HealthMonitor { delay_s: 5, timeout_s: 3, max_retries: 2 };
+    let mut wanted = vec![listener(HTTP, members(&subnet, &[1])), listener(SCTP, members(&subnet, &[2]))];
+    wanted[0].settings.allowed_cidrs = vec!["192.0.2.0/24".parse().unwrap()];
+    wanted[0].pool.settings.persistence = Some(SessionPersistence { timeout_s: None });
+    wanted.iter_mut().for_each(|listener| listener.pool.settings.monitor = Some(monitor));
+    let bare = spec(&world, &driver, &subnet, Vec::new()).await;
+    let feasible = driver.feasible(LoadBalancerSpec { listeners: wanted, ..bare }).await.unwrap();
+    assert_eq!(feasible.without, ["loadBalancerSourceRanges of TCP:80", "session affinity of TCP:80"]);
+    let made = made(&driver, &world, &feasible.spec).await;
+    assert_eq!((made.provider.as_deref(), asked(&made)), (Some("ovn"), feasible.spec.listeners.clone()));
+    let pool = |at| made.listener(at).unwrap().pool.clone().unwrap();
+    assert_eq!(pool(HTTP).settings.algorithm, Some(Algorithm::SourceIpPort));
+    assert_eq!((pool(HTTP).settings.monitor, pool(SCTP).settings.monitor), (Some(monitor), None));
+    let set = driver.set_members(&made, &pool(SCTP).id, &members(&subnet, &[3])).await.unwrap();
+    assert_eq!(set.into_iter().map(|member| member.spec).collect::<Vec<_>>(), members(&subnet, &[3]));
+}
+
+#[tokio::test]
+async fn sctp_is_served_with_its_own_kind_of_monitor() {
+    let (fake, world) = crate::fake().await;
+    let (driver, subnet) = started(&fake, &world).await;
+    let mut sctp = listener(SCTP, members(&subnet, &[1]));
+    sctp.pool.settings.monitor = Some(HealthMonitor { delay_s: 5, timeout_s: 3, max_retries: 2 });
+    let spec = spec(&world, &driver, &subnet, vec![sctp]).await;
+    assert_eq!(asked(&made(&driver, &world, &spec).await), spec.listeners);
+    let found = driver.load_balancers(None).await.unwrap().remove(0).thing;
+    assert_eq!(asked(&found), spec.listeners);
+    let state = fake.state();
+    let told = |things: &std::collections::BTreeMap<String, Value>, name: &str| {
+        things.values().map(|thing| thing[name].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&state.octavia.listeners, "protocol"), ["SCTP"]);
+    assert_eq!(told(&state.octavia.monitors, "type"), ["SCTP"]);
+}
+
+#[tokio::test]
+async fn the_options_are_what_octavia_is_asked_for_where_a_service_leaves_it_open() {
+    let (fake, world) = crate::fake().await;
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let options = OctaviaDefaults {
+        lb_algorithm: LbAlgorithm::LeastConnections,
+        timeout_client_data: 7_000,
+        timeout_member_data: 8_000,
+        enforce_sg_rules: false,
+        ..OctaviaDefaults::default()
+    };
+    let driver = world.balancers("east", &options);
+    let mut wanted = vec![listener(HTTP, Vec::new()), listener(SCTP, Vec::new())];
+    wanted[1].settings.client_timeout_ms = Some(9_000);
+    let plain = spec(&world, &driver, &subnet, wanted).await;
+    let guarded = LoadBalancerSpec { security_groups: Some(vec!["g".into()]), ..plain };
+    let guarded = driver.feasible(guarded).await.unwrap();
+    assert_eq!(guarded.without, [""; 0], "nobody misses what is not to be");
+    made(&driver, &world, &guarded.spec).await;
+    let state = fake.state();
+    assert!(state.octavia.balancers.values().all(|balancer| balancer["vip_sg_ids"] == json!([])));
+    assert!(state.octavia.pools.values().all(|pool| pool["lb_algorithm"] == "LEAST_CONNECTIONS"));
+    let timeouts = |at: ListenerPort| {
+        let mut found = state.octavia.listeners.values();
+        let found = found.find(|listener| listener["protocol_port"] == at.port).unwrap();
+        (found["timeout_client_data"].as_u64(), found["timeout_member_data"].as_u64())
+    };
+    assert_eq!(timeouts(HTTP), (Some(7_000), Some(8_000)));
+    assert_eq!(timeouts(SCTP), (Some(9_000), Some(8_000)));
+}
+
