@@ -235,7 +235,8 @@ pub struct LoadBalancerSpec {
     /// The listeners with their pools, sorted by protocol and port, none of these twice.
     pub listeners: Vec<ListenerSpec>,
     /// One that a predecessor of this program made for the same service and did not mark: it is to be marked with the
-    /// owner. When it does not exist any more, a new one is made.
+    /// owner. When it does not exist any more, or bears a mark, or is not at this address, in this subnet and project, it is
+    /// left alone and a new one is made: whoever names it may have no say in it.
     pub adopt: Option<LoadBalancerId>,
 }
 

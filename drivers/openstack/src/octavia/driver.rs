@@ -44,7 +44,7 @@ impl LoadBalancerDriver for LbaasV2Driver {
             return self.guarded(standing, spec).await;
         }
         if let Some(adopted) = &spec.adopt
-            && let Some(adopted) = self.adopted(owner, adopted).await?
+            && let Some(adopted) = self.adopted(owner, spec, adopted).await?
         {
             return Ok(adopted);
         }

@@ -25,11 +25,12 @@ impl LbaasV2Driver {
         Ok(trees.into_iter().find(|tree| tree.id.as_str() != tree.port.as_str()))
     }
 
-    /// The load balancer that a predecessor made, marked for `owner` from now on; none where it does not exist any more, or
-    /// is another's.
+    /// The load balancer that a predecessor made, marked for `owner` from now on; none where it does not exist any more, is
+    /// another's, or is not where the spec wants one: then it is no predecessor's of this one, whoever says so.
     pub(super) async fn adopted(
         &self,
         owner: &Owner,
+        spec: &LoadBalancerSpec,
         id: &LoadBalancerId,
     ) -> Result<Option<LoadBalancer>, DriverError> {
         const STEP: &str = "adopt a load balancer";
@@ -38,6 +39,12 @@ impl LbaasV2Driver {
         }
         self.waiting.takes(id, STEP).await?;
         let Some(found) = self.octavia.whole_load_balancer(STEP, id).await? else { return Ok(None) };
+        let is_in_place = found.vip_address == Some(spec.vip)
+            && found.vip_subnet_id.as_ref() == Some(&spec.subnet)
+            && found.project_id == spec.project;
+        if !is_in_place {
+            return Ok(None);
+        }
         let is_anothers = self.owner_of(&found).is_some_and(|marked| marked.uid != owner.uid)
             || mark::is_marked(&found.description, &found.tags) && self.owner_of(&found).is_none();
         if is_anothers {

@@ -399,12 +399,26 @@ pub(crate) async fn what_a_predecessor_made_is_marked_and_not_made_again(world: 
     assert_eq!(found.load_balancers(Some(&owner)).await.unwrap()[0].owner, Some(owner.clone()));
     let (_, told) = world.balance(Method::GET, &format!("loadbalancers/{id}"), &Value::Null).await;
     assert!(told["loadbalancer"]["tags"].as_array().unwrap().contains(&json!("kuryr")), "{told}");
-    // Another service cannot have it.
+    // Another service cannot have it, and one that is elsewhere is no predecessor's.
+    let elsewhere = json!({ "loadbalancer": {
+        "name": "shop/other", "project_id": world.project, "vip_address": "10.1.0.102", "vip_subnet_id": subnet.id } });
+    let (status, answer) = world.balance(Method::POST, "loadbalancers", &elsewhere).await;
+    assert_eq!(status, 201, "{answer}");
+    let elsewhere = text(&answer["loadbalancer"]["id"]).to_owned();
     let other = world.owner("other");
     let anothers = driver
-        .ensure_load_balancer(&other, &LoadBalancerSpec { vip: [10, 1, 0, 101].into(), ..adopting })
+        .ensure_load_balancer(&other, &LoadBalancerSpec { vip: [10, 1, 0, 101].into(), ..adopting.clone() })
         .await;
     assert_ne!(anothers.unwrap().id.as_str(), id);
+    let adopt = Some(elsewhere.as_str().into());
+    let third = LoadBalancerSpec { vip: [10, 1, 0, 103].into(), adopt, ..adopting };
+    let made = driver.ensure_load_balancer(&world.owner("third"), &third).await.unwrap();
+    assert_ne!(made.id.as_str(), elsewhere);
+    let (_, told) = world.balance(Method::GET, &format!("loadbalancers/{elsewhere}"), &Value::Null).await;
+    assert!(
+        !told["loadbalancer"]["description"].as_str().unwrap_or_default().contains("staffetta"),
+        "{told}"
+    );
 }
 
 pub(crate) async fn a_quota_is_told_and_its_raising_lets_services_go_on(world: &World) {

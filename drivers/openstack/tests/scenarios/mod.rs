@@ -75,7 +75,8 @@ macro_rules! in_world {
                 an_address_out_of_the_pool_leads_to_the_port_and_goes_back_by_its_owner_only,
                 an_empty_pool_is_told_and_an_address_that_comes_back_is_used,
                 an_address_that_the_user_named_must_exist_and_be_free_and_stays_the_users,
-                an_address_that_a_predecessor_took_is_marked_and_not_taken_again;
+                an_address_that_a_predecessor_took_is_marked_and_not_taken_again,
+                an_address_of_another_project_or_that_leads_elsewhere_is_left_alone;
         }
     };
     (@ $world:path; $($module:ident: $($scenario:ident),+;)+) => {
