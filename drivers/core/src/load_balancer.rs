@@ -45,6 +45,12 @@ impl LoadBalancer {
         format!("{}:{}:{}", self.name, at.protocol, at.port)
     }
 
+    /// Whether nothing but the port of its address stands, which an interruption left. It has the id of that port, which no
+    /// load balancer has, and is made whole, or released, like any other.
+    pub fn is_port_alone(&self) -> bool {
+        self.id.as_str() == self.port.as_str()
+    }
+
     /// The listener of that protocol and port.
     pub fn listener(&self, at: ListenerPort) -> Option<&Listener> {
         self.listeners.iter().find(|listener| listener.at == at)

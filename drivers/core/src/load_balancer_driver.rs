@@ -20,6 +20,8 @@ use crate::owner::{Marked, Owner};
 /// * A method that changes something answers what stands then, which may be less than was asked for where that takes
 ///   several changes. Whoever asked asks again for the rest, once [`progress`](Self::progress) says that the load balancer
 ///   takes it. A method that has nothing to change makes no request that would keep the load balancer busy.
+/// * What stands of a load balancer of which only the port was made is told as one in the state
+///   [`Error`](crate::Provisioning::Error) [that is a port alone](LoadBalancer::is_port_alone).
 /// * What is answered is comparable with what is asked for: after [`feasible`](Self::feasible), equal means that nothing is to
 ///   be done.
 /// * A load balancer carries the mark of this cluster and of its owner from its first moment, so that

@@ -22,7 +22,7 @@ impl LbaasV2Driver {
             return Ok(None);
         }
         let trees = self.trees(Some(owner)).await?.into_iter().map(|marked| marked.thing);
-        Ok(trees.into_iter().find(|tree| tree.id.as_str() != tree.port.as_str()))
+        Ok(trees.into_iter().find(|tree| !tree.is_port_alone()))
     }
 
     /// The load balancer that a predecessor made, marked for `owner` from now on; none where it does not exist any more, is

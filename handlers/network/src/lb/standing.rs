@@ -38,6 +38,12 @@ impl Standing {
         self
     }
 
+    /// Whether the load balancer is in the state ERROR. A port by itself never was one.
+    pub(super) fn is_broken(&self) -> bool {
+        let broken = |found: &LoadBalancer| found.status == Provisioning::Error && !found.is_port_alone();
+        self.load_balancer.as_ref().is_some_and(broken)
+    }
+
     /// Whether it has an address that the user named.
     pub(super) fn has_users(&self) -> bool {
         self.public_ip.as_ref().is_some_and(|public_ip| public_ip.allocation == Allocation::User)

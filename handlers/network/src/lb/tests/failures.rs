@@ -217,6 +217,26 @@ async fn a_quota_that_is_raised_mends_the_failure() {
 }
 
 #[tokio::test]
+async fn a_port_that_was_left_alone_is_no_load_balancer_that_broke() {
+    let world = prepared().await;
+    let owner = Owner::of(&world.api.object().metadata);
+    let left = LoadBalancer {
+        id: "port".into(),
+        vip: [10, 0, 0, 1].into(),
+        ..testing::load_balancer("default/web", "10.0.0.1")
+    };
+    world.services.insert_load_balancer(left.clone());
+    let adopting = LoadBalancerSpec { adopt: Some(left.id.clone()), ..bare(left.vip) };
+    world.balancers.ensure_load_balancer(&owner, &adopting).await.unwrap();
+    world.services.break_load_balancer(&left.id);
+    world.sweep.recover().await.unwrap();
+    let calls = world.calls().len();
+    world.event().await.unwrap_err();
+    assert_eq!(world.told.reasons(), [""; 0], "nothing was replaced");
+    assert!(world.calls()[calls..].iter().all(|call| *call == "ensure"), "{:?}", world.calls());
+}
+
+#[tokio::test]
 async fn when_the_write_fails_only_the_write_is_repeated() {
     for answer in [Answer::Refuse(503, vec![]), Answer::Lost] {
         let world = prepared().await;
