@@ -18,13 +18,16 @@ impl LbaasV2Driver {
         balancer: &LoadBalancer,
         spec: &ListenerSpec,
     ) -> Result<Listener, DriverError> {
+        const STEP: &str = "change a listener";
         let name = tree::name(&balancer.name, spec.at);
         let Some(listener) = balancer.listener(spec.at).cloned() else {
             return self.make_listener(balancer, &name, spec).await;
         };
+        if !all_well_formed(&listener) {
+            return Err(DriverError::new(Reason::NotFound, STEP).detail(format!("the listener {}", spec.at)));
+        }
         let change = tree::listener_change(&listener.settings, &spec.settings);
         if change != ListenerChange::default() {
-            const STEP: &str = "change a listener";
             let call = self.octavia.change_listener(&listener.id, &change);
             self.changed(&balancer.id, STEP, call).await?;
             return Ok(Listener { settings: spec.settings.clone(), ..listener });
@@ -209,4 +212,10 @@ impl LbaasV2Driver {
         });
         if immutable { self.waiting.refused(id, step).await } else { error.into() }
     }
+}
+
+/// Whether the listener and its pool have ids that may stand in a path.
+pub(super) fn all_well_formed(listener: &Listener) -> bool {
+    let ids = [Some(listener.id.as_str()), listener.pool.as_ref().map(|pool| pool.id.as_str())];
+    ids.into_iter().flatten().all(well_formed)
 }

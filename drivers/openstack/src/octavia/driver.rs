@@ -9,6 +9,7 @@ use staffetta_driver::{
 use super::LbaasV2Driver;
 use super::api::well_formed;
 use super::board::{FIRST_STEP, Known, Sight};
+use super::changing::all_well_formed;
 use super::feasible::feasible;
 use super::vip_port::port_id;
 use super::waiting::busy;
@@ -117,8 +118,7 @@ impl LoadBalancerDriver for LbaasV2Driver {
     ) -> Result<(), DriverError> {
         const STEP: &str = "release a listener";
         let id = &load_balancer.id;
-        let ids = [Some(listener.id.as_str()), listener.pool.as_ref().map(|pool| pool.id.as_str())];
-        if !ids.into_iter().flatten().all(well_formed) {
+        if !all_well_formed(listener) {
             return Ok(());
         }
         if let Some(pool) = &listener.pool {

@@ -366,3 +366,20 @@ async fn the_options_are_what_octavia_is_asked_for_where_a_service_leaves_it_ope
     assert_eq!(timeouts(SCTP), (Some(9_000), Some(8_000)));
 }
 
+#[tokio::test]
+async fn what_is_called_a_listener_is_never_taken_for_a_path() {
+    let (fake, world) = crate::fake().await;
+    let (driver, subnet) = started(&fake, &world).await;
+    let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
+    let mut made = made(&driver, &world, &spec).await;
+    let mut wanted = spec.listeners[0].clone();
+    wanted.settings.client_timeout_ms = Some(1);
+    made.listeners[0].id = "../pools/x".into();
+    fake.requests();
+    assert_eq!(driver.ensure_listener(&made, &wanted).await.unwrap_err().reason(), Reason::NotFound);
+    made.listeners[0] = made.listeners[1].clone();
+    made.listeners[0].at = HTTP;
+    made.listeners[0].pool.as_mut().unwrap().id = "x?y".into();
+    assert_eq!(driver.ensure_listener(&made, &wanted).await.unwrap_err().reason(), Reason::NotFound);
+    assert_eq!(asked_of_octavia(&fake), [""; 0]);
+}

@@ -54,12 +54,15 @@ impl Comparison {
         Ok(drifted.map(|Shown { service, .. }| Identity::of_object(&*service)).collect())
     }
 
-    /// What a service shows that is ours and at rest.
+    /// What a service shows that is ours, whole and at rest.
     fn shown(&self, service: &Arc<Service>) -> Option<Shown> {
         let rests = has_finalizer(service)
             && service.metadata.deletion_timestamp.is_none()
             && self.claims.get(&uid(service)).is_none();
         let text = service.annotations().get(STATE_ANNOTATION).filter(|_| rests)?;
+        if !self.claims.wrote(&uid(service), text) {
+            return None;
+        }
         let standing = annotation::read(text).ok()?;
         Some(Shown { service: Arc::clone(service), text: text.clone(), standing })
     }

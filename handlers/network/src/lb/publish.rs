@@ -36,10 +36,11 @@ impl LbHandler {
             written = self.show(service, None, annotated.public_ip.as_ref()).await?;
         }
         if written == Written::Done {
-            let patch = MetadataPatch::default()
-                .annotate(STATE_ANNOTATION, annotation::write(standing))
-                .add_finalizer(FINALIZER);
+            let text = annotation::write(standing);
+            let patch =
+                MetadataPatch::default().annotate(STATE_ANNOTATION, text.clone()).add_finalizer(FINALIZER);
             written = self.writer.metadata(service, &patch).await.map_err(LbError::Write)?;
+            self.claims.writes(&owner.uid, &text);
         }
         if written == Written::Done && reachable.is_some() && settling.works {
             written = self.show(service, reachable, None).await?;
