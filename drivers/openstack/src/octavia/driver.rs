@@ -87,7 +87,7 @@ impl LoadBalancerDriver for LbaasV2Driver {
             self.memory.goes(id);
         }
         // Its port is Octavia's to use as long as it is there.
-        if self.memory.is_going(id) && self.ports.is_some() {
+        if self.memory.is_going(id) && self.ports.may_have(owner) {
             match self.waiting.known(id).await? {
                 Known::Over(Sight::Gone) => {}
                 Known::Busy { ask_again } => return Err(busy(id, RELEASE).after(ask_again)),
@@ -98,7 +98,7 @@ impl LoadBalancerDriver for LbaasV2Driver {
             }
         }
         self.waiting.forget(id);
-        self.release_ports(owner, id).await?;
+        self.release_ports(owner, Some(id)).await?;
         self.memory.forget(id);
         Ok(())
     }
@@ -162,19 +162,25 @@ impl LbaasV2Driver {
         }
     }
 
-    /// Removes the ports that were made for `owner` and that no load balancer has.
-    async fn release_ports(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError> {
-        let Some(ports) = &self.ports else { return Ok(()) };
-        let ours = ports.marked(Some(owner)).await?;
+    /// Removes the ports that were made for `owner` and that no load balancer has but the one that is gone.
+    pub(super) async fn release_ports(
+        &self,
+        owner: &Owner,
+        gone: Option<&LoadBalancerId>,
+    ) -> Result<(), DriverError> {
+        if !self.ports.may_have(owner) {
+            return Ok(());
+        }
+        let ours = self.ports.marked(Some(owner)).await?;
         if ours.is_empty() {
             return Ok(());
         }
         let standing = self.marked(Some(owner)).await?;
         let used = |port: &_| {
-            standing.iter().any(|(_, told)| told.id != *id && told.vip_port_id.as_ref() == Some(port))
+            standing.iter().any(|(_, told)| Some(&told.id) != gone && told.vip_port_id.as_ref() == Some(port))
         };
         for port in ours.iter().map(|(_, port)| port_id(port)).filter(|port| !used(port)) {
-            ports.remove(&port).await?;
+            self.ports.remove(&port).await?;
         }
         Ok(())
     }

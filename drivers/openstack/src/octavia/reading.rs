@@ -57,14 +57,10 @@ impl LbaasV2Driver {
     ) -> Result<Vec<Marked<LoadBalancer>>, DriverError> {
         let look = self.memory.look();
         let marked = self.marked(owner).await?;
-        let ports = match &self.ports {
-            Some(ports) => ports.marked(owner).await?,
-            None => Vec::new(),
+        let ports = match owner {
+            Some(owner) if !self.ports.may_have(owner) => Vec::new(),
+            _ => self.ports.marked(owner).await?,
         };
-        let groups: HashMap<PortId, Vec<SecurityGroupId>> = ports
-            .iter()
-            .map(|(_, port)| (super::vip_port::port_id(port), port.security_groups.clone()))
-            .collect();
         let used: BTreeSet<PortId> = marked.iter().filter_map(|(_, told)| told.vip_port_id.clone()).collect();
         let standing: Vec<_> =
             marked.into_iter().filter(|(_, told)| told.provisioning_status != GOING).collect();
@@ -75,8 +71,7 @@ impl LbaasV2Driver {
             pools.extend(
                 listeners.iter().filter_map(|listener| listener.pool.as_ref()).map(|pool| pool.id.clone()),
             );
-            let groups = groups_of(told, &groups);
-            if let Some(thing) = tree::load_balancer(told, groups, listeners) {
+            if let Some(thing) = tree::load_balancer(told, groups_of(told), listeners) {
                 self.memory.owns(&owner.uid, &told.id);
                 trees.push(Marked { owner: Some(owner.clone()), thing });
             }
@@ -95,14 +90,7 @@ impl LbaasV2Driver {
     /// The tree of one load balancer.
     pub(super) async fn tree(&self, told: &LoadBalancerTold) -> Result<Option<LoadBalancer>, DriverError> {
         let listeners = self.hanging(std::iter::once(told)).await?.pop().unwrap_or_default();
-        let groups = match (&self.ports, self.owner_of(told)) {
-            (Some(ports), Some(owner)) => {
-                let ports = ports.marked(Some(&owner)).await?.into_iter();
-                ports.map(|(_, port)| (super::vip_port::port_id(&port), port.security_groups)).collect()
-            }
-            _ => HashMap::new(),
-        };
-        Ok(tree::load_balancer(told, groups_of(told, &groups), listeners))
+        Ok(tree::load_balancer(told, groups_of(told), listeners))
     }
 
     /// What hangs on each of these load balancers, in their order: its listeners, by protocol and port.
@@ -228,10 +216,10 @@ impl LbaasV2Driver {
     }
 }
 
-/// The security groups of a load balancer, sorted: those of its port, or those that Octavia was told.
-fn groups_of(told: &LoadBalancerTold, ours: &HashMap<PortId, Vec<SecurityGroupId>>) -> Vec<SecurityGroupId> {
-    let port = told.vip_port_id.as_ref().and_then(|port| ours.get(port));
-    let mut groups = port.unwrap_or(&told.vip_sg_ids).clone();
+/// The security groups that Octavia was told to put before a load balancer, sorted. Which its port has is Octavia's business,
+/// whoever made the port: there is one of its own among them.
+fn groups_of(told: &LoadBalancerTold) -> Vec<SecurityGroupId> {
+    let mut groups = told.vip_sg_ids.clone();
     groups.sort_unstable();
     groups
 }

@@ -22,7 +22,7 @@ const SOURCE_IP: &str = "SOURCE_IP";
 /// The longest name, in characters.
 const LONGEST: usize = 255;
 
-/// The load balancer with these listeners; none when it has no address, which it has from its first moment.
+/// The load balancer with these groups and listeners; none when it has no address, which it has from its first moment.
 pub(super) fn load_balancer(
     told: &LoadBalancerTold,
     security_groups: Vec<SecurityGroupId>,
@@ -59,7 +59,7 @@ pub(super) fn half_made(owner: &Owner, port: &Port) -> Option<LoadBalancer> {
         subnet: fixed.subnet_id.clone(),
         port: port.id.as_str().into(),
         provider: None,
-        security_groups: port.security_groups.clone(),
+        security_groups: Vec::new(),
         disabled: false,
         status: Provisioning::Error,
         listeners: Vec::new(),
