@@ -1,5 +1,7 @@
 //! Makes, changes, finds and releases load balancers.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use crate::error::DriverError;
@@ -7,6 +9,7 @@ use crate::id::{LoadBalancerId, PoolId};
 use crate::load_balancer::{
     Feasible, Listener, ListenerSpec, LoadBalancer, LoadBalancerSpec, Member, MemberSpec, Progress,
 };
+use crate::namespace_observer::NamespaceObserver;
 use crate::owner::{Marked, Owner};
 
 /// Makes, changes, finds and releases the load balancers of services in one other world.
@@ -140,4 +143,9 @@ pub trait LoadBalancerDriver: Send + Sync {
         pool: &PoolId,
         members: &[MemberSpec],
     ) -> Result<Vec<Member>, DriverError>;
+
+    /// Who must learn of all namespaces before this driver is asked anything; nobody, unless it says otherwise.
+    fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
+        None
+    }
 }

@@ -1,9 +1,11 @@
 //! The driver.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use staffetta_driver::{
     DriverError, Feasible, Listener, ListenerSpec, LoadBalancer, LoadBalancerDriver, LoadBalancerId,
-    LoadBalancerSpec, Marked, Member, MemberSpec, Owner, PoolId, Progress, Reason,
+    LoadBalancerSpec, Marked, Member, MemberSpec, NamespaceObserver, Owner, PoolId, Progress, Reason,
 };
 
 use super::LbaasV2Driver;
@@ -11,6 +13,7 @@ use super::api::well_formed;
 use super::board::{FIRST_STEP, Known, Sight};
 use super::changing::all_well_formed;
 use super::feasible::feasible;
+use super::options::MemberMode;
 use super::vip_port::port_id;
 use super::waiting::busy;
 use crate::error::OpenStackError;
@@ -139,6 +142,11 @@ impl LoadBalancerDriver for LbaasV2Driver {
         members: &[MemberSpec],
     ) -> Result<Vec<Member>, DriverError> {
         self.replace_members(load_balancer, pool, members).await
+    }
+
+    /// The subnets of namespaces tell how a member is reached through its own.
+    fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
+        (self.members.mode == MemberMode::L2).then(|| Arc::clone(&self.members.namespaces) as _)
     }
 }
 

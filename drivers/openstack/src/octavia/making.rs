@@ -133,7 +133,7 @@ impl LbaasV2Driver {
         };
         self.memory.owns(&owner.uid, &told.id);
         self.waiting.changed(&told.id);
-        let listeners = self.made(&told).await?;
+        let listeners = self.made(&told);
         let unreadable = || {
             let detail = format!("the load balancer {} was made without an address", told.id);
             DriverError::new(Reason::Unavailable, "make a load balancer").detail(detail)

@@ -366,6 +366,67 @@ async fn the_options_are_what_octavia_is_asked_for_where_a_service_leaves_it_ope
     assert_eq!(timeouts(SCTP), (Some(9_000), Some(8_000)));
 }
 
+/// A driver that reaches members through their own subnets, and knows that of the namespace `shop`.
+fn beside_pods(world: &World, pods: &Subnet) -> LbaasV2Driver {
+    let options = OctaviaDefaults { member_mode: MemberMode::L2, ..OctaviaDefaults::default() };
+    let driver = world.balancers("east", &options);
+    let network = json!({ "network": pods.network.id, "subnet": pods.id }).to_string();
+    let namespace =
+        json!({ "metadata": { "name": "shop", "uid": "u", "annotations": { NAMESPACE_NETWORK: network } } });
+    let namespace: Namespace = serde_json::from_value(namespace).unwrap();
+    driver.namespaces().expect("it wants to know namespaces").present(&namespace);
+    driver
+}
+
+#[tokio::test]
+async fn in_mode_l2_members_are_reached_through_the_subnet_of_their_namespace() {
+    let (fake, world) = crate::fake().await;
+    let (services, pods) = (world.subnet("10.1.0.0/24").await, world.subnet("10.2.0.0/24").await);
+    let driver = beside_pods(&world, &pods);
+    let inside = MemberSpec { ip: [10, 2, 0, 7].into(), ..members(&services, &[1]).remove(0) };
+    let outside = MemberSpec { ip: [192, 0, 2, 7].into(), ..inside.clone() };
+    let wanted = vec![listener(HTTP, vec![inside, outside])];
+    let spec = spec(&world, &driver, &services, wanted).await;
+    let subnets = |balancer: &LoadBalancer| {
+        let members = asked(balancer).remove(0).pool.members.into_iter();
+        members.map(|member| (member.ip.to_string(), member.subnet)).collect::<Vec<_>>()
+    };
+    let expected = [("10.2.0.7".to_owned(), pods.id.clone()), ("192.0.2.7".to_owned(), services.id.clone())];
+    let made = made(&driver, &world, &spec).await;
+    assert_eq!(subnets(&made), expected);
+    fake.requests();
+    // A process that knows nothing reads the subnets too.
+    let other = beside_pods(&world, &pods);
+    assert_eq!(subnets(&other.load_balancers(None).await.unwrap().remove(0).thing), expected);
+    assert!(asked_of_octavia(&fake).contains(&"GET pools/members".to_owned()));
+    let plain = world.balancers("east", &OctaviaDefaults::default());
+    assert!(plain.namespaces().is_none(), "nobody watches namespaces for nothing");
+}
+
+#[tokio::test]
+async fn members_that_are_to_be_reached_through_another_subnet_are_seen_and_made_anew() {
+    let (fake, world) = crate::fake().await;
+    let (services, pods) = (world.subnet("10.1.0.0/24").await, world.subnet("10.2.0.0/24").await);
+    let before = world.balancers("east", &OctaviaDefaults::default());
+    let member = MemberSpec { ip: [10, 2, 0, 7].into(), ..members(&services, &[1]).remove(0) };
+    let routed = spec(&world, &before, &services, vec![listener(HTTP, vec![member])]).await;
+    made(&before, &world, &routed).await;
+    let driver = beside_pods(&world, &pods);
+    let wanted = driver.feasible(routed.clone()).await.unwrap().spec.listeners.remove(0).pool.members;
+    assert_eq!(wanted[0].subnet, pods.id);
+    let mut stands = driver.load_balancers(None).await.unwrap().remove(0).thing;
+    assert_eq!(asked(&stands), routed.listeners, "they are still reached by the router");
+    let pool = stands.listeners[0].pool.clone().unwrap().id;
+    for left in [&[][..], &wanted] {
+        let set = patiently(async || driver.set_members(&stands, &pool, &wanted).await).await;
+        assert_eq!(set.iter().map(|member| member.spec.clone()).collect::<Vec<_>>(), left);
+        settled(&driver, &stands).await;
+        stands.listeners[0].pool.as_mut().unwrap().members = set;
+    }
+    let kept = fake.state().octavia.pools[pool.as_str()]["members"].clone();
+    assert_eq!((kept.as_array().unwrap().len(), &kept[0]["subnet_id"]), (1, &json!(pods.id)));
+}
+
 #[tokio::test]
 async fn what_is_called_a_listener_is_never_taken_for_a_path() {
     let (fake, world) = crate::fake().await;

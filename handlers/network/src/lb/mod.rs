@@ -45,6 +45,7 @@ use self::standing::Standing;
 use self::told::Told;
 use self::wanted::Wanted;
 use crate::lbaasspec::{LbaasServiceSpec, SPEC_ANNOTATION};
+use crate::namespaces::feeding;
 
 pub use self::annotation::STATE_ANNOTATION;
 pub use self::asked::{CLIENT_TIMEOUT_ANNOTATION, MEMBER_TIMEOUT_ANNOTATION};
@@ -101,16 +102,18 @@ impl LbHandler {
     }
 
     /// The handler as it is registered: for services and their slices, or `Endpoints` where the server `has_slices` not,
-    /// with its indexes, a sweep, and a comparison of what stands with what is shown.
+    /// with its indexes, a sweep, a comparison of what stands with what is shown, and namespaces where the driver wants to know them.
     pub fn registration(self, has_slices: bool) -> Registration<Self> {
         let (services, endpoints) = (Arc::clone(&self.services), Arc::clone(&self.endpoints));
         let comparison = self.options.check_interval().map(|interval| self.comparison(interval));
+        let namespaces = self.drivers.load_balancer.namespaces();
         let registration = Registration::new(self)
             .on::<Service>()
             .on_signal::<Drifted>()
             .index::<Service>(services)
             .superseded(Superseded::ByAnyOfItsKey)
             .sweep();
+        let registration = feeding(registration, [namespaces]);
         let registration = match comparison {
             Some(comparison) => registration.source(comparison),
             None => registration,
