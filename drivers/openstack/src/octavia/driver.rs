@@ -94,9 +94,9 @@ impl LoadBalancerDriver for LbaasV2Driver {
             match self.waiting.known(id).await? {
                 Known::Over(Sight::Gone) => {}
                 Known::Busy { ask_again } => return Err(busy(id, RELEASE).after(ask_again)),
-                Known::Over(_) => {
+                Known::Over(end) => {
                     self.memory.stays(id);
-                    return Err(busy(id, RELEASE));
+                    return Err(stayed(id, end));
                 }
             }
         }
@@ -206,6 +206,13 @@ impl LbaasV2Driver {
             Err(error) => Err(error),
         }
     }
+}
+
+/// A load balancer that was asked to go, and did not. When to ask again is for whoever waits: not soon.
+fn stayed(id: &LoadBalancerId, end: Sight) -> DriverError {
+    let state = if end == Sight::Error { "ERROR" } else { "ACTIVE" };
+    let detail = format!("the load balancer {id} was to be deleted, and is in the state {state}");
+    DriverError::new(Reason::Unavailable, RELEASE).detail(detail)
 }
 
 fn gone(id: &LoadBalancerId) -> DriverError {

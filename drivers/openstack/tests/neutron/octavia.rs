@@ -428,6 +428,33 @@ async fn members_that_are_to_be_reached_through_another_subnet_are_seen_and_made
 }
 
 #[tokio::test]
+async fn a_deletion_that_octavia_fails_is_a_failure_and_no_reason_to_hurry() {
+    let (fake, world) = crate::fake().await;
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let options = OctaviaDefaults { own_vip_port: true, ..OctaviaDefaults::default() };
+    let driver = world.balancers("east", &options);
+    let spec = spec(&world, &driver, &subnet, Vec::new()).await;
+    let made = made(&driver, &world, &spec).await;
+    fake.state().octavia.doomed = 1;
+    let owner = world.owner("web");
+    let failed = crate::scenarios::world::within(async {
+        loop {
+            let error = driver.release_load_balancer(&owner, &made.id).await.unwrap_err();
+            match error.retry_after() {
+                Some(after) => tokio::time::sleep(after).await,
+                None => return error,
+            }
+        }
+    })
+    .await;
+    assert_eq!((failed.reason(), failed.transient()), (Reason::Unavailable, true));
+    assert!(failed.to_string().contains("was to be deleted, and is in the state ERROR"), "{failed}");
+    assert!(!world.port(made.port.as_str()).await.is_null(), "it is Octavia's as long as that stands");
+    patiently(async || driver.release_load_balancer(&owner, &made.id).await).await;
+    assert!(world.port(made.port.as_str()).await.is_null());
+}
+
+#[tokio::test]
 async fn what_is_called_a_listener_is_never_taken_for_a_path() {
     let (fake, world) = crate::fake().await;
     let (driver, subnet) = started(&fake, &world).await;
