@@ -428,6 +428,32 @@ async fn members_that_are_to_be_reached_through_another_subnet_are_seen_and_made
 }
 
 #[tokio::test]
+async fn a_busy_load_balancer_that_bears_no_mark_yet_is_waited_for_and_not_called_gone() {
+    let (fake, world) = crate::fake().await;
+    let (driver, subnet) = started(&fake, &world).await;
+    let spec = spec(&world, &driver, &subnet, Vec::new()).await;
+    fake.state().octavia.stuck = true;
+    let mut waiting = Vec::new();
+    for number in 0..3 {
+        let owner = world.owner(&format!("web-{number}"));
+        waiting.push(driver.ensure_load_balancer(&owner, &numbered(&spec, number)).await.unwrap());
+    }
+    let theirs = json!({ "loadbalancer": { "name": "shop/other", "project_id": world.project,
+        "vip_address": "10.1.0.110", "vip_subnet_id": subnet.id } });
+    let (_, answer) = world.balance(Method::POST, "loadbalancers", &theirs).await;
+    let id: LoadBalancerId = answer["loadbalancer"]["id"].as_str().unwrap().into();
+    waiting.push(LoadBalancer { id, ..waiting[0].clone() });
+    // Those who come meanwhile are looked at by one list, which lacks the one without a mark.
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    fake.requests();
+    for told in futures_util::future::join_all(waiting.iter().map(|tree| driver.progress(tree))).await {
+        assert!(matches!(told.unwrap(), Progress::Pending { .. }));
+    }
+    let lists = fake.requests().into_iter().filter(|request| request.contains("loadbalancers?"));
+    assert!(lists.count() > 0, "one list answers for many");
+}
+
+#[tokio::test]
 async fn a_deletion_that_octavia_fails_is_a_failure_and_no_reason_to_hurry() {
     let (fake, world) = crate::fake().await;
     let subnet = world.subnet("10.1.0.0/24").await;
