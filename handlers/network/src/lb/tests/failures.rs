@@ -236,6 +236,36 @@ async fn a_port_that_was_left_alone_is_no_load_balancer_that_broke() {
     assert!(world.calls()[calls..].iter().all(|call| *call == "ensure"), "{:?}", world.calls());
 }
 
+/// A slice with so many endpoints.
+fn crowd(count: u16) -> Vec<String> {
+    (0..count).map(|number| format!("10.1.{}.{}", number / 250, number % 250 + 1)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_very_many_members_the_marks_tell_and_the_annotation_does_not() {
+    let world = prepared().await;
+    let ips = crowd(1000);
+    let ips: Vec<&str> = ips.iter().map(String::as_str).collect();
+    world.index(&Event::Modified(slice("s1", &ips)).erase());
+    world.event().await.unwrap();
+    assert_eq!(world.members(HTTP).len(), 1000);
+    assert!(world.finalizers().contains(&FINALIZER.to_owned()));
+    let shown = world.shown().unwrap().load_balancer.unwrap();
+    assert_eq!((&shown.id, shown.listeners.len()), (&world.tree().id, 1));
+    assert_eq!(shown.listeners[0].pool.as_ref().unwrap().members, []);
+    let (calls, patches) = (world.calls().len(), world.api.patches().len());
+    world.event().await.unwrap();
+    assert_eq!((&world.calls()[calls..], world.api.patches().len()), (&["list"][..], patches));
+    world.slice("s1", &ips[1..]).await.unwrap();
+    assert_eq!(world.members(HTTP).len(), 999);
+    world.slice("s1", &ips[..2]).await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()), "there is room again");
+    world.delete();
+    world.event().await.unwrap();
+    assert!(world.is_empty());
+}
+
 #[tokio::test]
 async fn when_the_write_fails_only_the_write_is_repeated() {
     for answer in [Answer::Refuse(503, vec![]), Answer::Lost] {
