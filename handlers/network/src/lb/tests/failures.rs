@@ -217,6 +217,31 @@ async fn a_quota_that_is_raised_mends_the_failure() {
 }
 
 #[tokio::test]
+async fn an_address_that_somebody_has_is_a_failure_that_says_so_and_passes_when_it_is_free() {
+    let world = prepared().await;
+    let other = Owner { namespace: "default".into(), name: "other".into(), uid: "other".into() };
+    let theirs = world.balancers.ensure_load_balancer(&other, &bare([10, 0, 0, 1].into())).await.unwrap();
+    let taken = world.event().await.unwrap_err();
+    assert_eq!((taken.reason(), taken.transient(), taken.waits()), ("DriverConflict", true, false));
+    assert!(causes(&*taken).contains("10.0.0.1 is in use"), "{}", causes(&*taken));
+    world.balancers.release_load_balancer(&other, &theirs.id).await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+}
+
+#[tokio::test]
+async fn an_outage_is_a_failure_that_says_so_whatever_was_asked() {
+    for method in METHODS {
+        let world = about_to(method, &spec()).await;
+        world.balancers.faults().inject(method, 1, Fault::Fail(error(Reason::Unavailable)));
+        let away = world.event().await.unwrap_err();
+        let said = (away.reason(), away.transient(), away.waits());
+        assert_eq!(said, ("DriverUnavailable", true, false), "{method:?}");
+        assert!(causes(&*away).contains("ask: the other side is not available"), "{}", causes(&*away));
+    }
+}
+
+#[tokio::test]
 async fn a_port_that_was_left_alone_is_no_load_balancer_that_broke() {
     let world = prepared().await;
     let owner = Owner::of(&world.api.object().metadata);
