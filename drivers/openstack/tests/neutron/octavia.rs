@@ -304,7 +304,9 @@ async fn what_ovn_has_is_served_and_what_it_lacks_is_left_out_and_not_asked_for(
     let mut wanted = vec![listener(HTTP, members(&subnet, &[1])), listener(SCTP, members(&subnet, &[2]))];
     wanted[0].settings.allowed_cidrs = vec!["192.0.2.0/24".parse().unwrap()];
     wanted[0].pool.settings.persistence = Some(SessionPersistence { timeout_s: None });
-    wanted.iter_mut().for_each(|listener| listener.pool.settings.monitor = Some(monitor));
+    for listener in &mut wanted {
+        listener.pool.settings.monitor = Some(monitor);
+    }
     let bare = spec(&world, &driver, &subnet, Vec::new()).await;
     let feasible = driver.feasible(LoadBalancerSpec { listeners: wanted, ..bare }).await.unwrap();
     assert_eq!(feasible.without, ["loadBalancerSourceRanges of TCP:80", "session affinity of TCP:80"]);
