@@ -126,9 +126,13 @@ impl SignalHandler<Drifted> for LbHandler {
         let Some(present) = present.filter(|present| uid(present).as_str() == service.uid) else {
             return Ok(());
         };
-        // Somebody is at work there, or was a moment ago: the next comparison tells.
-        if self.claims.get(&uid(&present)).is_some() || self.writer.is_stale(&present) {
+        // Something was written there a moment ago: the next comparison tells.
+        if self.writer.is_stale(&present) {
             return Ok(());
+        }
+        // This was looked at before, and is not done yet.
+        if self.claims.get(&uid(&present)).is_some() {
+            return self.sync(&key).await;
         }
         self.told.drifted(&present);
         self.claims.suspect(&uid(&present));

@@ -171,3 +171,16 @@ async fn it_can_be_switched_off() {
     world.replace(world.drivers(), true);
     assert!(world.sources.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_takes_several_changes_is_brought_back_by_the_attempts_that_follow() {
+    let world =
+        standing(&LbaasServiceSpec { ports: vec![port("http", 80), port("http", 81)], ..spec() }).await;
+    world.services.change_load_balancer(&world.tree().id, |tree| tree.listeners.clear());
+    let signals = world.compared().await;
+    let busy = Fault::Fail(DriverError::new(Reason::Unavailable, "make a listener"));
+    world.balancers.faults().inject(LoadBalancerMethod::EnsureListener, 1, busy);
+    world.handler.handle(&signals[0], &Turn::alone()).await.unwrap_err();
+    world.handler.handle(&signals[0], &Turn::alone()).await.unwrap();
+    assert_eq!(world.tree().listeners.len(), 2, "nothing else brings it back");
+}
