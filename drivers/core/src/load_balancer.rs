@@ -45,6 +45,12 @@ impl LoadBalancer {
         format!("{}:{}:{}", self.name, at.protocol, at.port)
     }
 
+    /// Whether nothing but the port of its address stands, which an interruption left. It has the id of that port, which no
+    /// load balancer has, and is made whole, or released, like any other.
+    pub fn is_port_alone(&self) -> bool {
+        self.id.as_str() == self.port.as_str()
+    }
+
     /// The listener of that protocol and port.
     pub fn listener(&self, at: ListenerPort) -> Option<&Listener> {
         self.listeners.iter().find(|listener| listener.at == at)
@@ -235,7 +241,8 @@ pub struct LoadBalancerSpec {
     /// The listeners with their pools, sorted by protocol and port, none of these twice.
     pub listeners: Vec<ListenerSpec>,
     /// One that a predecessor of this program made for the same service and did not mark: it is to be marked with the
-    /// owner. When it does not exist any more, a new one is made.
+    /// owner. When it does not exist any more, or bears a mark, or is not at this address, in this subnet and project, it is
+    /// left alone and a new one is made: whoever names it may have no say in it.
     pub adopt: Option<LoadBalancerId>,
 }
 

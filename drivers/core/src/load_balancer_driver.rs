@@ -1,5 +1,7 @@
 //! Makes, changes, finds and releases load balancers.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use crate::error::DriverError;
@@ -7,6 +9,7 @@ use crate::id::{LoadBalancerId, PoolId};
 use crate::load_balancer::{
     Feasible, Listener, ListenerSpec, LoadBalancer, LoadBalancerSpec, Member, MemberSpec, Progress,
 };
+use crate::namespace_observer::NamespaceObserver;
 use crate::owner::{Marked, Owner};
 
 /// Makes, changes, finds and releases the load balancers of services in one other world.
@@ -20,6 +23,8 @@ use crate::owner::{Marked, Owner};
 /// * A method that changes something answers what stands then, which may be less than was asked for where that takes
 ///   several changes. Whoever asked asks again for the rest, once [`progress`](Self::progress) says that the load balancer
 ///   takes it. A method that has nothing to change makes no request that would keep the load balancer busy.
+/// * What stands of a load balancer of which only the port was made is told as one in the state
+///   [`Error`](crate::Provisioning::Error) [that is a port alone](LoadBalancer::is_port_alone).
 /// * What is answered is comparable with what is asked for: after [`feasible`](Self::feasible), equal means that nothing is to
 ///   be done.
 /// * A load balancer carries the mark of this cluster and of its owner from its first moment, so that
@@ -138,4 +143,9 @@ pub trait LoadBalancerDriver: Send + Sync {
         pool: &PoolId,
         members: &[MemberSpec],
     ) -> Result<Vec<Member>, DriverError>;
+
+    /// Who must learn of all namespaces before this driver is asked anything; nobody, unless it says otherwise.
+    fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
+        None
+    }
 }

@@ -37,12 +37,12 @@ pub enum Allocation {
 pub struct PublicIpRequest {
     /// The project that pays for it.
     pub project: ProjectId,
-    /// The address that the user named; none to take any out of the pool.
+    /// The address that the user named, of that project; none to take any out of the pool.
     pub named: Option<IpAddr>,
     /// The port for which it is wanted. A named address that leads to another port is not free.
     pub port: PortId,
     /// One out of the pool that a predecessor of this program took for the same service and did not mark: it is to be
-    /// marked with the owner.
+    /// marked with the owner, unless it leads to another port or belongs to another project.
     pub adopt: Option<PublicIpId>,
 }
 

@@ -93,7 +93,9 @@ impl LoadBalancers {
         now: Instant,
     ) -> Result<LoadBalancer, DriverError> {
         let found = self.balancers.values_mut().find(|balancer| {
-            let adopted = || balancer.cluster.is_none() && spec.adopt.as_ref() == Some(&balancer.tree.id);
+            let tree = &balancer.tree;
+            let fits = (tree.vip, &tree.subnet, &tree.project) == (spec.vip, &spec.subnet, &spec.project);
+            let adopted = || fits && balancer.cluster.is_none() && spec.adopt.as_ref() == Some(&tree.id);
             balancer.is_of(cluster, Some(owner)) || adopted()
         });
         let Some(balancer) = found else { return self.make(cluster, owner, spec, now) };

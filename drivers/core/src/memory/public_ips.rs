@@ -63,7 +63,9 @@ impl PublicIps {
             return self.named(cluster, owner, ip, &request.port);
         }
         let found = self.held.values_mut().find(|held| {
-            let adopted = || held.cluster.is_none() && request.adopt.as_ref() == Some(&held.public_ip.id);
+            let leads_elsewhere = held.public_ip.port.as_ref().is_some_and(|port| *port != request.port);
+            let named = request.adopt.as_ref() == Some(&held.public_ip.id);
+            let adopted = || named && held.cluster.is_none() && !leads_elsewhere;
             held.is_of(cluster, Some(owner)) || adopted()
         });
         if let Some(held) = found {

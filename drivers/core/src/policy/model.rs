@@ -37,6 +37,8 @@ pub(super) struct Standing {
     /// Whether policies concern it and none isolates it, in either direction.
     pub(super) open: bool,
     pub(super) groups: BTreeMap<GroupName, Why>,
+    /// The descriptions that it fits but for their port, which it has not.
+    pub(super) lacking: BTreeSet<GroupName>,
 }
 
 /// Why a pod bears a group.
@@ -89,6 +91,8 @@ struct Named {
     users: BTreeSet<Uid>,
     /// For a description with a named port: how many pods have it at which number.
     numbers: BTreeMap<u16, usize>,
+    /// And how many pods fit it but for the port.
+    lacking: usize,
 }
 
 impl Model {
@@ -150,6 +154,7 @@ impl Model {
                 peers: Arc::clone(peers),
                 users: BTreeSet::new(),
                 numbers: BTreeMap::new(),
+                lacking: 0,
             });
             named.users.insert(uid.clone());
         }
@@ -234,24 +239,12 @@ impl Model {
         let mut names: BTreeSet<PortName> = own.cloned().collect();
         for (name, peers) in &terms.peers {
             if let Some(port) = &peers.port
-                && self.numbers(name).is_empty()
-                && self.describes_somebody(name, peers)
+                && self.peers.get(name).is_some_and(|named| named.numbers.is_empty() && named.lacking > 0)
             {
                 names.insert(port.clone());
             }
         }
         names.into_iter().map(|(name, protocol)| format!("{name}/{protocol}")).collect()
-    }
-
-    /// Whether a pod fits a description, whatever ports it has.
-    fn describes_somebody(&mut self, name: &GroupName, peers: &Peers) -> bool {
-        let namespaces: Vec<String> = self.namespaces.keys().cloned().collect();
-        namespaces.iter().any(|namespace| {
-            let described = self.described(namespace).iter().any(|(known, _)| known == name);
-            let pods = self.namespaces.get(namespace).filter(|_| described).into_iter();
-            let mut pods = pods.flat_map(|namespace| &namespace.pods).filter_map(|uid| self.pods.get(uid));
-            pods.any(|Known { facts, .. }| facts.concerned && peers.pods.selects(&facts.labels))
-        })
     }
 
     /// The groups of the pods that a policy selects.
@@ -284,7 +277,7 @@ impl Model {
         if !facts.concerned {
             return Standing::default();
         }
-        let mut groups = BTreeMap::new();
+        let (mut groups, mut lacking) = (BTreeMap::new(), BTreeSet::new());
         let (mut ingress, mut egress) = (false, false);
         let described = self.described(&facts.owner.namespace);
         let namespace = self.namespaces.get(&facts.owner.namespace);
@@ -300,12 +293,13 @@ impl Model {
         for (name, peers) in described.iter().filter(|(_, peers)| peers.pods.selects(&facts.labels)) {
             match &peers.port {
                 None => drop(groups.insert(name.clone(), Why::Fixed)),
-                Some(port) => {
-                    if let Some(number) = facts.ports.get(port) {
+                Some(port) => match facts.ports.get(port) {
+                    Some(number) => {
                         let why = Why::Numbered(name.clone(), *number);
                         groups.insert(name::numbered(name, *number), why);
                     }
-                }
+                    None => drop(lacking.insert(name.clone())),
+                },
             }
         }
         let open = !ingress && !egress;
@@ -316,7 +310,7 @@ impl Model {
                 half.into_iter().filter(|(isolated, _)| !isolated).map(|(_, name)| (name, Why::Fixed)),
             );
         }
-        Standing { open, groups }
+        Standing { open, groups, lacking }
     }
 
     /// The descriptions that pods of a namespace may fit. Of a namespace that is not known, only its own policies speak.
@@ -346,7 +340,9 @@ impl Model {
                 let before = std::mem::replace(&mut known.standing, standing);
                 self.count(&known.standing);
                 self.uncount(&before);
-                self.moved_pods.insert(uid.clone());
+                if (before.open, &before.groups) != (known.standing.open, &known.standing.groups) {
+                    self.moved_pods.insert(uid.clone());
+                }
             }
             self.pods.insert(uid, known);
         }
@@ -358,6 +354,13 @@ impl Model {
 
     /// A pod bears these groups.
     fn count(&mut self, standing: &Standing) {
+        for name in &standing.lacking {
+            let Some(named) = self.peers.get_mut(name) else { continue };
+            named.lacking += 1;
+            if named.lacking == 1 {
+                self.moved_policies.extend(named.users.iter().cloned());
+            }
+        }
         for (name, why) in &standing.groups {
             match why {
                 Why::Fixed => {}
@@ -383,6 +386,13 @@ impl Model {
 
     /// A pod does not bear these groups any more.
     fn uncount(&mut self, standing: &Standing) {
+        for name in &standing.lacking {
+            let Some(named) = self.peers.get_mut(name) else { continue };
+            named.lacking -= 1;
+            if named.lacking == 0 {
+                self.moved_policies.extend(named.users.iter().cloned());
+            }
+        }
         for (name, why) in &standing.groups {
             match why {
                 Why::Fixed => {}

@@ -13,6 +13,7 @@ use crate::load_balancer::{
     PoolSpec, Progress, Provisioning,
 };
 use crate::load_balancer_driver::LoadBalancerDriver;
+use crate::namespace_observer::NamespaceObserver;
 use crate::owner::{Marked, Owner};
 
 /// A load balancer driver that reads and plans. What is there already as it is wanted is no step of the plan.
@@ -42,6 +43,10 @@ impl LoadBalancerDriver for RehearsedLoadBalancerDriver {
 
     async fn feasible(&self, spec: LoadBalancerSpec) -> Result<Feasible, DriverError> {
         self.inner.feasible(spec).await
+    }
+
+    fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
+        self.inner.namespaces()
     }
 
     async fn ensure_load_balancer(

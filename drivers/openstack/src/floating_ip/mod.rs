@@ -39,10 +39,10 @@ impl NeutronFloatingIps {
     async fn list(
         &self,
         step: &'static str,
-        filter: Option<(&'static str, String)>,
+        filter: &[(&'static str, String)],
     ) -> Result<Vec<FloatingIp>, OpenStackError> {
         let call = self.network.get(step, "floatingips").fields(&FIELDS);
-        let call = filter.into_iter().fold(call, |call, (name, value)| call.query(name, value));
+        let call = filter.iter().fold(call, |call, (name, value)| call.query(*name, value));
         call.list("floatingips").await
     }
 
@@ -69,7 +69,7 @@ impl NeutronFloatingIps {
 
     async fn marked(&self, owner: &Owner) -> Result<Vec<FloatingIp>, OpenStackError> {
         let description = ("description", mark::description(&self.cluster, owner));
-        let mut listed = self.list(LIST, Some(description)).await?;
+        let mut listed = self.list(LIST, &[description]).await?;
         listed.retain(|found| {
             mark::owner_in(&found.description, &self.cluster).is_some_and(|marked| marked.uid == owner.uid)
         });
@@ -90,8 +90,9 @@ impl NeutronFloatingIps {
         ip: String,
     ) -> Result<PublicIp, DriverError> {
         let failed = |reason, why: &str| DriverError::new(reason, NAMED).detail(format!("{ip} {why}"));
-        let listed = self.list(NAMED, Some(("floating_ip_address", ip.clone()))).await?;
-        let Some(found) = listed.into_iter().next() else {
+        let filter = [("floating_ip_address", ip.clone()), ("project_id", request.project.to_string())];
+        let listed = self.list(NAMED, &filter).await?;
+        let Some(found) = listed.into_iter().find(|found| found.is_of(&request.project)) else {
             return Err(failed(Reason::NotFound, "is no floating IP of this project"));
         };
         let owned = mark::owner_in(&found.description, &self.cluster);
@@ -108,14 +109,21 @@ impl NeutronFloatingIps {
         Ok(self.public_ip(found))
     }
 
-    /// The one that a predecessor took, marked for `owner` from now on; none where it is gone, or another's.
-    async fn adopted(&self, owner: &Owner, id: &PublicIpId) -> Result<Option<PublicIp>, OpenStackError> {
+    /// The one that a predecessor took, marked for `owner` from now on; none where it is gone, another's, or leads elsewhere:
+    /// then it is no predecessor's of this one, whoever says so.
+    async fn adopted(
+        &self,
+        owner: &Owner,
+        request: &PublicIpRequest,
+        id: &PublicIpId,
+    ) -> Result<Option<PublicIp>, OpenStackError> {
         const STEP: &str = "adopt a public address";
         if !well_formed(id) {
             return Ok(None);
         }
         let Some(found) = self.read(STEP, id).await? else { return Ok(None) };
-        if mark::is_marked(&found.description, &[]) {
+        let leads_elsewhere = found.port_id.as_ref().is_some_and(|port| *port != request.port);
+        if mark::is_marked(&found.description, &[]) || leads_elsewhere || !found.is_of(&request.project) {
             return Ok(None);
         }
         let change = json!({ "description": mark::description(&self.cluster, owner) });
@@ -128,7 +136,7 @@ impl ServicePublicIpDriver for NeutronFloatingIps {
     async fn public_ips(&self, owner: Option<&Owner>) -> Result<Vec<Marked<PublicIp>>, DriverError> {
         let told = match owner {
             Some(owner) => self.marked(owner).await?,
-            None => self.list(LIST, None).await?,
+            None => self.list(LIST, &[]).await?,
         };
         let told = told.into_iter().filter_map(|found| {
             let owner = mark::owner_in(&found.description, &self.cluster);
@@ -147,7 +155,7 @@ impl ServicePublicIpDriver for NeutronFloatingIps {
             return Ok(self.public_ip(found));
         }
         if let Some(id) = &request.adopt
-            && let Some(adopted) = self.adopted(owner, id).await?
+            && let Some(adopted) = self.adopted(owner, request, id).await?
         {
             return Ok(adopted);
         }

@@ -16,11 +16,20 @@ pub(super) struct FloatingIp {
     #[serde(default, deserialize_with = "or_default")]
     pub(super) description: String,
     #[serde(default)]
+    pub(super) project_id: Option<ProjectId>,
+    #[serde(default)]
     pub(super) revision_number: Option<u64>,
 }
 
-pub(super) const FIELDS: [&str; 5] =
-    ["id", "floating_ip_address", "port_id", "description", "revision_number"];
+impl FloatingIp {
+    /// Whether it belongs to that project. An administrator sees those of all.
+    pub(super) fn is_of(&self, project: &ProjectId) -> bool {
+        self.project_id.as_ref() == Some(project)
+    }
+}
+
+pub(super) const FIELDS: [&str; 6] =
+    ["id", "floating_ip_address", "port_id", "description", "project_id", "revision_number"];
 
 /// A floating IP that is to be taken out of a pool.
 #[derive(Clone, Debug, Serialize)]

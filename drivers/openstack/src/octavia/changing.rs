@@ -7,6 +7,7 @@ use staffetta_driver::{
 
 use super::LbaasV2Driver;
 use super::api::well_formed;
+use super::reading::members_told;
 use super::tree;
 use super::wire::{ListenerChange, MonitorChange, NewListener, NewMember, NewMonitor, NewPool};
 use crate::error::OpenStackError;
@@ -18,13 +19,16 @@ impl LbaasV2Driver {
         balancer: &LoadBalancer,
         spec: &ListenerSpec,
     ) -> Result<Listener, DriverError> {
+        const STEP: &str = "change a listener";
         let name = tree::name(&balancer.name, spec.at);
         let Some(listener) = balancer.listener(spec.at).cloned() else {
             return self.make_listener(balancer, &name, spec).await;
         };
+        if !all_well_formed(&listener) {
+            return Err(DriverError::new(Reason::NotFound, STEP).detail(format!("the listener {}", spec.at)));
+        }
         let change = tree::listener_change(&listener.settings, &spec.settings);
         if change != ListenerChange::default() {
-            const STEP: &str = "change a listener";
             let call = self.octavia.change_listener(&listener.id, &change);
             self.changed(&balancer.id, STEP, call).await?;
             return Ok(Listener { settings: spec.settings.clone(), ..listener });
@@ -130,7 +134,8 @@ impl LbaasV2Driver {
         }
     }
 
-    /// Makes these the members of a pool, and answers them with their ids. These are read only where a member is new.
+    /// Makes these the members of a pool, and answers them with their ids. These are read only where a member is new. One that is to
+    /// be reached through another subnet goes first, for Octavia never changes that of a member; it is missing in the answer.
     pub(super) async fn replace_members(
         &self,
         balancer: &LoadBalancer,
@@ -142,22 +147,27 @@ impl LbaasV2Driver {
         if !well_formed(pool.as_str()) {
             return Err(missing());
         }
-        let wanted: Vec<NewMember> = members.iter().map(tree::new_member).collect();
+        let pools = balancer.listeners.iter().filter_map(|listener| listener.pool.as_ref());
+        let present = pools.filter(|present| present.id == *pool).flat_map(|present| &present.members);
+        let present: Vec<&Member> = present.collect();
+        let stays = |wanted: &&MemberSpec| {
+            let same = |member: &&Member| (member.spec.ip, member.spec.port) == (wanted.ip, wanted.port);
+            present.iter().copied().find(same).is_none_or(|member| member.spec.subnet == wanted.subnet)
+        };
+        let members: Vec<&MemberSpec> = members.iter().filter(stays).collect();
+        let wanted: Vec<NewMember> = members.iter().map(|member| tree::new_member(member)).collect();
         let set = self.changed(&balancer.id, STEP, self.octavia.set_members(pool, &wanted)).await;
         if let Err(error) = set {
             self.memory.forget_members(pool);
             return Err(error);
         }
-        let pools = balancer.listeners.iter().filter_map(|listener| listener.pool.as_ref());
-        let present = pools.filter(|present| present.id == *pool).flat_map(|present| &present.members);
-        let present: Vec<&Member> = present.collect();
         let kept = members.iter().map(|wanted| {
             let same = |member: &&&Member| {
                 (member.spec.ip, member.spec.port) == (wanted.ip, wanted.port)
                     && well_formed(member.id.as_str())
             };
             let kept = present.iter().find(same)?;
-            Some(Member { id: kept.id.clone(), spec: wanted.clone() })
+            Some(Member { id: kept.id.clone(), spec: (*wanted).clone() })
         });
         let members = if let Some(kept) = kept.collect::<Option<Vec<_>>>() {
             kept
@@ -173,7 +183,7 @@ impl LbaasV2Driver {
                     .iter()
                     .any(|wanted| (Some(wanted.ip), wanted.port) == (told.address, told.protocol_port))
             });
-            self.members_told(told, &balancer.subnet).await.map_err(DriverError::maybe_done)?
+            members_told(&told, &balancer.subnet)
         };
         self.memory.remember(pool, &members);
         Ok(members)
@@ -209,4 +219,10 @@ impl LbaasV2Driver {
         });
         if immutable { self.waiting.refused(id, step).await } else { error.into() }
     }
+}
+
+/// Whether the listener and its pool have ids that may stand in a path.
+pub(super) fn all_well_formed(listener: &Listener) -> bool {
+    let ids = [Some(listener.id.as_str()), listener.pool.as_ref().map(|pool| pool.id.as_str())];
+    ids.into_iter().flatten().all(well_formed)
 }

@@ -1,15 +1,19 @@
 //! The driver.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use staffetta_driver::{
     DriverError, Feasible, Listener, ListenerSpec, LoadBalancer, LoadBalancerDriver, LoadBalancerId,
-    LoadBalancerSpec, Marked, Member, MemberSpec, Owner, PoolId, Progress, Reason,
+    LoadBalancerSpec, Marked, Member, MemberSpec, NamespaceObserver, Owner, PoolId, Progress, Reason,
 };
 
 use super::LbaasV2Driver;
 use super::api::well_formed;
 use super::board::{FIRST_STEP, Known, Sight};
+use super::changing::all_well_formed;
 use super::feasible::feasible;
+use super::options::MemberMode;
 use super::vip_port::port_id;
 use super::waiting::busy;
 use crate::error::OpenStackError;
@@ -44,7 +48,7 @@ impl LoadBalancerDriver for LbaasV2Driver {
             return self.guarded(standing, spec).await;
         }
         if let Some(adopted) = &spec.adopt
-            && let Some(adopted) = self.adopted(owner, adopted).await?
+            && let Some(adopted) = self.adopted(owner, spec, adopted).await?
         {
             return Ok(adopted);
         }
@@ -86,18 +90,18 @@ impl LoadBalancerDriver for LbaasV2Driver {
             self.memory.goes(id);
         }
         // Its port is Octavia's to use as long as it is there.
-        if self.memory.is_going(id) && self.ports.is_some() {
+        if self.memory.is_going(id) && self.ports.may_have(owner) {
             match self.waiting.known(id).await? {
                 Known::Over(Sight::Gone) => {}
                 Known::Busy { ask_again } => return Err(busy(id, RELEASE).after(ask_again)),
-                Known::Over(_) => {
+                Known::Over(end) => {
                     self.memory.stays(id);
-                    return Err(busy(id, RELEASE));
+                    return Err(stayed(id, end));
                 }
             }
         }
         self.waiting.forget(id);
-        self.release_ports(owner, id).await?;
+        self.release_ports(owner, Some(id)).await?;
         self.memory.forget(id);
         Ok(())
     }
@@ -117,8 +121,7 @@ impl LoadBalancerDriver for LbaasV2Driver {
     ) -> Result<(), DriverError> {
         const STEP: &str = "release a listener";
         let id = &load_balancer.id;
-        let ids = [Some(listener.id.as_str()), listener.pool.as_ref().map(|pool| pool.id.as_str())];
-        if !ids.into_iter().flatten().all(well_formed) {
+        if !all_well_formed(listener) {
             return Ok(());
         }
         if let Some(pool) = &listener.pool {
@@ -139,6 +142,11 @@ impl LoadBalancerDriver for LbaasV2Driver {
         members: &[MemberSpec],
     ) -> Result<Vec<Member>, DriverError> {
         self.replace_members(load_balancer, pool, members).await
+    }
+
+    /// The subnets of namespaces tell how a member is reached through its own.
+    fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
+        (self.members.mode == MemberMode::L2).then(|| Arc::clone(&self.members.namespaces) as _)
     }
 }
 
@@ -162,19 +170,25 @@ impl LbaasV2Driver {
         }
     }
 
-    /// Removes the ports that were made for `owner` and that no load balancer has.
-    async fn release_ports(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError> {
-        let Some(ports) = &self.ports else { return Ok(()) };
-        let ours = ports.marked(Some(owner)).await?;
+    /// Removes the ports that were made for `owner` and that no load balancer has but the one that is gone.
+    pub(super) async fn release_ports(
+        &self,
+        owner: &Owner,
+        gone: Option<&LoadBalancerId>,
+    ) -> Result<(), DriverError> {
+        if !self.ports.may_have(owner) {
+            return Ok(());
+        }
+        let ours = self.ports.marked(Some(owner)).await?;
         if ours.is_empty() {
             return Ok(());
         }
         let standing = self.marked(Some(owner)).await?;
         let used = |port: &_| {
-            standing.iter().any(|(_, told)| told.id != *id && told.vip_port_id.as_ref() == Some(port))
+            standing.iter().any(|(_, told)| Some(&told.id) != gone && told.vip_port_id.as_ref() == Some(port))
         };
         for port in ours.iter().map(|(_, port)| port_id(port)).filter(|port| !used(port)) {
-            ports.remove(&port).await?;
+            self.ports.remove(&port).await?;
         }
         Ok(())
     }
@@ -192,6 +206,13 @@ impl LbaasV2Driver {
             Err(error) => Err(error),
         }
     }
+}
+
+/// A load balancer that was asked to go, and did not. When to ask again is for whoever waits: not soon.
+fn stayed(id: &LoadBalancerId, end: Sight) -> DriverError {
+    let state = if end == Sight::Error { "ERROR" } else { "ACTIVE" };
+    let detail = format!("the load balancer {id} was to be deleted, and is in the state {state}");
+    DriverError::new(Reason::Unavailable, RELEASE).detail(detail)
 }
 
 fn gone(id: &LoadBalancerId) -> DriverError {

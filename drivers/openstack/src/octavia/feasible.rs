@@ -25,18 +25,8 @@ pub(super) struct Choices {
     pub(super) algorithm: Algorithm,
     /// Of clients and of members, in milliseconds.
     pub(super) timeouts: (u32, u32),
-    pub(super) groups: Groups,
-}
-
-/// Where the security groups of a load balancer are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Groups {
-    /// Nowhere: they are not to guard it.
-    Nowhere,
-    /// On the port of its address, which is ours.
-    OnOurPort,
-    /// Octavia puts them on its own port.
-    WithOctavia,
+    /// Whether the security groups of a spec guard its address.
+    pub(super) guards: bool,
 }
 
 /// The spec as it can be carried out, but for the subnets of members.
@@ -47,10 +37,9 @@ pub(super) fn feasible(mut spec: LoadBalancerSpec, choices: &Choices, features: 
     let serves_ranges = features.allowed_cidrs && !on_ovn;
     let has_ranges =
         serves_ranges && spec.listeners.iter().any(|listener| !listener.settings.allowed_cidrs.is_empty());
-    if choices.groups == Groups::Nowhere {
+    if !choices.guards {
         spec.security_groups = None;
-    }
-    if choices.groups == Groups::WithOctavia && (!features.vip_groups || has_ranges) {
+    } else if !features.vip_groups || has_ranges {
         if spec.security_groups.as_ref().is_some_and(|groups| !groups.is_empty()) {
             let beside = if has_ranges { " beside loadBalancerSourceRanges" } else { "" };
             without.push(format!("security groups{beside}"));
@@ -119,12 +108,7 @@ mod tests {
         Features { tags: true, allowed_cidrs: true, same_port: true, sctp: true, vip_groups: true };
 
     fn choices() -> Choices {
-        Choices {
-            provider: None,
-            algorithm: Algorithm::RoundRobin,
-            timeouts: (50_000, 60_000),
-            groups: Groups::WithOctavia,
-        }
+        Choices { provider: None, algorithm: Algorithm::RoundRobin, timeouts: (50_000, 60_000), guards: true }
     }
 
     fn listener(protocol: Protocol, ranges: &[&str]) -> ListenerSpec {
@@ -188,28 +172,27 @@ mod tests {
     #[test]
     fn what_ovn_lacks_is_left_out_and_told() {
         let wanted = spec(vec![listener(Protocol::Sctp, &["192.0.2.0/24"])]);
-        let choices = Choices { provider: Some("ovn".into()), groups: Groups::OnOurPort, ..choices() };
+        let choices = Choices { provider: Some("ovn".into()), ..choices() };
         let Feasible { spec, without } = feasible(wanted, &choices, NEWEST);
         let pool = &spec.listeners[0].pool.settings;
         assert_eq!(pool.algorithm, Some(Algorithm::SourceIpPort));
         assert_eq!((pool.persistence, pool.monitor), (None, None));
         assert_eq!(without, ["loadBalancerSourceRanges of SCTP:80", "session affinity of SCTP:80"]);
-        assert_eq!(spec.security_groups, Some(vec!["g".into()]), "they are on our own port");
+        assert_eq!(spec.security_groups, Some(vec!["g".into()]), "no ranges are served beside them");
     }
 
     #[test]
     fn groups_stay_as_they_are_or_make_room_for_ranges_that_are_served() {
-        let groups = |listener, provider: Option<&str>, groups| {
-            let choices = Choices { provider: provider.map(str::to_owned), groups, ..choices() };
+        let groups = |listener, provider: Option<&str>, guards| {
+            let choices = Choices { provider: provider.map(str::to_owned), guards, ..choices() };
             feasible(spec(vec![listener]), &choices, NEWEST).spec.security_groups
         };
         let (plain, ranged) = (listener(Protocol::Tcp, &[]), listener(Protocol::Tcp, &["192.0.2.0/24"]));
         let named = Some(vec!["g".into()]);
-        assert_eq!(groups(plain.clone(), None, Groups::WithOctavia), named);
-        assert_eq!(groups(plain, None, Groups::Nowhere), None, "whatever it has stays");
-        assert_eq!(groups(ranged.clone(), None, Groups::WithOctavia), Some(vec![]), "what it has goes");
-        assert_eq!(groups(ranged.clone(), None, Groups::OnOurPort), named);
-        assert_eq!(groups(ranged, Some(OVN), Groups::WithOctavia), named, "ranges are not served there");
+        assert_eq!(groups(plain.clone(), None, true), named);
+        assert_eq!(groups(plain, None, false), None, "whatever it has stays");
+        assert_eq!(groups(ranged.clone(), None, true), Some(vec![]), "what it has goes");
+        assert_eq!(groups(ranged, Some(OVN), true), named, "ranges are not served there");
     }
 
     #[test]

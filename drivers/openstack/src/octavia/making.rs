@@ -7,7 +7,6 @@ use staffetta_driver::{
 use super::LbaasV2Driver;
 use super::api::well_formed;
 use super::board::FIRST_STEP;
-use super::feasible::Groups;
 use super::tree;
 use super::waiting::busy;
 use super::wire::{LoadBalancerChange, LoadBalancerTold, NewListener, NewLoadBalancer};
@@ -22,14 +21,15 @@ impl LbaasV2Driver {
             return Ok(None);
         }
         let trees = self.trees(Some(owner)).await?.into_iter().map(|marked| marked.thing);
-        Ok(trees.into_iter().find(|tree| tree.id.as_str() != tree.port.as_str()))
+        Ok(trees.into_iter().find(|tree| !tree.is_port_alone()))
     }
 
-    /// The load balancer that a predecessor made, marked for `owner` from now on; none where it does not exist any more, or
-    /// is another's.
+    /// The load balancer that a predecessor made, marked for `owner` from now on; none where it does not exist any more, is
+    /// another's, or is not where the spec wants one: then it is no predecessor's of this one, whoever says so.
     pub(super) async fn adopted(
         &self,
         owner: &Owner,
+        spec: &LoadBalancerSpec,
         id: &LoadBalancerId,
     ) -> Result<Option<LoadBalancer>, DriverError> {
         const STEP: &str = "adopt a load balancer";
@@ -38,6 +38,12 @@ impl LbaasV2Driver {
         }
         self.waiting.takes(id, STEP).await?;
         let Some(found) = self.octavia.whole_load_balancer(STEP, id).await? else { return Ok(None) };
+        let is_in_place = found.vip_address == Some(spec.vip)
+            && found.vip_subnet_id.as_ref() == Some(&spec.subnet)
+            && found.project_id == spec.project;
+        if !is_in_place {
+            return Ok(None);
+        }
         let is_anothers = self.owner_of(&found).is_some_and(|marked| marked.uid != owner.uid)
             || mark::is_marked(&found.description, &found.tags) && self.owner_of(&found).is_none();
         if is_anothers {
@@ -70,15 +76,11 @@ impl LbaasV2Driver {
     ) -> Result<LoadBalancer, DriverError> {
         const STEP: &str = "change a load balancer";
         let wanted = spec.security_groups.as_ref().filter(|groups| standing.security_groups != **groups);
-        let mut change = LoadBalancerChange {
+        let change = LoadBalancerChange {
+            vip_sg_ids: wanted.map(Vec::as_slice),
             admin_state_up: standing.disabled.then_some(true),
             ..LoadBalancerChange::default()
         };
-        match (self.choices.groups, &self.ports, wanted) {
-            (Groups::OnOurPort, Some(ports), Some(wanted)) => ports.guard(&standing.port, wanted).await?,
-            (Groups::WithOctavia, _, Some(wanted)) => change.vip_sg_ids = Some(wanted),
-            _ => {}
-        }
         if change.vip_sg_ids.is_some() || change.admin_state_up.is_some() {
             self.waiting.takes(&standing.id, STEP).await?;
             if let Err(error) = self.octavia.change_load_balancer(STEP, &standing.id, &change).await {
@@ -87,7 +89,7 @@ impl LbaasV2Driver {
             self.waiting.changed(&standing.id);
             standing.status = Provisioning::Pending;
         }
-        if let Some(wanted) = wanted.filter(|_| self.choices.groups != Groups::Nowhere) {
+        if let Some(wanted) = wanted {
             standing.security_groups.clone_from(wanted);
         }
         standing.disabled = false;
@@ -102,12 +104,15 @@ impl LbaasV2Driver {
     ) -> Result<LoadBalancer, DriverError> {
         let tagged = self.octavia.features().await?.tags;
         let tags = if tagged { self.tags(owner) } else { Vec::new() };
-        let (port, groups) = match &self.ports {
-            Some(ports) => match ports.ensure(owner, spec).await {
-                Ok((port, groups)) => (Some(port), groups),
+        let port = if self.own_ports {
+            match self.ports.ensure(owner, spec).await {
+                Ok(port) => Some(port),
                 Err(error) => return Err(self.taken(spec, error).await),
-            },
-            None => (None, spec.security_groups.clone().unwrap_or_default()),
+            }
+        } else {
+            // One that is left of ours holds the address.
+            self.release_ports(owner, None).await?;
+            None
         };
         let whole = self.create(owner, spec, tags.clone(), port.clone(), tree::whole_listeners(spec)).await;
         let made = match whole {
@@ -128,11 +133,12 @@ impl LbaasV2Driver {
         };
         self.memory.owns(&owner.uid, &told.id);
         self.waiting.changed(&told.id);
-        let listeners = self.made(&told).await?;
+        let listeners = self.made(&told);
         let unreadable = || {
             let detail = format!("the load balancer {} was made without an address", told.id);
             DriverError::new(Reason::Unavailable, "make a load balancer").detail(detail)
         };
+        let groups = spec.security_groups.clone().unwrap_or_default();
         tree::load_balancer(&told, groups, listeners).ok_or_else(unreadable)
     }
 
@@ -144,7 +150,6 @@ impl LbaasV2Driver {
         vip_port_id: Option<PortId>,
         listeners: Vec<NewListener>,
     ) -> Result<LoadBalancerTold, OpenStackError> {
-        let with_octavia = self.choices.groups == Groups::WithOctavia;
         let new = NewLoadBalancer {
             name: &spec.name,
             project_id: &spec.project,
@@ -153,7 +158,7 @@ impl LbaasV2Driver {
             vip_address: spec.vip,
             vip_subnet_id: &spec.subnet,
             vip_port_id,
-            vip_sg_ids: spec.security_groups.as_deref().filter(|_| with_octavia).unwrap_or_default(),
+            vip_sg_ids: spec.security_groups.as_deref().unwrap_or_default(),
             provider: spec.provider.as_deref(),
             admin_state_up: true,
             listeners,

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use staffetta_driver::ClusterId;
 
 use self::api::Octavia;
-use self::feasible::{Choices, Groups};
+use self::feasible::Choices;
 use self::memory::Memory;
 use self::vip_port::VipPorts;
 use self::waiting::Waiting;
@@ -48,8 +48,9 @@ pub struct LbaasV2Driver {
     cluster: ClusterId,
     choices: Choices,
     members: MemberSubnets,
-    /// Where the ports of addresses are ours.
-    ports: Option<VipPorts>,
+    ports: VipPorts,
+    /// Whether the ports of addresses are made by us. Those that were are ours, whatever is made by now.
+    own_ports: bool,
     waiting: Waiting,
     memory: Memory,
 }
@@ -64,20 +65,23 @@ impl LbaasV2Driver {
         provider: Option<String>,
     ) -> Self {
         let octavia = Octavia::new(cloud);
-        let ports =
-            options.own_vip_port.then(|| VipPorts::new(cloud, Arc::clone(&members.subnets), cluster.clone()));
-        let groups = match (options.enforce_sg_rules, &ports) {
-            (false, _) => Groups::Nowhere,
-            (true, Some(_)) => Groups::OnOurPort,
-            (true, None) => Groups::WithOctavia,
-        };
+        let ports = VipPorts::new(cloud, Arc::clone(&members.subnets), cluster.clone());
         let choices = Choices {
             provider,
             algorithm: options.lb_algorithm.into(),
             timeouts: options.timeouts(),
-            groups,
+            guards: options.enforce_sg_rules,
         };
         let waiting = Waiting::new(octavia.clone(), cluster.clone());
-        Self { octavia, cluster, choices, members, ports, waiting, memory: Memory::default() }
+        Self {
+            octavia,
+            cluster,
+            choices,
+            members,
+            ports,
+            own_ports: options.own_vip_port,
+            waiting,
+            memory: Memory::default(),
+        }
     }
 }

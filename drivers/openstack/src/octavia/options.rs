@@ -25,7 +25,7 @@ pub struct OctaviaDefaults {
     #[schemars(range(max = 2_073_600_000))]
     pub timeout_member_data: u32,
     /// Whether the port of the virtual address is made by us in Neutron and handed over to Octavia, instead of by Octavia
-    /// itself. It is then ours, with its mark and its security groups, and is removed with the load balancer.
+    /// itself. It is then ours, with its mark, and is removed with the load balancer; what guards it is put there by Octavia.
     pub own_vip_port: bool,
 }
 

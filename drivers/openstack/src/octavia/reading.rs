@@ -1,7 +1,6 @@
 //! What stands: whole trees, by one list a kind.
 
 use std::collections::{BTreeSet, HashMap};
-use std::net::IpAddr;
 
 use futures_util::future::try_join_all;
 use staffetta_driver::{
@@ -12,6 +11,7 @@ use staffetta_driver::{
 use super::LbaasV2Driver;
 use super::api::Filter;
 use super::filter::filter;
+use super::options::MemberMode;
 use super::tree;
 use super::wire::{LOAD_BALANCER_FIELDS, ListenerTold, LoadBalancerTold, MemberTold, MonitorTold, PoolTold};
 use crate::error::OpenStackError;
@@ -57,14 +57,10 @@ impl LbaasV2Driver {
     ) -> Result<Vec<Marked<LoadBalancer>>, DriverError> {
         let look = self.memory.look();
         let marked = self.marked(owner).await?;
-        let ports = match &self.ports {
-            Some(ports) => ports.marked(owner).await?,
-            None => Vec::new(),
+        let ports = match owner {
+            Some(owner) if !self.ports.may_have(owner) => Vec::new(),
+            _ => self.ports.marked(owner).await?,
         };
-        let groups: HashMap<PortId, Vec<SecurityGroupId>> = ports
-            .iter()
-            .map(|(_, port)| (super::vip_port::port_id(port), port.security_groups.clone()))
-            .collect();
         let used: BTreeSet<PortId> = marked.iter().filter_map(|(_, told)| told.vip_port_id.clone()).collect();
         let standing: Vec<_> =
             marked.into_iter().filter(|(_, told)| told.provisioning_status != GOING).collect();
@@ -75,8 +71,7 @@ impl LbaasV2Driver {
             pools.extend(
                 listeners.iter().filter_map(|listener| listener.pool.as_ref()).map(|pool| pool.id.clone()),
             );
-            let groups = groups_of(told, &groups);
-            if let Some(thing) = tree::load_balancer(told, groups, listeners) {
+            if let Some(thing) = tree::load_balancer(told, groups_of(told), listeners) {
                 self.memory.owns(&owner.uid, &told.id);
                 trees.push(Marked { owner: Some(owner.clone()), thing });
             }
@@ -95,14 +90,7 @@ impl LbaasV2Driver {
     /// The tree of one load balancer.
     pub(super) async fn tree(&self, told: &LoadBalancerTold) -> Result<Option<LoadBalancer>, DriverError> {
         let listeners = self.hanging(std::iter::once(told)).await?.pop().unwrap_or_default();
-        let groups = match (&self.ports, self.owner_of(told)) {
-            (Some(ports), Some(owner)) => {
-                let ports = ports.marked(Some(&owner)).await?.into_iter();
-                ports.map(|(_, port)| (super::vip_port::port_id(&port), port.security_groups)).collect()
-            }
-            _ => HashMap::new(),
-        };
-        Ok(tree::load_balancer(told, groups_of(told, &groups), listeners))
+        Ok(tree::load_balancer(told, groups_of(told), listeners))
     }
 
     /// What hangs on each of these load balancers, in their order: its listeners, by protocol and port.
@@ -133,8 +121,7 @@ impl LbaasV2Driver {
         try_join_all(trees).await
     }
 
-    /// The listeners of one load balancer with their pools. Members that this process never saw are read, those of all pools
-    /// at once.
+    /// The listeners of one load balancer with their pools. Members that this process never saw are read.
     async fn listeners(
         &self,
         told: &LoadBalancerTold,
@@ -146,8 +133,10 @@ impl LbaasV2Driver {
         let known = |pool: &PoolTold| {
             self.memory.members(&pool.id, pool.members.iter().map(|member| &member.id)).is_some()
         };
-        if !listeners.iter().filter_map(pool_of).all(known) {
-            self.learn_members(told).await?;
+        let unknown: Vec<&PoolTold> =
+            listeners.iter().filter_map(pool_of).filter(|pool| !known(pool)).collect();
+        if !unknown.is_empty() {
+            self.learn_members(told, &unknown).await?;
         }
         let listeners = listeners.iter().filter_map(|listener| {
             let pool = pool_of(listener).map(|pool| {
@@ -166,35 +155,31 @@ impl LbaasV2Driver {
         Ok(listeners.collect())
     }
 
-    /// Reads the members of all pools of a load balancer.
-    async fn learn_members(&self, told: &LoadBalancerTold) -> Result<(), DriverError> {
+    /// Reads the members of these pools of a load balancer. One answer has those of all, but without their subnets: where these
+    /// may differ, pool by pool.
+    async fn learn_members(&self, told: &LoadBalancerTold, pools: &[&PoolTold]) -> Result<(), DriverError> {
+        let mut learned: Vec<(PoolId, Vec<MemberTold>)> = Vec::new();
+        match self.members.mode {
+            MemberMode::L2 => {
+                for pool in pools {
+                    let members = self.octavia.members(&pool.id).await?;
+                    learned.push((pool.id.clone(), members.unwrap_or_default()));
+                }
+            }
+            MemberMode::L3 => {
+                let states = self.octavia.states(&told.id).await?;
+                let listeners = states.into_iter().flat_map(|states| states.loadbalancer.listeners);
+                learned.extend(
+                    listeners.flat_map(|listener| listener.pools).map(|pool| (pool.id, pool.members)),
+                );
+            }
+        }
         let subnet = told.vip_subnet_id.clone().unwrap_or_default();
-        let states = self.octavia.states(&told.id).await?;
-        let listeners = states.into_iter().flat_map(|states| states.loadbalancer.listeners);
-        for mut pool in listeners.flat_map(|listener| listener.pools) {
-            pool.members.retain(|member| member.provisioning_status != GOING);
-            let members = self.members_told(pool.members, &subnet).await?;
-            self.memory.remember(&pool.id, &members);
+        for (pool, mut members) in learned {
+            members.retain(|member| member.provisioning_status != GOING);
+            self.memory.remember(&pool, &members_told(&members, &subnet));
         }
         Ok(())
-    }
-
-    /// Members as they are told. Where the subnet is not, it is the one through which a member is reached.
-    pub(super) async fn members_told(
-        &self,
-        told: Vec<MemberTold>,
-        vip: &SubnetId,
-    ) -> Result<Vec<Member>, DriverError> {
-        let mut members = Vec::with_capacity(told.len());
-        for told in told {
-            let Some(ip): Option<IpAddr> = told.address else { continue };
-            let subnet = match &told.subnet_id {
-                Some(subnet) => subnet.clone(),
-                None => self.members.of(&told.name, ip, vip).await?,
-            };
-            members.push(tree::member(&told, ip, subnet));
-        }
-        Ok(members)
     }
 
     /// The health monitors of these pools by their ids. Where there are none, nobody is asked.
@@ -213,25 +198,30 @@ impl LbaasV2Driver {
     }
 
     /// The whole tree as the answer to its creation tells it.
-    pub(super) async fn made(&self, told: &LoadBalancerTold) -> Result<Vec<Listener>, DriverError> {
+    pub(super) fn made(&self, told: &LoadBalancerTold) -> Vec<Listener> {
         let subnet = told.vip_subnet_id.clone().unwrap_or_default();
         let mut pools: HashMap<PoolId, Pool> = HashMap::new();
         for pool in &told.pools {
-            let members = self.members_told(pool.members.clone(), &subnet).await?;
+            let members = members_told(&pool.members, &subnet);
             self.memory.remember(&pool.id, &members);
             pools.insert(pool.id.clone(), tree::pool(pool, pool.healthmonitor.as_ref(), members));
         }
         let listeners = told.listeners.iter().filter_map(|listener| {
             tree::listener(listener, listener.default_pool_id.as_ref().and_then(|id| pools.remove(id)))
         });
-        Ok(listeners.collect())
+        listeners.collect()
     }
 }
 
-/// The security groups of a load balancer, sorted: those of its port, or those that Octavia was told.
-fn groups_of(told: &LoadBalancerTold, ours: &HashMap<PortId, Vec<SecurityGroupId>>) -> Vec<SecurityGroupId> {
-    let port = told.vip_port_id.as_ref().and_then(|port| ours.get(port));
-    let mut groups = port.unwrap_or(&told.vip_sg_ids).clone();
+/// Members as they are told, of a load balancer whose own address is in the subnet `vip`.
+pub(super) fn members_told(told: &[MemberTold], vip: &SubnetId) -> Vec<Member> {
+    told.iter().filter_map(|told| tree::member(told, vip)).collect()
+}
+
+/// The security groups that Octavia was told to put before a load balancer, sorted. Which its port has is Octavia's business,
+/// whoever made the port: there is one of its own among them.
+fn groups_of(told: &LoadBalancerTold) -> Vec<SecurityGroupId> {
+    let mut groups = told.vip_sg_ids.clone();
     groups.sort_unstable();
     groups
 }

@@ -1,7 +1,5 @@
 //! How what Octavia tells becomes a tree, and how a spec becomes what Octavia takes: pure.
 
-use std::net::IpAddr;
-
 use ipnet::IpNet;
 use staffetta_driver::{
     Algorithm, HealthMonitor, Listener, ListenerPort, ListenerSettings, ListenerSpec, LoadBalancer,
@@ -22,7 +20,7 @@ const SOURCE_IP: &str = "SOURCE_IP";
 /// The longest name, in characters.
 const LONGEST: usize = 255;
 
-/// The load balancer with these listeners; none when it has no address, which it has from its first moment.
+/// The load balancer with these groups and listeners; none when it has no address, which it has from its first moment.
 pub(super) fn load_balancer(
     told: &LoadBalancerTold,
     security_groups: Vec<SecurityGroupId>,
@@ -59,7 +57,7 @@ pub(super) fn half_made(owner: &Owner, port: &Port) -> Option<LoadBalancer> {
         subnet: fixed.subnet_id.clone(),
         port: port.id.as_str().into(),
         provider: None,
-        security_groups: port.security_groups.clone(),
+        security_groups: Vec::new(),
         disabled: false,
         status: Provisioning::Error,
         listeners: Vec::new(),
@@ -103,10 +101,15 @@ pub(super) fn pool(told: &PoolTold, monitor: Option<&MonitorTold>, members: Vec<
     Pool { id: told.id.clone(), settings, members }
 }
 
-/// The member, which is reached through `subnet`.
-pub(super) fn member(told: &MemberTold, ip: IpAddr, subnet: SubnetId) -> Member {
-    let spec = MemberSpec { ip, port: told.protocol_port, name: told.name.clone(), subnet };
-    Member { id: told.id.clone(), spec }
+/// The member; none without an address. Where no subnet is told, it is reached through that of the load balancer's address.
+pub(super) fn member(told: &MemberTold, vip: &SubnetId) -> Option<Member> {
+    let spec = MemberSpec {
+        ip: told.address?,
+        port: told.protocol_port,
+        name: told.name.clone(),
+        subnet: told.subnet_id.as_ref().unwrap_or(vip).clone(),
+    };
+    Some(Member { id: told.id.clone(), spec })
 }
 
 /// A listener with its pool, as it is made together with its load balancer.
@@ -280,7 +283,7 @@ mod tests {
         let written = serde_json::to_value(whole_listener("web", &spec)).unwrap();
         let told: ListenerTold = serde_json::from_value(written.clone()).unwrap();
         let pool_told: PoolTold = serde_json::from_value(written["default_pool"].clone()).unwrap();
-        let members = pool_told.members.iter().map(|told| member(told, told.address.unwrap(), "s".into()));
+        let members = pool_told.members.iter().filter_map(|told| member(told, &"v".into()));
         let members: Vec<_> = members.collect();
         let pool = pool(&pool_told, pool_told.healthmonitor.as_ref(), members);
         assert_eq!(pool.settings, spec.pool.settings);

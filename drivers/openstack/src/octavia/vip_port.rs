@@ -1,19 +1,21 @@
 //! The ports of virtual addresses, where they are ours and not Octavia's.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use staffetta_driver::{ClusterId, DriverError, LoadBalancerSpec, Owner, PortId, SecurityGroupId, VifId};
+use dashmap::DashSet;
+use staffetta_driver::{ClusterId, DriverError, LoadBalancerSpec, Owner, PortId, Uid, VifId};
 
 use crate::cloud::Cloud;
 use crate::error::OpenStackError;
 use crate::mark::{self, cluster_tag, uid_tag};
 use crate::neutron::api::Neutron;
-use crate::neutron::wire::{FixedIp, NewPort, Port, PortChange};
+use crate::neutron::wire::{FixedIp, NewPort, Port};
 use crate::subnets::Subnets;
 
 /// What a port of ours says of itself. It has no device: Octavia takes none that has.
 const DEVICE_OWNER: &str = "staffetta:vip";
-const FIELDS: [&str; 5] = ["id", "project_id", "description", "fixed_ips", "security_groups"];
+const FIELDS: [&str; 4] = ["id", "project_id", "description", "fixed_ips"];
 
 /// Makes, finds and removes the ports of virtual addresses.
 #[derive(Debug)]
@@ -21,19 +23,26 @@ pub(super) struct VipPorts {
     neutron: Neutron,
     subnets: Arc<Subnets>,
     cluster: ClusterId,
+    /// Whether all were listed once.
+    complete: AtomicBool,
+    /// For whom one was made or listed.
+    owners: DashSet<Uid>,
 }
 
 impl VipPorts {
     pub(super) fn new(cloud: &Cloud, subnets: Arc<Subnets>, cluster: ClusterId) -> Self {
-        Self { neutron: Neutron::new(cloud), subnets, cluster }
+        let (neutron, complete, owners) = (Neutron::new(cloud), AtomicBool::default(), DashSet::new());
+        Self { neutron, subnets, cluster, complete, owners }
     }
 
-    /// A port with the address, or the one that was made for `owner` already; and what guards it, sorted.
-    pub(super) async fn ensure(
-        &self,
-        owner: &Owner,
-        spec: &LoadBalancerSpec,
-    ) -> Result<(PortId, Vec<SecurityGroupId>), DriverError> {
+    /// Whether there may be one for that owner, as far as this process knows.
+    pub(super) fn may_have(&self, owner: &Owner) -> bool {
+        !self.complete.load(Ordering::Acquire) || self.owners.contains(&owner.uid)
+    }
+
+    /// A port with the address, or the one that was made for `owner` already. The groups that it is made with are there from its
+    /// first moment; Octavia puts its own beside those of `vip_sg_ids` in their place with each of its changes.
+    pub(super) async fn ensure(&self, owner: &Owner, spec: &LoadBalancerSpec) -> Result<PortId, DriverError> {
         const STEP: &str = "make the port of a virtual address";
         let subnet = self.subnets.subnet(&spec.subnet).await?;
         let tagged = self.neutron.tags_new_ports().await?;
@@ -51,8 +60,9 @@ impl VipPorts {
             tags,
             host: None,
         };
+        self.owners.insert(owner.uid.clone());
         let error = match self.neutron.create_port(STEP, &port).await {
-            Ok(made) => return Ok((port_id(&made), sorted(made.security_groups))),
+            Ok(made) => return Ok(port_id(&made)),
             Err(error) if error.is("IpAddressAlreadyAllocated") || error.ambiguous() => error,
             Err(error) => return Err(error.into()),
         };
@@ -61,17 +71,7 @@ impl VipPorts {
                 .iter()
                 .any(|fixed| fixed.ip_address == Some(spec.vip) && fixed.subnet_id == spec.subnet)
         });
-        match mine {
-            Some((_, port)) => {
-                let (id, mut groups) = (port_id(&port), sorted(port.security_groups));
-                if let Some(wanted) = spec.security_groups.as_ref().filter(|wanted| groups != **wanted) {
-                    self.guard(&id, wanted).await?;
-                    groups.clone_from(wanted);
-                }
-                Ok((id, groups))
-            }
-            None => Err(error.into()),
-        }
+        mine.map(|(_, port)| port_id(&port)).ok_or_else(|| error.into())
     }
 
     /// The ports that this cluster marked, or those for `owner`, each with its owner.
@@ -87,32 +87,23 @@ impl VipPorts {
             let marked = mark::owner_in(&port.description, &self.cluster)?;
             owner.is_none_or(|owner| owner.uid == marked.uid).then_some((marked, port))
         });
-        Ok(marked.collect())
-    }
-
-    /// Gives a port these security groups.
-    pub(super) async fn guard(&self, id: &PortId, wanted: &[SecurityGroupId]) -> Result<(), OpenStackError> {
-        let change = PortChange { security_groups: Some(wanted.to_vec()), ..PortChange::default() };
-        let step = "change the security groups of a virtual address";
-        self.neutron.change_port(step, &as_vif(id), &change, None).await.map(drop)
+        let marked: Vec<_> = marked.collect();
+        if owner.is_none() {
+            for (owner, _) in &marked {
+                self.owners.insert(owner.uid.clone());
+            }
+            self.complete.store(true, Ordering::Release);
+        }
+        Ok(marked)
     }
 
     /// Removes a port; one that does not exist is removed.
     pub(super) async fn remove(&self, id: &PortId) -> Result<(), OpenStackError> {
-        self.neutron.delete_port("remove the port of a virtual address", &as_vif(id)).await
+        self.neutron.delete_port("remove the port of a virtual address", &VifId::from(id.as_str())).await
     }
 }
 
 /// The id of a port that is of no pod.
 pub(super) fn port_id(port: &Port) -> PortId {
     port.id.as_str().into()
-}
-
-fn sorted(mut groups: Vec<SecurityGroupId>) -> Vec<SecurityGroupId> {
-    groups.sort_unstable();
-    groups
-}
-
-fn as_vif(id: &PortId) -> VifId {
-    id.as_str().into()
 }

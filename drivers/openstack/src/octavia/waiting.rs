@@ -1,8 +1,9 @@
 //! How far Octavia is with load balancers: one list answers for many.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::try_join_all;
 use staffetta_driver::{ClusterId, DriverError, LoadBalancerId, Reason};
 use tokio::time::Instant;
 
@@ -66,7 +67,8 @@ impl Waiting {
         told(known, id, step).err().unwrap_or_else(|| busy(id, step))
     }
 
-    /// Looks at these and at what else is due soon: at a single one by itself, at several by one list.
+    /// Looks at these and at what else is due soon: at a single one by itself, at several by one list, and at those that it does
+    /// not have one by one.
     async fn look(&self, ids: Vec<LoadBalancerId>) -> Vec<Result<Known, DriverError>> {
         let began = Instant::now();
         let lot = self.board().lot(&ids, began);
@@ -97,7 +99,13 @@ impl Waiting {
             return Ok(found.into_iter().collect());
         }
         let filter = filter(self.octavia.features().await?, &self.cluster, None);
-        self.octavia.load_balancers(STEP, &filter, &FIELDS).await
+        let mut found = self.octavia.load_balancers(STEP, &filter, &FIELDS).await?;
+        // One that is not listed is gone, or bears no mark yet.
+        let listed: HashSet<&LoadBalancerId> = found.iter().map(|told| &told.id).collect();
+        let others = lot.iter().filter(|id| !listed.contains(id));
+        let others = try_join_all(others.map(|id| self.octavia.load_balancer(STEP, id, &FIELDS))).await?;
+        found.extend(others.into_iter().flatten());
+        Ok(found)
     }
 
     fn board(&self) -> MutexGuard<'_, Board> {

@@ -195,7 +195,7 @@ impl State {
                 Answer::json(200, json!({ "members": octavia.pools[*id]["members"] }))
             }
             ("PUT", ["loadbalancers", id]) => self.change_balancer(id, &body["loadbalancer"]),
-            ("DELETE", ["loadbalancers", id]) => self.delete_balancer(id),
+            ("DELETE", ["loadbalancers", id]) => self.delete_balancer(id, query.says("cascade", "true")),
             ("POST", ["listeners"]) => self.create_listener(&body["listener"]),
             ("POST", ["pools"]) => self.create_pool(&body["pool"]),
             ("POST", ["healthmonitors"]) => self.create_monitor(&body["healthmonitor"]),
@@ -236,6 +236,7 @@ impl State {
             let pool = self.add_pool(&id, None, &listener["default_pool"]);
             self.add_listener(&id, listener, &json!(pool));
         }
+        self.guard_port(&id);
         self.octavia.begin(&id, "PENDING_CREATE", "ACTIVE");
         Answer::json(201, json!({ "loadbalancer": self.octavia.whole(&id) }))
     }
@@ -252,6 +253,12 @@ impl State {
             return Some(fault(
                 501,
                 &format!("Provider '{provider}' does not support a requested option: SCTP"),
+            ));
+        }
+        if provider == "ovn" && listener["allowed_cidrs"].as_array().is_some_and(|cidrs| !cidrs.is_empty()) {
+            return Some(fault(
+                501,
+                "Provider 'ovn' does not support a requested option: OVN provider does not support allowed_cidrs option",
             ));
         }
         let algorithm = listener["default_pool"]["lb_algorithm"].as_str();
@@ -271,11 +278,29 @@ impl State {
         for (name, value) in change.as_object().unwrap() {
             self.octavia.balancers.get_mut(id).unwrap()[name] = value.clone();
         }
+        self.guard_port(id);
         self.octavia.begin(id, "PENDING_UPDATE", "ACTIVE");
         Answer::json(200, json!({ "loadbalancer": self.octavia.balancers[id] }))
     }
 
-    fn delete_balancer(&mut self, id: &str) -> Answer {
+    /// The port of the address gets the group that Octavia made for the load balancer, those that it was told, and no other,
+    /// whoever made the port.
+    fn guard_port(&mut self, id: &str) {
+        let balancer = &self.octavia.balancers[id];
+        let told = balancer["vip_sg_ids"].as_array().cloned().unwrap_or_default();
+        let groups: Vec<_> = std::iter::once(json!(format!("lb-{id}"))).chain(told).collect();
+        if let Some(port) = balancer["vip_port_id"].as_str().and_then(|port| self.ports.get_mut(port)) {
+            port["security_groups"] = json!(groups);
+        }
+    }
+
+    fn delete_balancer(&mut self, id: &str, cascade: bool) -> Answer {
+        let whole = self.octavia.whole(id);
+        let has = |things: &str| !whole[things].as_array().unwrap().is_empty();
+        if !cascade && (has("listeners") || has("pools")) {
+            let words = format!("Cannot delete Load Balancer {id} - it has children");
+            return fault(400, &format!("Validation failure: {words}"));
+        }
         let status = self.octavia.balancers[id]["provisioning_status"].as_str().unwrap().to_owned();
         if status.starts_with("PENDING") {
             return fault(409, &format!("Invalid state {status} of loadbalancer resource {id}"));

@@ -24,6 +24,11 @@ impl Query {
         self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
+    /// Whether it has this name with this value.
+    pub(crate) fn says(&self, name: &str, value: &str) -> bool {
+        self.all(name).any(|said| said == value)
+    }
+
     /// What of `things` passes the filters, one page of it, with the fields that are wanted.
     pub(crate) fn list(
         &self,

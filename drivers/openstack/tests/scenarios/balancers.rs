@@ -399,12 +399,26 @@ pub(crate) async fn what_a_predecessor_made_is_marked_and_not_made_again(world: 
     assert_eq!(found.load_balancers(Some(&owner)).await.unwrap()[0].owner, Some(owner.clone()));
     let (_, told) = world.balance(Method::GET, &format!("loadbalancers/{id}"), &Value::Null).await;
     assert!(told["loadbalancer"]["tags"].as_array().unwrap().contains(&json!("kuryr")), "{told}");
-    // Another service cannot have it.
+    // Another service cannot have it, and one that is elsewhere is no predecessor's.
+    let elsewhere = json!({ "loadbalancer": {
+        "name": "shop/other", "project_id": world.project, "vip_address": "10.1.0.102", "vip_subnet_id": subnet.id } });
+    let (status, answer) = world.balance(Method::POST, "loadbalancers", &elsewhere).await;
+    assert_eq!(status, 201, "{answer}");
+    let elsewhere = text(&answer["loadbalancer"]["id"]).to_owned();
     let other = world.owner("other");
     let anothers = driver
-        .ensure_load_balancer(&other, &LoadBalancerSpec { vip: [10, 1, 0, 101].into(), ..adopting })
+        .ensure_load_balancer(&other, &LoadBalancerSpec { vip: [10, 1, 0, 101].into(), ..adopting.clone() })
         .await;
     assert_ne!(anothers.unwrap().id.as_str(), id);
+    let adopt = Some(elsewhere.as_str().into());
+    let third = LoadBalancerSpec { vip: [10, 1, 0, 103].into(), adopt, ..adopting };
+    let made = driver.ensure_load_balancer(&world.owner("third"), &third).await.unwrap();
+    assert_ne!(made.id.as_str(), elsewhere);
+    let (_, told) = world.balance(Method::GET, &format!("loadbalancers/{elsewhere}"), &Value::Null).await;
+    assert!(
+        !told["loadbalancer"]["description"].as_str().unwrap_or_default().contains("staffetta"),
+        "{told}"
+    );
 }
 
 pub(crate) async fn a_quota_is_told_and_its_raising_lets_services_go_on(world: &World) {
@@ -439,11 +453,60 @@ pub(crate) async fn the_port_of_the_address_may_be_ours_and_goes_with_the_load_b
     spec.security_groups = Some(vec![text(&group["id"]).into()]);
     let guarded = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
     assert_eq!(Some(guarded.security_groups), spec.security_groups);
-    assert_eq!(Some(only(&driver).await.security_groups), spec.security_groups);
+    // Octavia puts them on its port, beside its own, and takes away what somebody else puts there.
+    let (_, told) = world.balance(Method::GET, &format!("loadbalancers/{}", made.id), &Value::Null).await;
+    assert_eq!(told["loadbalancer"]["vip_sg_ids"], json!([group["id"]]), "{told}");
+    settled(&driver, &made).await;
+    let found = only(&driver).await;
+    assert_eq!(Some(&found.security_groups), spec.security_groups.as_ref());
+    let again = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
+    assert_eq!(again.status, Provisioning::Active, "there is nothing to change");
     // Octavia has its port as long as it is there.
     patiently(async || driver.release_load_balancer(&world.owner("web"), &made.id).await).await;
     assert!(world.port(made.port.as_str()).await.is_null());
     assert_eq!(driver.load_balancers(None).await.unwrap(), []);
+}
+
+pub(crate) async fn a_load_balancer_is_guarded_alike_whoever_made_its_port(world: &World) {
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let before = world.balancers("east", &OctaviaDefaults::default());
+    let mut spec = spec(world, &before, &subnet, Vec::new()).await;
+    let made = before.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
+    settled(&before, &made).await;
+    let driver =
+        world.balancers("east", &OctaviaDefaults { own_vip_port: true, ..OctaviaDefaults::default() });
+    let group = world.policies("east").make_group(&"g".into(), None).await.unwrap();
+    spec.security_groups = Some(vec![group.id]);
+    patiently(async || driver.ensure_load_balancer(&world.owner("web"), &spec).await).await;
+    settled(&driver, &made).await;
+    let found = only(&driver).await;
+    assert_eq!((&found.port, Some(&found.security_groups)), (&made.port, spec.security_groups.as_ref()));
+    let again = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
+    assert_eq!(again.status, Provisioning::Active, "there is nothing to change");
+}
+
+pub(crate) async fn a_port_of_ours_goes_with_its_load_balancer_though_none_are_made_by_now(world: &World) {
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let own = OctaviaDefaults { own_vip_port: true, ..OctaviaDefaults::default() };
+    let before = world.balancers("east", &own);
+    let spec = spec(world, &before, &subnet, vec![listener(HTTP, members(&subnet, &[1]))]).await;
+    let made = before.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
+    settled(&before, &made).await;
+    world.allow_balancers(1).await;
+    let left = LoadBalancerSpec { vip: [10, 1, 0, 101].into(), ..spec.clone() };
+    before.ensure_load_balancer(&world.owner("left"), &left).await.unwrap_err();
+    world.allow_balancers(-1).await;
+    let driver = world.balancers("east", &OctaviaDefaults::default());
+    let found = driver.load_balancers(None).await.unwrap();
+    let alone = |alone| found.iter().find(|marked| marked.thing.is_port_alone() == alone).unwrap();
+    assert_eq!((found.len(), &alone(false).thing.port), (2, &made.port));
+    let port = alone(true).thing.port.clone();
+    // The address is free for another of the same owner, whose port is Octavia's.
+    let other = driver.ensure_load_balancer(&world.owner("left"), &left).await.unwrap();
+    assert_ne!(other.port, port);
+    assert!(world.port(port.as_str()).await.is_null());
+    patiently(async || driver.release_load_balancer(&world.owner("web"), &made.id).await).await;
+    assert!(world.port(made.port.as_str()).await.is_null());
 }
 
 pub(crate) async fn a_port_that_was_left_without_a_load_balancer_is_found_and_used_or_given_back(

@@ -70,12 +70,15 @@ macro_rules! in_world {
                 what_a_predecessor_made_is_marked_and_not_made_again,
                 a_quota_is_told_and_its_raising_lets_services_go_on,
                 the_port_of_the_address_may_be_ours_and_goes_with_the_load_balancer,
+                a_load_balancer_is_guarded_alike_whoever_made_its_port,
+                a_port_of_ours_goes_with_its_load_balancer_though_none_are_made_by_now,
                 a_port_that_was_left_without_a_load_balancer_is_found_and_used_or_given_back;
             public:
                 an_address_out_of_the_pool_leads_to_the_port_and_goes_back_by_its_owner_only,
                 an_empty_pool_is_told_and_an_address_that_comes_back_is_used,
                 an_address_that_the_user_named_must_exist_and_be_free_and_stays_the_users,
-                an_address_that_a_predecessor_took_is_marked_and_not_taken_again;
+                an_address_that_a_predecessor_took_is_marked_and_not_taken_again,
+                an_address_of_another_project_or_that_leads_elsewhere_is_left_alone;
         }
     };
     (@ $world:path; $($module:ident: $($scenario:ident),+;)+) => {

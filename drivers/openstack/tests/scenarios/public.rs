@@ -125,3 +125,28 @@ pub(crate) async fn an_address_that_a_predecessor_took_is_marked_and_not_taken_a
     assert_ne!(other.id, adopted.id, "it is another's by now");
     assert_eq!(driver.public_ips(None).await.unwrap().len(), 2);
 }
+
+pub(crate) async fn an_address_of_another_project_or_that_leads_elsewhere_is_left_alone(world: &World) {
+    let (subnet, pool) = (world.subnet("10.1.0.0/24").await, world.external("203.0.113.32/28").await);
+    world.join(&subnet, &pool).await;
+    let (driver, one, other) =
+        (world.floating("east", &pool), port(world, &subnet).await, port(world, &subnet).await);
+    let wish =
+        json!({ "floating_network_id": pool.network.id, "project_id": world.project, "port_id": other });
+    let elsewhere = world.create("floatingips", "floatingip", wish).await;
+    let (first, second) = world.project.as_str().split_at(16);
+    let foreign = format!("{second}{first}");
+    let wish = json!({ "floating_network_id": pool.network.id, "project_id": foreign });
+    let foreign = world.create("floatingips", "floatingip", wish).await;
+    for (number, theirs) in [&elsewhere, &foreign].into_iter().enumerate() {
+        let adopt = Some(text(&theirs["id"]).into());
+        let adopting = PublicIpRequest { adopt, ..request(world, one.as_str(), None) };
+        let taken = driver.acquire(&world.owner(&format!("web-{number}")), &adopting).await.unwrap();
+        assert_ne!(taken.id.as_str(), text(&theirs["id"]));
+        let found = floating(world, text(&theirs["id"])).await;
+        assert_eq!((&found["description"], &found["port_id"]), (&theirs["description"], &theirs["port_id"]));
+    }
+    let named: IpAddr = text(&foreign["floating_ip_address"]).parse().unwrap();
+    let error = driver.acquire(&world.owner("web"), &request(world, one.as_str(), Some(named))).await;
+    assert_eq!(error.unwrap_err().reason(), Reason::NotFound, "it is none of this project");
+}

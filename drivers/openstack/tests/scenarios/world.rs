@@ -277,13 +277,24 @@ impl World {
 
     /// The driver `lbaasv2` of a cluster.
     pub(crate) fn balancers(&self, cluster: &str, options: &OctaviaDefaults) -> LbaasV2Driver {
+        self.balancers_by(cluster, options, None)
+    }
+
+    /// The same, by a provider.
+    pub(crate) fn balancers_by(
+        &self,
+        cluster: &str,
+        options: &OctaviaDefaults,
+        provider: Option<&str>,
+    ) -> LbaasV2Driver {
         let members = MemberSubnets {
             mode: options.member_mode,
             pods: None,
             subnets: self.known_subnets(),
             namespaces: Arc::default(),
         };
-        LbaasV2Driver::new(&self.cloud, self.cluster(cluster), members, options, None)
+        let provider = provider.map(str::to_owned);
+        LbaasV2Driver::new(&self.cloud, self.cluster(cluster), members, options, provider)
     }
 
     /// The driver `neutron_floating_ip` of a cluster.

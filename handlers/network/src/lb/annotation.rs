@@ -20,6 +20,9 @@ use crate::versioned_object::{Versioned, VersionedObject, to_text};
 /// The name of the annotation.
 pub const STATE_ANNOTATION: &str = "openstack.org/kuryr-lbaas-state";
 
+/// The longest text with members, in bytes. Kubernetes takes 256 KiB of annotations of one object, and there are others.
+const LONGEST: usize = 192 * 1024;
+
 macro_rules! classes {
     ($($class:ident $name:literal $version:literal;)+) => {$(
         impl VersionedObject for $class {
@@ -172,6 +175,20 @@ fn member(member: &StateMember) -> Member {
         subnet: member.subnet_id.clone(),
     };
     Member { id: member.id.clone(), spec }
+}
+
+/// The text of the annotation, and whether it tells all: of a load balancer with very many members, it names none.
+pub(super) fn bounded(standing: &Standing) -> (String, bool) {
+    let text = write(standing);
+    if text.len() <= LONGEST {
+        return (text, true);
+    }
+    let mut bare = standing.clone();
+    let listeners = bare.load_balancer.iter_mut().flat_map(|found| &mut found.listeners);
+    for pool in listeners.filter_map(|listener| listener.pool.as_mut()) {
+        pool.members.clear();
+    }
+    (write(&bare), false)
 }
 
 /// The text of the annotation. A public address is shown once it leads to the load balancer.

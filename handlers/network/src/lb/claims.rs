@@ -1,6 +1,7 @@
 //! What this process knows of a service's things outside that the annotation does not show.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
@@ -27,10 +28,11 @@ pub(super) struct Claims {
     known: crate::claims::Claims<Claim>,
     /// Whose load balancer broke, how often in a row.
     broken: DashMap<Uid, u32>,
-    /// Whose load balancers were there when the marks were read for all.
-    marked: Mutex<Option<HashSet<Uid>>>,
-    /// The addresses that bore no mark then.
+    /// The addresses that bore no mark when the marks were read for all.
     unmarked: Mutex<HashMap<PublicIpId, PublicIp>>,
+    /// What this process wrote into the annotation of each service last, as a hash that nobody outside can foresee.
+    written: DashMap<Uid, u64>,
+    hasher: RandomState,
 }
 
 impl Deref for Claims {
@@ -54,20 +56,28 @@ impl Claims {
         self.broken.remove(uid);
     }
 
+    /// This is what the annotation says: what stands, as drivers told it.
+    pub(super) fn writes(&self, uid: &Uid, text: &str) {
+        self.written.insert(uid.clone(), self.hasher.hash_one(text));
+    }
+
+    /// Whether the annotation says what this process wrote there. Whoever may change a service may write anything else, and
+    /// name what belongs to others.
+    pub(super) fn wrote(&self, uid: &Uid, text: &str) -> bool {
+        self.written.get(uid).is_some_and(|written| *written == self.hasher.hash_one(text))
+    }
+
+    /// The service is gone, or its annotation does not tell all.
+    pub(super) fn unwrites(&self, uid: &Uid) {
+        self.written.remove(uid);
+    }
+
     /// What stands is not what it was: the marks are to be read, unless somebody is at work there and knows better.
     pub(super) fn suspect(&self, uid: &Uid) {
         self.known.suppose(uid, Claim::Asked(None));
     }
 
-    /// A service that is new to this process shows a load balancer. When the marks told of none, somebody removed it.
-    pub(super) fn doubt(&self, uid: &Uid) {
-        let marked = self.marked.lock().unwrap_or_else(PoisonError::into_inner);
-        if marked.as_ref().is_some_and(|marked| !marked.contains(uid)) {
-            self.suspect(uid);
-        }
-    }
-
-    /// The same, and of an address that the user named what was seen when the marks were read for all.
+    /// What is shown, and of an address that the user named what was seen when the marks were read for all.
     pub(super) fn seen(&self, shown: Standing) -> Standing {
         shown.seen_with(&self.unmarked.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -75,8 +85,7 @@ impl Claims {
     /// Replaces all claims by what the marks say.
     pub(super) fn recover(&self, balancers: Vec<Marked<LoadBalancer>>, public_ips: Vec<Marked<PublicIp>>) {
         *self.unmarked.lock().unwrap_or_else(PoisonError::into_inner) = unmarked(&public_ips);
-        let owners = balancers.iter().filter_map(|marked| Some(marked.owner.as_ref()?.uid.clone())).collect();
-        *self.marked.lock().unwrap_or_else(PoisonError::into_inner) = Some(owners);
+        self.written.clear();
         self.known.replace(by_owner(balancers, public_ips));
     }
 }

@@ -54,12 +54,15 @@ impl Comparison {
         Ok(drifted.map(|Shown { service, .. }| Identity::of_object(&*service)).collect())
     }
 
-    /// What a service shows that is ours and at rest.
+    /// What a service shows that is ours, whole and at rest.
     fn shown(&self, service: &Arc<Service>) -> Option<Shown> {
         let rests = has_finalizer(service)
             && service.metadata.deletion_timestamp.is_none()
             && self.claims.get(&uid(service)).is_none();
         let text = service.annotations().get(STATE_ANNOTATION).filter(|_| rests)?;
+        if !self.claims.wrote(&uid(service), text) {
+            return None;
+        }
         let standing = annotation::read(text).ok()?;
         Some(Shown { service: Arc::clone(service), text: text.clone(), standing })
     }
@@ -123,9 +126,13 @@ impl SignalHandler<Drifted> for LbHandler {
         let Some(present) = present.filter(|present| uid(present).as_str() == service.uid) else {
             return Ok(());
         };
-        // Somebody is at work there, or was a moment ago: the next comparison tells.
-        if self.claims.get(&uid(&present)).is_some() || self.writer.is_stale(&present) {
+        // Something was written there a moment ago: the next comparison tells.
+        if self.writer.is_stale(&present) {
             return Ok(());
+        }
+        // This was looked at before, and is not done yet.
+        if self.claims.get(&uid(&present)).is_some() {
+            return self.sync(&key).await;
         }
         self.told.drifted(&present);
         self.claims.suspect(&uid(&present));

@@ -45,6 +45,7 @@ use self::standing::Standing;
 use self::told::Told;
 use self::wanted::Wanted;
 use crate::lbaasspec::{LbaasServiceSpec, SPEC_ANNOTATION};
+use crate::namespaces::feeding;
 
 pub use self::annotation::STATE_ANNOTATION;
 pub use self::asked::{CLIENT_TIMEOUT_ANNOTATION, MEMBER_TIMEOUT_ANNOTATION};
@@ -101,16 +102,18 @@ impl LbHandler {
     }
 
     /// The handler as it is registered: for services and their slices, or `Endpoints` where the server `has_slices` not,
-    /// with its indexes, a sweep, and a comparison of what stands with what is shown.
+    /// with its indexes, a sweep, a comparison of what stands with what is shown, and namespaces where the driver wants to know them.
     pub fn registration(self, has_slices: bool) -> Registration<Self> {
         let (services, endpoints) = (Arc::clone(&self.services), Arc::clone(&self.endpoints));
         let comparison = self.options.check_interval().map(|interval| self.comparison(interval));
+        let namespaces = self.drivers.load_balancer.namespaces();
         let registration = Registration::new(self)
             .on::<Service>()
             .on_signal::<Drifted>()
             .index::<Service>(services)
             .superseded(Superseded::ByAnyOfItsKey)
             .sweep();
+        let registration = feeding(registration, [namespaces]);
         let registration = match comparison {
             Some(comparison) => registration.source(comparison),
             None => registration,
@@ -140,7 +143,8 @@ impl LbHandler {
         };
         let annotated = self.annotated(&service, key)?;
         let wanted = self.wanted(&service, &owner, &spec, annotated.load_balancer.as_ref()).await?;
-        let mut settling = self.settling(&owner, Some(wanted), annotated, has_finalizer(&service)).await?;
+        let doubtful = self.is_doubtful(&service);
+        let mut settling = self.settling(&owner, Some(wanted), annotated, doubtful).await?;
         let settled = settling.settle().await;
         if settling.broke {
             self.told.replaced(&service);
@@ -193,14 +197,24 @@ impl LbHandler {
         Ok(Standing { unmarked: !has_finalizer(service) && !read.is_empty(), ..read })
     }
 
+    /// Whether the finalizer says that there is something, and the annotation does not say what this process wrote there: it
+    /// was removed, or somebody else wrote it.
+    fn is_doubtful(&self, service: &Service) -> bool {
+        let text = service.annotations().get(STATE_ANNOTATION).map(String::as_str).unwrap_or_default();
+        has_finalizer(service) && !self.claims.wrote(&Owner::of(&service.metadata).uid, text)
+    }
+
     /// What stands: as this process knows, else as the annotation shows. The marks are read where neither can know.
     async fn settling<'a>(
         &'a self,
         owner: &'a Owner,
         wanted: Option<Wanted>,
         annotated: Standing,
-        finalizer: bool,
+        doubtful: bool,
     ) -> Result<Settling<'a>, LbError> {
+        // What bears no mark of ours is adopted where it is wanted, and never released.
+        let foreign = annotated.unmarked && wanted.is_none();
+        let annotated = if foreign { Standing::default() } else { annotated };
         let standing = annotated.clone();
         let (drivers, claims) = (&self.drivers, &*self.claims);
         let mut settling = Settling::new((drivers, claims), owner, wanted, annotated, standing);
@@ -215,8 +229,7 @@ impl LbHandler {
                 settling.begin_at(seen);
                 settling.disown(users);
             }
-            // The finalizer says that there is something, and the annotation was removed.
-            None if finalizer && settling.standing.is_empty() => {
+            None if doubtful => {
                 let seen = settling.look().await?;
                 settling.begin_at(seen);
             }
@@ -232,6 +245,7 @@ impl LbHandler {
     fn forget(&self, uid: &Uid) {
         self.claims.forget(uid);
         self.claims.mends(uid);
+        self.claims.unwrites(uid);
         self.told.forget(uid);
         self.writer.forget(uid.as_str());
     }
@@ -270,13 +284,6 @@ impl ResourceEventHandler<Service> for LbHandler {
     fn key(&self, event: &Event<Service>) -> OrderingKey {
         let subject = event.subject();
         ServiceKey::new(subject.namespace, subject.name).ordering()
-    }
-
-    async fn on_added(&self, service: &Arc<Service>) -> Result<(), LbError> {
-        if has_finalizer(service) {
-            self.claims.doubt(&Owner::of(&service.metadata).uid);
-        }
-        Ok(())
     }
 
     async fn on_present(&self, service: &Arc<Service>) -> Result<(), LbError> {

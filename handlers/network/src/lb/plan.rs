@@ -83,7 +83,11 @@ pub(super) fn plan(wanted: Option<&Wanted>, standing: &Standing) -> Vec<Step> {
             steps.push(Step::ReleasePublicIp);
         }
     }
-    if standing.load_balancer.is_some() && kept.is_none() {
+    // On a port that was left alone, the wanted one is made.
+    let used = |found: &LoadBalancer| {
+        found.is_port_alone() && wanted.is_some_and(|wanted| is_in_place(found, wanted))
+    };
+    if kept.is_none() && standing.load_balancer.as_ref().is_some_and(|found| !used(found)) {
         steps.push(Step::ReleaseLoadBalancer);
     }
     let Some(wanted) = wanted else { return steps };
@@ -147,9 +151,12 @@ fn can_become(found: &LoadBalancer, wanted: &Wanted) -> bool {
         (Some(found), Some(wanted)) => found == wanted,
         _ => true,
     };
-    found.status != Provisioning::Error
-        && served
-        && (found.vip, &found.subnet, &found.project) == (spec.vip, &spec.subnet, &spec.project)
+    found.status != Provisioning::Error && served && is_in_place(found, wanted)
+}
+
+fn is_in_place(found: &LoadBalancer, wanted: &Wanted) -> bool {
+    let spec = &wanted.load_balancer;
+    (found.vip, &found.subnet, &found.project) == (spec.vip, &spec.subnet, &spec.project)
 }
 
 fn is_guarded(found: &LoadBalancer, wanted: &Wanted) -> bool {

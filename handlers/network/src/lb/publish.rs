@@ -31,15 +31,20 @@ impl LbHandler {
             return Ok(());
         }
         let reachable = standing.reachable();
+        let (text, whole) = annotation::bounded(standing);
         let mut written = Written::Done;
         if reachable.is_none() {
             written = self.show(service, None, annotated.public_ip.as_ref()).await?;
         }
         if written == Written::Done {
-            let patch = MetadataPatch::default()
-                .annotate(STATE_ANNOTATION, annotation::write(standing))
-                .add_finalizer(FINALIZER);
+            let patch =
+                MetadataPatch::default().annotate(STATE_ANNOTATION, text.clone()).add_finalizer(FINALIZER);
             written = self.writer.metadata(service, &patch).await.map_err(LbError::Write)?;
+            if whole {
+                self.claims.writes(&owner.uid, &text);
+            } else {
+                self.claims.unwrites(&owner.uid);
+            }
         }
         if written == Written::Done && reachable.is_some() && settling.works {
             written = self.show(service, reachable, None).await?;

@@ -11,14 +11,14 @@ use super::error::LbError;
 use super::index::ServiceKey;
 use super::settle::Settling;
 use super::standing::Standing;
-use super::{FINALIZER, LbHandler, has_finalizer};
+use super::{FINALIZER, LbHandler};
 use crate::owners::owner_of;
 
 impl LbHandler {
     /// The service lives on without a load balancer.
     pub(super) async fn withdraw(&self, service: &Service, owner: &Owner) -> Result<(), LbError> {
         let annotated = self.annotated(service, &ServiceKey::of(&service.metadata))?;
-        let mut settling = self.settling(owner, None, annotated, has_finalizer(service)).await?;
+        let mut settling = self.settling(owner, None, annotated, self.is_doubtful(service)).await?;
         settling.settle().await?;
         self.unpublish(service, &settling.annotated).await?;
         self.claims.forget(&owner.uid);
@@ -70,13 +70,13 @@ impl LbHandler {
         Settling::new((&self.drivers, &self.claims), owner, None, annotated, standing).settle().await
     }
 
-    /// Releases what this process knows of, or else what the annotation shows, or else what the marks tell. That nothing
+    /// Releases what this process knows of, or else what its annotation shows, or else what the marks tell. That nothing
     /// is left is remembered until the service is gone.
     async fn release_by_state(&self, service: &Service, owner: &Owner) -> Result<(), LbError> {
         let text = service.annotations().get(STATE_ANNOTATION);
         // What cannot be read must not keep the service from going.
         let annotated = text.and_then(|text| annotation::read(text).ok()).unwrap_or_default();
-        let mut settling = self.settling(owner, None, annotated, has_finalizer(service)).await?;
+        let mut settling = self.settling(owner, None, annotated, self.is_doubtful(service)).await?;
         settling.settle().await?;
         self.claims.set(&owner.uid, Claim::Known(Standing::default()));
         Ok(())

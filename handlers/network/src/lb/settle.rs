@@ -100,7 +100,7 @@ impl<'a> Settling<'a> {
     pub(super) async fn settle(&mut self) -> Result<(), LbError> {
         let mut looked = false;
         for _ in 0..ROUNDS {
-            self.broke |= self.wanted.is_some() && self.standing.status() == Some(Provisioning::Error);
+            self.broke |= self.wanted.is_some() && self.standing.is_broken();
             let steps = plan(self.wanted.as_ref(), &self.standing);
             self.accepted = steps.is_empty();
             let halt = match self.take(steps).await {

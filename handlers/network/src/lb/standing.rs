@@ -34,8 +34,23 @@ impl Standing {
         }
         if self.public_ip.is_none() && (annotated.unmarked || !pooled) {
             self.public_ip = annotated.public_ip;
+            self.disown_elsewhere();
         }
         self
+    }
+
+    /// An address that the user named and that leads to another port than that of the load balancer is none of ours, whatever the
+    /// annotation says.
+    pub(super) fn disown_elsewhere(&mut self) {
+        if self.has_users() && self.reachable().is_none() {
+            self.public_ip = None;
+        }
+    }
+
+    /// Whether the load balancer is in the state ERROR. A port by itself never was one.
+    pub(super) fn is_broken(&self) -> bool {
+        let broken = |found: &LoadBalancer| found.status == Provisioning::Error && !found.is_port_alone();
+        self.load_balancer.as_ref().is_some_and(broken)
     }
 
     /// Whether it has an address that the user named.
@@ -43,15 +58,14 @@ impl Standing {
         self.public_ip.as_ref().is_some_and(|public_ip| public_ip.allocation == Allocation::User)
     }
 
-    /// What is shown, and of an address that the user named what is seen of it among those that bear no `mark`: none when it
-    /// is gone, or leads to somebody else by now. Whether it may be used then, its driver says when it is wanted.
+    /// What is shown, and an address that the user named only if it is seen among those that bear no mark, and leads where it is
+    /// shown to lead. Whether another may be used, its driver says when it is wanted.
     pub(super) fn seen_with(mut self, unmarked: &HashMap<PublicIpId, PublicIp>) -> Self {
         if self.has_users() {
             let shown = self.public_ip.take();
-            self.public_ip = shown.and_then(|shown| {
-                let seen = unmarked.get(&shown.id)?;
-                (seen.port.is_none() || seen.port == shown.port)
-                    .then(|| PublicIp { port: seen.port.clone(), ..shown })
+            self.public_ip = shown.filter(|shown| {
+                let seen = unmarked.get(&shown.id);
+                seen.is_some_and(|seen| (seen.ip, &seen.port) == (shown.ip, &shown.port))
             });
         }
         self
@@ -109,19 +123,26 @@ mod tests {
     fn what_bears_no_mark_is_known_from_the_annotation_alone() {
         let users = Standing { public_ip: Some(public_ip(Allocation::User)), ..Standing::default() };
         let pooled = Standing { public_ip: Some(public_ip(Allocation::Pool)), ..Standing::default() };
-        assert_eq!(Standing::default().completed_by(users.clone()).public_ip, users.public_ip);
-        assert_eq!(Standing::default().completed_by(pooled).public_ip, None, "the marks would tell of it");
+        let balancer = load_balancer("default/web", "10.0.0.1");
+        let marked = |port: &str| {
+            let found = LoadBalancer { port: port.into(), ..balancer.clone() };
+            Standing { load_balancer: Some(found), ..Standing::default() }
+        };
+        assert_eq!(marked("port").completed_by(users.clone()).public_ip, users.public_ip);
+        assert_eq!(marked("another").completed_by(users.clone()).public_ip, None, "it leads elsewhere");
+        assert_eq!(Standing::default().completed_by(users).public_ip, None, "there is nowhere to lead to");
+        assert_eq!(marked("port").completed_by(pooled).public_ip, None, "the marks would tell of it");
     }
 
     #[test]
-    fn an_address_of_the_user_leads_where_it_is_seen_to_lead() {
+    fn an_address_of_the_user_counts_only_where_it_is_seen_to_lead() {
         let shown = Standing { public_ip: Some(public_ip(Allocation::User)), ..Standing::default() };
         let seen = |port: Option<&str>| {
             let seen = PublicIp { port: port.map(PortId::from), ..public_ip(Allocation::User) };
             shown.clone().seen_with(&HashMap::from([(seen.id.clone(), seen)])).public_ip
         };
         assert_eq!(seen(Some("port")), shown.public_ip);
-        assert_eq!(seen(None).unwrap().port, None);
+        assert_eq!(seen(None), None, "acquiring it tells");
         assert_eq!(seen(Some("another")), None);
         assert_eq!(shown.clone().seen_with(&HashMap::new()).public_ip, None);
         let pooled = Standing { public_ip: Some(public_ip(Allocation::Pool)), ..Standing::default() };

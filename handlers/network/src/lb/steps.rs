@@ -40,6 +40,9 @@ impl Settling<'_> {
             let made = self.drivers.load_balancer.ensure_load_balancer(self.owner, &spec).await?;
             self.works |= made.status == Provisioning::Active;
             self.standing.load_balancer = Some(made);
+            if self.standing.unmarked {
+                self.standing.disown_elsewhere();
+            }
         }
         let public_ip = self.standing.public_ip.as_ref();
         self.standing.unmarked &= public_ip.is_some_and(|found| found.allocation == Allocation::Pool);

@@ -68,7 +68,8 @@ impl Groups {
         Self { driver, book, known, ids, listing }
     }
 
-    /// Sees to it that the group exists and has just these rules; then pods may bear it.
+    /// Sees to it that the group exists and has just these rules; then pods may bear it. Rules that name a group that is not there
+    /// are missing, and that is an error; those that are not wanted go all the same.
     pub(super) async fn settle(
         &self,
         name: &GroupName,
@@ -78,7 +79,7 @@ impl Groups {
         let entry = self.entry(name);
         let mut known = entry.lock().await;
         let id = self.ensure(&mut known, name, owner).await?;
-        let wanted = self.in_ids(rules).ok_or(PolicyError::PeersMissing)?;
+        let wanted: Vec<_> = rules.iter().filter_map(|rule| self.in_ids(rule)).collect();
         let change = RuleChange::between(&known.rules, &wanted);
         if !change.is_empty() {
             // Entered before the call: whatever ends it, the next attempt looks what came of it.
@@ -88,6 +89,9 @@ impl Groups {
             known.rules.retain(|held| !change.remove.contains(&held.id));
             known.rules.extend(added);
             self.sure(&mut known);
+        }
+        if wanted.len() < rules.len() {
+            return Err(PolicyError::PeersMissing);
         }
         self.book.ready(name, &id);
         Ok(())
@@ -285,10 +289,9 @@ impl Groups {
         drifted
     }
 
-    /// The rules with the ids of the groups that they name; none when one of these is not there.
-    fn in_ids(&self, rules: &Rules) -> Option<Vec<SecurityRule<SecurityGroupId>>> {
-        let id = |name: &GroupName| self.ids.get(name).map(|id| id.clone());
-        rules.iter().map(|rule| rule.naming(id)).collect()
+    /// The rule with the id of the group that it names; none when that is not there.
+    fn in_ids(&self, rule: &SecurityRule<GroupName>) -> Option<SecurityRule<SecurityGroupId>> {
+        rule.naming(|name| self.ids.get(name).map(|id| id.clone()))
     }
 }
 

@@ -82,12 +82,13 @@ impl PolicyHandler {
         feeding(registration, [Some(book as Arc<dyn NamespaceObserver>)])
     }
 
-    /// The groups that are there whatever policies say.
+    /// The groups that are there whatever policies say, each for itself: the answer is the first failure.
     async fn settle_common(&self) -> Result<(), PolicyError> {
+        let mut settled = Ok(());
         for (name, rules) in self.book.common_groups() {
-            self.groups.settle(&name, None, &rules).await?;
+            settled = settled.and(self.groups.settle(&name, None, &rules).await);
         }
-        Ok(())
+        settled
     }
 
     async fn settle_policy(&self, identity: &Identity) -> Result<(), PolicyError> {
@@ -99,12 +100,14 @@ impl PolicyHandler {
         self.prune(&uid).await
     }
 
+    /// The common groups and those of a policy, each for itself: a group that cannot be had keeps nothing open in another. The
+    /// answer is the first failure.
     async fn settle_groups(&self, uid: &Uid) -> Result<(), PolicyError> {
-        self.settle_common().await?;
+        let mut settled = self.settle_common().await;
         for wish in self.book.groups(uid) {
-            self.groups.settle(&wish.name, Some(&wish.owner), &wish.rules).await?;
+            settled = settled.and(self.groups.settle(&wish.name, Some(&wish.owner), &wish.rules).await);
         }
-        Ok(())
+        settled
     }
 
     async fn settle_pod(&self, uid: &Uid) -> Result<(), PolicyError> {

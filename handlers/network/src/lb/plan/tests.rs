@@ -72,6 +72,20 @@ fn security_groups_are_changed_in_place_and_those_that_nobody_names_are_left_to_
 }
 
 #[test]
+fn on_a_port_that_was_left_alone_the_wanted_load_balancer_is_made_and_elsewhere_it_goes_first() {
+    let mut left = standing("10.0.0.1", &[], &[], None);
+    let port = left.load_balancer.as_mut().unwrap();
+    (port.id, port.status) = (port.port.as_str().into(), Provisioning::Error);
+    assert!(!left.is_broken(), "there never was one");
+    let made = Step::EnsureLoadBalancer { adopt: None };
+    let here = wanted("10.0.0.1", &[80], &[], None);
+    assert_eq!(plan(Some(&here), &left), std::slice::from_ref(&made));
+    let elsewhere = wanted("10.0.0.2", &[80], &[], None);
+    assert_eq!(plan(Some(&elsewhere), &left), [Step::ReleaseLoadBalancer, made]);
+    assert_eq!(plan(None, &left), [Step::ReleaseLoadBalancer]);
+}
+
+#[test]
 fn a_listener_without_a_pool_gets_one() {
     let wanted = wanted("10.0.0.1", &[80], &["10.1.0.1"], None);
     let mut standing = standing("10.0.0.1", &[80], &[], None);

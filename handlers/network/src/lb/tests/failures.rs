@@ -217,6 +217,81 @@ async fn a_quota_that_is_raised_mends_the_failure() {
 }
 
 #[tokio::test]
+async fn an_address_that_somebody_has_is_a_failure_that_says_so_and_passes_when_it_is_free() {
+    let world = prepared().await;
+    let other = Owner { namespace: "default".into(), name: "other".into(), uid: "other".into() };
+    let theirs = world.balancers.ensure_load_balancer(&other, &bare([10, 0, 0, 1].into())).await.unwrap();
+    let taken = world.event().await.unwrap_err();
+    assert_eq!((taken.reason(), taken.transient(), taken.waits()), ("DriverConflict", true, false));
+    assert!(causes(&*taken).contains("10.0.0.1 is in use"), "{}", causes(&*taken));
+    world.balancers.release_load_balancer(&other, &theirs.id).await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+}
+
+#[tokio::test]
+async fn an_outage_is_a_failure_that_says_so_whatever_was_asked() {
+    for method in METHODS {
+        let world = about_to(method, &spec()).await;
+        world.balancers.faults().inject(method, 1, Fault::Fail(error(Reason::Unavailable)));
+        let away = world.event().await.unwrap_err();
+        let said = (away.reason(), away.transient(), away.waits());
+        assert_eq!(said, ("DriverUnavailable", true, false), "{method:?}");
+        assert!(causes(&*away).contains("ask: the other side is not available"), "{}", causes(&*away));
+    }
+}
+
+#[tokio::test]
+async fn a_port_that_was_left_alone_is_no_load_balancer_that_broke() {
+    let world = prepared().await;
+    let owner = Owner::of(&world.api.object().metadata);
+    let left = LoadBalancer {
+        id: "port".into(),
+        vip: [10, 0, 0, 1].into(),
+        ..testing::load_balancer("default/web", "10.0.0.1")
+    };
+    world.services.insert_load_balancer(left.clone());
+    let adopting = LoadBalancerSpec { adopt: Some(left.id.clone()), ..bare(left.vip) };
+    world.balancers.ensure_load_balancer(&owner, &adopting).await.unwrap();
+    world.services.break_load_balancer(&left.id);
+    world.sweep.recover().await.unwrap();
+    let calls = world.calls().len();
+    world.event().await.unwrap_err();
+    assert_eq!(world.told.reasons(), [""; 0], "nothing was replaced");
+    assert!(world.calls()[calls..].iter().all(|call| *call == "ensure"), "{:?}", world.calls());
+}
+
+/// A slice with so many endpoints.
+fn crowd(count: u16) -> Vec<String> {
+    (0..count).map(|number| format!("10.1.{}.{}", number / 250, number % 250 + 1)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_very_many_members_the_marks_tell_and_the_annotation_does_not() {
+    let world = prepared().await;
+    let ips = crowd(1000);
+    let ips: Vec<&str> = ips.iter().map(String::as_str).collect();
+    world.index(&Event::Modified(slice("s1", &ips)).erase());
+    world.event().await.unwrap();
+    assert_eq!(world.members(HTTP).len(), 1000);
+    assert!(world.finalizers().contains(&FINALIZER.to_owned()));
+    let shown = world.shown().unwrap().load_balancer.unwrap();
+    assert_eq!((&shown.id, shown.listeners.len()), (&world.tree().id, 1));
+    assert_eq!(shown.listeners[0].pool.as_ref().unwrap().members, []);
+    let (calls, patches) = (world.calls().len(), world.api.patches().len());
+    world.event().await.unwrap();
+    assert_eq!((&world.calls()[calls..], world.api.patches().len()), (&["list"][..], patches));
+    world.slice("s1", &ips[1..]).await.unwrap();
+    assert_eq!(world.members(HTTP).len(), 999);
+    world.slice("s1", &ips[..2]).await.unwrap();
+    world.event().await.unwrap();
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()), "there is room again");
+    world.delete();
+    world.event().await.unwrap();
+    assert!(world.is_empty());
+}
+
+#[tokio::test]
 async fn when_the_write_fails_only_the_write_is_repeated() {
     for answer in [Answer::Refuse(503, vec![]), Answer::Lost] {
         let world = prepared().await;

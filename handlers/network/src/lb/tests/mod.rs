@@ -3,6 +3,7 @@ mod deletion;
 mod drift;
 mod endpoints;
 mod failures;
+mod forgery;
 mod late;
 mod laws;
 mod pending;

@@ -1,9 +1,12 @@
 //! How connections are treated, as the service asks for it.
 
+use std::sync::Mutex;
+
 use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Namespace;
 use staffetta_driver::{
     DriverError, Feasible, Listener, ListenerSettings, ListenerSpec, LoadBalancerDriver, LoadBalancerId,
-    Marked, Member, MemberSpec, PoolId, Progress, SessionPersistence,
+    Marked, Member, MemberSpec, NamespaceObserver, PoolId, Progress, SessionPersistence,
 };
 
 use super::*;
@@ -85,12 +88,30 @@ async fn what_another_program_wrote_without_the_settings_gets_them_back() {
 }
 
 /// A driver whose other side knows neither affinity nor time-outs, and reaches members through a subnet of its own choice.
-struct Simple(Arc<MemoryLoadBalancerDriver>);
+struct Simple {
+    inner: Arc<MemoryLoadBalancerDriver>,
+    learned: Arc<Learned>,
+}
+
+/// The names of the namespaces of which a driver learned.
+#[derive(Default)]
+struct Learned(Mutex<Vec<String>>);
+
+impl NamespaceObserver for Learned {
+    fn present(&self, namespace: &Namespace) {
+        self.0.lock().unwrap().push(namespace.metadata.name.clone().unwrap());
+    }
+
+    fn gone(&self, _: &str, _: &Uid) {}
+}
 
 #[async_trait]
 impl LoadBalancerDriver for Simple {
     async fn load_balancers(&self, owner: Option<&Owner>) -> Result<Vec<Marked<LoadBalancer>>, DriverError> {
-        self.0.load_balancers(owner).await
+        self.inner.load_balancers(owner).await
+    }
+    fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
+        Some(Arc::clone(&self.learned) as _)
     }
     async fn feasible(&self, mut spec: LoadBalancerSpec) -> Result<Feasible, DriverError> {
         let mut without = Vec::new();
@@ -108,23 +129,23 @@ impl LoadBalancerDriver for Simple {
         owner: &Owner,
         spec: &LoadBalancerSpec,
     ) -> Result<LoadBalancer, DriverError> {
-        self.0.ensure_load_balancer(owner, spec).await
+        self.inner.ensure_load_balancer(owner, spec).await
     }
     async fn progress(&self, tree: &LoadBalancer) -> Result<Progress, DriverError> {
-        self.0.progress(tree).await
+        self.inner.progress(tree).await
     }
     async fn release_load_balancer(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError> {
-        self.0.release_load_balancer(owner, id).await
+        self.inner.release_load_balancer(owner, id).await
     }
     async fn ensure_listener(
         &self,
         tree: &LoadBalancer,
         spec: &ListenerSpec,
     ) -> Result<Listener, DriverError> {
-        self.0.ensure_listener(tree, spec).await
+        self.inner.ensure_listener(tree, spec).await
     }
     async fn release_listener(&self, tree: &LoadBalancer, listener: &Listener) -> Result<(), DriverError> {
-        self.0.release_listener(tree, listener).await
+        self.inner.release_listener(tree, listener).await
     }
     async fn set_members(
         &self,
@@ -132,14 +153,14 @@ impl LoadBalancerDriver for Simple {
         pool: &PoolId,
         members: &[MemberSpec],
     ) -> Result<Vec<Member>, DriverError> {
-        self.0.set_members(tree, pool, members).await
+        self.inner.set_members(tree, pool, members).await
     }
 }
 
 #[tokio::test]
 async fn what_the_driver_cannot_do_is_left_out_and_told_once_and_what_it_chooses_stands() {
     let mut world = world();
-    let load_balancer = Arc::new(Simple(Arc::clone(&world.balancers)));
+    let load_balancer = Arc::new(Simple { inner: Arc::clone(&world.balancers), learned: Arc::default() });
     world.replace(LbDrivers { load_balancer, ..world.drivers() }, true);
     world.slice("s1", &["10.1.0.1"]).await.unwrap();
     world.api.change(|service| service["spec"]["sessionAffinity"] = json!("ClientIP"));
@@ -158,4 +179,14 @@ async fn what_the_driver_cannot_do_is_left_out_and_told_once_and_what_it_chooses
     world.api.change(|service| service["spec"]["sessionAffinity"] = json!("ClientIP"));
     world.event().await.unwrap();
     assert_eq!(world.told.reasons(), ["LoadBalancerLacks"], "it was asked for again");
+}
+
+#[tokio::test]
+async fn a_driver_that_wants_to_know_namespaces_learns_of_them() {
+    let (mut world, learned) = (world(), Arc::new(Learned::default()));
+    let load_balancer = Simple { inner: Arc::clone(&world.balancers), learned: Arc::clone(&learned) };
+    world.replace(LbDrivers { load_balancer: Arc::new(load_balancer), ..world.drivers() }, true);
+    let namespace = json!({ "metadata": { "name": "shop", "uid": "u" } });
+    world.index(&Event::<Namespace>::Added(Arc::new(serde_json::from_value(namespace).unwrap())).erase());
+    assert_eq!(*learned.0.lock().unwrap(), ["shop"]);
 }

@@ -88,6 +88,24 @@ async fn a_quota_keeps_nothing_open_and_its_raising_lets_all_go_on() {
 }
 
 #[tokio::test]
+async fn a_quota_that_fails_other_groups_keeps_nothing_open_in_a_policys_own() {
+    let world = World::new().await;
+    let open = json!({ "podSelector": {}, "ingress": [{}] });
+    world.policy("p", &open).await.unwrap();
+    let groups = world.network.security_groups().len();
+    world.network.set_security_group_quota(Some(groups), Some(0));
+    // Neither does the group of the nodes get its rules, nor can the one be made that the rules are to name.
+    let n1 = node("n1", "192.0.2.1");
+    KnownNodes(Arc::clone(&world.book)).apply(&Event::Added(Arc::new(n1)));
+    let error = world.policy("p", &admits("web")).await.unwrap_err();
+    assert_eq!((error.reason(), error.transient()), ("QuotaExceeded", true));
+    assert_eq!(world.rules("policy-uid-p"), [""; 0], "what was open is closed all the same");
+    world.network.set_security_group_quota(None, None);
+    patiently(&world, "p", &admits("web")).await;
+    assert_eq!((world.rules("policy-uid-p").len(), world.rules("nodes").len()), (2, 2));
+}
+
+#[tokio::test]
 async fn a_pod_waits_for_a_group_that_cannot_be_made_yet() {
     let world = World::new().await;
     world.network.set_security_group_quota(Some(0), None);

@@ -130,7 +130,7 @@ async fn a_vif_that_comes_back_to_the_pool_has_the_groups_of_its_next_pod() {
 }
 
 #[tokio::test]
-async fn a_policy_that_is_there_before_its_pods_lacks_nothing() {
+async fn a_policy_that_is_there_before_its_pods_lacks_nothing_until_they_come() {
     let world = World::new().await;
     let spec = json!({ "podSelector": { "matchLabels": { "app": "db" } },
         "ingress": [{ "ports": [{ "port": "sql" }] }],
@@ -139,13 +139,16 @@ async fn a_policy_that_is_there_before_its_pods_lacks_nothing() {
     world.pod("other", &json!({ "app": "other" })).await;
     world.policy("p", &spec).await.unwrap();
     assert_eq!(*world.told.0.lock().unwrap(), [""; 0]);
+    // Nothing happens to the policy but that its pods come.
     for app in ["db", "log"] {
         world.pod(app, &json!({ "app": app })).await;
-        world.policy("p", &spec).await.unwrap();
     }
-    let told = world.told.0.lock().unwrap();
+    let told = std::mem::take(&mut *world.told.0.lock().unwrap());
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told[0].ends_with("named sql/TCP") && told[1].contains("named sink/TCP"), "{told:?}");
+    world.no_pod("log").await;
+    let uid = Owner::of(&policy("p", &spec).metadata).uid;
+    assert_eq!(world.book.problems(&uid), ["no pod that it concerns has a port named sql/TCP"]);
 }
 
 #[tokio::test]
