@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -13,6 +14,9 @@ use crate::pod_vif::{Activation, VifRequest};
 use crate::pool_ledger::PoolLedger;
 use crate::vif::{Vif, VifClass};
 use crate::vif_pool::VifPoolDriver;
+
+/// When to ask again for a node of which nobody has told yet.
+const SOON: Duration = Duration::from_secs(1);
 
 /// The pool `multi_pool`: each node has the pool of the VIF driver that its label `pod_vif` names, or else that of the
 /// default one. What was made is known by the class of the VIF.
@@ -42,9 +46,12 @@ impl MultiPool {
 
     /// The pool of the node's pods.
     fn of_node(&self, name: &str) -> Result<&Arc<dyn VifPoolDriver>, DriverError> {
-        let label = self.nodes.pod_vif(name);
-        let driver = label.as_deref().unwrap_or(&self.default);
-        self.pools.get(driver).ok_or_else(|| {
+        if !self.nodes.may_have(name) {
+            let detail = format!("node {name} is not known yet");
+            return Err(DriverError::new(Reason::Awaited, "choose a pool").detail(detail).after(SOON));
+        }
+        let driver = self.driver(name);
+        self.pools.get(&driver).ok_or_else(|| {
             let known: Vec<_> = self.pools.keys().map(String::as_str).collect();
             DriverError::new(Reason::Refused, "choose a pool").detail(format!(
                 "the label `pod_vif` of node {name} names `{driver}`; `vif_pool.vif_pool_mapping` has {}",
@@ -200,8 +207,9 @@ mod tests {
     #[tokio::test]
     async fn the_label_of_the_node_chooses_and_the_default_where_there_is_none() {
         let world = world();
-        request(&world, "plain").await.unwrap();
-        request(&world, "unknown").await.unwrap();
+        for _ in 0..2 {
+            request(&world, "plain").await.unwrap();
+        }
         assert_eq!(calls(&world), [2, 0]);
         request(&world, "nested").await.unwrap();
         assert_eq!(calls(&world), [2, 1]);
@@ -223,11 +231,51 @@ mod tests {
 
     #[tokio::test]
     async fn what_several_pools_tell_of_is_told_once() {
+        let drivers = ["plain", "nested"].map(|node| world.pool.vif_driver(node).unwrap());
+        assert_eq!(drivers, ["neutron-vif", "nested-vlan"]);
         let world = world();
         request(&world, "plain").await.unwrap();
         assert_eq!(world.pool.vifs(Some(&owner())).await.unwrap().len(), 1);
         assert_eq!(world.pool.vifs(None).await.unwrap().len(), 1);
     }
+    async fn a_node_of_which_nobody_has_told_yet_is_waited_for() {
+        let world = world();
+        let error = request(&world, "new").await.unwrap_err();
+        assert_eq!((error.reason(), error.retry_after()), (Reason::Awaited, Some(SOON)));
+        assert_eq!(calls(&world), [0, 0], "its label may name either");
+        world.pool.node("new", Some(&NodeFacts::default()));
+        request(&world, "new").await.unwrap();
+        let nobody_tells = MultiPool { nodes: Nodes::default(), ..world.pool };
+        assert!(nobody_tells.of_node("new").is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_cannot_give_away_the_vif_of_another_pool_by_naming_it_in_another_class() {
+        let World { drivers, pool: MultiPool { pools, default, nodes } } = world();
+        let stock = MemoryVifStock::new(Arc::clone(drivers[0].network()), "east".into());
+        let policy = PoolPolicy { min: 1, max: 0, batch: 1, cool_down: Duration::from_secs(20) };
+        let kept = PooledVifs::new(Arc::new(stock), Arc::clone(&drivers[0]) as _, policy, Arc::new(|| true));
+        let mut pools = pools;
+        pools.insert("neutron-vif".into(), Arc::new(kept));
+        let world = World { drivers, pool: MultiPool { pools, default, nodes } };
+        world.pool.read().await.unwrap();
+        world.pool.begin();
+        let vif = request(&world, "plain").await.unwrap();
+        world.pool.shows(&owner(), std::slice::from_ref(&vif));
+        let thief = Owner { name: "thief".into(), uid: "uid-thief".into(), ..owner() };
+        let named =
+            Vif { class: VifClass::VlanNested { vif_name: "eth0".into(), vlan_id: 7 }, ..vif.clone() };
+        world.pool.shows(&thief, std::slice::from_ref(&named));
+        world.pool.release_vif(&thief, &named).await.unwrap();
+        assert_eq!(world.drivers[1].calls(), [], "it is no VIF of that driver");
+        assert!(world.drivers[0].network().port(&vif.id).is_some());
+        let holds = async |owner: &Owner| world.pool.vifs(Some(owner)).await.unwrap().len();
+        assert_eq!((holds(&owner()).await, holds(&thief).await), (1, 0));
+        world.pool.release_vif(&owner(), &vif).await.unwrap();
+        assert_eq!(holds(&owner()).await, 0, "whose it is may give it back");
+    }
+
+    #[tokio::test]
 
     #[test]
     fn without_its_default_there_is_no_such_pool() {
