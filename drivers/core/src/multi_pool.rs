@@ -19,7 +19,7 @@ use crate::vif_pool::VifPoolDriver;
 const SOON: Duration = Duration::from_secs(1);
 
 /// The pool `multi_pool`: each node has the pool of the VIF driver that its label `pod_vif` names, or else that of the
-/// default one. What was made is known by the class of the VIF.
+/// default one. A VIF that a pool keeps is that pool's, whatever a pod says of it; any other is known by its class.
 pub struct MultiPool {
     pools: BTreeMap<String, Arc<dyn VifPoolDriver>>,
     default: String,
@@ -60,8 +60,17 @@ impl MultiPool {
         })
     }
 
-    /// The pool from which the VIF came, by its class.
+    /// The name of the VIF driver of the node's pods.
+    fn driver(&self, node: &str) -> String {
+        self.nodes.pod_vif(node).unwrap_or_else(|| self.default.clone())
+    }
+
+    /// The pool from which the VIF came: the one that keeps it or, where none does, the one that its class names. The class
+    /// is what a pod says, and whoever may annotate a pod could name another pod's VIF in another class.
     fn of_vif(&self, vif: &Vif) -> &Arc<dyn VifPoolDriver> {
+        if let Some(keeper) = self.pools.values().find(|pool| pool.keeps(&vif.id)) {
+            return keeper;
+        }
         let makers: &[&str] = match vif.class {
             VifClass::OpenVSwitch { .. } | VifClass::Bridge { .. } | VifClass::VHostUser { .. } => {
                 &["neutron-vif"]
@@ -168,8 +177,9 @@ impl PoolLedger for MultiPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{MemoryNetwork, MemoryOptions, MemoryVifDriver, VifCall};
+    use crate::memory::{MemoryNetwork, MemoryOptions, MemoryVifDriver, MemoryVifStock, VifCall};
     use crate::noop::NoopPool;
+    use crate::pooled::{PoolPolicy, PooledVifs};
 
     struct World {
         drivers: [Arc<MemoryVifDriver>; 2],
@@ -266,6 +276,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_release_goes_where_the_class_says_whatever_the_node_says_by_now() {
+        let world = world();
+        let vif = request(&world, "plain").await.unwrap();
+        let nested =
+            Vif { class: VifClass::VlanNested { vif_name: "eth0".into(), vlan_id: 7 }, ..vif.clone() };
+        world.pool.release_vif(&owner(), &nested).await.unwrap();
+        assert_eq!(world.drivers[1].calls(), [VifCall::Release("uid-web".into(), vif.id.clone())]);
+        world.pool.activate_vif(&vif).await.unwrap_err();
+        assert_eq!(calls(&world), [2, 1]);
+    }
+
+    #[tokio::test]
+    async fn what_several_pools_tell_of_is_told_once() {
+        let world = world();
+        request(&world, "plain").await.unwrap();
+        assert_eq!(world.pool.vifs(Some(&owner())).await.unwrap().len(), 1);
+        assert_eq!(world.pool.vifs(None).await.unwrap().len(), 1);
+    }
 
     #[test]
     fn without_its_default_there_is_no_such_pool() {

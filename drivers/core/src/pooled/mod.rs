@@ -187,6 +187,10 @@ impl VifPoolDriver for PooledVifs {
         }
     }
 
+    fn keeps(&self, vif: &VifId) -> bool {
+        self.inner.state().places.contains_key(vif)
+    }
+
     fn regrouped(&self, vif: &VifId, security_groups: Option<&[SecurityGroupId]>) {
         self.inner.regrouped(vif, security_groups);
     }

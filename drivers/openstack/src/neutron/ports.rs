@@ -245,7 +245,7 @@ impl Ports {
     pub(crate) async fn standing(&self, owner: &Owner, vif: &Vif) -> Result<Standing, DriverError> {
         let seen = self.seen.get(&vif.id).map(|seen| seen.clone());
         if let Some(Seen { uid, nesting, .. }) = seen {
-            let ours = uid.is_none_or(|uid| uid == owner.uid);
+            let ours = uid.is_some_and(|uid| uid == owner.uid);
             return Ok(if ours { Standing::Ours(nesting) } else { Standing::Theirs });
         }
         // What an annotation calls an id may be anything.
@@ -316,7 +316,13 @@ impl Ports {
     }
 }
 
-/// Whether the pod with this UID may give back a port that its annotation names.
+/// Whether the mark names the pod with this UID.
+fn is_for(mark: &Mark, uid: &Uid) -> bool {
+    mark.owner().is_some_and(|owner| owner.uid == *uid)
+}
+
+/// Whether the pod with this UID may give back a port that its annotation names. One in stock is the pool's, which knows who
+/// uses it.
 ///
 /// One that Kuryr made has no mark of ours. It may go when Kuryr made it for that pod, so that those who come from Kuryr leave
 /// nothing behind, or for whoever comes, as long as its `device_owner` still says that it is Kuryr's. Whatever else is not
@@ -324,7 +330,7 @@ impl Ports {
 fn standing(cluster: &ClusterId, uid: &Uid, port: &Port) -> Standing {
     match port.mark() {
         Some(mark) if mark.cluster != *cluster => Standing::Theirs,
-        Some(mark) if mark.owner().is_some_and(|owner| owner.uid != *uid) => Standing::Theirs,
+        Some(mark) if mark.owner().is_none_or(|owner| owner.uid != *uid) => Standing::Theirs,
         Some(mark) => Standing::Ours(mark.nesting),
         None => {
             let its_own = port.device_id == uid.as_str();
@@ -351,10 +357,14 @@ mod tests {
     }
 
     #[test]
-    fn a_port_goes_only_for_the_pod_for_which_it_was_made_or_out_of_a_stock() {
+    fn a_port_goes_only_for_the_pod_for_which_it_was_made() {
         let ours = Standing::Ours(None);
         assert_eq!(of(DEVICE_OWNER, "u1", "staffetta:cluster=east uid=u1 pod=a/b"), ours);
-        assert_eq!(of(DEVICE_OWNER, "", "staffetta:cluster=east batch=7"), ours);
+        assert_eq!(
+            of(DEVICE_OWNER, "", "staffetta:cluster=east batch=7"),
+            Standing::Theirs,
+            "it is a pool's"
+        );
         assert_eq!(of(DEVICE_OWNER, "u2", "staffetta:cluster=east uid=u2 pod=a/b"), Standing::Theirs);
         assert_eq!(of(DEVICE_OWNER, "u1", "staffetta:cluster=west uid=u1 pod=a/b"), Standing::Theirs);
     }
