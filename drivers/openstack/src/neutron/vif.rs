@@ -140,7 +140,7 @@ impl PodVifDriver for NeutronVifDriver {
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Marked<Vif>>, DriverError> {
         let ports = &self.0.ports;
         let mut marked = ports.marked(owner).await?;
-        marked.retain(|(mark, _)| mark.nesting.is_none() && mark.owner().is_some());
+        marked.retain(|(mark, _)| mark.nesting.is_none());
         let subnets = ports.subnets(&marked).await?;
         let vif = |(mark, port): (Mark, Port)| Marked {
             owner: mark.owner().cloned(),

@@ -135,7 +135,7 @@ async fn what_was_made_before_ports_could_be_tagged_is_found_afterwards() {
     let (driver, stock) = (world.bound("east"), NeutronStock::new(world.bound("east")));
     for _ in 0..2 {
         assert_eq!(driver.vifs(Some(&request.owner)).await.unwrap().len(), 1);
-        assert_eq!((driver.vifs(None).await.unwrap().len(), stock.list().await.unwrap().whole.len()), (1, 2));
+        assert_eq!((driver.vifs(None).await.unwrap().len(), stock.list().await.unwrap().whole.len()), (3, 2));
     }
     let last = fake.requests().pop().unwrap();
     let tagged = world.ports(&subnet).await;
