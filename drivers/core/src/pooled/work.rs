@@ -228,6 +228,11 @@ impl Inner {
         if gone && self.state().places.contains_key(&vif.id) {
             self.suspect();
         }
+        if let Ok(Activation::Active(_)) = &asked
+            && let Some(place) = self.state().places.get_mut(&vif.id)
+        {
+            Arc::make_mut(&mut place.told).active = true;
+        }
         asked
     }
 
