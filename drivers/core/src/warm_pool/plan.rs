@@ -1,12 +1,11 @@
 //! What a pool wants done, and what came of it.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::fault::{Fault, Grown, Pressure};
 use super::kind::Kind;
 use super::policy::{Counts, Plan};
-use super::pool::{Group, Growing, Warm, WarmPool};
+use super::pool::{Group, Growing, WarmPool};
 
 /// What a pool wants done in the other world. At most one of each is under way at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,8 +55,8 @@ impl<K: Kind> WarmPool<K> {
 
     /// Chooses `count` groups of which all items are free, the last in order, and lets them be destroyed.
     fn doom(&mut self, count: usize) {
-        let mut chosen = self.wholly_free();
-        chosen.drain(..chosen.len().saturating_sub(count));
+        let whole = self.groups.iter().rev().filter(|(_, group)| group.is_wholly_free());
+        let chosen: Vec<_> = whole.map(|(name, _)| name.clone()).take(count).collect();
         for name in chosen {
             for item in K::items(&name) {
                 self.warm.remove(&item);
@@ -69,7 +68,7 @@ impl<K: Kind> WarmPool<K> {
     }
 
     fn shrink(&mut self, now: Duration) -> Option<Action<K::Group, K::Want>> {
-        if self.shrinking.is_some() || self.decline.remaining(now).is_some() {
+        if self.doomed == 0 || self.shrinking.is_some() || self.decline.remaining(now).is_some() {
             return None;
         }
         let doomed = self.groups.iter().filter(|(_, group)| group.doomed);
@@ -124,14 +123,13 @@ impl<K: Kind> WarmPool<K> {
         self.epoch += 1;
         self.decline.asked((!left.is_empty()).then_some(Fault::Failed), now);
         for group in groups.iter().filter(|group| !left.contains(group)) {
-            self.groups.remove(group);
+            self.drop_group(group);
         }
         true
     }
 
     /// Where the pool stands.
     pub fn counts(&self, now: Duration) -> Counts {
-        let doomed = self.groups.values().filter(|group| group.doomed).count();
         let calm = now < self.calm_until || !self.asked;
         Counts {
             used: self.used.len(),
@@ -140,11 +138,11 @@ impl<K: Kind> WarmPool<K> {
             waiting: self.waiting.len(),
             lately: if calm { 0 } else { self.demand.lately(now) },
             calm,
-            group_size: self.groups.keys().next().map_or(1, |group| K::items(group).len()),
+            group_size: self.groups.values().next().map_or(1, |group| group.size),
             groups: self.groups.len(),
-            wholly_free: self.wholly_free().len(),
+            wholly_free: self.whole,
             growing: self.growing.as_ref().map_or(0, |growing| growing.count),
-            shrinking: doomed,
+            shrinking: self.doomed,
         }
     }
 
@@ -171,13 +169,13 @@ impl<K: Kind> WarmPool<K> {
 
     /// When the passing of time alone gives the pool something to do.
     pub fn next(&self, now: Duration) -> Option<Duration> {
-        let cooled = self.cooling.values().map(|cooling| cooling.until);
-        let doomed = self.groups.values().any(|group| group.doomed) && self.shrinking.is_none();
+        let cooled = self.coolest();
+        let doomed = self.doomed > 0 && self.shrinking.is_none();
         let decline = self.decline.remaining(now).filter(|_| doomed).map(|remaining| now + remaining);
         let growth = [&self.growth, &self.ahead].into_iter().filter_map(|pressure| pressure.remaining(now));
         let growth = growth.min().map(|remaining| now + remaining);
         let calm = Some(self.calm_until).filter(|until| *until > now);
-        cooled.chain(decline).chain(growth).chain(calm).min()
+        [cooled, decline, growth, calm].into_iter().flatten().min()
     }
 
     pub(super) fn free(&self) -> usize {
@@ -189,14 +187,5 @@ impl<K: Kind> WarmPool<K> {
         !self.draining
             && self.growth.remaining(now).is_none()
             && matches!(self.policy.plan(&self.counts(now)), Plan::Grow(_))
-    }
-
-    fn wholly_free(&self) -> Vec<K::Group> {
-        let mut free: BTreeMap<&K::Group, usize> = BTreeMap::new();
-        for warm in self.warm.values() {
-            *free.entry(&warm.group).or_default() += 1;
-        }
-        let whole = free.into_iter().filter(|(group, free)| *free == K::items(group).len());
-        whole.map(|(group, _)| group.clone()).collect()
     }
 }

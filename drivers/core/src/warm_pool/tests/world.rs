@@ -286,6 +286,12 @@ impl<const SIZE: u32> World<SIZE> {
                 assert_eq!(places, usize::from(!group.doomed), "P1: {item:?} in {places} places");
             }
         }
+        let free = |name: &u32| pool.warm.values().filter(|warm| warm.group == *name).count();
+        let wholly_free = pool.groups.keys().filter(|name| free(name) == SIZE as usize).count();
+        let doomed = pool.groups.values().filter(|group| group.doomed).count();
+        assert_eq!((pool.whole, pool.doomed), (wholly_free, doomed), "P2: what is counted is so");
+        let coolest = pool.cooling.values().map(|cooling| cooling.until).min();
+        assert!(pool.coolest() <= coolest || pool.cooling.is_empty(), "P8: what cools down is seen in time");
         let items = pool.used.len() + pool.warm.len() + pool.cooling.len();
         let whole = pool.groups.values().filter(|group| !group.doomed).count() * SIZE as usize;
         assert_eq!(items, whole, "P2");
