@@ -58,7 +58,7 @@ impl Inner {
             });
         }
         shelf.due = shelf.pool.next(now);
-        if shelf.pool.is_empty() && shelf.pool.is_draining() {
+        if shelf.pool.is_empty() && (shelf.pool.is_draining() || !shelf.pool.is_asked()) {
             state.shelves.remove(key);
         } else if let Some(due) = shelf.due
             && state.due.is_none_or(|known| due < known)

@@ -47,10 +47,25 @@ impl<K: Kind> WarmPool<K> {
         self.shrink(now)
     }
 
-    /// Whether the other world may be asked for more now: for those who wait, or ahead of demand.
-    fn is_unpressed(&self, now: Duration) -> bool {
-        let ahead = self.waiting.is_empty() && self.ahead.remaining(now).is_some();
-        self.growth.remaining(now).is_none() && !ahead
+    /// For how long the other world must not be asked for more.
+    pub(super) fn pressed(&self, now: Duration) -> Option<Duration> {
+        let barred = self.barred.checked_sub(now).filter(|barred| !barred.is_zero());
+        self.growth.remaining(now).max(barred)
+    }
+
+    /// Asks for no more before that time, for others know that there is none to be had; a time that has passed bars nothing.
+    pub fn bar(&mut self, until: Duration) {
+        self.barred = until;
+    }
+
+    /// There is more to be had again: what was learnt of that is forgotten.
+    pub fn relieve(&mut self) {
+        (self.growth, self.barred) = (Pressure::default(), Duration::ZERO);
+    }
+
+    /// Whether anybody asked for an item since there was none to be had for good.
+    pub fn is_asked(&self) -> bool {
+        self.asked
     }
 
     /// Chooses `count` groups of which all items are free, the last in order, and lets them be destroyed.
@@ -83,7 +98,8 @@ impl<K: Kind> WarmPool<K> {
 
     /// Takes in what came of an attempt to grow. An answer that comes late or twice changes nothing, and is answered with
     /// `false`: its groups are found by the next [`resync`](Self::resync). Those who wait for what was
-    /// [refused](Fault::Refused) are to be [dismissed](Self::dismiss), or it would be asked for again at once.
+    /// [refused](Fault::Refused) are to be [dismissed](Self::dismiss), or it would be asked for again at once; ahead of demand
+    /// nothing is made then until somebody asks.
     pub fn grown(&mut self, op: u64, outcome: Grown<K::Group>, now: Duration) -> bool {
         if self.growing.as_ref().is_none_or(|growing| growing.op != op) {
             return false;
@@ -94,13 +110,9 @@ impl<K: Kind> WarmPool<K> {
         // Whoever answers with nothing and no fault would be asked for ever.
         let fault = fault.or(got.is_empty().then_some(Fault::Failed));
         if fault == Some(Fault::Refused) {
-            self.ahead.asked(fault, now);
+            self.asked = self.waiting.iter().any(|(_, other)| *other != want);
         } else {
             self.growth.asked(fault, now);
-            // Others may be had at the same time; that says nothing of what was refused.
-            if self.ahead.remaining(now).is_none() {
-                self.ahead = Pressure::default();
-            }
         }
         for name in got {
             if !self.groups.contains_key(&name) {
@@ -172,8 +184,7 @@ impl<K: Kind> WarmPool<K> {
         let cooled = self.coolest();
         let doomed = self.doomed > 0 && self.shrinking.is_none();
         let decline = self.decline.remaining(now).filter(|_| doomed).map(|remaining| now + remaining);
-        let growth = [&self.growth, &self.ahead].into_iter().filter_map(|pressure| pressure.remaining(now));
-        let growth = growth.min().map(|remaining| now + remaining);
+        let growth = self.pressed(now).map(|remaining| now + remaining);
         let calm = Some(self.calm_until).filter(|until| *until > now);
         [cooled, decline, growth, calm].into_iter().flatten().min()
     }

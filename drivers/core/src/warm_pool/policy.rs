@@ -13,8 +13,8 @@ pub struct Counts {
     pub waiting: usize,
     /// Items that were asked for lately, within about a cool-down.
     pub lately: usize,
-    /// Whether nothing is to be made but for those who wait: nobody ever asked for an item, or what was found at the start
-    /// cools down.
+    /// Whether nothing is to be made but for those who wait: nobody asked for an item yet, or none since it was refused for good,
+    /// or what was found at the start cools down.
     pub calm: bool,
     /// Items of one group.
     pub group_size: usize,

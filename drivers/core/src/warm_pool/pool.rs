@@ -35,14 +35,14 @@ pub struct WarmPool<K: Kind> {
     /// The attempt to destroy what is doomed, while it is under way.
     pub(super) shrinking: Option<(u64, BTreeSet<K::Group>)>,
     pub(super) growth: Pressure,
-    /// After what was wanted last was refused: until then nothing like it is made ahead of demand.
-    pub(super) ahead: Pressure,
+    /// Until then others know that there is no more to be had.
+    pub(super) barred: Duration,
     pub(super) decline: Pressure,
     pub(super) demand: Demand,
     /// How the groups are wanted that are made ahead of demand.
     pub(super) wanted: K::Want,
     pub(super) draining: bool,
-    /// Whether anybody ever asked for an item.
+    /// Whether anybody asked for an item, since there was none to be had for good.
     pub(super) asked: bool,
     /// Until then nothing is made but for those who wait: what was found at the start cools down.
     pub(super) calm_until: Duration,
@@ -151,7 +151,7 @@ impl<K: Kind> WarmPool<K> {
             growing: None,
             shrinking: None,
             growth: Pressure::default(),
-            ahead: Pressure::default(),
+            barred: Duration::ZERO,
             decline: Pressure::default(),
             demand: Demand::new(cool_down),
             wanted: K::Want::default(),
