@@ -114,6 +114,22 @@ impl<K: Kind> WarmPool<K> {
         } else {
             self.growth.asked(fault, now);
         }
+        self.add(got, &want, now);
+        true
+    }
+
+    /// Takes in a part of what an attempt to grow brings; `rest` groups are still being made. It says nothing of the attempt to
+    /// come. Late: as above.
+    pub fn grew(&mut self, op: u64, got: Vec<K::Group>, rest: usize, now: Duration) -> bool {
+        let Some(growing) = self.growing.as_mut().filter(|growing| growing.op == op) else { return false };
+        growing.count = rest;
+        let want = growing.want.clone();
+        self.epoch += 1;
+        self.add(got, &want, now);
+        true
+    }
+
+    fn add(&mut self, got: Vec<K::Group>, want: &K::Want, now: Duration) {
         for name in got {
             if !self.groups.contains_key(&name) {
                 for item in K::items(&name) {
