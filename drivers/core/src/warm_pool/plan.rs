@@ -35,7 +35,7 @@ impl<K: Kind> WarmPool<K> {
         let planned =
             if self.draining { Plan::Shrink(usize::MAX) } else { self.policy.plan(&self.counts(now)) };
         match planned {
-            Plan::Grow(count) if self.growing.is_none() && self.is_unpressed(now) => {
+            Plan::Grow(count) if self.growing.is_none() && self.pressed(now).is_none() => {
                 self.epoch += 1;
                 let want = self.waiting.front().map_or(&self.wanted, |(_, want)| want).clone();
                 self.growing = Some(Growing { op: self.epoch, count, want: want.clone() });
@@ -74,11 +74,9 @@ impl<K: Kind> WarmPool<K> {
         let chosen: Vec<_> = whole.map(|(name, _)| name.clone()).take(count).collect();
         for name in chosen {
             for item in K::items(&name) {
-                self.warm.remove(&item);
+                self.unfree(&item);
             }
-            if let Some(group) = self.groups.get_mut(&name) {
-                group.doomed = true;
-            }
+            self.condemn(&name);
         }
     }
 
@@ -88,9 +86,6 @@ impl<K: Kind> WarmPool<K> {
         }
         let doomed = self.groups.iter().filter(|(_, group)| group.doomed);
         let groups: Vec<_> = doomed.map(|(name, _)| name.clone()).collect();
-        if groups.is_empty() {
-            return None;
-        }
         self.epoch += 1;
         self.shrinking = Some((self.epoch, groups.iter().cloned().collect()));
         Some(Action::Shrink { op: self.epoch, groups })
@@ -132,15 +127,13 @@ impl<K: Kind> WarmPool<K> {
     fn add(&mut self, got: Vec<K::Group>, want: &K::Want, now: Duration) {
         for name in got {
             if !self.groups.contains_key(&name) {
-                for item in K::items(&name) {
-                    self.warm.insert(item, Warm { group: name.clone(), since: now });
+                let items = K::items(&name);
+                self.groups.insert(name.clone(), Group::new(want, false, self.epoch, items.len()));
+                for item in items {
+                    self.free_up(item, name.clone(), now);
                 }
-                let group =
-                    Group { tag: Some(want.clone()), ready: false, touched: self.epoch, doomed: false };
-                self.groups.insert(name, group);
             }
         }
-        true
     }
 
     /// Takes in what came of an attempt to shrink: these groups are still there, or may be. Late or twice: as above.
@@ -212,7 +205,7 @@ impl<K: Kind> WarmPool<K> {
     /// Whether the plan would let it grow now for those who wait.
     pub(super) fn may_grow(&self, now: Duration) -> bool {
         !self.draining
-            && self.growth.remaining(now).is_none()
+            && self.pressed(now).is_none()
             && matches!(self.policy.plan(&self.counts(now)), Plan::Grow(_))
     }
 }
