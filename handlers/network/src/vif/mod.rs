@@ -387,10 +387,12 @@ impl ResourceEventHandler<Pod> for VifHandler {
                     self.release(&owner, &vifs).await?;
                 }
             }
-            // What was released is not looked for again.
-            Tombstone::Missed(_) if self.claims.get(&owner.uid) == Some(Claim::Released) => {}
             Tombstone::Missed(_) => {
-                let vifs = self.marked(&owner).await?;
+                // What is known is not looked for.
+                let vifs = match self.claims.get(&owner.uid) {
+                    None | Some(Claim::Asked) => self.marked(&owner).await?,
+                    Some(claim) => claim.vifs(),
+                };
                 self.release(&owner, &vifs).await?;
             }
         }
