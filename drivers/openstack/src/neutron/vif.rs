@@ -91,6 +91,12 @@ impl NeutronVifDriver {
     async fn bind_again(&self, id: &VifId) -> Result<(), DriverError> {
         let ports = &self.0.ports;
         let Some(port) = ports.neutron.port("read the host of a port", id).await? else { return Ok(()) };
+        if port.mark().is_none_or(|mark| mark.cluster != ports.cluster) {
+            return Err(unbound(
+                &port,
+                "the binding failed, and the port is not this cluster's to bind again",
+            ));
+        }
         let change = PortChange { host: Some(port.host.clone()), ..PortChange::default() };
         let port = ports.neutron.change_port(BIND, id, &change, None).await?;
         match Binding::of(&port) {
