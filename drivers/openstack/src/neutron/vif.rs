@@ -55,7 +55,7 @@ impl NeutronVifDriver {
         let id = port.id.clone();
         let port = match Binding::of(&port) {
             Binding::Unbound => match self.0.again.call(id.clone(), |ids| self.read(ids)).await {
-                Ok(Some(port)) => port,
+                Ok(Some(read)) => Port { request_id: port.request_id, ..read },
                 Ok(None) => return Err(unbound(&port, "it was removed meanwhile")),
                 Err(error) => return Err(self.0.ports.undo(&id, error).await),
             },
@@ -87,7 +87,8 @@ impl NeutronVifDriver {
         }
     }
 
-    /// Neutron tries a binding that failed again when it is told the host again.
+    /// Neutron tries a binding that failed again when it is told the host again. A port that an annotation names and that is not
+    /// this cluster's stays as it is.
     async fn bind_again(&self, id: &VifId) -> Result<(), DriverError> {
         let ports = &self.0.ports;
         let Some(port) = ports.neutron.port("read the host of a port", id).await? else { return Ok(()) };
@@ -164,5 +165,6 @@ pub(crate) fn no_port(vif: &Vif) -> DriverError {
 
 fn unbound(port: &Port, why: &str) -> DriverError {
     let detail = format!("port {} on the host `{}`: {why}", port.id, port.host);
-    DriverError::new(Reason::Unavailable, BIND).detail(detail)
+    let error = DriverError::new(Reason::Unavailable, BIND).detail(detail);
+    port.request_id.iter().fold(error, DriverError::request_id)
 }

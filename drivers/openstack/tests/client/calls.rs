@@ -256,6 +256,7 @@ async fn a_service_that_is_not_there_has_done_nothing_and_one_that_hangs_perhaps
     let told = |error: OpenStackError| (error.ambiguous(), error.reason(), error.to_string());
     let (ambiguous, reason, text) = told(made(&url).await);
     assert!(ambiguous && reason == Reason::Unavailable && text.contains("within 200 ms"), "{text}");
+    assert!(text.contains("(request req-"), "{text}");
     drop(listener);
     let (ambiguous, reason, text) = told(made(&url).await);
     assert!(!ambiguous && reason == Reason::Unavailable && text.contains("there is no way to"), "{text}");
