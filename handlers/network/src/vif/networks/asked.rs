@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::from_str;
 
-/// How many further networks a pod may ask for.
-const MOST: usize = 16;
+use crate::os_vif::MOST_FURTHER as MOST;
+
 /// How long the name of an interface may be (`IFNAMSIZ` of Linux, less the end).
 const LONGEST: usize = 15;
 
