@@ -5,6 +5,7 @@
 
 #![allow(clippy::cast_precision_loss, reason = "the figures are far below 2^52")]
 
+mod bare;
 mod cluster;
 mod controller;
 mod program;
@@ -13,23 +14,27 @@ mod requests;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
 use kube::Client;
-use kube::runtime::watcher;
 use staffetta_apiserver::testing::RealServer;
 
+use bare::Bare;
 use cluster::IN_FLIGHT;
 use controller::Controller;
 use report::{Row, median, tell};
 use requests::Requests;
 
-fn main() {
+fn main() -> ExitCode {
+    if let Some(kubeconfig) = bare::role() {
+        return bare::serve(Path::new(&kubeconfig));
+    }
     let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
     let mut rows = runtime.block_on(throughput());
     rows.extend(runtime.block_on(requests_of_a_life()));
     tell("annotate", &rows);
+    ExitCode::SUCCESS
 }
 
 /// What one run reached.
@@ -55,7 +60,7 @@ async fn throughput() -> Vec<Row> {
             assert_eq!(annotations.len(), names.len(), "each pod has its VIF");
         }
         cluster::reset(&client, &names).await;
-        bare.push(bare_patches(&client, &names, &annotations).await);
+        bare.push(bare_patches(server.kubeconfig(), &client, &annotations).await);
         cluster::reset(&client, &names).await;
     }
     let ratio = median(ours.iter().zip(&bare).map(|(ours, bare)| ours.writes_a_second / bare).collect());
@@ -91,21 +96,18 @@ async fn annotate(kubeconfig: &Path, client: &Client, pods: usize) -> Run {
     Run { writes_a_second, cpu_ms_an_event, requests }
 }
 
-/// The same bodies, written by nothing but the client, while one watch of the pods is read.
-async fn bare_patches(client: &Client, names: &[String], annotations: &BTreeMap<String, String>) -> f64 {
+/// The same bodies, written by a process of the program's shape that does nothing else, while it reads one watch of the pods.
+async fn bare_patches(kubeconfig: &Path, client: &Client, annotations: &BTreeMap<String, String>) -> f64 {
     let versions = cluster::versions(client).await;
-    let watched = cluster::pods(client);
-    let watch =
-        tokio::spawn(watcher(watched, watcher::Config::default()).for_each(async |event| drop(event)));
+    let mut bare = Bare::start_watching(kubeconfig);
     let begun = Instant::now();
-    cluster::each(names, async |name| {
+    for (name, annotation) in annotations {
         let (uid, version, _) = &versions[name];
-        cluster::patch(client, name, &cluster::claim(uid, version, &annotations[name])).await;
-    })
-    .await;
-    let rate = names.len() as f64 / begun.elapsed().as_secs_f64();
-    watch.abort();
-    rate
+        bare.patch(name, &cluster::claim(uid, version, annotation)).await;
+    }
+    let patched = bare.times().await.len();
+    assert_eq!(patched, annotations.len(), "each patch is accepted");
+    patched as f64 / begun.elapsed().as_secs_f64()
 }
 
 /// What a pod costs from its creation to its end, counted by the server.

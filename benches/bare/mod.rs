@@ -1,17 +1,25 @@
-//! Bare patches from a process of the program's shape: the same client library and allocator, one thread that works.
+//! Bare patches from a process of the program's shape: the same client library and allocator, one thread that works, and a watch that
+//! is read where that is asked for.
 
 #![allow(clippy::print_stdout, reason = "a child tells its parent what it measured")]
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::core::PartialObjectMeta;
+use kube::runtime::watcher;
+use kube::{Api, Client};
 use mimalloc::MiMalloc;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::runtime::Builder;
+use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::cluster;
@@ -23,8 +31,11 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 /// Says that this process is to send bare patches, and by which kubeconfig.
 const ROLE: &str = "STAFFETTA_BENCH_BARE";
 
+/// Says that it reads a watch of the pods meanwhile.
+const WATCHING: &str = "STAFFETTA_BENCH_WATCHING";
+
 /// How long the last answers may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A running process that patches what it is told.
 pub(crate) struct Bare {
@@ -36,8 +47,17 @@ pub(crate) struct Bare {
 impl Bare {
     /// Starts this program again. Its `main` has to begin with [`role`].
     pub(crate) fn start(kubeconfig: &Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().expect("it runs"))
-            .env(ROLE, kubeconfig)
+        Self::begin(Command::new(std::env::current_exe().expect("it runs")).env(ROLE, kubeconfig))
+    }
+
+    /// The same, which reads a watch of the pods meanwhile.
+    pub(crate) fn start_watching(kubeconfig: &Path) -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("it runs"));
+        Self::begin(command.env(ROLE, kubeconfig).env(WATCHING, "yes"))
+    }
+
+    fn begin(command: &mut Command) -> Self {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -61,7 +81,7 @@ impl Bare {
         self.told.write_all(line.as_bytes()).await.expect("it reads what it is told");
     }
 
-    /// How long each of the patches took that were accepted, from just before it was sent.
+    /// How long each of the patches took that were accepted, from just before it was sent. Comes when all are answered.
     pub(crate) async fn times(self) -> Vec<Duration> {
         let Self { _child, told, times } = self;
         drop(told);
@@ -75,15 +95,21 @@ pub(crate) fn role() -> Option<OsString> {
     std::env::var_os(ROLE)
 }
 
-/// Patches what the parent says, a line each, until it says no more.
+/// Patches what the parent says, a line each and so many at a time, until it says no more.
 pub(crate) fn serve(kubeconfig: &Path) -> ExitCode {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("threads can be started");
     let client = runtime.block_on(cluster::client(kubeconfig));
+    if std::env::var_os(WATCHING).is_some() {
+        runtime.spawn(watch(client.clone()));
+    }
+    let permits = Arc::new(Semaphore::new(cluster::IN_FLIGHT));
     let mut patches = JoinSet::new();
     for line in std::io::stdin().lines() {
         let (line, client) = (line.expect("the parent writes text"), client.clone());
+        let permits = Arc::clone(&permits);
         let patch = async move {
+            let _permit = permits.acquire().await.expect("nobody closes it");
             let (name, body): (String, Value) = serde_json::from_str(&line).expect("a line is a patch");
             let begun = Instant::now();
             cluster::patch(&client, &name, &body).await;
@@ -93,4 +119,10 @@ pub(crate) fn serve(kubeconfig: &Path) -> ExitCode {
     }
     runtime.block_on(patches.join_all());
     ExitCode::SUCCESS
+}
+
+/// Reads the pods as the program does, which keeps nothing of them but their metadata.
+async fn watch(client: Client) {
+    let pods: Api<PartialObjectMeta<Pod>> = Api::namespaced(client, "default");
+    watcher(pods, watcher::Config::default()).for_each(async |event| drop(event)).await;
 }

@@ -12,7 +12,7 @@ use crate::program::Program;
 
 /// How long anything may take before the benchmark gives up.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// The time between two looks at the counters, which cost the controller CPU time too.
+/// The least time between two looks at the counters. They cost the controller CPU time too, so far from the end there are fewer.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// A running program that says how many writes were acknowledged.
@@ -23,6 +23,7 @@ pub(crate) struct Controller {
 }
 
 /// How far it is.
+#[derive(Clone, Copy)]
 pub(crate) struct Progress {
     pub(crate) at: Instant,
     /// How many patches were acknowledged.
@@ -43,15 +44,18 @@ impl Controller {
 
     /// Waits until that many patches were acknowledged.
     pub(crate) async fn until_patched(&self, count: usize) -> Progress {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let progress = self.progress().await;
-            if progress.patches >= count as f64 {
-                return progress;
-            }
-            assert!(progress.at < deadline, "{} of {count} PATCHes in {PATIENCE:?}", progress.patches);
-            tokio::time::sleep(LOOK).await;
+        let first = self.progress().await;
+        let mut progress = first;
+        while progress.patches < count as f64 {
+            let gone = progress.at - first.at;
+            assert!(gone < PATIENCE, "{} of {count} PATCHes in {PATIENCE:?}", progress.patches);
+            // Half of the time that the rest takes at the rate so far.
+            let rate = (progress.patches - first.patches).max(1.0) / gone.as_secs_f64().max(1.0);
+            let half = (count as f64 - progress.patches) / rate / 2.0;
+            tokio::time::sleep(Duration::from_secs_f64(half.clamp(LOOK.as_secs_f64(), 2.0))).await;
+            progress = self.progress().await;
         }
+        progress
     }
 
     async fn progress(&self) -> Progress {
