@@ -78,7 +78,7 @@ impl Http {
             Err(Failed::Closed(_)) if exchange.repeatable => self.attempt(exchange, &id).await,
             result => result,
         }
-        .map_err(|failed| failed.told(exchange).request_id(Some(id)))
+        .map_err(|failed| failed.told(exchange, id))
     }
 
     async fn attempt(&self, exchange: &Exchange<'_>, id: &str) -> Result<Answer, Failed> {
@@ -169,7 +169,7 @@ impl Failed {
         }
     }
 
-    fn told(self, exchange: &Exchange<'_>) -> OpenStackError {
+    fn told(self, exchange: &Exchange<'_>, id: String) -> OpenStackError {
         let (host, service) = (page::host(&exchange.url), exchange.service);
         let unanswered = |text: String| OpenStackError::new(exchange.step, Problem::Unanswered(text));
         let error = match self {
@@ -192,7 +192,7 @@ impl Failed {
                 unanswered(format!("the answer of the {service} service has more than {limit} bytes"))
             }
         };
-        error.maybe_done(!exchange.repeatable)
+        error.maybe_done(!exchange.repeatable).request_id(Some(id))
     }
 }
 

@@ -55,7 +55,9 @@ impl Neutron {
     ) -> Result<Vec<Port>, OpenStackError> {
         let call = self.service.post(step, "ports").json(&json!({ "ports": ports })).things(ports.len());
         let (mut ports, request_id) = call.signed_answer_in::<Vec<Port>>("ports").await?;
-        ports.iter_mut().for_each(|port| port.request_id = Some(request_id.clone()));
+        for port in &mut ports {
+            port.request_id = Some(request_id.clone());
+        }
         Ok(ports)
     }
 

@@ -260,6 +260,7 @@ async fn a_service_that_is_not_there_has_done_nothing_and_one_that_hangs_perhaps
     drop(listener);
     let (ambiguous, reason, text) = told(made(&url).await);
     assert!(!ambiguous && reason == Reason::Unavailable && text.contains("there is no way to"), "{text}");
+    assert!(!text.contains("req-"), "nobody has heard of it: {text}");
 }
 
 #[tokio::test]
