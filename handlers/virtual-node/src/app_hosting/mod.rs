@@ -27,7 +27,7 @@ use staffetta_handler::{Notes, Registration};
 use self::controller::{Controller, Rounds};
 use self::devices::Devices;
 use self::source::Description;
-use crate::figures::FigureBoard;
+use crate::board::FigureBoard;
 use crate::handler::{VirtualNodes, Wiring};
 use crate::kubelet::{KubeletError, Kubelets};
 use crate::policy::Policy;
