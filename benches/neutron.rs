@@ -34,6 +34,8 @@ const BATCH: usize = 100;
 /// How many pods come alone, how many become active after a wait of their own length, and how many are VLANs of their node.
 const ALONE: usize = 30;
 const LATE: usize = 12;
+/// How many pods wait at a time, while their ports become active one after the other.
+const CROWD: usize = 100;
 const NESTED: usize = 20;
 
 /// No pool.
@@ -279,12 +281,44 @@ impl Bench<'_> {
             let late = seen.saturating_duration_since(became).as_secs_f64() - call;
             shares.push(late.max(0.0) / became.duration_since(began).as_secs_f64());
         }
+        let crowd = self.crowd(&place, &controller, &gate, patch).await;
         controller.stop().await;
-        self.forget(&[place.names("zero", 1), place.names("late", LATE)].concat()).await;
+        let pods = [place.names("zero", 1), place.names("late", LATE), place.names("crowd", CROWD)];
+        self.forget(&pods.concat()).await;
         let most = shares.iter().copied().fold(0.0, f64::max);
         vec![
             Row::new(format!("seen ACTIVE late, share of the wait, most of {LATE}"), "ratio", most)
                 .goal("at most 0.25 and one call", most <= 0.25),
+            Row::new(format!("the same, of {CROWD} that wait at a time"), "ratio", crowd)
+                .goal("at most 0.25, one call, and the one under way", crowd <= 0.25),
         ]
+    }
+
+    /// The same while many wait at a time, so that looks are long and shared. `patch` is what one PATCH takes, in seconds.
+    async fn crowd(&self, place: &Place, controller: &Watched, gate: &Gate, patch: f64) -> f64 {
+        let (agents, names) = (self.stack.agents(), place.names("crowd", CROWD));
+        place.create(&self.client, &names).await;
+        controller.until_patched(&names, 1).await;
+        let ports = place.ports().await;
+        let before = gate.seen().len();
+        let mut became = Vec::new();
+        for name in &names {
+            let port = ports.iter().find(|port| port.name.ends_with(name.as_str()));
+            let port = port.expect("the port bears the name of its pod");
+            assert!(agents.up(&port.id).await, "the port is bound");
+            became.push(Instant::now());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        controller.until_patched(&names, 2).await;
+        let polls = gate.seen();
+        let polls = polls[before..].iter().filter(|call| call.method == Method::GET);
+        let polls = polls.filter_map(|call| Some(call.answered?.0 - call.came)).max();
+        let calls = 2.0 * polls.expect("the ports were asked for").as_secs_f64() + patch;
+        let shares = names.iter().zip(became).map(|(name, became)| {
+            let written = controller.spy.acknowledged(name);
+            let late = written[1].saturating_duration_since(became).as_secs_f64() - calls;
+            late.max(0.0) / became.duration_since(written[0]).as_secs_f64()
+        });
+        shares.fold(0.0, f64::max)
     }
 }

@@ -2,11 +2,11 @@
 
 #![allow(dead_code, reason = "each benchmark takes what it needs")]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, StatusCode, Uri};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
@@ -20,6 +20,8 @@ struct Seen {
     heard: HashMap<String, Instant>,
     acknowledged: HashMap<String, Vec<Instant>>,
     others: usize,
+    /// What was read once, by its path: the first list of a kind.
+    listed: HashSet<String>,
 }
 
 impl Spy {
@@ -29,9 +31,9 @@ impl Spy {
         let service = tower::service_fn(move |request: Request<Body>| {
             let (client, spy) = (client.clone(), spy.clone());
             async move {
-                let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+                let (method, uri) = (request.method().clone(), request.uri().clone());
                 let answer = client.send(request).await?;
-                spy.note(&method, &path, answer.status());
+                spy.note(&method, &uri, answer.status());
                 let reader = spy.clone();
                 Ok::<_, kube::Error>(answer.map(|body| {
                     body.map_frame(move |frame| {
@@ -46,15 +48,19 @@ impl Spy {
         Client::new(service, "default")
     }
 
-    fn note(&self, method: &Method, path: &str, status: StatusCode) {
-        let pod = path.rsplit_once("/pods/").map(|(_, name)| name);
+    fn note(&self, method: &Method, uri: &Uri, status: StatusCode) {
+        let pod = uri.path().rsplit_once("/pods/").map(|(_, name)| name);
+        let parameter =
+            |name: &str| uri.query().is_some_and(|query| query.split('&').any(|part| part.starts_with(name)));
+        let mut seen = self.seen();
         match (method, pod) {
             (&Method::PATCH, Some(name)) if status.is_success() => {
-                self.seen().acknowledged.entry(name.to_owned()).or_default().push(Instant::now());
+                seen.acknowledged.entry(name.to_owned()).or_default().push(Instant::now());
             }
-            // Lists, watches and discovery.
-            (&Method::GET, None) => {}
-            _ => self.seen().others += 1,
+            // Watches, the further pages of lists, and what is read for the first time: the list of a kind, discovery.
+            (&Method::GET, None) if parameter("watch=") || parameter("continue=") => {}
+            (&Method::GET, None) if seen.listed.insert(uri.path().to_owned()) => {}
+            _ => seen.others += 1,
         }
     }
 
@@ -97,7 +103,7 @@ impl Spy {
         self.seen().acknowledged.get(name).cloned().unwrap_or_default()
     }
 
-    /// How many requests there were that neither listed, watched nor patched pods.
+    /// How many requests there were that neither watched, nor patched pods, nor listed a kind for the first time.
     pub(crate) fn others(&self) -> usize {
         self.seen().others
     }

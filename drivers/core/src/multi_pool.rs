@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -14,8 +15,11 @@ use crate::pool_ledger::PoolLedger;
 use crate::vif::{Vif, VifClass};
 use crate::vif_pool::VifPoolDriver;
 
+/// When to ask again for a node of which nobody has told yet.
+const SOON: Duration = Duration::from_secs(1);
+
 /// The pool `multi_pool`: each node has the pool of the VIF driver that its label `pod_vif` names, or else that of the
-/// default one. What was made is known by the class of the VIF.
+/// default one. A VIF that a pool keeps is that pool's, whatever a pod says of it; any other is known by its class.
 pub struct MultiPool {
     pools: BTreeMap<String, Arc<dyn VifPoolDriver>>,
     default: String,
@@ -42,9 +46,12 @@ impl MultiPool {
 
     /// The pool of the node's pods.
     fn of_node(&self, name: &str) -> Result<&Arc<dyn VifPoolDriver>, DriverError> {
-        let label = self.nodes.pod_vif(name);
-        let driver = label.as_deref().unwrap_or(&self.default);
-        self.pools.get(driver).ok_or_else(|| {
+        if !self.nodes.may_have(name) {
+            let detail = format!("node {name} is not known yet");
+            return Err(DriverError::new(Reason::Awaited, "choose a pool").detail(detail).after(SOON));
+        }
+        let driver = self.driver(name);
+        self.pools.get(&driver).ok_or_else(|| {
             let known: Vec<_> = self.pools.keys().map(String::as_str).collect();
             DriverError::new(Reason::Refused, "choose a pool").detail(format!(
                 "the label `pod_vif` of node {name} names `{driver}`; `vif_pool.vif_pool_mapping` has {}",
@@ -53,8 +60,17 @@ impl MultiPool {
         })
     }
 
-    /// The pool from which the VIF came, by its class.
+    /// The name of the VIF driver of the node's pods.
+    fn driver(&self, node: &str) -> String {
+        self.nodes.pod_vif(node).unwrap_or_else(|| self.default.clone())
+    }
+
+    /// The pool from which the VIF came: the one that keeps it or, where none does, the one that its class names. The class
+    /// is what a pod says, and whoever may annotate a pod could name another pod's VIF in another class.
     fn of_vif(&self, vif: &Vif) -> &Arc<dyn VifPoolDriver> {
+        if let Some(keeper) = self.pools.values().find(|pool| pool.keeps(&vif.id)) {
+            return keeper;
+        }
         let makers: &[&str] = match vif.class {
             VifClass::OpenVSwitch { .. } | VifClass::Bridge { .. } | VifClass::VHostUser { .. } => {
                 &["neutron-vif"]
@@ -100,6 +116,14 @@ impl VifPoolDriver for MultiPool {
         let mut told = HashSet::new();
         own.retain(|marked| told.insert(marked.thing.id.clone()));
         Ok(own)
+    }
+
+    fn keeps(&self, vif: &VifId) -> bool {
+        self.pools.values().any(|pool| pool.keeps(vif))
+    }
+
+    fn vif_driver(&self, node: &str) -> Option<String> {
+        Some(self.driver(node))
     }
 
     /// All are told: an id does not say from which pool it came.
@@ -153,8 +177,9 @@ impl PoolLedger for MultiPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{MemoryNetwork, MemoryOptions, MemoryVifDriver, VifCall};
+    use crate::memory::{MemoryNetwork, MemoryOptions, MemoryVifDriver, MemoryVifStock, VifCall};
     use crate::noop::NoopPool;
+    use crate::pooled::{PoolPolicy, PooledVifs};
 
     struct World {
         drivers: [Arc<MemoryVifDriver>; 2],
@@ -200,13 +225,54 @@ mod tests {
     #[tokio::test]
     async fn the_label_of_the_node_chooses_and_the_default_where_there_is_none() {
         let world = world();
-        request(&world, "plain").await.unwrap();
-        request(&world, "unknown").await.unwrap();
+        for _ in 0..2 {
+            request(&world, "plain").await.unwrap();
+        }
         assert_eq!(calls(&world), [2, 0]);
         request(&world, "nested").await.unwrap();
         assert_eq!(calls(&world), [2, 1]);
+        let drivers = ["plain", "nested"].map(|node| world.pool.vif_driver(node).unwrap());
+        assert_eq!(drivers, ["neutron-vif", "nested-vlan"]);
         let error = request(&world, "odd").await.unwrap_err();
         assert!(!error.transient() && error.to_string().contains("nested-vlan, neutron-vif"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_node_of_which_nobody_has_told_yet_is_waited_for() {
+        let world = world();
+        let error = request(&world, "new").await.unwrap_err();
+        assert_eq!((error.reason(), error.retry_after()), (Reason::Awaited, Some(SOON)));
+        assert_eq!(calls(&world), [0, 0], "its label may name either");
+        world.pool.node("new", Some(&NodeFacts::default()));
+        request(&world, "new").await.unwrap();
+        let nobody_tells = MultiPool { nodes: Nodes::default(), ..world.pool };
+        assert!(nobody_tells.of_node("new").is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_cannot_give_away_the_vif_of_another_pool_by_naming_it_in_another_class() {
+        let World { drivers, pool: MultiPool { pools, default, nodes } } = world();
+        let stock = MemoryVifStock::new(Arc::clone(drivers[0].network()), "east".into());
+        let policy = PoolPolicy { min: 1, max: 0, batch: 1, cool_down: Duration::from_secs(20) };
+        let kept = PooledVifs::new(Arc::new(stock), Arc::clone(&drivers[0]) as _, policy, Arc::new(|| true));
+        let mut pools = pools;
+        pools.insert("neutron-vif".into(), Arc::new(kept));
+        let world = World { drivers, pool: MultiPool { pools, default, nodes } };
+        world.pool.read().await.unwrap();
+        world.pool.begin();
+        let vif = request(&world, "plain").await.unwrap();
+        world.pool.shows(&owner(), std::slice::from_ref(&vif));
+        let thief = Owner { name: "thief".into(), uid: "uid-thief".into(), ..owner() };
+        let named =
+            Vif { class: VifClass::VlanNested { vif_name: "eth0".into(), vlan_id: 7 }, ..vif.clone() };
+        world.pool.shows(&thief, std::slice::from_ref(&named));
+        world.pool.release_vif(&thief, &named).await.unwrap();
+        assert_eq!(world.drivers[1].calls(), [], "it is no VIF of that driver");
+        assert!(world.drivers[0].network().port(&vif.id).is_some());
+        let holds = async |owner: &Owner| world.pool.vifs(Some(owner)).await.unwrap().len();
+        assert_eq!((holds(&owner()).await, holds(&thief).await), (1, 0));
+        world.pool.release_vif(&owner(), &vif).await.unwrap();
+        assert_eq!(holds(&owner()).await, 0, "whose it is may give it back");
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! The nodes of the cluster, as far as pools need to know them.
 
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// The nodes of the cluster, as far as pools need to know them: written by who watches them, read by pools.
@@ -21,12 +22,15 @@ impl Nodes {
     pub fn note(&self, name: &str, facts: Option<&NodeFacts>) {
         let mut nodes = self.0.write().unwrap_or_else(PoisonError::into_inner);
         match facts {
-            Some(facts) => nodes.insert(name.to_owned(), facts.clone()),
+            Some(facts) => {
+                let addresses = facts.addresses.iter().map(|address| canonical(address)).collect();
+                nodes.insert(name.to_owned(), NodeFacts { addresses, ..facts.clone() })
+            }
             None => nodes.remove(name),
         };
     }
 
-    /// The names and addresses of all nodes; none when nobody tells of nodes.
+    /// The names and addresses of all nodes, each in the one way in which Rust writes it; none when nobody tells of nodes.
     pub fn hosts(&self) -> Option<HashSet<String>> {
         let nodes = self.nodes();
         let hosts = nodes.iter().flat_map(|(name, facts)| facts.addresses.iter().chain([name]).cloned());
@@ -35,7 +39,7 @@ impl Nodes {
 
     /// Whether a node has this name or address, or may have: an empty book says nothing.
     pub fn may_have(&self, host: &str) -> bool {
-        let nodes = self.nodes();
+        let (nodes, host) = (self.nodes(), &*canonical(host));
         nodes.is_empty()
             || nodes.contains_key(host)
             || nodes.values().any(|facts| facts.addresses.iter().any(|address| address == host))
@@ -51,6 +55,11 @@ impl Nodes {
     }
 }
 
+/// An address as it is written however it came, since one of IPv6 may be written in many ways; a name as it is.
+fn canonical(host: &str) -> String {
+    host.parse::<IpAddr>().map_or_else(|_| host.to_owned(), |address| address.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +73,11 @@ mod tests {
         nodes.note("n2", Some(&NodeFacts::default()));
         assert!(nodes.may_have("n1") && nodes.may_have("192.0.2.1") && !nodes.may_have("192.0.2.2"));
         assert_eq!((nodes.pod_vif("n1").as_deref(), nodes.pod_vif("n2")), (Some("nested-vlan"), None));
+        let addresses = vec!["FD00:0:0::7".to_owned()];
+        nodes.note("n3", Some(&NodeFacts { addresses, pod_vif: None }));
+        assert!(nodes.may_have("fd00::7") && nodes.may_have("fd00:0::0007"));
+        assert!(nodes.hosts().unwrap().contains("fd00::7"), "as the stock writes it");
+        nodes.note("n3", None);
         nodes.note("n1", None);
         assert_eq!(nodes.hosts(), Some(["n2".to_owned()].into()));
     }

@@ -10,7 +10,7 @@ use crate::pod_vif::{Activation, PodVifDriver, VifRequest};
 use crate::vif::Vif;
 use crate::vif_pool::VifPoolDriver;
 
-/// The pool `noop`: passes everything on to the VIF driver.
+/// The pool `noop`: passes everything on to the VIF driver. What an earlier pool kept it leaves alone, and tells of it.
 pub struct NoopPool {
     vifs: Arc<dyn PodVifDriver>,
 }
@@ -37,6 +37,15 @@ impl VifPoolDriver for NoopPool {
     }
 
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Marked<Vif>>, DriverError> {
-        self.vifs.vifs(owner).await
+        let marked = self.vifs.vifs(owner).await?;
+        let left = marked.iter().filter(|marked| marked.owner.is_none()).count();
+        if left > 0 {
+            tracing::warn!(
+                count = left,
+                "VIFs of an earlier pool are left, which no pool keeps any more; those that no pod \
+                uses can be removed"
+            );
+        }
+        Ok(marked)
     }
 }

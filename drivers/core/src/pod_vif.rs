@@ -88,7 +88,7 @@ pub trait PodVifDriver: Send + Sync {
     async fn request_vif(&self, request: &VifRequest) -> Result<Vif, DriverError>;
 
     /// Gives back what `owner` holds. A VIF that does not exist is released already; one that by now is marked for
-    /// another owner or another cluster is left alone.
+    /// another owner or another cluster is left alone, and so is one of this cluster that is marked for nobody: it is a pool's.
     async fn release_vif(&self, owner: &Owner, vif: &Vif) -> Result<(), DriverError>;
 
     /// Says at once whether `vif` is active; the active one is as it is to be written down.

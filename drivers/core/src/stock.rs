@@ -128,7 +128,8 @@ pub trait VifStock: Send + Sync {
     /// knows it. An error when the request does not tell it yet.
     fn host(&self, request: &VifRequest) -> Result<String, DriverError>;
 
-    /// Makes VIFs, as many as ordered where that is possible, with as few calls as possible.
+    /// Makes VIFs, as many as ordered where one call can, with as few calls as possible. When it made some and nothing failed, it
+    /// is asked for the rest at once.
     async fn make(&self, order: &StockOrder) -> StockMade;
 
     /// Gives `vif` these security groups instead of those that it has; without any, those of one that is ordered so. [`NotFound`](crate::Reason::NotFound) says that the

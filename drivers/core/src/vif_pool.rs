@@ -36,6 +36,18 @@ pub trait VifPoolDriver: Send + Sync {
     /// See [`PodVifDriver::vifs`](crate::PodVifDriver::vifs).
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Marked<Vif>>, DriverError>;
 
+    /// Whether it keeps that VIF, be it handed out or not, by what it knows itself: not by what a pod shows.
+    fn keeps(&self, vif: &VifId) -> bool {
+        let _ = vif;
+        false
+    }
+
+    /// The name of the VIF driver of the node's pods, where it is not the same for all nodes.
+    fn vif_driver(&self, node: &str) -> Option<String> {
+        let _ = node;
+        None
+    }
+
     /// Somebody puts other security groups in front of a VIF, whoever holds it: `None` before that is tried, for from then on
     /// nobody knows what guards it; just these groups once it is done. Who keeps VIFs for the next pod must know, or that pod
     /// would get a VIF with the groups of the last one.

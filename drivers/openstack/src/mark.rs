@@ -24,12 +24,6 @@ pub fn uid_of(tag: &str) -> Option<Uid> {
     tag.strip_prefix(UID).map(Uid::from)
 }
 
-/// Whether what has this description and these tags was made by `cluster`, for whomever.
-pub fn is_of(cluster: &ClusterId, description: &str, tags: &[String]) -> bool {
-    let mark = cluster_tag(cluster);
-    description.split(' ').next() == Some(&*mark) || tags.contains(&mark)
-}
-
 /// Whether what has this description and these tags was made by any cluster.
 pub fn is_marked(description: &str, tags: &[String]) -> bool {
     description.starts_with(CLUSTER) || tags.iter().any(|tag| tag.starts_with(CLUSTER))
@@ -76,12 +70,8 @@ mod tests {
     }
 
     #[test]
-    fn a_thing_is_of_the_cluster_that_its_description_or_a_tag_names() {
+    fn a_thing_is_of_some_cluster_when_its_description_or_a_tag_says_so() {
         let tags = ["other".to_owned(), cluster_tag(&"east".into())];
-        assert!(is_of(&"east".into(), "mine", &tags));
-        assert!(is_of(&"east".into(), "staffetta:cluster=east uid=u1 pod=shop/web", &[]));
-        assert!(!is_of(&"east".into(), "staffetta:cluster=east-2 uid=u1", &tags[..1]));
-        assert!(!is_of(&"east".into(), "", &[]));
         assert!(is_marked("mine", &tags) && is_marked("staffetta:cluster=west uid=u1", &[]));
         assert!(!is_marked("mine", &tags[..1]));
     }

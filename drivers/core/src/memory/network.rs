@@ -174,9 +174,11 @@ impl MemoryNetwork {
 
     pub(super) fn delete_port(&self, cluster: &ClusterId, owner: &Owner, id: &VifId, now: Instant) {
         let mut state = self.state();
-        let ours = |port: &Port| {
-            port.cluster.as_ref().is_none_or(|marked| marked == cluster)
-                && port.owner.as_ref().is_none_or(|marked| marked.uid == owner.uid)
+        let its_own = |port: &Port| port.owner.as_ref().map(|marked| marked.uid == owner.uid);
+        // What is marked for nobody is in stock; what is not marked at all, nobody's.
+        let ours = |port: &Port| match &port.cluster {
+            Some(marked) => marked == cluster && its_own(port).unwrap_or(false),
+            None => its_own(port).unwrap_or(true),
         };
         if state.ports.get(id).is_some_and(ours)
             && let Some(port) = state.ports.remove(id)

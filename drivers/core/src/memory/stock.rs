@@ -19,6 +19,7 @@ pub struct MemoryVifStock {
     network: Arc<MemoryNetwork>,
     cluster: ClusterId,
     active_unbound: bool,
+    most: usize,
     halves: Mutex<BTreeSet<VifId>>,
     returned: Ledger<VifId>,
     faults: Faults<StockMethod>,
@@ -56,7 +57,24 @@ impl MemoryVifStock {
     pub fn new(network: Arc<MemoryNetwork>, cluster: ClusterId) -> Self {
         let (faults, ledger) = (Faults::default(), Ledger::default());
         let returned = Ledger::default();
-        Self { network, cluster, active_unbound: true, halves: Mutex::default(), returned, faults, ledger }
+        let most = usize::MAX;
+        Self {
+            network,
+            cluster,
+            active_unbound: true,
+            most,
+            halves: Mutex::default(),
+            returned,
+            faults,
+            ledger,
+        }
+    }
+
+    /// Makes so many ports by one call, and no more.
+    #[must_use]
+    pub fn by_calls_of(mut self, most: usize) -> Self {
+        self.most = most;
+        self
     }
 
     /// Of ports that become active only when a node has bound them.
@@ -106,7 +124,7 @@ impl MemoryVifStock {
             security_groups: security_groups.clone(),
         };
         let mut made = StockMade::default();
-        while made.vifs.len() < *count && made.failure.is_none() {
+        while made.vifs.len() < self.most.min(*count) && made.failure.is_none() {
             match self.network.create_port(&self.cluster, &request, None, Instant::now()) {
                 Ok(vif) => made.vifs.push(vif),
                 Err(error) => made.failure = Some(error),

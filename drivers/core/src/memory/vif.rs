@@ -230,6 +230,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_is_in_stock_is_no_pods_to_release() {
+        let driver = world(MemoryOptions::default());
+        let vif = driver.request_vif(&request(&driver, "a")).await.unwrap();
+        let mut stocked = driver.network().remove_port(&vif.id).unwrap();
+        stocked.owner = None;
+        driver.network().insert_port(stocked);
+        driver.release_vif(&owner("a"), &vif).await.unwrap();
+        assert_eq!(driver.network().ports().len(), 1);
+    }
+
+    #[tokio::test]
     async fn marks_are_those_of_one_cluster_and_where_asked_of_one_owner() {
         let east = world(MemoryOptions::default());
         let west = MemoryVifDriver::new(Arc::clone(east.network()), "west".into());

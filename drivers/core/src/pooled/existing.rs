@@ -1,6 +1,6 @@
 //! What the other world and the pods tell of what exists.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -176,24 +176,16 @@ impl Inner {
         }
     }
 
-    /// What `owner` holds: of the pool, and of the VIF driver.
+    /// What `owner` holds: of the pool, as it was told last, and of the VIF driver.
     pub(super) async fn vifs_of(&self, owner: &Owner) -> Result<Vec<Marked<Vif>>, DriverError> {
         let mut marked = self.vifs.vifs(Some(owner)).await?;
-        let held: HashSet<VifId> = {
-            let mut state = self.state();
-            let held = state.by_owner.get(&owner.uid).cloned().unwrap_or_default();
-            let (pooled, foreign): (Vec<_>, Vec<_>) =
-                held.into_iter().partition(|id| state.places.contains_key(id));
-            for id in foreign {
+        let mut state = self.state();
+        for id in state.by_owner.get(&owner.uid).cloned().unwrap_or_default() {
+            if let Some(Place { told, .. }) = state.places.get(&id) {
+                marked.push(Marked { owner: Some(owner.clone()), thing: Vif::clone(told) });
+            } else {
                 state.let_go(&id, &owner.uid);
             }
-            pooled.into_iter().collect()
-        };
-        if !held.is_empty() {
-            let StockList { whole, halves } = self.stock.list().await?;
-            let stocked = whole.into_iter().chain(halves).map(|stocked| stocked.vif);
-            let pooled = stocked.filter(|vif| held.contains(&vif.id));
-            marked.extend(pooled.map(|thing| Marked { owner: Some(owner.clone()), thing }));
         }
         Ok(marked)
     }

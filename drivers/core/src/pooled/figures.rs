@@ -21,9 +21,9 @@ pub struct PoolFigures {
     pub warm: u64,
     /// VIFs that were handed out to pods that had to wait for them.
     pub waited: u64,
-    /// Attempts to make VIFs that brought all that were asked for.
+    /// Calls for VIFs that brought some, and failed in nothing.
     pub refills: u64,
-    /// Attempts to make VIFs that brought fewer, or none.
+    /// Calls for VIFs that failed, wholly or for a part, or brought none.
     pub short_refills: u64,
     /// VIFs of which it is known that two pods show them, or that they do not exist though a pod shows them.
     pub conflicts: u64,

@@ -6,6 +6,7 @@
 //! | `request` | hands VIFs out, and takes them back |
 //! | `refusal` | why there is none |
 //! | `hand_out` | a VIF on its way, which is not lost when nobody takes it |
+//! | `scarcity` | what there is no more of, for many keys at a time |
 //! | `work` | makes and destroys VIFs, as the warm pool decides |
 //! | `tend` | what the passing of time brings |
 //! | `existing` | what the other world and the pods tell |
@@ -17,6 +18,7 @@ mod hand_out;
 mod ports;
 mod refusal;
 mod request;
+mod scarcity;
 mod state;
 mod tend;
 mod vacate;
@@ -185,6 +187,10 @@ impl VifPoolDriver for PooledVifs {
             Some(owner) => self.inner.vifs_of(owner).await,
             None => self.inner.all_vifs().await,
         }
+    }
+
+    fn keeps(&self, vif: &VifId) -> bool {
+        self.inner.state().places.contains_key(vif)
     }
 
     fn regrouped(&self, vif: &VifId, security_groups: Option<&[SecurityGroupId]>) {

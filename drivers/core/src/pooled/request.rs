@@ -192,9 +192,14 @@ impl Inner {
             shelf.pool.give_back(&hold, &vif.id, now);
             if shelf.pool.owners(&vif.id).next().is_none() {
                 self.stock.came_back(&vif.id);
-                let back = Vif { active: vif.active, ..Vif::clone(&place.told) };
-                shelf.vifs.insert(vif.id.clone(), self.in_stock(back));
-                if !place.is_of(vif) {
+                let back = self.in_stock(Vif::clone(&place.told));
+                shelf.pool.ready(&vif.id, back.active);
+                shelf.vifs.insert(vif.id.clone(), back.clone());
+                if place.is_of(vif) {
+                    if !back.active && self.stock.is_active_unbound(&back) {
+                        work.push(Work::Activate { key: Arc::clone(&key), vif: back });
+                    }
+                } else {
                     tracing::warn!(namespace = owner.namespace, name = owner.name, uid = %owner.uid, vif = %vif.id,
                         "the pod shows another VIF than it was handed; nobody else gets it");
                     shelf.pool.discard(&vif.id);

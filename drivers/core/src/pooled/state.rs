@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::hand_out::HandOut;
 use super::ports::{Hold, Ports};
+use super::scarcity::Scarcity;
 use crate::error::DriverError;
 use crate::id::{Uid, VifId};
 use crate::network::Subnet;
@@ -27,6 +28,8 @@ pub(super) struct State {
     pub(super) holders: HashMap<VifId, Vec<Holder>>,
     pub(super) by_owner: HashMap<Uid, Vec<VifId>>,
     pub(super) waiters: HashMap<Hold, Waiter>,
+    /// What there is no more of, for many shelves at a time.
+    pub(super) scarcity: Scarcity,
     last: Hold,
     /// When the first of the shelves has something to do by the passing of time alone.
     pub(super) due: Option<Duration>,
@@ -74,6 +77,8 @@ pub(super) struct Shelf {
     pub(super) absent: u8,
     /// When the passing of time alone gives it something to do.
     pub(super) due: Option<Duration>,
+    /// When there was no more to be had for it last: a number that no earlier one is greater than. 0: never.
+    pub(super) scanted: u64,
 }
 
 /// A pod that holds a VIF.
@@ -111,6 +116,7 @@ impl State {
             failure: None,
             absent: 0,
             due: None,
+            scanted: 0,
         })
     }
 

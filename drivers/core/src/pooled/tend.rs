@@ -56,7 +56,10 @@ impl Inner {
         let (now, mut work) = (self.now(), Vec::new());
         let mut state = self.state();
         let due = state.shelves.iter().filter(|(_, shelf)| shelf.due.is_some_and(|due| due <= now));
-        for key in due.map(|(key, _)| Arc::clone(key)).collect::<Vec<_>>() {
+        let mut due: Vec<_> = due.map(|(key, shelf)| (shelf.scanted, Arc::clone(key))).collect();
+        // Where one at a time may ask for more, it is the turn of those that were refused longest ago.
+        due.sort();
+        for (_, key) in due {
             self.turn(&mut state, &key, &mut work);
         }
         state.due = state.shelves.values().filter_map(|shelf| shelf.due).min();

@@ -9,6 +9,7 @@ use super::Inner;
 use super::figures::count;
 use super::hand_out::HandOut;
 use super::refusal::not_leading;
+use super::scarcity::{Scarcity, is_of_all};
 use super::state::{Place, Shelf, State};
 use crate::error::{DriverError, Reason};
 use crate::id::{SecurityGroupId, VifId};
@@ -39,6 +40,11 @@ impl Inner {
     pub(super) fn turn(self: &Arc<Self>, state: &mut State, key: &Arc<StockKey>, work: &mut Vec<Work>) {
         let now = self.now();
         let Some(shelf) = state.shelves.get_mut(key) else { return };
+        let barred = state.scarcity.bars(key, now);
+        shelf.pool.bar(barred.map_or(Duration::ZERO, |(until, _)| until));
+        if let Some((_, why)) = barred {
+            shelf.failure = Some(why.clone());
+        }
         for hold in shelf.pool.tick(now) {
             self.serve(state, key, hold, work);
         }
@@ -47,6 +53,7 @@ impl Inner {
             let key = Arc::clone(key);
             work.push(match action {
                 Action::Grow { op, count, want } => {
+                    let count = state.scarcity.asks(&key, count, shelf.pool.waiting().count());
                     let (subnets, security_groups) = (shelf.subnets.clone(), want);
                     let order = StockOrder { key: StockKey::clone(&key), subnets, security_groups, count };
                     Work::Make { key, op, order }
@@ -58,7 +65,7 @@ impl Inner {
             });
         }
         shelf.due = shelf.pool.next(now);
-        if shelf.pool.is_empty() && shelf.pool.is_draining() {
+        if shelf.pool.is_empty() && (shelf.pool.is_draining() || !shelf.pool.is_asked()) {
             state.shelves.remove(key);
         } else if let Some(due) = shelf.due
             && state.due.is_none_or(|known| due < known)
@@ -101,19 +108,60 @@ impl Inner {
         }
     }
 
-    async fn make(self: Arc<Self>, key: Arc<StockKey>, op: u64, order: StockOrder) {
-        let (ordered, want, mut work) = (order.count, order.security_groups.clone(), Vec::new());
-        let made = self.ordered(order).await;
-        self.note(&key, ordered, &made);
-        let refused = made.failure.clone().filter(|error| fault(error) == Fault::Refused);
-        let mut state = self.state();
-        self.stock_up(&mut state, &key, op, made, &mut work);
-        if let Some(error) = refused {
-            refuse(&mut state, &key, &want, &error);
+    /// Lets the stock make what was ordered. Those who wait have the first part of it before the rest is made.
+    async fn make(self: Arc<Self>, key: Arc<StockKey>, op: u64, mut order: StockOrder) {
+        let mut brought = 0;
+        loop {
+            let mut work = Vec::new();
+            let made = self.ordered(order.clone()).await;
+            self.note(&key, order.count, &made);
+            brought += made.vifs.len();
+            let failure = made.failure.clone();
+            let mut state = self.state();
+            let rest = self.stock_up(&mut state, &key, op, order.count, made, &mut work);
+            if let Some(error) = failure.as_ref().filter(|error| fault(error) == Fault::Refused) {
+                refuse(&mut state, &key, &order.security_groups, error);
+            }
+            let others =
+                if rest == 0 { self.learn(&mut state, &key, brought, failure.as_ref()) } else { Vec::new() };
+            for key in others.iter().chain([&key]) {
+                self.turn(&mut state, key, &mut work);
+            }
+            drop(state);
+            self.start(work);
+            if rest == 0 {
+                return;
+            }
+            order.count = rest;
         }
-        self.turn(&mut state, &key, &mut work);
-        drop(state);
-        self.start(work);
+    }
+
+    /// An attempt to make VIFs brought so many. Answers which others may have some now that could not.
+    fn learn(
+        &self,
+        state: &mut State,
+        key: &Arc<StockKey>,
+        brought: usize,
+        failure: Option<&DriverError>,
+    ) -> Vec<Arc<StockKey>> {
+        if failure.is_some_and(|failure| is_of_all(key, failure)) {
+            let last = state.next_hold();
+            if let Some(shelf) = state.shelves.get_mut(key) {
+                shelf.scanted = last;
+            }
+        }
+        if !state.scarcity.ended(key, brought, failure, self.now()) {
+            return Vec::new();
+        }
+        let others =
+            state.shelves.iter_mut().filter(|(other, _)| *other != key && Scarcity::joins(other, key));
+        let relieved = others.map(|(other, shelf)| {
+            if shelf.failure.take_if(|failure| is_of_all(other, failure)).is_some() {
+                shelf.pool.relieve();
+            }
+            Arc::clone(other)
+        });
+        relieved.collect()
     }
 
     /// What the stock makes of an order; a panic and a call that never ends are failures.
@@ -136,7 +184,7 @@ impl Inner {
     }
 
     fn note(&self, key: &StockKey, ordered: usize, made: &StockMade) {
-        let short = made.vifs.len() < ordered;
+        let short = made.failure.is_some() || made.vifs.is_empty();
         count(if short { &self.counters.short_refills } else { &self.counters.refills });
         if let Some(error) = &made.failure {
             tracing::warn!(host = key.host, network = %key.network, ordered, made = made.vifs.len(), error = %error,
@@ -147,23 +195,31 @@ impl Inner {
         }
     }
 
-    /// Puts what was made on its shelf.
+    /// Puts what was made on its shelf. Answers how many of those that were `ordered` are still to be made.
     fn stock_up(
         &self,
         state: &mut State,
         key: &Arc<StockKey>,
         op: u64,
+        ordered: usize,
         made: StockMade,
         work: &mut Vec<Work>,
-    ) {
+    ) -> usize {
         let StockMade { vifs, failure } = made;
         let now = self.now();
         let fault = failure.as_ref().map(fault);
-        let Some(shelf) = state.shelves.get_mut(key) else { return };
+        let Some(shelf) = state.shelves.get_mut(key) else { return 0 };
+        let goes_on = failure.is_none() && !vifs.is_empty() && !shelf.pool.is_draining();
+        let rest = if goes_on { ordered.saturating_sub(vifs.len()) } else { 0 };
         shelf.failure = failure;
-        let got = vifs.iter().map(|vif| vif.id.clone()).collect();
-        if !shelf.pool.grown(op, Grown { got, fault }, now) {
-            return;
+        let got: Vec<_> = vifs.iter().map(|vif| vif.id.clone()).collect();
+        let known = if rest > 0 {
+            shelf.pool.grew(op, got, rest, now)
+        } else {
+            shelf.pool.grown(op, Grown { got, fault }, now)
+        };
+        if !known {
+            return 0;
         }
         for vif in vifs {
             let place = Place { key: Arc::clone(key), told: Arc::new(vif.clone()) };
@@ -175,6 +231,7 @@ impl Inner {
             state.places.insert(vif.id.clone(), place);
             shelf.vifs.insert(vif.id.clone(), vif);
         }
+        rest
     }
 
     async fn destroy(self: Arc<Self>, key: Arc<StockKey>, op: u64, vifs: Vec<Vif>) {
@@ -227,6 +284,11 @@ impl Inner {
         let gone = asked.as_ref().is_err_and(|error| error.reason() == Reason::NotFound);
         if gone && self.state().places.contains_key(&vif.id) {
             self.suspect();
+        }
+        if let Ok(Activation::Active(_)) = &asked
+            && let Some(place) = self.state().places.get_mut(&vif.id)
+        {
+            Arc::make_mut(&mut place.told).active = true;
         }
         asked
     }

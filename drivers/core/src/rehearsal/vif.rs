@@ -85,6 +85,14 @@ impl VifPoolDriver for RehearsedVifPool {
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Marked<Vif>>, DriverError> {
         Ok(self.vifs.over(self.inner.vifs(owner).await?, owner))
     }
+
+    fn keeps(&self, vif: &VifId) -> bool {
+        self.inner.keeps(vif)
+    }
+
+    fn vif_driver(&self, node: &str) -> Option<String> {
+        self.inner.vif_driver(node)
+    }
 }
 
 /// What both have in common.

@@ -28,7 +28,7 @@ pub struct Grown<G> {
 /// When the other world may be asked again after it failed: at once after a success, else after 1 s, twice as late each
 /// time, up to 30 s; a hint is obeyed. It does not depend on how many wait.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pressure {
+pub(crate) struct Pressure {
     failures: u32,
     until: Duration,
 }
@@ -38,7 +38,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 impl Pressure {
     /// It was asked, and this came of it.
-    pub(super) fn asked(&mut self, fault: Option<Fault>, now: Duration) {
+    pub(crate) fn asked(&mut self, fault: Option<Fault>, now: Duration) {
         let Some(fault) = fault else {
             *self = Self::default();
             return;
@@ -51,7 +51,7 @@ impl Pressure {
     }
 
     /// For how long it must not be asked.
-    pub(super) fn remaining(&self, now: Duration) -> Option<Duration> {
+    pub(crate) fn remaining(&self, now: Duration) -> Option<Duration> {
         self.until.checked_sub(now).filter(|remaining| !remaining.is_zero())
     }
 }

@@ -47,6 +47,7 @@ mod policy;
 mod pool;
 mod recovery;
 
+pub(crate) use fault::Pressure;
 pub use fault::{Fault, Grown};
 pub use kind::{Candidate, Kind};
 pub use plan::Action;

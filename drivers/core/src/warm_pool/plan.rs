@@ -1,12 +1,11 @@
 //! What a pool wants done, and what came of it.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::fault::{Fault, Grown, Pressure};
 use super::kind::Kind;
 use super::policy::{Counts, Plan};
-use super::pool::{Group, Growing, Warm, WarmPool};
+use super::pool::{Group, Growing, WarmPool};
 
 /// What a pool wants done in the other world. At most one of each is under way at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +35,7 @@ impl<K: Kind> WarmPool<K> {
         let planned =
             if self.draining { Plan::Shrink(usize::MAX) } else { self.policy.plan(&self.counts(now)) };
         match planned {
-            Plan::Grow(count) if self.growing.is_none() && self.is_unpressed(now) => {
+            Plan::Grow(count) if self.growing.is_none() && self.pressed(now).is_none() => {
                 self.epoch += 1;
                 let want = self.waiting.front().map_or(&self.wanted, |(_, want)| want).clone();
                 self.growing = Some(Growing { op: self.epoch, count, want: want.clone() });
@@ -48,35 +47,45 @@ impl<K: Kind> WarmPool<K> {
         self.shrink(now)
     }
 
-    /// Whether the other world may be asked for more now: for those who wait, or ahead of demand.
-    fn is_unpressed(&self, now: Duration) -> bool {
-        let ahead = self.waiting.is_empty() && self.ahead.remaining(now).is_some();
-        self.growth.remaining(now).is_none() && !ahead
+    /// For how long the other world must not be asked for more.
+    pub(super) fn pressed(&self, now: Duration) -> Option<Duration> {
+        let barred = self.barred.checked_sub(now).filter(|barred| !barred.is_zero());
+        self.growth.remaining(now).max(barred)
+    }
+
+    /// Asks for no more before that time, for others know that there is none to be had; a time that has passed bars nothing.
+    pub fn bar(&mut self, until: Duration) {
+        self.barred = until;
+    }
+
+    /// There is more to be had again: what was learnt of that is forgotten.
+    pub fn relieve(&mut self) {
+        (self.growth, self.barred) = (Pressure::default(), Duration::ZERO);
+    }
+
+    /// Whether anybody asked for an item since there was none to be had for good.
+    pub fn is_asked(&self) -> bool {
+        self.asked
     }
 
     /// Chooses `count` groups of which all items are free, the last in order, and lets them be destroyed.
     fn doom(&mut self, count: usize) {
-        let mut chosen = self.wholly_free();
-        chosen.drain(..chosen.len().saturating_sub(count));
+        let whole = self.groups.iter().rev().filter(|(_, group)| group.is_wholly_free());
+        let chosen: Vec<_> = whole.map(|(name, _)| name.clone()).take(count).collect();
         for name in chosen {
             for item in K::items(&name) {
-                self.warm.remove(&item);
+                self.unfree(&item);
             }
-            if let Some(group) = self.groups.get_mut(&name) {
-                group.doomed = true;
-            }
+            self.condemn(&name);
         }
     }
 
     fn shrink(&mut self, now: Duration) -> Option<Action<K::Group, K::Want>> {
-        if self.shrinking.is_some() || self.decline.remaining(now).is_some() {
+        if self.doomed == 0 || self.shrinking.is_some() || self.decline.remaining(now).is_some() {
             return None;
         }
         let doomed = self.groups.iter().filter(|(_, group)| group.doomed);
         let groups: Vec<_> = doomed.map(|(name, _)| name.clone()).collect();
-        if groups.is_empty() {
-            return None;
-        }
         self.epoch += 1;
         self.shrinking = Some((self.epoch, groups.iter().cloned().collect()));
         Some(Action::Shrink { op: self.epoch, groups })
@@ -84,7 +93,8 @@ impl<K: Kind> WarmPool<K> {
 
     /// Takes in what came of an attempt to grow. An answer that comes late or twice changes nothing, and is answered with
     /// `false`: its groups are found by the next [`resync`](Self::resync). Those who wait for what was
-    /// [refused](Fault::Refused) are to be [dismissed](Self::dismiss), or it would be asked for again at once.
+    /// [refused](Fault::Refused) are to be [dismissed](Self::dismiss), or it would be asked for again at once; ahead of demand
+    /// nothing is made then until somebody asks.
     pub fn grown(&mut self, op: u64, outcome: Grown<K::Group>, now: Duration) -> bool {
         if self.growing.as_ref().is_none_or(|growing| growing.op != op) {
             return false;
@@ -95,25 +105,35 @@ impl<K: Kind> WarmPool<K> {
         // Whoever answers with nothing and no fault would be asked for ever.
         let fault = fault.or(got.is_empty().then_some(Fault::Failed));
         if fault == Some(Fault::Refused) {
-            self.ahead.asked(fault, now);
+            self.asked = self.waiting.iter().any(|(_, other)| *other != want);
         } else {
             self.growth.asked(fault, now);
-            // Others may be had at the same time; that says nothing of what was refused.
-            if self.ahead.remaining(now).is_none() {
-                self.ahead = Pressure::default();
-            }
         }
+        self.add(got, &want, now);
+        true
+    }
+
+    /// Takes in a part of what an attempt to grow brings; `rest` groups are still being made. It says nothing of the attempt to
+    /// come. Late: as above.
+    pub fn grew(&mut self, op: u64, got: Vec<K::Group>, rest: usize, now: Duration) -> bool {
+        let Some(growing) = self.growing.as_mut().filter(|growing| growing.op == op) else { return false };
+        growing.count = rest;
+        let want = growing.want.clone();
+        self.epoch += 1;
+        self.add(got, &want, now);
+        true
+    }
+
+    fn add(&mut self, got: Vec<K::Group>, want: &K::Want, now: Duration) {
         for name in got {
             if !self.groups.contains_key(&name) {
-                for item in K::items(&name) {
-                    self.warm.insert(item, Warm { group: name.clone(), since: now });
+                let items = K::items(&name);
+                self.groups.insert(name.clone(), Group::new(want, false, self.epoch, items.len()));
+                for item in items {
+                    self.free_up(item, name.clone(), now);
                 }
-                let group =
-                    Group { tag: Some(want.clone()), ready: false, touched: self.epoch, doomed: false };
-                self.groups.insert(name, group);
             }
         }
-        true
     }
 
     /// Takes in what came of an attempt to shrink: these groups are still there, or may be. Late or twice: as above.
@@ -124,14 +144,13 @@ impl<K: Kind> WarmPool<K> {
         self.epoch += 1;
         self.decline.asked((!left.is_empty()).then_some(Fault::Failed), now);
         for group in groups.iter().filter(|group| !left.contains(group)) {
-            self.groups.remove(group);
+            self.drop_group(group);
         }
         true
     }
 
     /// Where the pool stands.
     pub fn counts(&self, now: Duration) -> Counts {
-        let doomed = self.groups.values().filter(|group| group.doomed).count();
         let calm = now < self.calm_until || !self.asked;
         Counts {
             used: self.used.len(),
@@ -140,11 +159,11 @@ impl<K: Kind> WarmPool<K> {
             waiting: self.waiting.len(),
             lately: if calm { 0 } else { self.demand.lately(now) },
             calm,
-            group_size: self.groups.keys().next().map_or(1, |group| K::items(group).len()),
+            group_size: self.groups.values().next().map_or(1, |group| group.size),
             groups: self.groups.len(),
-            wholly_free: self.wholly_free().len(),
+            wholly_free: self.whole,
             growing: self.growing.as_ref().map_or(0, |growing| growing.count),
-            shrinking: doomed,
+            shrinking: self.doomed,
         }
     }
 
@@ -171,13 +190,12 @@ impl<K: Kind> WarmPool<K> {
 
     /// When the passing of time alone gives the pool something to do.
     pub fn next(&self, now: Duration) -> Option<Duration> {
-        let cooled = self.cooling.values().map(|cooling| cooling.until);
-        let doomed = self.groups.values().any(|group| group.doomed) && self.shrinking.is_none();
+        let cooled = self.coolest();
+        let doomed = self.doomed > 0 && self.shrinking.is_none();
         let decline = self.decline.remaining(now).filter(|_| doomed).map(|remaining| now + remaining);
-        let growth = [&self.growth, &self.ahead].into_iter().filter_map(|pressure| pressure.remaining(now));
-        let growth = growth.min().map(|remaining| now + remaining);
+        let growth = self.pressed(now).map(|remaining| now + remaining);
         let calm = Some(self.calm_until).filter(|until| *until > now);
-        cooled.chain(decline).chain(growth).chain(calm).min()
+        [cooled, decline, growth, calm].into_iter().flatten().min()
     }
 
     pub(super) fn free(&self) -> usize {
@@ -187,16 +205,7 @@ impl<K: Kind> WarmPool<K> {
     /// Whether the plan would let it grow now for those who wait.
     pub(super) fn may_grow(&self, now: Duration) -> bool {
         !self.draining
-            && self.growth.remaining(now).is_none()
+            && self.pressed(now).is_none()
             && matches!(self.policy.plan(&self.counts(now)), Plan::Grow(_))
-    }
-
-    fn wholly_free(&self) -> Vec<K::Group> {
-        let mut free: BTreeMap<&K::Group, usize> = BTreeMap::new();
-        for warm in self.warm.values() {
-            *free.entry(&warm.group).or_default() += 1;
-        }
-        let whole = free.into_iter().filter(|(group, free)| *free == K::items(group).len());
-        whole.map(|(group, _)| group.clone()).collect()
     }
 }

@@ -13,8 +13,8 @@ pub struct Counts {
     pub waiting: usize,
     /// Items that were asked for lately, within about a cool-down.
     pub lately: usize,
-    /// Whether nothing is to be made but for those who wait: nobody ever asked for an item, or what was found at the start
-    /// cools down.
+    /// Whether nothing is to be made but for those who wait: nobody asked for an item yet, or none since it was refused for good,
+    /// or what was found at the start cools down.
     pub calm: bool,
     /// Items of one group.
     pub group_size: usize,
@@ -73,7 +73,10 @@ impl Policy for MinMaxBatch {
             let room = most.saturating_add(waiting) - have;
             let cap = self.cap_groups.map_or(usize::MAX, |cap| cap.saturating_sub(groups + growing));
             let batch = if calm { 0 } else { self.batch.min(room) };
-            let wanted = missing.max(batch).div_ceil(size).min(cap);
+            // Who waits is not to wait for a large refill.
+            let first = waiting.saturating_add(self.batch);
+            let many = waiting > 0 && missing > first.saturating_mul(2);
+            let wanted = if many { first } else { missing.max(batch) }.div_ceil(size).min(cap);
             return if wanted == 0 { Plan::Hold } else { Plan::Grow(wanted) };
         }
         let surplus = (warm.saturating_sub(most.saturating_add(waiting)) / size).min(wholly_free);
@@ -97,6 +100,18 @@ mod tests {
         assert_eq!(KURYR.plan(&counts(4, 0, 0)), Plan::Grow(10));
         assert_eq!(KURYR.plan(&counts(0, 20, 20)), Plan::Grow(30));
         assert_eq!(KURYR.plan(&Counts { growing: 5, ..counts(0, 0, 0) }), Plan::Hold);
+    }
+
+    #[test]
+    fn whoever_waits_does_not_wait_for_a_large_refill() {
+        let large = MinMaxBatch { min: 300, ..KURYR };
+        assert_eq!(large.plan(&counts(0, 1, 1)), Plan::Grow(11));
+        assert_eq!(large.plan(&counts(10, 0, 1)), Plan::Grow(290), "and then all of it");
+        assert_eq!(
+            MinMaxBatch { min: 20, ..KURYR }.plan(&counts(0, 1, 1)),
+            Plan::Grow(21),
+            "it is not worth a call"
+        );
     }
 
     #[test]

@@ -23,20 +23,26 @@ pub struct WarmPool<K: Kind> {
     pub(super) used: BTreeMap<K::Item, Used<K>>,
     pub(super) warm: BTreeMap<K::Item, Warm<K>>,
     pub(super) cooling: BTreeMap<K::Item, Cooling<K>>,
+    /// No item has cooled down earlier than this.
+    pub(super) coolest: Duration,
+    /// How many groups there are of which all items are free.
+    pub(super) whole: usize,
+    /// How many groups are to be destroyed.
+    pub(super) doomed: usize,
     /// Who waits for an item, the longest waiting one first.
     pub(super) waiting: VecDeque<(K::Owner, K::Want)>,
     pub(super) growing: Option<Growing<K>>,
     /// The attempt to destroy what is doomed, while it is under way.
     pub(super) shrinking: Option<(u64, BTreeSet<K::Group>)>,
     pub(super) growth: Pressure,
-    /// After what was wanted last was refused: until then nothing like it is made ahead of demand.
-    pub(super) ahead: Pressure,
+    /// Until then others know that there is no more to be had.
+    pub(super) barred: Duration,
     pub(super) decline: Pressure,
     pub(super) demand: Demand,
     /// How the groups are wanted that are made ahead of demand.
     pub(super) wanted: K::Want,
     pub(super) draining: bool,
-    /// Whether anybody ever asked for an item.
+    /// Whether anybody asked for an item, since there was none to be had for good.
     pub(super) asked: bool,
     /// Until then nothing is made but for those who wait: what was found at the start cools down.
     pub(super) calm_until: Duration,
@@ -53,6 +59,20 @@ pub(super) struct Group<K: Kind> {
     pub(super) touched: u64,
     /// It is to be destroyed, and none of its items is handed out any more.
     pub(super) doomed: bool,
+    /// How many items it has, and how many of them are free.
+    pub(super) size: usize,
+    free: usize,
+}
+
+impl<K: Kind> Group<K> {
+    /// A group of which no item is free yet.
+    pub(super) fn new(tag: &K::Want, ready: bool, touched: u64, size: usize) -> Self {
+        Self { tag: Some(tag.clone()), ready, touched, doomed: false, size, free: 0 }
+    }
+
+    pub(super) fn is_wholly_free(&self) -> bool {
+        self.free == self.size
+    }
 }
 
 pub(super) struct Used<K: Kind> {
@@ -124,11 +144,14 @@ impl<K: Kind> WarmPool<K> {
             used: BTreeMap::new(),
             warm: BTreeMap::new(),
             cooling: BTreeMap::new(),
+            coolest: Duration::ZERO,
+            whole: 0,
+            doomed: 0,
             waiting: VecDeque::new(),
             growing: None,
             shrinking: None,
             growth: Pressure::default(),
-            ahead: Pressure::default(),
+            barred: Duration::ZERO,
             decline: Pressure::default(),
             demand: Demand::new(cool_down),
             wanted: K::Want::default(),
@@ -155,9 +178,7 @@ impl<K: Kind> WarmPool<K> {
             self.wait(owner, want);
             return Take::Wait(self.reason(now));
         };
-        let Some(Warm { group, .. }) = self.warm.remove(&item) else {
-            unreachable!("it was chosen just now")
-        };
+        let Some(group) = self.unfree(&item) else { unreachable!("it was chosen just now") };
         self.leave(owner);
         if !fits && let Some(group) = self.groups.get_mut(&group) {
             group.tag = None;
@@ -202,7 +223,7 @@ impl<K: Kind> WarmPool<K> {
             Release::NotHeld => return false,
             Release::Shared => {}
             Release::Last(group) => {
-                self.cooling.insert(item.clone(), Cooling { group, until: now + self.cool_down });
+                self.cool(item.clone(), group, now);
             }
         }
         true
@@ -211,7 +232,53 @@ impl<K: Kind> WarmPool<K> {
     /// `owner` was handed `item` and never learnt of it: it is free at once.
     pub fn put_back(&mut self, owner: &K::Owner, item: &K::Item, now: Duration) {
         if let Release::Last(group) = self.release(owner, item) {
-            self.warm.insert(item.clone(), Warm { group, since: now });
+            self.free_up(item.clone(), group, now);
+        }
+    }
+
+    /// The item of a group that exists is free from now on.
+    pub(super) fn free_up(&mut self, item: K::Item, name: K::Group, since: Duration) {
+        if let Some(group) = self.groups.get_mut(&name) {
+            group.free += 1;
+            self.whole += usize::from(group.is_wholly_free());
+        }
+        self.warm.insert(item, Warm { group: name, since });
+    }
+
+    /// The item is free no more, if it was. Answers its group.
+    pub(super) fn unfree(&mut self, item: &K::Item) -> Option<K::Group> {
+        let Warm { group: name, .. } = self.warm.remove(item)?;
+        if let Some(group) = self.groups.get_mut(&name) {
+            self.whole -= usize::from(group.is_wholly_free());
+            group.free -= 1;
+        }
+        Some(name)
+    }
+
+    /// The item cools down from now on.
+    pub(super) fn cool(&mut self, item: K::Item, group: K::Group, now: Duration) {
+        let until = now + self.cool_down;
+        self.coolest = if self.cooling.is_empty() { until } else { self.coolest.min(until) };
+        self.cooling.insert(item, Cooling { group, until });
+    }
+
+    /// When the first item has cooled down, at the earliest.
+    pub(super) fn coolest(&self) -> Option<Duration> {
+        (!self.cooling.is_empty()).then_some(self.coolest)
+    }
+
+    /// The group is to be destroyed; none of its items is free or cools down.
+    pub(super) fn condemn(&mut self, name: &K::Group) {
+        if let Some(group) = self.groups.get_mut(name) {
+            self.doomed += usize::from(!group.doomed);
+            group.doomed = true;
+        }
+    }
+
+    /// The group does not exist any more; none of its items is free.
+    pub(super) fn drop_group(&mut self, name: &K::Group) {
+        if let Some(group) = self.groups.remove(name) {
+            self.doomed -= usize::from(group.doomed);
         }
     }
 
@@ -231,12 +298,15 @@ impl<K: Kind> WarmPool<K> {
     /// Lets the items that have cooled down be free. Answers those who wait and need wait no longer: an item is free for
     /// them, or none is being made.
     pub fn tick(&mut self, now: Duration) -> Vec<K::Owner> {
-        let cooled = self.cooling.iter().filter(|(_, cooling)| cooling.until <= now);
-        let cooled: Vec<_> = cooled.map(|(item, _)| item.clone()).collect();
-        for item in cooled {
-            if let Some(Cooling { group, until }) = self.cooling.remove(&item) {
-                self.warm.insert(item, Warm { group, since: until });
+        if self.coolest().is_some_and(|coolest| coolest <= now) {
+            let cooled = self.cooling.iter().filter(|(_, cooling)| cooling.until <= now);
+            let cooled: Vec<_> = cooled.map(|(item, _)| item.clone()).collect();
+            for item in cooled {
+                if let Some(Cooling { group, until }) = self.cooling.remove(&item) {
+                    self.free_up(item, group, until);
+                }
             }
+            self.coolest = self.cooling.values().map(|cooling| cooling.until).min().unwrap_or_default();
         }
         let served = if self.growing.is_some() || self.may_grow(now) { self.free() } else { usize::MAX };
         self.waiting.iter().take(served).map(|(owner, _)| owner.clone()).collect()
@@ -266,8 +336,8 @@ impl<K: Kind> WarmPool<K> {
 
     /// Why whoever waits does so.
     pub fn reason(&self, now: Duration) -> Wait {
-        let coolest = self.cooling.values().map(|cooling| cooling.until.saturating_sub(now)).min();
-        match self.growth.remaining(now) {
+        let coolest = self.coolest().map(|coolest| coolest.saturating_sub(now));
+        match self.pressed(now) {
             _ if self.draining => Wait::Draining,
             _ if self.growing.is_some() => Wait::Growing,
             Some(remaining) => Wait::Pressed(coolest.map_or(remaining, |coolest| coolest.min(remaining))),
@@ -281,14 +351,9 @@ impl<K: Kind> WarmPool<K> {
         if self.draining {
             return None;
         }
-        let mut free: BTreeMap<&K::Group, usize> = BTreeMap::new();
-        for warm in self.warm.values() {
-            *free.entry(&warm.group).or_default() += 1;
-        }
         let candidates = self.warm.iter().filter_map(|(item, warm)| {
             let group = self.groups.get(&warm.group).filter(|group| !group.doomed)?;
-            let (fits, ready) = (group.tag.as_ref() == Some(want), group.ready);
-            let free = free.get(&warm.group).copied().unwrap_or_default();
+            let (fits, ready, free) = (group.tag.as_ref() == Some(want), group.ready, group.free);
             let rank = K::rank(&Candidate { group: &warm.group, free, fits, ready, since: warm.since });
             Some((rank, item, fits))
         });

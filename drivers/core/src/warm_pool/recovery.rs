@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::kind::Kind;
-use super::pool::{Cooling, Group, Used, WarmPool};
+use super::pool::{Group, Used, WarmPool};
 
 /// What the other world tells of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl<K: Kind> WarmPool<K> {
             used.owners.insert(owner.clone());
             other.map_or(Adopted::Held, Adopted::Shared)
         } else {
-            let warm = self.warm.remove(item).map(|warm| warm.group);
+            let warm = self.unfree(item);
             let cooling = || self.cooling.remove(item).map(|cooling| cooling.group);
             let Some(group) = warm.or_else(cooling) else { return Adopted::Unknown };
             self.used.insert(item.clone(), Used { group, owners: [owner.clone()].into() });
@@ -103,12 +103,11 @@ impl<K: Kind> WarmPool<K> {
 
     /// A group exists that nobody knew of.
     fn find(&mut self, name: &K::Group, told: &Told<K::Want>, now: Duration) {
-        for item in K::items(name) {
-            self.cooling.insert(item, Cooling { group: name.clone(), until: now + self.cool_down });
+        let items = K::items(name);
+        self.groups.insert(name.clone(), Group::new(&told.tag, told.ready, self.epoch, items.len()));
+        for item in items {
+            self.cool(item, name.clone(), now);
         }
-        let group =
-            Group { tag: Some(told.tag.clone()), ready: told.ready, touched: self.epoch, doomed: false };
-        self.groups.insert(name.clone(), group);
         if self.epoch == 0 {
             self.calm_until = now + self.cool_down;
         }
@@ -120,25 +119,26 @@ impl<K: Kind> WarmPool<K> {
         if items.iter().any(|item| self.used.contains_key(item)) {
             return false;
         }
-        let Some(group) = self.groups.get_mut(name) else { return false };
-        group.doomed = true;
+        if !self.groups.contains_key(name) {
+            return false;
+        }
         for item in &items {
-            self.warm.remove(item);
+            self.unfree(item);
             self.cooling.remove(item);
         }
+        self.condemn(name);
         true
     }
 
     /// The group does not exist any more. Answers which of its items are held, and by whom.
     pub fn lose(&mut self, name: &K::Group) -> Vec<(K::Item, K::Owner)> {
         self.epoch += 1;
-        self.groups.remove(name);
         if let Some((_, shrinking)) = &mut self.shrinking {
             shrinking.remove(name);
         }
         let mut bereft = Vec::new();
         for item in K::items(name) {
-            self.warm.remove(&item);
+            self.unfree(&item);
             self.cooling.remove(&item);
             for owner in self.used.remove(&item).into_iter().flat_map(|used| used.owners) {
                 if self.taken.get(&owner) == Some(&item) {
@@ -147,6 +147,7 @@ impl<K: Kind> WarmPool<K> {
                 bereft.push((item.clone(), owner));
             }
         }
+        self.drop_group(name);
         bereft
     }
 }

@@ -1,6 +1,7 @@
 //! From options, whoever gave them, to an [`Access`]: what fits by itself must fit together.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use reqwest::Url;
@@ -12,6 +13,9 @@ use super::{
 
 /// How long a call may take when nobody says.
 const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How many seconds it may be, whoever says.
+const TIMEOUTS: RangeInclusive<u64> = 1..=3600;
 
 /// The domain of who names none, as it is in every cloud that was not told otherwise.
 const DEFAULT_DOMAIN: &str = "default";
@@ -51,6 +55,10 @@ pub(super) fn resolve(options: &NeutronOptions, places: &Places) -> Result<Acces
     let interface = wrong.note(interface(options, places));
     if options.keyfile.is_some() && options.certfile.is_none() {
         wrong.add(places.wrong("certfile", "is missing, and there is a key"));
+    }
+    if options.timeout.is_some_and(|seconds| !TIMEOUTS.contains(&seconds)) {
+        let (least, most) = TIMEOUTS.into_inner();
+        wrong.add(places.wrong("timeout", format!("is not between {least} and {most} seconds")));
     }
     let auth = wrong.note(auth(options, places));
     if matches!(auth, Some(Auth::None)) && options.endpoint_override.is_none() {

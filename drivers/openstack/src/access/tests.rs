@@ -185,6 +185,19 @@ fn mistakes_in_clouds_yaml_are_told_with_their_place_and_without_secrets() {
             "work/clouds.yaml:3:16: there is no way to log in by \"v3totp\" here; known are",
         ),
         ("clouds:\n  a:\n    key: k.pem\n", "certfile: is missing, and there is a key"),
+        ("clouds:\n  a:\n    api_timeout: 0\n", "work/clouds.yaml:3:18: is not between 1 and 3600 seconds"),
+        (
+            "clouds:\n  a:\n    api_timeout: 3601\n",
+            "work/clouds.yaml:3:18: is not between 1 and 3600 seconds",
+        ),
+        (
+            "clouds:\n  a:\n    interface: internal\n    network_interface: public\n",
+            "work/clouds.yaml:4:24: \"public\" is for one service alone; here one `interface` is for all",
+        ),
+        (
+            "clouds:\n  a:\n    load_balancer_region_name: Two\n",
+            "work/clouds.yaml:3:32: \"Two\" is for one service alone; here one `region_name` is for all",
+        ),
         ("clouds: {b: {}}", "work/clouds.yaml: there is no cloud \"a\"; known are \"b\""),
         ("clouds:\n  a:\n    profile: nowhere\n", "work/clouds.yaml:3:14: there is no profile \"nowhere\""),
         (
@@ -199,6 +212,30 @@ fn mistakes_in_clouds_yaml_are_told_with_their_place_and_without_secrets() {
     }
     let error = Home::new(&[]).access("a").unwrap_err();
     assert_eq!(error, "clouds.yaml: the cloud \"a\" is wanted, and there is no such file in work, user, etc");
+}
+
+#[test]
+fn what_is_said_of_one_service_and_is_true_of_all_is_taken() {
+    let text = "clouds: {a: {auth: {auth_url: 'http://k', username: u, password: p, project_name: q}, region_name: Two,
+        interface: internal, network_interface: internalURL, load_balancer_region_name: Two}}";
+    let access = Home::new(&[("work/clouds.yaml", text)]).access("a").unwrap();
+    assert_eq!((access.region.as_deref(), access.interface), (Some("Two"), Interface::Internal));
+}
+
+#[test]
+fn the_folder_of_the_user_may_be_written_as_in_a_shell() {
+    let text = "clouds: {a: {auth: {auth_url: 'http://k', username: u, password: p, project_name: q}, \
+        cacert: '~/ca.pem', cert: '~/tls/us.pem', key: /etc/~/key.pem}}";
+    let home = Home::new(&[("work/clouds.yaml", text)]);
+    let environment = Environment { home: Some("/home/kuryr".into()), ..home.environment(Some("a")) };
+    let tls = access(&NeutronOptions::default(), &environment, home.0.path()).unwrap().tls;
+    let expected = Tls {
+        insecure: false,
+        ca_file: Some("/home/kuryr/ca.pem".into()),
+        certificate_file: Some("/home/kuryr/tls/us.pem".into()),
+        key_file: Some("/etc/~/key.pem".into()),
+    };
+    assert_eq!(tls, expected);
 }
 
 #[test]

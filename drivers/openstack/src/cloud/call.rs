@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::page::{self, MAX_PAGES, PAGE, Page};
 use super::{Answer, Exchange, Service};
-use crate::error::{OpenStackError, Problem};
+use crate::error::{OpenStackError, Problem, bounded};
 use crate::identity::Token;
 
 /// How much longer a call may take for each thing that it makes: Neutron needs 80 ms for a port.
@@ -100,11 +100,20 @@ impl<'s> Call<'s> {
 
     /// Makes the call and reads what stands in its answer under `key`.
     pub async fn answer_in<A: DeserializeOwned>(self, key: &str) -> Result<A, OpenStackError> {
+        self.signed_answer_in(key).await.map(|(answer, _)| answer)
+    }
+
+    /// The same, with the id by which the service's log names the request.
+    pub(crate) async fn signed_answer_in<A: DeserializeOwned>(
+        self,
+        key: &str,
+    ) -> Result<(A, String), OpenStackError> {
         let answer = self.send().await?;
         let unreadable = || answer.unreadable(self.step, !self.repeatable);
         let keys: HashMap<String, Box<RawValue>> = answer.read(self.step, !self.repeatable)?;
         let value = keys.get(key).ok_or_else(unreadable)?;
-        serde_json::from_str(value.get()).map_err(|error| unreadable().because(error))
+        let read = serde_json::from_str(value.get()).map_err(|error| unreadable().because(error))?;
+        Ok((read, bounded(answer.request_id())))
     }
 
     /// Makes the call as often as it takes to read all of a list, whose pages have it under `collection`.

@@ -1,6 +1,7 @@
 //! One request and its answer, and what it means when that does not come.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::page;
-use crate::error::{OpenStackError, Problem, bounded, refusal};
+use crate::error::{OpenStackError, Problem, bounded, refused};
 
 /// The largest answer, in bytes: a page of a list is far from it.
 const MAX_ANSWER: usize = 32 << 20;
@@ -22,6 +23,9 @@ const MAX_WAIT: Duration = Duration::from_secs(300);
 
 /// The headers in which a service names the request, for its own log.
 const REQUEST_IDS: [&str; 2] = ["x-openstack-request-id", "x-compute-request-id"];
+
+/// The header by which we name a request, for all services through which it leads (`oslo.middleware`).
+const OUR_REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");
 
 /// Sends requests, and tells the observer of each.
 #[derive(Clone)]
@@ -51,6 +55,8 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
+    /// The id that we gave the request.
+    our_request_id: String,
 }
 
 impl fmt::Debug for Http {
@@ -67,16 +73,18 @@ impl Http {
     /// Sends a request and reads its whole answer. A connection that was closed before the answer began is tried once more
     /// where that does no harm: servers close idle connections at the moment at which they are used.
     pub(crate) async fn exchange(&self, exchange: &Exchange<'_>) -> Result<Answer, OpenStackError> {
-        match self.attempt(exchange).await {
-            Err(Failed::Closed(_)) if exchange.repeatable => self.attempt(exchange).await,
+        let id = request_id();
+        match self.attempt(exchange, &id).await {
+            Err(Failed::Closed(_)) if exchange.repeatable => self.attempt(exchange, &id).await,
             result => result,
         }
-        .map_err(|failed| failed.told(exchange))
+        .map_err(|failed| failed.told(exchange, id))
     }
 
-    async fn attempt(&self, exchange: &Exchange<'_>) -> Result<Answer, Failed> {
+    async fn attempt(&self, exchange: &Exchange<'_>, id: &str) -> Result<Answer, Failed> {
         let Exchange { service, step, method, url, headers, body, timeout, .. } = exchange;
         let mut request = self.client.request((*method).clone(), url.clone()).timeout(*timeout);
+        request = request.header(OUR_REQUEST_ID, id);
         for (name, value) in headers {
             request = request.header(name, value);
         }
@@ -94,7 +102,7 @@ impl Http {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let body = self.body(response).await?;
         pending.outcome = RequestOutcome::of_status(status);
-        let answer = Answer { status, headers, body };
+        let answer = Answer { status, headers, body, our_request_id: id.to_owned() };
         debug!(
             service, %method, path = url.path(), status, request_id = answer.request_id(), step,
             milliseconds = u64::try_from(pending.began.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -161,7 +169,7 @@ impl Failed {
         }
     }
 
-    fn told(self, exchange: &Exchange<'_>) -> OpenStackError {
+    fn told(self, exchange: &Exchange<'_>, id: String) -> OpenStackError {
         let (host, service) = (page::host(&exchange.url), exchange.service);
         let unanswered = |text: String| OpenStackError::new(exchange.step, Problem::Unanswered(text));
         let error = match self {
@@ -184,7 +192,7 @@ impl Failed {
                 unanswered(format!("the answer of the {service} service has more than {limit} bytes"))
             }
         };
-        error.maybe_done(!exchange.repeatable)
+        error.maybe_done(!exchange.repeatable).request_id(Some(id))
     }
 }
 
@@ -193,9 +201,10 @@ impl Answer {
         (200..300).contains(&self.status)
     }
 
-    /// The id by which the service's log names the request.
-    pub(crate) fn request_id(&self) -> Option<&str> {
-        REQUEST_IDS.into_iter().find_map(|name| self.headers.get(name)?.to_str().ok())
+    /// The id by which the service's log names the request, or ours where the answer tells none.
+    pub(crate) fn request_id(&self) -> &str {
+        let told = REQUEST_IDS.into_iter().find_map(|name| self.headers.get(name)?.to_str().ok());
+        told.unwrap_or(&self.our_request_id)
     }
 
     /// After how long the service wants to be asked again (RFC 9110, section 10.2.3).
@@ -232,13 +241,26 @@ impl Answer {
         let wait = self.retry_after();
         let in_trouble = self.status >= 500 && self.status != 501;
         let ambiguous = in_trouble && !repeatable && !(self.status == 503 && wait.is_some());
-        let problem = Problem::Refused(refusal(self.status, &self.body));
+        let problem = refused(self.status, &self.body);
         self.signed(OpenStackError::new(step, problem).after(wait).maybe_done(ambiguous))
     }
 
     fn signed(&self, error: OpenStackError) -> OpenStackError {
-        error.request_id(self.request_id().map(bounded))
+        error.request_id(Some(bounded(self.request_id())))
     }
+}
+
+/// `req-` and a UUID, as services take it. The randomness is the one that the standard library gives its hash maps.
+fn request_id() -> String {
+    let random = || RandomState::new().hash_one(Instant::now());
+    let (high, low) = (random(), random());
+    let (version, variant) = (0x4000 | high & 0x0fff, 0x8000 | low >> 48 & 0x3fff);
+    format!(
+        "req-{:08x}-{:04x}-{version:04x}-{variant:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        low & 0xffff_ffff_ffff
+    )
 }
 
 fn method_name(method: &Method) -> &'static str {

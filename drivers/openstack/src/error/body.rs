@@ -2,13 +2,23 @@
 
 use serde::Deserialize;
 
-use super::Refusal;
+use super::{Problem, Refusal};
 
 /// How much of what a service says is kept, in characters.
 const KEPT: usize = 300;
 
-/// What an answer with this status and body says.
-pub(crate) fn refusal(status: u16, body: &[u8]) -> Refusal {
+/// What an answer with this status and body says. Of a page that no service writes it is not believed that a thing does not
+/// exist: something that stands before the service does not find the service.
+pub(crate) fn refused(status: u16, body: &[u8]) -> Problem {
+    let (refusal, is_of_a_service) = refusal(status, body);
+    if matches!(status, 404 | 410) && !is_of_a_service {
+        return Problem::Unreachable(format!("{refusal}; it is not the service that says so"));
+    }
+    Problem::Refused(refusal)
+}
+
+/// What it says, and whether it has the form in which a service says it.
+fn refusal(status: u16, body: &[u8]) -> (Refusal, bool) {
     let (kind, message) = match serde_json::from_slice(body) {
         Ok(Form { neutron: Some(Neutron::Full { kind, message }), .. }) => (Some(kind), message),
         Ok(Form { neutron: Some(Neutron::Text(message)), .. }) => (None, message),
@@ -17,9 +27,12 @@ pub(crate) fn refusal(status: u16, body: &[u8]) -> Refusal {
         Ok(Form { title: Some(title), description, .. }) => {
             (None, [title, description.unwrap_or_default()].join(" "))
         }
-        _ => (None, plain(&String::from_utf8_lossy(body))),
+        _ => {
+            let message = bounded(&plain(&String::from_utf8_lossy(body)));
+            return (Refusal { status, kind: None, message }, false);
+        }
     };
-    Refusal { status, kind: kind.map(|kind| bounded(&kind)), message: bounded(&message) }
+    (Refusal { status, kind: kind.map(|kind| bounded(&kind)), message: bounded(&message) }, true)
 }
 
 /// Neutron: `NeutronError`. Keystone, and its middleware before the others: `error`. Octavia: `faultstring`, or `title`
@@ -83,7 +96,7 @@ mod tests {
     use super::*;
 
     fn read(body: &str) -> (Option<String>, String) {
-        let refusal = refusal(409, body.as_bytes());
+        let (refusal, _) = refusal(409, body.as_bytes());
         (refusal.kind, refusal.message)
     }
 
@@ -109,6 +122,21 @@ mod tests {
         ];
         for (body, kind, message) in cases {
             assert_eq!(read(body), (kind.map(str::to_owned), message.to_owned()), "{body}");
+        }
+    }
+
+    #[test]
+    fn that_a_thing_does_not_exist_is_believed_of_services_alone() {
+        for body in [
+            r#"{"NeutronError":{"type":"PortNotFound","message":"no","detail":""}}"#,
+            r#"{"faultcode":"Client","faultstring":"Load Balancer 1 not found.","debuginfo":null}"#,
+            r#"{"error":{"code":404,"message":"Could not find it","title":"Not Found"}}"#,
+        ] {
+            assert!(matches!(refused(404, body.as_bytes()), Problem::Refused(_)), "{body}");
+        }
+        for body in ["", "<html><h1>404</h1></html>", r#"{"other":1}"#] {
+            assert!(matches!(refused(404, body.as_bytes()), Problem::Unreachable(_)), "{body}");
+            assert!(matches!(refused(403, body.as_bytes()), Problem::Refused(_)), "{body}");
         }
     }
 

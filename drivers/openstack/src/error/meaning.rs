@@ -9,8 +9,9 @@ use super::{Problem, Refusal};
 pub(super) fn reason(problem: &Problem) -> Reason {
     match problem {
         Problem::Refused(refusal) => of_refusal(refusal),
-        Problem::Unreachable(_) | Problem::Unanswered(_) | Problem::Unreadable(_) => Reason::Unavailable,
-        Problem::NoService(_) => Reason::NotFound,
+        Problem::Unreachable(_) | Problem::Unanswered(_) | Problem::Unreadable(_) | Problem::NoService(_) => {
+            Reason::Unavailable
+        }
     }
 }
 

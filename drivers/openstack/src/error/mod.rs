@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use staffetta_driver::{DriverError, Reason};
 
-pub(crate) use self::body::{bounded, refusal};
+pub(crate) use self::body::{bounded, refused};
 
 /// Why a call of a service did not come to its answer.
 ///
@@ -35,7 +35,7 @@ struct Told {
 pub enum Problem {
     /// The service answered, and said no.
     Refused(Refusal),
-    /// There is no way to the service: nothing was sent.
+    /// There is no way to the service: nothing was sent, or something that stands before it answered.
     Unreachable(String),
     /// The request was sent, and no whole answer came.
     Unanswered(String),

@@ -53,7 +53,7 @@ impl HoldOff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::{Problem, refusal};
+    use crate::error::{Problem, refused};
 
     fn waits(problem: &Problem) -> Vec<u64> {
         let mut hold_off = HoldOff::default();
@@ -74,7 +74,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_refused_login_is_tried_ever_more_seldom_and_an_outage_ends_soon_enough() {
-        assert_eq!(waits(&Problem::Refused(refusal(401, b""))), [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(waits(&refused(401, b"")), [1, 2, 4, 8, 16, 32, 60, 60]);
         assert_eq!(waits(&Problem::Unreachable(String::new())), [1, 2, 4, 5, 5, 5, 5, 5]);
     }
 }

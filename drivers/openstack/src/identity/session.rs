@@ -80,7 +80,7 @@ impl Session {
             if in_vain.check(now).is_err() {
                 return Ok(None);
             }
-            let problem = crate::error::Problem::Refused(crate::error::refusal(401, b""));
+            let problem = crate::error::refused(401, b"");
             in_vain.failed(OpenStackError::new("use a token", problem), now);
         }
         self.renew(&mut logins).await.map(Some)

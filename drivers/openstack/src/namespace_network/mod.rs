@@ -20,6 +20,7 @@ use crate::cached::Cached;
 use crate::cloud::Service;
 use crate::error::OpenStackError;
 use crate::mark;
+use crate::neutron::mark::Mark;
 
 /// How long Neutron is not asked again of which version the addresses of the pool are.
 const FRESH: Duration = Duration::from_secs(600);
@@ -131,12 +132,12 @@ impl NamespaceNetworks {
 
     async fn ports(&self, network: &str) -> Result<Vec<PortTold>, OpenStackError> {
         let call = self.network.get("list the ports of a namespace's network", "ports");
-        let fields = ["id", "device_id", "device_owner", "fixed_ips", "description", "tags"];
+        let fields = ["id", "device_id", "device_owner", "fixed_ips", "description"];
         call.query("network_id", network).fields(&fields).list("ports").await
     }
 
-    /// Removes the network with its subnets and its place at routers, and the ports of this cluster that no pod has: of a
-    /// namespace that is gone there are no pods.
+    /// Removes the network with its subnets and its place at routers, and the ports that this cluster kept ready in it. What
+    /// was made for a pod stays, and with it the network: Neutron's refusal says so.
     async fn remove(&self, network: &str) -> Result<(), OpenStackError> {
         let ports = self.ports(network).await?;
         let places = ports
@@ -148,7 +149,7 @@ impl NamespaceNetworks {
             let call = self.network.put("part the subnet of a namespace from its router", path);
             gone(call.json(&json!({ "subnet_id": subnet })).done().await)?;
         }
-        for port in ports.iter().filter(|port| mark::is_of(&self.cluster, &port.description, &port.tags)) {
+        for port in ports.iter().filter(|port| self.keeps(port)) {
             match self.delete_port(&port.id).await {
                 Err(error) if error.is("PortInUseAsSubPort") => {
                     self.detach(&port.id).await?;
@@ -159,6 +160,12 @@ impl NamespaceNetworks {
         }
         let path = format!("networks/{network}");
         gone(self.network.delete("delete the network of a namespace", path).done().await)
+    }
+
+    /// Whether this cluster keeps the port ready for whoever comes.
+    fn keeps(&self, port: &PortTold) -> bool {
+        Mark::read(&port.description)
+            .is_some_and(|mark| mark.cluster == self.cluster && mark.owner().is_none())
     }
 
     async fn delete_port(&self, port: &str) -> Result<(), OpenStackError> {

@@ -30,8 +30,6 @@ pub(super) struct PortTold {
     pub(super) fixed_ips: Vec<FixedIp>,
     #[serde(default)]
     pub(super) description: String,
-    #[serde(default)]
-    pub(super) tags: Vec<String>,
 }
 
 #[derive(Deserialize)]

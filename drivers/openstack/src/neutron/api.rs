@@ -42,7 +42,9 @@ impl Neutron {
         step: &'static str,
         port: &NewPort,
     ) -> Result<Port, OpenStackError> {
-        self.service.post(step, "ports").json(&json!({ "port": port })).answer_in("port").await
+        let call = self.service.post(step, "ports").json(&json!({ "port": port }));
+        let (port, request_id) = call.signed_answer_in::<Port>("port").await?;
+        Ok(Port { request_id: Some(request_id), ..port })
     }
 
     /// Makes all of the ports or none. The answer has their order.
@@ -52,7 +54,11 @@ impl Neutron {
         ports: &[&NewPort],
     ) -> Result<Vec<Port>, OpenStackError> {
         let call = self.service.post(step, "ports").json(&json!({ "ports": ports })).things(ports.len());
-        call.answer_in("ports").await
+        let (mut ports, request_id) = call.signed_answer_in::<Vec<Port>>("ports").await?;
+        for port in &mut ports {
+            port.request_id = Some(request_id.clone());
+        }
+        Ok(ports)
     }
 
     /// The port of that id, if there is one.
@@ -95,7 +101,8 @@ impl Neutron {
     ) -> Result<Port, OpenStackError> {
         let call = self.service.put(step, format!("ports/{id}")).json(&json!({ "port": change }));
         let call = revision.into_iter().fold(call, Call::revision);
-        call.answer_in("port").await
+        let (port, request_id) = call.signed_answer_in::<Port>("port").await?;
+        Ok(Port { request_id: Some(request_id), ..port })
     }
 
     /// Gives a port one more tag; one that does not exist needs none.

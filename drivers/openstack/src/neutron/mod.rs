@@ -19,7 +19,7 @@ mod address_pairs;
 pub(crate) mod api;
 mod board;
 mod creation;
-mod mark;
+pub(crate) mod mark;
 mod nested_macvlan;
 mod nested_vlan;
 mod nodes;

@@ -91,7 +91,7 @@ impl PodVifDriver for NestedMacvlanDriver {
         let ports = &self.0.ports;
         let mut marked = ports.marked(owner).await?;
         let ours = |mark: &Mark| matches!(mark.nesting, Some(Nesting { parent: Parent::Port(_), .. }));
-        marked.retain(|(mark, _)| ours(mark) && mark.owner().is_some());
+        marked.retain(|(mark, _)| ours(mark));
         let subnets = ports.subnets(&marked).await?;
         let vif = |(mark, port): (Mark, Port)| {
             let thing = Vif { active: false, ..translate::listed(&port, &subnets, Kind::Macvlan) };

@@ -181,7 +181,7 @@ impl PodVifDriver for NestedVlanDriver {
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Marked<Vif>>, DriverError> {
         let Inner { ports, trunks, .. } = &*self.0;
         let mut marked = ports.marked(owner).await?;
-        marked.retain(|(mark, _)| trunk_of(mark).is_some() && mark.owner().is_some());
+        marked.retain(|(mark, _)| trunk_of(mark).is_some());
         let subnets = ports.subnets(&marked).await?;
         let vlans = trunks.subports(&trunks_of(&marked)).await?;
         let vif = |(mark, port): (Mark, Port)| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dashmap::DashMap;
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join_all};
 use staffetta_driver::{
     ClusterId, DriverError, Owner, ProjectId, Reason, SecurityGroupId, Subnet, SubnetId, Uid, Vif, VifId,
     VifRequest,
@@ -17,6 +17,7 @@ use super::api::{Neutron, well_formed};
 use super::creation::Creation;
 use super::mark::{DEVICE_OWNER, KURYR_OWNER, Mark, Nesting, Parent, Purpose, SUBPORT_OWNER};
 use super::options::PortOptions;
+use super::together::Together;
 use super::wire::{NewPort, Port, VIF_FIELDS};
 use crate::cached::Cached;
 use crate::error::OpenStackError;
@@ -27,6 +28,8 @@ use crate::subnets::Subnets;
 const LONGEST_NAME: usize = 255;
 /// How long Neutron is not asked again which group a project's ports get that name none.
 const FRESH: std::time::Duration = std::time::Duration::from_secs(300);
+/// How many pods one list may name: a tag has 50 characters, and the request stays below 4 KiB.
+const NAMED: usize = 40;
 const LIST: &str = "list the ports of this cluster";
 
 /// The ports of one cluster.
@@ -37,6 +40,7 @@ pub(crate) struct Ports {
     pub(crate) cluster: ClusterId,
     pub(crate) options: PortOptions,
     creation: Creation,
+    finds: Together<Uid, Result<Vec<(Mark, Port)>, DriverError>>,
     /// The groups that ports of a project get when they name none.
     default_groups: Cached<ProjectId, Vec<SecurityGroupId>>,
     /// Whether all that is marked is tagged. What was made before the cloud learnt to tag new ports is not, until this process
@@ -83,6 +87,7 @@ impl Ports {
             cluster,
             options,
             creation,
+            finds: Together::default(),
             default_groups,
             tagged: AtomicBool::new(false),
             seen: DashMap::new(),
@@ -138,32 +143,52 @@ impl Ports {
         Ok(ports)
     }
 
-    /// Everything with the mark of this cluster, or what of it is marked for `owner`.
+    /// Everything with the mark of this cluster, or what of it is marked for `owner`. Many who ask at a time share their lists.
     pub(crate) async fn marked(&self, owner: Option<&Owner>) -> Result<Vec<(Mark, Port)>, DriverError> {
+        match owner {
+            Some(owner) => self.finds.call(owner.uid.clone(), |uids| self.marked_for(uids)).await,
+            None => self.list(None).await,
+        }
+    }
+
+    /// What is marked for each of these, in their order.
+    async fn marked_for(&self, uids: Vec<Uid>) -> Vec<Result<Vec<(Mark, Port)>, DriverError>> {
+        let listed = self.list(Some(&uids)).await;
+        let of = |uid: &Uid| -> Result<Vec<(Mark, Port)>, DriverError> {
+            let ports = listed.as_ref().map_err(Clone::clone)?.iter();
+            Ok(ports.filter(|(mark, _)| is_for(mark, uid)).cloned().collect())
+        };
+        uids.iter().map(of).collect()
+    }
+
+    /// Everything with the mark of this cluster, or what of it is marked for one of these.
+    async fn list(&self, uids: Option<&[Uid]>) -> Result<Vec<(Mark, Port)>, DriverError> {
         let tags = self.neutron.tags_new_ports().await?;
         let tagged = self.tagged.load(Ordering::Acquire);
-        let filter = match (tags && tagged, owner) {
-            (true, Some(owner)) => {
-                vec![("tags", format!("{},{}", cluster_tag(&self.cluster), uid_tag(&owner.uid)))]
+        let of_cluster = cluster_tag(&self.cluster);
+        let filters = match (tags && tagged, uids) {
+            (true, Some([uid])) => vec![vec![("tags", format!("{of_cluster},{}", uid_tag(uid)))]],
+            // Neutron does not take this filter beside the other one; whose they are is seen below.
+            (true, Some(uids)) => {
+                let any = |uids: &[Uid]| uids.iter().map(uid_tag).collect::<Vec<_>>().join(",");
+                uids.chunks(NAMED).map(|uids| vec![("tags-any", any(uids))]).collect()
             }
-            (true, None) => vec![("tags", cluster_tag(&self.cluster))],
+            (true, None) => vec![vec![("tags", of_cluster)]],
             // The device does not tell: a subport has none.
             (false, _) => {
-                [DEVICE_OWNER, SUBPORT_OWNER].map(|owner| ("device_owner", owner.to_owned())).to_vec()
+                vec![[DEVICE_OWNER, SUBPORT_OWNER].map(|owner| ("device_owner", owner.to_owned())).to_vec()]
             }
         };
-        let ports = self.neutron.ports(LIST, &filter, &VIF_FIELDS).await?;
+        let lists = filters.iter().map(|filter| self.neutron.ports(LIST, filter, &VIF_FIELDS));
+        let ports = try_join_all(lists).await?.into_iter().flatten();
         let ours = |port: Port| Some((port.mark().filter(|mark| mark.cluster == self.cluster)?, port));
-        let mut marked: Vec<_> = ports.into_iter().filter_map(ours).collect();
+        let mut marked: Vec<_> = ports.filter_map(ours).collect();
         if tags && !tagged {
             self.tag(&marked).await?;
             self.tagged.store(true, Ordering::Release);
         }
-        let wanted = |mark: &Mark| {
-            owner.is_none_or(|owner| mark.owner().is_some_and(|marked| marked.uid == owner.uid))
-        };
-        marked.retain(|(mark, _)| wanted(mark));
-        if owner.is_none() {
+        marked.retain(|(mark, _)| uids.is_none_or(|uids| uids.iter().any(|uid| is_for(mark, uid))));
+        if uids.is_none() {
             // What is gone need not be remembered; what was made meanwhile is looked at again when it goes.
             let listed: HashSet<&VifId> = marked.iter().map(|(_, port)| &port.id).collect();
             self.seen.retain(|id, _| listed.contains(id));
@@ -245,7 +270,7 @@ impl Ports {
     pub(crate) async fn standing(&self, owner: &Owner, vif: &Vif) -> Result<Standing, DriverError> {
         let seen = self.seen.get(&vif.id).map(|seen| seen.clone());
         if let Some(Seen { uid, nesting, .. }) = seen {
-            let ours = uid.is_none_or(|uid| uid == owner.uid);
+            let ours = uid.is_some_and(|uid| uid == owner.uid);
             return Ok(if ours { Standing::Ours(nesting) } else { Standing::Theirs });
         }
         // What an annotation calls an id may be anything.
@@ -316,7 +341,13 @@ impl Ports {
     }
 }
 
-/// Whether the pod with this UID may give back a port that its annotation names.
+/// Whether the mark names the pod with this UID.
+fn is_for(mark: &Mark, uid: &Uid) -> bool {
+    mark.owner().is_some_and(|owner| owner.uid == *uid)
+}
+
+/// Whether the pod with this UID may give back a port that its annotation names. One in stock is the pool's, which knows who
+/// uses it.
 ///
 /// One that Kuryr made has no mark of ours. It may go when Kuryr made it for that pod, so that those who come from Kuryr leave
 /// nothing behind, or for whoever comes, as long as its `device_owner` still says that it is Kuryr's. Whatever else is not
@@ -324,7 +355,7 @@ impl Ports {
 fn standing(cluster: &ClusterId, uid: &Uid, port: &Port) -> Standing {
     match port.mark() {
         Some(mark) if mark.cluster != *cluster => Standing::Theirs,
-        Some(mark) if mark.owner().is_some_and(|owner| owner.uid != *uid) => Standing::Theirs,
+        Some(mark) if mark.owner().is_none_or(|owner| owner.uid != *uid) => Standing::Theirs,
         Some(mark) => Standing::Ours(mark.nesting),
         None => {
             let its_own = port.device_id == uid.as_str();
@@ -351,10 +382,14 @@ mod tests {
     }
 
     #[test]
-    fn a_port_goes_only_for_the_pod_for_which_it_was_made_or_out_of_a_stock() {
+    fn a_port_goes_only_for_the_pod_for_which_it_was_made() {
         let ours = Standing::Ours(None);
         assert_eq!(of(DEVICE_OWNER, "u1", "staffetta:cluster=east uid=u1 pod=a/b"), ours);
-        assert_eq!(of(DEVICE_OWNER, "", "staffetta:cluster=east batch=7"), ours);
+        assert_eq!(
+            of(DEVICE_OWNER, "", "staffetta:cluster=east batch=7"),
+            Standing::Theirs,
+            "it is a pool's"
+        );
         assert_eq!(of(DEVICE_OWNER, "u2", "staffetta:cluster=east uid=u2 pod=a/b"), Standing::Theirs);
         assert_eq!(of(DEVICE_OWNER, "u1", "staffetta:cluster=west uid=u1 pod=a/b"), Standing::Theirs);
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use staffetta_driver::{DriverError, Reason, SubnetId, VifId};
 
@@ -14,6 +15,8 @@ use crate::error::OpenStackError;
 
 /// How often VLANs are chosen for the same ports, when others take the chosen ones at the same time.
 const ATTEMPTS: usize = 4;
+/// The time until it is looked again whether a VLAN has become free.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 const ATTACH: &str = "add subports to the trunk of the node";
 const DETACH: &str = "remove subports from the trunk of the node";
 const READ: &str = "read the trunk of the node";
@@ -212,7 +215,8 @@ fn taken(error: &OpenStackError) -> bool {
 
 fn full(trunk: &str) -> DriverError {
     let detail = format!("all 4094 VLANs of the trunk {trunk} are in use");
-    DriverError::new(Reason::Quota, ATTACH).detail(detail)
+    // With a time, for it is this node's affair alone: other nodes of the project have trunks of their own.
+    DriverError::new(Reason::Quota, ATTACH).detail(detail).after(LOOK_AGAIN)
 }
 
 #[cfg(test)]
@@ -228,5 +232,12 @@ mod tests {
         promise.keep(&subports);
         drop(promise);
         assert_eq!(trunk.promise(5000).unwrap().vlans.len(), 4094 - 2);
+    }
+
+    #[test]
+    fn a_trunk_that_is_full_is_no_quota_of_the_project() {
+        let trunk = Arc::new(TrunkOf { id: "t".into(), vlans: Mutex::new(Vlans::new(1..=4094)) });
+        let full = trunk.promise(1).map(drop).unwrap_err();
+        assert_eq!((full.reason(), full.retry_after()), (Reason::Quota, Some(LOOK_AGAIN)));
     }
 }

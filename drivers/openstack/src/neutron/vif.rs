@@ -55,7 +55,7 @@ impl NeutronVifDriver {
         let id = port.id.clone();
         let port = match Binding::of(&port) {
             Binding::Unbound => match self.0.again.call(id.clone(), |ids| self.read(ids)).await {
-                Ok(Some(port)) => port,
+                Ok(Some(read)) => Port { request_id: port.request_id, ..read },
                 Ok(None) => return Err(unbound(&port, "it was removed meanwhile")),
                 Err(error) => return Err(self.0.ports.undo(&id, error).await),
             },
@@ -87,10 +87,17 @@ impl NeutronVifDriver {
         }
     }
 
-    /// Neutron tries a binding that failed again when it is told the host again.
+    /// Neutron tries a binding that failed again when it is told the host again. A port that an annotation names and that is not
+    /// this cluster's stays as it is.
     async fn bind_again(&self, id: &VifId) -> Result<(), DriverError> {
         let ports = &self.0.ports;
         let Some(port) = ports.neutron.port("read the host of a port", id).await? else { return Ok(()) };
+        if port.mark().is_none_or(|mark| mark.cluster != ports.cluster) {
+            return Err(unbound(
+                &port,
+                "the binding failed, and the port is not this cluster's to bind again",
+            ));
+        }
         let change = PortChange { host: Some(port.host.clone()), ..PortChange::default() };
         let port = ports.neutron.change_port(BIND, id, &change, None).await?;
         match Binding::of(&port) {
@@ -140,7 +147,7 @@ impl PodVifDriver for NeutronVifDriver {
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Marked<Vif>>, DriverError> {
         let ports = &self.0.ports;
         let mut marked = ports.marked(owner).await?;
-        marked.retain(|(mark, _)| mark.nesting.is_none() && mark.owner().is_some());
+        marked.retain(|(mark, _)| mark.nesting.is_none());
         let subnets = ports.subnets(&marked).await?;
         let vif = |(mark, port): (Mark, Port)| Marked {
             owner: mark.owner().cloned(),
@@ -158,5 +165,6 @@ pub(crate) fn no_port(vif: &Vif) -> DriverError {
 
 fn unbound(port: &Port, why: &str) -> DriverError {
     let detail = format!("port {} on the host `{}`: {why}", port.id, port.host);
-    DriverError::new(Reason::Unavailable, BIND).detail(detail)
+    let error = DriverError::new(Reason::Unavailable, BIND).detail(detail);
+    port.request_id.iter().fold(error, DriverError::request_id)
 }

@@ -32,6 +32,9 @@ pub(crate) struct Port {
     pub(crate) trunk_details: Option<TrunkDetails>,
     pub(crate) allowed_address_pairs: Vec<AddressPair>,
     pub(crate) revision_number: u64,
+    /// The request that made or changed it, as the service's log names it.
+    #[serde(skip)]
+    pub(crate) request_id: Option<String>,
 }
 
 /// The fields of a port by which it becomes a VIF.

@@ -173,6 +173,42 @@ async fn an_answer_that_is_none_leaves_open_what_was_done() {
     assert!(error.ambiguous() && matches!(error.problem(), Problem::Unreadable(_)), "{error}");
 }
 
+#[tokio::test]
+async fn each_request_has_a_name_that_the_service_and_the_error_tell() {
+    let world = World::new().await;
+    world.answers("GET", "/v2.0/x", vec![ResponseTemplate::new(502)]).await;
+    let network = world.cloud().network();
+    let mut names = Vec::new();
+    for _ in 0..2 {
+        let error = network.get("look", "x").done().await.unwrap_err().to_string();
+        let name = error.split_once("(request ").unwrap().1.trim_end_matches(')').to_owned();
+        names.push(name);
+    }
+    let sent = world.server.received_requests().await.unwrap();
+    let sent = sent.iter().filter(|request| request.url.path() == "/v2.0/x");
+    let sent: Vec<_> =
+        sent.map(|request| request.headers["x-openstack-request-id"].to_str().unwrap()).collect();
+    assert_eq!(sent, names);
+    assert_ne!(names[0], names[1]);
+    // As oslo.middleware takes it from callers.
+    let parts: Vec<_> = names[0].split('-').map(str::len).collect();
+    assert_eq!((parts, &names[0][..4]), (vec![3, 8, 4, 4, 4, 12], "req-"));
+    assert!(
+        names[0][4..]
+            .bytes()
+            .all(|byte| byte == b'-' || byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    );
+}
+
+#[tokio::test]
+async fn what_the_catalogue_does_not_have_may_come_and_is_no_thing_that_does_not_exist() {
+    let world = World::silent().await;
+    world.keystone_for(3600, &["identity"]).await;
+    let error = world.cloud().network().get("look", "ports/p1").done().await.unwrap_err();
+    assert!(matches!(error.problem(), Problem::NoService(_)) && !error.is_not_found());
+    assert_eq!(error.reason(), Reason::Unavailable);
+}
+
 /// A server that closes each connection after it has read a request, as often as said, and answers then.
 async fn closing(times: usize) -> (String, tokio::task::JoinHandle<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -220,9 +256,11 @@ async fn a_service_that_is_not_there_has_done_nothing_and_one_that_hangs_perhaps
     let told = |error: OpenStackError| (error.ambiguous(), error.reason(), error.to_string());
     let (ambiguous, reason, text) = told(made(&url).await);
     assert!(ambiguous && reason == Reason::Unavailable && text.contains("within 200 ms"), "{text}");
+    assert!(text.contains("(request req-"), "{text}");
     drop(listener);
     let (ambiguous, reason, text) = told(made(&url).await);
     assert!(!ambiguous && reason == Reason::Unavailable && text.contains("there is no way to"), "{text}");
+    assert!(!text.contains("req-"), "nobody has heard of it: {text}");
 }
 
 #[tokio::test]

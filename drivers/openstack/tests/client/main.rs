@@ -6,4 +6,5 @@ mod calls;
 mod drivers;
 mod login;
 mod namespaces;
+mod tls;
 mod world;

@@ -8,7 +8,7 @@ use staffetta_driver::{
     Activation, DriverError, Marked, NamespaceSubnetDriver, NetworkId, Owner, Reason, Vif, VifPoolDriver,
     VifRequest,
 };
-use staffetta_openstack::{NamespaceNetworks, mark};
+use staffetta_openstack::NamespaceNetworks;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
@@ -143,9 +143,14 @@ impl Neutron {
         ["networks", "subnets", "ports"].map(|kind| self.things(kind).len())
     }
 
-    fn port(&self, tags: &[String]) {
-        let port = json!({ "network_id": "networks-1", "device_owner": "compute:kuryr", "tags": tags });
+    fn port(&self, description: &str) {
+        let port = json!({ "network_id": "networks-1", "device_owner": "compute:kuryr", "description": description });
         self.add("ports", &mut port.as_object().cloned().unwrap());
+    }
+
+    /// The descriptions of the ports that there are.
+    fn left(&self) -> Vec<Value> {
+        self.things("ports").into_iter().map(|port| port["description"].clone()).collect()
     }
 }
 
@@ -199,16 +204,28 @@ async fn what_the_cluster_left_goes_with_the_network_and_what_others_use_keeps_i
     let (neutron, server) = Neutron::start().await;
     let driver = driver(&server, "east");
     driver.ensure_network(&owner("shop"), &"p1".into()).await.unwrap();
-    neutron.port(&[mark::cluster_tag(&"east".into())]);
-    neutron.port(&[mark::cluster_tag(&"west".into())]);
+    neutron.port("staffetta:cluster=east batch=1-1");
+    neutron.port("staffetta:cluster=west batch=1-1");
     let error = driver.release_network(&owner("shop")).await.unwrap_err();
     assert_eq!(error.reason(), Reason::Conflict);
     assert!(error.to_string().contains("NetworkInUse"), "{error}");
-    let left: Vec<_> = neutron.things("ports").into_iter().map(|port| port["tags"][0].clone()).collect();
-    assert_eq!(left, ["staffetta:cluster=west"]);
+    assert_eq!(neutron.left(), ["staffetta:cluster=west batch=1-1"]);
     neutron.things.lock().unwrap().remove("ports");
     driver.release_network(&owner("shop")).await.unwrap();
     assert_eq!(neutron.counts(), [0, 0, 0]);
+}
+
+#[tokio::test]
+async fn the_port_of_a_pod_stays_and_keeps_the_network_of_its_namespace() {
+    let (neutron, server) = Neutron::start().await;
+    let driver = driver(&server, "east");
+    driver.ensure_network(&owner("shop"), &"p1".into()).await.unwrap();
+    let of_a_pod = "staffetta:cluster=east uid=u1 pod=shop/web";
+    neutron.port(of_a_pod);
+    neutron.port("staffetta:cluster=east batch=1-1");
+    let error = driver.release_network(&owner("shop")).await.unwrap_err();
+    assert!(error.transient() && error.to_string().contains("NetworkInUse"), "{error}");
+    assert_eq!(neutron.left(), [of_a_pod]);
 }
 
 #[tokio::test]
@@ -216,7 +233,7 @@ async fn a_port_that_hangs_on_a_trunk_is_detached_before_it_goes() {
     let (neutron, server) = Neutron::start().await;
     let driver = driver(&server, "east");
     driver.ensure_network(&owner("shop"), &"p1".into()).await.unwrap();
-    neutron.port(&[mark::cluster_tag(&"east".into())]);
+    neutron.port("staffetta:cluster=east batch=1-1");
     let trunk = json!({ "id": "trunk", "sub_ports": [{ "port_id": "ports-2", "segmentation_id": 7 }] });
     neutron.things.lock().unwrap().insert("trunks".into(), vec![trunk]);
     driver.release_network(&owner("shop")).await.unwrap();
@@ -275,7 +292,7 @@ async fn a_pool_leaves_the_network_before_anything_of_it_is_removed() {
     let pool = Arc::new(Leaving::default());
     let driver = driver(&server, "east").vacated_by(Arc::clone(&pool) as _);
     driver.ensure_network(&owner("shop"), &"p1".into()).await.unwrap();
-    neutron.port(&[mark::cluster_tag(&"east".into())]);
+    neutron.port("staffetta:cluster=east batch=1-1");
     pool.busy.store(true, Ordering::Relaxed);
     let error = driver.release_network(&owner("shop")).await.unwrap_err();
     assert_eq!((error.reason(), neutron.counts()), (Reason::Conflict, [1, 1, 2]));

@@ -68,6 +68,9 @@ impl Query {
             "tags" => self.all(name).flat_map(|tags| tags.split(',')).all(|tag| {
                 thing["tags"].as_array().is_some_and(|tags| tags.iter().any(|other| other == tag))
             }),
+            "tags-any" => self.all(name).flat_map(|tags| tags.split(',')).any(|tag| {
+                thing["tags"].as_array().is_some_and(|tags| tags.iter().any(|other| other == tag))
+            }),
             "fixed_ips" => self.fixed_ips(thing),
             "loadbalancer_id" => self.all(name).any(|id| thing["loadbalancers"][0]["id"] == id),
             _ => self.all(name).any(|value| thing[name].as_str() == Some(value)),

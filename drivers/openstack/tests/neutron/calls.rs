@@ -41,6 +41,36 @@ async fn what_the_marks_showed_is_released_without_another_look() {
 }
 
 #[tokio::test]
+async fn one_list_shows_what_is_marked_for_many_who_ask() {
+    let (fake, world) = fake().await;
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let requests: Vec<_> = (0..50).map(|pod| world.request(&format!("pod-{pod}"), &host, &subnet)).collect();
+    let driver = world.bound("east");
+    let made = join_all(requests[..49].iter().map(|request| driver.request_vif(request))).await;
+    world.bound("west").request_vif(&requests[49]).await.unwrap();
+    let driver = world.bound("east");
+    driver.vifs(None).await.unwrap();
+    for tags in [true, false] {
+        if !tags {
+            fake.state().extensions.remove("tag-ports-during-bulk-creation");
+        }
+        let driver = if tags { driver.clone() } else { world.bound("east") };
+        fake.requests();
+        let found = join_all(requests.iter().map(|request| driver.vifs(Some(&request.owner)))).await;
+        let found: Vec<Vec<_>> = found
+            .into_iter()
+            .map(|found| found.unwrap().into_iter().map(|marked| marked.thing.id).collect())
+            .collect();
+        for (found, made) in found.iter().zip(&made) {
+            assert_eq!(*found, [made.as_ref().unwrap().id.clone()]);
+        }
+        assert!(found[49].is_empty(), "another cluster made it");
+        let lists = fake.requests().into_iter().filter(|request| request.starts_with("GET ports?")).count();
+        assert!(lists <= 3, "one alone, and the others by as few as a URL allows: {lists}");
+    }
+}
+
+#[tokio::test]
 async fn one_list_answers_for_many_who_wait() {
     let (fake, world) = fake().await;
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);

@@ -90,6 +90,52 @@ async fn a_port_that_cannot_be_removed_after_a_failed_binding_is_found_by_its_ma
 }
 
 #[tokio::test]
+async fn a_proxy_that_does_not_find_neutron_says_nothing_of_a_port() {
+    let (fake, world) = fake().await;
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let driver = world.bound("east");
+    let request = world.request("web", &host, &subnet);
+    let vif = driver.request_vif(&request).await.unwrap();
+    fake.inject(Method::DELETE, "ports", Fault::Html(404));
+    let error = driver.release_vif(&request.owner, &vif).await.unwrap_err();
+    assert!(error.reason() == Reason::Unavailable && error.to_string().contains("HTTP 404"), "{error}");
+    assert_eq!(world.ports(&subnet).await.len(), 1);
+    fake.inject(Method::GET, "ports", Fault::Html(404));
+    let error = world.bound("east").release_vif(&request.owner, &vif).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::Unavailable, "{error}");
+    fake.inject(Method::GET, "ports", Fault::Html(404));
+    let error = world.bound("east").activate_vif(&vif).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::Unavailable, "no other VIF is made for that: {error}");
+    driver.release_vif(&request.owner, &vif).await.unwrap();
+    assert!(world.ports(&subnet).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_port_that_is_not_this_clusters_is_not_bound_again_whoever_shows_it() {
+    let (fake, world) = fake().await;
+    let (subnet, driver) = (world.subnet("10.1.0.0/24").await, world.bound("east"));
+    let foreign = serde_json::json!({ "network_id": subnet.network.id, "project_id": world.project,
+        "fixed_ips": [{ "subnet_id": subnet.id }], "binding:host_id": "late", "device_owner": "compute:nova" });
+    let foreign = world.create("ports", "port", foreign).await;
+    let vif = driver.request_vif(&world.request("web", &world.host("node").await, &subnet)).await.unwrap();
+    let shown = Vif { id: text(&foreign["id"]).into(), ..vif };
+    world.ask(Method::PUT, "_agent/host/late", &Value::Null).await;
+    fake.requests();
+    let error = driver.activate_vif(&shown).await.unwrap_err();
+    assert!(error.to_string().contains("not this cluster's"), "{error}");
+    assert!(fake.requests().iter().all(|request| request.starts_with("GET ")));
+    assert_eq!(text(&world.port(text(&foreign["id"])).await["binding:vif_type"]), "binding_failed");
+}
+
+#[tokio::test]
+async fn a_binding_that_fails_names_the_request_that_made_the_port() {
+    let (_fake, world) = fake().await;
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let error = world.bound("east").request_vif(&world.request("web", "nowhere", &subnet)).await.unwrap_err();
+    assert!(error.to_string().ends_with("(request req-of-the-fake)"), "{error}");
+}
+
+#[tokio::test]
 async fn where_ports_cannot_be_tagged_they_are_found_by_what_else_they_say() {
     let (fake, world) = fake().await;
     fake.state().extensions.remove("tag-ports-during-bulk-creation");
@@ -135,7 +181,7 @@ async fn what_was_made_before_ports_could_be_tagged_is_found_afterwards() {
     let (driver, stock) = (world.bound("east"), NeutronStock::new(world.bound("east")));
     for _ in 0..2 {
         assert_eq!(driver.vifs(Some(&request.owner)).await.unwrap().len(), 1);
-        assert_eq!((driver.vifs(None).await.unwrap().len(), stock.list().await.unwrap().whole.len()), (1, 2));
+        assert_eq!((driver.vifs(None).await.unwrap().len(), stock.list().await.unwrap().whole.len()), (3, 2));
     }
     let last = fake.requests().pop().unwrap();
     let tagged = world.ports(&subnet).await;

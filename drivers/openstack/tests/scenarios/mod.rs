@@ -56,7 +56,8 @@ macro_rules! in_world {
                 ports_in_stock_get_other_security_groups,
                 subports_in_stock_have_their_vlans_and_free_them,
                 what_was_left_half_made_is_listed_as_such_and_destroyed,
-                a_stock_never_destroys_what_is_a_pods_or_another_clusters;
+                a_stock_never_destroys_what_is_a_pods_or_another_clusters,
+                what_is_in_stock_is_listed_without_an_owner_and_is_no_pods_to_release;
             balancers:
                 a_load_balancer_is_made_with_its_whole_tree_and_read_as_it_was_asked_for,
                 members_are_set_as_a_whole_and_those_that_stay_keep_their_ids,

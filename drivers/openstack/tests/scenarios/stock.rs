@@ -48,7 +48,11 @@ pub(crate) async fn ports_in_stock_are_listed_as_they_were_ordered_and_destroyed
     let listed: Vec<Vif> = listed.into_iter().map(|stocked| stocked.vif).collect();
     assert_eq!(ids(&listed), ids(&made.vifs));
     assert!(listed.iter().all(|vif| made.vifs.contains(vif)));
-    assert!(world.bound("east").vifs(None).await.unwrap().is_empty(), "they are nobody's");
+    let told = world.bound("east").vifs(None).await.unwrap();
+    assert!(
+        told.len() == made.vifs.len() && told.iter().all(|marked| marked.owner.is_none()),
+        "they are nobody's"
+    );
     world.remove(&format!("ports/{}", made.vifs[0].id)).await;
     assert!(other.destroy(&made.vifs).await.is_empty());
     assert!(world.ports(&subnet).await.is_empty() && whole(&other).await.is_empty());
@@ -181,4 +185,41 @@ pub(crate) async fn a_stock_never_destroys_what_is_a_pods_or_another_clusters(wo
         stock.destroy(&[of_a_pod.clone(), of_another.clone()]).await;
         assert_eq!(world.ports(&subnet).await.len(), 2);
     }
+}
+
+pub(crate) async fn what_is_in_stock_is_listed_without_an_owner_and_is_no_pods_to_release(world: &World) {
+    let (machine, subnet, subports) = nested(world).await;
+    let host = world.host("node").await;
+    let ports = NeutronStock::new(world.bound("east"));
+    let [bound] = &ports.make(&order(&ports, &world.request("any", &host, &subnet), 1)).await.vifs[..] else {
+        panic!("one was ordered")
+    };
+    let [vlan] =
+        &subports.make(&order(&subports, &world.nested_request("any", &machine, &subnet), 1)).await.vifs[..]
+    else {
+        panic!("one was ordered")
+    };
+    let web = world.request("web", &host, &subnet);
+    let of_a_pod = world.bound("east").request_vif(&web).await.unwrap();
+    let told = async |driver: &dyn PodVifDriver, owner| -> BTreeSet<_> {
+        let marked = driver.vifs(owner).await.unwrap().into_iter();
+        marked.map(|marked| (marked.thing.id, marked.owner.is_some())).collect()
+    };
+    let driver = world.bound("east");
+    assert_eq!(told(&driver, None).await, [(bound.id.clone(), false), (of_a_pod.id.clone(), true)].into());
+    assert_eq!(told(&driver, Some(&web.owner)).await, [(of_a_pod.id.clone(), true)].into());
+    assert_eq!(told(&world.vlan("east", &machine), None).await, [(vlan.id.clone(), false)].into());
+    // Whatever a pod shows, and whether or not it is the kind of the driver, or known to it.
+    for vif in [bound, vlan] {
+        for driver in [
+            &driver as &dyn PodVifDriver,
+            &world.bound("east"),
+            &world.vlan("east", &machine),
+            &world.macvlan("east", &machine),
+        ] {
+            driver.release_vif(&web.owner, vif).await.unwrap();
+        }
+    }
+    assert_eq!(world.ports(&subnet).await.len(), 3);
+    assert_eq!(world.subports(&machine).await.len(), 1);
 }

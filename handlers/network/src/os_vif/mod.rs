@@ -7,6 +7,7 @@ mod vif;
 
 use std::collections::BTreeMap;
 
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use staffetta_driver::Vif;
@@ -17,6 +18,9 @@ use vif::VifForm;
 
 /// The key of the annotation on a Pod.
 pub const KURYR_VIF: &str = "openstack.org/kuryr-vif";
+
+/// How many VIFs a pod may have beside the default one.
+pub(crate) const MOST_FURTHER: usize = 16;
 
 /// The namespace of the classes of `os_vif`; Kuryr's own VIF classes use it too.
 const NAMESPACE: &str = "os_vif";
@@ -106,7 +110,14 @@ impl<'de> Deserialize<'de> for AnyForm {
                 additional_vifs: form.additional_vifs.into_iter().map(|(name, vif)| (name, vif.0)).collect(),
             })
         };
-        state.map(AnyForm).map_err(serde::de::Error::custom)
+        let state = state.map_err(D::Error::custom)?;
+        let further = state.additional_vifs.len();
+        if further > MOST_FURTHER {
+            let wrong =
+                format!("it has {further} VIFs beside the default one, and {MOST_FURTHER} is the most");
+            return Err(D::Error::custom(wrong));
+        }
+        Ok(AnyForm(state))
     }
 }
 

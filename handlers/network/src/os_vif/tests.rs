@@ -53,6 +53,17 @@ fn refusal(text: &str) -> String {
 }
 
 #[test]
+fn a_pod_that_shows_more_vifs_than_it_may_ask_for_is_not_read() {
+    let mut state = state();
+    for number in 1..=MOST_FURTHER {
+        state.additional_vifs.insert(format!("eth{number}"), state.default_vif.clone());
+    }
+    assert_eq!(PodState::read(&state.write()).unwrap(), state);
+    state.additional_vifs.insert("one-more".into(), state.default_vif.clone());
+    assert!(refusal(&state.write()).contains("17 VIFs beside the default one"));
+}
+
+#[test]
 fn what_is_written_is_what_kuryr_reads() {
     assert_eq!(state().write(), to_text(&golden()));
 }

@@ -226,6 +226,9 @@ impl VifHandler {
     fn further(&self, pod: &Pod) -> Result<Vec<Further>, NetworksError> {
         let Some(FurtherNetworks { networks, driver }) = &self.drivers.further else { return Ok(Vec::new()) };
         let further = networks.of(pod)?;
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        let of_node = node.and_then(|node| self.drivers.pool.vif_driver(node));
+        let driver = of_node.as_ref().unwrap_or(driver);
         let other = further.iter().find_map(|further| {
             let wanted = further.driver.clone().filter(|wanted| wanted != driver)?;
             Some(NetworksError::Driver { interface: further.interface.clone(), driver: wanted })
@@ -384,10 +387,12 @@ impl ResourceEventHandler<Pod> for VifHandler {
                     self.release(&owner, &vifs).await?;
                 }
             }
-            // What was released is not looked for again.
-            Tombstone::Missed(_) if self.claims.get(&owner.uid) == Some(Claim::Released) => {}
             Tombstone::Missed(_) => {
-                let vifs = self.marked(&owner).await?;
+                // What is known is not looked for.
+                let vifs = match self.claims.get(&owner.uid) {
+                    None | Some(Claim::Asked) => self.marked(&owner).await?,
+                    Some(claim) => claim.vifs(),
+                };
                 self.release(&owner, &vifs).await?;
             }
         }

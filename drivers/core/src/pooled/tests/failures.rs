@@ -145,10 +145,87 @@ async fn what_was_refused_is_not_asked_for_again_and_again_ahead_of_demand() {
     let missing = DriverError::new(Reason::Refused, "make ports");
     world.stock.faults().inject(StockMethod::Make, 100, Fault::Fail(missing));
     assert_eq!(world.ask("a").await.unwrap_err().reason(), Reason::Refused);
+    let orders = world.orders().len();
+    assert_eq!(orders, 1);
+    for _ in 0..600 {
+        pass(Duration::from_secs(1)).await;
+    }
+    assert_eq!(world.orders().len(), orders, "nobody asked");
+    assert_eq!(world.ask("a").await.unwrap_err().reason(), Reason::Refused);
+    assert_eq!(world.orders().len(), orders + 1, "whoever asks is answered by the other side");
+    world.stock.faults().clear();
+    assert!(world.ask("a").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_network_that_is_gone_is_not_filled_again_and_nothing_is_kept_of_it() {
+    let world = World::new(POLICY).await;
+    let vif = world.get("a").await;
+    for port in world.network.ports() {
+        world.network.remove_port(&port.vif.id);
+    }
+    let gone = DriverError::new(Reason::NotFound, "make ports").detail("network gone");
+    world.stock.faults().inject(StockMethod::Make, 100, Fault::Fail(gone));
+    let orders = world.orders().len();
+    world.pool.read().await.unwrap();
+    for _ in 0..600 {
+        pass(Duration::from_secs(1)).await;
+    }
+    assert_eq!(world.orders().len(), orders + 1, "once it was seen that they are gone");
+    world.release("a", &vif).await;
+    assert!(world.pool.inner.state().shelves.is_empty());
+    world.stock.faults().clear();
+    assert!(world.ask("b").await.is_ok());
+}
+
+/// Asks for one VIF on each of many nodes, again and again for a minute. Answers how many orders that took.
+async fn a_minute_of_asking(world: &World, nodes: usize) -> usize {
+    let before = world.orders().len();
+    for second in 0..60 {
+        for node in 0..nodes {
+            let request = world.request_for(&format!("p{second}-{node}"), &format!("n{node}"), &["default"]);
+            let _ = world.pool.request_vif(&request).await;
+        }
+        pass(Duration::from_secs(1)).await;
+    }
+    world.orders().len() - before
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_that_is_used_up_is_asked_no_more_often_by_many_nodes_than_by_one() {
+    let options = MemoryOptions { port_quota: Some(3), ..MemoryOptions::default() };
+    let world = World::with(options, POLICY);
+    world.begin().await;
+    assert!(a_minute_of_asking(&world, 1).await <= 10, "{:?}", world.orders());
+    let many = a_minute_of_asking(&world, 40).await;
+    assert!((1..=8).contains(&many), "{many} orders");
+    let quiet = world.orders().len();
     for _ in 0..60 {
         pass(Duration::from_secs(1)).await;
     }
-    assert!((4..=8).contains(&world.orders().len()), "{:?}", world.orders());
-    world.stock.faults().clear();
-    assert!(world.ask("a").await.is_ok(), "whoever asks is answered by the other side");
+    let ahead = world.orders().split_off(quiet);
+    assert!((1..=4).contains(&ahead.len()) && ahead.iter().all(|count| *count == 1), "{ahead:?}");
+    // All learn at once that there is more.
+    world.network.set_port_quota(None);
+    pass(Duration::from_secs(31)).await;
+    pass(Duration::from_millis(1)).await;
+    assert!(world.figures().free >= 40 * POLICY.min, "{:?}", world.figures());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_used_up_for_good_on_one_node_keeps_no_other_from_its_turn() {
+    let options = MemoryOptions { port_quota: Some(0), ..MemoryOptions::default() };
+    let world = World::with(options, POLICY);
+    world.begin().await;
+    for node in ["n1", "n2", "n3"] {
+        let request = world.request_for("a", node, &["default"]);
+        world.pool.request_vif(&request).await.unwrap_err();
+    }
+    let before = world.stock.calls().len();
+    for _ in 0..120 {
+        pass(Duration::from_secs(1)).await;
+    }
+    let host = |call: &StockCall| if let StockCall::Make(host, _) = call { Some(host.clone()) } else { None };
+    let hosts: Vec<_> = world.stock.calls()[before..].iter().filter_map(host).collect();
+    assert!(["n1", "n2", "n3"].iter().all(|node| hosts.iter().any(|host| host == node)), "{hosts:?}");
 }

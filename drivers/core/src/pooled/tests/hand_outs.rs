@@ -41,6 +41,44 @@ async fn those_who_wait_for_the_same_share_one_call_and_the_refill_comes_with_it
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_waits_has_his_before_a_large_refill_is_made() {
+    let network = Arc::new(MemoryNetwork::new(MemoryOptions::default()));
+    let stock = MemoryVifStock::new(Arc::clone(&network), "east".into()).by_calls_of(8);
+    let world = World::on(network, stock, PoolPolicy { min: 40, ..POLICY });
+    world.begin().await;
+    let call = Duration::from_secs(3);
+    world.stock.faults().inject(StockMethod::Make, 100, Fault::Delay(call));
+    let began = Instant::now();
+    world.ask("a").await.unwrap();
+    assert_eq!(began.elapsed(), call, "after the first call");
+    for _ in 0..10 {
+        pass(call).await;
+    }
+    // One pod and a batch first, by two calls; then all that is missing, by four.
+    assert_eq!(world.orders(), [11, 3, 30, 22, 14, 6]);
+    assert_eq!((world.ports(), world.figures().free, world.figures().short_refills), (41, 40, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whether_a_vif_is_active_is_never_taken_from_what_a_pod_shows() {
+    let options = MemoryOptions { activation_delay_ms: 60_000, ..MemoryOptions::default() };
+    let world = World::with(options, PoolPolicy { min: 0, max: 1, batch: 1, ..POLICY });
+    world.begin().await;
+    let vif = world.get("a").await;
+    assert!(!vif.active);
+    world.release("a", &Vif { active: true, ..vif.clone() }).await;
+    let on_the_shelf = || {
+        let state = world.pool.inner.state();
+        state.shelves.values().find_map(|shelf| shelf.vifs.get(&vif.id)).map(|vif| vif.active)
+    };
+    assert_eq!(on_the_shelf(), Some(false));
+    for _ in 0..10 {
+        pass(Duration::from_secs(10)).await;
+    }
+    assert_eq!(on_the_shelf(), Some(true), "it was looked at");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_given_back_rests_and_is_used_again() {
     let world = World::new(PoolPolicy { min: 0, batch: 1, ..POLICY }).await;
     let vif = world.get("a").await;

@@ -109,3 +109,23 @@ fn what_changed_while_it_was_read_is_left_to_the_next_time() {
     let drift = pool.resync(pool.epoch(), &[(77, Told { tag: 0, ready: false })].into(), NOW);
     assert_eq!((drift.found, drift.lost.len()), (vec![77], 10));
 }
+
+#[test]
+fn a_pool_of_ten_thousand_decides_as_fast_as_a_small_one() {
+    const MANY: u32 = 10_000;
+    let mut pool = pool(MANY as usize, 0);
+    pool.take(&1, &0, NOW);
+    let Some(Action::Grow { op, .. }) = pool.plan(NOW) else { panic!("it waits") };
+    pool.grown(op, Grown { got: (0..MANY).collect(), fault: None }, NOW);
+    pool.leave(&1);
+    for round in 0..MANY {
+        let counts = pool.counts(NOW);
+        assert_eq!((counts.wholly_free, counts.shrinking), (MANY as usize, 0), "round {round}");
+        pool.plan(NOW);
+        assert!(pool.next(NOW).is_none());
+    }
+    for round in 0..300 {
+        let Take::Got(item) = pool.take(&1, &0, NOW) else { panic!("round {round}") };
+        pool.put_back(&1, &item, NOW);
+    }
+}

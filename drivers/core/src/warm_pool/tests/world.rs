@@ -50,8 +50,8 @@ pub(super) struct World<const SIZE: u32> {
     reading: Option<(Epoch, BTreeMap<u32, Told<u8>>)>,
     /// Until when the world must not be asked for more.
     pressed_until: Duration,
-    /// Until when nothing may be made but for those who wait.
-    refused_until: Duration,
+    /// Whether nothing may be made but for those who wait: nobody asked since something was refused.
+    refused: bool,
 }
 
 impl<const SIZE: u32> World<SIZE> {
@@ -69,7 +69,7 @@ impl<const SIZE: u32> World<SIZE> {
             freed: BTreeMap::new(),
             reading: None,
             pressed_until: Duration::ZERO,
-            refused_until: Duration::ZERO,
+            refused: false,
         }
     }
 
@@ -102,6 +102,7 @@ impl<const SIZE: u32> World<SIZE> {
     }
 
     fn take(&mut self, owner: u8, want: u8) {
+        self.refused &= self.held.contains_key(&owner);
         let free: Vec<_> = self.pool.warm.iter().map(|(item, warm)| (*item, warm.group)).collect();
         let fits = |group: &u32| self.pool.groups[group].tag == Some(want);
         let fitting: BTreeSet<_> =
@@ -163,7 +164,7 @@ impl<const SIZE: u32> World<SIZE> {
                     assert!(self.growing.is_none() && count > 0, "P10: one at a time");
                     assert!(self.now >= self.pressed_until, "P10: too early");
                     let wanted = self.pool.waiting().next().is_some();
-                    assert!(wanted || self.now >= self.refused_until, "P10: nobody waits for it");
+                    assert!(wanted || !self.refused, "P10: nobody waits for it");
                     assert!(!self.pool.is_draining());
                     let cap = self.policy.cap_groups.unwrap_or(usize::MAX);
                     assert!(self.pool.groups.len() + count <= cap, "P5: past the cap");
@@ -188,7 +189,7 @@ impl<const SIZE: u32> World<SIZE> {
         let made: Vec<_> = (0..made.min(count)).map(|_| self.make(want)).collect();
         let got: Vec<_> = made.into_iter().take(told).collect();
         if fault == Some(Fault::Refused) {
-            self.refused_until = self.now + Duration::from_secs(1);
+            self.refused = self.pool.waiting().all(|(_, wish)| *wish == want);
         } else if fault.is_some() || got.is_empty() {
             let hint = if let Some(Fault::Throttled(hint)) = fault { hint } else { Duration::ZERO };
             self.pressed_until = self.now + hint.max(Duration::from_secs(1));
@@ -253,7 +254,7 @@ impl<const SIZE: u32> World<SIZE> {
             }
         }
         (self.growing, self.shrinking, self.reading) = (None, None, None);
-        (self.pressed_until, self.refused_until) = (Duration::ZERO, Duration::ZERO);
+        (self.pressed_until, self.refused) = (Duration::ZERO, false);
         self.pool = WarmPool::new(Arc::new(self.policy), COOL_DOWN);
         let drift = self.pool.resync(self.pool.epoch(), &self.told(), self.now);
         assert_eq!(drift.found.len(), self.exist.len());
@@ -286,6 +287,12 @@ impl<const SIZE: u32> World<SIZE> {
                 assert_eq!(places, usize::from(!group.doomed), "P1: {item:?} in {places} places");
             }
         }
+        let free = |name: &u32| pool.warm.values().filter(|warm| warm.group == *name).count();
+        let wholly_free = pool.groups.keys().filter(|name| free(name) == SIZE as usize).count();
+        let doomed = pool.groups.values().filter(|group| group.doomed).count();
+        assert_eq!((pool.whole, pool.doomed), (wholly_free, doomed), "P2: what is counted is so");
+        let coolest = pool.cooling.values().map(|cooling| cooling.until).min();
+        assert!(pool.coolest() <= coolest || pool.cooling.is_empty(), "P8: what cools down is seen in time");
         let items = pool.used.len() + pool.warm.len() + pool.cooling.len();
         let whole = pool.groups.values().filter(|group| !group.doomed).count() * SIZE as usize;
         assert_eq!(items, whole, "P2");

@@ -1,14 +1,15 @@
 //! What a file says of a cloud, and the options that would say the same.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::{Said, place};
+use crate::access::mistakes::Mistakes;
 use crate::access::resolve::Places;
-use crate::access::{NeutronOptions, Secret};
+use crate::access::{AccessError, Interface, NeutronOptions, Secret};
 
 /// A file, or none of it where it says nothing of the cloud.
 #[derive(Deserialize)]
@@ -39,6 +40,10 @@ pub(super) struct Entry {
     api_timeout: Option<Spanned<u64>>,
     pub(super) profile: Text,
     network_endpoint_override: Text,
+    network_interface: Text,
+    network_region_name: Text,
+    load_balancer_interface: Text,
+    load_balancer_region_name: Text,
     load_balancer_endpoint_override: Text,
     default_domain: Text,
     user_domain_id: Text,
@@ -81,8 +86,42 @@ enum Region {
 /// A domain, by id or by name.
 type DomainGiven = (Option<String>, Option<String>);
 
-/// The layers put together, the first one uppermost.
-pub(super) fn options(name: &str, layers: &[Said]) -> (NeutronOptions, Places) {
+/// Refuses what is said of one service alone: all are reached in one region and by one interface.
+pub(super) fn same_for_all(options: &NeutronOptions, layers: &[Said]) -> Result<(), AccessError> {
+    let mut wrong = Mistakes::default();
+    let interface =
+        |name: &str| Interface::from_name(name).map_or(name.to_owned(), |known| known.as_str().to_owned());
+    let general =
+        options.endpoint_type.as_deref().map_or_else(|| Interface::default().as_str().to_owned(), interface);
+    let mut hold = |get: fn(&Entry) -> &Text, option: &str, same: &dyn Fn(&str) -> bool| {
+        for said in layers {
+            if let Some(other) = get(&said.entry).as_ref().filter(|other| !same(&other.value)) {
+                let what =
+                    format!("{:?} is for one service alone; here one `{option}` is for all", other.value);
+                wrong.add(AccessError::new(place(&said.path, other), what));
+            }
+        }
+    };
+    for get in
+        [(|entry| &entry.network_interface) as fn(&Entry) -> &Text, |entry| &entry.load_balancer_interface]
+    {
+        hold(get, "interface", &|name| interface(name) == general);
+    }
+    for get in [(|entry| &entry.network_region_name) as fn(&Entry) -> &Text, |entry| {
+        &entry.load_balancer_region_name
+    }] {
+        hold(get, "region_name", &|name| options.region_name.as_deref() == Some(name));
+    }
+    if wrong.are_none() { Ok(()) } else { Err(wrong.into()) }
+}
+
+/// The layers put together, the first one uppermost. `home` is the folder that `~` means.
+pub(super) fn options(name: &str, layers: &[Said], home_folder: Option<&Path>) -> (NeutronOptions, Places) {
+    let file = |text: String| match (text.strip_prefix("~/"), home_folder) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => PathBuf::from(text),
+    };
+
     let main = layers.iter().find(|layer| layer.line > 0).or(layers.last());
     let home = main.map(|said| format!("{}:{}:{}: ", said.path.display(), said.line, said.column));
     let home = format!("{}clouds.{name}: ", home.unwrap_or_default());
@@ -137,9 +176,9 @@ pub(super) fn options(name: &str, layers: &[Said]) -> (NeutronOptions, Places) {
             .or_else(|| given.in_auth("endpoint_override", |auth| &auth.endpoint)),
         load_balancer_endpoint_override: given
             .beside("load_balancer_endpoint_override", |entry| &entry.load_balancer_endpoint_override),
-        cafile: given.beside("cafile", |entry| &entry.cacert).map(PathBuf::from),
-        certfile: given.beside("certfile", |entry| &entry.cert).map(PathBuf::from),
-        keyfile: given.beside("keyfile", |entry| &entry.key).map(PathBuf::from),
+        cafile: given.beside("cafile", |entry| &entry.cacert).map(file),
+        certfile: given.beside("certfile", |entry| &entry.cert).map(file),
+        keyfile: given.beside("keyfile", |entry| &entry.key).map(file),
         insecure: given
             .value("insecure", |entry| entry.verify.clone())
             .map(|verify| !verify)

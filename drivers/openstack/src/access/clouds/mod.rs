@@ -13,7 +13,7 @@ use std::{env, fs, io};
 use serde::de::DeserializeOwned;
 use serde_saphyr::Spanned;
 
-use self::entry::{Entry, File, options};
+use self::entry::{Entry, File, options, same_for_all};
 use super::resolve::Places;
 use super::{AccessError, NeutronOptions};
 
@@ -28,20 +28,24 @@ pub struct Environment {
     pub secure_file: Option<PathBuf>,
     /// The folders in which files are looked for, in this order.
     pub folders: Vec<PathBuf>,
+    /// The folder that `~` means in the names of files.
+    pub home: Option<PathBuf>,
 }
 
 impl Environment {
     /// That of this process.
     pub fn of_the_process() -> Self {
         let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
-        let home = || variable("HOME").map(|home| PathBuf::from(home).join(".config"));
-        let settings = variable("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
+        let home = variable("HOME").map(PathBuf::from);
+        let config = || home.as_ref().map(|home| home.join(".config"));
+        let settings = variable("XDG_CONFIG_HOME").map(PathBuf::from).or_else(config);
         let folders = [Some(PathBuf::from(".")), settings.map(|path| path.join("openstack"))];
         Self {
             cloud: variable("OS_CLOUD").and_then(|name| name.into_string().ok()),
             config_file: variable("OS_CLIENT_CONFIG_FILE").map(PathBuf::from),
             secure_file: variable("OS_CLIENT_SECURE_FILE").map(PathBuf::from),
             folders: folders.into_iter().flatten().chain([PathBuf::from("/etc/openstack")]).collect(),
+            home,
         }
     }
 }
@@ -83,7 +87,9 @@ pub(super) fn read_cloud(
     if let Some((layer, profile)) = profile {
         layers.push(read_profile(environment, layer, profile)?);
     }
-    Ok(options(name, &layers))
+    let (options, places) = options(name, &layers, environment.home.as_deref());
+    same_for_all(&options, &layers)?;
+    Ok((options, places))
 }
 
 fn read_profile(

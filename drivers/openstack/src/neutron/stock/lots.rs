@@ -20,17 +20,19 @@ impl From<DriverError> for Lot {
     }
 }
 
-/// Makes `count` by `make`, which makes all of a lot or none of it. When the quota or the subnet has not room for a lot,
-/// half of it is tried, and so on: what there is room for is made, by few calls.
+/// Makes a first lot of `count` by `make`, which makes all of a lot or none of it: who waits has his before the rest is asked
+/// for. When the quota or the subnet has not room for a lot, half of it is tried, and so on to the end: what there is room for
+/// is made, by few calls.
 pub(super) async fn in_lots<F: Future<Output = Lot>>(count: usize, make: impl Fn(usize) -> F) -> StockMade {
-    let mut made = StockMade::default();
+    let (mut made, mut scarcely) = (StockMade::default(), false);
     let mut size = LARGEST;
     while made.vifs.len() < count && made.failure.is_none() {
         size = size.min(count - made.vifs.len());
         let Lot { vifs, failure } = make(size).await;
         made.vifs.extend(vifs);
         match failure {
-            Some(error) if scarce(&error) && size > 1 => size /= 2,
+            Some(error) if scarce(&error) && size > 1 => (size, scarcely) = (size / 2, true),
+            None if !scarcely => break,
             failure => made.failure = failure,
         }
     }
@@ -78,9 +80,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_large_order_is_filled_by_calls_of_bounded_size() {
+    async fn of_a_large_order_a_lot_of_bounded_size_is_made_and_told_at_once() {
         let (made, calls) = order(230, 1000, DriverError::new(Reason::Quota, "make")).await;
-        assert_eq!((made.vifs.len(), made.failure.is_none(), calls), (230, true, vec![100, 100, 30]));
+        assert_eq!((made.vifs.len(), made.failure.is_none(), calls), (100, true, vec![100]));
     }
 
     #[tokio::test]

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::from_str;
 
-/// How many further networks a pod may ask for.
-const MOST: usize = 16;
+use crate::os_vif::MOST_FURTHER as MOST;
+
 /// How long the name of an interface may be (`IFNAMSIZ` of Linux, less the end).
 const LONGEST: usize = 15;
 
@@ -29,7 +29,7 @@ pub enum NetworksError {
     },
     /// The network wants another VIF driver.
     #[error(
-        "the network of interface {interface} wants the VIF driver `{driver}`, and `kubernetes.pod_vif_driver` is another one"
+        "the network of interface {interface} wants the VIF driver `{driver}`, and that of the node is another one"
     )]
     Driver {
         /// The interface.

@@ -41,7 +41,7 @@ pub trait MultiVif: Send + Sync {
 pub struct FurtherNetworks {
     /// The networks that exist: an index that the registration feeds.
     pub networks: Arc<Networks>,
-    /// The name of the VIF driver behind the pool: a network that wants another one cannot be had.
+    /// The name of the VIF driver behind a pool that has one for all nodes: a network that wants another one cannot be had.
     pub driver: String,
 }
 

@@ -1,7 +1,7 @@
 //! Pods with further networks.
 
 use staffetta_driver::memory::{Fault, VifMethod};
-use staffetta_driver::{DriverError, Reason};
+use staffetta_driver::{DriverError, MultiPool, NodeFacts, Reason};
 use staffetta_handler::Index;
 
 use super::*;
@@ -114,6 +114,27 @@ async fn what_cannot_be_had_is_told_at_the_pod_and_nothing_is_made() {
         assert_eq!(error.transient(), transient);
         world.assert_unasked();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_vif_driver_that_a_network_wants_is_held_against_that_of_the_pods_node() {
+    let mut world = asking("vlan");
+    let further = world.handler.drivers.further.clone().unwrap();
+    let vlan = network("vlan", &format!("subnet-{SECOND}"), Some("nested-vlan"));
+    further.networks.apply(&Event::Added(Arc::new(vlan)));
+    let pools =
+        ["memory", "nested-vlan"].map(|name| (name.to_owned(), Arc::clone(&world.handler.drivers.pool)));
+    let pool = Arc::new(MultiPool::new(pools.into(), "memory").unwrap());
+    world.handler.drivers.pool = Arc::clone(&pool) as _;
+    let node = |pod_vif: Option<&str>| {
+        let facts = NodeFacts { pod_vif: pod_vif.map(str::to_owned), ..NodeFacts::default() };
+        pool.ledger().unwrap().node("node-1", Some(&facts));
+    };
+    node(None);
+    assert_eq!(world.event().await.unwrap_err().reason(), "NetworkNotFound");
+    node(Some("nested-vlan"));
+    world.event().await.unwrap();
+    assert_eq!(interfaces(&world), ["eth0 10.10", "eth1 10.20"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -25,6 +25,18 @@ async fn the_marks_are_read_once_and_not_once_a_pod() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_marks_showed_of_a_pod_that_went_unseen_is_released_without_another_list() {
+    let mut world = settled().await;
+    world.restart();
+    world.handler.recover().await.unwrap();
+    let lists = world.lists();
+    world.missed().await.unwrap();
+    assert_eq!((world.ports(), world.lists()), (vec![], lists));
+    world.missed().await.unwrap();
+    assert_eq!(world.lists(), lists + 1, "nothing is known of it any more");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_marked_for_a_pod_that_does_not_show_it_is_released() {
     let mut world = settled().await;
     let kept = world.ports();
