@@ -2,6 +2,7 @@
 //! is read where that is asked for.
 
 #![allow(clippy::print_stdout, reason = "a child tells its parent what it measured")]
+#![allow(dead_code, reason = "each benchmark takes what it needs")]
 
 use std::ffi::OsString;
 use std::path::Path;

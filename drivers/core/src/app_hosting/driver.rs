@@ -32,9 +32,8 @@ use crate::virtual_node::{PodRequest, PodUsage, Progress};
 /// use std::sync::Arc;
 /// use std::time::Duration;
 /// use async_trait::async_trait;
-/// use staffetta_driver::app_hosting::{
-///     AppHostingDriver, DeviceInfo, DeviceResources, HostedPods, PodRequest, Progress,
-/// };
+/// use staffetta_driver::app_hosting::{AppHostingDriver, DeviceInfo, DeviceResources, HostedPods};
+/// use staffetta_driver::virtual_node::{PodRequest, Progress};
 /// use staffetta_driver::{DriverError, Owner, Reason};
 ///
 /// /// A device that has room for nothing.
