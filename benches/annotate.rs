@@ -99,7 +99,7 @@ async fn annotate(kubeconfig: &Path, client: &Client, pods: usize) -> Run {
 /// The same bodies, written by a process of the program's shape that does nothing else, while it reads one watch of the pods.
 async fn bare_patches(kubeconfig: &Path, client: &Client, annotations: &BTreeMap<String, String>) -> f64 {
     let versions = cluster::versions(client).await;
-    let mut bare = Bare::start_watching(kubeconfig);
+    let mut bare = Bare::start(kubeconfig, true);
     let begun = Instant::now();
     for (name, annotation) in annotations {
         let (uid, version, _) = &versions[name];

@@ -54,7 +54,7 @@ async fn run() -> Vec<Row> {
     let bare: Vec<_> = (0..count).map(|number| format!("bare-{number}")).collect();
     let ours: Vec<_> = (0..count).map(|number| format!("pod-{number}")).collect();
     let bodies = prepare(&client, &bare).await;
-    let mut theirs = Bare::start(&proxy.kubeconfig());
+    let mut theirs = Bare::start(&proxy.kubeconfig(), false);
     let mut tasks = JoinSet::new();
     let mut ticks = tokio::time::interval(Duration::from_secs_f64(0.5 / RATE));
     for (ours, (name, body)) in ours.iter().zip(bodies) {

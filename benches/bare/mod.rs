@@ -2,7 +2,6 @@
 //! is read where that is asked for.
 
 #![allow(clippy::print_stdout, reason = "a child tells its parent what it measured")]
-#![allow(dead_code, reason = "each benchmark takes what it needs")]
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -46,18 +45,10 @@ pub(crate) struct Bare {
 }
 
 impl Bare {
-    /// Starts this program again. Its `main` has to begin with [`role`].
-    pub(crate) fn start(kubeconfig: &Path) -> Self {
-        Self::begin(Command::new(std::env::current_exe().expect("it runs")).env(ROLE, kubeconfig))
-    }
-
-    /// The same, which reads a watch of the pods meanwhile.
-    pub(crate) fn start_watching(kubeconfig: &Path) -> Self {
+    /// Starts this program again; where `watching`, it reads a watch of the pods meanwhile. Its `main` has to begin with [`role`].
+    pub(crate) fn start(kubeconfig: &Path, watching: bool) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("it runs"));
-        Self::begin(command.env(ROLE, kubeconfig).env(WATCHING, "yes"))
-    }
-
-    fn begin(command: &mut Command) -> Self {
+        command.env(ROLE, kubeconfig).envs(watching.then_some((WATCHING, "yes")));
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -85,12 +85,13 @@ async fn silent_for_all(world: World) {
     }
     let requests = || world.vifs.calls().iter().filter(|call| matches!(call, VifCall::Request(_))).count();
     world.until("as many calls hang as there may be", async || requests() == at_a_time).await;
-    let begun = Instant::now();
     world.service("other").await;
     world.until_served(&["other"]).await;
-    let waited = begun.elapsed();
-    assert!(waited < TIMEOUT / 2, "the other handler waited {waited:?} for the calls that hang");
-    assert_eq!(requests(), at_a_time, "the last pod waits for its turn");
+    assert_eq!(
+        requests(),
+        at_a_time,
+        "the last pod waits still: no call has ended, and the other handler waited for none"
+    );
     world.until_settled(&names).await;
     controller.stop().await.unwrap();
 }

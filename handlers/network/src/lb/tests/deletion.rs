@@ -2,15 +2,6 @@ use staffetta_driver::LoadBalancerDriver;
 
 use super::*;
 
-async fn standing(spec: &LbaasServiceSpec) -> World {
-    let world = world();
-    world.want(spec);
-    world.slice("s1", &["10.1.0.1"]).await.unwrap();
-    world.event().await.unwrap();
-    world.event().await.unwrap();
-    world
-}
-
 #[tokio::test]
 async fn deletion_releases_everything_and_one_write_lets_the_service_go() {
     let world = standing(&public()).await;

@@ -56,15 +56,6 @@ impl World {
     }
 }
 
-async fn at_rest(spec: &LbaasServiceSpec) -> World {
-    let world = world();
-    world.want(spec);
-    world.slice("s1", &["10.1.0.1"]).await.unwrap();
-    world.event().await.unwrap();
-    world.event().await.unwrap();
-    world
-}
-
 #[tokio::test]
 async fn what_another_text_calls_the_load_balancer_is_held_against_the_marks_and_not_changed() {
     type Want = fn(&World);
@@ -74,7 +65,7 @@ async fn what_another_text_calls_the_load_balancer_is_held_against_the_marks_and
         |world| world.api.annotate(MEMBER_TIMEOUT_ANNOTATION, "5000"),
     ];
     for (number, want) in wants.into_iter().enumerate() {
-        let world = at_rest(&spec()).await;
+        let world = standing(&spec()).await;
         let theirs = world.victims().await;
         let own = world.at([10, 0, 0, 1].into());
         let forged = LoadBalancer { vip: own.vip, ..theirs.clone() };
@@ -92,7 +83,7 @@ async fn what_another_text_calls_the_load_balancer_is_held_against_the_marks_and
 
 #[tokio::test]
 async fn what_another_text_calls_the_load_balancer_is_not_released_with_the_service() {
-    let world = at_rest(&spec()).await;
+    let world = standing(&spec()).await;
     let theirs = world.victims().await;
     let forged = Standing { load_balancer: Some(theirs.clone()), ..Standing::default() };
     world.api.annotate(STATE_ANNOTATION, &annotation::write(&forged));
@@ -124,7 +115,7 @@ async fn a_load_balancer_or_an_address_elsewhere_is_no_predecessors() {
 #[tokio::test]
 async fn an_address_that_leads_elsewhere_stays_there_whatever_an_annotation_says() {
     for at_rest_before in [true, false] {
-        let world = if at_rest_before { at_rest(&spec()).await } else { world() };
+        let world = if at_rest_before { standing(&spec()).await } else { world() };
         let address = world.address_elsewhere().await;
         let port: staffetta_driver::PortId = "victims-port".into();
         let tree = LoadBalancer { port, ..load_balancer("default/web", "10.0.0.1") };

@@ -47,6 +47,16 @@ struct World {
     sources: Vec<Box<dyn ErasedSource>>,
 }
 
+/// A world with a service that has its load balancer, with one member.
+async fn standing(spec: &LbaasServiceSpec) -> World {
+    let world = world();
+    world.want(spec);
+    world.slice("s1", &["10.1.0.1"]).await.unwrap();
+    world.event().await.unwrap();
+    world.event().await.unwrap();
+    world
+}
+
 /// A world in which changes take no time, and a service that wants a listener on port 80.
 fn world() -> World {
     let world = World::new(MemoryOptions { load_balancer_delay_ms: 0, ..MemoryOptions::default() });

@@ -11,15 +11,6 @@ use staffetta_driver::{
 
 use super::*;
 
-async fn standing(spec: &LbaasServiceSpec) -> World {
-    let world = world();
-    world.want(spec);
-    world.slice("s1", &["10.1.0.1"]).await.unwrap();
-    world.event().await.unwrap();
-    world.event().await.unwrap();
-    world
-}
-
 #[tokio::test]
 async fn time_outs_and_affinity_are_there_from_the_first_moment() {
     let world = world();
