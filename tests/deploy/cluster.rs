@@ -129,7 +129,7 @@ async fn devices_take_the_rights_of_their_component_and_no_more_on_a_real_server
 
     let account = format!("system:serviceaccount:{}:{account}", site.namespace);
     device.costs_nothing_but_its_lease(&account).await;
-    device.goes().await;
+    device.goes(&account).await;
     assert!(process.terminate().await.success());
     let all = expected.union(&at_home()).cloned().chain(of_leases).collect();
     let used = rights::used(&site.kubeconfig, &account, &all);
@@ -150,7 +150,7 @@ fn devices_alone(configuration: &str) -> String {
     configuration.replace(handlers, devices) + "[app_hosting]\npoll_interval_ms = 200\nkubelet = false\n"
 }
 
-/// A device with a pod, in the namespace of the site. SITE stands for a name that nobody else has.
+/// A device, in the namespace of the site. SITE stands for a name that nobody else has.
 const DEVICE: &str = r"
 apiVersion: v1
 kind: Secret
@@ -166,10 +166,13 @@ apiVersion: cisco.vk/v1alpha1
 kind: CiscoDevice
 metadata: {name: SITE}
 spec: {driver: FAKE, address: 192.0.2.1, credentialSecretRef: {name: account}, labels: {rack: '7'}}
----
+";
+
+/// A pod there, whose name NAME stands for.
+const POD_THERE: &str = r"
 apiVersion: v1
 kind: Pod
-metadata: {name: web}
+metadata: {name: NAME}
 spec:
   nodeName: SITE
   tolerations: [{operator: Exists}]
@@ -196,11 +199,14 @@ impl Device<'_> {
         self.site.kubectl.run(&[arguments, &["--timeout=60s"]].concat()).await;
     }
 
-    /// Ends when its node is ready and a pod runs there, and what was changed of it is so.
+    /// Ends when its node is ready and two pods run there, and what was changed of it is so.
     async fn comes(&self) {
-        self.site.kubectl.apply(&DEVICE.replace("SITE", &self.site.namespace)).await;
+        let pods = ["web", "torn"].map(|name| POD_THERE.replace("NAME", name));
+        for manifest in [DEVICE, &pods[0], &pods[1]] {
+            self.site.kubectl.apply(&manifest.replace("SITE", &self.site.namespace)).await;
+        }
         let (device, node) = (self.named("ciscodevice"), self.named("node"));
-        for object in [&device, &node, "pod/web"] {
+        for object in [&device, &node, "pod/web", "pod/torn"] {
             self.kubectl(&["wait", "--for=condition=Ready", object]).await;
         }
         let change = r#"{"spec":{"labels":{"rack":"9"},"maxPods":3}}"#;
@@ -239,9 +245,16 @@ impl Device<'_> {
         assert_eq!(written, []);
     }
 
-    /// The pod goes, then the device, and its node with it.
-    async fn goes(&self) {
+    /// The pods go, one of them before its machine is rid of it, then the device, and its node with it.
+    async fn goes(&self, account: &str) {
         self.kubectl(&["delete", "pod/web"]).await;
+        self.kubectl(&["delete", "pod/torn", "--force", "--grace-period=0"]).await;
+        eventually("it is asked whether the pod is really no more", async || {
+            let asked = rights::asked(&self.site.kubeconfig, account);
+            let of_pod = |(right, name): &(String, String)| right == "get pods" && name == "torn";
+            asked.is_none_or(|asked| asked.iter().any(of_pod))
+        })
+        .await;
         self.kubectl(&["delete", &self.named("ciscodevice")]).await;
         self.kubectl(&["wait", "--for=delete", &self.named("node")]).await;
     }
