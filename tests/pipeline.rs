@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use staffetta::observers::LogOnly;
 use staffetta::pipeline::{self, Pipeline, Policy};
@@ -52,7 +53,12 @@ fn world() -> World {
         let scribe = Scribe { handler, log: Arc::clone(&log) };
         (handler.to_owned(), Registration::new(scribe).on::<Pod>().erase())
     });
-    let policy = Policy { max_concurrency: 1, handler_timeout: Duration::from_secs(10), ..Policy::default() };
+    let policy = Policy {
+        max_concurrency: 1,
+        handler_timeout: Duration::from_secs(10),
+        first_list_backlog: 20,
+        ..Policy::default()
+    };
     World { pipeline: pipeline::build(handlers.into(), &policy, &LogOnly), log }
 }
 
@@ -122,6 +128,28 @@ async fn one_that_hangs_in_each_handler_is_drained_under_one_deadline() {
     let started = tokio::time::Instant::now();
     assert!(!world.pipeline.drain(Duration::from_secs(5)).await, "what hangs does not end in time");
     assert_eq!(started.elapsed().as_secs(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_has_room_while_the_backlog_is_short_and_is_settled_when_next_to_nothing_is_left() {
+    let world = world();
+    let state = || {
+        let (room, settled) = (world.pipeline.room().now_or_never(), world.pipeline.settled().now_or_never());
+        (room.is_some(), settled.is_some())
+    };
+    world.added("hangs").await;
+    world.added("1").await;
+    assert_eq!(state(), (true, true));
+    world.added("2").await;
+    assert_eq!(state(), (true, false));
+    for number in 3..20 {
+        world.added(&number.to_string()).await;
+    }
+    assert_eq!(state(), (true, false));
+    world.added("20").await;
+    assert_eq!(state(), (false, false));
+    tokio::time::sleep(Duration::from_millis(10_100)).await;
+    assert_eq!(state(), (true, true));
 }
 
 /// An index that only has to be complete.
