@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::cisco_device::{CiscoDevice, CiscoDeviceStatus};
 use super::devices::Verdict;
-use crate::fleet::{Machine, NodeObject};
+use crate::machine::{Machine, NodeObject};
 
 /// The status that an object is to have.
 pub(super) fn status(

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{gone, only};
 use crate::error::VirtualNodeError;
-use crate::fleet::{Machine, NodeObject};
+use crate::machine::{Machine, NodeObject};
 use crate::node::{Standing, created, former_place, has_keeper, metadata_patch, standing, status_patch};
 use crate::notes::{Told, node_note, rest_of};
 use crate::shared::Shared;

@@ -11,7 +11,7 @@ use staffetta_handler::{Failure, causes};
 
 use super::node_of;
 use crate::error::VirtualNodeError;
-use crate::fleet::{Machine, NodeObject};
+use crate::machine::{Machine, NodeObject};
 use crate::notes::{Told, pod_note};
 use crate::pod::{Facts, Seen, Task, decide, form, patch, status};
 use crate::shared::Shared;
