@@ -253,7 +253,7 @@ impl Machine {
     }
 
     /// There may be something to do for each of its pods.
-    fn pods_due(&self) {
+    pub(crate) fn pods_due(&self) {
         self.voice.pods_due(&self.pods.owners_on(&self.name), &self.name);
     }
 
