@@ -77,9 +77,7 @@ impl Controller {
         match verdict {
             Verdict::Holds => Ok(()),
             Verdict::Invalid(reason) => Err(DeviceError::Invalid(reason)),
-            Verdict::Taken(by) => Err(DeviceError::Taken(
-                by.map_or_else(|| "a file".to_owned(), |namespace| format!("the namespace {namespace}")),
-            )),
+            Verdict::Taken(by) => Err(DeviceError::Taken(by)),
         }
     }
 

@@ -39,7 +39,7 @@ impl NodeSource for Description {
             let mut wanted = BTreeMap::new();
             for (name, claim) in self.devices.holding() {
                 if let Some(spec) = &claim.spec {
-                    let node = NodeSpec { retired: claim.is_leaving(), ..node(&name, spec, None) };
+                    let node = NodeSpec { retired: claim.is_leaving(), ..node(&name, spec) };
                     wanted.insert(name, node);
                 }
             }

@@ -43,9 +43,6 @@ fn standing(
     match verdict {
         Verdict::Invalid(reason) => return ("Error", false, "DeviceInvalid", reason.clone()),
         Verdict::Taken(by) => {
-            let by = by
-                .as_ref()
-                .map_or_else(|| "a file".to_owned(), |namespace| format!("the namespace {namespace}"));
             return ("Error", false, "NodeNameTaken", format!("the node of this name is the device of {by}"));
         }
         Verdict::Holds => {}
