@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use staffetta_iosxe_device::{Empty, Fault, Gone, Install, Requests, Style, Tls};
 
@@ -76,6 +77,22 @@ async fn a_pod_that_a_device_cannot_run_is_told_why_and_the_device_hears_nothing
         world.delete(name).await;
         world.until_gone(name).await;
     }
+    world.assert_clean();
+    world.assert_done_once();
+}
+
+#[tokio::test]
+async fn a_deadline_that_a_running_pod_gets_is_told_to_come_to_nothing_and_the_app_goes_on() {
+    let world = World::new(1, |_| ()).await;
+    let _controller = world.controller().await;
+    world.create(&pod("web", 1)).await;
+    world.until_phase("web", "Running").await;
+    let deadline = Patch::Merge(json!({ "spec": { "activeDeadlineSeconds": 3600 } }));
+    world.pods.patch("web", &PatchParams::default(), &deadline).await.unwrap();
+    world.until_told("web", "spec.activeDeadlineSeconds: ").await;
+    assert_eq!(world.phase("web").await.as_deref(), Some("Running"));
+    world.delete("web").await;
+    world.until_gone("web").await;
     world.assert_clean();
     world.assert_done_once();
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use staffetta_apiserver::ApiServer;
 use staffetta_iosxe_device::{Device, Options, Site, Times};
 
-use crate::process::{Process, eventually};
+use crate::process::{PATIENCE, Process, eventually};
 use crate::refusals::refusals;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_staffetta");
@@ -136,8 +136,28 @@ impl World {
     }
 
     pub(crate) async fn until_phase(&self, name: &str, phase: &str) {
-        let what = format!("{name} is {phase}");
-        eventually(&what, async || self.phase(name).await.as_deref() == Some(phase)).await;
+        let reached = async {
+            while self.phase(name).await.as_deref() != Some(phase) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        if tokio::time::timeout(PATIENCE, reached).await.is_err() {
+            panic!("not in time: {name} is {phase}; told was {:#?}", self.told().await);
+        }
+    }
+
+    /// All that Events and the conditions of nodes say.
+    async fn told(&self) -> Vec<String> {
+        let events = self.events.list(&ListParams::default()).await.unwrap().into_iter();
+        let mut told: Vec<_> =
+            events.map(|event| format!("{:?}: {:?}", event.involved_object.name, event.message)).collect();
+        for node in self.nodes.list(&ListParams::default()).await.unwrap() {
+            let conditions = node.status.and_then(|status| status.conditions).into_iter().flatten();
+            told.extend(
+                conditions.map(|one| format!("{:?}: {}: {:?}", node.metadata.name, one.type_, one.message)),
+            );
+        }
+        told
     }
 
     pub(crate) async fn until_gone(&self, name: &str) {
@@ -173,7 +193,7 @@ impl World {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        let found = tokio::time::timeout(crate::process::PATIENCE, found).await;
+        let found = tokio::time::timeout(PATIENCE, found).await;
         assert!(found.is_ok(), "not in time: {what}; told was {told:#?}");
     }
 

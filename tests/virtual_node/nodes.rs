@@ -148,6 +148,28 @@ async fn a_node_with_a_kubelet_is_never_taken_over() {
 }
 
 #[tokio::test]
+async fn the_pods_of_a_node_that_has_no_kubelet_any_more_are_taken_care_of() {
+    let world = World::new().await;
+    let real: Node = serde_json::from_value(json!({ "metadata": { "name": "r1" } })).unwrap();
+    world.nodes().create(&PostParams::default(), &real).await.unwrap();
+    world.pod("early", json!({})).await;
+    let machine = world.machines.add("r1");
+    let controller = world.controller().await;
+    world.until_told("NodeNameTaken").await;
+    world.pod("late", json!({})).await;
+    let reads = machine.reads();
+    world.until("it was read again", async || machine.reads() > reads + 2).await;
+    assert!(machine.ledger().is_empty(), "they are the kubelet's");
+    world.nodes().delete("r1", &DeleteParams::default()).await.unwrap();
+    for pod in ["early", "late"] {
+        world.pod_in(pod, "Running").await;
+    }
+    world.delete("early").await;
+    world.until_pod_is_gone("early").await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn of_two_installations_that_know_one_machine_the_one_that_keeps_its_node_takes_care_of_its_pods() {
     let mut world = World::new().await;
     let first_machine = world.machines.add("r1");

@@ -135,6 +135,30 @@ async fn a_pod_that_changes_is_removed_and_made_anew_and_somebody_is_told() {
 }
 
 #[tokio::test]
+async fn a_change_that_a_machine_refuses_is_told_and_what_runs_goes_on() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    let controller = world.controller().await;
+    world.pod("web", json!({})).await;
+    world.pod_in("web", "Running").await;
+    machine.refuse("spec.activeDeadlineSeconds: nobody ends a pod here");
+    let (deadline, image) =
+        (json!({ "activeDeadlineSeconds": 60 }), [json!({ "name": "app", "image": "b" })]);
+    world.change_pod("web", json!({ "spec": deadline })).await;
+    let told = world.until_told("Unsupported").await;
+    assert!(told.contains("spec.activeDeadlineSeconds: nobody ends a pod here"), "{told}");
+    world.change_pod("web", json!({ "spec": { "containers": image } })).await;
+    let reads = machine.reads();
+    world.until("it was read again", async || machine.reads() > reads + 2).await;
+    let status = world.pods().get("web").await.unwrap().status.unwrap();
+    let container = &status.container_statuses.unwrap()[0];
+    assert_eq!((container.ready, container.image.as_str()), (true, "flash:/a.tar"));
+    assert_eq!(machine.ledger(), ["install web flash:/a.tar"]);
+    assert!(world.events("Replaced").await.is_empty());
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn what_ends_is_started_again_or_is_over_as_the_pod_says() {
     let world = World::new().await;
     let machine = world.machines.add("r1");

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use staffetta_driver::Owner;
 use staffetta_handler::{Identity, Note};
 
-use crate::fleet::Machine;
+use crate::machine::Machine;
 
 /// What is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::back_end::{NodeBackEnd, Reply};
 use crate::error::VirtualNodeError;
 use crate::figures::Read;
-use crate::fleet::Machine;
+use crate::machine::Machine;
 use crate::notes::{reached_note, unreachable_note};
 use crate::reach::knock;
 use crate::shared::Shared;

@@ -1,10 +1,10 @@
 //! The reasons to look at a node or a pod that no watch tells.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use staffetta_driver::Owner;
-use staffetta_handler::{Identity, Signal};
+use staffetta_handler::{Identity, Outlet, Signal};
 
 /// There is something to do for a node: its machine was read and differs, or its lease is due.
 #[derive(Clone, Debug)]
@@ -57,5 +57,37 @@ impl PodDue {
 impl Signal for PodDue {
     fn identity(&self) -> &Identity {
         &self.identity
+    }
+}
+
+/// Where it is told that there is something to do, once somebody listens.
+#[derive(Default)]
+pub(crate) struct Voice(Mutex<Option<Outlet>>);
+
+impl Voice {
+    /// It is told to `outlet` from now on.
+    pub(crate) fn speaks_to(&self, outlet: &Outlet) {
+        *self.outlet() = Some(outlet.clone());
+    }
+
+    /// There is something to do for a node.
+    pub(crate) fn node_due(&self, name: &str) {
+        let outlet = self.outlet().clone();
+        if let Some(outlet) = outlet {
+            outlet.signal(NodeDue::new(name));
+        }
+    }
+
+    /// There is something to do for each of these pods of a node.
+    pub(crate) fn pods_due(&self, owners: &[Owner], node: &Arc<str>) {
+        let outlet = self.outlet().clone();
+        let Some(outlet) = outlet else { return };
+        for owner in owners {
+            outlet.signal(PodDue::new(owner, node));
+        }
+    }
+
+    fn outlet(&self) -> MutexGuard<'_, Option<Outlet>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -29,8 +29,8 @@ use crate::error::{DriverError, Reason};
 /// assert!(OneForAll(fake.driver(&spec).unwrap()).driver(&spec).is_ok());
 /// ```
 pub trait AppHostingDrivers: Send + Sync {
-    /// The driver of a device. It sends nothing yet. A description that cannot be right is [`Reason::Refused`], with the
-    /// path of the field.
+    /// The driver of a device. It sends nothing yet; it may read files, and is called where that holds up nobody. A description that
+    /// cannot be right is [`Reason::Refused`], with the path of the field.
     fn driver(&self, spec: &DeviceSpec) -> Result<Arc<dyn AppHostingDriver>, DriverError>;
 }
 

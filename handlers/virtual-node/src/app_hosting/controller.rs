@@ -20,7 +20,8 @@ use super::devices::{Devices, Verdict};
 use super::error::DeviceError;
 use super::status::{same, status};
 use crate::back_end::Reply;
-use crate::fleet::{Fleet, Machine, NodeObject};
+use crate::fleet::Fleet;
+use crate::machine::{Machine, NodeObject};
 use crate::node::has_keeper;
 use crate::notes::{Told, description_note, rest_of};
 use crate::reach::Outage;
@@ -76,9 +77,7 @@ impl Controller {
         match verdict {
             Verdict::Holds => Ok(()),
             Verdict::Invalid(reason) => Err(DeviceError::Invalid(reason)),
-            Verdict::Taken(by) => Err(DeviceError::Taken(
-                by.map_or_else(|| "a file".to_owned(), |namespace| format!("the namespace {namespace}")),
-            )),
+            Verdict::Taken(by) => Err(DeviceError::Taken(by)),
         }
     }
 

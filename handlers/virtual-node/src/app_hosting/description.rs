@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::Taint;
 use staffetta_driver::app_hosting::{DeviceSpec, Effect, Password};
 
-use crate::node::{KubeletEndpoint, NodeSpec, PROVIDER_TAINT, is_own_label};
+use crate::node::{NodeSpec, PROVIDER_TAINT, is_own_label};
 
 /// Who makes these nodes, as others know it.
 const PROVIDER: &str = "cisco";
@@ -16,7 +16,7 @@ const PROVIDER: &str = "cisco";
 pub(super) const PROVIDER_LABEL: (&str, &str) = ("provider", "cisco-apphosting");
 
 /// The node of a device.
-pub(super) fn node(name: &str, spec: &DeviceSpec, kubelet: Option<KubeletEndpoint>) -> NodeSpec {
+pub(super) fn node(name: &str, spec: &DeviceSpec) -> NodeSpec {
     let mut labels: BTreeMap<String, String> =
         [("platform", "cisco-ios-xe"), PROVIDER_LABEL, ("virtual-kubelet.io/provider", PROVIDER)]
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
@@ -42,7 +42,7 @@ pub(super) fn node(name: &str, spec: &DeviceSpec, kubelet: Option<KubeletEndpoin
         labels,
         taints: std::iter::once(provider).chain(taints).collect(),
         max_pods: spec.max_pods,
-        kubelet,
+        kubelet: None,
         host_ip: spec.address.trim_matches(['[', ']']).parse::<IpAddr>().ok(),
         place: spec.address.clone(),
         session: session(spec),
@@ -99,7 +99,7 @@ mod tests {
         let described =
             spec(&json!({ "region": "north", "zone": "a", "labels": { "rack": "7" }, "maxPods": 4,
             "taints": [{ "key": "edge", "effect": "NoExecute" }] }));
-        let node = node("r1", &described, None);
+        let node = node("r1", &described);
         let label = |key: &str| node.labels.get(key).map(String::as_str);
         assert_eq!(label("topology.kubernetes.io/region"), Some("north"));
         assert_eq!(

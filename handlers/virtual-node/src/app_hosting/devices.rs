@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use staffetta_driver::app_hosting::DeviceSpec;
-use staffetta_handler::{Event, Identity, Index, Message, Tombstone};
+use staffetta_handler::{Event, Identity, Index, Message};
 use tokio::sync::Notify;
 
 use super::cisco_device::CiscoDevice;
@@ -52,6 +52,15 @@ impl Claim {
         self.object.as_ref().is_some_and(|object| object.metadata.uid.as_deref() == Some(uid))
     }
 
+    /// Where it is from, for people.
+    fn origin(&self) -> String {
+        let namespace = self.object.as_ref().and_then(|object| object.metadata.namespace.as_ref());
+        namespace.map_or_else(
+            || "a file or the configuration".to_owned(),
+            |namespace| format!("the namespace {namespace}"),
+        )
+    }
+
     /// Whether its object is being deleted.
     pub(super) fn is_leaving(&self) -> bool {
         self.object.as_ref().is_some_and(|object| object.metadata.deletion_timestamp.is_some())
@@ -65,8 +74,8 @@ pub(super) enum Verdict {
     Holds,
     /// Its description cannot be right.
     Invalid(String),
-    /// Somebody else has its name: the file, or an older object, by namespace.
-    Taken(Option<String>),
+    /// Somebody else has its name, a file or an older object: who, for people.
+    Taken(String),
 }
 
 impl Devices {
@@ -138,9 +147,7 @@ impl Devices {
             return Verdict::Holds;
         }
         match claims.values().find(|claim| claim.holds()) {
-            Some(first) if !is_it(first) => {
-                Verdict::Taken(first.object.as_ref().and_then(|object| object.metadata.namespace.clone()))
-            }
+            Some(first) if !is_it(first) => Verdict::Taken(first.origin()),
             _ => Verdict::Holds,
         }
     }
@@ -222,13 +229,7 @@ impl Index<CiscoDevice> for Devices {
     fn apply(&self, event: &Event<CiscoDevice>) {
         match event {
             Event::Added(object) | Event::Modified(object) => self.claim(object),
-            Event::Deleted(tombstone) => {
-                let name = match tombstone {
-                    Tombstone::Last(object) => object.metadata.name.clone().unwrap_or_default(),
-                    Tombstone::Missed(identity) => identity.name.clone(),
-                };
-                self.release(&name, event.uid());
-            }
+            Event::Deleted(_) => self.release(event.subject().name, event.uid()),
         }
     }
 }
@@ -255,14 +256,14 @@ mod tests {
                 devices.claim(object);
             }
             assert_eq!(devices.verdict(&old), Verdict::Holds);
-            assert_eq!(devices.verdict(&new), Verdict::Taken(Some("b".into())));
+            assert_eq!(devices.verdict(&new), Verdict::Taken("the namespace b".into()));
             devices.release("r1", "uid-b");
             assert_eq!(devices.verdict(&new), Verdict::Holds);
         }
         let file = NamedDevice { name: "r1".into(), spec: serde_json::from_value(spec("file")).unwrap() };
         let devices = Devices::new(vec![file]);
         devices.claim(&old);
-        assert_eq!(devices.verdict(&old), Verdict::Taken(None));
+        assert_eq!(devices.verdict(&old), Verdict::Taken("a file or the configuration".into()));
         assert_eq!(devices.of("r1").unwrap().spec.unwrap().address, "file");
     }
 

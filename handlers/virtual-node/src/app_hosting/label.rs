@@ -35,7 +35,7 @@ pub(super) fn mistake(spec: &DeviceSpec) -> Option<String> {
         ));
     }
     let mut seen = HashSet::new();
-    let taints = node("", spec, None).taints;
+    let taints = node("", spec).taints;
     let twice = taints.iter().find(|taint| !seen.insert((&taint.key, &taint.effect)))?;
     Some(format!("taints: the node has one `{}` with the effect {} already", twice.key, twice.effect))
 }

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::cisco_device::{CiscoDevice, CiscoDeviceStatus};
 use super::devices::Verdict;
-use crate::fleet::{Machine, NodeObject};
+use crate::machine::{Machine, NodeObject};
 
 /// The status that an object is to have.
 pub(super) fn status(
@@ -43,9 +43,6 @@ fn standing(
     match verdict {
         Verdict::Invalid(reason) => return ("Error", false, "DeviceInvalid", reason.clone()),
         Verdict::Taken(by) => {
-            let by = by
-                .as_ref()
-                .map_or_else(|| "a file".to_owned(), |namespace| format!("the namespace {namespace}"));
             return ("Error", false, "NodeNameTaken", format!("the node of this name is the device of {by}"));
         }
         Verdict::Holds => {}

@@ -1,30 +1,13 @@
-//! Nodes that come, change and go, and what is seen on the machines behind them.
+//! Nodes that come, change and go.
 
-use std::collections::BTreeMap;
-
-use staffetta_driver::DriverError;
 use staffetta_driver::virtual_node::{PodRequest, Progress};
+use staffetta_driver::{DriverError, Owner};
 
 use super::*;
-use crate::back_end::Reply;
-use crate::workload::{ContainerSight, ContainerState};
-
-fn workload(uid: &str, running: bool) -> Arc<Workload> {
-    let state = if running {
-        ContainerState::Running { since: None }
-    } else {
-        ContainerState::Waiting { reason: "ContainerCreating".into(), message: String::new() }
-    };
-    let owner = Owner { namespace: "default".into(), name: uid.into(), uid: uid.into() };
-    let containers = vec![ContainerSight { name: "app".into(), id: "id".into(), state }];
-    Arc::new(Workload { owner, ours: true, containers, ip: None })
-}
-
-fn look(seen: &mut HashMap<Uid, Seen>, workloads: &[Arc<Workload>]) -> Vec<String> {
-    let mut due = Vec::new();
-    changes(seen, &workloads.into(), &mut due);
-    due.into_iter().map(|owner| owner.name).collect()
-}
+use crate::back_end::{NodeBackEnd, Reply};
+use crate::inventory::tests::workload;
+use crate::node::NodeHealth;
+use crate::workload::Workloads;
 
 /// A way to nowhere.
 struct Nowhere;
@@ -46,17 +29,7 @@ impl NodeBackEnd for Nowhere {
 }
 
 fn spec(place: &str, session: u64) -> NodeSpec {
-    NodeSpec {
-        name: "r1".into(),
-        labels: BTreeMap::new(),
-        taints: Vec::new(),
-        max_pods: 1,
-        kubelet: None,
-        host_ip: None,
-        place: place.into(),
-        session,
-        retired: false,
-    }
+    NodeSpec { place: place.into(), session, ..NodeSpec::bare("r1") }
 }
 
 #[test]
@@ -85,22 +58,4 @@ fn nothing_is_known_of_a_machine_at_another_place_and_all_of_one_with_another_ac
     fleet.insert(spec("two", 2));
     let after = fleet.get("r1").unwrap();
     assert!(!after.is_up() && after.ours().is_empty() && !Arc::ptr_eq(&before, &after));
-}
-
-#[test]
-fn only_what_differs_is_told() {
-    let mut seen = HashMap::new();
-    assert_eq!(look(&mut seen, &[workload("a", false), workload("b", false)]), ["a", "b"]);
-    assert_eq!(look(&mut seen, &[workload("a", false), workload("b", true)]), ["b"]);
-    assert!(look(&mut seen, &[workload("a", false), workload("b", true)]).is_empty());
-}
-
-#[test]
-fn a_pod_is_gone_only_after_two_good_reads_without_it() {
-    let mut seen = HashMap::new();
-    look(&mut seen, &[workload("a", true)]);
-    assert!(look(&mut seen, &[]).is_empty() && seen.len() == 1);
-    assert!(look(&mut seen, &[workload("a", true)]).is_empty(), "it was there all the time");
-    assert!(look(&mut seen, &[]).is_empty());
-    assert_eq!((look(&mut seen, &[]), seen.len()), (vec!["a".to_owned()], 0));
 }

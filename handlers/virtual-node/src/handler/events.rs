@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use staffetta_driver::Owner;
-use staffetta_handler::{Event, OrderingKey, ResourceEventHandler, SignalHandler, Tombstone};
+use staffetta_handler::{Event, Message, OrderingKey, ResourceEventHandler, SignalHandler, Tombstone};
 
 use super::{VirtualNodes, node_of};
 use crate::error::VirtualNodeError;
@@ -58,20 +58,12 @@ impl ResourceEventHandler<Node> for VirtualNodes {
     type Error = VirtualNodeError;
 
     fn wants(&self, event: &Event<Node>) -> bool {
-        let name = match event {
-            Event::Added(node) | Event::Modified(node) => node.metadata.name.clone().unwrap_or_default(),
-            Event::Deleted(tombstone) => tombstone.subject().name.to_owned(),
-        };
-        self.0.fleet.get(&name).is_some() || !self.0.cluster.is_real(&name)
+        let name = event.subject().name;
+        self.0.fleet.get(name).is_some() || !self.0.cluster.is_real(name)
     }
 
     fn key(&self, event: &Event<Node>) -> OrderingKey {
-        match event {
-            Event::Added(node) | Event::Modified(node) => {
-                node_key(node.metadata.name.as_deref().unwrap_or_default())
-            }
-            Event::Deleted(tombstone) => node_key(tombstone.subject().name),
-        }
+        node_key(event.subject().name)
     }
 
     fn group(&self, event: &Event<Node>) -> Option<OrderingKey> {

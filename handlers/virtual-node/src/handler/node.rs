@@ -1,22 +1,29 @@
 //! Settles a node: its object and its lease.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use staffetta_handler::{Failure, causes};
 use tokio::time::Instant;
 
 use super::{gone, only};
 use crate::error::VirtualNodeError;
-use crate::fleet::{Machine, NodeObject};
+use crate::machine::{Machine, NodeObject};
 use crate::node::{Standing, created, former_place, has_keeper, metadata_patch, standing, status_patch};
 use crate::notes::{Told, node_note, rest_of};
 use crate::shared::Shared;
 
 impl Shared {
-    /// Brings the object of a node to what it is to be, and renews its lease.
+    /// Brings the object of a node to what it is to be, renews its lease, and sees to it that all its pods are known.
     pub(super) async fn settle_node(&self, name: &str) -> Result<(), VirtualNodeError> {
+        self.settle_object(name).await?;
+        self.read_overlooked(name).await
+    }
+
+    async fn settle_object(&self, name: &str) -> Result<(), VirtualNodeError> {
         let Some(machine) = self.fleet.get(name) else { return self.clear_node(name).await };
         self.strays.remove(name);
         let fail = |step| move |source| node_error(step, name, source);
@@ -67,6 +74,21 @@ impl Shared {
             Some(patch) => self.nodes.status(&node, patch).await.map(drop).map_err(VirtualNodeError::Status),
             None => Ok(()),
         }
+    }
+
+    /// Reads the pods of a node that had a kubelet before: as long as it had one, none of them was kept here.
+    async fn read_overlooked(&self, name: &str) -> Result<(), VirtualNodeError> {
+        let ours = |machine: &Arc<Machine>| machine.object() == NodeObject::Ours;
+        let Some(machine) = self.fleet.get(name).filter(ours) else { return Ok(()) };
+        if !self.cluster.begins_to_read(name) {
+            return Ok(());
+        }
+        let pods: Api<Pod> = Api::all(self.client.clone());
+        let on_it = ListParams::default().fields(&format!("spec.nodeName={name}"));
+        let read = pods.list(&on_it).await.map_err(|error| node_error("read the pods", name, error))?;
+        self.cluster.has_read(name, read.items);
+        machine.pods_due();
+        Ok(())
     }
 
     /// Another machine stands behind a node from now on. What its pods have on the former stays there, and is made anew.

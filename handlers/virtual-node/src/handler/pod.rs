@@ -11,7 +11,7 @@ use staffetta_handler::{Failure, causes};
 
 use super::node_of;
 use crate::error::VirtualNodeError;
-use crate::fleet::{Machine, NodeObject};
+use crate::machine::{Machine, NodeObject};
 use crate::notes::{Told, pod_note};
 use crate::pod::{Facts, Seen, Task, decide, form, patch, status};
 use crate::shared::Shared;
@@ -53,21 +53,11 @@ impl Shared {
                 self.tell_of_outage(&pod, owner, &machine);
                 Ok(())
             }
-            Task::Tell => self.write_status(&pod, &machine, (CREATING, "")).await,
+            Task::Tell => self.write_status(&pod, &machine, (CREATING, ""), false).await,
             Task::Apply { replaces, lost } => {
-                if replaces {
-                    self.tell(
-                        owner,
-                        Told::Replaced,
-                        "the pod changed: what runs of it is removed and made anew".to_owned(),
-                    );
-                } else if lost {
-                    self.tell(
-                        owner,
-                        Told::Lost,
-                        "the machine does not have any more what it had of this pod; it is made anew"
-                            .to_owned(),
-                    );
+                if lost && !replaces {
+                    let text = "the machine does not have any more what it had of this pod; it is made anew";
+                    self.tell(owner, Told::Lost, text.to_owned());
                 }
                 self.apply(&pod, owner, &machine, replaces).await
             }
@@ -86,7 +76,7 @@ impl Shared {
     ) -> Result<(), VirtualNodeError> {
         let request = match self.request(pod).await {
             Ok(request) => request,
-            Err(error) => return self.refused(pod, machine, error).await,
+            Err(error) => return self.refused(pod, machine, error, replaces).await,
         };
         // Its device may have begun to leave meanwhile.
         let Some(back_end) = machine.back_end().filter(|_| machine.works()) else {
@@ -94,8 +84,13 @@ impl Shared {
         };
         let progress =
             if replaces { back_end.update(&request).await } else { back_end.apply(&request).await };
-        if progress.is_ok() {
+        if let Ok(progress) = &progress {
             self.answered(owner);
+            // A machine that refuses what the pod is now leaves what runs of it as it is.
+            if replaces && !progress.is_done() {
+                let text = "the pod changed: what runs of it is removed and made anew";
+                self.tell(owner, Told::Replaced, text.to_owned());
+            }
         }
         match progress {
             Ok(Progress::Done) => {
@@ -104,21 +99,21 @@ impl Shared {
                     self.notes.tell(pod_note(self.handler, owner, Told::Deployed, pod_there));
                 }
                 machine.poke();
-                self.write_status(pod, machine, (CREATING, "")).await
+                self.write_status(pod, machine, (CREATING, ""), false).await
             }
             Ok(Progress::Working { state, ask_again }) => {
                 self.agenda.wake(PodDue::new(owner, machine.name()), ask_again);
                 machine.poke();
-                self.write_status(pod, machine, (CREATING, &state)).await
+                self.write_status(pod, machine, (CREATING, &state), replaces).await
             }
             Ok(Progress::Failing { reason, message, ask_again }) => {
                 let error = VirtualNodeError::Failing { reason: reason.into_owned(), message, ask_again };
-                self.refused(pod, machine, error).await
+                self.refused(pod, machine, error, replaces).await
             }
             Err(error) if self.is_borne(owner, machine, &error) => {
                 self.later(owner, machine, self.policy.poll_interval)
             }
-            Err(error) => self.refused(pod, machine, VirtualNodeError::Apply(error)).await,
+            Err(error) => self.refused(pod, machine, VirtualNodeError::Apply(error), replaces).await,
         }
     }
 
@@ -141,12 +136,13 @@ impl Shared {
         pod: &Pod,
         machine: &Machine,
         error: VirtualNodeError,
+        replaces: bool,
     ) -> Result<(), VirtualNodeError> {
         let (reason, why) = match &error {
             VirtualNodeError::Failing { reason, message, .. } => (reason.as_str(), message.clone()),
             other => (other.reason(), causes(other)),
         };
-        self.write_status(pod, machine, (reason, &why)).await?;
+        self.write_status(pod, machine, (reason, &why), replaces).await?;
         Err(error)
     }
 
@@ -188,10 +184,9 @@ impl Shared {
         pod: &Pod,
         machine: &Machine,
         why: (&str, &str),
+        replaced: bool,
     ) -> Result<(), VirtualNodeError> {
-        let uid = Owner::of(&pod.metadata).uid;
-        let workload = machine.workload(&uid);
-        let replaced = self.records.get(&uid).is_some_and(|record| record.told == Some(Told::Replaced));
+        let workload = machine.workload(&Owner::of(&pod.metadata).uid);
         let seen = Seen { workload: workload.as_deref(), why, replaced, host_ip: machine.host_ip() };
         let Some(patch) = patch(pod, &status(pod, &seen, Timestamp::now())) else { return Ok(()) };
         self.pods.fresh(pod)?;

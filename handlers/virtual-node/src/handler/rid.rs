@@ -11,7 +11,7 @@ use staffetta_driver::virtual_node::Progress;
 
 use super::{gone, only};
 use crate::error::VirtualNodeError;
-use crate::fleet::Machine;
+use crate::machine::Machine;
 use crate::notes::{Told, pod_note};
 use crate::pod::over;
 use crate::shared::Shared;

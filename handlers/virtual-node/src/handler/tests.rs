@@ -41,17 +41,7 @@ pub(crate) fn idle() -> VirtualNodes {
 #[tokio::test(start_paused = true)]
 async fn only_a_machine_that_answers_its_reader_and_not_for_a_pod_is_worth_a_word() {
     let shared = idle().shared();
-    shared.fleet.insert(NodeSpec {
-        name: "r1".into(),
-        labels: std::collections::BTreeMap::new(),
-        taints: Vec::new(),
-        max_pods: 1,
-        kubelet: None,
-        host_ip: None,
-        place: String::new(),
-        session: 0,
-        retired: false,
-    });
+    shared.fleet.insert(NodeSpec::bare("r1"));
     let machine = shared.fleet.get("r1").unwrap();
     let owner = Owner { namespace: "default".into(), name: "web".into(), uid: "u1".into() };
     let step = |reason| shared.is_borne(&owner, &machine, &DriverError::new(reason, "install"));

@@ -19,7 +19,7 @@ use super::serve::Known;
 use super::stats::summary;
 use super::{Figureless, KubeletWords};
 use crate::figures::{Answered, Counts, Request};
-use crate::fleet::Machine;
+use crate::machine::Machine;
 use crate::pod::ClusterIndex;
 
 /// How long figures are used: however many ask, a machine is asked once in this time.

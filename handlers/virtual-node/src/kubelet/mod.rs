@@ -23,7 +23,7 @@ use tracing::warn;
 
 use self::answer::{Desk, router};
 use crate::figures::Counts;
-use crate::fleet::Machine;
+use crate::machine::Machine;
 use crate::node::KubeletEndpoint;
 use crate::pod::ClusterIndex;
 

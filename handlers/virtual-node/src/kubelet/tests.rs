@@ -29,17 +29,7 @@ fn options() -> KubeletOptions {
 async fn answered(options: KubeletOptions) -> (KubeletEndpoint, tokio::task::JoinHandle<()>) {
     let cluster = Arc::<ClusterIndex>::default();
     let fleet = Fleet::new(Arc::clone(&cluster), Policy::default());
-    fleet.insert(NodeSpec {
-        name: "r1".into(),
-        labels: std::collections::BTreeMap::new(),
-        taints: Vec::new(),
-        max_pods: 1,
-        kubelet: None,
-        host_ip: None,
-        place: String::new(),
-        session: 0,
-        retired: false,
-    });
+    fleet.insert(NodeSpec::bare("r1"));
     let machine = fleet.get("r1").unwrap();
     let kubelets = Kubelets::new(options).unwrap();
     let served = Arc::clone(&machine);

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::NodeCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::spec::Room;
-use crate::fleet::Machine;
+use crate::machine::Machine;
 
 /// How old the heartbeat of a condition becomes before the status is written though nothing else differs: as kubelets do.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(300);

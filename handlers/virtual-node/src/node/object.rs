@@ -17,7 +17,7 @@ use super::keeper::{Keeper, own_labels};
 use super::marks::Marks;
 use super::quantity;
 use super::spec::NodeSpec;
-use crate::fleet::Machine;
+use crate::machine::Machine;
 
 /// The labels that a node is to have. Those by which it is known whose it is are nobody else's to choose.
 fn labels(machine: &Machine, keeper: Keeper<'_>) -> BTreeMap<String, String> {

@@ -32,6 +32,24 @@ pub struct NodeSpec {
     pub retired: bool,
 }
 
+#[cfg(test)]
+impl NodeSpec {
+    /// A node of which nothing is said but its name, with room for one pod.
+    pub(crate) fn bare(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
+            max_pods: 1,
+            kubelet: None,
+            host_ip: None,
+            place: String::new(),
+            session: 0,
+            retired: false,
+        }
+    }
+}
+
 /// Where the kubelet API of a node is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KubeletEndpoint {

@@ -158,10 +158,12 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_annotations_are_not_the_form_of_a_pod_and_an_image_is() {
-        let mut labelled = pod("i");
+    fn labels_and_annotations_are_not_the_form_of_a_pod_and_an_image_and_a_deadline_are() {
+        let (mut labelled, mut timed) = (pod("i"), pod("i"));
         labelled.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
+        timed.spec.as_mut().unwrap().active_deadline_seconds = Some(60);
         assert_eq!(form(&pod("i")), form(&labelled));
         assert_ne!(form(&pod("i")), form(&pod("j")));
+        assert_ne!(form(&pod("i")), form(&timed));
     }
 }

@@ -21,6 +21,10 @@ struct Cluster {
     on_node: HashMap<String, HashSet<String>>,
     virtual_nodes: HashMap<String, Arc<Node>>,
     real_nodes: HashSet<String>,
+    /// The names of nodes that had a kubelet and have none any more: their pods were not kept.
+    overlooked: HashSet<String>,
+    /// Of those whose pods are being read: the UIDs of pods that went meanwhile.
+    gone: HashMap<String, HashSet<String>>,
     /// What the nodes have of an agent that kept such machines before.
     predecessor: Option<Label>,
 }
@@ -63,6 +67,29 @@ impl ClusterIndex {
         self.cluster().real_nodes.contains(name)
     }
 
+    /// Begins to read the pods of a node that had a kubelet before. Answers whether that has to be done.
+    pub(crate) fn begins_to_read(&self, node: &str) -> bool {
+        let mut cluster = self.cluster();
+        let overlooked = cluster.overlooked.contains(node);
+        if overlooked {
+            cluster.gone.insert(node.to_owned(), HashSet::new());
+        }
+        overlooked
+    }
+
+    /// Takes in the pods of that node, as they were read. What events told meanwhile is newer.
+    pub(crate) fn has_read(&self, node: &str, pods: Vec<Pod>) {
+        let mut cluster = self.cluster();
+        let gone = cluster.gone.remove(node).unwrap_or_default();
+        cluster.overlooked.remove(node);
+        for pod in pods {
+            let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+            if !gone.contains(uid) && !cluster.pods.contains_key(uid) {
+                cluster.keep(&Arc::new(pod));
+            }
+        }
+    }
+
     /// The names of the nodes that are kept by `keeper`.
     pub(crate) fn nodes_of(&self, keeper: Keeper<'_>) -> Vec<String> {
         let cluster = self.cluster();
@@ -88,6 +115,9 @@ impl Cluster {
     }
 
     fn drop_pod(&mut self, uid: &str) {
+        for gone in self.gone.values_mut() {
+            gone.insert(uid.to_owned());
+        }
         let Some(pod) = self.pods.remove(uid) else { return };
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
         if let Some(uids) = self.on_node.get_mut(node) {
@@ -105,11 +135,16 @@ impl Cluster {
                 self.pods.remove(&uid);
             }
             self.virtual_nodes.remove(&name);
+            self.overlooked.remove(&name);
             self.real_nodes.insert(name);
         } else {
-            self.real_nodes.remove(&name);
+            self.is_real_no_more(&name);
             self.virtual_nodes.insert(name, Arc::clone(node));
         }
+    }
+
+    fn is_real_no_more(&mut self, name: &str) {
+        self.overlooked.extend(self.real_nodes.take(name));
     }
 }
 
@@ -130,7 +165,7 @@ impl Index<Node> for ClusterIndex {
                 let name = tombstone.subject().name.to_owned();
                 let mut cluster = self.cluster();
                 cluster.virtual_nodes.remove(&name);
-                cluster.real_nodes.remove(&name);
+                cluster.is_real_no_more(&name);
             }
         }
     }
@@ -166,6 +201,30 @@ mod tests {
         let kept = ["early", "waits", "late", "app"].map(|uid| index.knows(uid));
         assert_eq!(kept, [false, true, false, true]);
         assert!(index.is_real("real") && !index.is_real("router"));
+    }
+
+    #[test]
+    fn the_pods_of_a_node_that_has_no_kubelet_any_more_are_read_and_events_are_newer() {
+        let index = ClusterIndex::default();
+        let object = |uid: &str| {
+            let Event::Added(pod) = pod(uid, "r1") else { unreachable!("it was added") };
+            pod
+        };
+        Index::<Node>::apply(&index, &node("r1", &json!({})));
+        for uid in ["stays", "changes", "goes"] {
+            Index::<Pod>::apply(&index, &pod(uid, "r1"));
+        }
+        assert!(!index.begins_to_read("r1"));
+        Index::<Node>::apply(&index, &node("r1", &json!({ "type": "virtual-kubelet" })));
+        assert!(index.begins_to_read("r1"));
+        let read = ["stays", "changes", "goes"].map(|uid| Pod::clone(&object(uid)));
+        let changed = object("changes");
+        Index::<Pod>::apply(&index, &Event::Modified(Arc::clone(&changed)));
+        Index::<Pod>::apply(&index, &Event::Deleted(Tombstone::Last(object("goes"))));
+        index.has_read("r1", read.into());
+        let kept = ["stays", "changes", "goes"].map(|uid| index.knows(uid));
+        assert_eq!((kept, index.begins_to_read("r1")), ([true, true, false], false));
+        assert!(Arc::ptr_eq(&index.pod(&"changes".into()).unwrap(), &changed));
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) workload: Option<&'a Workload>,
     /// What it waits for while nothing does: in one word of CamelCase, and for people.
     pub(crate) why: (&'a str, &'a str),
-    /// Whether what ran of it is being removed because the pod has another form by now.
+    /// Whether the pod has another form by now than what runs of it.
     pub(crate) replaced: bool,
     /// The machine's own address.
     pub(crate) host_ip: Option<IpAddr>,

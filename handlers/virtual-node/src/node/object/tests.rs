@@ -23,15 +23,10 @@ fn machine_of(spec: NodeSpec) -> Arc<Machine> {
 fn spec() -> NodeSpec {
     let taint = json!({ "key": "ours", "value": "v", "effect": "NoSchedule" });
     NodeSpec {
-        name: "r1".into(),
         labels: [("rack".to_owned(), "7".to_owned())].into(),
         taints: vec![serde_json::from_value(taint).unwrap()],
         max_pods: 4,
-        kubelet: None,
-        host_ip: None,
-        place: String::new(),
-        session: 0,
-        retired: false,
+        ..NodeSpec::bare("r1")
     }
 }
 
