@@ -65,13 +65,18 @@ impl Place {
         }
     }
 
-    /// What hangs on the trunk of the node is just what Neutron has of ports, each by a VLAN of its own.
-    async fn assert_attached(&self) {
+    /// Waits until what hangs on the trunk of the node is just what Neutron has of ports: a pool may be about to make some, or
+    /// to destroy some. At no time do two of them have one VLAN.
+    async fn until_attached(&self) {
         let Self::Nested(nodes) = self else { return };
-        let subports = nodes.subports(0).await;
-        let ports: BTreeSet<_> = self.world().ports().await.into_iter().map(|port| port.id).collect();
-        assert_eq!(subports.iter().map(|(_, port)| port.clone()).collect::<BTreeSet<_>>(), ports);
-        assert_eq!(subports.iter().map(|(vlan, _)| vlan).collect::<BTreeSet<_>>().len(), subports.len());
+        let attached = async || {
+            let subports = nodes.subports(0).await;
+            let vlans: BTreeSet<_> = subports.iter().map(|(vlan, _)| vlan).collect();
+            assert_eq!(vlans.len(), subports.len(), "{subports:?}");
+            let ports: BTreeSet<_> = self.world().ports().await.into_iter().map(|port| port.id).collect();
+            subports.into_iter().map(|(_, port)| port).collect::<BTreeSet<_>>() == ports
+        };
+        until(attached, "what hangs on the trunk is what Neutron has of ports").await;
     }
 }
 
@@ -93,15 +98,16 @@ async fn killed(place: Option<Place>, options: &str, pooled: bool) {
     let mut last = start(world, &options).await;
     until_settled(world, pooled).await;
     assert_nobody_has_two(world, pooled).await;
-    place.assert_attached().await;
+    place.until_attached().await;
     if !pooled {
         assert_made_once(world).await;
     }
     end_all(world).await;
     let most = if pooled { POOL_MAX } else { 0 };
     until(async || world.ports().await.len() <= most, "what nobody needs is gone").await;
+    place.until_attached().await;
     assert!(last.terminate().await.success());
-    place.assert_attached().await;
+    place.until_attached().await;
 }
 
 pub(crate) async fn start(world: &World, options: &str) -> Process {
