@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
-use staffetta_real_openstack::Service;
+use staffetta_real_openstack::{Match, Service};
 
 use crate::nested::Nodes;
 use crate::process::Process;
@@ -22,8 +22,12 @@ use crate::world::World;
 const PODS: usize = 300;
 const ALIVE: usize = 40;
 
-/// How many controllers are killed.
+/// How many controllers are killed at least, each after fewer calls than so many.
 const KILLS: usize = 12;
+const CALLS: u64 = 60;
+
+/// How long a controller lives that has less to do than that.
+const LONGEST: Duration = Duration::from_secs(15);
 
 /// How long the end may take: a port takes a tenth of a second of this Neutron.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -88,7 +92,7 @@ async fn killed(place: Option<Place>, options: &str, pooled: bool) {
     let mut kills = 0;
     while kills < KILLS || !churn.is_over() {
         let mut controller = start(world, &options).await;
-        tokio::time::sleep(Duration::from_millis(500 + below(4000))).await; // the point is that it is any time
+        until_some_calls(world, CALLS).await;
         controller.signal("KILL").await;
         assert!(!controller.ends().await.success());
         kills += 1;
@@ -113,6 +117,17 @@ async fn killed(place: Option<Place>, options: &str, pooled: bool) {
 pub(crate) async fn start(world: &World, options: &str) -> Process {
     let kubeconfig = std::fs::read_to_string(world.kubeconfig()).unwrap();
     Process::start(Path::new(PROGRAM), world.folder(), options, &kubeconfig).await
+}
+
+/// Waits until the controller has made some more calls, fewer than `most`; how many, nobody knows before. One that is killed on a
+/// slow machine has come as far by then as on a fast one. Where there is not much to do, `LONGEST` ends the wait.
+pub(crate) async fn until_some_calls(world: &World, most: u64) {
+    let made = || world.gate.count(&Match::any());
+    let enough = made() + usize::try_from(below(most)).unwrap();
+    let deadline = tokio::time::Instant::now() + LONGEST;
+    while made() < enough && tokio::time::Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// At no time do two pods show one port, or are two ports made for one pod.
