@@ -13,6 +13,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use staffetta_real_openstack::{Match, Service};
+use tokio::sync::Mutex;
 
 use crate::nested::Nodes;
 use crate::process::Process;
@@ -36,6 +37,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_staffetta");
 
 /// The most that a pool keeps.
 const POOL_MAX: usize = 20;
+
+/// Each of these tests gives Neutron all that it can do. One at a time, so that the others have their calls answered.
+static TURN: Mutex<()> = Mutex::const_new(());
 
 /// Where pods come and go: on a node with ports of its own, or on one that is a machine with a trunk.
 enum Place {
@@ -85,8 +89,9 @@ impl Place {
 }
 
 /// Kills controllers while pods come and go, and looks in the end what that left.
-async fn killed(place: Option<Place>, options: &str, pooled: bool) {
-    let Some(place) = place else { return };
+async fn killed(place: impl AsyncFnOnce() -> Option<Place>, options: &str, pooled: bool) {
+    let _turn = TURN.lock().await;
+    let Some(place) = place().await else { return };
     let (world, options) = (place.world(), place.options(options));
     let churn = Churn::start(world.pods(), place.node());
     let mut kills = 0;
@@ -255,20 +260,20 @@ async fn nested() -> Option<Place> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn however_often_it_is_killed_nothing_leaks_and_nothing_is_made_twice_on_a_real_openstack() {
-    killed(bound().await, "", false).await;
+    killed(bound, "", false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn however_often_it_is_killed_no_subport_leaks_and_none_is_made_twice_on_a_real_openstack() {
-    killed(nested().await, "", false).await;
+    killed(nested, "", false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn however_often_it_is_killed_a_pool_loses_no_port_and_shares_none_on_a_real_openstack() {
-    killed(bound().await, &pool("neutron"), true).await;
+    killed(bound, &pool("neutron"), true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn however_often_it_is_killed_a_pool_loses_no_subport_and_shares_none_on_a_real_openstack() {
-    killed(nested().await, &pool("nested"), true).await;
+    killed(nested, &pool("nested"), true).await;
 }
