@@ -51,6 +51,28 @@ async fn a_wrong_password_is_told_and_the_right_one_is_taken_without_a_restart_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn with_an_application_credential_pods_get_their_ports_and_a_revoked_token_costs_none_on_a_real_openstack()
+ {
+    let Some(world) = World::start().await else { return };
+    let (id, secret) = world.tenant.application_credential().await;
+    let auth_url = world.tenant.login_through(&world.gate).auth_url;
+    let credential = format!(
+        "auth_type = \"v3applicationcredential\"\nauth_url = {auth_url:?}\napplication_credential_id = {id:?}\n\
+         application_credential_secret = {secret:?}\n"
+    );
+    let mut all: toml::Table = toml::from_str(&world.options("")).unwrap();
+    all.insert("neutron".into(), toml::from_str::<toml::Table>(&credential).unwrap().into());
+    let controller = world.try_controller(&all.to_string()).await;
+    world.pod("web").await;
+    world.until_active(&["web"]).await;
+    world.stack.revoke(&world.gate.token().unwrap()).await;
+    world.pod("late").await;
+    world.until_active(&["late"]).await;
+    assert_eq!(world.ports().await.len(), 2);
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_catalogue_without_neutron_is_told_and_read_anew_on_a_real_openstack() {
     let Some(world) = World::start().await else { return };
     let region = format!("of-{}", world.tenant.login().project);

@@ -155,16 +155,17 @@ async fn a_token_that_is_revoked_costs_a_new_one_and_no_pod_on_a_real_openstack(
     controller.stop().await.unwrap();
 }
 
-/// A fault of the calls that make ports costs time, and neither a pod nor a second port.
+/// A fault of the calls that make ports costs time, and neither a pod nor a second port. Each pod that comes meets it so often.
 async fn passing(fault: Fault, times: usize, options: &str) {
     let Some(world) = World::start().await else { return };
     let controller = world.controller(options).await;
-    world.gate.inject(creation(), times, fault.clone());
     for name in ["one", "two", "three"] {
+        world.gate.inject(creation(), times, fault.clone());
         world.pod(name).await;
+        // Pods that come at the same time may share a call, and its fault.
+        world.until(&format!("{fault:?} happens"), async || world.gate.pending() == 0).await;
     }
     world.until_active(&["one", "two", "three"]).await;
-    assert_eq!(world.gate.pending(), 0, "{fault:?} has happened");
     let ports = world.ports().await.into_iter().map(|port| port.id).collect();
     assert_eq!(world.named().await, ports, "after {fault:?} each port is a pod's");
     for name in ["one", "two", "three"] {
@@ -176,33 +177,33 @@ async fn passing(fault: Fault, times: usize, options: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cloud_in_trouble_is_asked_again_when_it_says_on_a_real_openstack() {
-    passing(Fault::unavailable(Some(1)), 4, "").await;
+    passing(Fault::unavailable(Some(1)), 2, "").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cloud_that_answers_with_a_page_for_people_is_asked_again_on_a_real_openstack() {
-    passing(Fault::unavailable(None), 4, "").await;
+    passing(Fault::unavailable(None), 2, "").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_others_change_at_the_same_time_is_tried_again_on_a_real_openstack() {
     let message = "There is a conflict with another request.";
-    passing(Fault::neutron(StatusCode::CONFLICT, "Conflict", message), 4, "").await;
+    passing(Fault::neutron(StatusCode::CONFLICT, "Conflict", message), 2, "").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_is_cut_before_the_call_costs_no_pod_on_a_real_openstack() {
-    passing(Fault::Cut, 4, "").await;
+    passing(Fault::Cut, 2, "").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_port_whose_answer_was_lost_is_found_by_its_mark_and_not_made_again_on_a_real_openstack() {
-    passing(Fault::CutAfter, 3, "").await;
+    passing(Fault::CutAfter, 1, "").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_is_never_answered_is_given_up_and_made_again_on_a_real_openstack() {
-    passing(Fault::Hang, 2, "[neutron]\ntimeout = 3\n").await;
+    passing(Fault::Hang, 1, "[neutron]\ntimeout = 3\n").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

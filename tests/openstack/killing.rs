@@ -12,7 +12,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
-use staffetta_real_openstack::Service;
+use staffetta_real_openstack::{Match, Service};
+use tokio::sync::Mutex;
 
 use crate::nested::Nodes;
 use crate::process::Process;
@@ -22,8 +23,12 @@ use crate::world::World;
 const PODS: usize = 300;
 const ALIVE: usize = 40;
 
-/// How many controllers are killed.
+/// How many controllers are killed at least, each after fewer calls than so many.
 const KILLS: usize = 12;
+const CALLS: u64 = 60;
+
+/// How long a controller lives that has less to do than that.
+const LONGEST: Duration = Duration::from_secs(15);
 
 /// How long the end may take: a port takes a tenth of a second of this Neutron.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -32,6 +37,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_staffetta");
 
 /// The most that a pool keeps.
 const POOL_MAX: usize = 20;
+
+/// Each of these tests gives Neutron all that it can do. One at a time, so that the others have their calls answered.
+static TURN: Mutex<()> = Mutex::const_new(());
 
 /// Where pods come and go: on a node with ports of its own, or on one that is a machine with a trunk.
 enum Place {
@@ -65,25 +73,31 @@ impl Place {
         }
     }
 
-    /// What hangs on the trunk of the node is just what Neutron has of ports, each by a VLAN of its own.
-    async fn assert_attached(&self) {
+    /// Waits until what hangs on the trunk of the node is just what Neutron has of ports: a pool may be about to make some, or
+    /// to destroy some. At no time do two of them have one VLAN.
+    async fn until_attached(&self) {
         let Self::Nested(nodes) = self else { return };
-        let subports = nodes.subports(0).await;
-        let ports: BTreeSet<_> = self.world().ports().await.into_iter().map(|port| port.id).collect();
-        assert_eq!(subports.iter().map(|(_, port)| port.clone()).collect::<BTreeSet<_>>(), ports);
-        assert_eq!(subports.iter().map(|(vlan, _)| vlan).collect::<BTreeSet<_>>().len(), subports.len());
+        let attached = async || {
+            let subports = nodes.subports(0).await;
+            let vlans: BTreeSet<_> = subports.iter().map(|(vlan, _)| vlan).collect();
+            assert_eq!(vlans.len(), subports.len(), "{subports:?}");
+            let ports: BTreeSet<_> = self.world().ports().await.into_iter().map(|port| port.id).collect();
+            subports.into_iter().map(|(_, port)| port).collect::<BTreeSet<_>>() == ports
+        };
+        until(attached, "what hangs on the trunk is what Neutron has of ports").await;
     }
 }
 
 /// Kills controllers while pods come and go, and looks in the end what that left.
-async fn killed(place: Option<Place>, options: &str, pooled: bool) {
-    let Some(place) = place else { return };
+async fn killed(place: impl AsyncFnOnce() -> Option<Place>, options: &str, pooled: bool) {
+    let _turn = TURN.lock().await;
+    let Some(place) = place().await else { return };
     let (world, options) = (place.world(), place.options(options));
     let churn = Churn::start(world.pods(), place.node());
     let mut kills = 0;
     while kills < KILLS || !churn.is_over() {
         let mut controller = start(world, &options).await;
-        tokio::time::sleep(Duration::from_millis(500 + below(4000))).await; // the point is that it is any time
+        until_some_calls(world, CALLS).await;
         controller.signal("KILL").await;
         assert!(!controller.ends().await.success());
         kills += 1;
@@ -93,20 +107,32 @@ async fn killed(place: Option<Place>, options: &str, pooled: bool) {
     let mut last = start(world, &options).await;
     until_settled(world, pooled).await;
     assert_nobody_has_two(world, pooled).await;
-    place.assert_attached().await;
+    place.until_attached().await;
     if !pooled {
         assert_made_once(world).await;
     }
     end_all(world).await;
     let most = if pooled { POOL_MAX } else { 0 };
     until(async || world.ports().await.len() <= most, "what nobody needs is gone").await;
+    place.until_attached().await;
     assert!(last.terminate().await.success());
-    place.assert_attached().await;
+    place.until_attached().await;
 }
 
 pub(crate) async fn start(world: &World, options: &str) -> Process {
     let kubeconfig = std::fs::read_to_string(world.kubeconfig()).unwrap();
     Process::start(Path::new(PROGRAM), world.folder(), options, &kubeconfig).await
+}
+
+/// Waits until the controller has made some more calls, fewer than `most`; how many, nobody knows before. One that is killed on a
+/// slow machine has come as far by then as on a fast one. Where there is not much to do, `LONGEST` ends the wait.
+pub(crate) async fn until_some_calls(world: &World, most: u64) {
+    let made = || world.gate.count(&Match::any());
+    let enough = made() + usize::try_from(below(most)).unwrap();
+    let deadline = tokio::time::Instant::now() + LONGEST;
+    while made() < enough && tokio::time::Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// At no time do two pods show one port, or are two ports made for one pod.
@@ -234,20 +260,20 @@ async fn nested() -> Option<Place> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn however_often_it_is_killed_nothing_leaks_and_nothing_is_made_twice_on_a_real_openstack() {
-    killed(bound().await, "", false).await;
+    killed(bound, "", false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn however_often_it_is_killed_no_subport_leaks_and_none_is_made_twice_on_a_real_openstack() {
-    killed(nested().await, "", false).await;
+    killed(nested, "", false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn however_often_it_is_killed_a_pool_loses_no_port_and_shares_none_on_a_real_openstack() {
-    killed(bound().await, &pool("neutron"), true).await;
+    killed(bound, &pool("neutron"), true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn however_often_it_is_killed_a_pool_loses_no_subport_and_shares_none_on_a_real_openstack() {
-    killed(nested().await, &pool("nested"), true).await;
+    killed(nested, &pool("nested"), true).await;
 }

@@ -30,14 +30,14 @@ fn pool(driver: &str) -> String {
     format!("[kubernetes]\nvif_pool_driver = {driver:?}\n{POOL}")
 }
 
-/// Waits until the pool has made its ports, and asks nothing more.
+/// Waits until the pool has made its ports, has the answer to all that it asked, and asks nothing more.
 async fn at_rest(world: &World) {
     world.until("the pool is warm", async || world.ports().await.len() >= 8).await;
     world
         .until("nothing more is asked", async || {
-            let asked = world.gate.seen().len();
+            let seen = world.gate.seen();
             tokio::time::sleep(REST).await; // between two looks
-            asked == world.gate.seen().len()
+            seen.iter().all(|call| call.answered.is_some()) && seen.len() == world.gate.seen().len()
         })
         .await;
 }

@@ -84,6 +84,11 @@ write_keystone_configuration() {
 connection = $(database_url keystone)
 [token]
 expiration = ${TOKEN_LIFE:-3600}
+# Its one process remembers what it has read: with each request that they get, the others ask it about the same few tokens.
+# What it changes or revokes, it forgets at once.
+[cache]
+enabled = true
+backend = dogpile.cache.memory
 [identity]
 # The least that is allowed: users are made for each test.
 password_hash_rounds = 4
