@@ -272,32 +272,6 @@ async fn a_load_balancer_that_is_busy_gets_its_members_later_on_a_real_openstack
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_octavia_that_is_away_for_long_costs_time_only_on_a_real_openstack() {
-    let Some(world) = World::start().await else { return };
-    let shop = Shop::new(&world).await;
-    let controller = world.controller(&shop.options("")).await;
-    shop.service("stays", "ClusterIP", &["10.128.0.10"]).await;
-    shop.until_served("stays", &["10.128.0.10"]).await;
-    world.gate.inject(Match::any().path("/load-balancer/"), usize::MAX, Fault::unavailable(None));
-    shop.service("comes", "ClusterIP", &["10.128.0.11"]).await;
-    shop.endpoints("stays", &["10.128.0.12"]).await;
-    let asked = world.gate.count(&Match::any().path("/load-balancer/"));
-    world
-        .until_within(PATIENCE, "it is asked in vain", async || {
-            world.gate.count(&Match::any().path("/load-balancer/")) >= asked + 5
-        })
-        .await;
-    world.gate.clear();
-    shop.until_served("comes", &["10.128.0.11"]).await;
-    shop.until_served("stays", &["10.128.0.12"]).await;
-    for name in ["stays", "comes"] {
-        shop.delete(name).await;
-    }
-    shop.until_empty().await;
-    controller.stop().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn what_was_forgotten_while_nobody_looked_is_swept_on_a_real_openstack() {
     let Some(world) = World::start().await else { return };
     let shop = Shop::new(&world).await;
