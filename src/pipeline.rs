@@ -93,6 +93,10 @@ enum Awaited {
     Recovered,
 }
 
+/// Which part of the backlog of a first list may be left when next to all of it is done. Those that wait for their next attempt
+/// are of it.
+const NEXT_TO_ALL: usize = 10;
+
 /// All enabled handlers behind one dispatcher. Events go in with [`EventHandler::handle`].
 pub struct Pipeline {
     dispatcher: Dispatcher<AnyEvent, Chain>,
@@ -278,6 +282,10 @@ impl Sink for Pipeline {
 
     async fn room(&self) {
         self.fallen_to(self.first_list_backlog).await;
+    }
+
+    async fn settled(&self) {
+        self.fallen_to(self.first_list_backlog / NEXT_TO_ALL).await;
     }
 
     fn undecodable(&self, object: &Undecodable) {

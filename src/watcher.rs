@@ -33,6 +33,10 @@ pub trait Sink: EventHandler<AnyEvent> {
     /// Ends when there is room for more of a list. Nothing but a list ever waits for it.
     fn room(&self) -> impl Future<Output = ()> + Send;
 
+    /// Ends when next to all that was delivered is done. The first watch after a list waits for it, but not for long: it begins
+    /// with the echo of each write since, and an echo is to find nobody in its way.
+    fn settled(&self) -> impl Future<Output = ()> + Send;
+
     /// The server sent something that is no object of its kind. It is told once for each state of it, of a thousand objects of a
     /// kind at most.
     fn undecodable(&self, object: &Undecodable);

@@ -16,12 +16,13 @@ use serde_json::json;
 use staffetta::watcher::{Sink, Watcher};
 use staffetta_apiserver::{ApiServer, Fault, Options, Requests};
 use staffetta_handler::{AnyEvent, EventHandler, HandlerError, Kind, Turn, Undecodable};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 
-/// Sends on what it gets, in words. A list waits while `room` has no permit.
+/// Sends on what it gets, in words. A list waits while `room` has no permit, and the first watch until it is `settled`.
 struct Recorder {
     events: mpsc::UnboundedSender<String>,
     room: Semaphore,
+    settled: watch::Sender<bool>,
 }
 
 impl EventHandler<AnyEvent> for Recorder {
@@ -43,6 +44,13 @@ impl Sink for Recorder {
         self.room.acquire().await.unwrap().forget();
     }
 
+    async fn settled(&self) {
+        if !*self.settled.borrow() {
+            let _ = self.events.send("waits".into());
+            self.settled.subscribe().wait_for(|settled| *settled).await.unwrap();
+        }
+    }
+
     fn undecodable(&self, object: &Undecodable) {
         let _ = self.events.send(format!("{} cannot be decoded", object.identity.subject()));
     }
@@ -59,7 +67,7 @@ async fn world(room: usize) -> World {
     let server = ApiServer::start(Options::default()).await.unwrap();
     let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
     let (sender, events) = mpsc::unbounded_channel();
-    let sink = Recorder { events: sender, room: Semaphore::new(room) };
+    let sink = Recorder { events: sender, room: Semaphore::new(room), settled: watch::Sender::new(true) };
     World { server, client, sink: Arc::new(sink), events }
 }
 
@@ -247,6 +255,31 @@ async fn the_next_page_of_a_list_waits_for_room_and_a_watch_never_does() {
 }
 
 #[tokio::test]
+async fn the_first_watch_begins_when_what_was_listed_is_done_and_none_after_it_waits() {
+    let mut world = world(ROOM).await;
+    world.sink.settled.send_replace(false);
+    world.create("a").await;
+    let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink));
+    watcher.add(&Kind::of::<ConfigMap>());
+    world.said(&["Added ConfigMap default/a", "listed", "waits"]).await;
+    watcher.until_listed().await;
+    world.change("a", "1").await;
+    assert_eq!(world.asked("watch"), 0);
+    world.sink.settled.send_replace(true);
+    world.said(&["Modified ConfigMap default/a"]).await;
+
+    world.sink.settled.send_replace(false);
+    world.server.faults().pause_watches();
+    world.change("a", "2").await;
+    world.server.trim_event_log();
+    world.server.faults().resume_watches();
+    world.server.faults().cut_watches();
+    world.said(&["Modified ConfigMap default/a", "listed"]).await;
+    world.create("later").await;
+    world.said(&["Added ConfigMap default/later"]).await;
+}
+
+#[tokio::test]
 async fn an_error_of_the_server_is_outlived() {
     let mut world = world(ROOM).await;
     world.create("a").await;
@@ -286,7 +319,7 @@ async fn an_outage_is_waited_out_and_not_hammered() {
         async { Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nobody is there")) }
     });
     let (events, _kept) = mpsc::unbounded_channel();
-    let sink = Recorder { events, room: Semaphore::new(ROOM) };
+    let sink = Recorder { events, room: Semaphore::new(ROOM), settled: watch::Sender::new(true) };
     let watcher = Watcher::new(Client::new(dead, "default"), Arc::new(sink));
     watcher.add(&Kind::of::<ConfigMap>());
     tokio::time::sleep(Duration::from_secs(600)).await;
@@ -312,6 +345,8 @@ impl Sink for Stuck {
     async fn room(&self) {
         std::future::pending::<()>().await;
     }
+
+    async fn settled(&self) {}
 
     fn undecodable(&self, _: &Undecodable) {}
 }

@@ -24,6 +24,9 @@ use crate::lock::lock;
 /// How long the server may take to say where in its history it is.
 const WHERE: Duration = Duration::from_secs(10);
 
+/// How long the first watch waits at most for what the list brought to be done.
+const SETTLES: Duration = Duration::from_secs(10);
+
 /// The task of one watch.
 pub(super) struct OneWatch<S> {
     pub(super) kind: Kind,
@@ -158,13 +161,17 @@ impl<S: Sink> OneWatch<S> {
             watcher::Event::InitDone => {
                 let vanished = lock(&self.known).list_ends();
                 self.forget_undecodable();
-                // What comes next is the watch, for the first time since.
-                (self.failures, self.begun) = (0, Instant::now());
+                self.failures = 0;
                 self.deliver(vanished).await;
                 debug!(kind = %self.kind.name, "listed");
                 self.course.listed();
                 self.sink.listed(self.kind.type_id);
-                self.listed.send_replace(true);
+                if !self.listed.send_replace(true) {
+                    self.course.works(false);
+                    let _ = tokio::time::timeout(SETTLES, self.sink.settled()).await;
+                }
+                // What comes next is the watch, for the first time since.
+                self.begun = Instant::now();
             }
             watcher::Event::Apply(seen) => self.apply(seen).await,
             watcher::Event::Delete(seen) => {

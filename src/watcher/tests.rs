@@ -14,8 +14,10 @@ use crate::client::wrap;
 use crate::leadership::Term;
 use crate::metrics::Requests;
 
-/// Takes all in.
-struct Nobody;
+/// Takes all in, and is never at its end where it does not settle.
+struct Nobody {
+    settles: bool,
+}
 
 impl EventHandler<AnyEvent> for Nobody {
     async fn handle(&self, _: &AnyEvent, _: &Turn<'_>) -> Result<(), HandlerError> {
@@ -27,6 +29,12 @@ impl Sink for Nobody {
     fn listed(&self, _: TypeId) {}
 
     async fn room(&self) {}
+
+    async fn settled(&self) {
+        if !self.settles {
+            std::future::pending::<()>().await;
+        }
+    }
 
     fn undecodable(&self, _: &Undecodable) {}
 }
@@ -92,6 +100,11 @@ struct TenMinutes {
 impl TenMinutes {
     /// Of a server that gives this answer to what is asked by a query.
     async fn of(answer: impl Fn(Asked, &str) -> Answer + Send + 'static) -> Self {
+        Self::for_sink(Nobody { settles: true }, answer).await
+    }
+
+    /// For somebody to whom it delivers.
+    async fn for_sink(sink: Nobody, answer: impl Fn(Asked, &str) -> Answer + Send + 'static) -> Self {
         let (seen, begun) = (Arc::<Mutex<Vec<(u64, Asked)>>>::default(), Instant::now());
         let noted = Arc::clone(&seen);
         let server = tower::service_fn(move |request: Request<Body>| {
@@ -110,7 +123,7 @@ impl TenMinutes {
         let client = wrap(Client::new(server, "default"), &requests, &silence, &Term::for_ever());
         let kind = Kind::of::<ConfigMap>();
         silence.listen(&kind.path);
-        let watcher = Watcher::new(client, Arc::new(Nobody)).watch_timeout(Duration::from_secs(60));
+        let watcher = Watcher::new(client, Arc::new(sink)).watch_timeout(Duration::from_secs(60));
         let watcher = watcher.overheard(silence);
         watcher.add(&kind);
         tokio::time::sleep(Duration::from_secs(600)).await;
@@ -178,6 +191,12 @@ async fn a_kind_that_may_be_listed_and_not_watched_is_listed_less_and_less_often
     let (lists, watches) = (seen.count(Asked::List), seen.count(Asked::Watch));
     assert!((8..=20).contains(&lists) && (15..=40).contains(&watches), "{lists} lists, {watches} watches");
     assert!(seen.sight.so_far.trouble.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_watch_does_not_wait_for_ever_for_what_is_never_done() {
+    let seen = TenMinutes::for_sink(Nobody { settles: false }, |asked, _| well(asked)).await;
+    assert_eq!(seen.asked[..2], [(0, Asked::List), (10, Asked::Watch)]);
 }
 
 #[tokio::test(start_paused = true)]
