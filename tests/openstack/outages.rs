@@ -5,9 +5,10 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use staffetta_real_openstack::{Match, Seen, Service};
 
+use crate::services::Shop;
 use crate::world::World;
 
-/// How long Neutron is away.
+/// How long Neutron or Octavia is away.
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// How long another service is away.
@@ -58,6 +59,37 @@ async fn while_keystone_is_away_pods_wait_and_are_not_forgotten_on_a_real_openst
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_database_is_away_pods_wait_and_are_not_forgotten_on_a_real_openstack() {
     away(Service::Database, OUTAGE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_octavia_is_away_for_a_minute_services_wait_and_are_not_forgotten_on_a_real_openstack() {
+    let Some(world) = World::alone().await else { return };
+    let shop = Shop::new(&world).await;
+    let controller = world.controller(&shop.options("")).await;
+    for name in ["stays", "goes"] {
+        shop.service(name, "ClusterIP", &["10.128.0.10"]).await;
+        let made = shop.until_served(name, &["10.128.0.10"]).await;
+        shop.until_written(name, &made).await;
+    }
+    world.stack.stop(Service::Octavia).await;
+    let asked = world.gate.seen().len();
+    shop.service("comes", "ClusterIP", &["10.128.0.11"]).await;
+    shop.endpoints("stays", &["10.128.0.12"]).await;
+    shop.delete("goes").await;
+    tokio::time::sleep(MINUTE).await; // that is the fault
+    let asked = world.gate.seen().len() - asked;
+    // Three objects are tried once a second, a sweep and a comparison every two seconds, and what does no harm is asked twice
+    // at a time.
+    let most = 8 * usize::try_from(MINUTE.as_secs()).unwrap();
+    assert!(asked <= most, "{asked} calls while Octavia was away");
+    world.until_told("comes", "DriverUnavailable").await;
+    world.stack.resume().await;
+    for (name, endpoint) in [("stays", "10.128.0.12"), ("comes", "10.128.0.11")] {
+        shop.until_served(name, &[endpoint]).await;
+        shop.delete(name).await;
+    }
+    shop.until_empty().await;
+    controller.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

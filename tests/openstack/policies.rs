@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use http::Method;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use staffetta_real_openstack::Match;
 
+use crate::services::PACE;
 use crate::world::World;
 
 const POLICIES: &str = r#"
@@ -58,7 +59,7 @@ impl<'a> Guarded<'a> {
     async fn pod(&self, name: &str, app: &str) {
         let pod = json!({ "metadata": { "name": name, "labels": { "app": app } },
             "spec": { "nodeName": self.world.node, "automountServiceAccountToken": false,
-                "containers": [{ "name": "c", "image": "i" }] } });
+                "containers": [{ "name": "c", "image": "i", "ports": [{ "name": "sql", "containerPort": 5432 }] }] } });
         let pod: Pod = serde_json::from_value(pod).unwrap();
         self.world.pods().create(&PostParams::default(), &pod).await.unwrap();
     }
@@ -70,6 +71,7 @@ impl<'a> Guarded<'a> {
 
     /// The groups with a mark, by their ids.
     async fn groups(&self) -> BTreeMap<String, Group> {
+        tokio::time::sleep(PACE).await;
         let all = self.world.tenant.things("security-groups").await;
         let marked = all.into_iter().filter_map(|group| {
             let mut words = group["description"].as_str()?.split(' ');
@@ -119,6 +121,23 @@ impl<'a> Guarded<'a> {
             .await;
     }
 
+    /// The rules of the policies' own groups in words. Another group is called by its kind.
+    async fn rules(&self) -> Vec<String> {
+        let groups = self.groups().await;
+        let kind = |id: &Value| Some(groups.get(id.as_str()?)?.kind.as_str());
+        let words = |rule: &Value| {
+            let of = |field: &str| rule[field].as_str().unwrap_or_default().to_owned();
+            let remote = kind(&rule["remote_group_id"]).map_or_else(|| of("remote_ip_prefix"), str::to_owned);
+            let (first, last) = (&rule["port_range_min"], &rule["port_range_max"]);
+            format!("{} {} {} {first}-{last} {remote}", of("direction"), of("ethertype"), of("protocol"))
+        };
+        let all = self.world.tenant.things("security-group-rules").await;
+        let own = all.iter().filter(|rule| kind(&rule["security_group_id"]) == Some("policy"));
+        let mut rules: Vec<_> = own.map(words).collect();
+        rules.sort();
+        rules
+    }
+
     /// How many calls changed a group, a rule or a port so far.
     fn changes(&self) -> usize {
         let count =
@@ -164,6 +183,43 @@ async fn policies_guard_ports_follow_labels_and_leave_nothing_on_a_real_openstac
         guarded.until_kinds(pod, &["configured"]).await;
     }
     guarded.until_none().await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_of_every_form_becomes_the_rules_that_it_means_and_namespaces_move_pods_on_a_real_openstack()
+{
+    let Some(world) = World::start().await else { return };
+    let guarded = Guarded::new(&world);
+    let controller = world.controller(POLICIES).await;
+    for (name, app) in [("db", "db"), ("web", "web")] {
+        guarded.pod(name, app).await;
+    }
+    let peers = json!({ "namespaceSelector": { "matchLabels": { "team": "shop" } },
+        "podSelector": { "matchLabels": { "app": "web" } } });
+    let block = json!({ "ipBlock": { "cidr": "198.51.100.0/24", "except": ["198.51.100.0/25"] } });
+    let spec = json!({ "podSelector": { "matchLabels": { "app": "db" } }, "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{ "from": [peers], "ports": [{ "port": "sql" }] },
+            { "from": [block], "ports": [{ "protocol": "UDP", "port": 9000, "endPort": 9010 }] }],
+        "egress": [{ "to": [{ "ipBlock": { "cidr": "192.0.2.0/24" } }], "ports": [{ "protocol": "SCTP", "port": 3868 }] }] });
+    guarded.policy("p", spec).await;
+    guarded.until_kinds("db", &["nodes", "policy"]).await;
+    guarded.until_rules(4).await;
+    let wanted = [
+        "egress IPv4 sctp 3868-3868 192.0.2.0/24",
+        "ingress IPv4 tcp 5432-5432 peers",
+        "ingress IPv4 udp 9000-9010 198.51.100.128/25",
+        "ingress IPv6 tcp 5432-5432 peers",
+    ];
+    assert_eq!(guarded.rules().await, wanted);
+    guarded.until_kinds("web", &["configured"]).await;
+    let namespaces: Api<Namespace> = Api::all(world.client.clone());
+    for (team, kinds) in [(json!("shop"), ["configured", "peers"].as_slice()), (Value::Null, &["configured"])]
+    {
+        let labels = Patch::Merge(json!({ "metadata": { "labels": { "team": team } } }));
+        namespaces.patch("default", &PatchParams::default(), &labels).await.unwrap();
+        guarded.until_kinds("web", kinds).await;
+    }
     controller.stop().await.unwrap();
 }
 

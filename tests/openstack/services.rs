@@ -16,8 +16,8 @@ use crate::world::World;
 /// speed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The time between two looks of a test at Octavia, which has other things to do.
-const PACE: Duration = Duration::from_millis(300);
+/// The time between two looks of a test at Octavia or Neutron, which have other things to do.
+pub(crate) const PACE: Duration = Duration::from_millis(300);
 
 /// What a controller needs to look after services.
 const SERVICES: &str = r#"
@@ -148,8 +148,8 @@ fn slice(name: &str, endpoints: &[&str]) -> EndpointSlice {
     serde_json::from_value(slice).unwrap()
 }
 
-/// The calls that change something in Octavia.
-fn creations() -> Match {
+/// The calls that make a load balancer.
+pub(crate) fn creations() -> Match {
     Match::any().method(Method::POST).path("/load-balancer/v2/lbaas/loadbalancers")
 }
 
@@ -163,9 +163,11 @@ async fn a_service_is_served_follows_its_endpoints_and_leaves_nothing_on_a_real_
     shop.until_written("web", &made).await;
     assert_eq!(world.gate.count(&creations()), 1, "it is made by one call");
     let batches = Match::any().method(Method::PUT).path("/members");
+    // Where the service was seen before its endpoints, there were some already.
+    let before = world.gate.count(&batches);
     shop.endpoints("web", &["10.128.0.11", "10.128.0.12"]).await;
     let changed = shop.until_served("web", &["10.128.0.11", "10.128.0.12"]).await;
-    assert_eq!((changed.id, world.gate.count(&batches)), (made.id, 2), "a batch a port");
+    assert_eq!((changed.id, world.gate.count(&batches) - before), (made.id, 2), "a batch a port");
     shop.endpoints("web", &[]).await;
     shop.until_served("web", &[]).await;
     shop.delete("web").await;
@@ -265,32 +267,6 @@ async fn a_load_balancer_that_is_busy_gets_its_members_later_on_a_real_openstack
     shop.endpoints("web", &["10.128.0.10", "10.128.0.11"]).await;
     shop.until_served("web", &["10.128.0.10", "10.128.0.11"]).await;
     shop.delete("web").await;
-    shop.until_empty().await;
-    controller.stop().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_octavia_that_is_away_for_long_costs_time_only_on_a_real_openstack() {
-    let Some(world) = World::start().await else { return };
-    let shop = Shop::new(&world).await;
-    let controller = world.controller(&shop.options("")).await;
-    shop.service("stays", "ClusterIP", &["10.128.0.10"]).await;
-    shop.until_served("stays", &["10.128.0.10"]).await;
-    world.gate.inject(Match::any().path("/load-balancer/"), usize::MAX, Fault::unavailable(None));
-    shop.service("comes", "ClusterIP", &["10.128.0.11"]).await;
-    shop.endpoints("stays", &["10.128.0.12"]).await;
-    let asked = world.gate.count(&Match::any().path("/load-balancer/"));
-    world
-        .until_within(PATIENCE, "it is asked in vain", async || {
-            world.gate.count(&Match::any().path("/load-balancer/")) >= asked + 5
-        })
-        .await;
-    world.gate.clear();
-    shop.until_served("comes", &["10.128.0.11"]).await;
-    shop.until_served("stays", &["10.128.0.12"]).await;
-    for name in ["stays", "comes"] {
-        shop.delete(name).await;
-    }
     shop.until_empty().await;
     controller.stop().await.unwrap();
 }

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use dashmap::DashMap;
 use futures_util::future::{join_all, try_join_all};
@@ -11,6 +10,7 @@ use staffetta_driver::{
     ClusterId, DriverError, Owner, ProjectId, Reason, SecurityGroupId, Subnet, SubnetId, Uid, Vif, VifId,
     VifRequest,
 };
+use tokio::sync::OnceCell;
 use tracing::warn;
 
 use super::api::{Neutron, well_formed};
@@ -32,6 +32,11 @@ const FRESH: std::time::Duration = std::time::Duration::from_secs(300);
 const NAMED: usize = 40;
 const LIST: &str = "list the ports of this cluster";
 
+/// What ports have in common that are made for pods, this cluster's and others'.
+fn owned() -> Vec<(&'static str, String)> {
+    [DEVICE_OWNER, SUBPORT_OWNER].map(|owner| ("device_owner", owner.to_owned())).to_vec()
+}
+
 /// The ports of one cluster.
 #[derive(Debug)]
 pub(crate) struct Ports {
@@ -43,9 +48,9 @@ pub(crate) struct Ports {
     finds: Together<Uid, Result<Vec<(Mark, Port)>, DriverError>>,
     /// The groups that ports of a project get when they name none.
     default_groups: Cached<ProjectId, Vec<SecurityGroupId>>,
-    /// Whether all that is marked is tagged. What was made before the cloud learnt to tag new ports is not, until this process
-    /// has read it once by what else it says.
-    tagged: AtomicBool,
+    /// Done when all that is marked is tagged. What was made before the cloud learnt to tag new ports is not, until this
+    /// process has asked for it once.
+    tagged: OnceCell<()>,
     /// What this process saw of marks. They never change, so that it need not look again before it removes a port.
     seen: DashMap<VifId, Seen>,
 }
@@ -89,7 +94,7 @@ impl Ports {
             creation,
             finds: Together::default(),
             default_groups,
-            tagged: AtomicBool::new(false),
+            tagged: OnceCell::new(),
             seen: DashMap::new(),
         }
     }
@@ -164,9 +169,11 @@ impl Ports {
     /// Everything with the mark of this cluster, or what of it is marked for one of these.
     async fn list(&self, uids: Option<&[Uid]>) -> Result<Vec<(Mark, Port)>, DriverError> {
         let tags = self.neutron.tags_new_ports().await?;
-        let tagged = self.tagged.load(Ordering::Acquire);
         let of_cluster = cluster_tag(&self.cluster);
-        let filters = match (tags && tagged, uids) {
+        if tags {
+            self.tagged.get_or_try_init(|| self.tag_the_rest(&of_cluster)).await?;
+        }
+        let filters = match (tags, uids) {
             (true, Some([uid])) => vec![vec![("tags", format!("{of_cluster},{}", uid_tag(uid)))]],
             // Neutron does not take this filter beside the other one; whose they are is seen below.
             (true, Some(uids)) => {
@@ -175,19 +182,13 @@ impl Ports {
             }
             (true, None) => vec![vec![("tags", of_cluster)]],
             // The device does not tell: a subport has none.
-            (false, _) => {
-                vec![[DEVICE_OWNER, SUBPORT_OWNER].map(|owner| ("device_owner", owner.to_owned())).to_vec()]
-            }
+            (false, _) => vec![owned()],
         };
         let lists = filters.iter().map(|filter| self.neutron.ports(LIST, filter, &VIF_FIELDS));
         let ports = try_join_all(lists).await?.into_iter().flatten();
-        let ours = |port: Port| Some((port.mark().filter(|mark| mark.cluster == self.cluster)?, port));
-        let mut marked: Vec<_> = ports.filter_map(ours).collect();
-        if tags && !tagged {
-            self.tag(&marked).await?;
-            self.tagged.store(true, Ordering::Release);
-        }
-        marked.retain(|(mark, _)| uids.is_none_or(|uids| uids.iter().any(|uid| is_for(mark, uid))));
+        let wanted = |mark: &Mark| uids.is_none_or(|uids| uids.iter().any(|uid| is_for(mark, uid)));
+        let ours = |port: Port| Some((self.mark_of(&port).filter(wanted)?, port));
+        let marked: Vec<_> = ports.filter_map(ours).collect();
         if uids.is_none() {
             // What is gone need not be remembered; what was made meanwhile is looked at again when it goes.
             let listed: HashSet<&VifId> = marked.iter().map(|(_, port)| &port.id).collect();
@@ -199,16 +200,26 @@ impl Ports {
         Ok(marked)
     }
 
-    /// Tags what is not tagged, so that the next list finds it.
-    async fn tag(&self, marked: &[(Mark, Port)]) -> Result<(), DriverError> {
-        let missing = marked.iter().flat_map(|(mark, port)| {
-            mark.tags().into_iter().filter(|tag| !port.tags.contains(tag)).map(|tag| (&port.id, tag))
+    /// The mark of a port of this cluster.
+    fn mark_of(&self, port: &Port) -> Option<Mark> {
+        port.mark().filter(|mark| mark.cluster == self.cluster)
+    }
+
+    /// Tags what is marked and not tagged, so that the next list finds it. Neutron is asked for just that: to one who may see the
+    /// ports of other projects, a list that begins with such a port shows the tags of none.
+    async fn tag_the_rest(&self, of_cluster: &str) -> Result<(), DriverError> {
+        let filter = [owned(), vec![("not-tags", of_cluster.to_owned())]].concat();
+        let rest =
+            self.neutron.ports("list the ports without a tag", &filter, &["id", "description"]).await?;
+        let ours = rest.iter().filter_map(|port| Some((self.mark_of(port)?, &port.id)));
+        let tagged = ours.map(|(mark, id)| async move {
+            // That of the cluster is the first of them and given last: it says that the others are there.
+            for tag in mark.tags().iter().rev() {
+                self.neutron.tag_port("tag a port that was made before new ports could be", id, tag).await?;
+            }
+            Ok(())
         });
-        let tags = missing.map(|(id, tag)| async move {
-            self.neutron.tag_port("tag a port that was made before new ports could be", id, &tag).await
-        });
-        join_all(tags).await.into_iter().collect::<Result<Vec<()>, _>>()?;
-        Ok(())
+        Ok(join_all(tagged).await.into_iter().collect::<Result<(), OpenStackError>>()?)
     }
 
     /// What the subnets of these ports are. One that does not exist any more is left out.

@@ -20,7 +20,6 @@ pub(crate) struct Port {
     pub(crate) security_groups: Vec<SecurityGroupId>,
     pub(crate) device_owner: String,
     pub(crate) device_id: String,
-    pub(crate) tags: Vec<String>,
     #[serde(deserialize_with = "or_default")]
     pub(crate) description: String,
     #[serde(rename = "binding:host_id", deserialize_with = "or_default")]
@@ -38,7 +37,7 @@ pub(crate) struct Port {
 }
 
 /// The fields of a port by which it becomes a VIF.
-pub(crate) const VIF_FIELDS: [&str; 15] = [
+pub(crate) const VIF_FIELDS: [&str; 14] = [
     "id",
     "project_id",
     "network_id",
@@ -48,7 +47,6 @@ pub(crate) const VIF_FIELDS: [&str; 15] = [
     "security_groups",
     "device_owner",
     "device_id",
-    "tags",
     "description",
     "binding:host_id",
     "binding:vif_type",

@@ -166,7 +166,11 @@ impl LbaasV2Driver {
             {
                 Ok(false)
             }
-            Err(error) => Err(self.explained(id, RELEASE, error).await),
+            Err(error) => match self.explained(id, RELEASE, error).await {
+                // What it was busy with was its end.
+                error if error.reason() == Reason::NotFound => Ok(true),
+                error => Err(error),
+            },
         }
     }
 

@@ -64,13 +64,12 @@ impl Query {
     fn passes(&self, thing: &Value) -> bool {
         const CONTROLS: [&str; 4] = ["fields", "limit", "marker", "page_reverse"];
         let names = self.0.iter().map(|(name, _)| name.as_str()).filter(|name| !CONTROLS.contains(name));
+        let tagged =
+            |tag: &str| thing["tags"].as_array().is_some_and(|tags| tags.iter().any(|other| other == tag));
         names.into_iter().all(|name| match name {
-            "tags" => self.all(name).flat_map(|tags| tags.split(',')).all(|tag| {
-                thing["tags"].as_array().is_some_and(|tags| tags.iter().any(|other| other == tag))
-            }),
-            "tags-any" => self.all(name).flat_map(|tags| tags.split(',')).any(|tag| {
-                thing["tags"].as_array().is_some_and(|tags| tags.iter().any(|other| other == tag))
-            }),
+            "tags" => self.all(name).flat_map(|tags| tags.split(',')).all(tagged),
+            "tags-any" => self.all(name).flat_map(|tags| tags.split(',')).any(tagged),
+            "not-tags" => !self.all(name).flat_map(|tags| tags.split(',')).all(tagged),
             "fixed_ips" => self.fixed_ips(thing),
             "loadbalancer_id" => self.all(name).any(|id| thing["loadbalancers"][0]["id"] == id),
             _ => self.all(name).any(|value| thing[name].as_str() == Some(value)),

@@ -9,9 +9,9 @@ use serde_json::Value;
 use staffetta_driver::{Activation, PodVifDriver, Reason, Vif, VifStock};
 use staffetta_openstack::NeutronStock;
 
-use crate::fake;
 use crate::scenarios::stock::order;
 use crate::scenarios::world::{activated, within};
+use crate::{an_hour_passes, fake};
 
 #[tokio::test]
 async fn a_pod_costs_one_call_and_its_release_another() {
@@ -53,6 +53,7 @@ async fn one_list_shows_what_is_marked_for_many_who_ask() {
     for tags in [true, false] {
         if !tags {
             fake.state().extensions.remove("tag-ports-during-bulk-creation");
+            an_hour_passes().await;
         }
         let driver = if tags { driver.clone() } else { world.bound("east") };
         fake.requests();

@@ -11,10 +11,10 @@ use staffetta_openstack::{
     Subnets,
 };
 
-use crate::fake;
 use crate::fake::Fault;
 use crate::scenarios::stock::order;
 use crate::scenarios::world::text;
+use crate::{an_hour_passes, fake};
 
 #[tokio::test]
 async fn a_port_whose_answer_got_lost_is_found_by_its_mark_and_none_is_made_twice() {
@@ -175,9 +175,7 @@ async fn what_was_made_before_ports_could_be_tagged_is_found_afterwards() {
     assert_eq!(stock.make(&order).await.vifs.len(), 2);
     // The cloud is upgraded, and the controller is started anew once that is known.
     fake.state().extensions.insert("tag-ports-during-bulk-creation");
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(3600)).await;
-    tokio::time::resume();
+    an_hour_passes().await;
     let (driver, stock) = (world.bound("east"), NeutronStock::new(world.bound("east")));
     for _ in 0..2 {
         assert_eq!(driver.vifs(Some(&request.owner)).await.unwrap().len(), 1);
@@ -187,6 +185,16 @@ async fn what_was_made_before_ports_could_be_tagged_is_found_afterwards() {
     let tagged = world.ports(&subnet).await;
     let tagged = tagged.iter().filter(|port| !port["tags"].as_array().unwrap().is_empty()).count();
     assert!(tagged == 3 && last.contains("tags="), "{tagged} {last}");
+}
+
+#[tokio::test]
+async fn what_is_tagged_is_not_tagged_again_by_one_who_starts_anew() {
+    let (fake, world) = fake().await;
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    world.bound("east").request_vif(&world.request("web", &host, &subnet)).await.unwrap();
+    assert_eq!(world.bound("east").vifs(None).await.unwrap().len(), 1);
+    let tags: Vec<_> = fake.requests().into_iter().filter(|request| request.contains("/tags/")).collect();
+    assert_eq!(tags, [""; 0]);
 }
 
 #[tokio::test]

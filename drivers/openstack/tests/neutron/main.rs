@@ -24,6 +24,13 @@ use crate::scenarios::world::{World, client};
 
 const PROJECT: &str = "0f1e2d3c4b5a69788796a5b4c3d2e1f0";
 
+/// What was learnt of the cloud's extensions is out of date by now.
+async fn an_hour_passes() {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    tokio::time::resume();
+}
+
 /// A fake Neutron, and the world in which it is.
 async fn fake() -> (Arc<Fake>, World) {
     let fake = Arc::new(Fake::start().await);

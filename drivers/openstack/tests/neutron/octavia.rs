@@ -483,6 +483,18 @@ async fn a_deletion_that_octavia_fails_is_a_failure_and_no_reason_to_hurry() {
 }
 
 #[tokio::test]
+async fn a_load_balancer_that_was_busy_with_its_end_is_released() {
+    let (fake, world) = crate::fake().await;
+    let (driver, subnet) = started(&fake, &world).await;
+    let made = made(&driver, &world, &spec(&world, &driver, &subnet, Vec::new()).await).await;
+    fake.state().octavia.balancers.clear();
+    let busy = Fault::Refuse(409, "Load Balancer is immutable and cannot be updated.");
+    fake.inject(Method::DELETE, "/v2/lbaas/loadbalancers", busy);
+    driver.release_load_balancer(&world.owner("web"), &made.id).await.unwrap();
+    assert_eq!(driver.load_balancers(None).await.unwrap(), []);
+}
+
+#[tokio::test]
 async fn what_is_called_a_listener_is_never_taken_for_a_path() {
     let (fake, world) = crate::fake().await;
     let (driver, subnet) = started(&fake, &world).await;

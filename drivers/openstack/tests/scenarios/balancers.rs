@@ -13,6 +13,7 @@ use super::world::{World, text, within};
 
 pub(crate) const HTTP: ListenerPort = ListenerPort { protocol: Protocol::Tcp, port: 80 };
 const DNS: ListenerPort = ListenerPort { protocol: Protocol::Udp, port: 53 };
+const DIAMETER: ListenerPort = ListenerPort { protocol: Protocol::Sctp, port: 3868 };
 
 /// Waits until the load balancer takes changes, as the handler does.
 pub(crate) async fn settled(driver: &LbaasV2Driver, balancer: &LoadBalancer) -> Progress {
@@ -109,11 +110,14 @@ pub(crate) async fn a_load_balancer_is_made_with_its_whole_tree_and_read_as_it_w
     let subnet = world.subnet("10.1.0.0/24").await;
     let driver = world.balancers("east", &OctaviaDefaults::default());
     let owner = world.owner("web");
-    let mut wanted = [listener(HTTP, members(&subnet, &[1, 2])), listener(DNS, members(&subnet, &[3]))];
+    let mut wanted = [(HTTP, &[1, 2][..]), (DNS, &[3]), (DIAMETER, &[4])]
+        .map(|(at, last)| listener(at, members(&subnet, last)));
     wanted[0].settings.allowed_cidrs = vec!["192.0.2.0/24".parse().unwrap()];
     wanted[0].pool.settings.persistence = Some(SessionPersistence { timeout_s: None });
-    wanted[1].pool.settings.persistence = Some(SessionPersistence { timeout_s: Some(60) });
-    wanted[1].pool.settings.monitor = Some(HealthMonitor { delay_s: 5, timeout_s: 3, max_retries: 2 });
+    for listener in &mut wanted[1..] {
+        listener.pool.settings.persistence = Some(SessionPersistence { timeout_s: Some(60) });
+        listener.pool.settings.monitor = Some(HealthMonitor { delay_s: 5, timeout_s: 3, max_retries: 2 });
+    }
     let spec = spec(world, &driver, &subnet, wanted.into()).await;
     let made = driver.ensure_load_balancer(&owner, &spec).await.unwrap();
     assert_eq!((made.vip, &made.subnet, made.status), (spec.vip, &subnet.id, Provisioning::Pending));
