@@ -10,7 +10,6 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use staffetta_real_openstack::Match;
 
-use crate::services::PACE;
 use crate::world::World;
 
 const POLICIES: &str = r#"
@@ -71,7 +70,6 @@ impl<'a> Guarded<'a> {
 
     /// The groups with a mark, by their ids.
     async fn groups(&self) -> BTreeMap<String, Group> {
-        tokio::time::sleep(PACE).await;
         let all = self.world.tenant.things("security-groups").await;
         let marked = all.into_iter().filter_map(|group| {
             let mut words = group["description"].as_str()?.split(' ');

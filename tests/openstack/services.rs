@@ -16,9 +16,6 @@ use crate::world::World;
 /// speed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The time between two looks of a test at Octavia or Neutron, which have other things to do.
-pub(crate) const PACE: Duration = Duration::from_millis(300);
-
 /// What a controller needs to look after services.
 const SERVICES: &str = r#"
 [kubernetes]
@@ -93,7 +90,6 @@ impl<'a> Shop<'a> {
 
     /// The load balancer of a service, if it is the only one of that name.
     pub(crate) async fn balancer(&self, name: &str) -> Option<Balancer> {
-        tokio::time::sleep(PACE).await;
         let mut all = self.world.tenant.load_balancers().await;
         all.retain(|balancer| balancer.name == format!("default/{name}"));
         all.pop().filter(|_| all.is_empty())
