@@ -10,22 +10,26 @@ use tokio::time::Instant;
 pub(super) const FIRST_STEP: Duration = Duration::from_millis(200);
 /// The longest time between two looks at a load balancer.
 const LAST_STEP: Duration = Duration::from_secs(10);
+/// The longest time between two looks at a crowd.
+const CROWD_STEP: Duration = Duration::from_secs(30);
 /// A load balancer for which nobody asked for so long is not looked at along with others.
-const INTEREST: Duration = Duration::from_secs(30);
+const INTEREST: Duration = Duration::from_secs(60);
 /// A load balancer for which nobody asked for so long is forgotten.
 const MEMORY: Duration = Duration::from_secs(20 * 60);
-/// When so many are waited for at a time, it is a crowd, and all are looked at together.
+/// When so many are being made or waited for at a time, it is a crowd, until there are less than half of that.
 const CROWD: usize = 8;
 
 /// The load balancers that are waited for.
 ///
 /// One is looked at again after a quarter of the time that it was waited for so far, but not sooner than after 200 ms and
 /// not later than after 10 s. What one look shows is good until the next one is due, so that callers share it. As long as
-/// there is a crowd, looks are no more frequent than at each half of the time for which there has been one: so the looks
-/// of a thousand load balancers that are made in one go are a few dozen.
+/// there is a crowd, all are looked at together, each time after twice the time for which there has been one, 30 s at most: an
+/// Octavia that is slow to make load balancers has better things to do than to tell how far it is.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     watches: HashMap<LoadBalancerId, Watch>,
+    /// How many are being made, which have no id yet.
+    making: usize,
     /// Since when there is a crowd.
     crowd: Option<Instant>,
     /// When the last look began.
@@ -71,6 +75,18 @@ pub(super) enum Known {
 }
 
 impl Board {
+    /// Octavia is about to be asked to make one more.
+    pub(super) fn begins(&mut self, now: Instant) {
+        self.making += 1;
+        self.count(now);
+    }
+
+    /// Octavia has answered, or nobody waits for its answer any more. If it made one, [`changed`](Self::changed) was told before.
+    pub(super) fn ends(&mut self, now: Instant) {
+        self.making -= 1;
+        self.count(now);
+    }
+
     /// A change was accepted just now: the wait for its end begins.
     pub(super) fn changed(&mut self, id: &LoadBalancerId, now: Instant) {
         self.watches.insert(id.clone(), Watch { first: now + FIRST_STEP, ..Watch::new(now) });
@@ -131,7 +147,7 @@ impl Board {
         let due = watch.due();
         match (self.crowd, self.looked) {
             (Some(since), Some(looked)) => {
-                let pace = (looked.saturating_duration_since(since) / 2).clamp(FIRST_STEP, LAST_STEP);
+                let pace = looked.saturating_duration_since(since).clamp(FIRST_STEP, CROWD_STEP);
                 due.max(looked + pace)
             }
             _ => due,
@@ -139,8 +155,9 @@ impl Board {
     }
 
     fn count(&mut self, now: Instant) {
-        let waiting = self.watches.values().filter(|watch| watch.open(now)).count();
-        self.crowd = if waiting >= CROWD { self.crowd.or(Some(now)) } else { None };
+        let waiting = self.making + self.watches.values().filter(|watch| watch.open(now)).count();
+        let enough = if self.crowd.is_some() { CROWD / 2 } else { CROWD };
+        self.crowd = if waiting >= enough { self.crowd.or(Some(now)) } else { None };
     }
 }
 
@@ -277,7 +294,52 @@ mod tests {
                 }
             }
         }
-        assert!(looks <= 40, "{looks} looks at 120 load balancers");
+        assert!(looks <= 16, "{looks} looks at 120 load balancers");
+    }
+
+    #[test]
+    fn those_that_are_being_made_are_of_the_crowd_though_each_is_ready_soon() {
+        let (mut board, start) = (Board::default(), Instant::now());
+        let mut looks = 0_u32;
+        (0..CROWD).for_each(|_| board.begins(start));
+        // One more each 3 s, of which each takes another 2 s until it is active.
+        for tick in 0..30_000_u64 {
+            let now = start + milliseconds(tick * 10);
+            if tick % 300 == 0 {
+                board.changed(&id(&(tick / 300).to_string()), now);
+                board.ends(now);
+                board.begins(now);
+            }
+            let waiting: Vec<_> = board.watches.keys().cloned().collect();
+            for waits in waiting {
+                if board.ask(&waits, now).is_none() {
+                    looks += 1;
+                    let lot = board.lot(&[waits], now);
+                    let active = |id: &LoadBalancerId| now - board.watches[id].since >= milliseconds(2_000);
+                    let sights = lot
+                        .into_iter()
+                        .map(|id| (id.clone(), if active(&id) { Sight::Active } else { Sight::Pending }));
+                    let sights: Vec<_> = sights.collect();
+                    board.saw(sights, now);
+                }
+            }
+        }
+        assert!(looks <= 20, "{looks} looks at 100 load balancers");
+        assert!(board.watches.len() <= 11, "each is seen to be active half a minute later at most");
+    }
+
+    #[test]
+    fn a_crowd_that_has_gone_paces_nobody() {
+        let (mut board, now) = (Board::default(), Instant::now());
+        (0..CROWD).for_each(|_| board.begins(now));
+        let later = now + milliseconds(60_000);
+        board.changed(&id("a"), later);
+        board.lot(&[id("a")], later + FIRST_STEP);
+        board.saw([(id("a"), Sight::Pending)], later + FIRST_STEP);
+        let at = later + milliseconds(1_000);
+        assert!(ask_again(board.ask(&id("a"), at)).is_some(), "a crowd is not looked at so soon again");
+        (0..CROWD).for_each(|_| board.ends(at));
+        assert_eq!(board.ask(&id("a"), at), None);
     }
 
     proptest! {

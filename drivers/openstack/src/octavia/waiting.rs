@@ -32,6 +32,12 @@ impl Waiting {
         Self { octavia, cluster, board: Mutex::default(), looks: Together::default() }
     }
 
+    /// A load balancer is being made, until this is dropped.
+    pub(super) fn making(&self) -> Making<'_> {
+        self.board().begins(Instant::now());
+        Making(self)
+    }
+
     /// A change of a load balancer was accepted.
     pub(super) fn changed(&self, id: &LoadBalancerId) {
         self.board().changed(id, Instant::now());
@@ -110,6 +116,16 @@ impl Waiting {
 
     fn board(&self) -> MutexGuard<'_, Board> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A load balancer that is being made.
+#[derive(Debug)]
+pub(super) struct Making<'a>(&'a Waiting);
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        self.0.board().ends(Instant::now());
     }
 }
 
