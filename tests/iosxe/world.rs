@@ -141,9 +141,8 @@ impl World {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        if tokio::time::timeout(PATIENCE, reached).await.is_err() {
-            panic!("not in time: {name} is {phase}; told was {:#?}", self.told().await);
-        }
+        let in_time = tokio::time::timeout(PATIENCE, reached).await.is_ok();
+        assert!(in_time, "not in time: {name} is {phase}; told was {:#?}", self.told().await);
     }
 
     /// All that Events and the conditions of nodes say.
