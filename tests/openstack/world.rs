@@ -1,6 +1,6 @@
 //! A project of a real OpenStack, an API server, and a controller that carries pods from the one to the other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -260,18 +260,16 @@ impl World {
 
     /// The ids that the annotations of all pods name. Each is named once.
     pub(crate) async fn named(&self) -> BTreeSet<String> {
-        let mut named = BTreeSet::new();
+        let mut named = BTreeMap::new();
         for pod in self.pods().list(&ListParams::default()).await.unwrap() {
             for vif in vifs_of(&pod) {
-                assert!(
-                    named.insert(vif.id.clone()),
-                    "{} is the VIF of two pods, one is {}",
-                    vif.id,
-                    pod.name_any()
-                );
+                let by = format!("{}, deleted at {:?}", pod.name_any(), pod.metadata.deletion_timestamp);
+                if let Some(other) = named.insert(vif.id.clone(), by.clone()) {
+                    panic!("{} is the VIF of two pods: of {other}, and of {by}", vif.id);
+                }
             }
         }
-        named
+        named.into_keys().collect()
     }
 
     /// Asks again until `condition` holds.
