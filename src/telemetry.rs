@@ -16,7 +16,9 @@ pub(crate) fn init(log: &Log) -> Result<(), Box<dyn std::error::Error + Send + S
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_ansi(std::io::stderr().is_terminal())
+        // To say there that nothing can be said would be a panic in whatever part said it.
+        .log_internal_errors(false);
     match log.format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),

@@ -67,6 +67,20 @@ async fn without_a_server_it_says_why_it_is_not_ready_lives_and_goes_on_when_the
     assert!(process.terminate().await.success());
 }
 
+#[tokio::test]
+async fn a_log_that_nobody_reads_any_more_ends_nothing() {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = Process::start(Path::new(PROGRAM), folder.path(), "", &server.kubeconfig()).await;
+    process.ready().await;
+    process.hang_up();
+    server.faults().begin_outage();
+    eventually("the outage is noticed", async || process.get("/readyz").await.0 == 503).await;
+    server.faults().end_outage();
+    process.ready().await;
+    assert!(process.terminate().await.success());
+}
+
 #[test]
 fn a_kubeconfig_that_cannot_be_used_is_named_and_ends_the_program() {
     let folder = tempfile::tempdir().unwrap();

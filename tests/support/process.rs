@@ -30,8 +30,10 @@ fn log(stderr: ChildStderr) -> Log {
     let mut lines = BufReader::new(stderr).lines();
     tokio::spawn(async move {
         while let Ok(Some(line)) = lines.next_line().await {
-            // Nobody reads on when the process was dropped.
-            let _ = sender.send(line);
+            // Nobody reads on when the process was dropped, or was hung up on.
+            if sender.send(line).is_err() {
+                return;
+            }
         }
     });
     log
@@ -121,6 +123,11 @@ impl Process {
             lines.push(line.unwrap_or_else(|| panic!("the log ended without `{text}`: {lines:#?}")));
         }
         lines
+    }
+
+    /// Nobody listens to what it says any more: after one more line its log is a pipe without an end.
+    pub(crate) fn hang_up(&mut self) {
+        self.log.close();
     }
 
     /// Sends a signal: `TERM`, `KILL`, `STOP`, `CONT` ...

@@ -294,7 +294,7 @@ mod tests {
                 }
             }
         }
-        assert!(looks <= 16, "{looks} looks at 120 load balancers");
+        assert!(looks <= 30, "{looks} looks at 120 load balancers");
     }
 
     #[test]
