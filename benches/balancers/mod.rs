@@ -84,24 +84,28 @@ impl Shop {
         self.slices().patch(&name(number), &PatchParams::default(), &patch).await.expect("it can be changed");
     }
 
-    /// Waits until there are so many load balancers, all ACTIVE and with all that hangs on them.
+    /// Waits until there are so many load balancers, all ACTIVE and with all that hangs on them. What hangs on them is read when all
+    /// are ACTIVE: Octavia, which tells members a pool at a time, has better things to do until then.
     pub(crate) async fn until_active(&self, count: usize, ports: u16, endpoints: u8) {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let found = self.tenant.load_balancers().await;
-            let whole = found.iter().filter(|balancer| {
-                balancer.status == "ACTIVE"
-                    && balancer.listeners.len() == usize::from(ports)
-                    && balancer.listeners.iter().all(|(_, members)| members.len() == usize::from(endpoints))
-            });
-            let whole = whole.count();
-            if whole == count {
+            let active = self.tenant.active_load_balancers().await;
+            if active == count && self.whole(ports, endpoints).await == count {
                 return;
             }
-            assert!(Instant::now() < deadline, "{whole} of {count} services are served in {PATIENCE:?}");
-            let pause = if count > 1 { Duration::from_secs(2) } else { Duration::from_millis(50) };
-            tokio::time::sleep(pause).await;
+            assert!(Instant::now() < deadline, "{active} of {count} services are served in {PATIENCE:?}");
+            tokio::time::sleep(Duration::from_secs(2)).await;
         }
+    }
+
+    /// How many load balancers have so many listeners, each with so many members.
+    async fn whole(&self, ports: u16, endpoints: u8) -> usize {
+        let found = self.tenant.load_balancers().await;
+        let whole = found.iter().filter(|balancer| {
+            balancer.listeners.len() == usize::from(ports)
+                && balancer.listeners.iter().all(|(_, members)| members.len() == usize::from(endpoints))
+        });
+        whole.count()
     }
 
     /// Waits until the one load balancer is ACTIVE and has just the endpoints of these numbers behind its one port.

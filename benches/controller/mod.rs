@@ -28,6 +28,8 @@ pub(crate) struct Progress {
     pub(crate) at: Instant,
     /// How many patches were acknowledged.
     pub(crate) patches: f64,
+    /// How many changes of pods its watch has told.
+    heard: f64,
 }
 
 impl Controller {
@@ -58,17 +60,33 @@ impl Controller {
         progress
     }
 
+    /// Waits until its watch has told so many changes of pods.
+    pub(crate) async fn until_heard(&self, count: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let Progress { at, heard, .. } = self.progress().await;
+            if heard >= count as f64 {
+                return;
+            }
+            assert!(at < deadline, "{heard} of {count} changes were heard of in {PATIENCE:?}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     async fn progress(&self) -> Progress {
         let asked = self.metrics.get(format!("http://{}/metrics", self.admin)).send().await;
         let text = asked.expect("the controller answers").text().await.expect("metrics are text");
-        let of_patches = |line: &&str| {
-            line.starts_with("rest_client_requests_total{")
-                && line.contains(r#"method="PATCH""#)
-                && line.contains(r#"code="200""#)
+        let sum = |name: &str, labels: [&str; 2]| -> f64 {
+            let lines = text
+                .lines()
+                .filter(|line| line.starts_with(name) && labels.iter().all(|label| line.contains(label)));
+            lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
         };
-        let patches =
-            text.lines().filter(of_patches).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
-        Progress { at: Instant::now(), patches: patches.sum() }
+        Progress {
+            at: Instant::now(),
+            patches: sum("rest_client_requests_total{", [r#"method="PATCH""#, r#"code="200""#]),
+            heard: sum("staffetta_events_received_total{", [r#"kind="Pod""#, r#"change="modified""#]),
+        }
     }
 
     /// The CPU time that its process has used.

@@ -54,6 +54,13 @@ impl Tenant {
         balancers
     }
 
+    /// How many load balancers of the project are ACTIVE, by one call.
+    pub async fn active_load_balancers(&self) -> usize {
+        let path = format!("loadbalancers?project_id={}&provisioning_status=ACTIVE&fields=id", self.id);
+        let answer = self.api.load_balancer(Method::GET, &path, None).await;
+        answer["loadbalancers"].as_array().expect("it is a list").len()
+    }
+
     /// The members of a pool as `10.0.0.1:8080`, sorted; none of a pool that is gone.
     async fn members(&self, pool: &str) -> Vec<String> {
         let path = format!("pools/{pool}/members");

@@ -12,19 +12,22 @@ pub(super) const FIRST_STEP: Duration = Duration::from_millis(200);
 const LAST_STEP: Duration = Duration::from_secs(10);
 /// The longest time between two looks at a crowd.
 const CROWD_STEP: Duration = Duration::from_secs(30);
+/// One that is made no sooner is not of the crowd any more: it is stuck.
+const STUCK: Duration = Duration::from_secs(10 * 60);
 /// A load balancer for which nobody asked for so long is not looked at along with others.
 const INTEREST: Duration = Duration::from_secs(60);
 /// A load balancer for which nobody asked for so long is forgotten.
 const MEMORY: Duration = Duration::from_secs(20 * 60);
-/// When so many are being made or waited for at a time, it is a crowd, until there are less than half of that.
+/// When so many are being made at a time, it is a crowd, until there are less than half of that.
 const CROWD: usize = 8;
 
 /// The load balancers that are waited for.
 ///
 /// One is looked at again after a quarter of the time that it was waited for so far, but not sooner than after 200 ms and
-/// not later than after 10 s. What one look shows is good until the next one is due, so that callers share it. As long as
-/// there is a crowd, all are looked at together, each time after twice the time for which there has been one, 30 s at most: an
-/// Octavia that is slow to make load balancers has better things to do than to tell how far it is.
+/// not later than after 10 s. What one look shows is good until the next one is due, so that callers share it. Of those that
+/// are being made there may be a crowd: they are looked at together, each time after twice the time for which there has been
+/// one, 30 s at most. An Octavia that is slow to make load balancers has better things to do than to tell how far it is; what
+/// is changed meanwhile waits no longer for that.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     watches: HashMap<LoadBalancerId, Watch>,
@@ -32,7 +35,7 @@ pub(super) struct Board {
     making: usize,
     /// Since when there is a crowd.
     crowd: Option<Instant>,
-    /// When the last look began.
+    /// When the last look began of which it is known what it showed.
     looked: Option<Instant>,
 }
 
@@ -45,6 +48,8 @@ struct Watch {
     first: Instant,
     /// When somebody asked last.
     asked: Instant,
+    /// Whether it is being made, and not changed.
+    made: bool,
     /// The last look: when it was begun, and what it showed.
     last: Option<(Instant, Sight)>,
 }
@@ -81,16 +86,21 @@ impl Board {
         self.count(now);
     }
 
-    /// Octavia has answered, or nobody waits for its answer any more. If it made one, [`changed`](Self::changed) was told before.
+    /// Octavia has answered, or nobody waits for its answer any more. If it makes one, [`made`](Self::made) was told before.
     pub(super) fn ends(&mut self, now: Instant) {
         self.making -= 1;
+        self.count(now);
+    }
+
+    /// Octavia makes this one from now on: the wait for it begins.
+    pub(super) fn made(&mut self, id: &LoadBalancerId, now: Instant) {
+        self.watches.insert(id.clone(), Watch { first: now + FIRST_STEP, made: true, ..Watch::new(now) });
         self.count(now);
     }
 
     /// A change was accepted just now: the wait for its end begins.
     pub(super) fn changed(&mut self, id: &LoadBalancerId, now: Instant) {
         self.watches.insert(id.clone(), Watch { first: now + FIRST_STEP, ..Watch::new(now) });
-        self.count(now);
     }
 
     /// The wait for a load balancer ends, whatever came of it.
@@ -112,7 +122,7 @@ impl Board {
             self.forget(id);
             return Some(Known::Over(sight));
         }
-        let ask_again = self.due(watch).saturating_duration_since(now);
+        let ask_again = self.due(watch, now).saturating_duration_since(now);
         (!ask_again.is_zero()).then_some(Known::Busy { ask_again })
     }
 
@@ -121,19 +131,20 @@ impl Board {
         self.ask(id, now).unwrap_or(Known::Busy { ask_again: FIRST_STEP })
     }
 
-    /// These, and those that a look at them takes along: in a crowd all, else those that are due before half of their step
-    /// has passed.
+    /// These, and those that a look at them takes along: the crowd, and those that are due before half of their step has
+    /// passed.
     pub(super) fn lot(&mut self, ids: &[LoadBalancerId], now: Instant) -> Vec<LoadBalancerId> {
         self.watches.retain(|_, watch| now.saturating_duration_since(watch.asked) <= MEMORY);
-        self.looked = Some(now);
         let crowded = self.crowd.is_some();
-        let along = self.watches.iter().filter(|(_, watch)| watch.open(now) && (crowded || watch.ripe(now)));
+        let along = |watch: &Watch| watch.open(now) && (crowded && watch.crowds(now) || watch.ripe(now));
+        let along = self.watches.iter().filter(|(_, watch)| along(watch));
         let lot: BTreeSet<&LoadBalancerId> = ids.iter().chain(along.map(|(id, _)| id)).collect();
         lot.into_iter().cloned().collect()
     }
 
     /// A look that began at `at` showed this of each.
     pub(super) fn saw(&mut self, sights: impl IntoIterator<Item = (LoadBalancerId, Sight)>, at: Instant) {
+        self.looked = self.looked.max(Some(at));
         for (id, sight) in sights {
             // What was changed after the look began is not what it showed.
             if let Some(watch) = self.watches.get_mut(&id).filter(|watch| watch.since <= at) {
@@ -143,10 +154,10 @@ impl Board {
     }
 
     /// When the next look at one is due.
-    fn due(&self, watch: &Watch) -> Instant {
+    fn due(&self, watch: &Watch, now: Instant) -> Instant {
         let due = watch.due();
         match (self.crowd, self.looked) {
-            (Some(since), Some(looked)) => {
+            (Some(since), Some(looked)) if watch.crowds(now) => {
                 let pace = looked.saturating_duration_since(since).clamp(FIRST_STEP, CROWD_STEP);
                 due.max(looked + pace)
             }
@@ -155,16 +166,16 @@ impl Board {
     }
 
     fn count(&mut self, now: Instant) {
-        let waiting = self.making + self.watches.values().filter(|watch| watch.open(now)).count();
+        let crowding = self.watches.values().filter(|watch| watch.crowds(now) && watch.open(now));
         let enough = if self.crowd.is_some() { CROWD / 2 } else { CROWD };
-        self.crowd = if waiting >= enough { self.crowd.or(Some(now)) } else { None };
+        self.crowd = if self.making + crowding.count() >= enough { self.crowd.or(Some(now)) } else { None };
     }
 }
 
 impl Watch {
     /// A wait that began nobody knows when: the first look is due now.
     fn new(now: Instant) -> Self {
-        Self { since: now, first: now, asked: now, last: None }
+        Self { since: now, first: now, asked: now, made: false, last: None }
     }
 
     /// When the next look is due, as far as this one is concerned.
@@ -184,6 +195,11 @@ impl Watch {
     fn open(&self, now: Instant) -> bool {
         let wanted = now.saturating_duration_since(self.asked) <= INTEREST;
         wanted && self.last.is_none_or(|(_, sight)| sight == Sight::Pending)
+    }
+
+    /// Whether it is of those that make a crowd.
+    fn crowds(&self, now: Instant) -> bool {
+        self.made && now.saturating_duration_since(self.since) <= STUCK
     }
 
     fn ripe(&self, now: Instant) -> bool {
@@ -268,64 +284,117 @@ mod tests {
         assert!(!board.waits(&id("a")) && !board.waits(&id("b")));
     }
 
-    #[test]
-    fn a_crowd_is_looked_at_together_and_ever_more_seldom() {
+    /// One that is made or changed from `at` on, for so long.
+    #[derive(Clone, Copy, Debug)]
+    struct Work {
+        made: bool,
+        at: Duration,
+        takes: Duration,
+    }
+
+    fn made(at: u64, takes: u64) -> Work {
+        Work { made: true, at: milliseconds(at), takes: milliseconds(takes) }
+    }
+
+    fn changed(at: u64, takes: u64) -> Work {
+        Work { made: false, ..made(at, takes) }
+    }
+
+    /// What came of it: how many looks there were, and when each end was seen.
+    struct Outcome {
+        looks: usize,
+        seen: Vec<Duration>,
+    }
+
+    /// Callers come when they were told to, and look one at a time, as [`Together`](crate::neutron::together::Together) has it;
+    /// each look takes so long.
+    fn run(works: &[Work], latency: Duration) -> Outcome {
         let (mut board, start) = (Board::default(), Instant::now());
-        let mut looks = 0_u32;
-        // One more each 500 ms, of which each takes 10 s: there are twenty at a time.
-        for tick in 0..6_000_u64 {
-            let now = start + milliseconds(tick * 10);
-            if tick % 50 == 0 {
-                board.changed(&id(&(tick / 50).to_string()), now);
+        let name = |number: usize| id(&number.to_string());
+        let mut callers: BTreeSet<(Duration, usize)> =
+            works.iter().enumerate().map(|(number, work)| (work.at, number)).collect();
+        let mut outcome = Outcome { looks: 0, seen: vec![Duration::MAX; works.len()] };
+        let mut begun = vec![false; works.len()];
+        while let Some((now, number)) = callers.pop_first() {
+            if !std::mem::replace(&mut begun[number], true) {
+                let begin = if works[number].made { Board::made } else { Board::changed };
+                begin(&mut board, &name(number), start + now);
             }
-            let waiting: Vec<_> = board.watches.keys().cloned().collect();
-            for waits in waiting {
-                if board.ask(&waits, now).is_none() {
-                    looks += 1;
-                    let began: Vec<_> = board
-                        .lot(&[waits], now)
-                        .into_iter()
-                        .map(|id| (board.watches[&id].since, id))
-                        .collect();
-                    let sights = began.into_iter().map(|(since, id)| {
-                        (id, if now - since >= milliseconds(10_000) { Sight::Active } else { Sight::Pending })
-                    });
-                    board.saw(sights.collect::<Vec<_>>(), now);
+            let mut told = vec![(number, board.ask(&name(number), start + now))];
+            let mut end = now;
+            if told[0].1.is_none() {
+                outcome.looks += 1;
+                end += latency;
+                let sights: Vec<_> = board
+                    .lot(&[name(number)], start + now)
+                    .into_iter()
+                    .map(|id| {
+                        let work = works[id.as_str().parse::<usize>().unwrap()];
+                        (id, if work.at + work.takes <= now { Sight::Active } else { Sight::Pending })
+                    })
+                    .collect();
+                // Those who come meanwhile wait for their turn, if they are not told at once.
+                let meanwhile: Vec<_> =
+                    callers.iter().copied().filter(|(at, number)| *at <= end && begun[*number]).collect();
+                for caller in meanwhile {
+                    callers.remove(&caller);
+                    let known = board.ask(&name(caller.1), start + caller.0);
+                    told.push((caller.1, known));
+                }
+                board.saw(sights, start + now);
+                told[0].1 = Some(board.answer(&name(number), start + end));
+            }
+            for (number, known) in told {
+                match known {
+                    None => drop(callers.insert((end, number))),
+                    Some(Known::Over(sight)) => {
+                        assert_eq!(sight, Sight::Active);
+                        outcome.seen[number] = end;
+                    }
+                    Some(Known::Busy { ask_again }) => drop(callers.insert((end + ask_again, number))),
                 }
             }
         }
-        assert!(looks <= 30, "{looks} looks at 120 load balancers");
+        outcome
+    }
+
+    #[test]
+    fn a_crowd_is_looked_at_together_and_ever_more_seldom() {
+        // One more each 500 ms, of which each takes 10 s: there are twenty at a time.
+        let works: Vec<_> = (0..120).map(|number| made(number * 500, 10_000)).collect();
+        let outcome = run(&works, milliseconds(300));
+        assert!(outcome.looks <= 30, "{} looks at 120 load balancers", outcome.looks);
     }
 
     #[test]
     fn those_that_are_being_made_are_of_the_crowd_though_each_is_ready_soon() {
         let (mut board, start) = (Board::default(), Instant::now());
-        let mut looks = 0_u32;
         (0..CROWD).for_each(|_| board.begins(start));
-        // One more each 3 s, of which each takes another 2 s until it is active.
-        for tick in 0..30_000_u64 {
-            let now = start + milliseconds(tick * 10);
-            if tick % 300 == 0 {
-                board.changed(&id(&(tick / 300).to_string()), now);
-                board.ends(now);
-                board.begins(now);
-            }
-            let waiting: Vec<_> = board.watches.keys().cloned().collect();
-            for waits in waiting {
-                if board.ask(&waits, now).is_none() {
-                    looks += 1;
-                    let lot = board.lot(&[waits], now);
-                    let active = |id: &LoadBalancerId| now - board.watches[id].since >= milliseconds(2_000);
-                    let sights = lot
-                        .into_iter()
-                        .map(|id| (id.clone(), if active(&id) { Sight::Active } else { Sight::Pending }));
-                    let sights: Vec<_> = sights.collect();
-                    board.saw(sights, now);
-                }
-            }
+        let at = start + milliseconds(40_000);
+        board.made(&id("a"), at);
+        board.saw([(id("a"), Sight::Pending)], at + FIRST_STEP);
+        assert_eq!(ask_again(board.ask(&id("a"), at + FIRST_STEP)), Some(CROWD_STEP));
+    }
+
+    #[test]
+    fn what_is_changed_while_there_is_a_crowd_does_not_wait_for_it() {
+        let stuck = (0..20).map(|_| made(0, 300_000));
+        let works: Vec<_> = stuck.chain([changed(100_000, 1_000)]).collect();
+        let outcome = run(&works, milliseconds(100));
+        let late = outcome.seen[20] - milliseconds(101_000);
+        assert!(late <= milliseconds(500), "{late:?} late");
+    }
+
+    #[test]
+    fn those_that_are_stuck_are_no_crowd_any_more() {
+        let (mut board, start) = (Board::default(), Instant::now());
+        (0..CROWD).for_each(|number| board.made(&id(&number.to_string()), start));
+        assert!(board.crowd.is_some());
+        let later = start + STUCK + milliseconds(1);
+        for number in 0..CROWD {
+            board.ask(&id(&number.to_string()), later);
         }
-        assert!(looks <= 20, "{looks} looks at 100 load balancers");
-        assert!(board.watches.len() <= 11, "each is seen to be active half a minute later at most");
+        assert_eq!(board.crowd, None);
     }
 
     #[test]
@@ -333,7 +402,7 @@ mod tests {
         let (mut board, now) = (Board::default(), Instant::now());
         (0..CROWD).for_each(|_| board.begins(now));
         let later = now + milliseconds(60_000);
-        board.changed(&id("a"), later);
+        board.made(&id("a"), later);
         board.lot(&[id("a")], later + FIRST_STEP);
         board.saw([(id("a"), Sight::Pending)], later + FIRST_STEP);
         let at = later + milliseconds(1_000);
@@ -342,37 +411,46 @@ mod tests {
         assert_eq!(board.ask(&id("a"), at), None);
     }
 
+    #[test]
+    fn a_look_that_failed_is_none() {
+        let (mut board, now) = (Board::default(), Instant::now());
+        (0..CROWD).for_each(|_| board.begins(now));
+        board.made(&id("a"), now);
+        board.saw([(id("a"), Sight::Pending)], now + FIRST_STEP);
+        let at = now + 2 * FIRST_STEP;
+        board.lot(&[id("a")], at);
+        assert_eq!(board.ask(&id("a"), at + FIRST_STEP), None);
+    }
+
+    // A step, and three looks: the one that was under way at the end, the one that saw it, and one for others who had their turn
+    // together with the caller.
     proptest! {
-        /// Callers come as they were told to; Octavia is done with each at some time.
         #[test]
-        fn the_end_of_a_change_is_seen_within_a_step(ends in prop::collection::vec(1..60_000_u64, 1..CROWD)) {
-            let (mut board, start) = (Board::default(), Instant::now());
-            let name = |number: usize| id(&number.to_string());
-            let mut waiting: Vec<(Instant, usize)> = (0..ends.len()).map(|number| (start, number)).collect();
-            (0..ends.len()).for_each(|number| board.changed(&name(number), start));
-            while let Some(at) = waiting.iter().map(|(at, _)| *at).min() {
-                let (now, callers): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(due, _)| *due == at);
-                waiting = callers;
-                for (_, number) in now {
-                    let known = board.ask(&name(number), at).unwrap_or_else(|| {
-                        let sights = board.lot(&[name(number)], at).into_iter().map(|id| {
-                            let end = start + milliseconds(ends[id.as_str().parse::<usize>().unwrap()]);
-                            (id, if end <= at { Sight::Active } else { Sight::Pending })
-                        });
-                        let sights: Vec<_> = sights.collect();
-                        board.saw(sights, at);
-                        board.answer(&name(number), at)
-                    });
-                    match known {
-                        Known::Over(sight) => {
-                            prop_assert_eq!(sight, Sight::Active);
-                            let late = at - (start + milliseconds(ends[number]));
-                            let step = ((at - start) / 4).clamp(FIRST_STEP, LAST_STEP);
-                            prop_assert!(late <= step, "{:?} late, after {:?}", late, at - start);
-                        }
-                        Known::Busy { ask_again } => waiting.push((at + ask_again, number)),
-                    }
-                }
+        fn the_end_of_a_change_is_seen_within_a_step(
+            ends in prop::collection::vec(1..60_000_u64, 1..40),
+            latency in 0..2_000_u64,
+        ) {
+            let works: Vec<_> = ends.iter().map(|takes| changed(0, *takes)).collect();
+            let latency = milliseconds(latency);
+            for (work, seen) in works.iter().zip(run(&works, latency).seen) {
+                let late = seen - work.takes;
+                let step = (seen / 4).clamp(FIRST_STEP, LAST_STEP);
+                prop_assert!(late <= step + 3 * latency, "{:?} late, after {:?}", late, seen);
+            }
+        }
+
+        /// Each hears of its end from the look that sees it, however many wait.
+        #[test]
+        fn the_end_of_each_in_a_crowd_is_seen_within_a_step_of_the_crowd(
+            ends in prop::collection::vec(1..400_000_u64, 1..100),
+            latency in 0..2_000_u64,
+        ) {
+            let works: Vec<_> = ends.iter().map(|takes| made(0, *takes)).collect();
+            let latency = milliseconds(latency);
+            for (work, seen) in works.iter().zip(run(&works, latency).seen) {
+                let late = seen - work.takes;
+                let step = seen.clamp(FIRST_STEP, CROWD_STEP);
+                prop_assert!(late <= step + 3 * latency, "{:?} late, after {:?}", late, seen);
             }
         }
     }

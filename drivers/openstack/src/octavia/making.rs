@@ -104,7 +104,7 @@ impl LbaasV2Driver {
     ) -> Result<LoadBalancer, DriverError> {
         let tagged = self.octavia.features().await?.tags;
         let tags = if tagged { self.tags(owner) } else { Vec::new() };
-        let _making = self.waiting.making();
+        let making = self.waiting.making();
         let port = if self.own_ports {
             match self.ports.ensure(owner, spec).await {
                 Ok(port) => Some(port),
@@ -133,7 +133,7 @@ impl LbaasV2Driver {
             }
         };
         self.memory.owns(&owner.uid, &told.id);
-        self.waiting.changed(&told.id);
+        making.made(&told.id);
         let listeners = self.made(&told);
         let unreadable = || {
             let detail = format!("the load balancer {} was made without an address", told.id);

@@ -73,30 +73,38 @@ impl Waiting {
         told(known, id, step).err().unwrap_or_else(|| busy(id, step))
     }
 
-    /// Looks at these and at what else is due soon: at a single one by itself, at several by one list, and at those that it does
-    /// not have one by one.
+    /// What is known of these by now: another look may have shown it while their callers waited for this one. At the others,
+    /// and at what else is due soon, it looks.
     async fn look(&self, ids: Vec<LoadBalancerId>) -> Vec<Result<Known, DriverError>> {
         let began = Instant::now();
-        let lot = self.board().lot(&ids, began);
-        match self.find(&lot).await {
-            Ok(found) => {
-                let sights: HashMap<LoadBalancerId, Sight> =
-                    found.iter().map(|told| (told.id.clone(), sight(told))).collect();
-                let mut board = self.board();
-                board.saw(
-                    lot.into_iter().map(|id| {
-                        let sight = sights.get(&id).copied().unwrap_or(Sight::Gone);
-                        (id, sight)
-                    }),
-                    began,
-                );
-                ids.iter().map(|id| Ok(board.answer(id, Instant::now()))).collect()
-            }
-            Err(error) => {
-                let error = DriverError::from(error);
-                ids.iter().map(|_| Err(error.clone())).collect()
-            }
-        }
+        let mut known: HashMap<&LoadBalancerId, Known> = HashMap::new();
+        let lot = {
+            let mut board = self.board();
+            known.extend(ids.iter().filter_map(|id| Some((id, board.ask(id, began)?))));
+            let unknown: Vec<_> = ids.iter().filter(|id| !known.contains_key(id)).cloned().collect();
+            if unknown.is_empty() { Vec::new() } else { board.lot(&unknown, began) }
+        };
+        let seen = if lot.is_empty() { Ok(()) } else { self.see(lot, began).await };
+        let mut board = self.board();
+        let answer = |id| match (known.get(id), &seen) {
+            (Some(known), _) => Ok(*known),
+            (None, Ok(())) => Ok(board.answer(id, Instant::now())),
+            (None, Err(error)) => Err(error.clone()),
+        };
+        ids.iter().map(answer).collect()
+    }
+
+    /// Looks at a single one by itself, at several by one list, and at those that it does not have one by one.
+    async fn see(&self, lot: Vec<LoadBalancerId>, began: Instant) -> Result<(), DriverError> {
+        let found = self.find(&lot).await?;
+        let sights: HashMap<&LoadBalancerId, Sight> =
+            found.iter().map(|told| (&told.id, sight(told))).collect();
+        let seen = lot.into_iter().map(|id| {
+            let sight = sights.get(&id).copied().unwrap_or(Sight::Gone);
+            (id, sight)
+        });
+        self.board().saw(seen, began);
+        Ok(())
     }
 
     async fn find(&self, lot: &[LoadBalancerId]) -> Result<Vec<LoadBalancerTold>, OpenStackError> {
@@ -122,6 +130,13 @@ impl Waiting {
 /// A load balancer that is being made.
 #[derive(Debug)]
 pub(super) struct Making<'a>(&'a Waiting);
+
+impl Making<'_> {
+    /// Octavia makes it, and has told its id.
+    pub(super) fn made(self, id: &LoadBalancerId) {
+        self.0.board().made(id, Instant::now());
+    }
+}
 
 impl Drop for Making<'_> {
     fn drop(&mut self) {

@@ -121,7 +121,8 @@ async fn many_that_wait_share_their_looks() {
         assert_eq!(end, Progress::Active);
     }
     let looks = asked_of_octavia(&fake).len();
-    assert!(looks <= 20, "{looks} looks at 40 load balancers");
+    // Who waits for a look that is under way needs none of its own.
+    assert!(looks <= 8, "{looks} looks at 40 load balancers");
 }
 
 #[tokio::test]

@@ -22,18 +22,18 @@ pub(super) enum Claim {
         /// What is released once an event shows what was made.
         old: Vec<Vif>,
     },
-    /// All were released; the pod may still show them.
-    Released,
+    /// All were released but these, which the next pod may have as soon as this one shows them no more; it may still show all.
+    Released(Vec<Vif>),
 }
 
 impl Claim {
     /// The VIFs of which the claim knows.
     pub(super) fn vifs(self) -> Vec<Vif> {
         match self {
-            Self::Held(vifs) => vifs,
+            Self::Held(vifs) | Self::Released(vifs) => vifs,
             Self::Made(state) => state.vifs().cloned().collect(),
             Self::Replaced { state, old } => state.vifs().cloned().chain(old).collect(),
-            Self::Asked | Self::Released => Vec::new(),
+            Self::Asked => Vec::new(),
         }
     }
 }

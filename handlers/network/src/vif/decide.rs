@@ -48,9 +48,10 @@ pub(super) fn decide(pod: &Pod, claim: Option<Claim>, several: bool) -> Result<A
         Life::Terminating if shown.annotation.is_some() || shown.finalizer => Ok(Action::Nothing),
         Life::Terminating => Ok(release(pod, shown, claim, MetadataPatch::default())),
         Life::Over { deleting } => {
-            let readable = matches!(shown.annotation, Some(Ok(_)));
+            // A pod that is deleted may stay, by somebody else's finalizer; where nothing is to be written, nothing is.
+            let hides = matches!(shown.annotation, Some(Ok(_))) && (shown.finalizer || !deleting);
             let patch = MetadataPatch::default().remove_finalizer(FINALIZER);
-            let patch = if readable && !deleting { patch.remove_annotation(KURYR_VIF) } else { patch };
+            let patch = if hides { patch.remove_annotation(KURYR_VIF) } else { patch };
             Ok(release(pod, shown, claim, patch))
         }
     }
@@ -103,9 +104,9 @@ fn keep(pod: &Pod, shown: Shown, claim: Option<Claim>, several: bool) -> Result<
             None => Action::Nothing,
         },
         // The finalizer says that there was an annotation; somebody removed it.
-        (None, None | Some(Claim::Released)) if shown.finalizer => Action::Find,
-        (None, None | Some(Claim::Released)) if starting => Action::Request,
-        (None, None | Some(Claim::Released)) => Action::Nothing,
+        (None, None | Some(Claim::Released(_))) if shown.finalizer => Action::Find,
+        (None, None | Some(Claim::Released(_))) if starting => Action::Request,
+        (None, None | Some(Claim::Released(_))) => Action::Nothing,
     })
 }
 
@@ -129,7 +130,7 @@ fn settle(state: PodState, claim: Option<Claim>) -> Action {
 /// A pod that needs no VIF any more: all that the annotation, the claim and, where those leave it open, the marks name.
 fn release(pod: &Pod, shown: Shown, claim: Option<Claim>, patch: MetadataPatch) -> Action {
     let named = match (shown.annotation, claim) {
-        (_, Some(Claim::Released)) => Vec::new(),
+        (_, Some(Claim::Released(left))) => left,
         (_, Some(Claim::Asked)) => return Action::Find,
         (Some(Ok(state)), claim) => {
             let shown: Vec<Vif> = state.vifs().cloned().collect();

@@ -152,9 +152,15 @@ impl VifHandler {
                     return self.settle(pod, &owner, *state).await;
                 }
                 Action::Release { vifs, patch } => {
-                    self.release(&owner, &vifs).await?;
-                    self.claims.set(&owner.uid, Claim::Released);
-                    return self.writer.metadata(pod, &patch).await.map(drop).map_err(VifError::Write);
+                    // What is kept for the next pod goes to it after this one has ceased to show it, so that no two ever do.
+                    let (kept, own) =
+                        vifs.into_iter().partition::<Vec<_>, _>(|vif| self.drivers.pool.keeps(&vif.id));
+                    self.release(&owner, &own).await?;
+                    self.claims.set(&owner.uid, Claim::Released(kept.clone()));
+                    self.writer.metadata(pod, &patch).await.map_err(VifError::Write)?;
+                    self.release(&owner, &kept).await?;
+                    self.claims.set(&owner.uid, Claim::Released(Vec::new()));
+                    return Ok(());
                 }
             }
         }

@@ -11,7 +11,8 @@ async fn a_terminating_pod_keeps_its_vif_until_its_grace_time_is_over() {
     assert_eq!((world.ports().len(), world.releases()), (1, 0));
     world.terminate(0).await.unwrap();
     assert!(world.ports().is_empty());
-    let expected = json!({ "metadata": { "uid": UID, "$deleteFromPrimitiveList/finalizers": [FINALIZER] } });
+    let expected = json!({ "metadata": { "uid": UID, "$deleteFromPrimitiveList/finalizers": [FINALIZER],
+        "annotations": { KURYR_VIF: null } } });
     assert_eq!(world.patches()[2..], [expected]);
 }
 

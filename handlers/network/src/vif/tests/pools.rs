@@ -92,14 +92,56 @@ async fn a_pod_that_is_over_gives_its_vif_back_and_the_pool_does_not_take_it_for
     let vif = pooled.world.shown().unwrap().default_vif;
     let used = pooled.pool.figures()().used;
     pooled.world.delete(0);
+    let before = pooled.world.api.object();
     pooled.event().await.unwrap();
+    assert_eq!(pooled.world.text(), None, "whose finalizer ever keeps the pod");
+    // What others see late is delivered late.
+    pooled.world.feed(Event::Modified(before)).await.unwrap();
     pooled.event().await.unwrap();
-    assert_eq!(pooled.world.shown().unwrap().default_vif.id, vif.id, "it still shows it");
     pooled.world.deleted().await.unwrap();
     let figures = pooled.pool.figures()();
     assert_eq!((figures.used, figures.cooling), (used - 1, 1));
     assert_eq!(pooled.pool.vifs(Some(&pooled.owner())).await.unwrap(), []);
     assert!(pooled.world.network.port(&vif.id).is_some(), "it is kept for the next one, as it came back");
+}
+
+/// A pod that is over and still shows its VIF, for the write that says so was refused, and how many VIFs were in use before.
+async fn over() -> (Pooled, usize) {
+    let pooled = Pooled::new().await;
+    pooled.warm().await;
+    pooled.event().await.unwrap();
+    let used = pooled.pool.figures()().used;
+    pooled.world.phase("Succeeded");
+    pooled.world.api.answer(Answer::Refuse(503, vec![]));
+    assert!(pooled.event().await.unwrap_err().transient());
+    assert!(pooled.world.text().is_some(), "it still shows it");
+    assert_eq!(pooled.pool.figures()().used, used);
+    (pooled, used)
+}
+
+impl Pooled {
+    fn assert_given_back(&self, used: usize) {
+        let figures = self.pool.figures()();
+        assert_eq!((figures.used, figures.cooling), (used - 1, 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vif_is_for_the_next_pod_after_the_last_one_has_ceased_to_show_it() {
+    let (pooled, used) = over().await;
+    pooled.event().await.unwrap();
+    assert_eq!(pooled.world.text(), None);
+    pooled.assert_given_back(used);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vif_is_for_the_next_pod_when_the_last_one_is_gone() {
+    let (pooled, used) = over().await;
+    pooled.world.deleted().await.unwrap();
+    pooled.assert_given_back(used);
+    let (pooled, used) = over().await;
+    pooled.world.missed().await.unwrap();
+    pooled.assert_given_back(used);
 }
 
 #[tokio::test(start_paused = true)]
