@@ -8,6 +8,7 @@ mod broken;
 mod clusters;
 mod faults;
 mod killing;
+mod multi_pool;
 mod namespaces;
 mod nested;
 mod networks;
