@@ -18,6 +18,7 @@ mod policies;
 mod pools;
 #[path = "../support/process.rs"]
 mod process;
+mod projects;
 mod ready;
 mod service_killing;
 mod services;
