@@ -8,6 +8,7 @@ mod broken;
 mod clusters;
 mod faults;
 mod killing;
+mod multi_pool;
 mod namespaces;
 mod nested;
 mod networks;
@@ -17,6 +18,7 @@ mod policies;
 mod pools;
 #[path = "../support/process.rs"]
 mod process;
+mod projects;
 mod ready;
 mod service_killing;
 mod services;

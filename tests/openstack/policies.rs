@@ -20,28 +20,28 @@ network_policy_driver = "default"
 "#;
 
 /// What each of the common groups is called.
-const COMMON: [&str; 3] = ["nodes", "open-egress", "open-ingress"];
+pub(crate) const COMMON: [&str; 3] = ["nodes", "open-egress", "open-ingress"];
 
 /// Policies in a world, and pods with labels.
-struct Guarded<'a> {
+pub(crate) struct Guarded<'a> {
     world: &'a World,
     policies: Api<NetworkPolicy>,
 }
 
 /// A group of the cluster, as Neutron tells of it.
-struct Group {
+pub(crate) struct Group {
     /// What its mark says that it is: `nodes`, `policy`, `peers`.
-    kind: String,
+    pub(crate) kind: String,
     rules: usize,
 }
 
 impl<'a> Guarded<'a> {
-    fn new(world: &'a World) -> Self {
+    pub(crate) fn new(world: &'a World) -> Self {
         Self { world, policies: Api::default_namespaced(world.client.clone()) }
     }
 
     /// Creates a policy, or gives it another spec.
-    async fn policy(&self, name: &str, spec: Value) {
+    pub(crate) async fn policy(&self, name: &str, spec: Value) {
         let policy = json!({ "metadata": { "name": name }, "spec": spec });
         if self.policies.get_opt(name).await.unwrap().is_some() {
             self.policies.patch(name, &PatchParams::default(), &Patch::Merge(policy)).await.unwrap();
@@ -51,7 +51,7 @@ impl<'a> Guarded<'a> {
         }
     }
 
-    async fn no_policy(&self, name: &str) {
+    pub(crate) async fn no_policy(&self, name: &str) {
         self.policies.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
@@ -69,7 +69,7 @@ impl<'a> Guarded<'a> {
     }
 
     /// The groups with a mark, by their ids.
-    async fn groups(&self) -> BTreeMap<String, Group> {
+    pub(crate) async fn groups(&self) -> BTreeMap<String, Group> {
         let all = self.world.tenant.things("security-groups").await;
         let marked = all.into_iter().filter_map(|group| {
             let mut words = group["description"].as_str()?.split(' ');
@@ -102,7 +102,7 @@ impl<'a> Guarded<'a> {
     }
 
     /// Waits until nothing of policies is left.
-    async fn until_none(&self) {
+    pub(crate) async fn until_none(&self) {
         self.world
             .until("nothing of policies is left", async || {
                 self.groups().await.values().all(|group| COMMON.contains(&&*group.kind))
@@ -147,7 +147,7 @@ impl<'a> Guarded<'a> {
 }
 
 /// Lets pods of an application in to these ports, where `app: db` is.
-fn admits(app: &str, ports: &[u16]) -> Value {
+pub(crate) fn admits(app: &str, ports: &[u16]) -> Value {
     let ports: Vec<_> = ports.iter().map(|port| json!({ "port": port })).collect();
     json!({ "podSelector": { "matchLabels": { "app": "db" } },
         "ingress": [{ "from": [{ "podSelector": { "matchLabels": { "app": app } } }], "ports": ports }] })

@@ -87,6 +87,9 @@ async fn after_a_restart_the_pool_knows_what_is_free_and_what_pods_use_on_a_real
     let before: BTreeSet<_> = world.ports().await.into_iter().map(|port| port.id).collect();
     let calls = world.gate.count(&creation());
     let controller = world.controller(&boundless).await;
+    let free = "staffetta_vif_pool_vifs{pool=\"neutron\",state=\"free\"}";
+    let cooled = async || world.figure(&controller, free).await == before.len() - 1;
+    world.until("what was found has cooled down", cooled).await;
     for name in ["a", "b", "c"] {
         world.pod(name).await;
         let vif = world.until_annotated(name).await;

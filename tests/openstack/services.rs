@@ -65,6 +65,15 @@ impl<'a> Shop<'a> {
         all.to_string()
     }
 
+    /// Makes a network of public addresses; answers the options of a controller that gives them to services.
+    pub(crate) async fn public(&self, prefix: &str) -> String {
+        let public = self.world.tenant.external(prefix, &self.subnet).await;
+        format!(
+            "[kubernetes]\nservice_public_ip_driver = \"neutron_floating_ip\"\n[neutron_defaults]\nexternal_svc_net = {:?}\n",
+            public.network
+        )
+    }
+
     /// Creates a service with the ports 80 and 443, and its endpoints.
     pub(crate) async fn service(&self, name: &str, kind: &str, endpoints: &[&str]) {
         let port = |name: &str, port: u16| json!({ "name": name, "port": port, "targetPort": port + 8000, "protocol": "TCP" });
@@ -119,6 +128,21 @@ impl<'a> Shop<'a> {
                 state.is_some_and(|state| state.contains(&balancer.id))
             })
             .await;
+    }
+
+    /// Waits until the service shows a public address; answers it, which is the only one.
+    pub(crate) async fn until_public(&self, name: &str) -> String {
+        let mut shown = Vec::new();
+        self.world
+            .until_within(PATIENCE, &format!("{name} shows its public address"), async || {
+                let service = self.services.get(name).await.unwrap();
+                let status = service.status.and_then(|status| status.load_balancer?.ingress);
+                shown = status.into_iter().flatten().filter_map(|ingress| ingress.ip).collect();
+                !shown.is_empty()
+            })
+            .await;
+        assert_eq!(shown.len(), 1, "{name} shows {shown:?}");
+        shown.remove(0)
     }
 
     /// Waits until nothing of services is left.
@@ -295,24 +319,12 @@ async fn what_was_forgotten_while_nobody_looked_is_swept_on_a_real_openstack() {
 async fn a_service_gets_a_floating_ip_that_leads_to_its_load_balancer_on_a_real_openstack() {
     let Some(world) = World::start().await else { return };
     let shop = Shop::new(&world).await;
-    let public = world.tenant.external("203.0.113.0/29", &shop.subnet).await;
-    let options = format!(
-        "[kubernetes]\nservice_public_ip_driver = \"neutron_floating_ip\"\n[neutron_defaults]\nexternal_svc_net = {:?}\n",
-        public.network
-    );
+    let options = shop.public("203.0.113.0/29").await;
     let controller = world.controller(&shop.options(&options)).await;
     shop.service("web", "LoadBalancer", &["10.128.0.10"]).await;
     let made = shop.until_served("web", &["10.128.0.10"]).await;
-    let mut shown = None;
-    world
-        .until_within(PATIENCE, "the service shows its public address", async || {
-            let service = shop.services.get("web").await.unwrap();
-            let status = service.status.and_then(|status| status.load_balancer?.ingress?.pop());
-            shown = status.and_then(|ingress| ingress.ip);
-            shown.is_some()
-        })
-        .await;
-    assert_eq!(world.tenant.floating_ips().await, [(shown.unwrap(), Some(made.port))]);
+    let shown = shop.until_public("web").await;
+    assert_eq!(world.tenant.floating_ips().await, [(shown, Some(made.port))]);
     shop.delete("web").await;
     shop.until_empty().await;
     world

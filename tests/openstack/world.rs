@@ -165,6 +165,14 @@ impl World {
         reqwest::get(url).await.unwrap().text().await.unwrap()
     }
 
+    /// What a controller says of a figure, which is named with its labels as `/metrics` writes them.
+    pub(crate) async fn figure(&self, controller: &Controller, name: &str) -> usize {
+        let url = format!("http://{}/metrics", controller.admin());
+        let page = reqwest::get(url).await.unwrap().text().await.unwrap();
+        let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no {name} in {page}")).parse().unwrap()
+    }
+
     /// The requests for pods that changed one of this name, itself and not its status.
     pub(crate) fn patches(&self, name: &str) -> usize {
         let Server::Embedded(server) = &self.server else {

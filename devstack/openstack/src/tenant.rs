@@ -229,6 +229,13 @@ impl Tenant {
             .await;
     }
 
+    /// Lets another project use a thing of this one: a `network`, a `security_group` ...
+    pub async fn share(&self, kind: &str, id: &str, with: &Self) {
+        let policy = json!({ "object_type": kind, "object_id": id, "action": "access_as_shared", "target_tenant": with.id });
+        let body = json!({ "rbac_policy": self.owned(policy) });
+        self.api.network(Method::POST, "rbac-policies", Some(body)).await;
+    }
+
     async fn create(&self, kind: &str, fields: Value) -> Value {
         let body = json!({ kind: self.owned(fields) });
         self.api.network(Method::POST, &format!("{}s", dashed(kind)), Some(body)).await[kind].clone()

@@ -83,6 +83,16 @@ impl OpenStackError {
         self
     }
 
+    /// Adds to what the service said why it may have said no.
+    #[must_use]
+    pub(crate) fn adding(mut self, words: &str) -> Self {
+        if let Problem::Refused(refusal) = &mut self.0.problem {
+            refusal.message.push_str("; ");
+            refusal.message.push_str(words);
+        }
+        self
+    }
+
     /// Adds the id by which the service's log names the request.
     #[must_use]
     pub(crate) fn request_id(mut self, id: Option<String>) -> Self {

@@ -77,6 +77,15 @@ pub(crate) enum Standing {
     Theirs,
 }
 
+/// A security group that another project has does not exist to Neutron in the one where a port is to be: that one is named.
+fn in_project(error: OpenStackError, project: &ProjectId) -> OpenStackError {
+    if error.is("SecurityGroupNotFound") {
+        error.adding(&format!("the port is to be in the project {project}"))
+    } else {
+        error
+    }
+}
+
 impl Ports {
     pub(crate) fn new(
         neutron: Neutron,
@@ -130,7 +139,8 @@ impl Ports {
         if !self.neutron.tags_new_ports().await? {
             port.tags.clear();
         }
-        let port = self.creation.make(port).await?;
+        let project = port.project_id.clone();
+        let port = self.creation.make(port).await.map_err(|error| in_project(error, &project))?;
         self.saw(&port);
         Ok(port)
     }
@@ -141,7 +151,8 @@ impl Ports {
         if !self.neutron.tags_new_ports().await? {
             port.to_mut().tags.clear();
         }
-        let ports = self.neutron.create_ports("make ports", &vec![&*port; count]).await?;
+        let made = self.neutron.create_ports("make ports", &vec![&*port; count]).await;
+        let ports = made.map_err(|error| in_project(error, &port.project_id))?;
         for port in &ports {
             self.saw(port);
         }

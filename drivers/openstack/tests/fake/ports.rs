@@ -76,6 +76,7 @@ impl State {
         if self.quota.is_some_and(|quota| self.ports.len() >= quota) {
             return Err(error(409, "OverQuota", "Quota exceeded for resources: ['port']."));
         }
+        self.known_groups(wish)?;
         let mut fixed_ips = Vec::new();
         for fixed in wish["fixed_ips"].as_array().unwrap() {
             let subnet = fixed["subnet_id"].as_str().unwrap();
@@ -116,6 +117,13 @@ impl State {
         port["binding:vif_details"] = details;
     }
 
+    /// The security groups of a wish have to be there.
+    fn known_groups(&self, wish: &Value) -> Result<(), Answer> {
+        let mut groups = wish["security_groups"].as_array().into_iter().flatten();
+        let unknown = groups.find(|id| !self.groups.contains_key(id.as_str().unwrap()));
+        unknown.map_or(Ok(()), |id| Err(not_found("SecurityGroupNotFound", id.as_str().unwrap())))
+    }
+
     fn change_port(&mut self, id: &str, change: &Value, revision: Option<&str>) -> Answer {
         let mut port = self.ports[id].clone();
         if revision.is_some_and(|wanted| wanted != format!("revision_number={}", port["revision_number"])) {
@@ -129,10 +137,8 @@ impl State {
                 "The number of allowed address pairs exceeds the maximum.",
             );
         }
-        let unknown = change["security_groups"].as_array().into_iter().flatten();
-        if let Some(unknown) = unknown.into_iter().find(|id| !self.groups.contains_key(id.as_str().unwrap()))
-        {
-            return not_found("SecurityGroupNotFound", unknown.as_str().unwrap());
+        if let Err(refusal) = self.known_groups(change) {
+            return refusal;
         }
         for (name, value) in change.as_object().unwrap() {
             port[name] = value.clone();

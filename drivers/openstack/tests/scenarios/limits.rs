@@ -1,7 +1,9 @@
 //! Quotas, full subnets, and networks that are gone.
 
-use staffetta_driver::{PodVifDriver, Reason};
+use staffetta_driver::{PodVifDriver, Reason, VifRequest, VifStock};
+use staffetta_openstack::NeutronStock;
 
+use super::stock::order;
 use super::world::World;
 
 pub(crate) async fn a_quota_makes_pods_wait_and_its_raising_lets_them_go_on(world: &World) {
@@ -38,4 +40,20 @@ pub(crate) async fn a_network_that_is_gone_is_told_by_name(world: &World) {
     let error = world.bound("east").request_vif(&world.request("a", &host, &subnet)).await.unwrap_err();
     assert_eq!(error.reason(), Reason::NotFound);
     assert!(error.to_string().contains(subnet.network.id.as_str()), "{error}");
+}
+
+pub(crate) async fn a_group_that_is_not_in_the_project_is_told_with_the_project(world: &World) {
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let driver = world.bound("east");
+    let group = "00000000-0000-4000-8000-000000000000";
+    let request = VifRequest { security_groups: vec![group.into()], ..world.request("a", &host, &subnet) };
+    let alone = driver.request_vif(&request).await.unwrap_err();
+    let stock = NeutronStock::new(driver);
+    let of_a_pool = stock.make(&order(&stock, &request, 2)).await.failure.unwrap();
+    for error in [alone, of_a_pool] {
+        assert_eq!(error.reason(), Reason::NotFound);
+        let said = error.to_string();
+        assert!(said.contains(group) && said.contains(world.project.as_str()), "{said}");
+    }
+    assert!(world.ports(&subnet).await.is_empty());
 }

@@ -28,7 +28,8 @@ macro_rules! in_world {
             limits:
                 a_quota_makes_pods_wait_and_its_raising_lets_them_go_on,
                 a_full_subnet_is_told_as_such_and_leaves_nothing,
-                a_network_that_is_gone_is_told_by_name;
+                a_network_that_is_gone_is_told_by_name,
+                a_group_that_is_not_in_the_project_is_told_with_the_project;
             vlan:
                 a_pod_gets_a_subport_of_its_nodes_trunk,
                 each_trunk_has_all_vlans_for_itself,
