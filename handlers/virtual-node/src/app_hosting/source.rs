@@ -12,9 +12,9 @@ use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::HandlerError;
 
 use super::back_end::DeviceBackEnd;
-use super::credentials::with_account;
+use super::credentials::{password_of, with_account};
 use super::description::node;
-use super::devices::Devices;
+use super::devices::{Claim, Devices};
 use crate::back_end::NodeBackEnd;
 use crate::node::NodeSpec;
 use crate::source::{Intake, NodeSource};
@@ -59,17 +59,24 @@ impl NodeSource for Description {
     }
 
     async fn open(&self, node: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
-        let claim = self.devices.of(&node.name).and_then(|claim| Some((claim.object, claim.spec?)));
-        let Some((object, spec)) = claim else {
+        let claim = self.devices.of(&node.name);
+        let Some(Claim { object, spec: Some(spec), password_file, .. }) = claim else {
             return Err(DriverError::new(Reason::NotFound, OPEN).detail("nobody describes it"));
         };
         let namespace = object.and_then(|object| object.metadata.namespace.clone());
         let namespace = namespace.unwrap_or_else(|| self.client.default_namespace().to_owned());
-        let spec = with_account(&self.client, &namespace, &spec).await?;
+        let mut spec = with_account(&self.client, &namespace, &spec).await?;
+        let password_file = password_file.filter(|_| spec.credential_secret_ref.is_none());
         let address = spec.address.clone();
         let drivers = self.drivers.clone();
-        // The certificates that a description names are in files.
-        let made = tokio::task::spawn_blocking(move || drivers.driver(&spec)).await;
+        // The certificates that a description names are in files, too.
+        let made = tokio::task::spawn_blocking(move || {
+            if let Some(file) = password_file {
+                spec.password = Some(password_of(&file)?);
+            }
+            drivers.driver(&spec)
+        });
+        let made = made.await;
         let driver = made.map_err(|error| DriverError::new(Reason::Unavailable, OPEN).because(error))??;
         Ok(Arc::new(DeviceBackEnd::new(driver, host_ip(&address).await)))
     }
@@ -83,11 +90,14 @@ async fn host_ip(address: &str) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::PathBuf;
     use std::sync::Mutex;
-    use std::sync::mpsc::{Receiver, channel};
+    use std::sync::mpsc::{Receiver, Sender, channel};
 
-    use staffetta_driver::app_hosting::{AppHostingDriver, AppHostingDrivers, DeviceSpec};
+    use staffetta_driver::app_hosting::{AppHostingDriver, AppHostingDrivers, DeviceSpec, Password};
     use staffetta_driver::memory::MemoryDevices;
+    use staffetta_handler::causes;
 
     use super::super::entry::NamedDevice;
     use super::*;
@@ -103,20 +113,53 @@ mod tests {
         }
     }
 
+    /// A device `r1` whose drivers these are.
+    fn description(drivers: impl AppHostingDrivers + 'static, password_file: Option<PathBuf>) -> Description {
+        let drivers: Arc<dyn AppHostingDrivers> = Arc::new(drivers);
+        let spec = DeviceSpec { address: "192.0.2.1".into(), ..DeviceSpec::default() };
+        let device = NamedDevice { name: "r1".into(), spec, password_file };
+        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        Description {
+            devices: Arc::new(Devices::new(vec![device])),
+            drivers: DriverTable::new("TEST", [("TEST".to_owned(), drivers)].into()),
+            client: Client::try_from(nowhere).unwrap(),
+        }
+    }
+
     #[tokio::test]
     async fn a_file_that_is_slow_in_coming_holds_up_nobody_else() {
         let (file, slow) = channel();
-        let slow: Arc<dyn AppHostingDrivers> = Arc::new(Slow(Mutex::new(slow)));
-        let spec = DeviceSpec { address: "192.0.2.1".into(), ..DeviceSpec::default() };
-        let device = NamedDevice { name: "r1".into(), spec };
-        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-        let description = Description {
-            devices: Arc::new(Devices::new(vec![device])),
-            drivers: DriverTable::new("SLOW", [("SLOW".to_owned(), slow)].into()),
-            client: Client::try_from(nowhere).unwrap(),
-        };
+        let description = description(Slow(Mutex::new(slow)), None);
         let node = NodeSpec::bare("r1");
         let (opened, ()) = tokio::join!(description.open(&node), async { file.send(()).unwrap() });
         assert!(opened.is_ok());
+    }
+
+    /// Drivers that tell with which password they were made.
+    struct Telling(Sender<Option<Password>>);
+
+    impl AppHostingDrivers for Telling {
+        fn driver(&self, spec: &DeviceSpec) -> Result<Arc<dyn AppHostingDriver>, DriverError> {
+            self.0.send(spec.password.clone()).unwrap();
+            MemoryDevices::default().of_cluster("east".into()).driver(spec)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_password_in_a_file_is_read_each_time_the_way_to_the_device_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password");
+        let (told, passwords) = channel();
+        let (description, node) = (description(Telling(told), Some(file.clone())), NodeSpec::bare("r1"));
+        for password in ["first", "second"] {
+            fs::write(&file, format!("{password}\n")).unwrap();
+            assert!(description.open(&node).await.is_ok());
+            assert_eq!(passwords.recv().unwrap().as_ref().map(Password::expose), Some(password));
+        }
+        fs::remove_file(&file).unwrap();
+        let missing = description.open(&node).await.err().unwrap();
+        assert_eq!(missing.reason(), Reason::NotFound);
+        assert!(causes(&missing).contains(&format!("read {}", file.display())), "{missing}");
+        assert!(passwords.try_recv().is_err(), "no device is asked without its password");
     }
 }
