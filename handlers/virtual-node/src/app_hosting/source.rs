@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::Client;
-use staffetta_driver::app_hosting::DriverTable;
+use staffetta_driver::app_hosting::{DeviceSpec, DriverTable};
 use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::HandlerError;
 
@@ -15,11 +15,10 @@ use super::back_end::DeviceBackEnd;
 use super::credentials::{password_of, with_account};
 use super::description::node;
 use super::devices::{Claim, Devices};
+use super::openings::{OPEN, Openings};
 use crate::back_end::NodeBackEnd;
 use crate::node::NodeSpec;
 use crate::source::{Intake, NodeSource};
-
-const OPEN: &str = "open the way to the device";
 
 /// How long it may take to find out for which address a name stands.
 const RESOLVED: Duration = Duration::from_secs(5);
@@ -29,6 +28,7 @@ pub(super) struct Description {
     pub(super) devices: Arc<Devices>,
     pub(super) drivers: DriverTable,
     pub(super) client: Client,
+    pub(super) openings: Openings,
 }
 
 #[async_trait]
@@ -65,19 +65,18 @@ impl NodeSource for Description {
         };
         let namespace = object.and_then(|object| object.metadata.namespace.clone());
         let namespace = namespace.unwrap_or_else(|| self.client.default_namespace().to_owned());
-        let mut spec = with_account(&self.client, &namespace, &spec).await?;
+        let spec = with_account(&self.client, &namespace, &spec).await?;
         let password_file = password_file.filter(|_| spec.credential_secret_ref.is_none());
         let address = spec.address.clone();
         let drivers = self.drivers.clone();
         // The certificates that a description names are in files, too.
-        let made = tokio::task::spawn_blocking(move || {
+        let open = move |mut spec: DeviceSpec| {
             if let Some(file) = password_file {
                 spec.password = Some(password_of(&file)?);
             }
             drivers.driver(&spec)
-        });
-        let made = made.await;
-        let driver = made.map_err(|error| DriverError::new(Reason::Unavailable, OPEN).because(error))??;
+        };
+        let driver = self.openings.open(&node.name, spec, open).await?;
         Ok(Arc::new(DeviceBackEnd::new(driver, host_ip(&address).await)))
     }
 }
@@ -95,18 +94,20 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    use staffetta_driver::app_hosting::{AppHostingDriver, AppHostingDrivers, DeviceSpec, Password};
+    use futures_util::FutureExt;
+    use staffetta_driver::app_hosting::{AppHostingDriver, AppHostingDrivers, Password};
     use staffetta_driver::memory::MemoryDevices;
     use staffetta_handler::causes;
 
     use super::super::entry::NamedDevice;
     use super::*;
 
-    /// Drivers that read a file which is slow in coming.
-    struct Slow(Mutex<Receiver<()>>);
+    /// Drivers that read a file which is slow in coming, and tell when they begin to.
+    struct Slow(Mutex<Receiver<()>>, Sender<()>);
 
     impl AppHostingDrivers for Slow {
         fn driver(&self, spec: &DeviceSpec) -> Result<Arc<dyn AppHostingDriver>, DriverError> {
+            self.1.send(()).unwrap();
             let came = self.0.lock().unwrap().recv_timeout(Duration::from_secs(30));
             came.map_err(|error| DriverError::new(Reason::Refused, "read a file").because(error))?;
             MemoryDevices::default().of_cluster("east".into()).driver(spec)
@@ -123,16 +124,35 @@ mod tests {
             devices: Arc::new(Devices::new(vec![device])),
             drivers: DriverTable::new("TEST", [("TEST".to_owned(), drivers)].into()),
             client: Client::try_from(nowhere).unwrap(),
+            openings: Openings::default(),
         }
     }
 
     #[tokio::test]
     async fn a_file_that_is_slow_in_coming_holds_up_nobody_else() {
         let (file, slow) = channel();
-        let description = description(Slow(Mutex::new(slow)), None);
+        let (begins, _begun) = channel();
+        let description = description(Slow(Mutex::new(slow), begins), None);
         let node = NodeSpec::bare("r1");
         let (opened, ()) = tokio::join!(description.open(&node), async { file.send(()).unwrap() });
         assert!(opened.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_does_not_come_takes_one_thread_however_often_the_device_is_tried() {
+        let (file, slow) = channel();
+        let (begins, begun) = channel();
+        let description = description(Slow(Mutex::new(slow), begins), None);
+        let node = NodeSpec::bare("r1");
+        for _ in 0..3 {
+            assert!(description.open(&node).now_or_never().is_none());
+        }
+        file.send(()).unwrap();
+        assert!(description.open(&node).await.is_ok());
+        assert_eq!(begun.try_iter().count(), 1);
+        file.send(()).unwrap();
+        assert!(description.open(&node).await.is_ok());
+        assert_eq!(begun.try_iter().count(), 1, "what came of it is not taken twice");
     }
 
     /// Drivers that tell with which password they were made.
