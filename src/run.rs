@@ -19,6 +19,9 @@ use crate::rehearsal::{self, DryRun};
 use crate::telemetry;
 use crate::trial::{self, Served};
 
+/// How long the end of the program waits for what holds up a thread. The file of a file system that does not answer never comes.
+const LAST_READS: Duration = Duration::from_secs(1);
+
 /// Why the program ended with a failure.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -40,7 +43,7 @@ pub(crate) fn run(
     configuration: &Configuration,
     kubeconfig: Option<&Path>,
 ) -> Result<(), RunError> {
-    start(configuration)?.block_on(serve(registry, configuration, kubeconfig))
+    to_the_end(start(configuration)?, serve(registry, configuration, kubeconfig))
 }
 
 /// Plans what [`run`] would do, within `limit`. It ends by itself, and nobody listens at the admin address meanwhile.
@@ -50,7 +53,7 @@ pub(crate) fn rehearse(
     kubeconfig: Option<&Path>,
     limit: Duration,
 ) -> Result<DryRun, RunError> {
-    start(configuration)?.block_on(async {
+    to_the_end(start(configuration)?, async {
         let client = connect::client(kubeconfig.or(configuration.kubernetes.kubeconfig.as_deref())).await?;
         Ok(rehearsal::rehearse(registry, configuration, client, limit).await?)
     })
@@ -69,6 +72,13 @@ fn start(configuration: &Configuration) -> Result<Runtime, RunError> {
     telemetry::init(&configuration.log).map_err(|error| RunError::Start(io::Error::other(error)))?;
     secure();
     runtime(&configuration.relay).map_err(RunError::Start)
+}
+
+/// Does `work`, and lets go of what of it still holds up a thread then.
+fn to_the_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
+    let done = runtime.block_on(work);
+    runtime.shutdown_timeout(LAST_READS);
+    done
 }
 
 /// Chooses who speaks TLS.
