@@ -201,11 +201,11 @@ async fn a_file_that_never_comes_does_not_keep_the_program_from_its_end() {
         file.display()
     );
     // It is read at the start, and nobody writes into it when the way to the device is opened.
-    let written = std::thread::spawn(move || std::fs::write(file, "hunter2\n"));
+    let written = tokio::task::spawn_blocking(move || std::fs::write(file, "hunter2\n"));
     let mut process =
         Process::start(Path::new(PROGRAM), folder.path(), &configuration, &server.kubeconfig()).await;
     process.ready().await;
-    written.join().unwrap().unwrap();
+    written.await.unwrap().unwrap();
     let nodes = Api::<Node>::all(Client::try_from(Config::new(server.url().parse().unwrap())).unwrap());
     eventually("the device does not answer", async || {
         let node = nodes.get_opt("r1").await.unwrap();
@@ -215,6 +215,28 @@ async fn a_file_that_never_comes_does_not_keep_the_program_from_its_end() {
     })
     .await;
     assert!(process.terminate().await.success());
+}
+
+#[tokio::test]
+async fn a_second_signal_is_heard_though_a_file_that_never_comes_holds_up_the_start() {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("devices.yaml");
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let configuration = format!(
+        "[kubernetes]\nenabled_handlers = [\"app_hosting\"]\n[app_hosting]\ndevice_files = [\"{}\"]\n",
+        file.display()
+    );
+    // It opens as soon as somebody wants to read from it; nothing is written.
+    let opened = tokio::task::spawn_blocking(move || std::fs::File::options().write(true).open(file));
+    let mut process =
+        Process::start(Path::new(PROGRAM), folder.path(), &configuration, &server.kubeconfig()).await;
+    let _held = opened.await.unwrap().unwrap();
+    process.signal("TERM").await;
+    process.says("a signal: ending").await;
+    process.signal("TERM").await;
+    process.says("a second signal: ending at once").await;
+    assert_eq!(process.ends().await.code(), Some(1));
 }
 
 #[tokio::test]
