@@ -94,7 +94,7 @@ enum Awaited {
 }
 
 /// Which part of the backlog of a first list may be left when next to all of it is done. Those that wait for their next attempt
-/// are of it.
+/// are not of it: nobody could say when they are done.
 const NEXT_TO_ALL: usize = 10;
 
 /// All enabled handlers behind one dispatcher. Events go in with [`EventHandler::handle`].

@@ -4,12 +4,14 @@ use std::io;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use staffetta_handler::Registry;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::{Configuration, Relay};
@@ -18,6 +20,9 @@ use crate::controller::{Controller, ControllerError};
 use crate::rehearsal::{self, DryRun};
 use crate::telemetry;
 use crate::trial::{self, Served};
+
+/// How long the end of the program waits for what holds up a thread. The file of a file system that does not answer never comes.
+const LAST_READS: Duration = Duration::from_secs(1);
 
 /// Why the program ended with a failure.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +45,7 @@ pub(crate) fn run(
     configuration: &Configuration,
     kubeconfig: Option<&Path>,
 ) -> Result<(), RunError> {
-    start(configuration)?.block_on(serve(registry, configuration, kubeconfig))
+    to_the_end(start(configuration)?, serve(registry, configuration, kubeconfig))
 }
 
 /// Plans what [`run`] would do, within `limit`. It ends by itself, and nobody listens at the admin address meanwhile.
@@ -50,7 +55,7 @@ pub(crate) fn rehearse(
     kubeconfig: Option<&Path>,
     limit: Duration,
 ) -> Result<DryRun, RunError> {
-    start(configuration)?.block_on(async {
+    to_the_end(start(configuration)?, async {
         let client = connect::client(kubeconfig.or(configuration.kubernetes.kubeconfig.as_deref())).await?;
         Ok(rehearsal::rehearse(registry, configuration, client, limit).await?)
     })
@@ -71,6 +76,13 @@ fn start(configuration: &Configuration) -> Result<Runtime, RunError> {
     runtime(&configuration.relay).map_err(RunError::Start)
 }
 
+/// Does `work`, and lets go of what of it still holds up a thread then.
+fn to_the_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
+    let done = runtime.block_on(work);
+    runtime.shutdown_timeout(LAST_READS);
+    done
+}
+
 /// Chooses who speaks TLS.
 fn secure() {
     // An error means that somebody installed one before, which then is used.
@@ -87,12 +99,12 @@ async fn serve(
     configuration: &Configuration,
     kubeconfig: Option<&Path>,
 ) -> Result<(), RunError> {
-    let mut signals = Signals::listen().map_err(RunError::Start)?;
+    let told = told_to_end().map_err(RunError::Start)?;
     let kubeconfig = kubeconfig.or(configuration.kubernetes.kubeconfig.as_deref());
     let connection = tokio::select! {
         connection = connection(kubeconfig.map(Path::to_owned)) => connection?,
-        () = signals.next() => {
-            info!("a signal before the start: ending at once");
+        () = told.cancelled() => {
+            info!("nothing runs yet: ending at once");
             std::process::exit(0);
         }
     };
@@ -106,17 +118,8 @@ async fn serve(
         ending.cancel();
     });
     tokio::spawn(async move {
-        let mut signalled = false;
-        loop {
-            signals.next().await;
-            if signalled {
-                warn!("a second signal: ending at once");
-                std::process::exit(1);
-            }
-            signalled = true;
-            info!("a signal: ending");
-            stop.cancel();
-        }
+        told.cancelled().await;
+        stop.cancel();
     });
     Ok(controller.ended().await?)
 }
@@ -126,6 +129,28 @@ async fn serve(
 async fn connection(kubeconfig: Option<PathBuf>) -> Result<Connection, ConnectError> {
     let made = spawn_blocking(move || Handle::current().block_on(connect::connection(kubeconfig.as_deref())));
     made.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
+}
+
+/// Is cancelled by the first signal that tells the program to end; a second one ends it. They are heard on a thread of their own,
+/// whatever holds up those on which it works.
+fn told_to_end() -> io::Result<CancellationToken> {
+    let told = CancellationToken::new();
+    let first = told.clone();
+    let runtime = Builder::new_current_thread().enable_io().build()?;
+    let mut signals = {
+        let _entered = runtime.enter();
+        Signals::listen()?
+    };
+    let listen = async move {
+        signals.next().await;
+        info!("a signal: ending");
+        first.cancel();
+        signals.next().await;
+        warn!("a second signal: ending at once");
+        std::process::exit(1)
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(move || runtime.block_on(listen))?;
+    Ok(told)
 }
 
 /// The signals that tell the program to end.

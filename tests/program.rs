@@ -8,7 +8,7 @@ mod process;
 use std::path::Path;
 use std::process::Command;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, PostParams};
 use kube::{Client, Config};
 use process::{PATIENCE, Process, eventually};
@@ -182,6 +182,56 @@ async fn a_second_signal_ends_it_at_once_whatever_is_under_way() {
     server.faults().inject(Requests::any().verb("patch").resource("pods"), 1, Fault::Hang);
     create_pod(&pods(&server)).await;
     eventually("a handler waits for an answer", async || server.faults().pending() == 0).await;
+    process.signal("TERM").await;
+    process.says("a signal: ending").await;
+    process.signal("TERM").await;
+    process.says("a second signal: ending at once").await;
+    assert_eq!(process.ends().await.code(), Some(1));
+}
+
+#[tokio::test]
+async fn a_file_that_never_comes_does_not_keep_the_program_from_its_end() {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let configuration = format!(
+        "[kubernetes]\nenabled_handlers = [\"app_hosting\"]\n[app_hosting]\nread_timeout_ms = 100\n[[app_hosting.devices]]\n\
+         name = \"r1\"\npasswordFile = \"{}\"\ndevice = {{ driver = \"FAKE\", address = \"192.0.2.1\" }}\n",
+        file.display()
+    );
+    // It is read at the start, and nobody writes into it when the way to the device is opened.
+    let written = tokio::task::spawn_blocking(move || std::fs::write(file, "hunter2\n"));
+    let mut process =
+        Process::start(Path::new(PROGRAM), folder.path(), &configuration, &server.kubeconfig()).await;
+    process.ready().await;
+    written.await.unwrap().unwrap();
+    let nodes = Api::<Node>::all(Client::try_from(Config::new(server.url().parse().unwrap())).unwrap());
+    eventually("the device does not answer", async || {
+        let node = nodes.get_opt("r1").await.unwrap();
+        let conditions = node.and_then(|node| node.status?.conditions).into_iter().flatten();
+        let said: Vec<_> = conditions.filter_map(|condition| condition.message).collect();
+        said.iter().any(|said| said.contains("no answer within"))
+    })
+    .await;
+    assert!(process.terminate().await.success());
+}
+
+#[tokio::test]
+async fn a_second_signal_is_heard_though_a_file_that_never_comes_holds_up_the_start() {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("devices.yaml");
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let configuration = format!(
+        "[kubernetes]\nenabled_handlers = [\"app_hosting\"]\n[app_hosting]\ndevice_files = [\"{}\"]\n",
+        file.display()
+    );
+    // It opens as soon as somebody wants to read from it; nothing is written.
+    let opened = tokio::task::spawn_blocking(move || std::fs::File::options().write(true).open(file));
+    let mut process =
+        Process::start(Path::new(PROGRAM), folder.path(), &configuration, &server.kubeconfig()).await;
+    let _held = opened.await.unwrap().unwrap();
     process.signal("TERM").await;
     process.says("a signal: ending").await;
     process.signal("TERM").await;

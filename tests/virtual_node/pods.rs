@@ -159,6 +159,33 @@ async fn a_change_that_a_machine_refuses_is_told_and_what_runs_goes_on() {
 }
 
 #[tokio::test]
+async fn a_pod_that_is_lost_while_its_change_is_refused_is_told_to_be_lost_and_not_replaced() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    let controller = world.controller().await;
+    world.pod("web", json!({})).await;
+    world.pod_in("web", "Running").await;
+    machine.refuse("spec.activeDeadlineSeconds: nobody ends a pod here");
+    world.change_pod("web", json!({ "spec": { "activeDeadlineSeconds": 60 } })).await;
+    world.until_told("Unsupported").await;
+    machine.forget();
+    world.until_told("LostByMachine").await;
+    let mut ended = None;
+    world
+        .until("its status says how it ended", async || {
+            let status = world.pods().get("web").await.unwrap().status.unwrap();
+            let container = status.container_statuses.unwrap().remove(0);
+            ended = container.last_state.and_then(|last| last.terminated?.reason);
+            ended.is_some()
+        })
+        .await;
+    assert_eq!(ended.as_deref(), Some("ContainerStatusUnknown"));
+    assert!(world.events("Replaced").await.is_empty());
+    assert_eq!(machine.ledger(), ["install web flash:/a.tar"]);
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn what_ends_is_started_again_or_is_over_as_the_pod_says() {
     let world = World::new().await;
     let machine = world.machines.add("r1");

@@ -78,6 +78,7 @@ impl Readers {
                 same && !task.is_finished()
             });
             self.0.environments.expire();
+            self.0.cluster.expire(|name| fleet.get(name).is_some() || fleet.is_unread(name));
             for machine in fleet.all() {
                 if !readers.contains_key(machine.name()) {
                     let (shared, outlet) = (Arc::clone(&self.0), outlet.clone());

@@ -1,10 +1,17 @@
-//! The account of a device, from a Secret.
+//! The account of a device, from a Secret or with a password from a file.
+
+use std::io;
+use std::path::Path;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use staffetta_driver::app_hosting::{DeviceSpec, Password};
 use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::Failure;
+
+use super::file::{FileError, password};
+
+const STEP: &str = "read the account of the device";
 
 /// The description with the account of its `credentialSecretRef` in it, if it has one. It is read each time the way to the
 /// device is opened: also when the device refused the account that was there before.
@@ -13,7 +20,6 @@ pub(super) async fn with_account(
     namespace: &str,
     spec: &DeviceSpec,
 ) -> Result<DeviceSpec, DriverError> {
-    const STEP: &str = "read the account of the device";
     let mut spec = spec.clone();
     let Some(reference) = spec.credential_secret_ref.clone() else { return Ok(spec) };
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
@@ -39,4 +45,14 @@ pub(super) async fn with_account(
         spec.username = username;
     }
     Ok(spec)
+}
+
+/// The password of a file, which is read as often.
+pub(super) fn password_of(file: &Path) -> Result<Password, DriverError> {
+    password(file).map_err(|error| {
+        let missing =
+            matches!(&error, FileError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound);
+        let reason = if missing { Reason::NotFound } else { Reason::Unavailable };
+        DriverError::new(reason, STEP).because(error)
+    })
 }

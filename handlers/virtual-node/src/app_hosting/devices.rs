@@ -1,6 +1,7 @@
 //! Which devices are described, and by whom.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use staffetta_driver::app_hosting::DeviceSpec;
@@ -35,6 +36,8 @@ pub(super) struct Claim {
     pub(super) object: Option<Arc<CiscoDevice>>,
     /// The last description of it that could be right; none where there was none.
     pub(super) spec: Option<Arc<DeviceSpec>>,
+    /// A file with the password, which is taken instead of the one in the description.
+    pub(super) password_file: Option<PathBuf>,
     /// Why the description that it has now cannot be right. The one before it holds meanwhile: a slip of somebody's pen takes no
     /// node out of the cluster.
     wrong: Option<String>,
@@ -81,11 +84,12 @@ pub(super) enum Verdict {
 impl Devices {
     /// The devices of files.
     pub(super) fn new(devices: Vec<NamedDevice>) -> Self {
-        let claim = |spec| {
-            let claim = Claim { object: None, spec: Some(Arc::new(spec)), wrong: None, left: false };
-            BTreeMap::from([(Rank::File, claim)])
-        };
-        let claims = devices.into_iter().map(|NamedDevice { name, spec }| (name, claim(spec))).collect();
+        let claims = devices.into_iter().map(|NamedDevice { name, spec, password_file }| {
+            let spec = Some(Arc::new(spec));
+            let claim = Claim { object: None, spec, password_file, wrong: None, left: false };
+            (name, BTreeMap::from([(Rank::File, claim)]))
+        });
+        let claims = claims.collect();
         Self { claims: Mutex::new(claims), changed: Notify::new() }
     }
 
@@ -203,7 +207,8 @@ impl Devices {
                 None => (None, Some(reason)),
             },
         };
-        of_name.insert(rank, Claim { object: Some(Arc::clone(object)), spec, wrong, left });
+        of_name
+            .insert(rank, Claim { object: Some(Arc::clone(object)), spec, password_file: None, wrong, left });
         drop(claims);
         self.changed.notify_one();
     }
@@ -260,7 +265,8 @@ mod tests {
             devices.release("r1", "uid-b");
             assert_eq!(devices.verdict(&new), Verdict::Holds);
         }
-        let file = NamedDevice { name: "r1".into(), spec: serde_json::from_value(spec("file")).unwrap() };
+        let spec = serde_json::from_value(spec("file")).unwrap();
+        let file = NamedDevice { name: "r1".into(), spec, password_file: None };
         let devices = Devices::new(vec![file]);
         devices.claim(&old);
         assert_eq!(devices.verdict(&old), Verdict::Taken("a file or the configuration".into()));

@@ -14,7 +14,8 @@ pub struct DeviceEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63), extend("format" = "dns-name"))]
     pub name: Option<String>,
-    /// A file with the password of the account, which is taken instead of the one in `device`. It is read at the start.
+    /// A file with the password of the account, which is taken instead of the one in `device`. It is read whenever the way
+    /// to the device is opened, and must be there at the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_file: Option<PathBuf>,
     /// What it is.
@@ -28,4 +29,6 @@ pub struct NamedDevice {
     pub name: String,
     /// What it is.
     pub spec: DeviceSpec,
+    /// A file with the password of its account, which is taken instead of the one in `spec`.
+    pub password_file: Option<PathBuf>,
 }

@@ -114,9 +114,9 @@ pub fn read(entries: &[DeviceEntry], files: &[PathBuf]) -> Result<Vec<NamedDevic
     Ok(devices)
 }
 
-/// The device of an entry, with its password and the name of its node.
+/// The device of an entry, with the name of its node. Its password can be read.
 fn named(origin: &str, entry: DeviceEntry) -> Result<NamedDevice, FileError> {
-    let DeviceEntry { name, password_file, device: mut spec } = entry;
+    let DeviceEntry { name, password_file, device: spec } = entry;
     let name = name.unwrap_or_else(|| node_name(&spec.address));
     if !is_name(&name) {
         return Err(FileError::Name { origin: origin.to_owned(), name });
@@ -128,11 +128,14 @@ fn named(origin: &str, entry: DeviceEntry) -> Result<NamedDevice, FileError> {
     if let Some(mistake) = mistake(&spec) {
         return Err(FileError::Mistake { origin: origin.to_owned(), name, mistake });
     }
-    if let Some(file) = password_file {
-        // An editor ends the last line of a file, and no password ends so.
-        spec.password = Some(Password::new(text(&file)?.trim_end_matches(['\r', '\n'])));
-    }
-    Ok(NamedDevice { name, spec })
+    password_file.as_deref().map(password).transpose()?;
+    Ok(NamedDevice { name, spec, password_file })
+}
+
+/// The password in a file.
+pub(super) fn password(file: &Path) -> Result<Password, FileError> {
+    // An editor ends the last line of a file, and no password ends so.
+    Ok(Password::new(text(file)?.trim_end_matches(['\r', '\n'])))
 }
 
 fn text(file: &Path) -> Result<String, FileError> {
@@ -236,8 +239,10 @@ mod tests {
             devices(&text)
         };
         let found = of(file.path()).unwrap();
-        assert_eq!(found[0].spec.password.as_ref().map(Password::expose), Some("hunter2"));
-        assert!(!format!("{found:?}").contains("hunter2"));
+        assert_eq!(found[0].password_file.as_deref(), Some(file.path()));
+        let password = password(file.path()).unwrap();
+        assert_eq!(password.expose(), "hunter2");
+        assert!(!format!("{password:?}").contains("hunter2"));
         let missing = of(Path::new("/nowhere/password")).unwrap_err();
         assert_eq!(missing.to_string(), "read /nowhere/password, which is to tell of devices");
     }

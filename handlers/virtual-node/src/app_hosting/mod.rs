@@ -14,6 +14,7 @@ mod error;
 mod file;
 mod label;
 mod name;
+mod openings;
 mod options;
 mod source;
 mod status;
@@ -28,6 +29,7 @@ use staffetta_handler::{Notes, Registration};
 use self::controller::{Controller, Rounds};
 use self::description::PROVIDER_LABEL;
 use self::devices::Devices;
+use self::openings::Openings;
 use self::source::Description;
 use crate::board::FigureBoard;
 use crate::handler::{VirtualNodes, Wiring};
@@ -73,7 +75,8 @@ impl AppHosting {
     pub fn registration(self) -> Result<Registration<VirtualNodes>, KubeletError> {
         let Self { cluster, client, options, devices, drivers, notes, custom_resources, figures } = self;
         let known = Arc::new(Devices::new(devices));
-        let source = Description { devices: Arc::clone(&known), drivers, client: client.clone() };
+        let (devices, openings) = (Arc::clone(&known), Openings::default());
+        let source = Description { devices, drivers, client: client.clone(), openings };
         let kubelets = options.kubelets().map(Kubelets::new).transpose()?;
         let policy = policy(&options);
         let wiring = Wiring {

@@ -7,19 +7,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::Client;
-use staffetta_driver::app_hosting::DriverTable;
+use staffetta_driver::app_hosting::{DeviceSpec, DriverTable};
 use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::HandlerError;
 
 use super::back_end::DeviceBackEnd;
-use super::credentials::with_account;
+use super::credentials::{password_of, with_account};
 use super::description::node;
-use super::devices::Devices;
+use super::devices::{Claim, Devices};
+use super::openings::{OPEN, Openings};
 use crate::back_end::NodeBackEnd;
 use crate::node::NodeSpec;
 use crate::source::{Intake, NodeSource};
-
-const OPEN: &str = "open the way to the device";
 
 /// How long it may take to find out for which address a name stands.
 const RESOLVED: Duration = Duration::from_secs(5);
@@ -29,6 +28,7 @@ pub(super) struct Description {
     pub(super) devices: Arc<Devices>,
     pub(super) drivers: DriverTable,
     pub(super) client: Client,
+    pub(super) openings: Openings,
 }
 
 #[async_trait]
@@ -59,18 +59,24 @@ impl NodeSource for Description {
     }
 
     async fn open(&self, node: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
-        let claim = self.devices.of(&node.name).and_then(|claim| Some((claim.object, claim.spec?)));
-        let Some((object, spec)) = claim else {
+        let claim = self.devices.of(&node.name);
+        let Some(Claim { object, spec: Some(spec), password_file, .. }) = claim else {
             return Err(DriverError::new(Reason::NotFound, OPEN).detail("nobody describes it"));
         };
         let namespace = object.and_then(|object| object.metadata.namespace.clone());
         let namespace = namespace.unwrap_or_else(|| self.client.default_namespace().to_owned());
         let spec = with_account(&self.client, &namespace, &spec).await?;
+        let password_file = password_file.filter(|_| spec.credential_secret_ref.is_none());
         let address = spec.address.clone();
         let drivers = self.drivers.clone();
-        // The certificates that a description names are in files.
-        let made = tokio::task::spawn_blocking(move || drivers.driver(&spec)).await;
-        let driver = made.map_err(|error| DriverError::new(Reason::Unavailable, OPEN).because(error))??;
+        // The certificates that a description names are in files, too.
+        let open = move |mut spec: DeviceSpec| {
+            if let Some(file) = password_file {
+                spec.password = Some(password_of(&file)?);
+            }
+            drivers.driver(&spec)
+        };
+        let driver = self.openings.open(&node.name, spec, open).await?;
         Ok(Arc::new(DeviceBackEnd::new(driver, host_ip(&address).await)))
     }
 }
@@ -83,40 +89,97 @@ async fn host_ip(address: &str) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::PathBuf;
     use std::sync::Mutex;
-    use std::sync::mpsc::{Receiver, channel};
+    use std::sync::mpsc::{Receiver, Sender, channel};
 
-    use staffetta_driver::app_hosting::{AppHostingDriver, AppHostingDrivers, DeviceSpec};
+    use futures_util::FutureExt;
+    use staffetta_driver::app_hosting::{AppHostingDriver, AppHostingDrivers, Password};
     use staffetta_driver::memory::MemoryDevices;
+    use staffetta_handler::causes;
 
     use super::super::entry::NamedDevice;
     use super::*;
 
-    /// Drivers that read a file which is slow in coming.
-    struct Slow(Mutex<Receiver<()>>);
+    /// Drivers that read a file which is slow in coming, and tell when they begin to.
+    struct Slow(Mutex<Receiver<()>>, Sender<()>);
 
     impl AppHostingDrivers for Slow {
         fn driver(&self, spec: &DeviceSpec) -> Result<Arc<dyn AppHostingDriver>, DriverError> {
+            self.1.send(()).unwrap();
             let came = self.0.lock().unwrap().recv_timeout(Duration::from_secs(30));
             came.map_err(|error| DriverError::new(Reason::Refused, "read a file").because(error))?;
             MemoryDevices::default().of_cluster("east".into()).driver(spec)
         }
     }
 
+    /// A device `r1` whose drivers these are.
+    fn description(drivers: impl AppHostingDrivers + 'static, password_file: Option<PathBuf>) -> Description {
+        let drivers: Arc<dyn AppHostingDrivers> = Arc::new(drivers);
+        let spec = DeviceSpec { address: "192.0.2.1".into(), ..DeviceSpec::default() };
+        let device = NamedDevice { name: "r1".into(), spec, password_file };
+        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        Description {
+            devices: Arc::new(Devices::new(vec![device])),
+            drivers: DriverTable::new("TEST", [("TEST".to_owned(), drivers)].into()),
+            client: Client::try_from(nowhere).unwrap(),
+            openings: Openings::default(),
+        }
+    }
+
     #[tokio::test]
     async fn a_file_that_is_slow_in_coming_holds_up_nobody_else() {
         let (file, slow) = channel();
-        let slow: Arc<dyn AppHostingDrivers> = Arc::new(Slow(Mutex::new(slow)));
-        let spec = DeviceSpec { address: "192.0.2.1".into(), ..DeviceSpec::default() };
-        let device = NamedDevice { name: "r1".into(), spec };
-        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-        let description = Description {
-            devices: Arc::new(Devices::new(vec![device])),
-            drivers: DriverTable::new("SLOW", [("SLOW".to_owned(), slow)].into()),
-            client: Client::try_from(nowhere).unwrap(),
-        };
+        let (begins, _begun) = channel();
+        let description = description(Slow(Mutex::new(slow), begins), None);
         let node = NodeSpec::bare("r1");
         let (opened, ()) = tokio::join!(description.open(&node), async { file.send(()).unwrap() });
         assert!(opened.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_does_not_come_takes_one_thread_however_often_the_device_is_tried() {
+        let (file, slow) = channel();
+        let (begins, begun) = channel();
+        let description = description(Slow(Mutex::new(slow), begins), None);
+        let node = NodeSpec::bare("r1");
+        for _ in 0..3 {
+            assert!(description.open(&node).now_or_never().is_none());
+        }
+        file.send(()).unwrap();
+        assert!(description.open(&node).await.is_ok());
+        assert_eq!(begun.try_iter().count(), 1);
+        file.send(()).unwrap();
+        assert!(description.open(&node).await.is_ok());
+        assert_eq!(begun.try_iter().count(), 1, "what came of it is not taken twice");
+    }
+
+    /// Drivers that tell with which password they were made.
+    struct Telling(Sender<Option<Password>>);
+
+    impl AppHostingDrivers for Telling {
+        fn driver(&self, spec: &DeviceSpec) -> Result<Arc<dyn AppHostingDriver>, DriverError> {
+            self.0.send(spec.password.clone()).unwrap();
+            MemoryDevices::default().of_cluster("east".into()).driver(spec)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_password_in_a_file_is_read_each_time_the_way_to_the_device_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password");
+        let (told, passwords) = channel();
+        let (description, node) = (description(Telling(told), Some(file.clone())), NodeSpec::bare("r1"));
+        for password in ["first", "second"] {
+            fs::write(&file, format!("{password}\n")).unwrap();
+            assert!(description.open(&node).await.is_ok());
+            assert_eq!(passwords.recv().unwrap().as_ref().map(Password::expose), Some(password));
+        }
+        fs::remove_file(&file).unwrap();
+        let missing = description.open(&node).await.err().unwrap();
+        assert_eq!(missing.reason(), Reason::NotFound);
+        assert!(causes(&missing).contains(&format!("read {}", file.display())), "{missing}");
+        assert!(passwords.try_recv().is_err(), "no device is asked without its password");
     }
 }

@@ -80,13 +80,11 @@ impl Shared {
     async fn read_overlooked(&self, name: &str) -> Result<(), VirtualNodeError> {
         let ours = |machine: &Arc<Machine>| machine.object() == NodeObject::Ours;
         let Some(machine) = self.fleet.get(name).filter(ours) else { return Ok(()) };
-        if !self.cluster.begins_to_read(name) {
-            return Ok(());
-        }
+        let Some(reading) = self.cluster.begins_to_read(name) else { return Ok(()) };
         let pods: Api<Pod> = Api::all(self.client.clone());
         let on_it = ListParams::default().fields(&format!("spec.nodeName={name}"));
         let read = pods.list(&on_it).await.map_err(|error| node_error("read the pods", name, error))?;
-        self.cluster.has_read(name, read.items);
+        reading.ends(read.items);
         machine.pods_due();
         Ok(())
     }

@@ -13,7 +13,7 @@ use super::node_of;
 use crate::error::VirtualNodeError;
 use crate::machine::{Machine, NodeObject};
 use crate::notes::{Told, pod_note};
-use crate::pod::{Facts, Seen, Task, decide, form, patch, status};
+use crate::pod::{Change, Facts, Seen, Task, decide, form, patch, status};
 use crate::shared::Shared;
 use crate::signals::PodDue;
 
@@ -53,13 +53,18 @@ impl Shared {
                 self.tell_of_outage(&pod, owner, &machine);
                 Ok(())
             }
-            Task::Tell => self.write_status(&pod, &machine, (CREATING, ""), false).await,
+            Task::Tell => self.write_status(&pod, &machine, (CREATING, ""), Change::Nothing).await,
             Task::Apply { replaces, lost } => {
                 if lost && !replaces {
                     let text = "the machine does not have any more what it had of this pod; it is made anew";
                     self.tell(owner, Told::Lost, text.to_owned());
                 }
-                self.apply(&pod, owner, &machine, replaces).await
+                let applied = self.apply(&pod, owner, &machine, replaces).await;
+                if lost && is_refused(&applied) && self.change(owner, replaces) == Change::Refused {
+                    let text = "the machine does not have any more what it had of this pod, and refuses what the pod is by now";
+                    self.tell(owner, Told::Lost, text.to_owned());
+                }
+                applied
             }
             // Only the event that says so is still to come, or somebody's finalizer keeps the object.
             Task::Remove if record.finished => Ok(()),
@@ -76,7 +81,7 @@ impl Shared {
     ) -> Result<(), VirtualNodeError> {
         let request = match self.request(pod).await {
             Ok(request) => request,
-            Err(error) => return self.refused(pod, machine, error, replaces).await,
+            Err(error) => return self.refused(pod, machine, error, self.change(owner, replaces)).await,
         };
         // Its device may have begun to leave meanwhile.
         let Some(back_end) = machine.back_end().filter(|_| machine.works()) else {
@@ -99,21 +104,34 @@ impl Shared {
                     self.notes.tell(pod_note(self.handler, owner, Told::Deployed, pod_there));
                 }
                 machine.poke();
-                self.write_status(pod, machine, (CREATING, ""), false).await
+                self.write_status(pod, machine, (CREATING, ""), Change::Nothing).await
             }
             Ok(Progress::Working { state, ask_again }) => {
                 self.agenda.wake(PodDue::new(owner, machine.name()), ask_again);
                 machine.poke();
-                self.write_status(pod, machine, (CREATING, &state), replaces).await
+                self.write_status(pod, machine, (CREATING, &state), self.change(owner, replaces)).await
             }
             Ok(Progress::Failing { reason, message, ask_again }) => {
                 let error = VirtualNodeError::Failing { reason: reason.into_owned(), message, ask_again };
-                self.refused(pod, machine, error, replaces).await
+                self.refused(pod, machine, error, self.change(owner, replaces)).await
             }
             Err(error) if self.is_borne(owner, machine, &error) => {
                 self.later(owner, machine, self.policy.poll_interval)
             }
-            Err(error) => self.refused(pod, machine, VirtualNodeError::Apply(error), replaces).await,
+            Err(error) => {
+                let error = VirtualNodeError::Apply(error);
+                self.refused(pod, machine, error, self.change(owner, replaces)).await
+            }
+        }
+    }
+
+    /// How the pod stands to what runs of it. That is made anew from the first step on that its machine does for it, which is told.
+    fn change(&self, owner: &Owner, replaces: bool) -> Change {
+        let told = self.records.get(&owner.uid).and_then(|record| record.told);
+        match told {
+            _ if !replaces => Change::Nothing,
+            Some(Told::Replaced) => Change::UnderWay,
+            _ => Change::Refused,
         }
     }
 
@@ -136,13 +154,13 @@ impl Shared {
         pod: &Pod,
         machine: &Machine,
         error: VirtualNodeError,
-        replaces: bool,
+        change: Change,
     ) -> Result<(), VirtualNodeError> {
         let (reason, why) = match &error {
             VirtualNodeError::Failing { reason, message, .. } => (reason.as_str(), message.clone()),
             other => (other.reason(), causes(other)),
         };
-        self.write_status(pod, machine, (reason, &why), replaces).await?;
+        self.write_status(pod, machine, (reason, &why), change).await?;
         Err(error)
     }
 
@@ -184,10 +202,10 @@ impl Shared {
         pod: &Pod,
         machine: &Machine,
         why: (&str, &str),
-        replaced: bool,
+        change: Change,
     ) -> Result<(), VirtualNodeError> {
         let workload = machine.workload(&Owner::of(&pod.metadata).uid);
-        let seen = Seen { workload: workload.as_deref(), why, replaced, host_ip: machine.host_ip() };
+        let seen = Seen { workload: workload.as_deref(), why, change, host_ip: machine.host_ip() };
         let Some(patch) = patch(pod, &status(pod, &seen, Timestamp::now())) else { return Ok(()) };
         self.pods.fresh(pod)?;
         self.pods.status(pod, patch).await.map(drop).map_err(VirtualNodeError::Status)
@@ -241,4 +259,9 @@ impl Shared {
 /// Whether a pod ran before this process looked at it.
 fn runs(pod: &Pod) -> bool {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+}
+
+/// Whether nothing was made of a pod because of what it is.
+fn is_refused(applied: &Result<(), VirtualNodeError>) -> bool {
+    matches!(applied, Err(VirtualNodeError::Apply(_) | VirtualNodeError::Environment(_)))
 }

@@ -18,10 +18,10 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use staffetta_driver::DriverError;
 use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
 use tracing::warn;
 
 use self::answer::{Desk, router};
+use self::tls::Certificates;
 use crate::figures::Counts;
 use crate::machine::Machine;
 use crate::node::KubeletEndpoint;
@@ -90,14 +90,14 @@ pub enum KubeletError {
 /// Answers the kubelet APIs of nodes.
 pub struct Kubelets {
     options: KubeletOptions,
-    acceptor: TlsAcceptor,
+    certificates: Arc<Certificates>,
 }
 
 impl Kubelets {
     /// Reads the certificates, or makes one. Nothing listens yet.
     pub fn new(options: KubeletOptions) -> Result<Self, KubeletError> {
-        let acceptor = tls::acceptor(&options)?;
-        Ok(Self { options, acceptor })
+        let certificates = Arc::new(Certificates::new(&options)?);
+        Ok(Self { options, certificates })
     }
 
     /// Answers the kubelet API of one node, until it is dropped.
@@ -113,7 +113,7 @@ impl Kubelets {
                     machine.answers_at(Some(endpoint));
                     let (cluster, counts) = (Arc::clone(cluster), Arc::clone(counts));
                     let desk = Desk::new(Arc::clone(machine), cluster, counts, self.options.words);
-                    serve::serve(listener, self.acceptor.clone(), &router(desk)).await;
+                    serve::serve(listener, &self.certificates, &router(desk)).await;
                 }
                 Err(error) => {
                     warn!(node = &**machine.name(), listen = %self.options.listen, first_port = self.options.first_port, %error,

@@ -10,8 +10,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
+
+use super::tls::Certificates;
 
 /// How many connections of one node are served at a time; others wait to be accepted.
 const CONNECTIONS: usize = 16;
@@ -33,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct Known(pub(super) bool);
 
 /// Serves until it is dropped; connections under way end then too.
-pub(super) async fn serve(listener: TcpListener, acceptor: TlsAcceptor, router: &Router) {
+pub(super) async fn serve(listener: TcpListener, certificates: &Arc<Certificates>, router: &Router) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = tokio::task::JoinSet::new();
     loop {
@@ -41,7 +42,7 @@ pub(super) async fn serve(listener: TcpListener, acceptor: TlsAcceptor, router: 
         let place = Arc::clone(&room).acquire_owned().await.expect("nobody closes it");
         match listener.accept().await {
             Ok((stream, _)) => {
-                let connection = connection(stream, acceptor.clone(), router.clone());
+                let connection = connection(stream, Arc::clone(certificates), router.clone());
                 connections.spawn(async move {
                     connection.await;
                     drop(place);
@@ -55,8 +56,9 @@ pub(super) async fn serve(listener: TcpListener, acceptor: TlsAcceptor, router: 
     }
 }
 
-async fn connection(stream: TcpStream, acceptor: TlsAcceptor, router: Router) {
-    let Ok(Ok(stream)) = tokio::time::timeout(HEAD, acceptor.accept(stream)).await else {
+async fn connection(stream: TcpStream, certificates: Arc<Certificates>, router: Router) {
+    let handshake = async { certificates.acceptor().await.accept(stream).await };
+    let Ok(Ok(stream)) = tokio::time::timeout(HEAD, handshake).await else {
         debug!("a connection to a kubelet API ended in its handshake");
         return;
     };

@@ -7,6 +7,7 @@ use staffetta_handler::causes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::*;
 use crate::fleet::Fleet;
@@ -79,8 +80,8 @@ impl rustls::client::danger::ServerCertVerifier for Trusting {
     }
 }
 
-/// The answer to a request, head and body; `identity` is a certificate with its key.
-async fn ask(endpoint: KubeletEndpoint, path: &str, identity: Option<(Vec<u8>, Vec<u8>)>) -> String {
+/// A connection; `identity` is a certificate with its key.
+async fn connect(endpoint: KubeletEndpoint, identity: Option<(Vec<u8>, Vec<u8>)>) -> TlsStream<TcpStream> {
     let builder =
         rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -95,7 +96,12 @@ async fn ask(endpoint: KubeletEndpoint, path: &str, identity: Option<(Vec<u8>, V
     };
     let stream = TcpStream::connect((endpoint.address, endpoint.port)).await.unwrap();
     let name = rustls::pki_types::ServerName::from(endpoint.address);
-    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+}
+
+/// The answer to a request, head and body.
+async fn ask(endpoint: KubeletEndpoint, path: &str, identity: Option<(Vec<u8>, Vec<u8>)>) -> String {
+    let mut stream = connect(endpoint, identity).await;
     let request = format!("GET {path} HTTP/1.1\r\nHost: r1\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
@@ -166,4 +172,43 @@ fn a_certificate_that_cannot_be_used_is_named() {
     };
     assert!(fails("/nowhere/tls.crt".into()).starts_with("read /nowhere/tls.crt"));
     assert!(fails(empty.clone()).ends_with("holds no usable certificate"));
+}
+
+#[tokio::test]
+async fn files_that_are_replaced_are_read_again_and_what_cannot_be_used_leaves_the_last_ones_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let [certificate, key] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
+    let issue = || {
+        let pair = rcgen::generate_simple_self_signed(["r1".to_owned()]).unwrap();
+        fs::write(&certificate, pair.cert.pem()).unwrap();
+        fs::write(&key, pair.signing_key.serialize_pem()).unwrap();
+        pair.cert.der().to_vec()
+    };
+    let first = issue();
+    let files = Some((certificate.clone(), key.clone()));
+    let (endpoint, task) = answered(KubeletOptions { certificate: files, ..options() }).await;
+    let shown = async || {
+        let stream = connect(endpoint, None).await;
+        stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
+    };
+    let shows = async |expected: &[u8]| {
+        let shows = async { while shown().await != expected {} };
+        tokio::time::timeout(Duration::from_secs(30), shows).await.expect("it shows the other one");
+    };
+    let a_minute_passes = async || {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(60)).await;
+        tokio::time::resume();
+    };
+    let second = issue();
+    assert_eq!(shown().await, first, "they are not read for each connection");
+    a_minute_passes().await;
+    shows(&second).await;
+    fs::write(&certificate, "").unwrap();
+    a_minute_passes().await;
+    assert_eq!(shown().await, second);
+    let third = issue();
+    a_minute_passes().await;
+    shows(&third).await;
+    task.abort();
 }

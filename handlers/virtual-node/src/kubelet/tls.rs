@@ -2,28 +2,104 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, SanType};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use staffetta_handler::causes;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
+use tracing::{info, warn};
 
 use super::{KubeletError, KubeletOptions};
 
 /// How large such a file may be, in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// Accepts TLS connections as the options say. A client certificate is asked for where there is an authority, and never required:
-/// whoever shows none learns less.
-pub(super) fn acceptor(options: &KubeletOptions) -> Result<TlsAcceptor, KubeletError> {
+/// How long the files are taken to be as they were when they were read.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// How long a connection waits for files that are read again.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A certificate, with what signed it, and its key.
+type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// What the kubelet APIs show, and whom they believe: as the files say that the options name. They are read again while connections
+/// come, for whoever issues certificates replaces the files before those in them expire.
+pub(super) struct Certificates {
+    options: KubeletOptions,
+    /// What is shown where no file says what.
+    own: Identity,
+    state: Mutex<State>,
+}
+
+struct State {
+    config: Arc<ServerConfig>,
+    /// When the files are to be read again; none while somebody does: one that never comes takes one thread, and no more.
+    due: Option<Instant>,
+    /// Why the files could not be used when they were read last, if they could not.
+    trouble: Option<String>,
+}
+
+impl Certificates {
+    /// Reads the files, or makes what is shown without them.
+    pub(super) fn new(options: &KubeletOptions) -> Result<Self, KubeletError> {
+        let own = own(options)?;
+        let config = Arc::new(config(options, &own)?);
+        let state = Mutex::new(State { config, due: Some(Instant::now() + FRESH), trouble: None });
+        Ok(Self { options: options.clone(), own, state })
+    }
+
+    /// Accepts a connection that comes now. Files that are slow in coming hold it up no longer than [`PATIENCE`].
+    pub(super) async fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
+        let due = self.state().due.take_if(|due| *due <= Instant::now()).is_some();
+        if due {
+            let certificates = Arc::clone(self);
+            let read = tokio::task::spawn_blocking(move || certificates.read_again());
+            let _ = tokio::time::timeout(PATIENCE, read).await;
+        }
+        TlsAcceptor::from(Arc::clone(&self.state().config))
+    }
+
+    /// Where the files cannot be used, what was in them before is as good as there is. That is told once for each reason.
+    fn read_again(&self) {
+        let read = config(&self.options, &self.own);
+        let mut state = self.state();
+        state.due = Some(Instant::now() + FRESH);
+        match read {
+            Ok(config) => {
+                state.config = Arc::new(config);
+                if state.trouble.take().is_some() {
+                    info!("the certificates of the kubelet APIs could be read again");
+                }
+            }
+            Err(error) => {
+                let error = causes(&error);
+                if state.trouble.as_ref() != Some(&error) {
+                    warn!(
+                        error,
+                        "the certificates of the kubelet APIs cannot be read again: the last ones are used"
+                    );
+                    state.trouble = Some(error);
+                }
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// TLS as the options say. A client certificate is asked for where there is an authority, and never required: whoever shows none
+/// learns less.
+fn config(options: &KubeletOptions, (chain, key): &Identity) -> Result<ServerConfig, KubeletError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let (chain, key) = match &options.certificate {
-        Some((certificate, key)) => (certificates(certificate)?, private_key(key)?),
-        None => own(options)?,
-    };
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(KubeletError::Tls)?;
@@ -41,8 +117,11 @@ pub(super) fn acceptor(options: &KubeletOptions) -> Result<TlsAcceptor, KubeletE
             builder.with_client_cert_verifier(verifier)
         }
     };
-    let config = builder.with_single_cert(chain, key).map_err(KubeletError::Tls)?;
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    let (chain, key) = match &options.certificate {
+        Some((certificate, key)) => (certificates(certificate)?, private_key(key)?),
+        None => (chain.clone(), key.clone_key()),
+    };
+    builder.with_single_cert(chain, key).map_err(KubeletError::Tls)
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, KubeletError> {
@@ -68,9 +147,7 @@ fn malformed(file: &Path, what: &'static str) -> KubeletError {
 }
 
 /// A certificate that nobody signed but its own key, for as long as the process lives.
-fn own(
-    options: &KubeletOptions,
-) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), KubeletError> {
+fn own(options: &KubeletOptions) -> Result<Identity, KubeletError> {
     let mut params = CertificateParams::default();
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, "staffetta-kubelet");

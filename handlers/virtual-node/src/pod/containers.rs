@@ -9,15 +9,15 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::seen::Seen;
+use super::seen::{Change, Seen};
 use crate::workload::{ContainerSight, ContainerState};
 
 /// The exit code of a container that was there and is not any more: as if it had been killed. Kubelets say the same of one that they
 /// killed.
 const LOST: i32 = 137;
 
-/// The status of a container. While it is replaced, its image is the one that it had: who comes after this process knows by that
-/// what is under way.
+/// The status of a container. While its pod has another form, its image is the one that it had: who comes after this process knows by
+/// that what is still to be done.
 pub(super) fn container_status(
     container: &Container,
     sight: Option<&ContainerSight>,
@@ -29,7 +29,7 @@ pub(super) fn container_status(
     let was = before.and_then(|before| before.state.clone()).unwrap_or_default();
     let restarts = before.map_or(0, |before| before.restart_count);
     status.name.clone_from(&container.name);
-    if !seen.replaced || status.image.is_empty() {
+    if seen.change == Change::Nothing || status.image.is_empty() {
         status.image = container.image.clone().unwrap_or_default();
         status.image_id.clone_from(&status.image);
     }
@@ -68,9 +68,9 @@ pub(super) fn container_status(
             }
         }
         Some(ContainerState::Waiting { reason, message }) => {
-            waiting(&mut status, &was, (reason, message), seen.replaced, now)
+            waiting(&mut status, &was, (reason, message), seen.change, now)
         }
-        None => waiting(&mut status, &was, seen.why, seen.replaced, now),
+        None => waiting(&mut status, &was, seen.why, seen.change, now),
     };
     let running = state.running.is_some();
     status.ready = running;
@@ -114,11 +114,11 @@ fn waiting(
     status: &mut ContainerStatus,
     was: &Shown,
     (reason, message): (&str, &str),
-    replaced: bool,
+    change: Change,
     now: Timestamp,
 ) -> Shown {
     if let Some(running) = &was.running {
-        let (why, said) = if replaced {
+        let (why, said) = if change == Change::UnderWay {
             ("Replaced", "the pod changed, and it is made anew")
         } else {
             ("ContainerStatusUnknown", "it ran, and the machine does not run it any more")

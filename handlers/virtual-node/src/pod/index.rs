@@ -2,12 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use staffetta_driver::{Owner, Uid};
 use staffetta_handler::{Event, Index, Message};
+use tokio::time::Instant;
 
 use crate::node::{Keeper, Label, has_keeper, is_real};
+
+/// How long it is known of a node that had a kubelet, while no other one has its name. The cluster removes its pods long before.
+const OVERLOOKED: Duration = Duration::from_secs(3600);
 
 /// The newest state of each pod that is on a virtual node, or on a node that is not known yet, and of each virtual node.
 ///
@@ -21,8 +26,8 @@ struct Cluster {
     on_node: HashMap<String, HashSet<String>>,
     virtual_nodes: HashMap<String, Arc<Node>>,
     real_nodes: HashSet<String>,
-    /// The names of nodes that had a kubelet and have none any more: their pods were not kept.
-    overlooked: HashSet<String>,
+    /// The names of nodes that had a kubelet and have none any more, and since when: their pods were not kept.
+    overlooked: HashMap<String, Instant>,
     /// Of those whose pods are being read: the UIDs of pods that went meanwhile.
     gone: HashMap<String, HashSet<String>>,
     /// What the nodes have of an agent that kept such machines before.
@@ -67,27 +72,22 @@ impl ClusterIndex {
         self.cluster().real_nodes.contains(name)
     }
 
-    /// Begins to read the pods of a node that had a kubelet before. Answers whether that has to be done.
-    pub(crate) fn begins_to_read(&self, node: &str) -> bool {
+    /// Begins to read the pods of a node that had a kubelet before, if that has to be done.
+    pub(crate) fn begins_to_read<'a>(&'a self, node: &'a str) -> Option<Reading<'a>> {
         let mut cluster = self.cluster();
-        let overlooked = cluster.overlooked.contains(node);
-        if overlooked {
+        cluster.overlooked.contains_key(node).then(|| {
             cluster.gone.insert(node.to_owned(), HashSet::new());
-        }
-        overlooked
+            Reading { index: self, node }
+        })
     }
 
-    /// Takes in the pods of that node, as they were read. What events told meanwhile is newer.
-    pub(crate) fn has_read(&self, node: &str, pods: Vec<Pod>) {
+    /// Forgets the nodes that had a kubelet long ago, unless there is a node of that name, or is to be one as `expected` says.
+    pub(crate) fn expire(&self, expected: impl Fn(&str) -> bool) {
         let mut cluster = self.cluster();
-        let gone = cluster.gone.remove(node).unwrap_or_default();
-        cluster.overlooked.remove(node);
-        for pod in pods {
-            let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-            if !gone.contains(uid) && !cluster.pods.contains_key(uid) {
-                cluster.keep(&Arc::new(pod));
-            }
-        }
+        let Cluster { overlooked, virtual_nodes, .. } = &mut *cluster;
+        overlooked.retain(|name, since| {
+            since.elapsed() < OVERLOOKED || virtual_nodes.contains_key(name) || expected(name)
+        });
     }
 
     /// The names of the nodes that are kept by `keeper`.
@@ -100,6 +100,34 @@ impl ClusterIndex {
 
     fn cluster(&self) -> MutexGuard<'_, Cluster> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The pods of a node are being read. Where that comes to no end, it has to be done once more.
+pub(crate) struct Reading<'a> {
+    index: &'a ClusterIndex,
+    node: &'a str,
+}
+
+impl Reading<'_> {
+    /// Takes in the pods of the node, as they were read. What events told meanwhile is newer.
+    pub(crate) fn ends(self, pods: Vec<Pod>) {
+        let mut cluster = self.index.cluster();
+        // A node that has had a kubelet meanwhile has other pods.
+        let Some(gone) = cluster.gone.remove(self.node) else { return };
+        cluster.overlooked.remove(self.node);
+        for pod in pods {
+            let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+            if !gone.contains(uid) && !cluster.pods.contains_key(uid) {
+                cluster.keep(&Arc::new(pod));
+            }
+        }
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.index.cluster().gone.remove(self.node);
     }
 }
 
@@ -136,6 +164,7 @@ impl Cluster {
             }
             self.virtual_nodes.remove(&name);
             self.overlooked.remove(&name);
+            self.gone.remove(&name);
             self.real_nodes.insert(name);
         } else {
             self.is_real_no_more(&name);
@@ -144,7 +173,7 @@ impl Cluster {
     }
 
     fn is_real_no_more(&mut self, name: &str) {
-        self.overlooked.extend(self.real_nodes.take(name));
+        self.overlooked.extend(self.real_nodes.take(name).map(|name| (name, Instant::now())));
     }
 }
 
@@ -214,17 +243,54 @@ mod tests {
         for uid in ["stays", "changes", "goes"] {
             Index::<Pod>::apply(&index, &pod(uid, "r1"));
         }
-        assert!(!index.begins_to_read("r1"));
+        assert!(index.begins_to_read("r1").is_none());
         Index::<Node>::apply(&index, &node("r1", &json!({ "type": "virtual-kubelet" })));
-        assert!(index.begins_to_read("r1"));
+        let reading = index.begins_to_read("r1").unwrap();
         let read = ["stays", "changes", "goes"].map(|uid| Pod::clone(&object(uid)));
         let changed = object("changes");
         Index::<Pod>::apply(&index, &Event::Modified(Arc::clone(&changed)));
         Index::<Pod>::apply(&index, &Event::Deleted(Tombstone::Last(object("goes"))));
-        index.has_read("r1", read.into());
+        reading.ends(read.into());
         let kept = ["stays", "changes", "goes"].map(|uid| index.knows(uid));
-        assert_eq!((kept, index.begins_to_read("r1")), ([true, true, false], false));
+        assert_eq!((kept, index.begins_to_read("r1").is_none()), ([true, true, false], true));
         assert!(Arc::ptr_eq(&index.pod(&"changes".into()).unwrap(), &changed));
+    }
+
+    #[test]
+    fn pods_that_could_not_be_read_are_read_again_and_nothing_is_noted_for_them_meanwhile() {
+        let index = ClusterIndex::default();
+        let (real, ours) = (node("r1", &json!({})), node("r1", &json!({ "type": "virtual-kubelet" })));
+        Index::<Node>::apply(&index, &real);
+        Index::<Node>::apply(&index, &ours);
+        let noted = || index.cluster().gone.len();
+        drop(index.begins_to_read("r1"));
+        assert_eq!(noted(), 0);
+        let reading = index.begins_to_read("r1").unwrap();
+        assert_eq!(noted(), 1);
+        Index::<Node>::apply(&index, &real);
+        assert_eq!(noted(), 0, "it has a kubelet");
+        Index::<Node>::apply(&index, &ours);
+        reading.ends(Vec::new());
+        assert!(index.begins_to_read("r1").is_some(), "what was read is what was there before");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_that_had_a_kubelet_are_forgotten_unless_one_of_their_name_is_to_come() {
+        let index = ClusterIndex::default();
+        for name in ["went", "expected", "ours"] {
+            Index::<Node>::apply(&index, &node(name, &json!({})));
+            let Event::Added(last) = node(name, &json!({})) else { unreachable!("it was added") };
+            Index::<Node>::apply(&index, &Event::Deleted(Tombstone::Last(last)));
+        }
+        Index::<Node>::apply(&index, &node("ours", &json!({ "type": "virtual-kubelet" })));
+        let known = || {
+            index.expire(|name| name == "expected");
+            ["went", "expected", "ours"].map(|name| index.begins_to_read(name).is_some())
+        };
+        tokio::time::advance(OVERLOOKED / 2).await;
+        assert_eq!(known(), [true; 3]);
+        tokio::time::advance(OVERLOOKED / 2).await;
+        assert_eq!(known(), [false, true, true]);
     }
 
     #[test]

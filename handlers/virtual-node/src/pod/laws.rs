@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use staffetta_driver::Owner;
 
-use super::seen::Seen;
+use super::seen::{Change, Seen};
 use super::status::{patch, status};
 use crate::workload::{ContainerSight, ContainerState, Workload};
 
@@ -54,7 +54,7 @@ proptest! {
         let mut pod = pod(policy);
         for (second, sight) in (1_i64..).zip(sights) {
             let workload = sight.as_ref().map(|states| workload(&pod, states));
-            let seen = Seen { workload: workload.as_ref(), why: ("ContainerCreating", ""), replaced: false, host_ip: None };
+            let seen = Seen { workload: workload.as_ref(), why: ("ContainerCreating", ""), change: Change::Nothing, host_ip: None };
             let before = pod.clone();
             let wanted = status(&pod, &seen, Timestamp::from_second(second).unwrap());
             let phase = wanted.phase.clone().unwrap();

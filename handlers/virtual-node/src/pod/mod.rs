@@ -14,7 +14,7 @@ pub(crate) use decide::{Facts, Task, decide};
 pub(crate) use form::form;
 pub(crate) use index::ClusterIndex;
 pub(crate) use over::over;
-pub(crate) use seen::Seen;
+pub(crate) use seen::{Change, Seen};
 pub(crate) use status::{patch, status};
 
 #[cfg(test)]

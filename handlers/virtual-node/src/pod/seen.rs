@@ -11,8 +11,19 @@ pub(crate) struct Seen<'a> {
     pub(crate) workload: Option<&'a Workload>,
     /// What it waits for while nothing does: in one word of CamelCase, and for people.
     pub(crate) why: (&'a str, &'a str),
-    /// Whether the pod has another form by now than what runs of it.
-    pub(crate) replaced: bool,
+    /// How the pod stands to what runs of it.
+    pub(crate) change: Change,
     /// The machine's own address.
     pub(crate) host_ip: Option<IpAddr>,
+}
+
+/// How a pod stands to what runs of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It has the form of what runs, as far as is known.
+    Nothing,
+    /// It has another form by now, and its machine does not take it: nothing is made anew.
+    Refused,
+    /// It has another form by now: what runs is removed and made anew.
+    UnderWay,
 }

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::ContainerStatus;
 use staffetta_driver::Owner;
 
 use super::*;
+use crate::pod::Change;
 use crate::workload::{ContainerSight, ContainerState, Workload};
 
 fn time(second: i64) -> Timestamp {
@@ -30,7 +31,8 @@ fn ended(exit_code: i32) -> ContainerState {
 
 /// The pod as it is after it was seen so at that time.
 fn seen(mut pod: Pod, workload: Option<&Workload>, at: i64) -> Pod {
-    let seen = Seen { workload, why: ("ContainerCreating", "installing"), replaced: false, host_ip: None };
+    let seen =
+        Seen { workload, why: ("ContainerCreating", "installing"), change: Change::Nothing, host_ip: None };
     let wanted = status(&pod, &seen, time(at));
     assert_eq!(
         patch(&pod, &wanted).is_none(),
@@ -117,7 +119,8 @@ fn a_readiness_gate_keeps_a_pod_from_being_ready_until_its_condition_is_there() 
 fn an_address_that_changes_replaces_the_one_before_and_one_that_is_not_told_stays() {
     let at = |ip: Option<&str>| Workload { ip: ip.map(|ip| ip.parse().unwrap()), ..workload(RUNS) };
     let pod = seen(pod("Always"), Some(&at(Some("10.0.0.1"))), 1);
-    let seen = |workload| Seen { workload: Some(workload), why: ("", ""), replaced: false, host_ip: None };
+    let seen =
+        |workload| Seen { workload: Some(workload), why: ("", ""), change: Change::Nothing, host_ip: None };
     let (silent, other) = (at(None), at(Some("10.0.0.2")));
     assert!(patch(&pod, &status(&pod, &seen(&silent), time(2))).is_none());
     let changed = patch(&pod, &status(&pod, &seen(&other), time(2))).unwrap();
@@ -129,9 +132,20 @@ fn a_container_that_is_replaced_keeps_its_image_until_the_other_one_is_there_and
     let before = seen(pod("Always"), Some(&workload(RUNS)), 1);
     let mut changed = before.clone();
     changed.spec.as_mut().unwrap().containers[0].image = Some("j".into());
-    let sight = Seen { workload: None, why: ("", "is stopped"), replaced: true, host_ip: None };
+    let sight = Seen { workload: None, why: ("", "is stopped"), change: Change::UnderWay, host_ip: None };
     changed.status = Some(status(&changed, &sight, time(2)));
     let last = app(&changed).last_state.as_ref().unwrap().terminated.as_ref().unwrap();
     assert_eq!((app(&changed).image.as_str(), last.reason.as_deref()), ("i", Some("Replaced")));
     assert_eq!(app(&seen(changed, Some(&workload(RUNS)), 3)).image, "j");
+}
+
+#[test]
+fn a_container_that_was_lost_while_its_change_is_refused_keeps_its_image_and_was_not_replaced() {
+    let mut pod = seen(pod("Always"), Some(&workload(RUNS)), 1);
+    pod.spec.as_mut().unwrap().containers[0].image = Some("j".into());
+    let refused = ("Unsupported", "no such image");
+    let sight = Seen { workload: None, why: refused, change: Change::Refused, host_ip: None };
+    pod.status = Some(status(&pod, &sight, time(2)));
+    let last = app(&pod).last_state.as_ref().unwrap().terminated.as_ref().unwrap();
+    assert_eq!((app(&pod).image.as_str(), last.reason.as_deref()), ("i", Some("ContainerStatusUnknown")));
 }

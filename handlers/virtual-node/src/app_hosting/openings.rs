@@ -1,0 +1,66 @@
+//! The ways to devices that are being opened.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use staffetta_driver::app_hosting::{AppHostingDriver, DeviceSpec};
+use staffetta_driver::{DriverError, Reason};
+use tokio::task::spawn_blocking;
+
+pub(super) const OPEN: &str = "open the way to the device";
+
+/// What comes of an opening.
+type Opened = Result<Arc<dyn AppHostingDriver>, DriverError>;
+
+/// The ways that are being opened, by the name of the node. What that takes is in files, and a file that never comes holds one
+/// thread, however often somebody gives up and tries again.
+#[derive(Default)]
+pub(super) struct Openings(Mutex<HashMap<String, Opening>>);
+
+struct Opening {
+    spec: DeviceSpec,
+    opened: Shared<BoxFuture<'static, Opened>>,
+}
+
+impl Openings {
+    /// The way to the device of that node, as `open` opens it; or as it is being opened already, for a device that is described so.
+    pub(super) async fn open(
+        &self,
+        node: &str,
+        spec: DeviceSpec,
+        open: impl FnOnce(DeviceSpec) -> Opened + Send + 'static,
+    ) -> Opened {
+        let opening = self.begin(node, spec, open);
+        let opened = opening.clone().await;
+        let mut openings = self.openings();
+        if openings.get(node).is_some_and(|known| known.opened.ptr_eq(&opening)) {
+            openings.remove(node);
+        }
+        opened
+    }
+
+    fn begin(
+        &self,
+        node: &str,
+        spec: DeviceSpec,
+        open: impl FnOnce(DeviceSpec) -> Opened + Send + 'static,
+    ) -> Shared<BoxFuture<'static, Opened>> {
+        let mut openings = self.openings();
+        if let Some(known) = openings.get(node).filter(|known| known.spec == spec) {
+            return known.opened.clone();
+        }
+        let described = spec.clone();
+        let opened = spawn_blocking(move || open(described)).map(|opened| {
+            opened.unwrap_or_else(|error| Err(DriverError::new(Reason::Unavailable, OPEN).because(error)))
+        });
+        let opened = opened.boxed().shared();
+        openings.insert(node.to_owned(), Opening { spec, opened: opened.clone() });
+        opened
+    }
+
+    fn openings(&self) -> MutexGuard<'_, HashMap<String, Opening>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
