@@ -80,7 +80,9 @@ async fn changes(stack: &RealOpenStack) -> Vec<Row> {
         let came = shop.until_batches(sent + 1).await;
         late.push(came.saturating_duration_since(begun).as_secs_f64() * 1000.0);
         shop.until_members(first..end).await;
-        tokio::time::sleep(Duration::from_millis(300)).await; // the pace of the changes
+        // The pace of the changes: by then the controller knows that the load balancer is ACTIVE, which it learns a quarter of the
+        // wait late.
+        tokio::time::sleep(Duration::from_millis(300) + begun.elapsed() / 2).await;
     }
     let batches_for_changes = shop.gate.count(&batches) - before;
     let flooded = flood(&shop, &batches).await;

@@ -3,13 +3,20 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use staffetta_driver::LoadBalancerId;
+use staffetta_driver::{LoadBalancerId, Uid};
 use tokio::time::Instant;
 
 /// The shortest time between two looks at a load balancer, and the time after which a change is looked at first.
 pub(super) const FIRST_STEP: Duration = Duration::from_millis(200);
 /// The longest time between two looks at a load balancer.
 const LAST_STEP: Duration = Duration::from_secs(10);
+/// How many are made at a time. Octavia makes those of a project one after the other, for it locks the project's quota: more would
+/// only wait there, some of them longer than a call may take.
+const AT_A_TIME: usize = 4;
+/// How long one that has to wait until others are made does so for each that waits, so that all of them ask twenty times a second.
+const EACH: Duration = Duration::from_millis(50);
+/// The shortest time between two looks at a crowd.
+const FIRST_CROWD_STEP: Duration = Duration::from_secs(2);
 /// The longest time between two looks at a crowd.
 const CROWD_STEP: Duration = Duration::from_secs(30);
 /// One that is made no sooner is not of the crowd any more: it is stuck.
@@ -18,7 +25,7 @@ const STUCK: Duration = Duration::from_secs(10 * 60);
 const INTEREST: Duration = Duration::from_secs(60);
 /// A load balancer for which nobody asked for so long is forgotten.
 const MEMORY: Duration = Duration::from_secs(20 * 60);
-/// When so many are being made at a time, it is a crowd, until there are less than half of that.
+/// When so many are being made or to be made, it is a crowd, until there are less than half of that.
 const CROWD: usize = 8;
 
 /// The load balancers that are waited for.
@@ -33,6 +40,8 @@ pub(super) struct Board {
     watches: HashMap<LoadBalancerId, Watch>,
     /// How many are being made, which have no id yet.
     making: usize,
+    /// Who has to wait until others are made, and asked when.
+    to_be_made: HashMap<Uid, Instant>,
     /// Since when there is a crowd.
     crowd: Option<Instant>,
     /// When the last look began of which it is known what it showed.
@@ -80,10 +89,18 @@ pub(super) enum Known {
 }
 
 impl Board {
-    /// Octavia is about to be asked to make one more.
-    pub(super) fn begins(&mut self, now: Instant) {
-        self.making += 1;
+    /// Octavia is about to be asked to make one more, if there are not too many already: then it is said when to try again.
+    pub(super) fn begins(&mut self, owner: &Uid, now: Instant) -> Result<(), Duration> {
+        let begins = self.making < AT_A_TIME;
+        if begins {
+            self.to_be_made.remove(owner);
+            self.making += 1;
+        } else {
+            self.to_be_made.insert(owner.clone(), now);
+        }
         self.count(now);
+        let waiting = u32::try_from(self.to_be_made.len()).unwrap_or(u32::MAX);
+        if begins { Ok(()) } else { Err(EACH.saturating_mul(waiting).clamp(FIRST_STEP, LAST_STEP)) }
     }
 
     /// Octavia has answered, or nobody waits for its answer any more. If it makes one, [`made`](Self::made) was told before.
@@ -135,6 +152,7 @@ impl Board {
     /// passed.
     pub(super) fn lot(&mut self, ids: &[LoadBalancerId], now: Instant) -> Vec<LoadBalancerId> {
         self.watches.retain(|_, watch| now.saturating_duration_since(watch.asked) <= MEMORY);
+        self.to_be_made.retain(|_, asked| now.saturating_duration_since(*asked) <= INTEREST);
         let crowded = self.crowd.is_some();
         let along = |watch: &Watch| watch.open(now) && (crowded && watch.crowds(now) || watch.ripe(now));
         let along = self.watches.iter().filter(|(_, watch)| along(watch));
@@ -158,7 +176,7 @@ impl Board {
         let due = watch.due();
         match (self.crowd, self.looked) {
             (Some(since), Some(looked)) if watch.crowds(now) => {
-                let pace = looked.saturating_duration_since(since).clamp(FIRST_STEP, CROWD_STEP);
+                let pace = looked.saturating_duration_since(since).clamp(FIRST_CROWD_STEP, CROWD_STEP);
                 due.max(looked + pace)
             }
             _ => due,
@@ -168,7 +186,8 @@ impl Board {
     fn count(&mut self, now: Instant) {
         let crowding = self.watches.values().filter(|watch| watch.crowds(now) && watch.open(now));
         let enough = if self.crowd.is_some() { CROWD / 2 } else { CROWD };
-        self.crowd = if self.making + crowding.count() >= enough { self.crowd.or(Some(now)) } else { None };
+        let all = self.making + self.to_be_made.len() + crowding.count();
+        self.crowd = if all >= enough { self.crowd.or(Some(now)) } else { None };
     }
 }
 
@@ -358,6 +377,35 @@ mod tests {
         outcome
     }
 
+    fn owner(number: usize) -> Uid {
+        number.to_string().as_str().into()
+    }
+
+    /// So many that there is a crowd are to be made, of which some are being made.
+    fn crowd(board: &mut Board, now: Instant) {
+        for number in 0..CROWD {
+            let _ = board.begins(&owner(number), now);
+        }
+    }
+
+    #[test]
+    fn few_are_made_at_a_time_and_the_others_come_again_the_later_the_more_they_are() {
+        let (mut board, now) = (Board::default(), Instant::now());
+        for number in 0..AT_A_TIME {
+            assert_eq!(board.begins(&owner(number), now), Ok(()));
+        }
+        assert_eq!(board.begins(&owner(4), now), Err(FIRST_STEP));
+        let mut waits = (5..500).map(|number| board.begins(&owner(number), now).unwrap_err());
+        assert!(waits.by_ref().take(99).last() == Some(100 * EACH) && waits.last() == Some(LAST_STEP));
+        board.ends(now);
+        assert_eq!(board.begins(&owner(400), now), Ok(()));
+        assert_eq!(board.begins(&owner(4), now), Err(LAST_STEP));
+        // Who does not ask any more is not counted for ever.
+        let later = now + INTEREST + milliseconds(1);
+        board.lot(&[], later);
+        assert_eq!(board.begins(&owner(4), later), Err(FIRST_STEP));
+    }
+
     #[test]
     fn a_crowd_is_looked_at_together_and_ever_more_seldom() {
         // One more each 500 ms, of which each takes 10 s: there are twenty at a time.
@@ -369,8 +417,9 @@ mod tests {
     #[test]
     fn those_that_are_being_made_are_of_the_crowd_though_each_is_ready_soon() {
         let (mut board, start) = (Board::default(), Instant::now());
-        (0..CROWD).for_each(|_| board.begins(start));
+        crowd(&mut board, start);
         let at = start + milliseconds(40_000);
+        crowd(&mut board, at);
         board.made(&id("a"), at);
         board.saw([(id("a"), Sight::Pending)], at + FIRST_STEP);
         assert_eq!(ask_again(board.ask(&id("a"), at + FIRST_STEP)), Some(CROWD_STEP));
@@ -400,24 +449,27 @@ mod tests {
     #[test]
     fn a_crowd_that_has_gone_paces_nobody() {
         let (mut board, now) = (Board::default(), Instant::now());
-        (0..CROWD).for_each(|_| board.begins(now));
-        let later = now + milliseconds(60_000);
-        board.made(&id("a"), later);
-        board.lot(&[id("a")], later + FIRST_STEP);
-        board.saw([(id("a"), Sight::Pending)], later + FIRST_STEP);
-        let at = later + milliseconds(1_000);
+        crowd(&mut board, now);
+        board.made(&id("a"), now);
+        board.lot(&[id("a")], now + FIRST_STEP);
+        board.saw([(id("a"), Sight::Pending)], now + FIRST_STEP);
+        let at = now + milliseconds(1_000);
         assert!(ask_again(board.ask(&id("a"), at)).is_some(), "a crowd is not looked at so soon again");
-        (0..CROWD).for_each(|_| board.ends(at));
+        for number in 0..CROWD {
+            board.ends(at);
+            board.begins(&owner(number), at).unwrap();
+        }
+        (0..AT_A_TIME).for_each(|_| board.ends(at));
         assert_eq!(board.ask(&id("a"), at), None);
     }
 
     #[test]
     fn a_look_that_failed_is_none() {
         let (mut board, now) = (Board::default(), Instant::now());
-        (0..CROWD).for_each(|_| board.begins(now));
+        crowd(&mut board, now);
         board.made(&id("a"), now);
         board.saw([(id("a"), Sight::Pending)], now + FIRST_STEP);
-        let at = now + 2 * FIRST_STEP;
+        let at = now + FIRST_STEP + FIRST_CROWD_STEP;
         board.lot(&[id("a")], at);
         assert_eq!(board.ask(&id("a"), at + FIRST_STEP), None);
     }
@@ -449,7 +501,7 @@ mod tests {
             let latency = milliseconds(latency);
             for (work, seen) in works.iter().zip(run(&works, latency).seen) {
                 let late = seen - work.takes;
-                let step = seen.clamp(FIRST_STEP, CROWD_STEP);
+                let step = seen.clamp(FIRST_CROWD_STEP, CROWD_STEP);
                 prop_assert!(late <= step + 3 * latency, "{:?} late, after {:?}", late, seen);
             }
         }

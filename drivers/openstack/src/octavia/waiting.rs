@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::try_join_all;
-use staffetta_driver::{ClusterId, DriverError, LoadBalancerId, Reason};
+use staffetta_driver::{ClusterId, DriverError, LoadBalancerId, Reason, Uid};
 use tokio::time::Instant;
 
 use super::api::Octavia;
@@ -32,10 +32,17 @@ impl Waiting {
         Self { octavia, cluster, board: Mutex::default(), looks: Together::default() }
     }
 
-    /// A load balancer is being made, until this is dropped.
-    pub(super) fn making(&self) -> Making<'_> {
-        self.board().begins(Instant::now());
-        Making(self)
+    /// A load balancer is being made, until this is dropped. Where too many are, it has to wait.
+    pub(super) fn making(&self, owner: &Uid) -> Result<Making<'_>, DriverError> {
+        match self.board().begins(owner, Instant::now()) {
+            Ok(()) => Ok(Making(self)),
+            Err(ask_again) => {
+                let detail = "others are being made, and Octavia makes one after the other";
+                Err(DriverError::new(Reason::Conflict, "make a load balancer")
+                    .detail(detail)
+                    .after(ask_again))
+            }
+        }
     }
 
     /// A change of a load balancer was accepted.
