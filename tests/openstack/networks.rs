@@ -95,7 +95,8 @@ async fn a_pod_keeps_no_port_while_one_of_its_networks_has_no_room_on_a_real_ope
     assert_eq!(world.named().await.len(), 2);
     world.until_ports(1).await;
     world.end_pod("web").await;
-    world.until_ports(0).await;
+    world.until_gone("web").await;
+    assert!(world.ports().await.is_empty());
     assert!(world.tenant.pod_ports(&full.network).await.is_empty());
     controller.stop().await.unwrap();
 }

@@ -34,10 +34,10 @@ pub struct Undecodable {
     pub error: String,
 }
 
-/// A `K`, or what could be made out of a text that is none.
+/// A `K`, or what could be made out of a text that is none. It goes by value through many hands, and an object is large.
 #[derive(Clone)]
 pub(crate) enum Decoded<K> {
-    Object(K),
+    Object(Box<K>),
     Undecodable { meta: Box<ObjectMeta>, error: String },
 }
 
@@ -50,7 +50,7 @@ where
         match self {
             Self::Object(mut object) => {
                 object.meta_mut().managed_fields = None;
-                Sighting::Object(Arc::new(object))
+                Sighting::Object(Arc::new(*object))
             }
             Self::Undecodable { meta, error } => {
                 let identity = Identity {
