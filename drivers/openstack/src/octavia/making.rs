@@ -96,7 +96,8 @@ impl LbaasV2Driver {
         Ok(standing)
     }
 
-    /// Makes a load balancer by one call with all that hangs on it; without it where something of that is refused.
+    /// Makes a load balancer by one call with all that hangs on it; without it where something of that is refused, or is one more
+    /// than a quota allows.
     pub(super) async fn make(
         &self,
         owner: &Owner,
@@ -118,7 +119,7 @@ impl LbaasV2Driver {
         let whole = self.create(owner, spec, tags.clone(), port.clone(), tree::whole_listeners(spec)).await;
         let made = match whole {
             // What is wrong with a listener is told of that listener when it is made by itself.
-            Err(error) if !spec.listeners.is_empty() && matches!(error.status(), Some(400 | 501)) => {
+            Err(error) if !spec.listeners.is_empty() && may_be_of_a_listener(&error) => {
                 self.create(owner, spec, tags, port, Vec::new()).await
             }
             result => result,
@@ -185,4 +186,10 @@ impl LbaasV2Driver {
     fn tags(&self, owner: &Owner) -> Vec<String> {
         vec![cluster_tag(&self.cluster), uid_tag(&owner.uid)]
     }
+}
+
+/// Whether a refusal of the whole may be about something that hangs on the load balancer: an option that the provider lacks
+/// (501), a malformed listener (400), a quota. Whether that is one of load balancers is seen by the next attempt.
+fn may_be_of_a_listener(error: &OpenStackError) -> bool {
+    matches!(error.status(), Some(400 | 501)) || error.reason() == Reason::Quota
 }
