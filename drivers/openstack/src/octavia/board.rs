@@ -3,17 +3,18 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use staffetta_driver::{LoadBalancerId, Uid};
+use staffetta_driver::{LoadBalancerId, ProjectId, Uid};
 use tokio::time::Instant;
 
 /// The shortest time between two looks at a load balancer, and the time after which a change is looked at first.
 pub(super) const FIRST_STEP: Duration = Duration::from_millis(200);
 /// The longest time between two looks at a load balancer.
 const LAST_STEP: Duration = Duration::from_secs(10);
-/// How many are made at a time. Octavia makes those of a project one after the other, for it locks the project's quota: more would
-/// only wait there, some of them longer than a call may take.
+/// How many are made at a time in a project. Octavia takes those of a project in one after the other, for it locks the project's
+/// quota: more would only wait there, some of them longer than a call may take.
 const AT_A_TIME: usize = 4;
-/// How long one that has to wait until others are made does so for each that waits, so that all of them ask twenty times a second.
+/// How long one that has to wait until others are made does so for each that waits, in whichever project, so that all of them ask
+/// twenty times a second.
 const EACH: Duration = Duration::from_millis(50);
 /// The shortest time between two looks at a crowd.
 const FIRST_CROWD_STEP: Duration = Duration::from_secs(2);
@@ -38,8 +39,8 @@ const CROWD: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Board {
     watches: HashMap<LoadBalancerId, Watch>,
-    /// How many are being made, which have no id yet.
-    making: usize,
+    /// How many are being made in each project, which have no id yet. Projects without any are not there.
+    making: HashMap<ProjectId, usize>,
     /// Who has to wait until others are made, and asked when.
     to_be_made: HashMap<Uid, Instant>,
     /// Since when there is a crowd.
@@ -63,7 +64,7 @@ struct Watch {
     last: Option<(Instant, Sight)>,
 }
 
-/// What a look shows of a load balancer.
+/// How the wait for a load balancer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sight {
     /// It takes changes.
@@ -89,12 +90,14 @@ pub(super) enum Known {
 }
 
 impl Board {
-    /// Octavia is about to be asked to make one more, if there are not too many already: then it is said when to try again.
-    pub(super) fn begins(&mut self, owner: &Uid, now: Instant) -> Result<(), Duration> {
-        let begins = self.making < AT_A_TIME;
+    /// Octavia is about to be asked to make one more in that project, if there are not too many already: then it is said when to
+    /// try again.
+    pub(super) fn begins(&mut self, owner: &Uid, project: &ProjectId, now: Instant) -> Result<(), Duration> {
+        let making = self.making.get(project).copied().unwrap_or_default();
+        let begins = making < AT_A_TIME;
         if begins {
             self.to_be_made.remove(owner);
-            self.making += 1;
+            self.making.insert(project.clone(), making + 1);
         } else {
             self.to_be_made.insert(owner.clone(), now);
         }
@@ -104,8 +107,11 @@ impl Board {
     }
 
     /// Octavia has answered, or nobody waits for its answer any more. If it makes one, [`made`](Self::made) was told before.
-    pub(super) fn ends(&mut self, now: Instant) {
-        self.making -= 1;
+    pub(super) fn ends(&mut self, project: &ProjectId, now: Instant) {
+        if let Some(making) = self.making.get_mut(project) {
+            *making -= 1;
+        }
+        self.making.retain(|_, making| *making > 0);
         self.count(now);
     }
 
@@ -186,7 +192,7 @@ impl Board {
     fn count(&mut self, now: Instant) {
         let crowding = self.watches.values().filter(|watch| watch.crowds(now) && watch.open(now));
         let enough = if self.crowd.is_some() { CROWD / 2 } else { CROWD };
-        let all = self.making + self.to_be_made.len() + crowding.count();
+        let all = self.making.values().sum::<usize>() + self.to_be_made.len() + crowding.count();
         self.crowd = if all >= enough { self.crowd.or(Some(now)) } else { None };
     }
 }
@@ -381,10 +387,14 @@ mod tests {
         number.to_string().as_str().into()
     }
 
+    fn project() -> ProjectId {
+        "shop".into()
+    }
+
     /// So many that there is a crowd are to be made, of which some are being made.
     fn crowd(board: &mut Board, now: Instant) {
         for number in 0..CROWD {
-            let _ = board.begins(&owner(number), now);
+            let _ = board.begins(&owner(number), &project(), now);
         }
     }
 
@@ -392,18 +402,33 @@ mod tests {
     fn few_are_made_at_a_time_and_the_others_come_again_the_later_the_more_they_are() {
         let (mut board, now) = (Board::default(), Instant::now());
         for number in 0..AT_A_TIME {
-            assert_eq!(board.begins(&owner(number), now), Ok(()));
+            assert_eq!(board.begins(&owner(number), &project(), now), Ok(()));
         }
-        assert_eq!(board.begins(&owner(4), now), Err(FIRST_STEP));
-        let mut waits = (5..500).map(|number| board.begins(&owner(number), now).unwrap_err());
+        assert_eq!(board.begins(&owner(4), &project(), now), Err(FIRST_STEP));
+        let mut waits = (5..500).map(|number| board.begins(&owner(number), &project(), now).unwrap_err());
         assert!(waits.by_ref().take(99).last() == Some(100 * EACH) && waits.last() == Some(LAST_STEP));
-        board.ends(now);
-        assert_eq!(board.begins(&owner(400), now), Ok(()));
-        assert_eq!(board.begins(&owner(4), now), Err(LAST_STEP));
+        board.ends(&project(), now);
+        assert_eq!(board.begins(&owner(400), &project(), now), Ok(()));
+        assert_eq!(board.begins(&owner(4), &project(), now), Err(LAST_STEP));
         // Who does not ask any more is not counted for ever.
         let later = now + INTEREST + milliseconds(1);
         board.lot(&[], later);
-        assert_eq!(board.begins(&owner(4), later), Err(FIRST_STEP));
+        assert_eq!(board.begins(&owner(4), &project(), later), Err(FIRST_STEP));
+    }
+
+    #[test]
+    fn those_of_one_project_do_not_wait_for_those_of_another() {
+        let (mut board, now, other) = (Board::default(), Instant::now(), "other".into());
+        crowd(&mut board, now);
+        for number in 0..AT_A_TIME {
+            assert_eq!(board.begins(&owner(100 + number), &other, now), Ok(()));
+        }
+        board.ends(&project(), now);
+        assert!(board.begins(&owner(200), &other, now).is_err(), "it is not theirs that ended");
+        for _ in 0..AT_A_TIME {
+            board.ends(&other, now);
+        }
+        assert_eq!(board.making, [(project(), AT_A_TIME - 1)].into(), "nothing is kept of the others");
     }
 
     #[test]
@@ -456,10 +481,10 @@ mod tests {
         let at = now + milliseconds(1_000);
         assert!(ask_again(board.ask(&id("a"), at)).is_some(), "a crowd is not looked at so soon again");
         for number in 0..CROWD {
-            board.ends(at);
-            board.begins(&owner(number), at).unwrap();
+            board.ends(&project(), at);
+            board.begins(&owner(number), &project(), at).unwrap();
         }
-        (0..AT_A_TIME).for_each(|_| board.ends(at));
+        (0..AT_A_TIME).for_each(|_| board.ends(&project(), at));
         assert_eq!(board.ask(&id("a"), at), None);
     }
 

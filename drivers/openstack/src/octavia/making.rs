@@ -105,7 +105,7 @@ impl LbaasV2Driver {
     ) -> Result<LoadBalancer, DriverError> {
         let tagged = self.octavia.features().await?.tags;
         let tags = if tagged { self.tags(owner) } else { Vec::new() };
-        let making = self.waiting.making(&owner.uid)?;
+        let making = self.waiting.making(&owner.uid, &spec.project)?;
         let port = if self.own_ports {
             match self.ports.ensure(owner, spec).await {
                 Ok(port) => Some(port),

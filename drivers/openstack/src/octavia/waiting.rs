@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::try_join_all;
-use staffetta_driver::{ClusterId, DriverError, LoadBalancerId, Reason, Uid};
+use staffetta_driver::{ClusterId, DriverError, LoadBalancerId, ProjectId, Reason, Uid};
 use tokio::time::Instant;
 
 use super::api::Octavia;
@@ -32,15 +32,15 @@ impl Waiting {
         Self { octavia, cluster, board: Mutex::default(), looks: Together::default() }
     }
 
-    /// A load balancer is being made, until this is dropped. Where too many are, it has to wait.
-    pub(super) fn making(&self, owner: &Uid) -> Result<Making<'_>, DriverError> {
-        match self.board().begins(owner, Instant::now()) {
-            Ok(()) => Ok(Making(self)),
+    /// A load balancer is being made in a project, until this is dropped. Where too many are, it has to wait for its turn.
+    pub(super) fn making(&self, owner: &Uid, project: &ProjectId) -> Result<Making<'_>, DriverError> {
+        match self.board().begins(owner, project, Instant::now()) {
+            Ok(()) => Ok(Making { waiting: self, project: project.clone() }),
             Err(ask_again) => {
-                let detail = "others are being made, and Octavia makes one after the other";
-                Err(DriverError::new(Reason::Conflict, "make a load balancer")
-                    .detail(detail)
-                    .after(ask_again))
+                let detail = format!(
+                    "others are being made in the project {project}, where Octavia takes in one after the other"
+                );
+                Err(DriverError::new(Reason::Queued, "make a load balancer").detail(detail).after(ask_again))
             }
         }
     }
@@ -136,18 +136,21 @@ impl Waiting {
 
 /// A load balancer that is being made.
 #[derive(Debug)]
-pub(super) struct Making<'a>(&'a Waiting);
+pub(super) struct Making<'a> {
+    waiting: &'a Waiting,
+    project: ProjectId,
+}
 
 impl Making<'_> {
     /// Octavia makes it, and has told its id.
     pub(super) fn made(self, id: &LoadBalancerId) {
-        self.0.board().made(id, Instant::now());
+        self.waiting.board().made(id, Instant::now());
     }
 }
 
 impl Drop for Making<'_> {
     fn drop(&mut self) {
-        self.0.board().ends(Instant::now());
+        self.waiting.board().ends(&self.project, Instant::now());
     }
 }
 

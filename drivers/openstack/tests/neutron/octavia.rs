@@ -1,5 +1,6 @@
 //! Octavia: which calls are made, and what only one does that can be told to fail.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
@@ -11,7 +12,9 @@ use staffetta_driver::{
     SessionPersistence, Subnet,
 };
 use staffetta_openstack::{LbAlgorithm, LbaasV2Driver, MemberMode, OctaviaDefaults};
+use tokio::sync::mpsc;
 
+use crate::PROJECT;
 use crate::fake::{Fake, Fault};
 use crate::scenarios::balancers::{HTTP, asked, listener, members, patiently, settled, spec};
 use crate::scenarios::world::World;
@@ -123,6 +126,46 @@ async fn many_that_wait_share_their_looks() {
     let looks = asked_of_octavia(&fake).len();
     // Who waits for a look that is under way needs none of its own.
     assert!(looks <= 8, "{looks} looks at 40 load balancers");
+}
+
+#[tokio::test]
+async fn a_project_has_four_made_at_a_time_and_who_waits_for_a_turn_gets_it_whatever_became_of_another() {
+    const LOAD_BALANCERS: &str = "/v2/lbaas/loadbalancers";
+    let (fake, world) = crate::fake().await;
+    let (driver, subnet) = started(&fake, &world).await;
+    let spec = spec(&world, &driver, &subnet, Vec::new()).await;
+    let driver = Arc::new(driver);
+    let ensure = |number: u8| {
+        let (driver, owner) = (Arc::clone(&driver), world.owner(&format!("web-{number}")));
+        let spec = numbered(&spec, number);
+        async move { driver.ensure_load_balancer(&owner, &spec).await }
+    };
+    let (sender, mut held) = mpsc::unbounded_channel();
+    let (mut under_way, mut holds) = (Vec::new(), Vec::new());
+    for number in 0..4 {
+        fake.inject(Method::POST, LOAD_BALANCERS, Fault::Hold(sender.clone()));
+        under_way.push(tokio::spawn(ensure(number)));
+        holds.push(held.recv().await.unwrap());
+    }
+    fake.requests();
+    let queued = ensure(4).await.unwrap_err();
+    assert_eq!((queued.reason(), queued.transient(), queued.ambiguous()), (Reason::Queued, true, false));
+    assert!(queued.retry_after().is_some() && queued.to_string().contains(PROJECT), "{queued}");
+    assert_eq!(asked_of_octavia(&fake), [""; 0], "Octavia is not asked");
+    let elsewhere = LoadBalancerSpec { project: "elsewhere".into(), ..numbered(&spec, 5) };
+    driver.ensure_load_balancer(&world.owner("elsewhere"), &elsewhere).await.unwrap();
+
+    // One whose caller gives up leaves its turn to the next, and so does one that is refused.
+    let aborted = under_way.remove(0);
+    aborted.abort();
+    assert!(aborted.await.unwrap_err().is_cancelled());
+    fake.inject(Method::POST, LOAD_BALANCERS, Fault::Refuse(400, "It is not to be."));
+    assert_eq!(ensure(6).await.unwrap_err().reason(), Reason::Refused);
+    ensure(4).await.unwrap();
+    drop(holds);
+    for made in under_way {
+        made.await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test]
