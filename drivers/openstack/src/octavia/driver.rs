@@ -184,15 +184,16 @@ impl LbaasV2Driver {
             return Ok(());
         }
         let ours = self.ports.marked(Some(owner)).await?;
-        if ours.is_empty() {
-            return Ok(());
-        }
-        let standing = self.marked(Some(owner)).await?;
-        let used = |port: &_| {
+        let standing = if ours.is_empty() { Vec::new() } else { self.marked(Some(owner)).await? };
+        let is_used = |port: &_| {
             standing.iter().any(|(_, told)| Some(&told.id) != gone && told.vip_port_id.as_ref() == Some(port))
         };
-        for port in ours.iter().map(|(_, port)| port_id(port)).filter(|port| !used(port)) {
-            self.ports.remove(&port).await?;
+        let (used, unused): (Vec<_>, Vec<_>) = ours.iter().map(|(_, port)| port_id(port)).partition(is_used);
+        for port in &unused {
+            self.ports.remove(port).await?;
+        }
+        if used.is_empty() {
+            self.ports.forget(owner);
         }
         Ok(())
     }

@@ -527,6 +527,39 @@ async fn a_deletion_that_octavia_fails_is_a_failure_and_no_reason_to_hurry() {
 }
 
 #[tokio::test]
+async fn for_whom_there_is_no_port_of_ours_any_more_none_is_looked_for() {
+    let (fake, world) = crate::fake().await;
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let options = OctaviaDefaults { own_vip_port: true, ..OctaviaDefaults::default() };
+    let driver = world.balancers("east", &options);
+    driver.load_balancers(None).await.unwrap();
+    let spec = spec(&world, &driver, &subnet, Vec::new()).await;
+    let looks = async |name: &str| {
+        fake.requests();
+        driver.load_balancers(Some(&world.owner(name))).await.unwrap();
+        fake.requests().iter().filter(|request| request.starts_with("GET ports")).count()
+    };
+    for (number, name) in [(0, "released"), (1, "vanished"), (2, "stays")] {
+        let made = driver.ensure_load_balancer(&world.owner(name), &numbered(&spec, number)).await.unwrap();
+        settled(&driver, &made).await;
+        assert_eq!(looks(name).await, 1, "{name}");
+        match name {
+            "released" => {
+                patiently(async || driver.release_load_balancer(&world.owner(name), &made.id).await).await
+            }
+            "vanished" => {
+                fake.state().octavia.remove(made.id.as_str());
+                world.remove(&format!("ports/{}", made.port)).await;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((looks("released").await, looks("vanished").await), (0, 1));
+    driver.load_balancers(None).await.unwrap();
+    assert_eq!((looks("vanished").await, looks("stays").await), (0, 1));
+}
+
+#[tokio::test]
 async fn a_load_balancer_that_was_busy_with_its_end_is_released() {
     let (fake, world) = crate::fake().await;
     let (driver, subnet) = started(&fake, &world).await;
