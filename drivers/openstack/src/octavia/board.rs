@@ -60,17 +60,15 @@ struct Watch {
     asked: Instant,
     /// Whether it is being made, and not changed.
     made: bool,
-    /// The last look: when it was begun, and what it showed.
-    last: Option<(Instant, Sight)>,
+    /// The last look: when it was begun, and what it showed; none when the load balancer was busy.
+    last: Option<(Instant, Option<End>)>,
 }
 
 /// How the wait for a load balancer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sight {
+pub(super) enum End {
     /// It takes changes.
     Active,
-    /// It is being made, changed or deleted.
-    Pending,
     /// It failed.
     Error,
     /// It does not exist.
@@ -80,9 +78,9 @@ pub(super) enum Sight {
 /// What is known of a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// The wait is over with this, which is not [`Sight::Pending`].
-    Over(Sight),
-    /// It was busy a moment ago.
+    /// The wait is over.
+    Over(End),
+    /// It was busy a moment ago: it is being made, changed or deleted.
     Busy {
         /// When the next look is due.
         ask_again: Duration,
@@ -141,9 +139,9 @@ impl Board {
         self.watches.entry(id.clone()).or_insert_with(|| Watch::new(now)).asked = now;
         self.count(now);
         let watch = &self.watches[id];
-        if let Some((_, sight @ (Sight::Active | Sight::Error | Sight::Gone))) = watch.last {
+        if let Some((_, Some(end))) = watch.last {
             self.forget(id);
-            return Some(Known::Over(sight));
+            return Some(Known::Over(end));
         }
         let ask_again = self.due(watch, now).saturating_duration_since(now);
         (!ask_again.is_zero()).then_some(Known::Busy { ask_again })
@@ -166,13 +164,17 @@ impl Board {
         lot.into_iter().cloned().collect()
     }
 
-    /// A look that began at `at` showed this of each.
-    pub(super) fn saw(&mut self, sights: impl IntoIterator<Item = (LoadBalancerId, Sight)>, at: Instant) {
+    /// A look that began at `at` showed this of each: its end, or none of one that was busy.
+    pub(super) fn saw(
+        &mut self,
+        sights: impl IntoIterator<Item = (LoadBalancerId, Option<End>)>,
+        at: Instant,
+    ) {
         self.looked = self.looked.max(Some(at));
-        for (id, sight) in sights {
+        for (id, end) in sights {
             // What was changed after the look began is not what it showed.
             if let Some(watch) = self.watches.get_mut(&id).filter(|watch| watch.since <= at) {
-                watch.last = Some((at, sight));
+                watch.last = Some((at, end));
             }
         }
     }
@@ -219,7 +221,7 @@ impl Watch {
     /// Whether somebody still waits, and does not know the end yet.
     fn open(&self, now: Instant) -> bool {
         let wanted = now.saturating_duration_since(self.asked) <= INTEREST;
-        wanted && self.last.is_none_or(|(_, sight)| sight == Sight::Pending)
+        wanted && self.last.is_none_or(|(_, end)| end.is_none())
     }
 
     /// Whether it is of those that make a crowd.
@@ -270,7 +272,7 @@ mod tests {
         for (at, step) in [(200, 200), (1600, 400), (4000, 1000), (400_000, 10_000)] {
             let at = now + milliseconds(at);
             board.lot(&[id("a")], at);
-            board.saw([(id("a"), Sight::Pending)], at);
+            board.saw([(id("a"), None)], at);
             assert_eq!(ask_again(board.ask(&id("a"), at + milliseconds(1))), Some(milliseconds(step - 1)));
         }
     }
@@ -282,10 +284,10 @@ mod tests {
             board.changed(&id(name), now);
         }
         let later = now + milliseconds(2000);
-        board.saw([(id("c"), Sight::Pending)], later - milliseconds(10));
+        board.saw([(id("c"), None)], later - milliseconds(10));
         assert_eq!(board.lot(&[id("a")], later), [id("a"), id("b")], "c was looked at a moment ago");
-        board.saw([(id("a"), Sight::Pending), (id("b"), Sight::Error)], later);
-        assert_eq!(board.ask(&id("b"), later), Some(Known::Over(Sight::Error)));
+        board.saw([(id("a"), None), (id("b"), Some(End::Error))], later);
+        assert_eq!(board.ask(&id("b"), later), Some(Known::Over(End::Error)));
         assert!(!board.waits(&id("b")) && board.waits(&id("a")));
         assert!(ask_again(board.ask(&id("a"), later)).is_some());
     }
@@ -294,7 +296,7 @@ mod tests {
     fn a_look_that_began_before_a_change_says_nothing_of_it() {
         let (mut board, now) = (Board::default(), Instant::now());
         board.changed(&id("a"), now + milliseconds(10));
-        board.saw([(id("a"), Sight::Active)], now);
+        board.saw([(id("a"), Some(End::Active))], now);
         assert!(ask_again(board.ask(&id("a"), now + milliseconds(20))).is_some());
     }
 
@@ -355,7 +357,7 @@ mod tests {
                     .into_iter()
                     .map(|id| {
                         let work = works[id.as_str().parse::<usize>().unwrap()];
-                        (id, if work.at + work.takes <= now { Sight::Active } else { Sight::Pending })
+                        (id, (work.at + work.takes <= now).then_some(End::Active))
                     })
                     .collect();
                 // Those who come meanwhile wait for their turn, if they are not told at once.
@@ -372,8 +374,8 @@ mod tests {
             for (number, known) in told {
                 match known {
                     None => drop(callers.insert((end, number))),
-                    Some(Known::Over(sight)) => {
-                        assert_eq!(sight, Sight::Active);
+                    Some(Known::Over(how)) => {
+                        assert_eq!(how, End::Active);
                         outcome.seen[number] = end;
                     }
                     Some(Known::Busy { ask_again }) => drop(callers.insert((end + ask_again, number))),
@@ -446,7 +448,7 @@ mod tests {
         let at = start + milliseconds(40_000);
         crowd(&mut board, at);
         board.made(&id("a"), at);
-        board.saw([(id("a"), Sight::Pending)], at + FIRST_STEP);
+        board.saw([(id("a"), None)], at + FIRST_STEP);
         assert_eq!(ask_again(board.ask(&id("a"), at + FIRST_STEP)), Some(CROWD_STEP));
     }
 
@@ -477,7 +479,7 @@ mod tests {
         crowd(&mut board, now);
         board.made(&id("a"), now);
         board.lot(&[id("a")], now + FIRST_STEP);
-        board.saw([(id("a"), Sight::Pending)], now + FIRST_STEP);
+        board.saw([(id("a"), None)], now + FIRST_STEP);
         let at = now + milliseconds(1_000);
         assert!(ask_again(board.ask(&id("a"), at)).is_some(), "a crowd is not looked at so soon again");
         for number in 0..CROWD {
@@ -493,7 +495,7 @@ mod tests {
         let (mut board, now) = (Board::default(), Instant::now());
         crowd(&mut board, now);
         board.made(&id("a"), now);
-        board.saw([(id("a"), Sight::Pending)], now + FIRST_STEP);
+        board.saw([(id("a"), None)], now + FIRST_STEP);
         let at = now + FIRST_STEP + FIRST_CROWD_STEP;
         board.lot(&[id("a")], at);
         assert_eq!(board.ask(&id("a"), at + FIRST_STEP), None);

@@ -9,13 +9,14 @@ use staffetta_driver::{
 };
 
 use super::LbaasV2Driver;
-use super::api::well_formed;
-use super::board::{FIRST_STEP, Known, Sight};
+use super::board::{End, Known};
 use super::changing::all_well_formed;
 use super::feasible::feasible;
 use super::options::MemberMode;
 use super::vip_port::port_id;
 use super::waiting::busy;
+use super::wire::GOING;
+use crate::cloud::well_formed;
 use crate::error::OpenStackError;
 
 /// The longest name of a member, in characters.
@@ -61,13 +62,12 @@ impl LoadBalancerDriver for LbaasV2Driver {
             return Err(gone(id));
         }
         match self.waiting.known(id).await? {
-            Known::Over(Sight::Active) => Ok(Progress::Active),
-            Known::Over(Sight::Error) => Ok(Progress::Error),
-            Known::Over(Sight::Gone) => {
+            Known::Over(End::Active) => Ok(Progress::Active),
+            Known::Over(End::Error) => Ok(Progress::Error),
+            Known::Over(End::Gone) => {
                 self.memory.forget(id);
                 Err(gone(id))
             }
-            Known::Over(Sight::Pending) => Ok(Progress::Pending { ask_again: FIRST_STEP }),
             Known::Busy { ask_again } => Ok(Progress::Pending { ask_again }),
         }
     }
@@ -92,7 +92,7 @@ impl LoadBalancerDriver for LbaasV2Driver {
         // Its port is Octavia's to use as long as it is there.
         if self.memory.is_going(id) && self.ports.may_have(owner) {
             match self.waiting.known(id).await? {
-                Known::Over(Sight::Gone) => {}
+                Known::Over(End::Gone) => {}
                 Known::Busy { ask_again } => return Err(busy(id, RELEASE).after(ask_again)),
                 Known::Over(end) => {
                     self.memory.stays(id);
@@ -161,11 +161,7 @@ impl LbaasV2Driver {
                 Ok(!was_there)
             }
             // It goes already.
-            Err(error)
-                if error.refusal().is_some_and(|refusal| refusal.message.contains("PENDING_DELETE")) =>
-            {
-                Ok(false)
-            }
+            Err(error) if error.refusal().is_some_and(|refusal| refusal.message.contains(GOING)) => Ok(false),
             Err(error) => match self.explained(id, RELEASE, error).await {
                 // What it was busy with was its end.
                 error if error.reason() == Reason::NotFound => Ok(true),
@@ -214,8 +210,8 @@ impl LbaasV2Driver {
 }
 
 /// A load balancer that was asked to go, and did not. When to ask again is for whoever waits: not soon.
-fn stayed(id: &LoadBalancerId, end: Sight) -> DriverError {
-    let state = if end == Sight::Error { "ERROR" } else { "ACTIVE" };
+fn stayed(id: &LoadBalancerId, end: End) -> DriverError {
+    let state = if end == End::Error { "ERROR" } else { "ACTIVE" };
     let detail = format!("the load balancer {id} was to be deleted, and is in the state {state}");
     DriverError::new(Reason::Unavailable, RELEASE).detail(detail)
 }

@@ -5,11 +5,11 @@ use staffetta_driver::{
 };
 
 use super::LbaasV2Driver;
-use super::api::well_formed;
 use super::board::FIRST_STEP;
 use super::tree;
 use super::waiting::busy;
-use super::wire::{LoadBalancerChange, LoadBalancerTold, NewListener, NewLoadBalancer};
+use super::wire::{GOING, LoadBalancerChange, LoadBalancerTold, NewListener, NewLoadBalancer};
+use crate::cloud::well_formed;
 use crate::error::OpenStackError;
 use crate::mark::{self, cluster_tag, uid_tag};
 
@@ -135,7 +135,7 @@ impl LbaasV2Driver {
         };
         self.memory.owns(&owner.uid, &told.id);
         making.made(&told.id);
-        let listeners = self.made(&told);
+        let listeners = self.tree_of_answer(&told);
         let unreadable = || {
             let detail = format!("the load balancer {} was made without an address", told.id);
             DriverError::new(Reason::Unavailable, "make a load balancer").detail(detail)
@@ -174,9 +174,9 @@ impl LbaasV2Driver {
             return error;
         }
         let Ok(marked) = self.marked(None).await else { return error };
-        let goes = marked.iter().find(|(_, told)| {
-            told.vip_address == Some(spec.vip) && told.provisioning_status == "PENDING_DELETE"
-        });
+        let goes = marked
+            .iter()
+            .find(|(_, told)| told.vip_address == Some(spec.vip) && told.provisioning_status == GOING);
         match goes {
             Some((_, told)) => busy(&told.id, "make a load balancer").because(error).after(5 * FIRST_STEP),
             None => error,

@@ -8,7 +8,7 @@ use staffetta_driver::{ClusterId, DriverError, LoadBalancerId, ProjectId, Reason
 use tokio::time::Instant;
 
 use super::api::Octavia;
-use super::board::{Board, FIRST_STEP, Known, Sight};
+use super::board::{Board, End, FIRST_STEP, Known};
 use super::filter::filter;
 use super::wire::LoadBalancerTold;
 use crate::error::OpenStackError;
@@ -73,7 +73,7 @@ impl Waiting {
     pub(super) async fn refused(&self, id: &LoadBalancerId, step: &'static str) -> DriverError {
         self.board().forget(id);
         let known = match self.known(id).await {
-            Ok(Known::Over(Sight::Active)) => Known::Busy { ask_again: FIRST_STEP },
+            Ok(Known::Over(End::Active)) => Known::Busy { ask_again: FIRST_STEP },
             Ok(known) => known,
             Err(error) => return error,
         };
@@ -104,11 +104,11 @@ impl Waiting {
     /// Looks at a single one by itself, at several by one list, and at those that it does not have one by one.
     async fn see(&self, lot: Vec<LoadBalancerId>, began: Instant) -> Result<(), DriverError> {
         let found = self.find(&lot).await?;
-        let sights: HashMap<&LoadBalancerId, Sight> =
-            found.iter().map(|told| (&told.id, sight(told))).collect();
+        let sights: HashMap<&LoadBalancerId, Option<End>> =
+            found.iter().map(|told| (&told.id, end(told))).collect();
         let seen = lot.into_iter().map(|id| {
-            let sight = sights.get(&id).copied().unwrap_or(Sight::Gone);
-            (id, sight)
+            let end = sights.get(&id).copied().unwrap_or(Some(End::Gone));
+            (id, end)
         });
         self.board().saw(seen, began);
         Ok(())
@@ -154,13 +154,13 @@ impl Drop for Making<'_> {
     }
 }
 
-/// What the state of a load balancer, as Octavia writes it, means.
-pub(super) fn sight(told: &LoadBalancerTold) -> Sight {
+/// What the state of a load balancer, as Octavia writes it, means; none while it is busy.
+pub(super) fn end(told: &LoadBalancerTold) -> Option<End> {
     match told.provisioning_status.as_str() {
-        "ACTIVE" => Sight::Active,
-        "ERROR" => Sight::Error,
-        "DELETED" => Sight::Gone,
-        _ => Sight::Pending,
+        "ACTIVE" => Some(End::Active),
+        "ERROR" => Some(End::Error),
+        "DELETED" => Some(End::Gone),
+        _ => None,
     }
 }
 
@@ -170,10 +170,9 @@ fn told(known: Known, id: &LoadBalancerId, step: &'static str) -> Result<(), Dri
         Err(DriverError::new(reason, step).detail(format!("the load balancer {id} {detail}")))
     };
     match known {
-        Known::Over(Sight::Active) => Ok(()),
-        Known::Over(Sight::Error) => failed(Reason::Refused, "is in the state ERROR"),
-        Known::Over(Sight::Gone) => failed(Reason::NotFound, "does not exist any more"),
-        Known::Over(Sight::Pending) => Err(busy(id, step)),
+        Known::Over(End::Active) => Ok(()),
+        Known::Over(End::Error) => failed(Reason::Refused, "is in the state ERROR"),
+        Known::Over(End::Gone) => failed(Reason::NotFound, "does not exist any more"),
         Known::Busy { ask_again } => Err(busy(id, step).after(ask_again)),
     }
 }
