@@ -8,7 +8,9 @@ use super::LbaasV2Driver;
 use super::board::FIRST_STEP;
 use super::tree;
 use super::waiting::busy;
-use super::wire::{GOING, LoadBalancerChange, LoadBalancerTold, NewListener, NewLoadBalancer};
+use super::wire::{
+    GOING, LOAD_BALANCER_FIELDS, LoadBalancerChange, LoadBalancerTold, NewListener, NewLoadBalancer,
+};
 use crate::cloud::well_formed;
 use crate::error::OpenStackError;
 use crate::mark::{self, cluster_tag, uid_tag};
@@ -49,6 +51,17 @@ impl LbaasV2Driver {
         if is_anothers {
             return Ok(None);
         }
+        let told = self.mark(STEP, owner, &found).await?;
+        self.tree(&LoadBalancerTold { listeners: Vec::new(), pools: Vec::new(), ..told }).await
+    }
+
+    /// Marks a load balancer for `owner`; the tags that others gave it stay.
+    async fn mark(
+        &self,
+        step: &'static str,
+        owner: &Owner,
+        found: &LoadBalancerTold,
+    ) -> Result<LoadBalancerTold, DriverError> {
         let tags = self.octavia.features().await?.tags.then(|| {
             let mut tags = found.tags.clone();
             tags.extend(self.tags(owner));
@@ -58,13 +71,13 @@ impl LbaasV2Driver {
         });
         let description = Some(mark::description(&self.cluster, owner));
         let change = LoadBalancerChange { description, tags, ..LoadBalancerChange::default() };
-        match self.octavia.change_load_balancer(STEP, id, &change).await {
+        match self.octavia.change_load_balancer(step, &found.id, &change).await {
             Ok(told) => {
-                self.waiting.changed(id);
-                self.memory.owns(&owner.uid, id);
-                self.tree(&LoadBalancerTold { listeners: Vec::new(), pools: Vec::new(), ..told }).await
+                self.waiting.changed(&found.id);
+                self.memory.owns(&owner.uid, &found.id);
+                Ok(told)
             }
-            Err(error) => Err(self.explained(id, STEP, error).await),
+            Err(error) => Err(self.explained(&found.id, step, error).await),
         }
     }
 
@@ -109,7 +122,7 @@ impl LbaasV2Driver {
         let port = if self.own_ports {
             match self.ports.ensure(owner, spec).await {
                 Ok(port) => Some(port),
-                Err(error) => return Err(self.taken(spec, error).await),
+                Err(error) => return Err(self.taken(owner, spec, error).await),
             }
         } else {
             // One that is left of ours holds the address.
@@ -130,7 +143,7 @@ impl LbaasV2Driver {
                 if error.ambiguous() {
                     self.memory.doubt(&owner.uid);
                 }
-                return Err(self.taken(spec, error.into()).await);
+                return Err(self.taken(owner, spec, error.into()).await);
             }
         };
         self.memory.owns(&owner.uid, &told.id);
@@ -168,19 +181,33 @@ impl LbaasV2Driver {
         self.octavia.create(&new).await
     }
 
-    /// Why an address is taken: where a load balancer of this cluster has it that goes, it is free in a moment.
-    async fn taken(&self, spec: &LoadBalancerSpec, error: DriverError) -> DriverError {
-        if !error.to_string().contains("already allocated") {
+    /// Why an address is taken. Where a load balancer of this cluster has it that goes, it is free in a moment. Where the one of
+    /// `owner` has it, which no list told of because somebody took its tags off, it gets them back, and the next attempt finds it.
+    async fn taken(&self, owner: &Owner, spec: &LoadBalancerSpec, error: DriverError) -> DriverError {
+        let said = error.to_string();
+        // Of an address, and of a port of ours.
+        if !["already allocated", "already used by device"].iter().any(|words| said.contains(words)) {
             return error;
         }
-        let Ok(marked) = self.marked(None).await else { return error };
-        let goes = marked
-            .iter()
-            .find(|(_, told)| told.vip_address == Some(spec.vip) && told.provisioning_status == GOING);
-        match goes {
-            Some((_, told)) => busy(&told.id, "make a load balancer").because(error).after(5 * FIRST_STEP),
-            None => error,
+        let filter = vec![("vip_address", spec.vip.to_string())];
+        let step = "find the load balancer that has an address";
+        let Ok(found) = self.octavia.load_balancers(step, &filter, &LOAD_BALANCER_FIELDS).await else {
+            return error;
+        };
+        let is_there = |told: &&LoadBalancerTold| {
+            told.vip_address == Some(spec.vip) && told.vip_subnet_id.as_ref() == Some(&spec.subnet)
+        };
+        let ours = found.iter().filter(is_there).find_map(|told| Some((self.owner_of(told)?, told)));
+        let Some((of, told)) = ours else { return error };
+        if told.provisioning_status != GOING {
+            if of.uid != owner.uid {
+                return error;
+            }
+            if let Err(unmarked) = self.mark("mark a load balancer again", owner, told).await {
+                return unmarked;
+            }
         }
+        busy(&told.id, "make a load balancer").because(error).after(5 * FIRST_STEP)
     }
 
     fn tags(&self, owner: &Owner) -> Vec<String> {

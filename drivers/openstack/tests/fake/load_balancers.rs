@@ -102,6 +102,20 @@ impl Octavia {
         (guarded && ranged).then(|| fault(400, &format!("Validation failure: {words}")))
     }
 
+    /// An address, or the port that comes with it, is had by one load balancer at a time.
+    fn taken(&self, wish: &Value) -> Option<Answer> {
+        let have = |name: &str| self.balancers.iter().find(|(_, other)| other[name] == wish[name]);
+        if let Some(port) = wish["vip_port_id"].as_str() {
+            let (id, _) = have("vip_port_id")?;
+            let words = format!("Port {port} is already used by device lb-{id} ");
+            return Some(fault(400, &format!("Validation failure: {words}")));
+        }
+        let (_, other) =
+            have("vip_address").filter(|(_, other)| other["vip_subnet_id"] == wish["vip_subnet_id"])?;
+        let (address, subnet) = (&other["vip_address"], &other["vip_subnet_id"]);
+        Some(fault(409, &format!("IP address {address} already allocated in subnet {subnet}")))
+    }
+
     /// So many more of a kind are refused when they are too many.
     fn over_quota(&self, kind: &str, more: usize) -> Option<Answer> {
         let (present, words) = match kind {
@@ -232,6 +246,9 @@ impl State {
             return fault(400, &format!("Provider '{provider}' is not enabled."));
         }
         if let Some(refusal) = listeners.iter().find_map(|listener| self.unserved(&provider, listener)) {
+            return refusal;
+        }
+        if let Some(refusal) = self.octavia.taken(wish) {
             return refusal;
         }
         let id = self.id();

@@ -527,6 +527,30 @@ async fn a_deletion_that_octavia_fails_is_a_failure_and_no_reason_to_hurry() {
 }
 
 #[tokio::test]
+async fn a_load_balancer_whose_tags_somebody_took_off_gets_them_back_and_is_found() {
+    for own_vip_port in [false, true] {
+        let (fake, world) = crate::fake().await;
+        let subnet = world.subnet("10.1.0.0/24").await;
+        let options = OctaviaDefaults { own_vip_port, ..OctaviaDefaults::default() };
+        let driver = world.balancers("east", &options);
+        let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
+        let made = made(&driver, &world, &spec).await;
+        fake.state().octavia.balancers.get_mut(made.id.as_str()).unwrap()["tags"] = json!(["theirs"]);
+        let found = driver.load_balancers(None).await.unwrap();
+        assert!(found.iter().all(|marked| marked.thing.is_port_alone()), "lists go by tags: {found:?}");
+        let taken = driver.ensure_load_balancer(&world.owner("other"), &spec).await.unwrap_err();
+        assert_eq!((taken.reason(), taken.retry_after()), (Reason::Conflict, None), "it is another's");
+        let again = patiently(async || driver.ensure_load_balancer(&world.owner("web"), &spec).await).await;
+        assert_eq!((&again.id, asked(&again)), (&made.id, spec.listeners));
+        let tags = fake.state().octavia.balancers[made.id.as_str()]["tags"].clone();
+        let tags: Vec<String> = serde_json::from_value(tags).unwrap();
+        assert!(tags.len() == 3 && tags.contains(&"theirs".to_owned()), "{tags:?}");
+        let found = driver.load_balancers(None).await.unwrap();
+        assert_eq!((found.len(), &found[0].thing.id), (1, &made.id));
+    }
+}
+
+#[tokio::test]
 async fn for_whom_there_is_no_port_of_ours_any_more_none_is_looked_for() {
     let (fake, world) = crate::fake().await;
     let subnet = world.subnet("10.1.0.0/24").await;
@@ -545,7 +569,7 @@ async fn for_whom_there_is_no_port_of_ours_any_more_none_is_looked_for() {
         assert_eq!(looks(name).await, 1, "{name}");
         match name {
             "released" => {
-                patiently(async || driver.release_load_balancer(&world.owner(name), &made.id).await).await
+                patiently(async || driver.release_load_balancer(&world.owner(name), &made.id).await).await;
             }
             "vanished" => {
                 fake.state().octavia.remove(made.id.as_str());
