@@ -60,6 +60,9 @@ pub enum Reason {
     Conflict,
     /// Something that is needed first is being made. Nothing is wrong, and it is a matter of moments: transient.
     Awaited,
+    /// It has to wait for its turn, because the other side takes in only so many at a time. Nothing is wrong, and nothing was
+    /// asked for; how long it takes is up to those before it: transient.
+    Queued,
     /// The other side cannot do such a thing at all. Final.
     Unsupported,
 }
@@ -68,7 +71,12 @@ impl Reason {
     /// Whether the same call may succeed when it is repeated.
     pub fn transient(self) -> bool {
         match self {
-            Self::Quota | Self::NoAddress | Self::Unavailable | Self::Conflict | Self::Awaited => true,
+            Self::Quota
+            | Self::NoAddress
+            | Self::Unavailable
+            | Self::Conflict
+            | Self::Awaited
+            | Self::Queued => true,
             Self::NotFound | Self::Refused | Self::Unsupported => false,
         }
     }
@@ -83,6 +91,7 @@ impl Reason {
             Self::Unavailable => "DriverUnavailable",
             Self::Conflict => "DriverConflict",
             Self::Awaited => "Awaited",
+            Self::Queued => "Queued",
             Self::Unsupported => "Unsupported",
         }
     }
@@ -98,6 +107,7 @@ impl fmt::Display for Reason {
             Self::Unavailable => "the other side is not available",
             Self::Conflict => "it is in use or changes at this moment",
             Self::Awaited => "it waits for something that is being made",
+            Self::Queued => "it waits for its turn",
             Self::Unsupported => "it is not supported",
         })
     }
@@ -224,7 +234,8 @@ mod tests {
 
     #[test]
     fn what_somebody_can_mend_is_transient_and_what_was_refused_is_final() {
-        let transient = [Reason::Quota, Reason::NoAddress, Reason::Unavailable, Reason::Conflict];
+        let transient =
+            [Reason::Quota, Reason::NoAddress, Reason::Unavailable, Reason::Conflict, Reason::Queued];
         let fatal = [Reason::NotFound, Reason::Refused, Reason::Unsupported];
         assert!(transient.iter().all(|reason| reason.transient()));
         assert!(!fatal.iter().any(|reason| reason.transient()));

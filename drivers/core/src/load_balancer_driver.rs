@@ -20,6 +20,9 @@ use crate::owner::{Marked, Owner};
 ///   [`Reason::Conflict`](crate::Reason::Conflict) with the time after which it is worth asking again
 ///   ([`DriverError::retry_after`]), and then nothing was changed; nobody counts that as a failure. So is an address that is
 ///   held by a load balancer that goes.
+/// * Where the other side makes just so many load balancers at a time, one that is not begun for that reason is told by
+///   [`Reason::Queued`](crate::Reason::Queued), with the time after which it is worth asking again. However long that lasts, it is
+///   no failure either: the time for retries begins when its turn has come.
 /// * A method that changes something answers what stands then, which may be less than was asked for where that takes
 ///   several changes. Whoever asked asks again for the rest, once [`progress`](Self::progress) says that the load balancer
 ///   takes it. A method that has nothing to change makes no request that would keep the load balancer busy.

@@ -52,6 +52,12 @@ pub trait Failure: Error + Send + Sync + 'static {
         Duration::from_secs(30)
     }
 
+    /// Whether an error that [waits](Self::waits) does so for its turn behind others, and nothing was begun yet: the time for retries
+    /// begins when its turn has come.
+    fn queues(&self) -> bool {
+        false
+    }
+
     /// What went wrong in one word of CamelCase, such as `QuotaExceeded`: the `reason` of the Kubernetes Event by which a
     /// person learns of it. At most 128 characters.
     fn reason(&self) -> &'static str {

@@ -19,7 +19,7 @@ pub struct RetryPolicy {
     pub interval: Duration,
     /// The longest wait between two attempts.
     pub max_interval: Duration,
-    /// No attempt starts later than this after the first one.
+    /// No attempt starts later than this after the first one that had not to [queue](crate::Failure::queues).
     pub timeout: Duration,
 }
 
@@ -37,7 +37,8 @@ impl Default for RetryPolicy {
 /// Repeats an invocation while it fails with an error that says it is transient.
 ///
 /// An error that only [waits](crate::Failure::waits) is repeated the same way, and told to nobody before its
-/// [patience](crate::Failure::patience) is over; then once each time that this has passed again.
+/// [patience](crate::Failure::patience) is over; then once each time that this has passed again. While one waits for its
+/// [turn](crate::Failure::queues), the time limit does not run.
 /// It gives way to a newer message of the same object, which goes on with the back-off where it stands. When time is up
 /// it hands on the last error of the handler itself.
 pub struct Retry<H, E> {
@@ -77,7 +78,13 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Retry<H, E> {
             if !error.transient() {
                 return Err(error);
             }
-            let Some(wait) = backoff.next_wait(error.retry_after()) else { return Err(error) };
+            let queues = error.queues();
+            let wait = if queues {
+                error.retry_after().unwrap_or(self.policy.initial)
+            } else {
+                let Some(wait) = backoff.next_wait(error.retry_after()) else { return Err(error) };
+                wait
+            };
             let resting = if error.waits() {
                 let waits = turn.waits(&*error);
                 if told.unwrap_or(waits.since).elapsed() >= error.patience() {
@@ -100,6 +107,9 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Retry<H, E> {
                 () = tokio::time::sleep(wait) => {}
             }
             drop(resting);
+            if queues {
+                backoff = self.policy.start();
+            }
             match self.inner.handle(event, turn).await {
                 Ok(()) => return Ok(()),
                 Err(next) => error = next,
@@ -209,6 +219,20 @@ mod tests {
         let (handler, _) = failing(u32::MAX, Fault::transient("not yet").waiting());
         let retry = handler.retry(RetryPolicy::default());
         assert!(retry.handle(&TestMessage::added("a"), &Turn::alone()).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_for_retries_begins_when_the_turn_of_what_queues_has_come() {
+        let attempts = AtomicU32::new(0);
+        let handler = Turns(move |_: &TestMessage| {
+            let queues = attempts.fetch_add(1, Ordering::Relaxed) < 100;
+            let queued = || Fault::transient("not its turn").queued().after(Duration::from_secs(10));
+            Err(if queues { queued() } else { Fault::transient("busy") }.into())
+        });
+        let started = Instant::now();
+        let retry = handler.retry(RetryPolicy::default());
+        let error = retry.handle(&TestMessage::added("a"), &Turn::alone()).await.expect_err("time is up");
+        assert_eq!((error.to_string().as_str(), started.elapsed().as_secs()), ("busy", 1000 + 500));
     }
 
     #[tokio::test(start_paused = true)]

@@ -189,18 +189,19 @@ pub struct Fault {
     text: String,
     transient: bool,
     waits: bool,
+    queues: bool,
     after: Option<Duration>,
 }
 
 impl Fault {
     /// An error that another attempt may mend.
     pub fn transient(text: &str) -> Self {
-        Self { text: text.to_owned(), transient: true, waits: false, after: None }
+        Self { text: text.to_owned(), transient: true, waits: false, queues: false, after: None }
     }
 
     /// An error that no other attempt mends.
     pub fn permanent(text: &str) -> Self {
-        Self { text: text.to_owned(), transient: false, waits: false, after: None }
+        Self { transient: false, ..Self::transient(text) }
     }
 
     /// Nothing went wrong: it only takes time.
@@ -208,6 +209,12 @@ impl Fault {
     pub fn waiting(mut self) -> Self {
         self.waits = true;
         self
+    }
+
+    /// Nothing went wrong: it waits for its turn.
+    #[must_use]
+    pub fn queued(self) -> Self {
+        Self { queues: true, ..self.waiting() }
     }
 
     /// The error says when another attempt makes sense.
@@ -225,6 +232,10 @@ impl Failure for Fault {
 
     fn waits(&self) -> bool {
         self.waits
+    }
+
+    fn queues(&self) -> bool {
+        self.queues
     }
 
     fn retry_after(&self) -> Option<Duration> {

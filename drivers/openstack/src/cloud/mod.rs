@@ -6,6 +6,7 @@ mod exchange;
 mod limiter;
 mod page;
 mod service;
+mod text;
 mod version;
 mod window;
 
@@ -23,6 +24,7 @@ pub use self::call::Call;
 pub use self::connection::CloudError;
 pub(crate) use self::exchange::{Answer, Exchange, Http};
 pub use self::service::{Service, ServiceKind};
+pub(crate) use self::text::{or_default, well_formed};
 
 /// A cloud. Its clones share their connections, their token and their limits.
 #[derive(Clone, Debug)]

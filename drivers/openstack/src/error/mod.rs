@@ -151,6 +151,15 @@ impl OpenStackError {
     }
 }
 
+/// What was found, or done; none where it does not exist (404).
+pub(crate) fn existing<T>(result: Result<T, OpenStackError>) -> Result<Option<T>, OpenStackError> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 impl fmt::Display for OpenStackError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.0.step, self.0.problem)?;

@@ -13,8 +13,8 @@ use staffetta_driver::{
 };
 
 use self::wire::{FIELDS, FloatingIp, NewFloatingIp};
-use crate::cloud::{Call, Cloud, Service};
-use crate::error::OpenStackError;
+use crate::cloud::{Call, Cloud, Service, well_formed};
+use crate::error::{OpenStackError, existing};
 use crate::mark;
 
 const LIST: &str = "list the public addresses of this cluster";
@@ -48,11 +48,7 @@ impl NeutronFloatingIps {
 
     async fn read(&self, step: &'static str, id: &PublicIpId) -> Result<Option<FloatingIp>, OpenStackError> {
         let call = self.network.get(step, format!("floatingips/{id}")).fields(&FIELDS);
-        match call.answer_in("floatingip").await {
-            Ok(found) => Ok(Some(found)),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
-        }
+        existing(call.answer_in("floatingip").await)
     }
 
     /// Changes a floating IP that is still as it was read.
@@ -118,7 +114,7 @@ impl NeutronFloatingIps {
         id: &PublicIpId,
     ) -> Result<Option<PublicIp>, OpenStackError> {
         const STEP: &str = "adopt a public address";
-        if !well_formed(id) {
+        if !well_formed(id.as_str()) {
             return Ok(None);
         }
         let Some(found) = self.read(STEP, id).await? else { return Ok(None) };
@@ -174,7 +170,8 @@ impl ServicePublicIpDriver for NeutronFloatingIps {
         const STEP: &str = "associate a public address";
         let failed =
             |reason, why: &str| DriverError::new(reason, STEP).detail(format!("{} {why}", public_ip.ip));
-        let found = if well_formed(&public_ip.id) { self.read(STEP, &public_ip.id).await? } else { None };
+        let known = well_formed(public_ip.id.as_str());
+        let found = if known { self.read(STEP, &public_ip.id).await? } else { None };
         let found = found.ok_or_else(|| failed(Reason::NotFound, "does not exist any more"))?;
         match &found.port_id {
             Some(leads_to) if leads_to == port => Ok(()),
@@ -185,7 +182,7 @@ impl ServicePublicIpDriver for NeutronFloatingIps {
 
     async fn disassociate(&self, public_ip: &PublicIp, port: &PortId) -> Result<(), DriverError> {
         const STEP: &str = "disassociate a public address";
-        if !well_formed(&public_ip.id) {
+        if !well_formed(public_ip.id.as_str()) {
             return Ok(());
         }
         let found = self.read(STEP, &public_ip.id).await?;
@@ -196,7 +193,7 @@ impl ServicePublicIpDriver for NeutronFloatingIps {
     }
 
     async fn release(&self, owner: &Owner, public_ip: &PublicIp) -> Result<(), DriverError> {
-        if !well_formed(&public_ip.id) {
+        if !well_formed(public_ip.id.as_str()) {
             return Ok(());
         }
         let found = self.read("read the owner of a public address", &public_ip.id).await?;
@@ -205,15 +202,6 @@ impl ServicePublicIpDriver for NeutronFloatingIps {
             return Ok(());
         }
         let call = self.network.delete("release a public address", format!("floatingips/{}", public_ip.id));
-        match call.done().await {
-            Err(error) if error.is_not_found() => Ok(()),
-            result => Ok(result?),
-        }
+        Ok(existing(call.done().await).map(drop)?)
     }
-}
-
-/// Whether a text may be the id of a floating IP: what an annotation calls one may be anything.
-fn well_formed(id: &PublicIpId) -> bool {
-    let id = id.as_str();
-    !id.is_empty() && id.len() <= 36 && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }

@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use staffetta_driver::{NetworkId, PortId, ProjectId, PublicIpId, SubnetId};
+
+use crate::cloud::or_default;
 
 /// A floating IP as it is read.
 #[derive(Clone, Debug, Deserialize)]
@@ -39,10 +41,4 @@ pub(super) struct NewFloatingIp<'a> {
     pub(super) subnet_id: Option<&'a SubnetId>,
     pub(super) project_id: &'a ProjectId,
     pub(super) description: String,
-}
-
-fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }

@@ -18,7 +18,7 @@ use staffetta_driver::{
 use self::wire::{NetworkTold, PortTold, SubnetPoolTold, SubnetTold, TrunkTold};
 use crate::cached::Cached;
 use crate::cloud::Service;
-use crate::error::OpenStackError;
+use crate::error::{OpenStackError, existing};
 use crate::mark;
 use crate::neutron::mark::Mark;
 
@@ -147,7 +147,7 @@ impl NamespaceNetworks {
         for (router, subnet) in places.collect::<BTreeSet<_>>() {
             let path = format!("routers/{router}/remove_router_interface");
             let call = self.network.put("part the subnet of a namespace from its router", path);
-            gone(call.json(&json!({ "subnet_id": subnet })).done().await)?;
+            existing(call.json(&json!({ "subnet_id": subnet })).done().await)?;
         }
         for port in ports.iter().filter(|port| self.keeps(port)) {
             match self.delete_port(&port.id).await {
@@ -159,7 +159,7 @@ impl NamespaceNetworks {
             }
         }
         let path = format!("networks/{network}");
-        gone(self.network.delete("delete the network of a namespace", path).done().await)
+        existing(self.network.delete("delete the network of a namespace", path).done().await).map(drop)
     }
 
     /// Whether this cluster keeps the port ready for whoever comes.
@@ -170,7 +170,7 @@ impl NamespaceNetworks {
 
     async fn delete_port(&self, port: &str) -> Result<(), OpenStackError> {
         let path = format!("ports/{port}");
-        gone(self.network.delete("delete a port that a namespace left", path).done().await)
+        existing(self.network.delete("delete a port that a namespace left", path).done().await).map(drop)
     }
 
     /// Takes a port off the trunk of its node.
@@ -180,17 +180,9 @@ impl NamespaceNetworks {
         for trunk in trunks.iter().filter(|trunk| trunk.sub_ports.iter().any(|sub| sub.port_id == port)) {
             let path = format!("trunks/{}/remove_subports", trunk.id);
             let call = self.network.put("detach a port that a namespace left", path);
-            gone(call.json(&json!({ "sub_ports": [{ "port_id": port }] })).done().await)?;
+            existing(call.json(&json!({ "sub_ports": [{ "port_id": port }] })).done().await)?;
         }
         Ok(())
-    }
-}
-
-/// What does not exist need not be removed.
-fn gone(result: Result<(), OpenStackError>) -> Result<(), OpenStackError> {
-    match result {
-        Err(error) if error.is_not_found() => Ok(()),
-        result => result,
     }
 }
 

@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use staffetta_driver::{Activation, DriverError, Marked, Owner, PodVifDriver, PortId, Vif, VifRequest};
 
 use super::address_pairs::{AddressPairs, Edit};
-use super::api::well_formed;
 use super::mark::{Mark, Nesting, Parent};
 use super::nodes::{NodePort, Nodes, host_of};
 use super::ports::{Ports, Standing};
 use super::translate::{self, Kind};
 use super::vif::no_port;
 use super::wire::{AddressPair, Port, as_port_id};
+use crate::cloud::well_formed;
 
 const READ: &str = "read the addresses of a port";
 
@@ -77,7 +77,8 @@ impl PodVifDriver for NestedMacvlanDriver {
     /// Only a VIF that was found by its mark is not active: whoever made it may have been stopped before the port of the
     /// node could use it.
     async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
-        let port = if well_formed(&vif.id) { self.0.ports.neutron.port(READ, &vif.id).await? } else { None };
+        let known = well_formed(vif.id.as_str());
+        let port = if known { self.0.ports.neutron.port(READ, &vif.id).await? } else { None };
         let port = port.ok_or_else(|| no_port(vif))?;
         // The annotation may name any port: that of another cluster is not given addresses here.
         let mark = port.mark().filter(|mark| mark.cluster == self.0.ports.cluster);

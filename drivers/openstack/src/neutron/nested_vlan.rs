@@ -10,7 +10,6 @@ use staffetta_driver::{
 use tracing::info;
 
 use super::activation::{Activations, Progress};
-use super::api::well_formed;
 use super::board::{FIRST_STEP, Mending};
 use super::mark::{Mark, Nesting, Parent};
 use super::nodes::host_of;
@@ -19,6 +18,7 @@ use super::translate::{self, Kind};
 use super::trunks::Trunks;
 use super::vif::no_port;
 use super::wire::{Port, SubPort};
+use crate::cloud::well_formed;
 
 /// The driver `nested-vlan`.
 #[derive(Clone, Debug)]
@@ -160,7 +160,7 @@ impl PodVifDriver for NestedVlanDriver {
     }
 
     async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
-        if !well_formed(&vif.id) {
+        if !well_formed(vif.id.as_str()) {
             return Err(no_port(vif));
         }
         let (ask_again, mending) = match self.0.activations.progress(vif).await? {

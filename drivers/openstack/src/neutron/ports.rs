@@ -13,13 +13,14 @@ use staffetta_driver::{
 use tokio::sync::OnceCell;
 use tracing::warn;
 
-use super::api::{Neutron, well_formed};
+use super::api::Neutron;
 use super::creation::Creation;
 use super::mark::{DEVICE_OWNER, KURYR_OWNER, Mark, Nesting, Parent, Purpose, SUBPORT_OWNER};
 use super::options::PortOptions;
 use super::together::Together;
 use super::wire::{NewPort, Port, VIF_FIELDS};
 use crate::cached::Cached;
+use crate::cloud::well_formed;
 use crate::error::OpenStackError;
 use crate::mark::{cluster_tag, uid_tag};
 use crate::subnets::Subnets;
@@ -296,7 +297,7 @@ impl Ports {
             return Ok(if ours { Standing::Ours(nesting) } else { Standing::Theirs });
         }
         // What an annotation calls an id may be anything.
-        if !well_formed(&vif.id) {
+        if !well_formed(vif.id.as_str()) {
             return Ok(Standing::Gone);
         }
         let Some(port) = self.neutron.port("read the owner of a port", &vif.id).await? else {
@@ -324,7 +325,7 @@ impl Ports {
     /// Which of these carry the mark of this cluster and no owner, with what they are a part of. Those that this process
     /// never saw are looked at, all at once.
     pub(crate) async fn stocked(&self, vifs: &[Vif]) -> Result<Vec<(VifId, Option<Nesting>)>, DriverError> {
-        let unseen = |vif: &&Vif| !self.seen.contains_key(&vif.id) && well_formed(&vif.id);
+        let unseen = |vif: &&Vif| !self.seen.contains_key(&vif.id) && well_formed(vif.id.as_str());
         let unseen: Vec<VifId> = vifs.iter().filter(unseen).map(|vif| vif.id.clone()).collect();
         for port in self.neutron.ports_by_id("read the owners of ports", &unseen, &VIF_FIELDS).await? {
             self.saw(&port);

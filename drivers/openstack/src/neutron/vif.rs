@@ -9,13 +9,13 @@ use staffetta_driver::{
 };
 
 use super::activation::{Activations, Progress};
-use super::api::well_formed;
 use super::board::FIRST_STEP;
 use super::mark::Mark;
 use super::ports::{Ports, Standing};
 use super::together::Together;
 use super::translate::{self, Binding, Kind};
 use super::wire::{Port, PortChange, VIF_FIELDS};
+use crate::cloud::well_formed;
 
 const BIND: &str = "bind a port on the node";
 
@@ -131,7 +131,7 @@ impl PodVifDriver for NeutronVifDriver {
     }
 
     async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
-        if !well_formed(&vif.id) {
+        if !well_formed(vif.id.as_str()) {
             return Err(no_port(vif));
         }
         match self.0.activations.progress(vif).await? {

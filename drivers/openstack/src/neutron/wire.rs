@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use staffetta_driver::{NetworkId, PortId, ProjectId, SecurityGroupId, Subnet, SubnetId, VifId};
 
 use super::mark::{DEVICE_OWNER, Mark};
+use crate::cloud::or_default;
 
 /// A port as it is read. A field that was not asked for, or that the caller may not see, is as good as empty.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -190,11 +191,4 @@ pub(crate) struct PortChange {
 /// The port that is the node's.
 pub(crate) fn as_port_id(id: &VifId) -> PortId {
     id.as_str().into()
-}
-
-/// `null` is as good as nothing.
-fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }

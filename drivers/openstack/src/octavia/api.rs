@@ -12,7 +12,7 @@ use super::wire::{
     NewLoadBalancer, NewMember, NewMonitor, NewPool, POOL_FIELDS, PoolChange, PoolTold, StatesTold,
 };
 use crate::cloud::{Call, Cloud, Service};
-use crate::error::OpenStackError;
+use crate::error::{OpenStackError, existing};
 
 /// A filter of a list: names and values.
 pub(super) type Filter = Vec<(&'static str, String)>;
@@ -212,19 +212,6 @@ impl Octavia {
     }
 }
 
-/// Whether a text may be an id. What stands in a path must be one, wherever it comes from.
-pub(super) fn well_formed(id: &str) -> bool {
-    !id.is_empty() && id.len() <= 36 && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
-}
-
 fn filtered<'s>(call: Call<'s>, filter: &Filter) -> Call<'s> {
     filter.iter().fold(call, |call, (name, value)| call.query(*name, value))
-}
-
-fn existing<T>(result: Result<T, OpenStackError>) -> Result<Option<T>, OpenStackError> {
-    match result {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error),
-    }
 }

@@ -3,17 +3,18 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use staffetta_driver::{LoadBalancerId, Uid};
+use staffetta_driver::{LoadBalancerId, ProjectId, Uid};
 use tokio::time::Instant;
 
 /// The shortest time between two looks at a load balancer, and the time after which a change is looked at first.
 pub(super) const FIRST_STEP: Duration = Duration::from_millis(200);
 /// The longest time between two looks at a load balancer.
 const LAST_STEP: Duration = Duration::from_secs(10);
-/// How many are made at a time. Octavia makes those of a project one after the other, for it locks the project's quota: more would
-/// only wait there, some of them longer than a call may take.
+/// How many are made at a time in a project. Octavia takes those of a project in one after the other, for it locks the project's
+/// quota: more would only wait there, some of them longer than a call may take.
 const AT_A_TIME: usize = 4;
-/// How long one that has to wait until others are made does so for each that waits, so that all of them ask twenty times a second.
+/// How long one that has to wait until others are made does so for each that waits, in whichever project, so that all of them ask
+/// twenty times a second.
 const EACH: Duration = Duration::from_millis(50);
 /// The shortest time between two looks at a crowd.
 const FIRST_CROWD_STEP: Duration = Duration::from_secs(2);
@@ -38,8 +39,8 @@ const CROWD: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Board {
     watches: HashMap<LoadBalancerId, Watch>,
-    /// How many are being made, which have no id yet.
-    making: usize,
+    /// How many are being made in each project, which have no id yet. Projects without any are not there.
+    making: HashMap<ProjectId, usize>,
     /// Who has to wait until others are made, and asked when.
     to_be_made: HashMap<Uid, Instant>,
     /// Since when there is a crowd.
@@ -59,17 +60,15 @@ struct Watch {
     asked: Instant,
     /// Whether it is being made, and not changed.
     made: bool,
-    /// The last look: when it was begun, and what it showed.
-    last: Option<(Instant, Sight)>,
+    /// The last look: when it was begun, and what it showed; none when the load balancer was busy.
+    last: Option<(Instant, Option<End>)>,
 }
 
-/// What a look shows of a load balancer.
+/// How the wait for a load balancer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sight {
+pub(super) enum End {
     /// It takes changes.
     Active,
-    /// It is being made, changed or deleted.
-    Pending,
     /// It failed.
     Error,
     /// It does not exist.
@@ -79,9 +78,9 @@ pub(super) enum Sight {
 /// What is known of a load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// The wait is over with this, which is not [`Sight::Pending`].
-    Over(Sight),
-    /// It was busy a moment ago.
+    /// The wait is over.
+    Over(End),
+    /// It was busy a moment ago: it is being made, changed or deleted.
     Busy {
         /// When the next look is due.
         ask_again: Duration,
@@ -89,12 +88,14 @@ pub(super) enum Known {
 }
 
 impl Board {
-    /// Octavia is about to be asked to make one more, if there are not too many already: then it is said when to try again.
-    pub(super) fn begins(&mut self, owner: &Uid, now: Instant) -> Result<(), Duration> {
-        let begins = self.making < AT_A_TIME;
+    /// Octavia is about to be asked to make one more in that project, if there are not too many already: then it is said when to
+    /// try again.
+    pub(super) fn begins(&mut self, owner: &Uid, project: &ProjectId, now: Instant) -> Result<(), Duration> {
+        let making = self.making.get(project).copied().unwrap_or_default();
+        let begins = making < AT_A_TIME;
         if begins {
             self.to_be_made.remove(owner);
-            self.making += 1;
+            self.making.insert(project.clone(), making + 1);
         } else {
             self.to_be_made.insert(owner.clone(), now);
         }
@@ -104,8 +105,11 @@ impl Board {
     }
 
     /// Octavia has answered, or nobody waits for its answer any more. If it makes one, [`made`](Self::made) was told before.
-    pub(super) fn ends(&mut self, now: Instant) {
-        self.making -= 1;
+    pub(super) fn ends(&mut self, project: &ProjectId, now: Instant) {
+        if let Some(making) = self.making.get_mut(project) {
+            *making -= 1;
+        }
+        self.making.retain(|_, making| *making > 0);
         self.count(now);
     }
 
@@ -135,9 +139,9 @@ impl Board {
         self.watches.entry(id.clone()).or_insert_with(|| Watch::new(now)).asked = now;
         self.count(now);
         let watch = &self.watches[id];
-        if let Some((_, sight @ (Sight::Active | Sight::Error | Sight::Gone))) = watch.last {
+        if let Some((_, Some(end))) = watch.last {
             self.forget(id);
-            return Some(Known::Over(sight));
+            return Some(Known::Over(end));
         }
         let ask_again = self.due(watch, now).saturating_duration_since(now);
         (!ask_again.is_zero()).then_some(Known::Busy { ask_again })
@@ -160,13 +164,17 @@ impl Board {
         lot.into_iter().cloned().collect()
     }
 
-    /// A look that began at `at` showed this of each.
-    pub(super) fn saw(&mut self, sights: impl IntoIterator<Item = (LoadBalancerId, Sight)>, at: Instant) {
+    /// A look that began at `at` showed this of each: its end, or none of one that was busy.
+    pub(super) fn saw(
+        &mut self,
+        sights: impl IntoIterator<Item = (LoadBalancerId, Option<End>)>,
+        at: Instant,
+    ) {
         self.looked = self.looked.max(Some(at));
-        for (id, sight) in sights {
+        for (id, end) in sights {
             // What was changed after the look began is not what it showed.
             if let Some(watch) = self.watches.get_mut(&id).filter(|watch| watch.since <= at) {
-                watch.last = Some((at, sight));
+                watch.last = Some((at, end));
             }
         }
     }
@@ -186,7 +194,7 @@ impl Board {
     fn count(&mut self, now: Instant) {
         let crowding = self.watches.values().filter(|watch| watch.crowds(now) && watch.open(now));
         let enough = if self.crowd.is_some() { CROWD / 2 } else { CROWD };
-        let all = self.making + self.to_be_made.len() + crowding.count();
+        let all = self.making.values().sum::<usize>() + self.to_be_made.len() + crowding.count();
         self.crowd = if all >= enough { self.crowd.or(Some(now)) } else { None };
     }
 }
@@ -213,7 +221,7 @@ impl Watch {
     /// Whether somebody still waits, and does not know the end yet.
     fn open(&self, now: Instant) -> bool {
         let wanted = now.saturating_duration_since(self.asked) <= INTEREST;
-        wanted && self.last.is_none_or(|(_, sight)| sight == Sight::Pending)
+        wanted && self.last.is_none_or(|(_, end)| end.is_none())
     }
 
     /// Whether it is of those that make a crowd.
@@ -264,7 +272,7 @@ mod tests {
         for (at, step) in [(200, 200), (1600, 400), (4000, 1000), (400_000, 10_000)] {
             let at = now + milliseconds(at);
             board.lot(&[id("a")], at);
-            board.saw([(id("a"), Sight::Pending)], at);
+            board.saw([(id("a"), None)], at);
             assert_eq!(ask_again(board.ask(&id("a"), at + milliseconds(1))), Some(milliseconds(step - 1)));
         }
     }
@@ -276,10 +284,10 @@ mod tests {
             board.changed(&id(name), now);
         }
         let later = now + milliseconds(2000);
-        board.saw([(id("c"), Sight::Pending)], later - milliseconds(10));
+        board.saw([(id("c"), None)], later - milliseconds(10));
         assert_eq!(board.lot(&[id("a")], later), [id("a"), id("b")], "c was looked at a moment ago");
-        board.saw([(id("a"), Sight::Pending), (id("b"), Sight::Error)], later);
-        assert_eq!(board.ask(&id("b"), later), Some(Known::Over(Sight::Error)));
+        board.saw([(id("a"), None), (id("b"), Some(End::Error))], later);
+        assert_eq!(board.ask(&id("b"), later), Some(Known::Over(End::Error)));
         assert!(!board.waits(&id("b")) && board.waits(&id("a")));
         assert!(ask_again(board.ask(&id("a"), later)).is_some());
     }
@@ -288,7 +296,7 @@ mod tests {
     fn a_look_that_began_before_a_change_says_nothing_of_it() {
         let (mut board, now) = (Board::default(), Instant::now());
         board.changed(&id("a"), now + milliseconds(10));
-        board.saw([(id("a"), Sight::Active)], now);
+        board.saw([(id("a"), Some(End::Active))], now);
         assert!(ask_again(board.ask(&id("a"), now + milliseconds(20))).is_some());
     }
 
@@ -349,7 +357,7 @@ mod tests {
                     .into_iter()
                     .map(|id| {
                         let work = works[id.as_str().parse::<usize>().unwrap()];
-                        (id, if work.at + work.takes <= now { Sight::Active } else { Sight::Pending })
+                        (id, (work.at + work.takes <= now).then_some(End::Active))
                     })
                     .collect();
                 // Those who come meanwhile wait for their turn, if they are not told at once.
@@ -366,8 +374,8 @@ mod tests {
             for (number, known) in told {
                 match known {
                     None => drop(callers.insert((end, number))),
-                    Some(Known::Over(sight)) => {
-                        assert_eq!(sight, Sight::Active);
+                    Some(Known::Over(how)) => {
+                        assert_eq!(how, End::Active);
                         outcome.seen[number] = end;
                     }
                     Some(Known::Busy { ask_again }) => drop(callers.insert((end + ask_again, number))),
@@ -381,10 +389,14 @@ mod tests {
         number.to_string().as_str().into()
     }
 
+    fn project() -> ProjectId {
+        "shop".into()
+    }
+
     /// So many that there is a crowd are to be made, of which some are being made.
     fn crowd(board: &mut Board, now: Instant) {
         for number in 0..CROWD {
-            let _ = board.begins(&owner(number), now);
+            let _ = board.begins(&owner(number), &project(), now);
         }
     }
 
@@ -392,18 +404,33 @@ mod tests {
     fn few_are_made_at_a_time_and_the_others_come_again_the_later_the_more_they_are() {
         let (mut board, now) = (Board::default(), Instant::now());
         for number in 0..AT_A_TIME {
-            assert_eq!(board.begins(&owner(number), now), Ok(()));
+            assert_eq!(board.begins(&owner(number), &project(), now), Ok(()));
         }
-        assert_eq!(board.begins(&owner(4), now), Err(FIRST_STEP));
-        let mut waits = (5..500).map(|number| board.begins(&owner(number), now).unwrap_err());
+        assert_eq!(board.begins(&owner(4), &project(), now), Err(FIRST_STEP));
+        let mut waits = (5..500).map(|number| board.begins(&owner(number), &project(), now).unwrap_err());
         assert!(waits.by_ref().take(99).last() == Some(100 * EACH) && waits.last() == Some(LAST_STEP));
-        board.ends(now);
-        assert_eq!(board.begins(&owner(400), now), Ok(()));
-        assert_eq!(board.begins(&owner(4), now), Err(LAST_STEP));
+        board.ends(&project(), now);
+        assert_eq!(board.begins(&owner(400), &project(), now), Ok(()));
+        assert_eq!(board.begins(&owner(4), &project(), now), Err(LAST_STEP));
         // Who does not ask any more is not counted for ever.
         let later = now + INTEREST + milliseconds(1);
         board.lot(&[], later);
-        assert_eq!(board.begins(&owner(4), later), Err(FIRST_STEP));
+        assert_eq!(board.begins(&owner(4), &project(), later), Err(FIRST_STEP));
+    }
+
+    #[test]
+    fn those_of_one_project_do_not_wait_for_those_of_another() {
+        let (mut board, now, other) = (Board::default(), Instant::now(), "other".into());
+        crowd(&mut board, now);
+        for number in 0..AT_A_TIME {
+            assert_eq!(board.begins(&owner(100 + number), &other, now), Ok(()));
+        }
+        board.ends(&project(), now);
+        assert!(board.begins(&owner(200), &other, now).is_err(), "it is not theirs that ended");
+        for _ in 0..AT_A_TIME {
+            board.ends(&other, now);
+        }
+        assert_eq!(board.making, [(project(), AT_A_TIME - 1)].into(), "nothing is kept of the others");
     }
 
     #[test]
@@ -421,7 +448,7 @@ mod tests {
         let at = start + milliseconds(40_000);
         crowd(&mut board, at);
         board.made(&id("a"), at);
-        board.saw([(id("a"), Sight::Pending)], at + FIRST_STEP);
+        board.saw([(id("a"), None)], at + FIRST_STEP);
         assert_eq!(ask_again(board.ask(&id("a"), at + FIRST_STEP)), Some(CROWD_STEP));
     }
 
@@ -452,14 +479,14 @@ mod tests {
         crowd(&mut board, now);
         board.made(&id("a"), now);
         board.lot(&[id("a")], now + FIRST_STEP);
-        board.saw([(id("a"), Sight::Pending)], now + FIRST_STEP);
+        board.saw([(id("a"), None)], now + FIRST_STEP);
         let at = now + milliseconds(1_000);
         assert!(ask_again(board.ask(&id("a"), at)).is_some(), "a crowd is not looked at so soon again");
         for number in 0..CROWD {
-            board.ends(at);
-            board.begins(&owner(number), at).unwrap();
+            board.ends(&project(), at);
+            board.begins(&owner(number), &project(), at).unwrap();
         }
-        (0..AT_A_TIME).for_each(|_| board.ends(at));
+        (0..AT_A_TIME).for_each(|_| board.ends(&project(), at));
         assert_eq!(board.ask(&id("a"), at), None);
     }
 
@@ -468,7 +495,7 @@ mod tests {
         let (mut board, now) = (Board::default(), Instant::now());
         crowd(&mut board, now);
         board.made(&id("a"), now);
-        board.saw([(id("a"), Sight::Pending)], now + FIRST_STEP);
+        board.saw([(id("a"), None)], now + FIRST_STEP);
         let at = now + FIRST_STEP + FIRST_CROWD_STEP;
         board.lot(&[id("a")], at);
         assert_eq!(board.ask(&id("a"), at + FIRST_STEP), None);

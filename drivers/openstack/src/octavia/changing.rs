@@ -6,10 +6,10 @@ use staffetta_driver::{
 };
 
 use super::LbaasV2Driver;
-use super::api::well_formed;
 use super::reading::members_told;
 use super::tree;
 use super::wire::{ListenerChange, MonitorChange, NewListener, NewMember, NewMonitor, NewPool};
+use crate::cloud::well_formed;
 use crate::error::OpenStackError;
 
 impl LbaasV2Driver {

@@ -9,13 +9,14 @@ use staffetta_driver::{
 };
 
 use super::LbaasV2Driver;
-use super::api::well_formed;
-use super::board::{FIRST_STEP, Known, Sight};
+use super::board::{End, Known};
 use super::changing::all_well_formed;
 use super::feasible::feasible;
 use super::options::MemberMode;
 use super::vip_port::port_id;
 use super::waiting::busy;
+use super::wire::GOING;
+use crate::cloud::well_formed;
 use crate::error::OpenStackError;
 
 /// The longest name of a member, in characters.
@@ -61,13 +62,12 @@ impl LoadBalancerDriver for LbaasV2Driver {
             return Err(gone(id));
         }
         match self.waiting.known(id).await? {
-            Known::Over(Sight::Active) => Ok(Progress::Active),
-            Known::Over(Sight::Error) => Ok(Progress::Error),
-            Known::Over(Sight::Gone) => {
+            Known::Over(End::Active) => Ok(Progress::Active),
+            Known::Over(End::Error) => Ok(Progress::Error),
+            Known::Over(End::Gone) => {
                 self.memory.forget(id);
                 Err(gone(id))
             }
-            Known::Over(Sight::Pending) => Ok(Progress::Pending { ask_again: FIRST_STEP }),
             Known::Busy { ask_again } => Ok(Progress::Pending { ask_again }),
         }
     }
@@ -92,7 +92,7 @@ impl LoadBalancerDriver for LbaasV2Driver {
         // Its port is Octavia's to use as long as it is there.
         if self.memory.is_going(id) && self.ports.may_have(owner) {
             match self.waiting.known(id).await? {
-                Known::Over(Sight::Gone) => {}
+                Known::Over(End::Gone) => {}
                 Known::Busy { ask_again } => return Err(busy(id, RELEASE).after(ask_again)),
                 Known::Over(end) => {
                     self.memory.stays(id);
@@ -161,11 +161,7 @@ impl LbaasV2Driver {
                 Ok(!was_there)
             }
             // It goes already.
-            Err(error)
-                if error.refusal().is_some_and(|refusal| refusal.message.contains("PENDING_DELETE")) =>
-            {
-                Ok(false)
-            }
+            Err(error) if error.refusal().is_some_and(|refusal| refusal.message.contains(GOING)) => Ok(false),
             Err(error) => match self.explained(id, RELEASE, error).await {
                 // What it was busy with was its end.
                 error if error.reason() == Reason::NotFound => Ok(true),
@@ -184,15 +180,16 @@ impl LbaasV2Driver {
             return Ok(());
         }
         let ours = self.ports.marked(Some(owner)).await?;
-        if ours.is_empty() {
-            return Ok(());
-        }
-        let standing = self.marked(Some(owner)).await?;
-        let used = |port: &_| {
+        let standing = if ours.is_empty() { Vec::new() } else { self.marked(Some(owner)).await? };
+        let is_used = |port: &_| {
             standing.iter().any(|(_, told)| Some(&told.id) != gone && told.vip_port_id.as_ref() == Some(port))
         };
-        for port in ours.iter().map(|(_, port)| port_id(port)).filter(|port| !used(port)) {
-            self.ports.remove(&port).await?;
+        let (used, unused): (Vec<_>, Vec<_>) = ours.iter().map(|(_, port)| port_id(port)).partition(is_used);
+        for port in &unused {
+            self.ports.remove(port).await?;
+        }
+        if used.is_empty() {
+            self.ports.forget(owner);
         }
         Ok(())
     }
@@ -213,8 +210,8 @@ impl LbaasV2Driver {
 }
 
 /// A load balancer that was asked to go, and did not. When to ask again is for whoever waits: not soon.
-fn stayed(id: &LoadBalancerId, end: Sight) -> DriverError {
-    let state = if end == Sight::Error { "ERROR" } else { "ACTIVE" };
+fn stayed(id: &LoadBalancerId, end: End) -> DriverError {
+    let state = if end == End::Error { "ERROR" } else { "ACTIVE" };
     let detail = format!("the load balancer {id} was to be deleted, and is in the state {state}");
     DriverError::new(Reason::Unavailable, RELEASE).detail(detail)
 }

@@ -5,11 +5,13 @@ use staffetta_driver::{
 };
 
 use super::LbaasV2Driver;
-use super::api::well_formed;
 use super::board::FIRST_STEP;
 use super::tree;
 use super::waiting::busy;
-use super::wire::{LoadBalancerChange, LoadBalancerTold, NewListener, NewLoadBalancer};
+use super::wire::{
+    GOING, LOAD_BALANCER_FIELDS, LoadBalancerChange, LoadBalancerTold, NewListener, NewLoadBalancer,
+};
+use crate::cloud::well_formed;
 use crate::error::OpenStackError;
 use crate::mark::{self, cluster_tag, uid_tag};
 
@@ -49,6 +51,17 @@ impl LbaasV2Driver {
         if is_anothers {
             return Ok(None);
         }
+        let told = self.mark(STEP, owner, &found).await?;
+        self.tree(&LoadBalancerTold { listeners: Vec::new(), pools: Vec::new(), ..told }).await
+    }
+
+    /// Marks a load balancer for `owner`; the tags that others gave it stay.
+    async fn mark(
+        &self,
+        step: &'static str,
+        owner: &Owner,
+        found: &LoadBalancerTold,
+    ) -> Result<LoadBalancerTold, DriverError> {
         let tags = self.octavia.features().await?.tags.then(|| {
             let mut tags = found.tags.clone();
             tags.extend(self.tags(owner));
@@ -58,13 +71,13 @@ impl LbaasV2Driver {
         });
         let description = Some(mark::description(&self.cluster, owner));
         let change = LoadBalancerChange { description, tags, ..LoadBalancerChange::default() };
-        match self.octavia.change_load_balancer(STEP, id, &change).await {
+        match self.octavia.change_load_balancer(step, &found.id, &change).await {
             Ok(told) => {
-                self.waiting.changed(id);
-                self.memory.owns(&owner.uid, id);
-                self.tree(&LoadBalancerTold { listeners: Vec::new(), pools: Vec::new(), ..told }).await
+                self.waiting.changed(&found.id);
+                self.memory.owns(&owner.uid, &found.id);
+                Ok(told)
             }
-            Err(error) => Err(self.explained(id, STEP, error).await),
+            Err(error) => Err(self.explained(&found.id, step, error).await),
         }
     }
 
@@ -96,7 +109,8 @@ impl LbaasV2Driver {
         Ok(standing)
     }
 
-    /// Makes a load balancer by one call with all that hangs on it; without it where something of that is refused.
+    /// Makes a load balancer by one call with all that hangs on it; without it where something of that is refused, or is one more
+    /// than a quota allows.
     pub(super) async fn make(
         &self,
         owner: &Owner,
@@ -104,11 +118,11 @@ impl LbaasV2Driver {
     ) -> Result<LoadBalancer, DriverError> {
         let tagged = self.octavia.features().await?.tags;
         let tags = if tagged { self.tags(owner) } else { Vec::new() };
-        let making = self.waiting.making(&owner.uid)?;
+        let making = self.waiting.making(&owner.uid, &spec.project)?;
         let port = if self.own_ports {
             match self.ports.ensure(owner, spec).await {
                 Ok(port) => Some(port),
-                Err(error) => return Err(self.taken(spec, error).await),
+                Err(error) => return Err(self.taken(owner, spec, error).await),
             }
         } else {
             // One that is left of ours holds the address.
@@ -118,7 +132,7 @@ impl LbaasV2Driver {
         let whole = self.create(owner, spec, tags.clone(), port.clone(), tree::whole_listeners(spec)).await;
         let made = match whole {
             // What is wrong with a listener is told of that listener when it is made by itself.
-            Err(error) if !spec.listeners.is_empty() && matches!(error.status(), Some(400 | 501)) => {
+            Err(error) if !spec.listeners.is_empty() && may_be_of_a_listener(&error) => {
                 self.create(owner, spec, tags, port, Vec::new()).await
             }
             result => result,
@@ -129,12 +143,12 @@ impl LbaasV2Driver {
                 if error.ambiguous() {
                     self.memory.doubt(&owner.uid);
                 }
-                return Err(self.taken(spec, error.into()).await);
+                return Err(self.taken(owner, spec, error.into()).await);
             }
         };
         self.memory.owns(&owner.uid, &told.id);
         making.made(&told.id);
-        let listeners = self.made(&told);
+        let listeners = self.tree_of_answer(&told);
         let unreadable = || {
             let detail = format!("the load balancer {} was made without an address", told.id);
             DriverError::new(Reason::Unavailable, "make a load balancer").detail(detail)
@@ -167,22 +181,42 @@ impl LbaasV2Driver {
         self.octavia.create(&new).await
     }
 
-    /// Why an address is taken: where a load balancer of this cluster has it that goes, it is free in a moment.
-    async fn taken(&self, spec: &LoadBalancerSpec, error: DriverError) -> DriverError {
-        if !error.to_string().contains("already allocated") {
+    /// Why an address is taken. Where a load balancer of this cluster has it that goes, it is free in a moment. Where the one of
+    /// `owner` has it, which no list told of because somebody took its tags off, it gets them back, and the next attempt finds it.
+    async fn taken(&self, owner: &Owner, spec: &LoadBalancerSpec, error: DriverError) -> DriverError {
+        let said = error.to_string();
+        // Of an address, and of a port of ours.
+        if !["already allocated", "already used by device"].iter().any(|words| said.contains(words)) {
             return error;
         }
-        let Ok(marked) = self.marked(None).await else { return error };
-        let goes = marked.iter().find(|(_, told)| {
-            told.vip_address == Some(spec.vip) && told.provisioning_status == "PENDING_DELETE"
-        });
-        match goes {
-            Some((_, told)) => busy(&told.id, "make a load balancer").because(error).after(5 * FIRST_STEP),
-            None => error,
+        let filter = vec![("vip_address", spec.vip.to_string())];
+        let step = "find the load balancer that has an address";
+        let Ok(found) = self.octavia.load_balancers(step, &filter, &LOAD_BALANCER_FIELDS).await else {
+            return error;
+        };
+        let is_there = |told: &&LoadBalancerTold| {
+            told.vip_address == Some(spec.vip) && told.vip_subnet_id.as_ref() == Some(&spec.subnet)
+        };
+        let ours = found.iter().filter(is_there).find_map(|told| Some((self.owner_of(told)?, told)));
+        let Some((of, told)) = ours else { return error };
+        if told.provisioning_status != GOING {
+            if of.uid != owner.uid {
+                return error;
+            }
+            if let Err(unmarked) = self.mark("mark a load balancer again", owner, told).await {
+                return unmarked;
+            }
         }
+        busy(&told.id, "make a load balancer").because(error).after(5 * FIRST_STEP)
     }
 
     fn tags(&self, owner: &Owner) -> Vec<String> {
         vec![cluster_tag(&self.cluster), uid_tag(&owner.uid)]
     }
+}
+
+/// Whether a refusal of the whole may be about something that hangs on the load balancer: an option that the provider lacks
+/// (501), a malformed listener (400), a quota. Whether that is one of load balancers is seen by the next attempt.
+fn may_be_of_a_listener(error: &OpenStackError) -> bool {
+    matches!(error.status(), Some(400 | 501)) || error.reason() == Reason::Quota
 }

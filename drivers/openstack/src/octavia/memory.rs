@@ -1,21 +1,17 @@
 //! What this process knows of load balancers, so that it need not ask.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dashmap::{DashMap, DashSet};
 use staffetta_driver::{LoadBalancerId, Member, MemberId, PoolId, Uid};
 
+use super::inventory::Inventory;
+
 /// What this process knows of load balancers.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    /// Whether all were listed once.
-    complete: AtomicBool,
-    /// How many looks at all have begun.
-    looks: AtomicU64,
-    /// Who owns a load balancer, which never changes but from nobody to one, and how many looks had begun when that was
-    /// seen.
-    owners: DashMap<LoadBalancerId, (Uid, u64)>,
+    /// Who owns a load balancer, which never changes but from nobody to one.
+    owners: Inventory<LoadBalancerId, Uid>,
     /// For whom one may have been made without our knowing.
     doubts: DashSet<Uid>,
     /// What was asked to go, and is not gone yet.
@@ -28,9 +24,7 @@ pub(super) struct Memory {
 impl Memory {
     /// Whether nothing can stand for that owner.
     pub(super) fn has_none(&self, uid: &Uid) -> bool {
-        self.complete.load(Ordering::Acquire)
-            && !self.doubts.contains(uid)
-            && !self.owners.iter().any(|entry| entry.value().0 == *uid)
+        self.owners.is_complete() && !self.doubts.contains(uid) && !self.owners.has(uid)
     }
 
     /// One may stand for that owner, and nobody knows.
@@ -45,7 +39,7 @@ impl Memory {
 
     /// A look at all begins. The answer is its number.
     pub(super) fn look(&self) -> u64 {
-        self.looks.fetch_add(1, Ordering::AcqRel)
+        self.owners.look()
     }
 
     /// The look of that number is over: these stand, with these pools, and whatever was made since it began.
@@ -56,19 +50,18 @@ impl Memory {
         pools: impl Iterator<Item = &'a PoolId>,
     ) {
         let (standing, pools): (HashSet<_>, HashSet<_>) = (standing.collect(), pools.collect());
-        self.owners.retain(|id, (_, seen)| *seen > look || standing.contains(id));
+        self.owners.listed(look, |id| standing.contains(id));
         self.members.retain(|id, _| pools.contains(id));
-        self.complete.store(true, Ordering::Release);
     }
 
     /// That owner has this load balancer.
     pub(super) fn owns(&self, uid: &Uid, id: &LoadBalancerId) {
-        self.owners.insert(id.clone(), (uid.clone(), self.looks.load(Ordering::Acquire)));
+        self.owners.insert(id.clone(), uid.clone());
     }
 
     /// Who has a load balancer, if that was seen.
     pub(super) fn owner(&self, id: &LoadBalancerId) -> Option<Uid> {
-        self.owners.get(id).map(|entry| entry.0.clone())
+        self.owners.get(id)
     }
 
     /// A load balancer is gone.

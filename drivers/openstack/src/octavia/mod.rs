@@ -6,7 +6,7 @@
 //! | `wire`, `api` | load balancers as Octavia writes them, and the calls |
 //! | `tree`, `reading` | how what Octavia tells becomes a tree; whole trees by one list a kind |
 //! | `board`, `waiting` | which load balancers are waited for, and one list that answers for many |
-//! | `memory` | what this process knows, so that it need not ask |
+//! | `inventory`, `memory` | what this process knows, so that it need not ask |
 //! | `member_subnets`, `vip_port` | through which subnet a member is reached; ports of addresses that are ours |
 //! | `making`, `changing` | making a load balancer, and changing what hangs on it |
 //! | `driver` | the driver |
@@ -18,6 +18,7 @@ mod driver;
 mod feasible;
 mod features;
 mod filter;
+mod inventory;
 mod making;
 mod member_subnets;
 mod memory;

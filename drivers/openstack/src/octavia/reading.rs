@@ -13,12 +13,11 @@ use super::api::Filter;
 use super::filter::filter;
 use super::options::MemberMode;
 use super::tree;
-use super::wire::{LOAD_BALANCER_FIELDS, ListenerTold, LoadBalancerTold, MemberTold, MonitorTold, PoolTold};
+use super::wire::{
+    GOING, LOAD_BALANCER_FIELDS, ListenerTold, LoadBalancerTold, MemberTold, MonitorTold, PoolTold,
+};
 use crate::error::OpenStackError;
 use crate::mark::{self, cluster_tag, uid_of};
-
-/// A load balancer or a member that is being deleted.
-const GOING: &str = "PENDING_DELETE";
 
 impl LbaasV2Driver {
     /// The load balancers that this cluster marked, or those for `owner`, each with its owner and without what hangs on it;
@@ -198,7 +197,7 @@ impl LbaasV2Driver {
     }
 
     /// The whole tree as the answer to its creation tells it.
-    pub(super) fn made(&self, told: &LoadBalancerTold) -> Vec<Listener> {
+    pub(super) fn tree_of_answer(&self, told: &LoadBalancerTold) -> Vec<Listener> {
         let subnet = told.vip_subnet_id.clone().unwrap_or_default();
         let mut pools: HashMap<PoolId, Pool> = HashMap::new();
         for pool in &told.pools {

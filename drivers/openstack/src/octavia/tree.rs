@@ -7,8 +7,8 @@ use staffetta_driver::{
     SessionPersistence, SubnetId,
 };
 
-use super::board::Sight;
-use super::waiting::sight;
+use super::board::End;
+use super::waiting::end;
 use super::wire::{
     ListenerChange, ListenerTold, LoadBalancerTold, MemberTold, MonitorChange, MonitorTold, NewListener,
     NewMember, NewMonitor, NewPool, PersistenceTold, PoolChange, PoolTold,
@@ -36,10 +36,10 @@ pub(super) fn load_balancer(
         provider: told.provider.clone(),
         security_groups,
         disabled: told.admin_state_up == Some(false),
-        status: match sight(told) {
-            Sight::Active => Provisioning::Active,
-            Sight::Pending => Provisioning::Pending,
-            Sight::Error | Sight::Gone => Provisioning::Error,
+        status: match end(told) {
+            None => Provisioning::Pending,
+            Some(End::Active) => Provisioning::Active,
+            Some(End::Error | End::Gone) => Provisioning::Error,
         },
         listeners,
     })

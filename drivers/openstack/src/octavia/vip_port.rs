@@ -1,11 +1,10 @@
 //! The ports of virtual addresses, where they are ours and not Octavia's.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use dashmap::DashSet;
 use staffetta_driver::{ClusterId, DriverError, LoadBalancerSpec, Owner, PortId, Uid, VifId};
 
+use super::inventory::Inventory;
 use crate::cloud::Cloud;
 use crate::error::OpenStackError;
 use crate::mark::{self, cluster_tag, uid_tag};
@@ -23,21 +22,18 @@ pub(super) struct VipPorts {
     neutron: Neutron,
     subnets: Arc<Subnets>,
     cluster: ClusterId,
-    /// Whether all were listed once.
-    complete: AtomicBool,
-    /// For whom one was made or listed.
-    owners: DashSet<Uid>,
+    /// For whom one was made or listed, and not removed since.
+    owners: Inventory<Uid, ()>,
 }
 
 impl VipPorts {
     pub(super) fn new(cloud: &Cloud, subnets: Arc<Subnets>, cluster: ClusterId) -> Self {
-        let (neutron, complete, owners) = (Neutron::new(cloud), AtomicBool::default(), DashSet::new());
-        Self { neutron, subnets, cluster, complete, owners }
+        Self { neutron: Neutron::new(cloud), subnets, cluster, owners: Inventory::default() }
     }
 
     /// Whether there may be one for that owner, as far as this process knows.
     pub(super) fn may_have(&self, owner: &Owner) -> bool {
-        !self.complete.load(Ordering::Acquire) || self.owners.contains(&owner.uid)
+        !self.owners.is_complete() || self.owners.contains(&owner.uid)
     }
 
     /// A port with the address, or the one that was made for `owner` already. The groups that it is made with are there from its
@@ -60,8 +56,11 @@ impl VipPorts {
             tags,
             host: None,
         };
-        self.owners.insert(owner.uid.clone());
-        let error = match self.neutron.create_port(STEP, &port).await {
+        self.owners.insert(owner.uid.clone(), ());
+        let created = self.neutron.create_port(STEP, &port).await;
+        // A list that was begun before it was made may lack it.
+        self.owners.insert(owner.uid.clone(), ());
+        let error = match created {
             Ok(made) => return Ok(port_id(&made)),
             Err(error) if error.is("IpAddressAlreadyAllocated") || error.ambiguous() => error,
             Err(error) => return Err(error.into()),
@@ -77,6 +76,7 @@ impl VipPorts {
     /// The ports that this cluster marked, or those for `owner`, each with its owner.
     pub(super) async fn marked(&self, owner: Option<&Owner>) -> Result<Vec<(Owner, Port)>, OpenStackError> {
         const STEP: &str = "list the ports of virtual addresses";
+        let look = owner.is_none().then(|| self.owners.look());
         let mut filter = vec![("device_owner", DEVICE_OWNER.to_owned())];
         if self.neutron.tags_new_ports().await? {
             let uid = owner.map(|owner| format!(",{}", uid_tag(&owner.uid))).unwrap_or_default();
@@ -88,13 +88,19 @@ impl VipPorts {
             owner.is_none_or(|owner| owner.uid == marked.uid).then_some((marked, port))
         });
         let marked: Vec<_> = marked.collect();
-        if owner.is_none() {
+        if let Some(look) = look {
             for (owner, _) in &marked {
-                self.owners.insert(owner.uid.clone());
+                self.owners.insert(owner.uid.clone(), ());
             }
-            self.complete.store(true, Ordering::Release);
+            // What was just told of was seen since the look began.
+            self.owners.listed(look, |_| false);
         }
         Ok(marked)
+    }
+
+    /// There is none for that owner any more.
+    pub(super) fn forget(&self, owner: &Owner) {
+        self.owners.remove(&owner.uid);
     }
 
     /// Removes a port; one that does not exist is removed.

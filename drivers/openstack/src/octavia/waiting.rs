@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::try_join_all;
-use staffetta_driver::{ClusterId, DriverError, LoadBalancerId, Reason, Uid};
+use staffetta_driver::{ClusterId, DriverError, LoadBalancerId, ProjectId, Reason, Uid};
 use tokio::time::Instant;
 
 use super::api::Octavia;
-use super::board::{Board, FIRST_STEP, Known, Sight};
+use super::board::{Board, End, FIRST_STEP, Known};
 use super::filter::filter;
 use super::wire::LoadBalancerTold;
 use crate::error::OpenStackError;
@@ -32,15 +32,15 @@ impl Waiting {
         Self { octavia, cluster, board: Mutex::default(), looks: Together::default() }
     }
 
-    /// A load balancer is being made, until this is dropped. Where too many are, it has to wait.
-    pub(super) fn making(&self, owner: &Uid) -> Result<Making<'_>, DriverError> {
-        match self.board().begins(owner, Instant::now()) {
-            Ok(()) => Ok(Making(self)),
+    /// A load balancer is being made in a project, until this is dropped. Where too many are, it has to wait for its turn.
+    pub(super) fn making(&self, owner: &Uid, project: &ProjectId) -> Result<Making<'_>, DriverError> {
+        match self.board().begins(owner, project, Instant::now()) {
+            Ok(()) => Ok(Making { waiting: self, project: project.clone() }),
             Err(ask_again) => {
-                let detail = "others are being made, and Octavia makes one after the other";
-                Err(DriverError::new(Reason::Conflict, "make a load balancer")
-                    .detail(detail)
-                    .after(ask_again))
+                let detail = format!(
+                    "others are being made in the project {project}, where Octavia takes in one after the other"
+                );
+                Err(DriverError::new(Reason::Queued, "make a load balancer").detail(detail).after(ask_again))
             }
         }
     }
@@ -73,7 +73,7 @@ impl Waiting {
     pub(super) async fn refused(&self, id: &LoadBalancerId, step: &'static str) -> DriverError {
         self.board().forget(id);
         let known = match self.known(id).await {
-            Ok(Known::Over(Sight::Active)) => Known::Busy { ask_again: FIRST_STEP },
+            Ok(Known::Over(End::Active)) => Known::Busy { ask_again: FIRST_STEP },
             Ok(known) => known,
             Err(error) => return error,
         };
@@ -104,11 +104,11 @@ impl Waiting {
     /// Looks at a single one by itself, at several by one list, and at those that it does not have one by one.
     async fn see(&self, lot: Vec<LoadBalancerId>, began: Instant) -> Result<(), DriverError> {
         let found = self.find(&lot).await?;
-        let sights: HashMap<&LoadBalancerId, Sight> =
-            found.iter().map(|told| (&told.id, sight(told))).collect();
+        let sights: HashMap<&LoadBalancerId, Option<End>> =
+            found.iter().map(|told| (&told.id, end(told))).collect();
         let seen = lot.into_iter().map(|id| {
-            let sight = sights.get(&id).copied().unwrap_or(Sight::Gone);
-            (id, sight)
+            let end = sights.get(&id).copied().unwrap_or(Some(End::Gone));
+            (id, end)
         });
         self.board().saw(seen, began);
         Ok(())
@@ -136,28 +136,31 @@ impl Waiting {
 
 /// A load balancer that is being made.
 #[derive(Debug)]
-pub(super) struct Making<'a>(&'a Waiting);
+pub(super) struct Making<'a> {
+    waiting: &'a Waiting,
+    project: ProjectId,
+}
 
 impl Making<'_> {
     /// Octavia makes it, and has told its id.
     pub(super) fn made(self, id: &LoadBalancerId) {
-        self.0.board().made(id, Instant::now());
+        self.waiting.board().made(id, Instant::now());
     }
 }
 
 impl Drop for Making<'_> {
     fn drop(&mut self) {
-        self.0.board().ends(Instant::now());
+        self.waiting.board().ends(&self.project, Instant::now());
     }
 }
 
-/// What the state of a load balancer, as Octavia writes it, means.
-pub(super) fn sight(told: &LoadBalancerTold) -> Sight {
+/// What the state of a load balancer, as Octavia writes it, means; none while it is busy.
+pub(super) fn end(told: &LoadBalancerTold) -> Option<End> {
     match told.provisioning_status.as_str() {
-        "ACTIVE" => Sight::Active,
-        "ERROR" => Sight::Error,
-        "DELETED" => Sight::Gone,
-        _ => Sight::Pending,
+        "ACTIVE" => Some(End::Active),
+        "ERROR" => Some(End::Error),
+        "DELETED" => Some(End::Gone),
+        _ => None,
     }
 }
 
@@ -167,10 +170,9 @@ fn told(known: Known, id: &LoadBalancerId, step: &'static str) -> Result<(), Dri
         Err(DriverError::new(reason, step).detail(format!("the load balancer {id} {detail}")))
     };
     match known {
-        Known::Over(Sight::Active) => Ok(()),
-        Known::Over(Sight::Error) => failed(Reason::Refused, "is in the state ERROR"),
-        Known::Over(Sight::Gone) => failed(Reason::NotFound, "does not exist any more"),
-        Known::Over(Sight::Pending) => Err(busy(id, step)),
+        Known::Over(End::Active) => Ok(()),
+        Known::Over(End::Error) => failed(Reason::Refused, "is in the state ERROR"),
+        Known::Over(End::Gone) => failed(Reason::NotFound, "does not exist any more"),
         Known::Busy { ask_again } => Err(busy(id, step).after(ask_again)),
     }
 }

@@ -3,10 +3,15 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use staffetta_driver::{
     ListenerId, LoadBalancerId, MemberId, PoolId, PortId, ProjectId, SecurityGroupId, SubnetId,
 };
+
+use crate::cloud::or_default;
+
+/// The state of a load balancer or a member that is being deleted.
+pub(super) const GOING: &str = "PENDING_DELETE";
 
 /// A load balancer as it is read. The answer to its creation has all that hangs on it; others have just ids there.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -296,11 +301,4 @@ pub(super) struct LoadBalancerChange<'a> {
     pub(super) vip_sg_ids: Option<&'a [SecurityGroupId]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) admin_state_up: Option<bool>,
-}
-
-/// `null` is as good as nothing.
-fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }

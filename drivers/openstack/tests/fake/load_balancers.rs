@@ -20,7 +20,8 @@ pub(crate) struct Octavia {
     pub(crate) stuck: bool,
     /// How many of the next changes end in ERROR.
     pub(crate) doomed: usize,
-    pub(crate) quota: Option<usize>,
+    /// How many things of a kind there may be, by Octavia's word for it.
+    quotas: BTreeMap<String, usize>,
     pub(crate) balancers: BTreeMap<String, Value>,
     pub(crate) listeners: BTreeMap<String, Value>,
     pub(crate) pools: BTreeMap<String, Value>,
@@ -36,7 +37,7 @@ impl Default for Octavia {
             delay: Duration::from_millis(30),
             stuck: false,
             doomed: 0,
-            quota: None,
+            quotas: BTreeMap::new(),
             balancers: BTreeMap::new(),
             listeners: BTreeMap::new(),
             pools: BTreeMap::new(),
@@ -101,6 +102,31 @@ impl Octavia {
         (guarded && ranged).then(|| fault(400, &format!("Validation failure: {words}")))
     }
 
+    /// An address, or the port that comes with it, is had by one load balancer at a time.
+    fn taken(&self, wish: &Value) -> Option<Answer> {
+        let have = |name: &str| self.balancers.iter().find(|(_, other)| other[name] == wish[name]);
+        if let Some(port) = wish["vip_port_id"].as_str() {
+            let (id, _) = have("vip_port_id")?;
+            let words = format!("Port {port} is already used by device lb-{id} ");
+            return Some(fault(400, &format!("Validation failure: {words}")));
+        }
+        let (_, other) =
+            have("vip_address").filter(|(_, other)| other["vip_subnet_id"] == wish["vip_subnet_id"])?;
+        let (address, subnet) = (&other["vip_address"], &other["vip_subnet_id"]);
+        Some(fault(409, &format!("IP address {address} already allocated in subnet {subnet}")))
+    }
+
+    /// So many more of a kind are refused when they are too many.
+    fn over_quota(&self, kind: &str, more: usize) -> Option<Answer> {
+        let (present, words) = match kind {
+            "load_balancer" => (self.balancers.len(), "Load Balancer"),
+            "listener" => (self.listeners.len(), "Listener"),
+            _ => (self.pools.len(), "Pool"),
+        };
+        let over = self.quotas.get(kind).is_some_and(|quota| more > 0 && present + more > *quota);
+        over.then(|| fault(403, &format!("Quota has been met for resources: {words}")))
+    }
+
     fn immutable(&self, id: &str) -> Option<Answer> {
         let busy = self.balancers[id]["provisioning_status"] != "ACTIVE";
         busy.then(|| fault(409, &format!("Load Balancer {id} is immutable and cannot be updated.")))
@@ -158,8 +184,12 @@ impl State {
     ) -> Answer {
         self.octavia.settle();
         if let ("PUT", ["quotas", _]) = (method.as_str(), parts) {
-            let quota = body["quota"]["load_balancer"].as_i64();
-            self.octavia.quota = quota.and_then(|quota| usize::try_from(quota).ok());
+            for (kind, quota) in body["quota"].as_object().unwrap() {
+                match usize::try_from(quota.as_i64().unwrap()) {
+                    Ok(quota) => self.octavia.quotas.insert(kind.clone(), quota),
+                    Err(_) => self.octavia.quotas.remove(kind),
+                };
+            }
             return Answer::json(202, body.clone());
         }
         let (octavia, page) = (&self.octavia, self.page);
@@ -205,15 +235,20 @@ impl State {
     }
 
     fn create_balancer(&mut self, wish: &Value) -> Answer {
-        if self.octavia.quota.is_some_and(|quota| self.octavia.balancers.len() >= quota) {
-            return fault(403, "Quota has been met for resources: Load Balancer");
+        let listeners = wish["listeners"].as_array().cloned().unwrap_or_default();
+        // Each listener comes with its pool.
+        let wanted = [("load_balancer", 1), ("pool", listeners.len()), ("listener", listeners.len())];
+        if let Some(refusal) = wanted.iter().find_map(|(kind, more)| self.octavia.over_quota(kind, *more)) {
+            return refusal;
         }
         let provider = wish["provider"].as_str().unwrap_or("amphora").to_owned();
         if !["amphora", "ovn"].contains(&&*provider) {
             return fault(400, &format!("Provider '{provider}' is not enabled."));
         }
-        let listeners = wish["listeners"].as_array().cloned().unwrap_or_default();
         if let Some(refusal) = listeners.iter().find_map(|listener| self.unserved(&provider, listener)) {
+            return refusal;
+        }
+        if let Some(refusal) = self.octavia.taken(wish) {
             return refusal;
         }
         let id = self.id();
@@ -315,7 +350,8 @@ impl State {
             return missing("Load Balancer", &balancer);
         }
         let provider = self.octavia.balancers[&balancer]["provider"].as_str().unwrap().to_owned();
-        let refusal = self.unserved(&provider, wish).or_else(|| self.octavia.immutable(&balancer));
+        let refusal = self.octavia.over_quota("listener", 1).or_else(|| self.unserved(&provider, wish));
+        let refusal = refusal.or_else(|| self.octavia.immutable(&balancer));
         if let Some(refusal) = refusal.or_else(|| self.octavia.beside_groups(&balancer, [wish])) {
             return refusal;
         }
@@ -355,7 +391,8 @@ impl State {
             return missing("Listener", &listener);
         };
         let balancer = known["loadbalancers"][0]["id"].as_str().unwrap().to_owned();
-        if let Some(refusal) = self.octavia.immutable(&balancer) {
+        let refusal = self.octavia.over_quota("pool", 1).or_else(|| self.octavia.immutable(&balancer));
+        if let Some(refusal) = refusal {
             return refusal;
         }
         let id = self.add_pool(&balancer, Some(&listener), wish);

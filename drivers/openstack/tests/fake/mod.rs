@@ -20,6 +20,7 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use self::answer::{Answer, error};
@@ -45,6 +46,8 @@ pub(crate) enum Fault {
     DoneThenClose,
     /// Somebody else changes the port between its being read and its being changed.
     Interfere,
+    /// It is done when the test lets go of what it gets here, and not before.
+    Hold(mpsc::UnboundedSender<oneshot::Sender<()>>),
 }
 
 #[derive(Default)]
@@ -140,16 +143,21 @@ async fn handle(
     let query = Query::read(parts.uri.query().unwrap_or_default());
     let revision = parts.headers.get("if-match").and_then(|value| value.to_str().ok()).map(str::to_owned);
     let of_the_test = parts.headers.contains_key("x-of-the-test");
-    let mut state = state.lock().unwrap();
-    if !of_the_test {
+    let fault = if of_the_test {
+        None
+    } else {
         let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let mut state = state.lock().unwrap();
         state.requests.push(format!("{} {path}{query}", parts.method));
+        let hit = |(method, prefix, _): &(_, _, _)| *method == parts.method && path.starts_with(prefix);
+        state.faults.iter().position(hit).map(|position| state.faults.remove(position).2)
+    };
+    if let Some(Fault::Hold(test)) = &fault {
+        let (hold, held) = oneshot::channel();
+        drop(test.send(hold));
+        let _ = held.await;
     }
-    let position = state
-        .faults
-        .iter()
-        .position(|(method, prefix, _)| !of_the_test && *method == parts.method && path.starts_with(prefix));
-    let fault = position.map(|position| state.faults.remove(position).2);
+    let mut state = state.lock().unwrap();
     let answer = match fault {
         Some(Fault::Refuse(status, message)) if path.starts_with("/v2/") => answer::fault(status, message),
         Some(Fault::Refuse(status, kind)) => error(status, kind, "as the test wants it"),
@@ -162,7 +170,7 @@ async fn handle(
             state.answer(&parts.method, &path, &query, &body, revision.as_deref());
             return Err(std::io::Error::other("as the test wants it"));
         }
-        None => state.answer(&parts.method, &path, &query, &body, revision.as_deref()),
+        Some(Fault::Hold(_)) | None => state.answer(&parts.method, &path, &query, &body, revision.as_deref()),
     };
     Ok(answer.response())
 }

@@ -1,5 +1,6 @@
 //! Octavia: which calls are made, and what only one does that can be told to fail.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
@@ -11,7 +12,9 @@ use staffetta_driver::{
     SessionPersistence, Subnet,
 };
 use staffetta_openstack::{LbAlgorithm, LbaasV2Driver, MemberMode, OctaviaDefaults};
+use tokio::sync::mpsc;
 
+use crate::PROJECT;
 use crate::fake::{Fake, Fault};
 use crate::scenarios::balancers::{HTTP, asked, listener, members, patiently, settled, spec};
 use crate::scenarios::world::World;
@@ -123,6 +126,46 @@ async fn many_that_wait_share_their_looks() {
     let looks = asked_of_octavia(&fake).len();
     // Who waits for a look that is under way needs none of its own.
     assert!(looks <= 8, "{looks} looks at 40 load balancers");
+}
+
+#[tokio::test]
+async fn a_project_has_four_made_at_a_time_and_who_waits_for_a_turn_gets_it_whatever_became_of_another() {
+    const LOAD_BALANCERS: &str = "/v2/lbaas/loadbalancers";
+    let (fake, world) = crate::fake().await;
+    let (driver, subnet) = started(&fake, &world).await;
+    let spec = spec(&world, &driver, &subnet, Vec::new()).await;
+    let driver = Arc::new(driver);
+    let ensure = |number: u8| {
+        let (driver, owner) = (Arc::clone(&driver), world.owner(&format!("web-{number}")));
+        let spec = numbered(&spec, number);
+        async move { driver.ensure_load_balancer(&owner, &spec).await }
+    };
+    let (sender, mut held) = mpsc::unbounded_channel();
+    let (mut under_way, mut holds) = (Vec::new(), Vec::new());
+    for number in 0..4 {
+        fake.inject(Method::POST, LOAD_BALANCERS, Fault::Hold(sender.clone()));
+        under_way.push(tokio::spawn(ensure(number)));
+        holds.push(held.recv().await.unwrap());
+    }
+    fake.requests();
+    let queued = ensure(4).await.unwrap_err();
+    assert_eq!((queued.reason(), queued.transient(), queued.ambiguous()), (Reason::Queued, true, false));
+    assert!(queued.retry_after().is_some() && queued.to_string().contains(PROJECT), "{queued}");
+    assert_eq!(asked_of_octavia(&fake), [""; 0], "Octavia is not asked");
+    let elsewhere = LoadBalancerSpec { project: "elsewhere".into(), ..numbered(&spec, 5) };
+    driver.ensure_load_balancer(&world.owner("elsewhere"), &elsewhere).await.unwrap();
+
+    // One whose caller gives up leaves its turn to the next, and so does one that is refused.
+    let aborted = under_way.remove(0);
+    aborted.abort();
+    assert!(aborted.await.unwrap_err().is_cancelled());
+    fake.inject(Method::POST, LOAD_BALANCERS, Fault::Refuse(400, "It is not to be."));
+    assert_eq!(ensure(6).await.unwrap_err().reason(), Reason::Refused);
+    ensure(4).await.unwrap();
+    drop(holds);
+    for made in under_way {
+        made.await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test]
@@ -481,6 +524,63 @@ async fn a_deletion_that_octavia_fails_is_a_failure_and_no_reason_to_hurry() {
     assert!(!world.port(made.port.as_str()).await.is_null(), "it is Octavia's as long as that stands");
     patiently(async || driver.release_load_balancer(&owner, &made.id).await).await;
     assert!(world.port(made.port.as_str()).await.is_null());
+}
+
+#[tokio::test]
+async fn a_load_balancer_whose_tags_somebody_took_off_gets_them_back_and_is_found() {
+    for own_vip_port in [false, true] {
+        let (fake, world) = crate::fake().await;
+        let subnet = world.subnet("10.1.0.0/24").await;
+        let options = OctaviaDefaults { own_vip_port, ..OctaviaDefaults::default() };
+        let driver = world.balancers("east", &options);
+        let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
+        let made = made(&driver, &world, &spec).await;
+        fake.state().octavia.balancers.get_mut(made.id.as_str()).unwrap()["tags"] = json!(["theirs"]);
+        let found = driver.load_balancers(None).await.unwrap();
+        assert!(found.iter().all(|marked| marked.thing.is_port_alone()), "lists go by tags: {found:?}");
+        let taken = driver.ensure_load_balancer(&world.owner("other"), &spec).await.unwrap_err();
+        assert_eq!((taken.reason(), taken.retry_after()), (Reason::Conflict, None), "it is another's");
+        let again = patiently(async || driver.ensure_load_balancer(&world.owner("web"), &spec).await).await;
+        assert_eq!((&again.id, asked(&again)), (&made.id, spec.listeners));
+        let tags = fake.state().octavia.balancers[made.id.as_str()]["tags"].clone();
+        let tags: Vec<String> = serde_json::from_value(tags).unwrap();
+        assert!(tags.len() == 3 && tags.contains(&"theirs".to_owned()), "{tags:?}");
+        let found = driver.load_balancers(None).await.unwrap();
+        assert_eq!((found.len(), &found[0].thing.id), (1, &made.id));
+    }
+}
+
+#[tokio::test]
+async fn for_whom_there_is_no_port_of_ours_any_more_none_is_looked_for() {
+    let (fake, world) = crate::fake().await;
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let options = OctaviaDefaults { own_vip_port: true, ..OctaviaDefaults::default() };
+    let driver = world.balancers("east", &options);
+    driver.load_balancers(None).await.unwrap();
+    let spec = spec(&world, &driver, &subnet, Vec::new()).await;
+    let looks = async |name: &str| {
+        fake.requests();
+        driver.load_balancers(Some(&world.owner(name))).await.unwrap();
+        fake.requests().iter().filter(|request| request.starts_with("GET ports")).count()
+    };
+    for (number, name) in [(0, "released"), (1, "vanished"), (2, "stays")] {
+        let made = driver.ensure_load_balancer(&world.owner(name), &numbered(&spec, number)).await.unwrap();
+        settled(&driver, &made).await;
+        assert_eq!(looks(name).await, 1, "{name}");
+        match name {
+            "released" => {
+                patiently(async || driver.release_load_balancer(&world.owner(name), &made.id).await).await;
+            }
+            "vanished" => {
+                fake.state().octavia.remove(made.id.as_str());
+                world.remove(&format!("ports/{}", made.port)).await;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((looks("released").await, looks("vanished").await), (0, 1));
+    driver.load_balancers(None).await.unwrap();
+    assert_eq!((looks("vanished").await, looks("stays").await), (0, 1));
 }
 
 #[tokio::test]

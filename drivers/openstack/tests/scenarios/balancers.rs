@@ -439,6 +439,38 @@ pub(crate) async fn a_quota_is_told_and_its_raising_lets_services_go_on(world: &
     driver.ensure_load_balancer(&world.owner("b"), &other).await.unwrap();
 }
 
+pub(crate) async fn a_quota_of_listeners_or_pools_keeps_no_other_port_from_being_served(world: &World) {
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.balancers("east", &OctaviaDefaults::default());
+    let listeners = vec![listener(HTTP, Vec::new()), listener(DNS, Vec::new())];
+    let wanted = spec(world, &driver, &subnet, listeners).await;
+    // The first service, once it is whole, has two of each.
+    for (last, what, allowed) in [(100, "listener", 1), (101, "pool", 3)] {
+        world.allow_of_octavia(what, allowed).await;
+        let owner = world.owner(what);
+        let wanted = LoadBalancerSpec { vip: [10, 1, 0, last].into(), ..wanted.clone() };
+        let mut balancer = driver.ensure_load_balancer(&owner, &wanted).await.unwrap();
+        assert_eq!(balancer.listeners, [], "{what}: each is made by itself");
+        settled(&driver, &balancer).await;
+        until_made(&driver, &balancer, &wanted.listeners[0]).await;
+        let refused = within(async {
+            loop {
+                match driver.ensure_listener(&balancer, &wanted.listeners[1]).await {
+                    Ok(step) => balancer.listeners = vec![step],
+                    Err(error) => return error,
+                }
+                settled(&driver, &balancer).await;
+            }
+        })
+        .await;
+        assert_eq!((refused.reason(), refused.ambiguous()), (Reason::Quota, false), "{what}: {refused}");
+        world.allow_of_octavia(what, -1).await;
+        until_made(&driver, &balancer, &wanted.listeners[1]).await;
+        let found = driver.load_balancers(Some(&owner)).await.unwrap();
+        assert_eq!((found.len(), asked(&found[0].thing)), (1, wanted.listeners), "{what}");
+    }
+}
+
 pub(crate) async fn the_port_of_the_address_may_be_ours_and_goes_with_the_load_balancer(world: &World) {
     let subnet = world.subnet("10.1.0.0/24").await;
     let options = OctaviaDefaults { own_vip_port: true, ..OctaviaDefaults::default() };

@@ -164,7 +164,12 @@ impl World {
 
     /// How many load balancers the project may have; -1 is any number.
     pub(crate) async fn allow_balancers(&self, count: i64) {
-        let quota = json!({ "quota": { "load_balancer": count } });
+        self.allow_of_octavia("load_balancer", count).await;
+    }
+
+    /// How many things of a kind that Octavia has the project may have; -1 is any number.
+    pub(crate) async fn allow_of_octavia(&self, what: &str, count: i64) {
+        let quota = json!({ "quota": { what: count } });
         let (status, answer) = self.balance(Method::PUT, &format!("quotas/{}", self.project), &quota).await;
         assert!(status == 200 || status == 202, "{status} {answer}");
     }

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use staffetta_driver::{DriverError, ListenerPort};
+use staffetta_driver::{DriverError, ListenerPort, Reason};
 use staffetta_handler::{Failure, Identity, Stale, WriteError};
 
 use crate::annotation::AnnotationError;
+
+/// For so long it is nobody's business that a load balancer waits for its turn.
+const QUEUED: Duration = Duration::from_secs(5 * 60);
 
 /// The step that failed between a service and its load balancer.
 #[derive(Debug, thiserror::Error)]
@@ -142,13 +145,22 @@ impl Failure for LbError {
         match self {
             Self::Pending { .. } => true,
             Self::Service { source, .. } => source.waits(),
+            _ => self.queues(),
+        }
+    }
+
+    fn queues(&self) -> bool {
+        match self {
+            Self::LoadBalancer(error) => error.reason() == Reason::Queued,
+            Self::Service { source, .. } => source.queues(),
             _ => false,
         }
     }
 
-    /// A load balancer may take minutes for a change. It is told when the time for retries is up.
+    /// A load balancer may take minutes for a change. It is told when the time for retries is up, which is never of one that
+    /// waits for its turn: that is told every few minutes.
     fn patience(&self) -> Duration {
-        Duration::MAX
+        if self.queues() { QUEUED } else { Duration::MAX }
     }
 
     fn reason(&self) -> &'static str {

@@ -16,10 +16,10 @@ use tracing::warn;
 
 use self::mark::Mark;
 use self::wire::{GroupTold, NewRule, RuleTold};
-use super::api::{Neutron, well_formed};
+use super::api::Neutron;
 use super::mark::{DEVICE_OWNER, KURYR_OWNER, SUBPORT_OWNER};
-use crate::cloud::{Cloud, Service};
-use crate::error::OpenStackError;
+use crate::cloud::{Cloud, Service, well_formed};
+use crate::error::{OpenStackError, existing};
 use crate::mark::cluster_tag;
 
 /// How many rules are made in one call. Neutron needs some tens of milliseconds for each, and makes all of them or none.
@@ -54,7 +54,7 @@ impl NeutronSecurityGroups {
     /// project that Kuryr made for a pod. Only one that this process never saw is looked at.
     async fn is_ours(&self, vif: &VifId) -> Result<bool, OpenStackError> {
         // What an annotation calls an id may be anything.
-        if self.ours.contains(vif) || !well_formed(vif) {
+        if self.ours.contains(vif) || !well_formed(vif.as_str()) {
             return Ok(self.ours.contains(vif));
         }
         let Some(port) = self.neutron.port("read whose a port is", vif).await? else { return Ok(false) };
@@ -154,10 +154,7 @@ impl NetworkPolicyDriver for NeutronSecurityGroups {
     ) -> Result<Vec<HeldRule>, DriverError> {
         for rule in &change.remove {
             let path = format!("security-group-rules/{rule}");
-            match self.network.delete(CHANGE, path).done().await {
-                Err(error) if error.is_not_found() => {}
-                result => result?,
-            }
+            existing(self.network.delete(CHANGE, path).done().await)?;
         }
         let mut added = Vec::with_capacity(change.add.len());
         for rules in change.add.chunks(TOGETHER) {
@@ -168,10 +165,7 @@ impl NetworkPolicyDriver for NeutronSecurityGroups {
 
     async fn remove_group(&self, group: &SecurityGroupId) -> Result<(), DriverError> {
         let call = self.network.delete("remove a security group", format!("security-groups/{group}"));
-        match call.done().await {
-            Err(error) if error.is_not_found() => Ok(()),
-            result => Ok(result?),
-        }
+        Ok(existing(call.done().await).map(drop)?)
     }
 
     async fn guards(&self) -> Result<Vec<Guarded>, DriverError> {

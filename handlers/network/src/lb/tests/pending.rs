@@ -46,6 +46,28 @@ async fn what_is_asked_for_is_written_down_at_once_and_the_address_shown_when_it
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_that_waits_for_its_turn_says_so_and_its_time_for_retries_has_not_begun() {
+    let world = slow(&spec()).await;
+    let after = Duration::from_secs(7);
+    let queued = DriverError::new(Reason::Queued, "make a load balancer").after(after);
+    world.balancers.faults().inject(LoadBalancerMethod::Ensure, 2, Fault::Fail(queued));
+    for feed in [world.event().await, world.slice("s1", &["10.1.0.2"]).await] {
+        let error = feed.unwrap_err();
+        assert!(error.transient() && error.waits() && error.queues(), "{error}");
+        assert_eq!((error.reason(), error.retry_after()), ("Queued", Some(after)));
+        assert_eq!(error.patience(), Duration::from_secs(300), "somebody is told in the end");
+        assert!(
+            causes(&*error).ends_with("make a load balancer: it waits for its turn"),
+            "{}",
+            causes(&*error)
+        );
+    }
+    let pending = world.event().await.unwrap_err();
+    waits(&pending);
+    assert!(!pending.queues() && pending.patience() == Duration::MAX);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hundred_changes_while_it_is_busy_become_one_call() {
     let world = ready().await;
     world.services.hold_load_balancer(&world.tree().id, DELAY);
