@@ -82,14 +82,12 @@ async fn throughput() -> Vec<Row> {
     ]
 }
 
-/// Starts a controller and waits until each pod has its VIF, and it has heard of each. The first writes, while it still lists, are
-/// left out. As the controller's own watch begins when its list is all but done, a process that does nothing else reads one
-/// meanwhile.
+/// Starts a controller and waits until each pod has its VIF, and it has heard of each. As the controller's own watch begins when
+/// its list is all but done, a process that does nothing else reads one meanwhile.
 async fn annotate(kubeconfig: &Path, client: &Client, pods: usize) -> Run {
     let (watcher, before) = watcher(kubeconfig, client).await;
     let controller = Controller::start(kubeconfig, "[memory]\nactivation_delay_ms = 0\n").await;
-    let begin = pods / 100;
-    let from = controller.until_patched(begin).await;
+    let from = controller.until_patched(begun(pods)).await;
     let to = controller.until_patched(pods).await;
     let writes_a_second = (to.patches - from.patches) / (to.at - from.at).as_secs_f64();
     drop(watcher);
@@ -98,6 +96,11 @@ async fn annotate(kubeconfig: &Path, client: &Client, pods: usize) -> Run {
     controller.stop().await;
     let requests = requests::answered(client).await - before;
     Run { writes_a_second, cpu_ms_an_event, requests }
+}
+
+/// After how many writes the clock starts, on both sides: to start and to list are left out.
+fn begun(pods: usize) -> usize {
+    pods / 100
 }
 
 /// A process that reads a watch of the pods, and what the server has answered when that begins.
@@ -116,14 +119,14 @@ async fn watcher(kubeconfig: &Path, client: &Client) -> (Bare, Requests) {
 async fn bare_patches(kubeconfig: &Path, client: &Client, annotations: &BTreeMap<String, String>) -> f64 {
     let versions = cluster::versions(client).await;
     let mut bare = Bare::start(kubeconfig, true);
-    let begun = Instant::now();
     for (name, annotation) in annotations {
         let (uid, version, _) = &versions[name];
         bare.patch(name, &cluster::claim(uid, version, annotation)).await;
     }
-    let patched = bare.times().await.len();
-    assert_eq!(patched, annotations.len(), "each patch is accepted");
-    patched as f64 / begun.elapsed().as_secs_f64()
+    let patched = bare.patched().await;
+    assert_eq!(patched.len(), annotations.len(), "each patch is accepted");
+    let [first, .., last] = &patched[begun(patched.len())..] else { panic!("there are several") };
+    (patched.len() - begun(patched.len()) - 1) as f64 / (last.at - first.at).as_secs_f64()
 }
 
 /// What a pod costs from its creation to its end, counted by the server.

@@ -68,7 +68,7 @@ async fn run() -> Vec<Row> {
     }
     tasks.join_all().await;
     let ours = spy.until(&ours).await;
-    let theirs = theirs.times().await;
+    let theirs: Vec<_> = theirs.patched().await.into_iter().map(|patched| patched.took).collect();
     assert_eq!(theirs.len(), count, "each bare patch is accepted");
     rows(ours, theirs)
 }

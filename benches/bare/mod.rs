@@ -1,6 +1,7 @@
 //! Bare patches from a process of the program's shape: the same client library and allocator, one thread that works, and a watch that
 //! is read where that is asked for.
 
+#![allow(dead_code, reason = "each benchmark takes what it needs")]
 #![allow(clippy::print_stdout, reason = "a child tells its parent what it measured")]
 
 use std::ffi::OsString;
@@ -41,7 +42,15 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub(crate) struct Bare {
     _child: Child,
     told: ChildStdin,
-    times: JoinHandle<Vec<Duration>>,
+    patched: JoinHandle<Vec<Patched>>,
+}
+
+/// A patch that was accepted.
+pub(crate) struct Patched {
+    /// How long it took, from just before it was sent.
+    pub(crate) took: Duration,
+    /// When the process had said so.
+    pub(crate) at: Instant,
 }
 
 impl Bare {
@@ -57,14 +66,15 @@ impl Bare {
             .expect("this program can be started again");
         let told = child.stdin.take().expect("it is piped");
         let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        let times = tokio::spawn(async move {
-            let mut times = Vec::new();
+        let patched = tokio::spawn(async move {
+            let mut patched = Vec::new();
             while let Ok(Some(line)) = lines.next_line().await {
-                times.push(Duration::from_secs_f64(line.parse().expect("a line is a time")));
+                let took = Duration::from_secs_f64(line.parse().expect("a line is a time"));
+                patched.push(Patched { took, at: Instant::now() });
             }
-            times
+            patched
         });
-        Self { _child: child, told, times }
+        Self { _child: child, told, patched }
     }
 
     /// Has a pod patched with this body, and waits for nothing.
@@ -73,12 +83,12 @@ impl Bare {
         self.told.write_all(line.as_bytes()).await.expect("it reads what it is told");
     }
 
-    /// How long each of the patches took that were accepted, from just before it was sent. Comes when all are answered.
-    pub(crate) async fn times(self) -> Vec<Duration> {
-        let Self { _child, told, times } = self;
+    /// The patches that were accepted, in that order. Comes when all are answered.
+    pub(crate) async fn patched(self) -> Vec<Patched> {
+        let Self { _child, told, patched } = self;
         drop(told);
-        let times = tokio::time::timeout(PATIENCE, times).await.expect("it ends when it is told no more");
-        times.expect("it wrote down times")
+        let patched = tokio::time::timeout(PATIENCE, patched).await.expect("it ends when it is told no more");
+        patched.expect("it wrote down times")
     }
 }
 

@@ -90,7 +90,9 @@ async fn nothing_is_written_and_no_driver_is_asked_to_change_anything() {
     assert_eq!(dry_run.summary.steps["request a VIF"], 1, "{plan}");
     assert_eq!(dry_run.summary.steps["release a VIF"], 2, "{plan}");
     assert!(
-        lines(&plan, "Pod default/ends").contains(&"vif: would write: - finalizer staffetta.dev/vif"),
+        lines(&plan, "Pod default/ends").contains(
+            &"vif: would write: - annotation openstack.org/kuryr-vif, - finalizer staffetta.dev/vif"
+        ),
         "{plan}"
     );
     assert!(

@@ -319,7 +319,7 @@ impl Names {
     }
 }
 
-/// What differs, a line each. Of an object that is gone, its finalizers were taken off.
+/// What differs, a line each. Of an object that is gone, its finalizers were taken off, and of a pod its VIF with them.
 fn changes(
     before: &BTreeMap<String, BTreeMap<String, String>>,
     after: &BTreeMap<String, BTreeMap<String, String>>,
@@ -332,7 +332,9 @@ fn changes(
                 Some(Some(same)) if same == value => {}
                 Some(Some(_)) => drop(changes.insert(format!("{object} ~ {key}"))),
                 Some(None) => drop(changes.insert(format!("{object} - {key}"))),
-                None if key.starts_with("finalizer") => drop(changes.insert(format!("{object} - {key}"))),
+                None if key.starts_with("finalizer") || *key == format!("annotation {VIF}") => {
+                    drop(changes.insert(format!("{object} - {key}")));
+                }
                 None => {}
             }
         }

@@ -1,8 +1,10 @@
 //! The envelope in which OpenStack's library oslo.versionedobjects puts an object, and every object inside of it.
 
-use serde::de::{DeserializeOwned, Error as _};
+use std::borrow::Cow;
+
+use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// A class of objects that travel in envelopes.
 ///
@@ -39,20 +41,23 @@ pub trait VersionedObject: Serialize + DeserializeOwned {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Versioned<T>(pub T);
 
-/// The envelope itself. The list of changed fields that some writers add is of no use to a reader.
+/// The envelope itself, its keys sorted. The list of changed fields that some writers add is of no use to a reader.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Envelope<T> {
-    #[serde(rename = "versioned_object.name")]
-    pub(crate) name: String,
-    #[serde(rename = "versioned_object.namespace")]
-    pub(crate) namespace: String,
-    #[serde(rename = "versioned_object.version")]
-    pub(crate) version: String,
+pub(crate) struct Envelope<'a, T> {
     #[serde(rename = "versioned_object.data")]
     pub(crate) data: T,
+    #[serde(rename = "versioned_object.name")]
+    pub(crate) name: Cow<'a, str>,
+    #[serde(rename = "versioned_object.namespace")]
+    pub(crate) namespace: Cow<'a, str>,
+    #[serde(rename = "versioned_object.version")]
+    pub(crate) version: Cow<'a, str>,
 }
 
-impl<T> Envelope<T> {
+/// An envelope that is not opened yet: what is in it is read once it is known to be of the right class.
+pub(crate) type Sealed = Envelope<'static, Box<RawValue>>;
+
+impl<T> Envelope<'_, T> {
     /// Whether a reader of `written` understands this version: the first numbers are the same.
     pub(crate) fn is_version(&self, written: &str) -> bool {
         let first = |version: &str| version.split('.').next().map(str::to_owned);
@@ -65,24 +70,30 @@ impl<T> Envelope<T> {
     }
 }
 
-impl<T: VersionedObject> Serialize for Versioned<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Envelope {
-            name: T::NAME.to_owned(),
-            namespace: T::NAMESPACE.to_owned(),
-            version: T::VERSION.to_owned(),
-            data: &self.0,
-        }
-        .serialize(serializer)
+impl Sealed {
+    /// Reads what is in it. An error names the class around it.
+    pub(crate) fn open<T: DeserializeOwned, E: Error>(&self) -> Result<T, E> {
+        serde_json::from_str(self.data.get()).map_err(|error| self.wrong(reason(&error)))
+    }
+
+    /// What is in it is wrong.
+    pub(crate) fn wrong<E: Error>(&self, reason: impl std::fmt::Display) -> E {
+        E::custom(format_args!("{}: {reason}", self.name))
     }
 }
 
-impl<'de, T: VersionedObject> Deserialize<'de> for Versioned<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let envelope = Envelope::<Value>::deserialize(deserializer)?;
+/// What is wrong, without the place, which counts from the beginning of an envelope's content.
+pub(crate) fn reason(error: &serde_json::Error) -> String {
+    let words = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    words.strip_suffix(&place).unwrap_or(&words).to_owned()
+}
+
+impl<T: VersionedObject> Versioned<T> {
+    pub(crate) fn unseal<E: Error>(envelope: &Sealed) -> Result<Self, E> {
         if envelope.name != T::NAME || envelope.namespace != T::NAMESPACE || !envelope.is_version(T::VERSION)
         {
-            return Err(D::Error::custom(format_args!(
+            return Err(E::custom(format_args!(
                 "found the object {}, expected {} {} of {}",
                 envelope.description(),
                 T::NAME,
@@ -90,10 +101,25 @@ impl<'de, T: VersionedObject> Deserialize<'de> for Versioned<T> {
                 T::NAMESPACE
             )));
         }
-        match serde_json::from_value(envelope.data) {
-            Ok(object) => Ok(Self(object)),
-            Err(error) => Err(D::Error::custom(format_args!("{}: {error}", T::NAME))),
+        envelope.open().map(Self)
+    }
+}
+
+impl<T: VersionedObject> Serialize for Versioned<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Envelope {
+            data: &self.0,
+            name: T::NAME.into(),
+            namespace: T::NAMESPACE.into(),
+            version: T::VERSION.into(),
         }
+        .serialize(serializer)
+    }
+}
+
+impl<'de, T: VersionedObject> Deserialize<'de> for Versioned<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::unseal(&Sealed::deserialize(deserializer)?)
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 use staffetta_driver::Vif;
 
 use crate::annotation::{self, AnnotationError};
-use crate::versioned_object::{Versioned, VersionedObject, to_text};
+use crate::versioned_object::{Sealed, Versioned, VersionedObject, to_text};
 use vif::VifForm;
 
 /// The key of the annotation on a Pod.
@@ -24,6 +24,8 @@ pub(crate) const MOST_FURTHER: usize = 16;
 
 /// The namespace of the classes of `os_vif`; Kuryr's own VIF classes use it too.
 const NAMESPACE: &str = "os_vif";
+
+const ALWAYS_JSON: &str = "keys are strings and no number is without a JSON form";
 
 /// The VIFs of a pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,9 +47,9 @@ impl PodState {
         annotation::read::<AnyForm>(KURYR_VIF, text).map(|form| form.0)
     }
 
-    /// The text of the annotation.
+    /// The text of the annotation: JSON in one line, its keys sorted.
     pub fn write(&self) -> String {
-        to_text(&self.form())
+        serde_json::to_string(&self.form()).expect(ALWAYS_JSON)
     }
 
     /// The text of the annotation that takes the place of `old`: what this program does not know of the VIFs in `old`
@@ -68,7 +70,7 @@ impl PodState {
     }
 
     fn value(&self) -> Value {
-        serde_json::to_value(self.form()).expect("keys are strings and no number is without a JSON form")
+        serde_json::to_value(self.form()).expect(ALWAYS_JSON)
     }
 
     fn form(&self) -> Versioned<PodStateForm> {
@@ -101,16 +103,16 @@ struct AnyForm(PodState);
 
 impl<'de> Deserialize<'de> for AnyForm {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        let state = if overlay::is_bare_vif(&value) {
-            serde_json::from_value::<VifForm>(value).map(|vif| PodState::new(vif.0))
+        let envelope = Sealed::deserialize(deserializer)?;
+        let state = if overlay::is_vif(&envelope.name) {
+            PodState::new(VifForm::unseal(&envelope)?.0)
         } else {
-            serde_json::from_value::<Versioned<PodStateForm>>(value).map(|Versioned(form)| PodState {
-                default_vif: form.default_vif.0,
-                additional_vifs: form.additional_vifs.into_iter().map(|(name, vif)| (name, vif.0)).collect(),
-            })
+            let Versioned(PodStateForm { default_vif, additional_vifs }) = Versioned::unseal(&envelope)?;
+            PodState {
+                default_vif: default_vif.0,
+                additional_vifs: additional_vifs.into_iter().map(|(name, vif)| (name, vif.0)).collect(),
+            }
         };
-        let state = state.map_err(D::Error::custom)?;
         let further = state.additional_vifs.len();
         if further > MOST_FURTHER {
             let wrong =

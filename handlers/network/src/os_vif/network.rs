@@ -1,4 +1,4 @@
-//! Networks and subnets, as `os_vif` writes them.
+//! Networks and subnets, as `os_vif` writes them. The fields stand in the order in which they are written: sorted.
 
 use std::net::IpAddr;
 
@@ -31,9 +31,9 @@ versioned! {
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct NetworkForm {
-    id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     bridge: Option<String>,
+    id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     label: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

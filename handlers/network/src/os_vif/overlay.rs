@@ -9,7 +9,12 @@ const DATA: &str = "versioned_object.data";
 
 /// Whether this is a VIF without a pod's state around it, as Kuryr's Queens release wrote it.
 pub(super) fn is_bare_vif(value: &Value) -> bool {
-    value.get(NAME).and_then(Value::as_str).is_some_and(|name| name.starts_with("VIF"))
+    value.get(NAME).and_then(Value::as_str).is_some_and(is_vif)
+}
+
+/// Whether this is the name of a class of VIFs.
+pub(super) fn is_vif(name: &str) -> bool {
+    name.starts_with("VIF")
 }
 
 /// The same with a state around it.

@@ -1,13 +1,15 @@
 //! A VIF in its envelope: the fields that every VIF has, and those of its class.
 
-use serde::de::Error as _;
+use std::collections::BTreeMap;
+
+use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 use staffetta_driver::{PortProfile, Vif};
 
 use super::network::NetworkForm;
 use super::{NAMESPACE, class};
-use crate::versioned_object::{Envelope, Versioned};
+use crate::versioned_object::{Envelope, Sealed, Versioned, reason};
 
 /// The first number of this version is that of every VIF and port profile that is understood.
 const UNDERSTOOD: &str = "1.0";
@@ -15,7 +17,8 @@ const UNDERSTOOD: &str = "1.0";
 /// A VIF as it stands in an annotation.
 pub(super) struct VifForm(pub(super) Vif);
 
-#[derive(Serialize, Deserialize)]
+/// What is in the envelope of a VIF.
+#[derive(Deserialize)]
 struct Base {
     active: bool,
     address: String,
@@ -24,12 +27,23 @@ struct Base {
     id: String,
     network: Versioned<NetworkForm>,
     plugin: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     port_profile: Option<ProfileForm>,
     #[serde(default)]
     preserve_on_delete: bool,
     #[serde(flatten)]
     own: Map<String, Value>,
+}
+
+/// A field of a VIF, as it is written: those of its class stand sorted among those of every VIF.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Field<'a> {
+    Flag(bool),
+    Text(&'a str),
+    Network(Versioned<NetworkForm>),
+    Profile(ProfileForm),
+    Own(Value),
 }
 
 struct ProfileForm(PortProfile);
@@ -38,36 +52,40 @@ impl Serialize for VifForm {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(vif) = self;
         let parts = class::vif_parts(&vif.class);
-        let data = Base {
-            active: vif.active,
-            address: vif.address.to_string(),
-            has_traffic_filtering: vif.has_traffic_filtering,
-            id: vif.id.to_string(),
-            network: Versioned(NetworkForm::of(&vif.network, &vif.subnets)),
-            plugin: vif.plugin.clone(),
-            port_profile: vif.port_profile.clone().map(ProfileForm),
-            preserve_on_delete: vif.preserve_on_delete,
-            own: parts.fields,
-        };
-        Envelope { name: parts.name, namespace: NAMESPACE.into(), version: parts.version, data }
+        let address = vif.address.to_string();
+        let own = parts.fields.iter().map(|(name, value)| (name.as_str(), Field::Own(value.clone())));
+        let mut data: BTreeMap<_, _> = own.collect();
+        data.extend([
+            ("active", Field::Flag(vif.active)),
+            ("address", Field::Text(&address)),
+            ("has_traffic_filtering", Field::Flag(vif.has_traffic_filtering)),
+            ("id", Field::Text(vif.id.as_str())),
+            ("network", Field::Network(Versioned(NetworkForm::of(&vif.network, &vif.subnets)))),
+            ("plugin", Field::Text(&vif.plugin)),
+            ("preserve_on_delete", Field::Flag(vif.preserve_on_delete)),
+        ]);
+        let profile = vif.port_profile.clone().map(ProfileForm);
+        data.extend(profile.map(|profile| ("port_profile", Field::Profile(profile))));
+        Envelope { data, name: parts.name.into(), namespace: NAMESPACE.into(), version: parts.version.into() }
             .serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for VifForm {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let envelope = Envelope::<Value>::deserialize(deserializer)?;
-        understood(&envelope, "VIF").map_err(D::Error::custom)?;
-        let Envelope { name, version, data, .. } = envelope;
-        let inside = |error: &dyn std::fmt::Display| D::Error::custom(format_args!("{name}: {error}"));
-        let base: Base = serde_json::from_value(data).map_err(|error| inside(&error))?;
+impl VifForm {
+    pub(super) fn unseal<E: Error>(envelope: &Sealed) -> Result<Self, E> {
+        understood(&envelope, "VIF").map_err(E::custom)?;
+        let base: Base = envelope.open()?;
+        let address = base.address.parse().map_err(|error| envelope.wrong(error))?;
+        let (name, version) = (envelope.name.clone().into_owned(), envelope.version.clone().into_owned());
+        let class =
+            class::vif_class(name, version, base.own).map_err(|error| envelope.wrong(reason(&error)))?;
         let (network, subnets) = base.network.0.into_parts();
         Ok(Self(Vif {
             id: base.id.into(),
-            address: base.address.parse().map_err(|error| inside(&error))?,
+            address,
             active: base.active,
             plugin: base.plugin,
-            class: class::vif_class(name.clone(), version, base.own).map_err(|error| inside(&error))?,
+            class,
             network,
             subnets,
             has_traffic_filtering: base.has_traffic_filtering,
@@ -77,11 +95,22 @@ impl<'de> Deserialize<'de> for VifForm {
     }
 }
 
+impl<'de> Deserialize<'de> for VifForm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::unseal(&Sealed::deserialize(deserializer)?)
+    }
+}
+
 impl Serialize for ProfileForm {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let parts = class::profile_parts(&self.0);
-        Envelope { name: parts.name, namespace: NAMESPACE.into(), version: parts.version, data: parts.fields }
-            .serialize(serializer)
+        Envelope {
+            data: parts.fields,
+            name: parts.name.into(),
+            namespace: NAMESPACE.into(),
+            version: parts.version.into(),
+        }
+        .serialize(serializer)
     }
 }
 
@@ -89,12 +118,13 @@ impl<'de> Deserialize<'de> for ProfileForm {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let envelope = Envelope::<Map<String, Value>>::deserialize(deserializer)?;
         understood(&envelope, "VIFPortProfile").map_err(D::Error::custom)?;
-        class::profile(envelope.name, envelope.version, envelope.data).map(Self).map_err(D::Error::custom)
+        let Envelope { data, name, version, .. } = envelope;
+        class::profile(name.into_owned(), version.into_owned(), data).map(Self).map_err(D::Error::custom)
     }
 }
 
 /// A class of `os_vif` whose name begins so, in a version whose first number is known.
-fn understood<T>(envelope: &Envelope<T>, prefix: &str) -> Result<(), String> {
+fn understood<T>(envelope: &Envelope<'_, T>, prefix: &str) -> Result<(), String> {
     let fits = envelope.namespace == NAMESPACE
         && envelope.name.starts_with(prefix)
         && envelope.is_version(UNDERSTOOD);
