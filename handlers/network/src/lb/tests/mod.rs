@@ -199,7 +199,9 @@ impl World {
                 ("ports", json!(ports)),
                 ("type", json!(spec.reach)),
             ];
-            fields.into_iter().for_each(|(field, value)| service["spec"][field] = value);
+            for (field, value) in fields {
+                service["spec"][field] = value;
+            }
             service["metadata"]["annotations"][SPEC_ANNOTATION] = json!(spec.to_text());
         });
     }
