@@ -135,6 +135,24 @@ async fn where_all_is_as_it_should_be_nothing_would_be_done() {
 }
 
 #[tokio::test]
+async fn a_service_that_changed_while_nobody_looked_is_planned_by_the_spec_that_it_would_get() {
+    let world = World::new().await;
+    let controller = world.controller().await;
+    world.service("web", json!({ "clusterIP": "10.96.0.77", "ports": http() })).await;
+    world.slice("web", &["10.10.0.5"]).await;
+    world.until("it is served", async || world.members() == ["10.10.0.5"]).await;
+    controller.stop().await.unwrap();
+    let ports = json!([http()[0], { "name": "admin", "port": 81, "protocol": "TCP" }]);
+    world.change_service("web", json!({ "spec": { "ports": ports } })).await;
+    let dry_run = world.dry_run().await;
+    let plan = dry_run.to_string();
+    let planned = lines(&plan, "Service default/web");
+    assert!(planned[0].starts_with("lbaasspec: would write: "), "{plan}");
+    assert!(planned.iter().any(|line| line.starts_with("lb: would") && line.contains("TCP:81")), "{plan}");
+    assert!(dry_run.is_complete(), "{plan}");
+}
+
+#[tokio::test]
 async fn a_vif_that_is_not_active_yet_would_be_activated() {
     let world = World::never_wired().await;
     let network = world.vifs.network();

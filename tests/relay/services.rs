@@ -7,7 +7,7 @@ use crate::world::{SPEC, STATE, World};
 
 impl World {
     /// The addresses of the members of the first load balancer, sorted.
-    fn members(&self) -> Vec<String> {
+    pub(crate) fn members(&self) -> Vec<String> {
         let load_balancers = self.services.load_balancers();
         let listeners = load_balancers.iter().flat_map(|(_, balancer)| &balancer.listeners);
         let members = listeners.filter_map(|listener| listener.pool.as_ref()).flat_map(|pool| &pool.members);

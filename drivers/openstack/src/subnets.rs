@@ -9,7 +9,8 @@ use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use staffetta_driver::{
-    DriverError, NamespaceObserver, Network, PodSubnetsDriver, ProjectId, Route, Subnet, SubnetId,
+    DriverError, NamespaceObserver, Network, PodSubnetsDriver, ProjectId, Reason, Route, Subnet, SubnetId,
+    VifId,
 };
 
 use crate::cached::Cached;
@@ -17,6 +18,9 @@ use crate::cloud::Service;
 use crate::defaults::NeutronDefaults;
 use crate::error::OpenStackError;
 use crate::namespaces::Namespaces;
+use crate::neutron::api::well_formed;
+
+const READ: &str = "read a subnet";
 
 /// How long Neutron is not asked again for a subnet. Its addresses never change; its name servers and routes may.
 const FRESH: Duration = Duration::from_secs(300);
@@ -60,13 +64,17 @@ impl Subnets {
         Self { network, bridge: defaults.ovs_bridge.clone(), mtu, cached: Cached::new(FRESH) }
     }
 
-    /// The subnet with that id.
+    /// The subnet with that id. Users write ids, too: what is none asks for nothing.
     pub async fn subnet(&self, id: &SubnetId) -> Result<Subnet, DriverError> {
+        if !well_formed(&VifId::from(id.as_str())) {
+            let shortened: String = id.as_str().chars().take(60).collect();
+            return Err(DriverError::new(Reason::NotFound, READ).detail(format!("{shortened:?} is no id")));
+        }
         Ok(self.cached.get(id, || self.ask(id)).await?)
     }
 
     async fn ask(&self, id: &SubnetId) -> Result<Subnet, OpenStackError> {
-        let subnet = self.network.get("read a subnet", format!("subnets/{id}"));
+        let subnet = self.network.get(READ, format!("subnets/{id}"));
         let subnet: SubnetTold = subnet.answer_in("subnet").await?;
         let network = self.network.get("read a network", format!("networks/{}", subnet.network_id));
         let network: NetworkTold = network.answer_in("network").await?;

@@ -8,10 +8,12 @@ use serde_json::Map;
 use super::overlay::Overlay;
 use super::{PlannedCall, Planner, listed, planned, unspecified};
 use crate::error::DriverError;
-use crate::id::VifId;
+use crate::id::{Uid, VifId};
 use crate::network::{Network, Subnet};
+use crate::nodes::NodeFacts;
 use crate::owner::{Marked, Owner};
 use crate::pod_vif::{Activation, PodVifDriver, VifRequest};
+use crate::pool_ledger::PoolLedger;
 use crate::vif::{MacAddress, Vif, VifClass};
 use crate::vif_pool::VifPoolDriver;
 
@@ -93,6 +95,33 @@ impl VifPoolDriver for RehearsedVifPool {
     fn vif_driver(&self, node: &str) -> Option<String> {
         self.inner.vif_driver(node)
     }
+
+    fn ledger(&self) -> Option<&dyn PoolLedger> {
+        self.inner.ledger().map(|_| self as &dyn PoolLedger)
+    }
+}
+
+/// The pool behind it learns which nodes there are, by which it answers. It hands nothing out, so that it need not know what pods
+/// use; and it never begins, for then it would make what it keeps ready.
+#[async_trait]
+impl PoolLedger for RehearsedVifPool {
+    async fn read(&self) -> Result<(), DriverError> {
+        Ok(())
+    }
+
+    fn shows(&self, _: &Owner, _: &[Vif]) {}
+
+    fn contested(&self, _: &Uid) -> bool {
+        false
+    }
+
+    fn begin(&self) {}
+
+    fn node(&self, name: &str, facts: Option<&NodeFacts>) {
+        if let Some(ledger) = self.inner.ledger() {
+            ledger.node(name, facts);
+        }
+    }
 }
 
 /// What both have in common.
@@ -164,10 +193,14 @@ fn vif(owner: &Owner, subnets: &[Subnet]) -> Vif {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::testing::{Notes, owner};
     use super::*;
-    use crate::memory::{MemoryNetwork, MemoryOptions, MemoryVifDriver, VifCall};
+    use crate::memory::{MemoryNetwork, MemoryOptions, MemoryVifDriver, MemoryVifStock, VifCall};
+    use crate::multi_pool::MultiPool;
     use crate::noop::NoopPool;
+    use crate::pooled::{PoolPolicy, PooledVifs};
 
     fn request(network: &MemoryNetwork, name: &str) -> VifRequest {
         let cidrs = ["10.10.0.0/16", "fd00::/64"].map(|cidr| cidr.parse().unwrap());
@@ -241,5 +274,34 @@ mod tests {
         pool.release_vif(&owner("web"), &vif).await.unwrap();
         assert_eq!(pool.vifs(None).await.unwrap(), []);
         assert_eq!((before.taken().len(), behind.taken().len()), (3, 0));
+    }
+    #[tokio::test]
+    async fn a_rehearsed_pool_knows_the_drivers_of_nodes_and_neither_reads_nor_makes_what_it_would_keep() {
+        let real = world();
+        let stock = Arc::new(MemoryVifStock::new(Arc::clone(real.network()), "east".into()));
+        let policy = PoolPolicy { min: 1, max: 0, batch: 1, cool_down: Duration::from_secs(20) };
+        let kept =
+            PooledVifs::new(Arc::clone(&stock) as _, Arc::clone(&real) as _, policy, Arc::new(|| true));
+        let nested: Arc<dyn VifPoolDriver> = Arc::new(NoopPool::new(Arc::clone(&real) as _));
+        let pools = [("neutron-vif".to_owned(), Arc::new(kept) as _), ("nested-vlan".to_owned(), nested)];
+        let inner = Arc::new(MultiPool::new(pools.into(), "neutron-vif").unwrap());
+        let pool = RehearsedVifPool::new(inner, Notes::default().planner());
+        let ledger = pool.ledger().unwrap();
+        let nested = NodeFacts { pod_vif: Some("nested-vlan".into()), ..NodeFacts::default() };
+        ledger.node("n1", Some(&nested));
+        ledger.read().await.unwrap();
+        ledger.begin();
+        let drivers = || ["n1", "n2"].map(|node| pool.vif_driver(node).unwrap());
+        assert_eq!(drivers(), ["nested-vlan", "neutron-vif"]);
+        pool.request_vif(&request(real.network(), "web")).await.unwrap();
+        ledger.node("n1", None);
+        assert_eq!(drivers(), ["neutron-vif", "neutron-vif"]);
+        assert_eq!(stock.calls(), []);
+    }
+
+    #[test]
+    fn a_pool_that_need_not_be_told_of_the_cluster_is_rehearsed_as_one() {
+        let pool = RehearsedVifPool::new(Arc::new(NoopPool::new(world())), Notes::default().planner());
+        assert!(pool.ledger().is_none());
     }
 }

@@ -1,5 +1,6 @@
 //! How a cloud is reached: as whom, where, and by which certificates.
 
+mod above;
 mod clouds;
 mod mistakes;
 mod options;

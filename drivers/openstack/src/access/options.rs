@@ -12,7 +12,7 @@ use super::{Access, AccessError, Secret};
 /// How OpenStack is reached: Keystone, and through its catalogue Neutron and Octavia.
 ///
 /// As clouds.yaml says, for the cloud that `cloud` or `$OS_CLOUD` names; or by `auth_url` and what goes with it, under the names
-/// of kuryr.conf. The region, endpoints, certificates and limits that are given here stand above what clouds.yaml says.
+/// of kuryr.conf. Whatever else is given here stands above what clouds.yaml says of the cloud.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NeutronOptions {
@@ -147,34 +147,16 @@ impl NeutronOptions {
                 Err(AccessError::new("neutron.auth_url", "only one of this and neutron.cloud may be given"))
             }
             Some(cloud) => {
-                let (said, places) = read_cloud(cloud, environment)?;
-                resolve(&self.above(said), &places)
+                let (said, mut places) = read_cloud(cloud, environment)?;
+                let access = resolve(&self.above(said, &mut places), &places)?;
+                self.all_used_by(&access.auth)?;
+                Ok(access)
             }
             None if named || self.auth_type.as_deref() == Some("none") => resolve(self, &Places::section()),
             None => Err(AccessError::new(
                 "neutron.auth_url",
                 "is missing, and neither neutron.cloud nor $OS_CLOUD names a cloud of clouds.yaml",
             )),
-        }
-    }
-
-    /// What clouds.yaml said, below the options that may stand above it.
-    fn above(&self, said: Self) -> Self {
-        Self {
-            region_name: self.region_name.clone().or(said.region_name),
-            endpoint_type: self.endpoint_type.clone().or(said.endpoint_type),
-            endpoint_override: self.endpoint_override.clone().or(said.endpoint_override),
-            load_balancer_endpoint_override: self
-                .load_balancer_endpoint_override
-                .clone()
-                .or(said.load_balancer_endpoint_override),
-            cafile: self.cafile.clone().or(said.cafile),
-            certfile: self.certfile.clone().or(said.certfile),
-            keyfile: self.keyfile.clone().or(said.keyfile),
-            insecure: self.insecure.or(said.insecure),
-            timeout: self.timeout.or(said.timeout),
-            max_concurrency: self.max_concurrency,
-            ..said
         }
     }
 }

@@ -31,7 +31,12 @@ pub(super) struct Places {
 impl Places {
     /// The section `[neutron]`.
     pub(super) fn section() -> Self {
-        Self { home: "neutron.".into(), given: HashMap::new() }
+        Self { home: Self::in_section(""), given: HashMap::new() }
+    }
+
+    /// An option of the section.
+    pub(super) fn in_section(option: &str) -> String {
+        format!("neutron.{option}")
     }
 
     fn of(&self, option: &'static str) -> String {

@@ -1,12 +1,16 @@
 //! What nobody may see.
 
 use std::borrow::Cow;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// No secret is longer, in bytes; what a file holds beyond that is not read.
+const LARGEST: u64 = 64 * 1024;
 
 /// A password or the like: the text itself, or the file that holds it. It is never shown, by `Debug` either.
 #[derive(Clone)]
@@ -19,17 +23,23 @@ enum Kept {
 }
 
 impl Secret {
-    /// The secret that `path` holds: its first line. It is read anew at each use, so that it can be changed.
+    /// The secret that `path` holds: its first line. It is read anew at each use, so that it can be changed. A file of more than
+    /// 64 KiB is refused then.
     pub fn in_file(path: impl Into<PathBuf>) -> Self {
         Self(Kept::File(path.into()))
     }
 
-    /// The text, for the one who sends it.
+    /// The text, for the one who sends it. That of a file may be long in coming.
     pub(crate) fn reveal(&self) -> Result<Cow<'_, str>, io::Error> {
         match &self.0 {
             Kept::Text(text) => Ok(text.expose_secret().into()),
             Kept::File(path) => {
-                let text = SecretString::from(fs::read_to_string(path)?);
+                let mut text = String::new();
+                fs::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
+                let text = SecretString::from(text);
+                if text.expose_secret().len() as u64 > LARGEST {
+                    return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it holds more than 64 KiB"));
+                }
                 Ok(text.expose_secret().lines().next().unwrap_or_default().to_owned().into())
             }
         }
@@ -115,5 +125,20 @@ mod tests {
             assert_eq!(secret.reveal().unwrap(), text.trim());
         }
         assert_eq!(secret.file(), Some(&*path));
+    }
+    #[test]
+    fn a_file_that_is_too_large_for_a_secret_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let secret = Secret::in_file(file.path());
+        let largest = usize::try_from(LARGEST).unwrap();
+        fs::write(file.path(), "a".repeat(largest)).unwrap();
+        assert_eq!(secret.reveal().unwrap().len(), largest);
+        fs::write(file.path(), "a".repeat(largest + 1)).unwrap();
+        let error = secret.reveal().unwrap_err();
+        assert_eq!(
+            (error.kind(), error.to_string().as_str()),
+            (io::ErrorKind::FileTooLarge, "it holds more than 64 KiB")
+        );
+        assert!(Secret::in_file("/dev/zero").reveal().is_err(), "it has no end");
     }
 }

@@ -329,6 +329,68 @@ fn options_that_concern_the_way_stand_above_clouds_yaml() {
     let access = access(&options, &home.environment(Some("app")), home.0.path()).unwrap();
     assert_eq!((access.region.as_deref(), access.tls.insecure), (Some("One"), false));
     assert_eq!((access.timeout, access.interface), (Duration::from_secs(3), Interface::Internal));
+    let wrong = NeutronOptions { endpoint_type: Some("out".into()), ..options };
+    let error = tests::access(&wrong, &home.environment(None), home.0.path()).unwrap_err();
+    assert!(error.starts_with("neutron.endpoint_type: there is no interface"), "{error}");
+}
+
+#[test]
+fn an_option_stands_above_those_of_clouds_yaml_whose_place_it_takes() {
+    let home = Home::new(&[("user/clouds.yaml", CLOUDS)]);
+    let beside = |cloud: &str, options: NeutronOptions| {
+        let options = NeutronOptions { cloud: Some(cloud.into()), ..options };
+        access(&options, &home.environment(None), home.0.path()).unwrap().auth
+    };
+    let other = NeutronOptions {
+        password_file: Some("/etc/password".into()),
+        project_id: Some("p1".into()),
+        user_domain_id: Some("d1".into()),
+        ..NeutronOptions::default()
+    };
+    let Auth::Password { user, password, scope, .. } = beside("prod", other) else { panic!("by password") };
+    assert_eq!(user, User::Name("kuryr".into(), Domain::Id("d1".into())), "in another domain");
+    assert_eq!((password.file(), scope), (Some(Path::new("/etc/password")), Scope::Id("p1".into())));
+    let named = NeutronOptions {
+        application_credential_name: Some("c".into()),
+        user_id: Some("u1".into()),
+        ..NeutronOptions::default()
+    };
+    let Auth::ApplicationCredential { credential, .. } = beside("app", named) else {
+        panic!("by credential")
+    };
+    assert_eq!(credential, Credential::Name("c".into(), User::Id("u1".into())));
+}
+
+#[test]
+fn what_has_no_part_in_a_login_beside_a_cloud_is_refused_by_name() {
+    let home = Home::new(&[("user/clouds.yaml", CLOUDS)]);
+    let by_credential = [
+        "username",
+        "user_id",
+        "password",
+        "password_file",
+        "project_name",
+        "project_id",
+        "user_domain_name",
+        "user_domain_id",
+        "project_domain_name",
+        "project_domain_id",
+    ];
+    let by_password = [
+        "application_credential_id",
+        "application_credential_name",
+        "application_credential_secret",
+        "application_credential_secret_file",
+    ];
+    let by_credential = by_credential.map(|option| ("app", "v3applicationcredential", option));
+    let by_password = by_password.map(|option| ("prod", "password", option));
+    for (cloud, auth_type, option) in by_credential.into_iter().chain(by_password) {
+        let options = serde_json::json!({ "cloud": cloud, "auth_type": auth_type, option: "hidden" });
+        let options = serde_json::from_value(options).unwrap();
+        let error = access(&options, &home.environment(None), home.0.path()).unwrap_err();
+        assert!(error.starts_with(&format!("neutron.{option}: has no part in the login")), "{error}");
+        assert!(error.ends_with(auth_type) && !error.contains("hidden"), "{error}");
+    }
 }
 
 #[test]
@@ -339,9 +401,9 @@ fn nothing_secret_is_shown() {
 }
 
 /// What comes of the section with its secrets, which are not shown otherwise.
-fn revealed(options: &serde_json::Value) -> String {
+fn revealed(options: &serde_json::Value, environment: &Environment) -> String {
     let options: NeutronOptions = serde_json::from_value(options.clone()).unwrap();
-    let access = section(&options).unwrap_or_else(|error| panic!("{options:?}: {error}"));
+    let access = options.access(environment).unwrap_or_else(|error| panic!("{options:?}: {error}"));
     let secret = match &access.auth {
         Auth::None => None,
         Auth::Password { password: secret, .. } | Auth::ApplicationCredential { secret, .. } => Some(secret),
@@ -356,6 +418,7 @@ fn every_option_of_the_section_changes_how_the_cloud_is_reached() {
         r#"{ "auth_url": "https://k", "username": "u", "password": "p", "project_name": "q" }"#;
     const CREDENTIAL: &str = r#"{ "auth_type": "v3applicationcredential", "auth_url": "https://k", "username": "u",
         "application_credential_name": "c", "application_credential_secret": "s" }"#;
+    let alone = Environment::default();
     // The option, what it is added to, its value, and what cannot stand beside it.
     let cases: [(&str, &str, serde_json::Value, &[&str]); 25] = [
         (
@@ -405,13 +468,22 @@ fn every_option_of_the_section_changes_how_the_cloud_is_reached() {
         let mut after = before.clone();
         beside.iter().for_each(|name| drop(after.as_object_mut().unwrap().remove(*name)));
         after[*option] = value.clone();
-        assert_ne!(revealed(&before), revealed(&after), "{option}");
+        assert_ne!(revealed(&before, &alone), revealed(&after, &alone), "{option}");
+        if *option == "auth_url" {
+            continue;
+        }
+        let said = serde_json::json!({ "clouds": { "a": { "auth": before.clone(), "auth_type": before["auth_type"].clone(),
+            "network_endpoint_override": before["endpoint_override"].clone() } } });
+        let home = Home::new(&[("work/clouds.yaml", &said.to_string())]);
+        let beside = |options: &serde_json::Value| revealed(options, &home.environment(Some("a")));
+        let above = serde_json::json!({ "cloud": "a", *option: value.clone() });
+        assert_ne!(beside(&serde_json::json!({})), beside(&above), "{option} beside a cloud");
     }
     let with_key = |key: &str| {
         let mut options: serde_json::Value = serde_json::from_str(PASSWORD).unwrap();
         options["certfile"] = "/etc/c.pem".into();
         options["keyfile"] = key.into();
-        revealed(&options)
+        revealed(&options, &alone)
     };
     assert_ne!(with_key("/etc/one.pem"), with_key("/etc/other.pem"));
     // Of a cloud by its name, others tell.

@@ -6,6 +6,7 @@ use reqwest::{Method, Url};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::secret::Reading;
 use super::token::{Token, Told};
 use crate::access::{Auth, Credential, Domain, Scope, Secret, User};
 use crate::cloud::{Exchange, Http};
@@ -13,13 +14,20 @@ use crate::error::{OpenStackError, Problem};
 
 const STEP: &str = "log in to Keystone";
 
-/// Asks Keystone for a token.
-pub(super) async fn login(http: &Http, auth: &Auth, timeout: Duration) -> Result<Token, OpenStackError> {
+/// Asks Keystone for a token. `reading` is that of the secret.
+pub(super) async fn login(
+    http: &Http,
+    auth: &Auth,
+    timeout: Duration,
+    reading: &mut Reading,
+) -> Result<Token, OpenStackError> {
     let (url, body) = match auth {
         Auth::None => return Ok(Token::none()),
-        Auth::Password { url, user, password, scope } => (url, by_password(user, &reveal(password)?, scope)),
+        Auth::Password { url, user, password, scope } => {
+            (url, by_password(user, &reveal(password, reading).await?, scope))
+        }
         Auth::ApplicationCredential { url, credential, secret } => {
-            (url, by_credential(credential, &reveal(secret)?))
+            (url, by_credential(credential, &reveal(secret, reading).await?))
         }
     };
     let exchange = Exchange {
@@ -52,8 +60,8 @@ fn tokens(keystone: &Url) -> Url {
     url
 }
 
-fn reveal(secret: &Secret) -> Result<String, OpenStackError> {
-    secret.reveal().map(std::borrow::Cow::into_owned).map_err(|error| {
+async fn reveal(secret: &Secret, reading: &mut Reading) -> Result<String, OpenStackError> {
+    reading.reveal(secret).await.map_err(|error| {
         let file = secret.file().map(|path| path.display().to_string()).unwrap_or_default();
         let text = format!("cannot read the secret in {file}");
         OpenStackError::new(STEP, Problem::Unreachable(text)).because(error)

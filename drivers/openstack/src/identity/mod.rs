@@ -3,6 +3,7 @@
 mod catalogue;
 mod hold_off;
 mod login;
+mod secret;
 mod session;
 mod token;
 

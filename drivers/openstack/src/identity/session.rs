@@ -8,6 +8,7 @@ use tracing::{info, warn};
 
 use super::hold_off::HoldOff;
 use super::login::login;
+use super::secret::Reading;
 use super::token::Token;
 use crate::access::Access;
 use crate::cloud::{Http, ServiceKind};
@@ -29,6 +30,7 @@ pub(crate) struct Session {
 #[derive(Debug, Default)]
 struct Logins {
     hold_off: HoldOff,
+    reading: Reading,
     /// After tokens that the service never accepted, each at its place. They are others, because with these the login itself goes
     /// well, and a service that accepts what another one refuses says nothing for that one.
     in_vain: [HoldOff; ServiceKind::COUNT],
@@ -100,7 +102,7 @@ impl Session {
 
     async fn renew(&self, logins: &mut Logins) -> Result<Arc<Token>, OpenStackError> {
         logins.hold_off.check(Instant::now())?;
-        match login(&self.http, &self.access.auth, self.access.timeout).await {
+        match login(&self.http, &self.access.auth, self.access.timeout, &mut logins.reading).await {
             Ok(token) => {
                 logins.hold_off.succeeded();
                 info!("logged in to Keystone");

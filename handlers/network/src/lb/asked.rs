@@ -43,15 +43,14 @@ impl Asked {
         key == CLIENT_TIMEOUT_ANNOTATION || key == MEMBER_TIMEOUT_ANNOTATION
     }
 
-    /// The fields of the spec that ask; none when none is set.
-    pub(super) fn fields(spec: &ServiceSpec) -> Option<ServiceSpec> {
-        let fields = ServiceSpec {
+    /// The fields of the spec that ask, beside `others`.
+    pub(super) fn fields(spec: &ServiceSpec, others: ServiceSpec) -> ServiceSpec {
+        ServiceSpec {
             load_balancer_source_ranges: spec.load_balancer_source_ranges.clone(),
             session_affinity: spec.session_affinity.clone().filter(|affinity| affinity == "ClientIP"),
             session_affinity_config: spec.session_affinity_config.clone(),
-            ..ServiceSpec::default()
-        };
-        (fields != ServiceSpec::default()).then_some(fields)
+            ..others
+        }
     }
 }
 
@@ -148,10 +147,10 @@ mod tests {
             "loadBalancerSourceRanges": ["192.0.2.0/24"] });
         let spec: ServiceSpec = serde_json::from_value(spec).unwrap();
         let service = |spec| Service { spec: Some(spec), ..Service::default() };
-        let kept = Asked::fields(&spec).unwrap();
+        let kept = Asked::fields(&spec, ServiceSpec::default());
         assert_eq!(kept.cluster_ip, None);
         assert_eq!(Asked::of(&service(kept)).unwrap(), Asked::of(&service(spec)).unwrap());
         let plain = ServiceSpec { session_affinity: Some("None".into()), ..ServiceSpec::default() };
-        assert_eq!(Asked::fields(&plain), None);
+        assert_eq!(Asked::fields(&plain, ServiceSpec::default()), ServiceSpec::default());
     }
 }

@@ -6,6 +6,10 @@ use staffetta_driver::{DriverError, ListenerPort, Reason};
 use staffetta_handler::{Failure, Identity, Stale, WriteError};
 
 use crate::annotation::AnnotationError;
+use crate::lbaasspec::SPEC_ANNOTATION;
+
+/// For so long it is nobody's business that a spec does not describe its service.
+const SPEC_WRITTEN: Duration = Duration::from_secs(30);
 
 /// For so long it is nobody's business that a load balancer waits for its turn.
 const QUEUED: Duration = Duration::from_secs(5 * 60);
@@ -16,6 +20,13 @@ pub enum LbError {
     /// The annotation with the spec says nothing that can be understood.
     #[error("read what load balancer the service wants")]
     Spec(#[source] AnnotationError),
+    /// The annotation with the spec does not say what the service says itself: the service has changed and the spec has not yet, or
+    /// somebody else wrote it. Nothing is done by it.
+    #[error(
+        "the annotation {SPEC_ANNOTATION} does not say what the service says itself of its address, ports and type; \
+         the handler `lbaasspec` corrects it"
+    )]
+    Outdated,
     /// The annotation with the state says nothing that can be understood.
     #[error("read what load balancer the service has")]
     State(#[source] AnnotationError),
@@ -96,11 +107,12 @@ fn list(listeners: &[ListenerPort]) -> String {
 }
 
 impl LbError {
-    /// Whether nothing is the matter but that the event of our last write is still to come.
-    pub(super) fn is_stale(&self) -> bool {
+    /// Whether nothing is the matter but that an event is still to come: that of our last write, or that of a spec which
+    /// describes the service.
+    pub(super) fn awaits_event(&self) -> bool {
         match self {
-            Self::Stale(_) => true,
-            Self::Service { source, .. } => source.is_stale(),
+            Self::Stale(_) | Self::Outdated => true,
+            Self::Service { source, .. } => source.awaits_event(),
             _ => false,
         }
     }
@@ -115,7 +127,7 @@ impl Failure for LbError {
             | Self::Broken { .. }
             | Self::Unsettled { .. }
             | Self::Unserved { .. } => false,
-            Self::Pending { .. } => true,
+            Self::Outdated | Self::Pending { .. } => true,
             Self::Service { source, .. } => source.transient(),
             Self::Legacy(error) => error.transient(),
             Self::Marks(error) | Self::LoadBalancer(error) | Self::PublicIp(error) => error.transient(),
@@ -127,6 +139,7 @@ impl Failure for LbError {
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Spec(_)
+            | Self::Outdated
             | Self::State(_)
             | Self::Asked { .. }
             | Self::Broken { .. }
@@ -143,7 +156,7 @@ impl Failure for LbError {
 
     fn waits(&self) -> bool {
         match self {
-            Self::Pending { .. } => true,
+            Self::Outdated | Self::Pending { .. } => true,
             Self::Service { source, .. } => source.waits(),
             _ => self.queues(),
         }
@@ -158,14 +171,20 @@ impl Failure for LbError {
     }
 
     /// A load balancer may take minutes for a change. It is told when the time for retries is up, which is never of one that
-    /// waits for its turn: that is told every few minutes.
+    /// waits for its turn: that is told every few minutes. A spec takes no longer than the handler that writes it.
     fn patience(&self) -> Duration {
-        if self.queues() { QUEUED } else { Duration::MAX }
+        match self {
+            Self::Outdated => SPEC_WRITTEN,
+            Self::Service { source, .. } => source.patience(),
+            _ if self.queues() => QUEUED,
+            _ => Duration::MAX,
+        }
     }
 
     fn reason(&self) -> &'static str {
         match self {
             Self::Spec(_) | Self::State(_) => "AnnotationMalformed",
+            Self::Outdated => "SpecOutdated",
             Self::Asked { .. } => "FieldMalformed",
             Self::Pending { .. } => "LoadBalancerPending",
             Self::Broken { .. } => "LoadBalancerBroken",

@@ -13,7 +13,7 @@ use staffetta_handler::{Event, Index, OrderingKey};
 use super::annotation::STATE_ANNOTATION;
 use super::asked::Asked;
 use super::endpoints::{EndpointSet, of_endpoints, of_slice};
-use crate::lbaasspec::SPEC_ANNOTATION;
+use crate::lbaasspec::{SPEC_ANNOTATION, stating};
 
 /// The label by which a slice names its service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -39,7 +39,7 @@ impl ServiceKey {
     }
 }
 
-/// Of each service the metadata that is ours, what it asks of its load balancer, and the public address that it shows.
+/// Of each service the metadata that is ours, what it says and asks of its load balancer, and the public address that it shows.
 #[derive(Default)]
 pub(super) struct ServiceIndex(DashMap<ServiceKey, Arc<Service>>);
 
@@ -87,7 +87,7 @@ fn trimmed(service: &Service) -> Service {
             annotations: (!annotations.is_empty()).then_some(annotations),
             ..ObjectMeta::default()
         },
-        spec: service.spec.as_ref().and_then(Asked::fields),
+        spec: service.spec.as_ref().map(|spec| Asked::fields(spec, stating(spec))),
         status: load_balancer.map(|load_balancer| ServiceStatus {
             load_balancer: Some(load_balancer),
             ..ServiceStatus::default()
@@ -240,7 +240,8 @@ mod tests {
         let service = |uid: &str| {
             let service = json!({ "metadata": { "namespace": "default", "name": "web", "uid": uid, "labels": { "a": "b" },
                     "finalizers": ["x/y"], "annotations": { "mine": "1", SPEC_ANNOTATION: "spec" } },
-                "spec": { "clusterIP": "10.0.0.1" }, "status": { "loadBalancer": { "ingress": [{ "ip": "1.2.3.4" }] } } });
+                "spec": { "clusterIP": "10.0.0.1", "selector": { "app": "web" } },
+                "status": { "loadBalancer": { "ingress": [{ "ip": "1.2.3.4" }] } } });
             Arc::new(serde_json::from_value::<Service>(service).unwrap())
         };
         let index = ServiceIndex::default();
@@ -248,10 +249,9 @@ mod tests {
         index.apply(&Event::Deleted(Tombstone::Last(service("old"))));
         let kept = index.get(&key("web")).unwrap();
         assert_eq!(kept.annotations().keys().collect::<Vec<_>>(), [SPEC_ANNOTATION]);
-        assert_eq!(
-            (kept.spec.is_none(), kept.labels().is_empty(), kept.finalizers()),
-            (true, true, &["x/y".to_owned()][..])
-        );
+        assert_eq!((kept.labels().is_empty(), kept.finalizers()), (true, &["x/y".to_owned()][..]));
+        let spec = kept.spec.as_ref().unwrap();
+        assert_eq!((spec.cluster_ip.as_deref(), &spec.selector), (Some("10.0.0.1"), &None));
         assert!(kept.status.as_ref().unwrap().load_balancer.is_some());
         index.apply(&Event::Deleted(Tombstone::Last(service("new"))));
         assert!(index.get(&key("web")).is_none());

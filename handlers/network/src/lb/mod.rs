@@ -141,6 +141,10 @@ impl LbHandler {
         let Some(spec) = spec else {
             return if self.is_ours(&service) { self.withdraw(&service, &owner).await } else { Ok(()) };
         };
+        // It was another one when the event came.
+        if !spec.is_of(&service) {
+            return Err(LbError::Outdated);
+        }
         let annotated = self.annotated(&service, key)?;
         let wanted = self.wanted(&service, &owner, &spec, annotated.load_balancer.as_ref()).await?;
         let doubtful = self.is_doubtful(&service);
@@ -257,11 +261,17 @@ impl LbHandler {
     {
         let Some(key) = self.endpoints.service_of(event.uid()) else { return false };
         matches!(event, Event::Deleted(_))
-            || self
-                .services
-                .get(&key)
-                .is_some_and(|service| service.annotations().contains_key(SPEC_ANNOTATION))
+            || self.services.get(&key).is_some_and(|service| {
+                service.annotations().contains_key(SPEC_ANNOTATION) && !awaits_spec(&service)
+            })
     }
+}
+
+/// Whether the spec of a service that stays does not say what the service says itself. The event of its correction looks at all
+/// that has changed by then.
+fn awaits_spec(service: &Service) -> bool {
+    let stays = service.metadata.deletion_timestamp.is_none();
+    stays && LbaasServiceSpec::of(service).is_ok_and(|spec| spec.is_some_and(|spec| !spec.is_of(service)))
 }
 
 fn has_finalizer(service: &Service) -> bool {
@@ -275,7 +285,9 @@ impl ResourceEventHandler<Service> for LbHandler {
         match event.object() {
             Some(service) => {
                 let annotated = |key| service.annotations().contains_key(key);
-                annotated(SPEC_ANNOTATION) || annotated(STATE_ANNOTATION) || self.is_ours(service)
+                let concerned =
+                    annotated(SPEC_ANNOTATION) || annotated(STATE_ANNOTATION) || self.is_ours(service);
+                concerned && !awaits_spec(service)
             }
             None => true,
         }
@@ -363,11 +375,11 @@ impl LbHandler {
         })
     }
 
-    /// Endpoints go. Nothing supersedes that, so it must not wait for what stands in the queue behind it: the event of our last
+    /// Endpoints go. Nothing supersedes that, so it must not wait for what stands in the queue behind it: the event of a
     /// write, which looks at all endpoints that there are by then.
     async fn endpoints_go(&self, uid: &str) -> Result<(), LbError> {
         match self.endpoints_changed(uid).await {
-            Err(error) if error.is_stale() => Ok(()),
+            Err(error) if error.awaits_event() => Ok(()),
             changed => changed,
         }
     }

@@ -17,6 +17,7 @@ use staffetta_handler::{
 pub use annotation::{LbaasPortSpec, LbaasServiceSpec, Reach, SPEC_ANNOTATION};
 pub use error::LbaasSpecError;
 pub use service::LOAD_BALANCER_CLASS;
+pub(crate) use service::stating;
 use service::{Stated, is_balanced, second_ip, stated};
 
 use crate::namespaces::feeding;

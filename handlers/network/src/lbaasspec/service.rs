@@ -15,9 +15,28 @@ pub const LOAD_BALANCER_CLASS: &str = "staffetta.dev/lb";
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stated {
     pub(super) ip: IpAddr,
+    /// None where no public address is wanted.
     pub(super) lb_ip: Option<IpAddr>,
     pub(super) ports: Vec<LbaasPortSpec>,
     pub(super) reach: Reach,
+}
+
+/// The fields by which a service says it.
+pub(crate) fn stating(spec: &ServiceSpec) -> ServiceSpec {
+    let port = |port: &ServicePort| ServicePort {
+        name: port.name.clone(),
+        port: port.port,
+        protocol: port.protocol.clone(),
+        ..ServicePort::default()
+    };
+    ServiceSpec {
+        cluster_ip: spec.cluster_ip.clone(),
+        load_balancer_class: spec.load_balancer_class.clone(),
+        load_balancer_ip: spec.load_balancer_ip.clone(),
+        ports: spec.ports.as_ref().map(|ports| ports.iter().map(port).collect()),
+        type_: spec.type_.clone(),
+        ..ServiceSpec::default()
+    }
 }
 
 /// Whether a service is to have a load balancer: it has a cluster IP, and is not the API server's own service. One
@@ -156,6 +175,21 @@ mod tests {
             LbaasPortSpec { name: Some("dns".into()), port: 53, protocol: Protocol::Udp },
         ];
         assert_eq!(stated.unwrap().ports, expected);
+    }
+
+    #[test]
+    fn the_fields_that_are_kept_say_the_same() {
+        let whole = service(
+            "web",
+            &json!({ "type": "LoadBalancer", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"],
+            "loadBalancerIP": "192.0.2.1", "loadBalancerClass": LOAD_BALANCER_CLASS, "selector": { "app": "web" },
+            "ports": [{ "name": "dns", "port": 53, "protocol": "UDP", "targetPort": 5353, "nodePort": 30053 }] }),
+        );
+        let fields = stating(whole.spec.as_ref().unwrap());
+        assert_eq!((&fields.selector, &fields.cluster_ips), (&None, &None));
+        let kept = Service { spec: Some(fields), ..whole.clone() };
+        assert!(stated(&whole).unwrap().is_some());
+        assert_eq!(stated(&kept).unwrap(), stated(&whole).unwrap());
     }
 
     #[test]

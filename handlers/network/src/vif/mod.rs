@@ -67,7 +67,7 @@ pub struct VifHandler {
     claims: Claims,
     strays: Arc<Strays>,
     /// Whether the first event came: from then on the pool knows what all pods show.
-    begun: AtomicBool,
+    begun: Arc<AtomicBool>,
     /// The nodes whose pods have another network, where there may be such nodes.
     spared: Option<Arc<SparedNodes>>,
 }
@@ -80,7 +80,7 @@ impl VifHandler {
             writer: Writer::new(client),
             claims: Claims::default(),
             strays: Arc::default(),
-            begun: AtomicBool::new(false),
+            begun: Arc::default(),
             spared: None,
         }
     }
@@ -98,7 +98,7 @@ impl VifHandler {
         let VifDrivers { project, subnets, security_groups, .. } = &self.drivers;
         let observers = [project.namespaces(), subnets.namespaces(), security_groups.namespaces()];
         let policies = security_groups.policies();
-        let pool = Arc::clone(&self.drivers.pool);
+        let (pool, begun) = (Arc::clone(&self.drivers.pool), Arc::clone(&self.begun));
         let further = self.drivers.further.as_ref().map(|further| Arc::clone(&further.networks));
         let spared = self.spared.clone();
         let news = StrayNews(Arc::clone(&self.strays));
@@ -116,7 +116,7 @@ impl VifHandler {
         if pool.ledger().is_none() {
             return registration;
         }
-        let shown = ShownVifs(Arc::clone(&pool));
+        let shown = ShownVifs { pool: Arc::clone(&pool), begun };
         registration.index::<Pod>(Arc::new(shown)).index::<Node>(Arc::new(ToldNodes(pool)))
     }
 

@@ -1,12 +1,14 @@
 //! What a pool of VIFs is told of the cluster: which pods show which VIFs, which nodes there are.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use staffetta_driver::{Life, NodeFacts, Owner, PoolLedger, Vif, VifPoolDriver};
 use staffetta_handler::{Event, Index};
 
+use super::FINALIZER;
 use super::decide::annotation;
 use crate::os_vif::PodState;
 
@@ -14,18 +16,27 @@ use crate::os_vif::PodState;
 const POD_VIF: &str = "pod_vif";
 
 /// Tells the pool which pods show which VIFs. It keeps nothing itself.
-pub(super) struct ShownVifs(pub(super) Arc<dyn VifPoolDriver>);
+pub(super) struct ShownVifs {
+    pub(super) pool: Arc<dyn VifPoolDriver>,
+    /// Whether the pool knows what all pods show.
+    pub(super) begun: Arc<AtomicBool>,
+}
 
 impl Index<Pod> for ShownVifs {
     fn apply(&self, event: &Event<Pod>) {
-        let (Event::Added(pod) | Event::Modified(pod), Some(ledger)) = (event, self.0.ledger()) else {
+        let (Event::Added(pod) | Event::Modified(pod), Some(ledger)) = (event, self.pool.ledger()) else {
             return;
         };
-        // Of a pod that is over, the VIFs are given back or will be, and it may show them until it is gone.
-        if Life::of(pod).has_network() {
+        // Of a pod that is over, the VIFs are given back or will be, and an event may show them after that. What a predecessor
+        // had still to give back is told before the pool begins: there is our finalizer then.
+        if Life::of(pod).has_network() || !self.begun.load(Ordering::Acquire) && is_ours(pod) {
             tell(ledger, pod);
         }
     }
+}
+
+fn is_ours(pod: &Pod) -> bool {
+    pod.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
 }
 
 fn tell(ledger: &dyn PoolLedger, pod: &Pod) {

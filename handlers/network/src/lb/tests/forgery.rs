@@ -145,3 +145,68 @@ async fn what_bears_no_mark_is_not_released_when_nothing_is_wanted_any_more() {
     assert_eq!(world.tree(), world.at(VICTIMS), "what was made is found by its mark");
     assert_eq!(world.leads_to(&address), address.port);
 }
+
+#[tokio::test]
+async fn a_spec_that_does_not_say_what_the_service_says_is_waited_for_and_nothing_is_done_by_it() {
+    let forged = [
+        LbaasServiceSpec { ip: [10, 0, 0, 9].into(), ..spec() },
+        LbaasServiceSpec { ports: vec![port("http", 8000)], ..spec() },
+        LbaasServiceSpec { ports: vec![port("other", 80)], ..spec() },
+        LbaasServiceSpec { ports: Vec::new(), ..spec() },
+        LbaasServiceSpec { ip: VICTIMS, project_id: "theirs".into(), ..spec() },
+        public(),
+        LbaasServiceSpec { lb_ip: Some([192, 0, 2, 1].into()), ..public() },
+    ];
+    for forged in forged {
+        let world = standing(&spec()).await;
+        let (tree, calls) = (world.tree(), world.balancers.calls().len());
+        let before = Event::Modified(world.api.object()).erase();
+        world.api.annotate(SPEC_ANNOTATION, &forged.to_text());
+        world.event().await.unwrap();
+        world.slice("s1", &["10.1.0.2"]).await.unwrap();
+        // So does what was to be done when it came.
+        let error = world.handler.handle(&before, &Turn::alone()).await.unwrap_err();
+        assert!(error.transient() && error.waits(), "{forged:?}: {error}");
+        assert_eq!((error.reason(), error.patience()), ("SpecOutdated", Duration::from_secs(30)));
+        assert_eq!((world.tree(), world.balancers.calls().len()), (tree, calls), "{forged:?}");
+        assert_eq!(world.services.public_ips(), [], "{forged:?}");
+        world.want(&spec());
+        world.event().await.unwrap();
+        assert_eq!(world.members(HTTP), ["10.1.0.2:8080"], "{forged:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_spec_that_is_late_changes_nothing_until_it_says_what_the_service_says() {
+    let world = standing(&spec()).await;
+    let calls = world.balancers.calls().len();
+    let old = world.api.annotation(SPEC_ANNOTATION).unwrap();
+    world.want(&LbaasServiceSpec { ports: vec![port("http", 8000)], ..spec() });
+    let new = world.api.annotation(SPEC_ANNOTATION).unwrap();
+    world.api.annotate(SPEC_ANNOTATION, &old);
+    world.event().await.unwrap();
+    // Endpoints that go do not stand in the way of the event that is waited for.
+    world.feed(Event::Deleted(Tombstone::Last(slice("s1", &["10.1.0.1"])))).await.unwrap();
+    assert_eq!(world.balancers.calls().len(), calls);
+    world.api.annotate(SPEC_ANNOTATION, &new);
+    world.event().await.unwrap();
+    assert_eq!(world.tree().listeners[0].at.port, 8000);
+    // It is to have none any more, and its spec is still there.
+    world
+        .api
+        .change(|service| service["spec"] = json!({ "type": "ExternalName", "externalName": "example.com" }));
+    world.event().await.unwrap();
+    assert!(!world.is_empty());
+    world.want_nothing();
+    world.event().await.unwrap();
+    assert!(world.is_empty());
+}
+
+#[tokio::test]
+async fn a_service_that_goes_gives_its_load_balancer_back_whatever_its_spec_says() {
+    let world = standing(&spec()).await;
+    world.api.annotate(SPEC_ANNOTATION, &LbaasServiceSpec { ip: VICTIMS, ..spec() }.to_text());
+    world.delete();
+    world.event().await.unwrap();
+    assert!(world.is_empty());
+}

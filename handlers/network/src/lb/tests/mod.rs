@@ -188,8 +188,22 @@ impl World {
         self.api.change(|service| service["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
     }
 
+    /// The service says this, and its spec says so.
     fn want(&self, spec: &LbaasServiceSpec) {
-        self.api.annotate(SPEC_ANNOTATION, &spec.to_text());
+        let port = |Versioned(port): &Versioned<LbaasPortSpec>| json!({ "name": port.name, "port": port.port, "protocol": port.protocol });
+        let ports: Vec<_> = spec.ports.iter().map(port).collect();
+        self.api.change(|service| {
+            let fields = [
+                ("clusterIP", json!(spec.ip)),
+                ("loadBalancerIP", json!(spec.lb_ip)),
+                ("ports", json!(ports)),
+                ("type", json!(spec.reach)),
+            ];
+            for (field, value) in fields {
+                service["spec"][field] = value;
+            }
+            service["metadata"]["annotations"][SPEC_ANNOTATION] = json!(spec.to_text());
+        });
     }
 
     /// The service is to have no load balancer any more.

@@ -35,8 +35,13 @@ impl Pooled {
 
     /// The index sees the pod as it is.
     fn see(&self) {
-        let shown = ShownVifs(Arc::clone(&self.world.handler.drivers.pool));
-        shown.apply(&Event::Modified(self.world.api.object()));
+        self.see_as(self.world.api.object());
+    }
+
+    fn see_as(&self, pod: Arc<Pod>) {
+        let VifHandler { drivers, begun, .. } = &self.world.handler;
+        let shown = ShownVifs { pool: Arc::clone(&drivers.pool), begun: Arc::clone(begun) };
+        shown.apply(&Event::Modified(pod));
     }
 
     fn owner(&self) -> Owner {
@@ -96,6 +101,7 @@ async fn a_pod_that_is_over_gives_its_vif_back_and_the_pool_does_not_take_it_for
     pooled.event().await.unwrap();
     assert_eq!(pooled.world.text(), None, "whose finalizer ever keeps the pod");
     // What others see late is delivered late.
+    pooled.see_as(Arc::clone(&before));
     pooled.world.feed(Event::Modified(before)).await.unwrap();
     pooled.event().await.unwrap();
     pooled.world.deleted().await.unwrap();
@@ -132,6 +138,30 @@ async fn a_vif_is_for_the_next_pod_after_the_last_one_has_ceased_to_show_it() {
     pooled.event().await.unwrap();
     assert_eq!(pooled.world.text(), None);
     pooled.assert_given_back(used);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_process_gives_a_vif_to_no_pod_either_before_the_last_one_has_ceased_to_show_it() {
+    let (pooled, _) = over().await;
+    let ports = pooled.world.ports().len();
+    let pooled = Pooled::take_over(pooled.world).await;
+    let figures = pooled.pool.figures();
+    pooled.world.api.answer(Answer::Refuse(503, vec![]));
+    assert!(pooled.event().await.unwrap_err().transient());
+    pass(2 * POLICY.cool_down).await;
+    assert_eq!((figures().used, figures().free), (1, ports - 1), "the others were never written down");
+    pooled.event().await.unwrap();
+    assert_eq!(pooled.world.text(), None);
+    assert_eq!((figures().used, figures().cooling), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_over_and_that_nobody_has_to_release_keeps_no_vif_from_the_next_one() {
+    let (pooled, _) = over().await;
+    pooled.world.api.change(|pod| pod["metadata"]["finalizers"] = json!([]));
+    let pooled = Pooled::take_over(pooled.world).await;
+    pooled.world.handler.begin();
+    assert_eq!(pooled.pool.figures()().used, 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,116 @@
+//! The secret of a login, which may be in a file.
+
+use std::borrow::Cow;
+use std::io;
+use std::time::Duration;
+
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::timeout;
+
+use crate::access::Secret;
+
+/// For so long a login waits for a file.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The reading of the secret that is still on its way. A file that never comes holds one thread, however often somebody
+/// gives up and tries again.
+#[derive(Debug, Default)]
+pub(super) struct Reading(Option<JoinHandle<io::Result<String>>>);
+
+impl Reading {
+    /// The text of the secret. A file that is slow in coming holds up nobody else.
+    pub(super) async fn reveal(&mut self, secret: &Secret) -> io::Result<String> {
+        if secret.file().is_none() {
+            return secret.reveal().map(Cow::into_owned);
+        }
+        let secret = secret.clone();
+        self.read(move || secret.reveal().map(Cow::into_owned)).await
+    }
+
+    async fn read(
+        &mut self,
+        read: impl FnOnce() -> io::Result<String> + Send + 'static,
+    ) -> io::Result<String> {
+        // What came when nobody waited for it any more may be another secret than the file holds by now.
+        let pending = self.0.take().filter(|reading| !reading.is_finished());
+        let reading = self.0.insert(pending.unwrap_or_else(|| spawn_blocking(read)));
+        let Ok(read) = timeout(PATIENCE, reading).await else {
+            let text = format!("it did not come within {} s", PATIENCE.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        };
+        self.0 = None;
+        read.unwrap_or_else(|error| Err(io::Error::other(error)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// A file that comes when the test says so.
+    struct Slow {
+        comes: Sender<&'static str>,
+        coming: Arc<Mutex<Receiver<&'static str>>>,
+        begun: Arc<AtomicUsize>,
+    }
+
+    impl Slow {
+        fn new() -> Self {
+            let (comes, coming) = channel();
+            Self { comes, coming: Arc::new(Mutex::new(coming)), begun: Arc::default() }
+        }
+
+        fn read(&self) -> impl FnOnce() -> io::Result<String> + Send + 'static {
+            let (coming, begun) = (Arc::clone(&self.coming), Arc::clone(&self.begun));
+            move || {
+                begun.fetch_add(1, Ordering::SeqCst);
+                let came = coming.lock().unwrap().recv_timeout(Duration::from_secs(30));
+                came.map(str::to_owned).map_err(io::Error::other)
+            }
+        }
+
+        /// Somebody waits for the file, in vain.
+        async fn stays_away(&self, reading: &mut Reading) {
+            let (read, ()) = tokio::join!(reading.read(self.read()), tokio::time::advance(PATIENCE));
+            assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_secret_that_does_not_come_is_given_up_and_holds_one_thread_however_often_it_is_tried() {
+        let (slow, mut reading) = (Slow::new(), Reading::default());
+        for _ in 0..3 {
+            slow.stays_away(&mut reading).await;
+        }
+        let (read, ()) =
+            tokio::join!(reading.read(slow.read()), async { slow.comes.send("secret").unwrap() });
+        assert_eq!((read.unwrap().as_str(), slow.begun.load(Ordering::SeqCst)), ("secret", 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_secret_that_came_when_nobody_waited_any_more_is_read_anew() {
+        let (slow, mut reading) = (Slow::new(), Reading::default());
+        slow.stays_away(&mut reading).await;
+        slow.comes.send("outdated").unwrap();
+        while reading.0.as_ref().is_some_and(|reading| !reading.is_finished()) {
+            std::thread::yield_now();
+        }
+        slow.comes.send("new").unwrap();
+        assert_eq!(reading.read(slow.read()).await.unwrap(), "new");
+    }
+
+    #[tokio::test]
+    async fn a_secret_in_a_file_is_read_at_each_login() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let (secret, mut reading) = (Secret::in_file(file.path()), Reading::default());
+        for text in ["first", "second"] {
+            std::fs::write(file.path(), text).unwrap();
+            assert_eq!(reading.reveal(&secret).await.unwrap(), text);
+        }
+        assert_eq!(reading.reveal(&"third".into()).await.unwrap(), "third");
+    }
+}
