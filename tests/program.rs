@@ -271,6 +271,26 @@ async fn a_file_that_never_comes_does_not_keep_the_program_from_its_end() {
 }
 
 #[tokio::test]
+async fn an_address_at_which_no_kubelet_api_can_listen_is_told_and_its_node_is_ready_all_the_same() {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    // An address of nobody (RFC 5737).
+    let configuration = "[kubernetes]\nenabled_handlers = [\"app_hosting\"]\n[app_hosting]\nkubelet_listen = \"192.0.2.1\"\n\
+                         [[app_hosting.devices]]\nname = \"r1\"\ndevice = { driver = \"FAKE\", address = \"192.0.2.2\" }\n";
+    let mut process =
+        Process::start(Path::new(PROGRAM), folder.path(), configuration, &server.kubeconfig()).await;
+    process.says("the kubelet API of a node cannot listen").await;
+    let nodes = Api::<Node>::all(Client::try_from(Config::new(server.url().parse().unwrap())).unwrap());
+    eventually("the node is ready", async || {
+        let node = nodes.get_opt("r1").await.unwrap();
+        let mut conditions = node.and_then(|node| node.status?.conditions).into_iter().flatten();
+        conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    })
+    .await;
+    assert!(process.terminate().await.success());
+}
+
+#[tokio::test]
 async fn a_second_signal_is_heard_though_a_file_that_never_comes_holds_up_the_start() {
     let server = ApiServer::start(Options::default()).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
