@@ -1,5 +1,6 @@
 //! The way to the Kubernetes API.
 
+mod discreet;
 mod key_files;
 mod refusals;
 mod token;
@@ -16,8 +17,10 @@ use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::layer::layer_fn;
+use tower::util::MapErrLayer;
 use tracing::warn;
 
+pub use discreet::Discreet;
 pub use key_files::KeyFiles;
 use refusals::Refusals;
 use token::{Bearer, TokenFile};
@@ -35,13 +38,13 @@ pub enum ConnectError {
         path: PathBuf,
         /// Why.
         #[source]
-        source: Box<kube::config::KubeconfigError>,
+        source: Discreet,
     },
     /// None was named, and there is neither a service account nor a usable default one.
     #[error(
         "no kubeconfig was named (--kubeconfig), and neither a service account nor a default kubeconfig can be used"
     )]
-    Infer(#[source] Box<kube::config::InferConfigError>),
+    Infer(#[source] Discreet),
     /// The file with the token cannot be read.
     #[error("the token file {} cannot be used", path.display())]
     Token {
@@ -56,7 +59,7 @@ pub enum ConnectError {
     Key(#[source] io::Error),
     /// The client cannot be made of it.
     #[error("the client of the Kubernetes API cannot be made")]
-    Client(#[source] Box<kube::Error>),
+    Client(#[source] Discreet),
 }
 
 /// The way to one API server.
@@ -98,7 +101,8 @@ pub async fn connection(kubeconfig: Option<&Path>) -> Result<Connection, Connect
     let host = host(&config.cluster_url);
     let key_files = KeyFiles::of(&config.auth_info).map_err(ConnectError::Key)?;
     let token = TokenFile::take(&mut config.auth_info);
-    let builder = ClientBuilder::try_from(config).map_err(|source| ConnectError::Client(Box::new(source)))?;
+    let builder = ClientBuilder::try_from(config).map_err(|source| ConnectError::Client(source.into()))?;
+    let builder = builder.with_layer(&MapErrLayer::new(discreet::of_request));
     let builder = builder.with_layer(&layer_fn(Refusals::new));
     let Some(path) = token else { return Ok(Connection { client: builder.build(), host, key_files }) };
     let token = TokenFile::open(path.clone()).map_err(|source| ConnectError::Token { path, source })?;
@@ -113,9 +117,9 @@ async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     let (mut config, read) = if let Some(path) = kubeconfig {
         from_file(path)
             .await
-            .map_err(|source| ConnectError::Kubeconfig { path: path.to_owned(), source: Box::new(source) })?
+            .map_err(|source| ConnectError::Kubeconfig { path: path.to_owned(), source: source.into() })?
     } else {
-        let config = Config::infer().await.map_err(|source| ConnectError::Infer(Box::new(source)))?;
+        let config = Config::infer().await.map_err(|source| ConnectError::Infer(source.into()))?;
         (config, Kubeconfig::read().unwrap_or_default())
     };
     config.root_cert_file = config.root_cert_file.or_else(|| authority_file(&read));
@@ -186,6 +190,31 @@ mod tests {
             std::fs::write(&path, content.to_string()).unwrap();
             assert_eq!(config(Some(&path)).await.unwrap().root_cert_file, expected, "{content}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_a_program_for_credentials_writes_while_it_is_asked_again_is_in_no_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, asked) = (folder.path().join("kubeconfig"), folder.path().join("asked"));
+        // Its first token is over at once, so that it is asked again for each request.
+        let script = format!(
+            "if [ -e {0} ]; then echo 'status: hunter2'; else touch {0}; echo 'status: {{token: one, expirationTimestamp: \
+             \"2026-01-01T00:00:00Z\"}}'; fi",
+            asked.display()
+        );
+        let exec = json!({ "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
+            "command": "sh", "args": ["-c", script] });
+        let context = json!({ "name": "context", "context": { "cluster": "cluster", "user": "user" } });
+        let content = json!({ "current-context": "context", "contexts": [context],
+            "clusters": [{ "name": "cluster", "cluster": { "server": "http://127.0.0.1:1" } }],
+            "users": [{ "name": "user", "user": { "exec": exec } }] });
+        std::fs::write(&path, content.to_string()).unwrap();
+        let client = client(Some(&path)).await.unwrap();
+        let error = api_versions(&client).await.unwrap_err();
+        assert!(matches!(error, kube::Error::Service(_)), "{error}");
+        let told = format!("{} {error:?}", staffetta_handler::causes(&error));
+        assert!(told.contains("wrote is no `ExecCredential` at line 1, column 9"), "{told}");
+        assert!(!told.contains("hunter2"), "{told}");
     }
 
     #[test]

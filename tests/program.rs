@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, PostParams};
 use kube::{Client, Config};
 use process::{PATIENCE, Process, eventually};
-use serde_json::json;
+use serde_json::{Value, json};
 use staffetta_apiserver::{ApiServer, Fault, Options, Requests};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_staffetta");
@@ -93,6 +93,59 @@ fn a_kubeconfig_that_cannot_be_used_is_named_and_ends_the_program() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(&format!("the kubeconfig {} cannot be used", path.display())), "{said}");
+    }
+}
+
+/// What the program says of a kubeconfig that it is to run with, and cannot; `named` by the option or by the environment.
+fn said_of(kubeconfig: &Path, named: bool) -> String {
+    let mut command = Command::new(PROGRAM);
+    command.arg("run");
+    if named {
+        command.arg("--kubeconfig").arg(kubeconfig);
+    } else {
+        command.env("KUBECONFIG", kubeconfig).env_remove("KUBERNETES_SERVICE_HOST");
+    }
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    said
+}
+
+#[test]
+fn what_is_wrong_with_a_kubeconfig_is_told_with_its_place_and_without_the_secrets_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kubeconfig");
+    std::fs::write(&path, "users:\n- name: user\n  user:\n    token: hunter2\n   broken: [\n").unwrap();
+    for named in [true, false] {
+        let said = said_of(&path, named);
+        assert!(said.contains("did not find expected key at line 5, column 4"), "{said}");
+        assert!(!said.contains("hunter2"), "{said}");
+    }
+}
+
+#[test]
+fn what_a_program_for_credentials_writes_is_not_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kubeconfig");
+    let written = |expiration: Value| {
+        let status = json!({ "token": "hunter2", "expirationTimestamp": expiration });
+        json!({ "kind": "ExecCredential", "status": status })
+    };
+    for (written, end, expected) in [
+        (written(json!(null)), "exit 3", "failed: exit status: 3"),
+        (written(json!([])), "", "wrote is no `ExecCredential` at line 1"),
+        (written(json!("hunter2")), "", "wrote does not say as a time when the token ends"),
+    ] {
+        let exec = json!({ "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
+            "command": "sh", "args": ["-c", format!("echo '{written}'; {end}")], "env": [{ "name": "KEY", "value": "hunter2" }] });
+        let user = json!({ "name": "user", "user": { "exec": exec } });
+        let cluster = json!({ "name": "cluster", "cluster": { "server": "http://127.0.0.1:1" } });
+        let context = json!({ "name": "context", "context": { "cluster": "cluster", "user": "user" } });
+        let content = json!({ "users": [user], "clusters": [cluster], "contexts": [context], "current-context": "context" });
+        std::fs::write(&path, content.to_string()).unwrap();
+        let said = said_of(&path, true);
+        assert!(said.contains(expected), "{said}");
+        assert!(!said.contains("hunter2"), "{said}");
     }
 }
 
@@ -212,6 +265,26 @@ async fn a_file_that_never_comes_does_not_keep_the_program_from_its_end() {
         let conditions = node.and_then(|node| node.status?.conditions).into_iter().flatten();
         let said: Vec<_> = conditions.filter_map(|condition| condition.message).collect();
         said.iter().any(|said| said.contains("no answer within"))
+    })
+    .await;
+    assert!(process.terminate().await.success());
+}
+
+#[tokio::test]
+async fn an_address_at_which_no_kubelet_api_can_listen_is_told_and_its_node_is_ready_all_the_same() {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    // An address of nobody (RFC 5737).
+    let configuration = "[kubernetes]\nenabled_handlers = [\"app_hosting\"]\n[app_hosting]\nkubelet_listen = \"192.0.2.1\"\n\
+                         [[app_hosting.devices]]\nname = \"r1\"\ndevice = { driver = \"FAKE\", address = \"192.0.2.2\" }\n";
+    let mut process =
+        Process::start(Path::new(PROGRAM), folder.path(), configuration, &server.kubeconfig()).await;
+    process.says("the kubelet API of a node cannot listen").await;
+    let nodes = Api::<Node>::all(Client::try_from(Config::new(server.url().parse().unwrap())).unwrap());
+    eventually("the node is ready", async || {
+        let node = nodes.get_opt("r1").await.unwrap();
+        let mut conditions = node.and_then(|node| node.status?.conditions).into_iter().flatten();
+        conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
     })
     .await;
     assert!(process.terminate().await.success());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use staffetta_iosxe_device::{Effect, Install};
+use staffetta_iosxe_device::{Effect, Install, Options};
 
 use crate::process::eventually;
 use crate::world::{World, pod};
@@ -34,6 +34,28 @@ async fn a_pod_runs_as_an_app_with_an_address_and_leaves_nothing() {
     world.assert_clean();
     world.assert_done_once();
     assert!(controller.terminate().await.success());
+}
+
+#[tokio::test]
+async fn a_pod_that_is_over_gives_what_it_had_reserved_to_the_next_one() {
+    // The device has room for one of them.
+    let room = |options: &mut Options| options.resources.memory_mb = 1000;
+    let world = World::new(1, room).await;
+    let _controller = world.controller().await;
+    for name in ["first", "second"] {
+        let mut job = pod(name, 1);
+        job["spec"]["restartPolicy"] = json!("Never");
+        job["spec"]["containers"][0]["resources"] = json!({ "requests": { "memory": "600Mi" } });
+        world.create(&job).await;
+        world.until_phase(name, "Running").await;
+        let app = world.device().apps().into_iter().find(|app| app.label("cisco.vk/pod-name") == Some(name));
+        assert!(world.device().crash(&app.unwrap().name));
+        world.until_phase(name, "Succeeded").await;
+    }
+    eventually("nothing of them is left on the device", async || world.device().apps().is_empty()).await;
+    world.assert_clean();
+    assert!(world.device().ledger().installs().values().all(|count| *count == 1));
+    assert_eq!(world.phase("first").await.as_deref(), Some("Succeeded"));
 }
 
 #[tokio::test]

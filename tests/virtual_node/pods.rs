@@ -210,8 +210,18 @@ async fn what_ends_is_started_again_or_is_over_as_the_pod_says() {
         .await;
     let restarted = machine.ledger().iter().filter(|line| line.starts_with("restart")).count();
     assert_eq!(restarted, 1);
+    world
+        .until("what lies there of what is over is removed", async || {
+            let removed = |name: &str| machine.ledger().contains(&format!("remove {name} flash:/a.tar"));
+            removed("job") && removed("broken")
+        })
+        .await;
+    assert_eq!(machine.running(), [("service".to_owned(), "flash:/a.tar".to_owned())]);
+    let job = world.pods().get("job").await.unwrap();
+    assert_eq!(job.status.unwrap().phase.as_deref(), Some("Succeeded"), "the pod itself stays");
     world.delete("job").await;
     world.until_pod_is_gone("job").await;
+    assert_eq!(machine.ledger().iter().filter(|line| line.starts_with("install")).count(), 3);
     controller.stop().await.unwrap();
 }
 

@@ -25,6 +25,8 @@
 //!
 //! What drivers ask of their other worlds, a [`RequestObserver`] learns.
 //!
+//! What Kubernetes calls a quantity, an [`Amount`] reads.
+//!
 //! What network policies mean in the words of security groups, [`policy`] reckons.
 //!
 //! [`rehearsal`] has a driver for each trait that changes something, which plans the changes of another one.
@@ -55,6 +57,7 @@ mod pod_vif;
 pub mod policy;
 mod pool_ledger;
 mod pooled;
+mod quantity;
 pub mod rehearsal;
 mod request_observer;
 mod security_group;
@@ -98,6 +101,7 @@ pub use pod_subnets::PodSubnetsDriver;
 pub use pod_vif::{Activation, PodVifDriver, VifRequest};
 pub use pool_ledger::PoolLedger;
 pub use pooled::{MayAct, PoolFigures, PoolPolicy, PooledVifs};
+pub use quantity::Amount;
 pub use request_observer::{RequestObserver, RequestOutcome, Unobserved};
 pub use security_group::{
     Direction, Family, Guarded, HeldRule, Ports, Remote, RuleChange, SecurityGroup, SecurityRule,

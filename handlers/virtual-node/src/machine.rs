@@ -229,27 +229,30 @@ impl Machine {
         if moved { self.moved.notify_one() } else { self.poke() }
     }
 
-    /// A read was good. Answers whether the machine was not reached before.
+    /// A read was good. Answers whether that ends an outage.
     pub(crate) fn reached(&self) -> bool {
         let turned = self.state().reach.succeeded();
         self.tell(turned);
         turned == Turned::Up
     }
 
-    /// A read failed. Answers whether the machine counts as unreachable from now on.
+    /// A read failed. Answers whether the machine counts as unreachable from now on, or is so for another reason.
     pub(crate) fn missed(&self, reason: &'static str, message: String, refused: bool) -> bool {
         let turned = self.state().reach.failed(reason, message, refused, &self.policy);
         self.tell(turned);
-        turned == Turned::Down
+        matches!(turned, Turned::Down | Turned::Otherwise)
     }
 
-    /// Whether a machine that can be reached or not is news for the node and all its pods.
+    /// A machine that can be reached or not is news for the node and all its pods; why not, for the node.
     fn tell(&self, turned: Turned) {
-        if turned == Turned::Nothing {
-            return;
+        match turned {
+            Turned::Nothing => {}
+            Turned::Otherwise => self.voice.node_due(&self.name),
+            Turned::Found | Turned::Up | Turned::Down => {
+                self.voice.node_due(&self.name);
+                self.pods_due();
+            }
         }
-        self.voice.node_due(&self.name);
-        self.pods_due();
     }
 
     /// There may be something to do for each of its pods.

@@ -27,6 +27,8 @@ pub(crate) struct Outage {
     pub(crate) reason: &'static str,
     /// Why, for people.
     pub(crate) message: String,
+    /// Whether the machine answered, and refused us.
+    refused: bool,
     /// Whether the machine was reached before, in the life of this process.
     pub(crate) was_up: bool,
 }
@@ -36,16 +38,24 @@ pub(crate) struct Outage {
 pub(crate) enum Turned {
     /// Nothing.
     Nothing,
-    /// It can be reached from now on.
+    /// It was reached for the first time.
+    Found,
+    /// It can be reached again.
     Up,
     /// It cannot be reached any more.
     Down,
+    /// It still cannot be reached, for another reason.
+    Otherwise,
 }
 
 impl Reach {
     /// A read was good.
     pub(crate) fn succeeded(&mut self) -> Turned {
-        let turned = if matches!(self, Self::Up { .. }) { Turned::Nothing } else { Turned::Up };
+        let turned = match self {
+            Self::Untried => Turned::Found,
+            Self::Up { .. } => Turned::Nothing,
+            Self::Down(_) => Turned::Up,
+        };
         *self = Self::Up { failing: None };
         turned
     }
@@ -59,23 +69,24 @@ impl Reach {
         policy: &Policy,
     ) -> Turned {
         let now = Instant::now();
+        let outage = |was_up| Outage { reason, message, refused, was_up };
         match self {
             Self::Up { failing } => {
                 let since = *failing.get_or_insert(now);
                 if !refused && now.saturating_duration_since(since) < policy.unreachable_after {
                     return Turned::Nothing;
                 }
-                *self = Self::Down(Outage { reason, message, was_up: true });
+                *self = Self::Down(outage(true));
                 Turned::Down
             }
             Self::Untried => {
-                *self = Self::Down(Outage { reason, message, was_up: false });
+                *self = Self::Down(outage(false));
                 Turned::Down
             }
-            Self::Down(outage) => {
-                outage.reason = reason;
-                outage.message = message;
-                Turned::Nothing
+            Self::Down(before) => {
+                let same = (before.reason, before.refused) == (reason, refused);
+                *before = outage(before.was_up);
+                if same { Turned::Nothing } else { Turned::Otherwise }
             }
         }
     }
@@ -111,7 +122,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_read_that_fails_once_is_no_outage_and_one_that_goes_on_failing_is() {
         let mut reach = Reach::Untried;
-        assert_eq!(reach.succeeded(), Turned::Up);
+        assert_eq!(reach.succeeded(), Turned::Found);
         assert_eq!(fails(&mut reach, false), Turned::Nothing);
         tokio::time::advance(Duration::from_secs(14)).await;
         assert_eq!(fails(&mut reach, false), Turned::Nothing);
@@ -128,6 +139,21 @@ mod tests {
         let mut reach = Reach::Up { failing: None };
         assert_eq!(fails(&mut reach, true), Turned::Down);
         assert_eq!(fails(&mut Reach::Untried, false), Turned::Down);
+    }
+
+    #[test]
+    fn another_reason_of_an_outage_is_news_and_another_text_is_none() {
+        let mut reach = Reach::Untried;
+        let mut fails = |reason, message: &str, refused| {
+            reach.failed(reason, message.to_owned(), refused, &Policy::default())
+        };
+        assert_eq!(fails("DriverUnavailable", "no answer", false), Turned::Down);
+        assert_eq!(fails("DriverUnavailable", "no route", false), Turned::Nothing);
+        assert_eq!(fails("DriverRefused", "401", true), Turned::Otherwise);
+        assert_eq!(fails("DriverRefused", "401 again", true), Turned::Nothing);
+        assert_eq!(fails("DriverUnavailable", "no answer", false), Turned::Otherwise);
+        assert!(matches!(&reach, Reach::Down(outage) if outage.message == "no answer" && !outage.was_up));
+        assert_eq!(reach.succeeded(), Turned::Up);
     }
 
     #[test]

@@ -262,8 +262,20 @@ fn spread(wait: Duration, name: &str, turn: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use async_trait::async_trait;
+    use staffetta_driver::memory::{
+        AppHostingMethod, Fault, MemoryAppHostingDriver, MemoryDevice, MemoryDevices,
+    };
+    use staffetta_handler::{Note, Notebook, Notes};
+
     use super::*;
-    use crate::handler::tests::idle;
+    use crate::app_hosting::DeviceBackEnd;
+    use crate::handler::tests::{idle, wiring};
+    use crate::handler::{VirtualNodes, Wiring};
+    use crate::node::NodeSpec;
+    use crate::source::NodeSource;
 
     #[tokio::test(start_paused = true)]
     async fn what_was_read_for_a_pod_is_forgotten_with_it_or_when_its_time_is_over() {
@@ -279,6 +291,65 @@ mod tests {
         assert_eq!(shared.environments.kept(), 1);
         assert!(run(30).await.is_err());
         assert_eq!(shared.environments.kept(), 0, "nobody asked for it once more");
+    }
+
+    /// A device in memory is behind the one node.
+    struct OneDevice(Arc<MemoryDevice>);
+
+    #[async_trait]
+    impl NodeSource for OneDevice {
+        async fn run(&self, intake: Intake) -> Result<(), HandlerError> {
+            intake.exists(NodeSpec::bare("r1"));
+            intake.complete();
+            std::future::pending().await
+        }
+
+        async fn open(&self, _: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
+            let driver = MemoryAppHostingDriver::new(Arc::clone(&self.0), "east".into());
+            Ok(Arc::new(DeviceBackEnd::new(Arc::new(driver), None)))
+        }
+    }
+
+    /// What was told.
+    #[derive(Clone, Default)]
+    struct Heard(Arc<Mutex<Vec<Note>>>);
+
+    impl Notebook for Heard {
+        fn tell(&self, note: Note) {
+            self.0.lock().unwrap().push(note);
+        }
+    }
+
+    impl Heard {
+        /// What was told in the next minutes, as reasons and texts.
+        async fn in_minutes(&self, minutes: u64) -> Vec<(&'static str, String)> {
+            tokio::time::sleep(Duration::from_secs(60 * minutes)).await;
+            self.0.lock().unwrap().drain(..).map(|note| (note.reason, note.text)).collect()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_refuses_us_after_an_outage_is_told_anew_and_its_first_answer_is_no_news() {
+        let (device, heard) = (MemoryDevices::default().device("r1"), Heard::default());
+        let source = Arc::new(OneDevice(Arc::clone(&device)));
+        let wiring = Wiring { source, notes: Notes::new(heard.clone()), ..wiring() };
+        let readers = Readers(VirtualNodes::new(wiring).shared());
+        let reading = tokio::spawn(async move { readers.run(Outlet::new(|_| ())).await });
+        assert_eq!(heard.in_minutes(5).await, [], "it was reached at the start");
+        device.set_reachable(false);
+        let told = heard.in_minutes(5).await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].0 == "MachineUnreachable" && told[0].1.contains("switched off"), "{told:?}");
+        let refusal = DriverError::new(Reason::Refused, "log in").detail("401");
+        device.faults().inject(AppHostingMethod::Resources, 1000, Fault::Fail(refusal));
+        let told = heard.in_minutes(60).await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].0 == "MachineUnreachable" && told[0].1.contains("it was refused: 401"), "{told:?}");
+        device.faults().clear();
+        device.set_reachable(true);
+        let told = heard.in_minutes(15).await;
+        assert_eq!(told.iter().map(|(reason, _)| *reason).collect::<Vec<_>>(), ["MachineReached"]);
+        reading.abort();
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,7 +7,6 @@ mod id;
 mod image;
 mod mark;
 mod network;
-mod quantity;
 mod refusal;
 mod resources;
 mod run_options;

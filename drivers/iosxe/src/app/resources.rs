@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use staffetta_driver::Amount;
 use staffetta_driver::app_hosting::ResourceLimits;
 
-use super::quantity::scaled;
 use super::refusal::Refusal;
 use crate::model::config::ResourceProfile;
 
@@ -63,7 +63,7 @@ const STORAGE: Measure = Measure {
 impl Measure {
     /// A quantity in the device's unit, rounded up.
     fn read(self, quantity: &str) -> Option<u64> {
-        scaled(quantity, self.factor).map(|amount| amount.div_ceil(self.divisor))
+        Amount::read(quantity)?.times(self.factor).map(|amount| amount.div_ceil(self.divisor))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::node::{MachineInfo, NodeHealth, Room};
 use crate::workload::{ContainerSight, ContainerState, Workload, Workloads};
 
 /// A device as what one node can do.
-pub(super) struct DeviceBackEnd {
+pub(crate) struct DeviceBackEnd {
     driver: Arc<dyn AppHostingDriver>,
     /// The last answer and what was made of it: an answer that is the same costs nothing.
     last: Mutex<Option<(HostedPods, Workloads)>>,
@@ -31,7 +31,7 @@ pub(super) struct DeviceBackEnd {
 }
 
 impl DeviceBackEnd {
-    pub(super) fn new(driver: Arc<dyn AppHostingDriver>, host_ip: Option<IpAddr>) -> Self {
+    pub(crate) fn new(driver: Arc<dyn AppHostingDriver>, host_ip: Option<IpAddr>) -> Self {
         Self { driver, last: Mutex::new(None), info: Mutex::default(), host_ip }
     }
 

@@ -20,17 +20,24 @@ const LARGEST: u64 = 4 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// A file cannot be read.
-    #[error("read {file}, which is to tell of devices")]
+    #[error("read {file}, which is to {purpose}")]
     Read {
         /// The file.
         file: PathBuf,
+        /// For what it is there.
+        purpose: &'static str,
         /// Why not.
         #[source]
         source: io::Error,
     },
     /// A file is larger than any description of devices.
-    #[error("read {0}, which is to tell of devices: it is larger than 4 MiB")]
-    TooLarge(PathBuf),
+    #[error("read {file}, which is to {purpose}: it is larger than 4 MiB")]
+    TooLarge {
+        /// The file.
+        file: PathBuf,
+        /// For what it is there.
+        purpose: &'static str,
+    },
     /// A file is not as it must be; a password in it is not shown.
     #[error("the devices of {file} are not as they must be: {reason}")]
     Malformed {
@@ -107,7 +114,7 @@ pub fn read(entries: &[DeviceEntry], files: &[PathBuf]) -> Result<Vec<NamedDevic
         add("the configuration", entry.clone())?;
     }
     for file in files {
-        for entry in of_text(file, &text(file)?)? {
+        for entry in of_text(file, &text(file, "tell of devices")?)? {
             add(&file.display().to_string(), entry)?;
         }
     }
@@ -135,16 +142,16 @@ fn named(origin: &str, entry: DeviceEntry) -> Result<NamedDevice, FileError> {
 /// The password in a file.
 pub(super) fn password(file: &Path) -> Result<Password, FileError> {
     // An editor ends the last line of a file, and no password ends so.
-    Ok(Password::new(text(file)?.trim_end_matches(['\r', '\n'])))
+    Ok(Password::new(text(file, "hold a password")?.trim_end_matches(['\r', '\n'])))
 }
 
-fn text(file: &Path) -> Result<String, FileError> {
-    let fail = |source| FileError::Read { file: file.to_owned(), source };
+fn text(file: &Path, purpose: &'static str) -> Result<String, FileError> {
+    let fail = |source| FileError::Read { file: file.to_owned(), purpose, source };
     let mut text = String::new();
     let opened = fs::File::open(file).map_err(fail)?;
     opened.take(LARGEST + 1).read_to_string(&mut text).map_err(fail)?;
     if text.len() as u64 > LARGEST {
-        return Err(FileError::TooLarge(file.to_owned()));
+        return Err(FileError::TooLarge { file: file.to_owned(), purpose });
     }
     Ok(text)
 }
@@ -244,6 +251,6 @@ mod tests {
         assert_eq!(password.expose(), "hunter2");
         assert!(!format!("{password:?}").contains("hunter2"));
         let missing = of(Path::new("/nowhere/password")).unwrap_err();
-        assert_eq!(missing.to_string(), "read /nowhere/password, which is to tell of devices");
+        assert_eq!(missing.to_string(), "read /nowhere/password, which is to hold a password");
     }
 }

@@ -36,6 +36,8 @@ use crate::handler::{VirtualNodes, Wiring};
 use crate::kubelet::{KubeletError, Kubelets};
 use crate::policy::Policy;
 
+#[cfg(test)]
+pub(crate) use self::back_end::DeviceBackEnd;
 pub use self::cisco_device::{CiscoDevice, CiscoDeviceStatus};
 pub use self::entry::{DeviceEntry, NamedDevice};
 pub use self::error::DeviceError;

@@ -1,9 +1,10 @@
 //! `$(NAME)` in the value of a variable.
 
 /// Puts the values of other variables in: `$(NAME)` stands for a variable that was defined before, `$$` for a dollar sign; a
-/// reference to anything else stays as it is written (Kubernetes API, `EnvVar.value`).
-pub(super) fn expand<'a>(text: &str, value: impl Fn(&str) -> Option<&'a str>) -> String {
-    let mut expanded = String::with_capacity(text.len());
+/// reference to anything else stays as it is written (Kubernetes API, `EnvVar.value`). None where that has more than `most` bytes:
+/// each value may stand in the next one twice, so that a short list of them grows without end.
+pub(super) fn expand<'a>(text: &str, most: usize, value: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
+    let mut expanded = String::new();
     let mut rest = text;
     while let Some(dollar) = rest.find('$') {
         expanded.push_str(&rest[..dollar]);
@@ -23,9 +24,12 @@ pub(super) fn expand<'a>(text: &str, value: impl Fn(&str) -> Option<&'a str>) ->
         } else {
             expanded.push('$');
         }
+        if expanded.len() > most {
+            return None;
+        }
     }
     expanded.push_str(rest);
-    expanded
+    (expanded.len() <= most).then_some(expanded)
 }
 
 #[cfg(test)]
@@ -48,7 +52,16 @@ mod tests {
             ("$$$(HOST)$$", "$db$"),
             ("", ""),
         ] {
-            assert_eq!(expand(text, value), expected, "{text}");
+            assert_eq!(expand(text, 18, value).as_deref(), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_gets_longer_than_it_may_is_none() {
+        let value = |_: &str| Some("12345");
+        assert_eq!(expand("$(A)$(A)", 10, value).as_deref(), Some("1234512345"));
+        for text in ["$(A)$(A)", "$(A)$(A)$(A)$(A)", "1234567890", "$(A)12345"] {
+            assert_eq!(expand(text, 9, value), None, "{text}");
         }
     }
 }

@@ -28,6 +28,16 @@ const KEPT: Duration = Duration::from_secs(60);
 /// How long to wait for what does not exist yet, or is not as it must be.
 const ABSENT: Duration = Duration::from_secs(15);
 
+/// How many bytes the environments of one pod may hold, each variable with its name, its value and [`BESIDE`]: as many as a `ConfigMap`,
+/// and half of what Linux usually starts one program with.
+const MOST: usize = 1 << 20;
+
+/// What a variable takes beside its name and its value, as Linux counts: `=`, an end, and a pointer.
+const BESIDE: usize = 10;
+
+/// How many bytes of `ConfigMap`s and Secrets are held while the environments of one pod are made; each may have 1 MiB.
+const MOST_READ: usize = 16 << 20;
+
 /// Why an environment could not be made. It never holds a value.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentError {
@@ -55,6 +65,14 @@ pub enum EnvironmentError {
         /// What is wrong.
         detail: String,
     },
+    /// With this field the pod asks for more than it may.
+    #[error("{path}: {what}")]
+    TooLarge {
+        /// The path of the field in the pod.
+        path: String,
+        /// What is too large, and how large it may be.
+        what: &'static str,
+    },
     /// An object could not be read.
     #[error("{path}: read the {what}")]
     Read {
@@ -72,7 +90,7 @@ impl Failure for EnvironmentError {
     fn transient(&self) -> bool {
         match self {
             Self::Missing { .. } | Self::NotText { .. } => true,
-            Self::Unsupported { .. } => false,
+            Self::Unsupported { .. } | Self::TooLarge { .. } => false,
             Self::Read { source, .. } => source.transient(),
         }
     }
@@ -80,7 +98,7 @@ impl Failure for EnvironmentError {
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Missing { .. } | Self::NotText { .. } => Some(ABSENT),
-            Self::Unsupported { .. } => None,
+            Self::Unsupported { .. } | Self::TooLarge { .. } => None,
             Self::Read { source, .. } => source.retry_after(),
         }
     }
@@ -88,7 +106,7 @@ impl Failure for EnvironmentError {
     fn reason(&self) -> &'static str {
         match self {
             Self::Missing { .. } => "EnvironmentMissing",
-            Self::NotText { .. } | Self::Unsupported { .. } => "FieldNotSupported",
+            Self::NotText { .. } | Self::Unsupported { .. } | Self::TooLarge { .. } => "FieldNotSupported",
             Self::Read { source, .. } => source.reason(),
         }
     }
@@ -140,7 +158,8 @@ impl Environments {
         if let Some(environment) = kept.map(|kept| kept.environment.clone()) {
             return Ok(environment);
         }
-        let mut reading = Reading { client: &self.client, pod, objects: HashMap::new() };
+        let mut reading =
+            Reading { client: &self.client, pod, objects: HashMap::new(), left: MOST, readable: MOST_READ };
         let mut environment = Environment::new();
         for (place, container) in pod.spec.iter().flat_map(|spec| &spec.containers).enumerate() {
             environment.insert(container.name.clone(), reading.container(place, container).await?);
@@ -179,6 +198,10 @@ struct Reading<'a> {
     client: &'a Client,
     pod: &'a Pod,
     objects: HashMap<(Holder, String), Data>,
+    /// How many bytes its variables may still take; one that is set anew takes them once more.
+    left: usize,
+    /// How many bytes of objects may still be held.
+    readable: usize,
 }
 
 impl Reading<'_> {
@@ -195,10 +218,24 @@ impl Reading<'_> {
         for (number, variable) in container.env.iter().flatten().enumerate() {
             let path = format!("spec.containers[{place}].env[{number}]");
             if let Some(value) = self.value(&path, variable, &variables).await? {
-                variables.set(&variable.name, value);
+                self.set(&path, variable.name.clone(), value, &mut variables)?;
             }
         }
-        Ok(variables.0.into_iter().map(|(name, value)| EnvironmentVariable::new(name, value)).collect())
+        Ok(variables.in_order())
+    }
+
+    /// Sets a variable, if the pod may have that much.
+    fn set(
+        &mut self,
+        path: &str,
+        name: String,
+        value: String,
+        variables: &mut Variables,
+    ) -> Result<(), EnvironmentError> {
+        let left = self.left.checked_sub(name.len() + value.len() + BESIDE);
+        self.left = left.ok_or_else(|| too_many_variables(path))?;
+        variables.set(name, value);
+        Ok(())
     }
 
     async fn all_of(
@@ -223,7 +260,7 @@ impl Reading<'_> {
         let prefix = from.prefix.as_deref().unwrap_or_default();
         for (key, value) in &*data {
             match value {
-                Some(value) => variables.set(&format!("{prefix}{key}"), value.clone()),
+                Some(value) => self.set(path, format!("{prefix}{key}"), value.clone(), variables)?,
                 None if holder == Holder::ConfigMap => {}
                 None => return Err(not_text(path, holder, name, key)),
             }
@@ -240,7 +277,8 @@ impl Reading<'_> {
     ) -> Result<Option<String>, EnvironmentError> {
         let Some(from) = &variable.value_from else {
             let text = variable.value.as_deref().unwrap_or_default();
-            return Ok(Some(expand(text, |name| before.get(name))));
+            let expanded = expand(text, self.left, |name| before.get(name));
+            return expanded.map(Some).ok_or_else(|| too_many_variables(path));
         };
         let path = format!("{path}.valueFrom");
         match from {
@@ -304,6 +342,12 @@ impl Reading<'_> {
             what: format!("{} {name}", holder.name()),
             source: Box::new(source),
         })?;
+        let size =
+            data.iter().flatten().map(|(key, value)| key.len() + value.as_ref().map_or(0, String::len)).sum();
+        self.readable = self.readable.checked_sub(size).ok_or_else(|| EnvironmentError::TooLarge {
+            path: path.to_owned(),
+            what: "the ConfigMaps and Secrets of all its environment may have at most 16 MiB",
+        })?;
         let data = data.map(Arc::new);
         self.objects.insert((holder, name.to_owned()), data.clone());
         Ok(data)
@@ -326,20 +370,31 @@ fn not_text(path: &str, holder: Holder, name: &str, key: &str) -> EnvironmentErr
     EnvironmentError::NotText { path: path.to_owned(), what }
 }
 
-/// Variables in the order in which they were first set; the last value holds.
+fn too_many_variables(path: &str) -> EnvironmentError {
+    EnvironmentError::TooLarge {
+        path: path.to_owned(),
+        what: "the names and values of all variables of a pod may have at most 1 MiB",
+    }
+}
+
+/// Variables, each with its place in the order in which they were first set; the last value holds.
 #[derive(Default)]
-struct Variables(Vec<(String, String)>);
+struct Variables(HashMap<String, (usize, String)>);
 
 impl Variables {
-    fn set(&mut self, name: &str, value: String) {
-        match self.0.iter_mut().find(|(known, _)| known == name) {
-            Some((_, known)) => *known = value,
-            None => self.0.push((name.to_owned(), value)),
-        }
+    fn set(&mut self, name: String, value: String) {
+        let place = self.0.len();
+        self.0.entry(name).or_insert_with(|| (place, String::new())).1 = value;
     }
 
     fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.0.get(name).map(|(_, value)| value.as_str())
+    }
+
+    fn in_order(self) -> Vec<EnvironmentVariable> {
+        let mut variables: Vec<_> = self.0.into_iter().collect();
+        variables.sort_unstable_by_key(|(_, (place, _))| *place);
+        variables.into_iter().map(|(name, (_, value))| EnvironmentVariable::new(name, value)).collect()
     }
 }
 

@@ -149,3 +149,68 @@ async fn the_steps_of_one_pod_read_each_object_once() {
     }
     assert_eq!(server.requests().len(), 1);
 }
+
+/// As many bytes of text.
+fn text(bytes: usize) -> String {
+    "x".repeat(bytes)
+}
+
+fn is_too_large(error: &EnvironmentError, path: &str) {
+    assert!(causes(error).starts_with(&format!("{path}: ")), "{error}");
+    assert!(matches!(error, EnvironmentError::TooLarge { .. }), "{error}");
+    assert_eq!((error.transient(), error.reason()), (false, "FieldNotSupported"));
+}
+
+#[tokio::test]
+async fn values_that_double_from_one_to_the_next_are_refused_before_they_fill_the_memory() {
+    let (_server, client) = world().await;
+    let doubled = |number: u32| json!({ "name": format!("V{}", number + 1), "value": format!("$(V{number})$(V{number})") });
+    let variables: Vec<_> =
+        [json!({ "name": "V0", "value": text(10) })].into_iter().chain((0..1000).map(doubled)).collect();
+    let error = environment(&client, json!({ "env": variables })).await.unwrap_err();
+    // 10 << 16 bytes, and all before it, are less than 1 MiB; twice as much is not.
+    is_too_large(&error, "spec.containers[0].env[16]");
+}
+
+#[tokio::test]
+async fn objects_that_are_put_in_again_and_again_are_refused_before_they_fill_the_memory() {
+    let (_server, client) = world().await;
+    let large =
+        json!({ "metadata": { "name": "large" }, "data": { "key": text(200_000), "other": text(1000) } });
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+    maps.create(&PostParams::default(), &serde_json::from_value(large).unwrap()).await.unwrap();
+    let from = |number| json!({ "prefix": format!("P{number}_"), "configMapRef": { "name": "large" } });
+    let all = |times: u32| json!({ "envFrom": (0..times).map(from).collect::<Vec<_>>() });
+    assert_eq!(environment(&client, all(5)).await.unwrap().len(), 10);
+    is_too_large(&environment(&client, all(1000)).await.unwrap_err(), "spec.containers[0].envFrom[5]");
+    let same: Vec<_> = (0..1000).map(|_| from(0)).collect();
+    let error = environment(&client, json!({ "envFrom": same })).await.unwrap_err();
+    is_too_large(&error, "spec.containers[0].envFrom[5]");
+    let key = json!({ "configMapKeyRef": { "name": "large", "key": "key" } });
+    let one = |number| json!({ "name": format!("V{number}"), "valueFrom": key });
+    let error =
+        environment(&client, json!({ "env": (0..1000).map(one).collect::<Vec<_>>() })).await.unwrap_err();
+    is_too_large(&error, "spec.containers[0].env[5]");
+    let mut pod = pod(all(5));
+    let spec = pod.spec.as_mut().unwrap();
+    spec.containers.push(Container { name: "second".into(), ..spec.containers[0].clone() });
+    let error = Environments::new(client).of(&pod).await.unwrap_err();
+    is_too_large(&error, "spec.containers[1].envFrom[0]");
+}
+
+#[tokio::test]
+async fn no_more_is_held_of_the_objects_that_a_pod_names_than_it_may_name() {
+    let (_server, client) = world().await;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+    for number in 0..17 {
+        let data = json!({ "metadata": { "name": format!("s{number}") }, "data": { "key": "1", "rest": text(1_000_000) } });
+        maps.create(&PostParams::default(), &serde_json::from_value(data).unwrap()).await.unwrap();
+    }
+    let from = |number| {
+        let key = json!({ "name": format!("s{number}"), "key": "key" });
+        json!({ "name": format!("V{number}"), "valueFrom": { "configMapKeyRef": key } })
+    };
+    let first = |number: u32| json!({ "env": (0..number).map(from).collect::<Vec<_>>() });
+    assert_eq!(environment(&client, first(16)).await.unwrap().len(), 16);
+    is_too_large(&environment(&client, first(17)).await.unwrap_err(), "spec.containers[0].env[16].valueFrom");
+}

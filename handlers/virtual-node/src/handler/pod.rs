@@ -66,6 +66,7 @@ impl Shared {
                 }
                 applied
             }
+            Task::Clear => self.is_rid(owner, &machine).await.map(drop),
             // Only the event that says so is still to come, or somebody's finalizer keeps the object.
             Task::Remove if record.finished => Ok(()),
             Task::Remove => self.remove(&pod, owner, &machine).await,

@@ -95,7 +95,11 @@ impl Shared {
     }
 
     /// One step nearer to a machine without anything of `owner`. Answers whether that is so; if not, it is looked at again.
-    async fn is_rid(&self, owner: &Owner, machine: &Arc<Machine>) -> Result<bool, VirtualNodeError> {
+    pub(super) async fn is_rid(
+        &self,
+        owner: &Owner,
+        machine: &Arc<Machine>,
+    ) -> Result<bool, VirtualNodeError> {
         let Some(back_end) = machine.back_end() else {
             return self.later(owner, machine, self.policy.poll_interval).map(|()| false);
         };

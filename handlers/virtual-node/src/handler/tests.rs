@@ -25,8 +25,13 @@ impl NodeSource for Nobody {
 
 /// Virtual nodes of which there are none, on an API server that is not there.
 pub(crate) fn idle() -> VirtualNodes {
+    VirtualNodes::new(wiring())
+}
+
+/// What they are made of.
+pub(crate) fn wiring() -> Wiring {
     let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-    VirtualNodes::new(Wiring {
+    Wiring {
         handler: "machines",
         cluster: "east".into(),
         client: Client::try_from(nowhere).unwrap(),
@@ -35,7 +40,7 @@ pub(crate) fn idle() -> VirtualNodes {
         policy: Policy::default(),
         kubelets: None,
         predecessor: None,
-    })
+    }
 }
 
 #[tokio::test(start_paused = true)]

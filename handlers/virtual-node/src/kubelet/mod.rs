@@ -117,7 +117,7 @@ impl Kubelets {
                 }
                 Err(error) => {
                     warn!(node = &**machine.name(), listen = %self.options.listen, first_port = self.options.first_port, %error,
-                        "no port is free for the kubelet API of a node");
+                        "the kubelet API of a node cannot listen");
                     tokio::time::sleep(AGAIN).await;
                 }
             }

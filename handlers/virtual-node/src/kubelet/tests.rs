@@ -1,8 +1,13 @@
 //! A kubelet API over TLS, as an API server meets it.
 
 use std::fs;
+use std::path::Path;
 
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use serde_json::{Value, json};
+use staffetta_driver::app_hosting::AppHostingDriver;
+use staffetta_driver::memory::{MemoryAppHostingDriver, MemoryDevices};
+use staffetta_driver::virtual_node::PodRequest;
 use staffetta_handler::causes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -10,6 +15,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::*;
+use crate::app_hosting::DeviceBackEnd;
+use crate::back_end::NodeBackEnd;
 use crate::fleet::Fleet;
 use crate::node::NodeSpec;
 use crate::policy::Policy;
@@ -26,14 +33,28 @@ fn options() -> KubeletOptions {
     }
 }
 
-/// A node whose kubelet API is answered, and who answers it.
-async fn answered(options: KubeletOptions) -> (KubeletEndpoint, tokio::task::JoinHandle<()>) {
+/// A machine that nobody has read, and the pods of its cluster.
+fn machine() -> (Arc<Machine>, Arc<ClusterIndex>) {
     let cluster = Arc::<ClusterIndex>::default();
     let fleet = Fleet::new(Arc::clone(&cluster), Policy::default());
     fleet.insert(NodeSpec::bare("r1"));
-    let machine = fleet.get("r1").unwrap();
+    (fleet.get("r1").unwrap(), cluster)
+}
+
+/// A node whose kubelet API is answered, and who answers it.
+async fn answered(options: KubeletOptions) -> (KubeletEndpoint, tokio::task::JoinHandle<()>) {
+    let (machine, cluster) = machine();
+    answered_for(options, &machine, cluster).await
+}
+
+/// The same for the node of that machine.
+async fn answered_for(
+    options: KubeletOptions,
+    machine: &Arc<Machine>,
+    cluster: Arc<ClusterIndex>,
+) -> (KubeletEndpoint, tokio::task::JoinHandle<()>) {
     let kubelets = Kubelets::new(options).unwrap();
-    let served = Arc::clone(&machine);
+    let served = Arc::clone(machine);
     let task = tokio::spawn(async move { kubelets.serve(&served, &cluster, &Arc::default()).await });
     while machine.kubelet().is_none() {
         tokio::task::yield_now().await;
@@ -80,8 +101,26 @@ impl rustls::client::danger::ServerCertVerifier for Trusting {
     }
 }
 
-/// A connection; `identity` is a certificate with its key.
-async fn connect(endpoint: KubeletEndpoint, identity: Option<(Vec<u8>, Vec<u8>)>) -> TlsStream<TcpStream> {
+/// A certificate and its key.
+type Identity = (Vec<u8>, Vec<u8>);
+
+/// The file of an authority, and the identity of somebody whose certificate it signed.
+fn authority(folder: &Path) -> (PathBuf, Identity) {
+    let (authority_key, mut params) = (KeyPair::generate().unwrap(), CertificateParams::default());
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&authority_key).unwrap();
+    let file = folder.join("ca.pem");
+    fs::write(&file, authority.pem()).unwrap();
+    let issuer = Issuer::new(params, authority_key);
+    let mut client = CertificateParams::default();
+    client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let client_key = KeyPair::generate().unwrap();
+    let certificate = client.signed_by(&client_key, &issuer).unwrap();
+    (file, (certificate.der().to_vec(), client_key.serialize_der()))
+}
+
+/// A connection of somebody who has that identity, or none.
+async fn connect(endpoint: KubeletEndpoint, identity: Option<Identity>) -> TlsStream<TcpStream> {
     let builder =
         rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -100,7 +139,7 @@ async fn connect(endpoint: KubeletEndpoint, identity: Option<(Vec<u8>, Vec<u8>)>
 }
 
 /// The answer to a request, head and body.
-async fn ask(endpoint: KubeletEndpoint, path: &str, identity: Option<(Vec<u8>, Vec<u8>)>) -> String {
+async fn ask(endpoint: KubeletEndpoint, path: &str, identity: Option<Identity>) -> String {
     let mut stream = connect(endpoint, identity).await;
     let request = format!("GET {path} HTTP/1.1\r\nHost: r1\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -130,25 +169,49 @@ async fn what_no_machine_can_do_is_said_in_words_that_kubectl_shows() {
 #[tokio::test]
 async fn what_a_node_knows_is_told_to_who_shows_a_certificate_of_the_authority_and_to_nobody_else() {
     let folder = tempfile::tempdir().unwrap();
-    let (authority_key, mut params) = (KeyPair::generate().unwrap(), CertificateParams::default());
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = params.self_signed(&authority_key).unwrap();
-    let file = folder.path().join("ca.pem");
-    fs::write(&file, authority.pem()).unwrap();
-    let issuer = Issuer::new(params, authority_key);
-    let mut client = CertificateParams::default();
-    client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    let client_key = KeyPair::generate().unwrap();
-    let certificate = client.signed_by(&client_key, &issuer).unwrap();
+    let (file, identity) = authority(folder.path());
     let (endpoint, task) = answered(KubeletOptions { client_authority: Some(file), ..options() }).await;
     for path in ["/pods", "/stats/summary"] {
         let answer = ask(endpoint, path, None).await;
         assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     }
-    let identity = || Some((certificate.der().to_vec(), client_key.serialize_der()));
-    assert!(ask(endpoint, "/pods", identity()).await.contains("\"kind\":\"PodList\""));
-    let answer = ask(endpoint, "/stats/summary", identity()).await;
+    assert!(ask(endpoint, "/pods", Some(identity.clone())).await.contains("\"kind\":\"PodList\""));
+    let answer = ask(endpoint, "/stats/summary", Some(identity)).await;
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("cannot be reached"), "{answer}");
+    task.abort();
+}
+
+#[tokio::test]
+async fn what_the_pods_of_a_device_use_is_told_to_who_may_know_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, identity) = authority(folder.path());
+    let device = MemoryDevices::new(Duration::ZERO).device("r1");
+    let driver = Arc::new(MemoryAppHostingDriver::new(device, "east".into()));
+    let pod = json!({ "metadata": { "name": "web", "namespace": "shop", "uid": "u1" },
+        "spec": { "containers": [{ "name": "app", "image": "flash:/a.tar" }] } });
+    let pod = Arc::new(serde_json::from_value(pod).unwrap());
+    let request = PodRequest { pod, environment: [].into() };
+    while !driver.deploy_pod(&request).await.unwrap().is_done() {}
+    let (machine, cluster) = machine();
+    let back_end: Arc<dyn NodeBackEnd> = Arc::new(DeviceBackEnd::new(driver, None));
+    assert!(machine.opened(0, &back_end));
+    machine.reached();
+    let options = KubeletOptions { client_authority: Some(file), ..options() };
+    let (endpoint, task) = answered_for(options, &machine, cluster).await;
+    let answer = ask(endpoint, "/stats/summary", Some(identity)).await;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
+    let summary: Value = serde_json::from_str(body).unwrap();
+    let pod = &summary["pods"][0];
+    assert_eq!(pod["podRef"], json!({ "name": "web", "namespace": "shop", "uid": "u1" }));
+    assert_eq!(
+        (&pod["containers"][0]["name"], &pod["containers"][0]["cpu"]["usageNanoCores"]),
+        (&json!("app"), &json!(10_000_000))
+    );
+    assert_eq!(
+        (&summary["node"]["nodeName"], &summary["node"]["cpu"]["usageNanoCores"]),
+        (&json!("r1"), &json!(10_000_000))
+    );
     task.abort();
 }
 

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 
 use super::form::form;
-use crate::workload::{ContainerState, Workload};
+use crate::workload::{ContainerSight, ContainerState, Workload};
 
 /// The next thing to do for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub(crate) enum Task {
         /// Whether the machine lost what it had of the pod.
         lost: bool,
     },
+    /// Rid the machine of it: it is over, and what it has reserved there is for others.
+    Clear,
     /// Rid the machine of it, then delete it.
     Remove,
 }
@@ -43,7 +45,11 @@ pub(crate) fn decide(pod: &Pod, facts: &Facts<'_>) -> Task {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     let finished = matches!(phase, "Succeeded" | "Failed");
     if finished && pod.metadata.deletion_timestamp.is_none() {
-        return Task::Leave;
+        return if facts.reachable && facts.workload.is_some_and(is_waste) {
+            Task::Clear
+        } else {
+            Task::Leave
+        };
     }
     if !facts.reachable {
         return Task::Wait;
@@ -73,13 +79,20 @@ fn shows_other(pod: &Pod) -> bool {
         .any(|known| !known.image.is_empty() && image(&known.name).is_some_and(|image| image != known.image))
 }
 
+/// Whether nobody needs what stands for a pod that is over. One of ours may have been started once more by its machine on its way
+/// out. An agent that kept the machine before may have called a pod finished that runs.
+fn is_waste(workload: &Workload) -> bool {
+    workload.ours || !workload.containers.iter().any(is_running)
+}
+
 /// Whether each container runs.
 fn runs(pod: &Pod, workload: &Workload) -> bool {
     let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
-    containers.iter().all(|container| {
-        let sight = workload.container(&container.name);
-        sight.is_some_and(|sight| matches!(sight.state, ContainerState::Running { .. }))
-    })
+    containers.iter().all(|container| workload.container(&container.name).is_some_and(is_running))
+}
+
+fn is_running(sight: &ContainerSight) -> bool {
+    matches!(sight.state, ContainerState::Running { .. })
 }
 
 #[cfg(test)]
@@ -88,7 +101,6 @@ mod tests {
     use staffetta_driver::Owner;
 
     use super::*;
-    use crate::workload::ContainerSight;
 
     fn pod(image: &str) -> Pod {
         serde_json::from_value(json!({ "metadata": { "name": "web", "namespace": "default", "uid": "u1" },
@@ -146,6 +158,23 @@ mod tests {
             assert_eq!(decide(&pod, &facts(None, None)), Task::Leave);
             pod.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
             assert_eq!(decide(&pod, &facts(None, None)), Task::Remove);
+        }
+    }
+
+    #[test]
+    fn what_lies_on_a_machine_of_a_pod_that_is_over_is_removed_unless_it_runs_for_somebody_else() {
+        let mut pod = pod("i");
+        pod.status = serde_json::from_value(json!({ "phase": "Succeeded" })).unwrap();
+        let ended =
+            ContainerState::Ended { exit_code: 0, reason: "Completed".into(), message: String::new() };
+        let waiting = ContainerState::Waiting { reason: "ContainerCreating".into(), message: String::new() };
+        for (state, of_others) in [(ended, Task::Clear), (waiting, Task::Clear), (RUNS, Task::Leave)] {
+            for (ours, expected) in [(true, Task::Clear), (false, of_others)] {
+                let there = Workload { ours, ..workload(state.clone()) };
+                assert_eq!(decide(&pod, &facts(Some(&there), None)), expected);
+                let away = Facts { reachable: false, ..facts(Some(&there), None) };
+                assert_eq!(decide(&pod, &away), Task::Leave, "nobody waits for that");
+            }
         }
     }
 

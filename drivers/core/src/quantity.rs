@@ -1,0 +1,184 @@
+//! Quantities as Kubernetes writes them (`resource.Quantity`): `500m`, `1.5Gi`, `1e3`.
+
+/// An amount, exactly as a quantity says it. Two are equal that are the same amount, however each is written.
+///
+/// ```
+/// use staffetta_driver::Amount;
+///
+/// assert_eq!(Amount::read("2000m"), Amount::read("2"));
+/// assert_eq!(Amount::read("1.5Gi").and_then(|amount| amount.times(1)), Some(3 << 29));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amount {
+    negative: bool,
+    /// What is left of the digits without factors of two and five; 0 for nothing.
+    rest: u128,
+    /// The power of two, which is 0 for nothing.
+    twos: i32,
+    /// The power of five, which is 0 for nothing.
+    fives: i32,
+}
+
+impl Amount {
+    /// The amount that a quantity says; none where the text is no quantity, or has more digits than 128 bits hold.
+    pub fn read(text: &str) -> Option<Self> {
+        let (negative, text) = match text.strip_prefix('-') {
+            Some(text) => (true, text),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        let split = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+        let (number, suffix) = text.split_at(split);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let (binary, decimal) = exponents(suffix)?;
+        let decimal = decimal.checked_sub(i32::try_from(fraction.len()).ok()?)?;
+        // Neither no digit nor a second point is a number.
+        let rest: u128 = format!("{whole}{fraction}").parse().ok()?;
+        if rest == 0 {
+            return Some(Self { negative: false, rest, twos: 0, fives: 0 });
+        }
+        let (rest, twos) = without(2, rest);
+        let (rest, fives) = without(5, rest);
+        let twos = binary.checked_add(decimal)?.checked_add(twos)?;
+        Some(Self { negative, rest, twos, fives: decimal.checked_add(fives)? })
+    }
+
+    /// So many times the amount, rounded up to a whole number; none where that is negative or has no place in 64 bits.
+    pub fn times(self, factor: u64) -> Option<u64> {
+        if self.negative {
+            return None;
+        }
+        let product = self.rest.checked_mul(factor.into())?;
+        if product == 0 {
+            return Some(0);
+        }
+        let (twos, fives) = (power(2, self.twos), power(5, self.fives));
+        let above =
+            [twos.0, fives.0].into_iter().try_fold(product, |above, power| above.checked_mul(power?))?;
+        let below = twos.1.zip(fives.1).and_then(|(twos, fives)| twos.checked_mul(fives));
+        // What is divided by more than 128 bits hold is less than one.
+        let amount = below.map_or(1, |below| above.div_ceil(below));
+        u64::try_from(amount).ok()
+    }
+}
+
+/// The number without all its factors `prime`, and how many those are.
+fn without(prime: u128, mut number: u128) -> (u128, i32) {
+    let mut times = 0;
+    while number.is_multiple_of(prime) {
+        number /= prime;
+        times += 1;
+    }
+    (number, times)
+}
+
+/// By what a power multiplies, and by what it divides; none where that is more than 128 bits hold.
+fn power(base: u128, exponent: i32) -> (Option<u128>, Option<u128>) {
+    let power = base.checked_pow(exponent.unsigned_abs());
+    if exponent < 0 { (Some(1), power) } else { (power, Some(1)) }
+}
+
+/// The powers of two and of ten that a suffix stands for.
+fn exponents(suffix: &str) -> Option<(i32, i32)> {
+    Some(match suffix {
+        "" => (0, 0),
+        "n" => (0, -9),
+        "u" => (0, -6),
+        "m" => (0, -3),
+        "k" => (0, 3),
+        "M" => (0, 6),
+        "G" => (0, 9),
+        "T" => (0, 12),
+        "P" => (0, 15),
+        "E" => (0, 18),
+        "Ki" => (10, 0),
+        "Mi" => (20, 0),
+        "Gi" => (30, 0),
+        "Ti" => (40, 0),
+        "Pi" => (50, 0),
+        "Ei" => (60, 0),
+        _ => (0, suffix.strip_prefix(['e', 'E'])?.parse().ok()?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_is_read_and_rounded_up() {
+        for (text, factor, expected) in [
+            ("500m", 1000, 500),
+            ("2", 1000, 2000),
+            ("+2", 1000, 2000),
+            ("1.5", 1000, 1500),
+            ("0.0001", 1000, 1),
+            ("1n", 1000, 1),
+            ("100u", 1000, 1),
+            (".5", 1000, 500),
+            ("5.", 1, 5),
+            ("1Ki", 1, 1024),
+            ("1.5Gi", 1, 3 << 29),
+            ("1e3", 1, 1000),
+            ("1E-3", 1000, 1),
+            ("3E", 1, 3_000_000_000_000_000_000),
+            ("18446744073709551615", 1, u64::MAX),
+            ("0", 1, 0),
+            ("0Ei", 1000, 0),
+            ("1e-99", 1, 1),
+            ("7", 0, 0),
+        ] {
+            assert_eq!(Amount::read(text).and_then(|amount| amount.times(factor)), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_negative_or_too_much_is_no_number() {
+        for text in ["-1", "-1n", "20E", "1e40", "1e2147483647", "18446744073709551616"] {
+            assert_eq!(Amount::read(text).expect(text).times(1000), None, "{text}");
+        }
+        assert_eq!(Amount::read("-0").and_then(|amount| amount.times(1)), Some(0));
+    }
+
+    #[test]
+    fn what_is_no_quantity_is_none() {
+        for text in [
+            "",
+            ".",
+            "-",
+            "--1",
+            "x",
+            "1x",
+            "1.2.3",
+            "1 Gi",
+            "1gi",
+            "one",
+            "e3",
+            "1.5e-2147483648",
+            "99999999999999999999999999999999999999999",
+        ] {
+            assert_eq!(Amount::read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_amount_is_the_same_however_it_is_written() {
+        for (one, other) in [
+            ("2000m", "2"),
+            ("4096M", "4096000000"),
+            ("4Gi", "4294967296"),
+            ("1.5", "1500m"),
+            ("1e3", "1k"),
+            ("2E", "2000P"),
+            ("12e-1", "1200m"),
+            ("0", "0Ki"),
+            ("-0", "0"),
+            ("1e40", "10e39"),
+        ] {
+            assert!(Amount::read(one).is_some(), "{one}");
+            assert_eq!(Amount::read(one), Amount::read(other), "{one} and {other}");
+        }
+        for (one, other) in [("2", "2m"), ("1Ki", "1k"), ("1", "-1"), ("4Gi", "4G")] {
+            assert_ne!(Amount::read(one), Amount::read(other), "{one} and {other}");
+        }
+    }
+}
