@@ -330,10 +330,14 @@ fn changes(
         for (key, value) in written {
             match now.map(|now| now.get(key)) {
                 Some(Some(same)) if same == value => {}
-                Some(Some(_)) => drop(changes.insert(format!("{object} ~ {key}"))),
-                Some(None) => drop(changes.insert(format!("{object} - {key}"))),
+                Some(Some(_)) => {
+                    changes.insert(format!("{object} ~ {key}"));
+                }
+                Some(None) => {
+                    changes.insert(format!("{object} - {key}"));
+                }
                 None if key.starts_with("finalizer") || *key == format!("annotation {VIF}") => {
-                    drop(changes.insert(format!("{object} - {key}")));
+                    changes.insert(format!("{object} - {key}"));
                 }
                 None => {}
             }

@@ -10,15 +10,14 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use staffetta_driver::{
     DriverError, NamespaceObserver, Network, PodSubnetsDriver, ProjectId, Reason, Route, Subnet, SubnetId,
-    VifId,
 };
 
 use crate::cached::Cached;
 use crate::cloud::Service;
+use crate::cloud::well_formed;
 use crate::defaults::NeutronDefaults;
 use crate::error::OpenStackError;
 use crate::namespaces::Namespaces;
-use crate::neutron::api::well_formed;
 
 const READ: &str = "read a subnet";
 
@@ -66,7 +65,7 @@ impl Subnets {
 
     /// The subnet with that id. Users write ids, too: what is none asks for nothing.
     pub async fn subnet(&self, id: &SubnetId) -> Result<Subnet, DriverError> {
-        if !well_formed(&VifId::from(id.as_str())) {
+        if !well_formed(id.as_str()) {
             let shortened: String = id.as_str().chars().take(60).collect();
             return Err(DriverError::new(Reason::NotFound, READ).detail(format!("{shortened:?} is no id")));
         }

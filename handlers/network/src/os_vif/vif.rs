@@ -73,7 +73,7 @@ impl Serialize for VifForm {
 
 impl VifForm {
     pub(super) fn unseal<E: Error>(envelope: &Sealed) -> Result<Self, E> {
-        understood(&envelope, "VIF").map_err(E::custom)?;
+        understood(envelope, "VIF").map_err(E::custom)?;
         let base: Base = envelope.open()?;
         let address = base.address.parse().map_err(|error| envelope.wrong(error))?;
         let (name, version) = (envelope.name.clone().into_owned(), envelope.version.clone().into_owned());
