@@ -7,7 +7,6 @@ use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 use staffetta_driver::{ListenerPort, ProjectId, Protocol, SecurityGroupId, SubnetId};
 
-use super::service::{Stated, stated};
 use crate::annotation::{AnnotationError, read};
 use crate::versioned_object::{Versioned, VersionedObject, to_text};
 
@@ -84,18 +83,6 @@ impl LbaasServiceSpec {
     pub fn of(service: &Service) -> Result<Option<Self>, AnnotationError> {
         let text = service.annotations().get(SPEC_ANNOTATION);
         text.map(|text| Self::read(text)).transpose()
-    }
-
-    /// Whether it says of address, ports and reach what `service` says itself. It does not while the service has changed and the
-    /// spec has not, nor where somebody else wrote it.
-    pub(crate) fn is_of(&self, service: &Service) -> bool {
-        let told = Stated {
-            ip: self.ip,
-            lb_ip: self.lb_ip.filter(|_| self.reach == Reach::LoadBalancer),
-            ports: self.ports.iter().map(|Versioned(port)| port.clone()).collect(),
-            reach: self.reach,
-        };
-        stated(service).is_ok_and(|stated| stated == Some(told))
     }
 
     /// Reads the text of the annotation.

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use staffetta_driver::Protocol;
 
-use super::annotation::{LbaasPortSpec, Reach};
+use super::annotation::{LbaasPortSpec, LbaasServiceSpec, Reach};
 use super::error::LbaasSpecError;
+use crate::versioned_object::Versioned;
 
 /// The class of load balancers that is ours by name. A service without a class is ours too.
 pub const LOAD_BALANCER_CLASS: &str = "staffetta.dev/lb";
@@ -19,6 +20,20 @@ pub(super) struct Stated {
     pub(super) lb_ip: Option<IpAddr>,
     pub(super) ports: Vec<LbaasPortSpec>,
     pub(super) reach: Reach,
+}
+
+impl LbaasServiceSpec {
+    /// Whether it says of address, ports and reach what `service` says itself. It does not while the service has changed and the
+    /// spec has not, nor where somebody else wrote it.
+    pub(crate) fn is_of(&self, service: &Service) -> bool {
+        let told = Stated {
+            ip: self.ip,
+            lb_ip: self.lb_ip.filter(|_| self.reach == Reach::LoadBalancer),
+            ports: self.ports.iter().map(|Versioned(port)| port.clone()).collect(),
+            reach: self.reach,
+        };
+        stated(service).is_ok_and(|stated| stated == Some(told))
+    }
 }
 
 /// The fields by which a service says it.
