@@ -90,6 +90,7 @@ pub(crate) fn reason(error: &serde_json::Error) -> String {
 }
 
 impl<T: VersionedObject> Versioned<T> {
+    /// The object in an envelope, which must be of its class.
     pub(crate) fn unseal<E: Error>(envelope: &Sealed) -> Result<Self, E> {
         if envelope.name != T::NAME || envelope.namespace != T::NAMESPACE || !envelope.is_version(T::VERSION)
         {

@@ -275,6 +275,7 @@ mod tests {
         assert_eq!(pool.vifs(None).await.unwrap(), []);
         assert_eq!((before.taken().len(), behind.taken().len()), (3, 0));
     }
+
     #[tokio::test]
     async fn a_rehearsed_pool_knows_the_drivers_of_nodes_and_neither_reads_nor_makes_what_it_would_keep() {
         let real = world();

@@ -126,6 +126,7 @@ mod tests {
         }
         assert_eq!(secret.file(), Some(&*path));
     }
+
     #[test]
     fn a_file_that_is_too_large_for_a_secret_is_refused() {
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -72,6 +72,7 @@ impl Serialize for VifForm {
 }
 
 impl VifForm {
+    /// The VIF in an envelope, of whatever class of VIFs.
     pub(super) fn unseal<E: Error>(envelope: &Sealed) -> Result<Self, E> {
         understood(envelope, "VIF").map_err(E::custom)?;
         let base: Base = envelope.open()?;
