@@ -2,12 +2,11 @@
 
 use std::any::TypeId;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config;
 use crate::leadership::{InTerm, Term};
-use crate::lock::lock;
 use crate::observers::{Observers, OnUndecodable};
 use crate::watcher::Sink;
 use staffetta_handler::{
@@ -15,6 +14,7 @@ use staffetta_handler::{
     HandlerError, Kind, KindIndex, Limit, LogExceptions, Message, QueuePolicy, Registration, ResyncPolicy,
     Retry, RetryPolicy, Standing, Tally, Timeout, Turn, Undecodable,
 };
+use tokio::sync::watch;
 
 /// The chain of one handler, from the outside in.
 pub type Chain = Async<AnyEvent, LogExceptions<Links, AnyEvent>>;
@@ -81,7 +81,7 @@ pub struct Relay {
     pub sweep: Option<Box<dyn ErasedSweep>>,
     /// Where its events come from that no watch tells of.
     pub sources: Vec<Box<dyn ErasedSource>>,
-    awaits: Mutex<HashSet<Awaited>>,
+    awaits: watch::Sender<HashSet<Awaited>>,
 }
 
 /// What must have happened before a handler gets its first event.
@@ -176,7 +176,7 @@ impl Pipeline {
             self.watch(&index.kind);
             self.indexes.entry(index.kind.type_id).or_default().push(index);
         }
-        self.relays.push(Relay { name, chain, sweep, sources, awaits: Mutex::new(awaits) });
+        self.relays.push(Relay { name, chain, sweep, sources, awaits: watch::Sender::new(awaits) });
     }
 
     fn watch(&mut self, kind: &Kind) {
@@ -197,8 +197,7 @@ impl Pipeline {
 
     /// What `relay` waits for before its handler gets its first event, in words; nothing once it does.
     pub fn awaited(&self, relay: &Relay) -> Vec<String> {
-        let awaits = lock(&relay.awaits);
-        let mut awaited: Vec<_> = awaits.iter().map(|what| self.words(*what)).collect();
+        let mut awaited: Vec<_> = relay.awaits.borrow().iter().map(|what| self.words(*what)).collect();
         awaited.sort_unstable();
         awaited
     }
@@ -242,7 +241,13 @@ impl Relay {
 
     /// Whether the handler gets events already.
     pub fn is_open(&self) -> bool {
-        lock(&self.awaits).is_empty()
+        self.awaits.borrow().is_empty()
+    }
+
+    /// Ends when the handler gets events.
+    pub async fn until_open(&self) {
+        // It fails only once the sender is dropped, which `self` keeps.
+        let _ = self.awaits.subscribe().wait_for(HashSet::is_empty).await;
     }
 
     /// How many events do or wait for what in its queues.
@@ -256,10 +261,13 @@ impl Relay {
     }
 
     fn happened(&self, what: Awaited) {
-        let mut awaits = lock(&self.awaits);
-        if awaits.remove(&what) && awaits.is_empty() {
-            self.chain.open();
-        }
+        self.awaits.send_if_modified(|awaits| {
+            let news = awaits.remove(&what);
+            if news && awaits.is_empty() {
+                self.chain.open();
+            }
+            news
+        });
     }
 }
 

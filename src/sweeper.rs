@@ -34,7 +34,7 @@ pub(crate) async fn recover(relay: &Relay, limit: Duration) {
     relay.recovered();
 }
 
-/// Sweeps now and after each `interval`, for ever.
+/// Sweeps once the marks were read, and after each `interval` then, for ever.
 pub(crate) async fn sweep(
     relay: &Relay,
     kinds: &[Kind],
@@ -44,6 +44,7 @@ pub(crate) async fn sweep(
     sweeps: &Sweeps,
 ) {
     let Some(sweep) = &relay.sweep else { return };
+    relay.until_open().await;
     loop {
         match bounded(limit, once(relay, &**sweep, kinds, watcher)).await {
             Ok(orphans) => sweeps.succeeded(orphans),
@@ -93,9 +94,70 @@ pub(crate) fn orphans(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
+
+    use futures_util::FutureExt;
+    use http::{Request, Response};
     use k8s_openapi::api::core::v1::{Pod, Service};
+    use kube::Client;
+    use kube::client::Body;
+    use staffetta_handler::testing::Fault;
+    use staffetta_handler::{Registration, ResourceEventHandler, Sweep};
 
     use super::*;
+    use crate::observers::LogOnly;
+    use crate::pipeline::{self, Policy};
+
+    /// Writes down how its marks are read. The first attempts fail.
+    #[derive(Default)]
+    struct Marks {
+        failures: AtomicUsize,
+        read: Arc<Mutex<Vec<&'static str>>>,
+    }
+
+    impl ResourceEventHandler<Pod> for Marks {
+        type Error = Fault;
+
+        async fn on_present(&self, _: &Arc<Pod>) -> Result<(), Fault> {
+            Ok(())
+        }
+    }
+
+    impl Sweep for Marks {
+        async fn recover(&self) -> Result<(), HandlerError> {
+            if self.failures.load(Ordering::Relaxed) > 0 {
+                self.failures.fetch_sub(1, Ordering::Relaxed);
+                return Err(Fault::transient("away").into());
+            }
+            self.read.lock().unwrap().push("recovered");
+            Ok(())
+        }
+
+        async fn owners(&self) -> Result<Vec<Identity>, HandlerError> {
+            self.read.lock().unwrap().push("swept");
+            Ok(Vec::new())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_swept_before_the_marks_were_read() {
+        const LIMIT: Duration = Duration::from_secs(60);
+        let marks = Marks { failures: AtomicUsize::new(3), ..Marks::default() };
+        let read = Arc::clone(&marks.read);
+        let registration = Registration::new(marks).on::<Pod>().sweep().erase();
+        let pipeline = pipeline::build(vec![("marks".into(), registration)], &Policy::default(), &LogOnly);
+        let pipeline = Arc::new(pipeline);
+        let nobody = tower::service_fn(async |_: Request<Body>| Err::<Response<Body>, _>("nobody asks"));
+        let watcher = Watcher::new(Client::new(nobody, "default"), Arc::clone(&pipeline));
+        let (relay, sweeps) = (&pipeline.relays()[0], Sweeps::default());
+        let mut sweeping = std::pin::pin!(sweep(relay, pipeline.kinds(), &watcher, LIMIT, LIMIT, &sweeps));
+        assert!(tokio::time::timeout(LIMIT, &mut sweeping).await.is_err());
+        assert!(read.lock().unwrap().is_empty());
+        recover(relay, LIMIT).await;
+        assert!(sweeping.now_or_never().is_none());
+        assert_eq!(*read.lock().unwrap(), ["recovered", "swept"]);
+    }
 
     #[test]
     fn an_orphan_is_an_owner_that_does_not_exist_among_those_that_are_known() {

@@ -135,7 +135,8 @@ impl Default for Relay {
 #[serde(default, deny_unknown_fields)]
 pub struct LeaderElection {
     /// Whether there is an election. Switched off, the program works at once, and must be the only one of its
-    /// `kubernetes.cluster_id`.
+    /// `kubernetes.cluster_id`: one that follows another must not begin before what that one has sent has arrived. A
+    /// port of a pod that arrives later is its second one; a sweep finds it, and the next sweep removes it.
     pub enabled: bool,
     /// The name of the lease. Programs with the same one stand by for each other.
     #[schemars(length(min = 1, max = 63), extend("format" = "dns-label"))]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use http::Method;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value, json};
@@ -185,7 +185,7 @@ async fn two_controllers_by_mistake_with_a_pool_give_each_pod_a_port_of_its_own_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_that_goes_takes_its_network_with_it_and_what_the_pool_kept_there_on_a_real_openstack() {
-    let Some(world) = World::on_a_real_server().await else { return };
+    let Some(world) = World::on_a_whole_kubernetes().await else { return };
     let (prefixes, router) =
         (world.tenant.subnet_pool("10.192.0.0/14", 24).await, world.tenant.router().await);
     let options =
@@ -200,6 +200,8 @@ async fn a_namespace_that_goes_takes_its_network_with_it_and_what_the_pool_kept_
     let namespaces: Api<Namespace> = Api::all(world.client.clone());
     let shop = json!({ "metadata": { "name": "shop" } });
     namespaces.create(&PostParams::default(), &serde_json::from_value(shop).unwrap()).await.unwrap();
+    let accounts: Api<ServiceAccount> = Api::namespaced(world.client.clone(), "shop");
+    world.until("pods may come", async || accounts.get_opt("default").await.unwrap().is_some()).await;
     let pods: Api<Pod> = Api::namespaced(world.client.clone(), "shop");
     let pod = json!({ "metadata": { "name": "web" }, "spec": { "nodeName": world.node,
         "automountServiceAccountToken": false, "containers": [{ "name": "c", "image": "i" }] } });

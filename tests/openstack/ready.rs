@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::nested::Nodes;
@@ -112,12 +111,8 @@ async fn a_ready_port_costs_a_pod_no_call_but_the_looks_that_see_it_active_on_a_
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_kept_for_a_node_that_is_gone_goes_after_it_on_a_real_openstack() {
     let Some(world) = World::start().await else { return };
-    let nodes: Api<Node> = Api::all(world.client.clone());
     let other = world.tenant.node("n2", Some(crate::world::WIRING)).await;
-    for name in [&world.node, &other] {
-        let node = json!({ "metadata": { "name": name } });
-        nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
-    }
+    let nodes = world.nodes_are([&world.node, &other]).await;
     let controller = world.controller(&pool("neutron")).await;
     world.pod("goes").await;
     world.pod_on(&other, "stays", json!({})).await;

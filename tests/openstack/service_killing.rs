@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::ResourceExt;
 use staffetta_real_openstack::Service;
 
-use crate::killing::{below, start};
+use crate::killing::{below, kill, start};
 use crate::policies::{COMMON, Guarded, admits};
 use crate::services::{PATIENCE, Shop, creations};
 use crate::world::{World, merged};
@@ -72,7 +72,7 @@ async fn made(world: &World, service: Service, path: &str) -> usize {
 async fn killed(world: &World, shop: &Shop<'_>, guarded: &Guarded<'_>, options: &str) -> Vec<String> {
     let mut alive = Vec::new();
     for round in 0..KILLS {
-        let mut controller = start(world, options).await;
+        let controller = start(world, options).await;
         let made = world.gate.count(&creations());
         if round % 2 == 1 {
             guarded.policy("p", admits("web", &[80])).await;
@@ -86,8 +86,7 @@ async fn killed(world: &World, shop: &Shop<'_>, guarded: &Guarded<'_>, options: 
                 world.until_within(PATIENCE, "a load balancer is made", makes).await;
             }
             tokio::time::sleep(Duration::from_millis(below(4500))).await; // the point is that it is any time
-            controller.signal("KILL").await;
-            assert!(!controller.ends().await.success());
+            kill(world, controller).await;
         };
         tokio::join!(churn(shop, round, &mut alive), killed);
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, ResourceExt};
@@ -64,11 +64,22 @@ impl World {
     /// A world around a real API server.
     pub(crate) async fn on_a_real_server() -> Option<Self> {
         let stack = RealOpenStack::shared().await?;
-        let server = Server::Real(RealServer::start(&[]).await?);
-        let world = Self::new(stack, server).await;
+        Some(Self::on(stack, RealServer::start(&[]).await?).await)
+    }
+
+    /// A world around a real Kubernetes with all that belongs to it but kubelets.
+    pub(crate) async fn on_a_whole_kubernetes() -> Option<Self> {
+        let stack = RealOpenStack::shared().await?;
+        let world = Self::on(stack, RealServer::start_whole(&[]).await?).await;
+        world.nodes_are([&world.node]).await; // pods of a node that is not there are deleted
+        Some(world)
+    }
+
+    async fn on(stack: RealOpenStack, server: RealServer) -> Self {
+        let world = Self::new(stack, Server::Real(server)).await;
         let namespaces: Api<Namespace> = Api::all(world.client.clone());
         world.until("the namespace is there", async || namespaces.get("default").await.is_ok()).await;
-        Some(world)
+        world
     }
 
     async fn new(stack: RealOpenStack, server: Server) -> Self {
@@ -80,6 +91,16 @@ impl World {
         let group = tenant.security_group("pods").await;
         let node = tenant.node("n1", Some(WIRING)).await;
         Self { stack: Arc::new(stack), tenant, gate, subnet, group, node, server, client, folder }
+    }
+
+    /// Creates the nodes in Kubernetes too. Answers where they are.
+    pub(crate) async fn nodes_are<const N: usize>(&self, names: [&String; N]) -> Api<Node> {
+        let nodes = Api::all(self.client.clone());
+        for name in names {
+            let node = json!({ "metadata": { "name": name } });
+            nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+        }
+        nodes
     }
 
     /// Another cluster in the same project.
@@ -263,7 +284,18 @@ impl World {
 
     /// Waits until Neutron has so many ports of pods.
     pub(crate) async fn until_ports(&self, count: usize) {
-        self.until(&format!("there are {count} ports"), async || self.ports().await.len() == count).await;
+        let mut found = 0;
+        let there_are = async {
+            loop {
+                found = self.ports().await.len();
+                if found == count {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(200)).await; // who asks a service does not keep it busy
+            }
+        };
+        let in_time = tokio::time::timeout(PATIENCE, there_are).await;
+        assert!(in_time.is_ok(), "not in time: {count} ports, there are {found}");
     }
 
     /// The ids that the annotations of all pods name. Each is named once.

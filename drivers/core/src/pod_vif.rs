@@ -91,7 +91,8 @@ pub trait PodVifDriver: Send + Sync {
     /// another owner or another cluster is left alone, and so is one of this cluster that is marked for nobody: it is a pool's.
     async fn release_vif(&self, owner: &Owner, vif: &Vif) -> Result<(), DriverError>;
 
-    /// Says at once whether `vif` is active; the active one is as it is to be written down.
+    /// Says at once whether `vif` is active; the active one is as it is to be written down. [`Reason::NotFound`] says that
+    /// there is no such VIF any more, or never will be: who holds it needs another one.
     async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError>;
 
     /// Everything that this cluster marked, or what of it is marked for `owner`.

@@ -18,13 +18,14 @@ static TURN: Semaphore = Semaphore::const_new(1);
 
 /// An etcd and a kube-apiserver on loopback, kept under `devstack/real/kubernetes`; they end when this is dropped.
 ///
-/// There are no other controllers, and namespaces have no service accounts. A process has one at a time, so a test that
-/// asks for a second while it holds the first waits for ever.
+/// Unless it is started [whole](Self::start_whole), there are no other controllers, and namespaces have no service accounts.
+/// A process has one at a time, so a test that asks for a second while it holds the first waits for ever.
 ///
 /// # Panics
 /// All methods do where the script fails, with what it says.
 pub struct RealServer {
     state: TempDir,
+    whole: bool,
     flags: Vec<String>,
     kubeconfig: PathBuf,
     snapshots: std::sync::atomic::AtomicUsize,
@@ -43,8 +44,21 @@ impl RealServer {
     /// # Panics
     /// Where every test is required.
     pub async fn start(flags: &[&str]) -> Option<Self> {
+        Self::start_in_turn(flags, false).await
+    }
+
+    /// The same with the controllers that belong to a Kubernetes, for namespaces, service accounts and the rest, and its
+    /// scheduler.
+    ///
+    /// # Panics
+    /// Where every test is required.
+    pub async fn start_whole(flags: &[&str]) -> Option<Self> {
+        Self::start_in_turn(flags, true).await
+    }
+
+    async fn start_in_turn(flags: &[&str], whole: bool) -> Option<Self> {
         real_kubeconfig()?;
-        let server = Self::make(flags).await;
+        let server = Self::make(flags, whole).await;
         let built = server.command(&["build", "--check"]).output();
         if !built.is_ok_and(|output| output.status.success()) {
             skip("the programs of a Kubernetes are not there: `devstack/real/kubernetes build` builds them");
@@ -55,7 +69,7 @@ impl RealServer {
 
     /// Starts one, in its turn, for a benchmark: programs that are missing are built first.
     pub async fn launch(flags: &[&str]) -> Self {
-        Self::make(flags).await.begin().await
+        Self::make(flags, false).await.begin().await
     }
 
     async fn begin(mut self) -> Self {
@@ -63,7 +77,7 @@ impl RealServer {
         self
     }
 
-    async fn make(flags: &[&str]) -> Self {
+    async fn make(flags: &[&str], whole: bool) -> Self {
         let turn = TURN.acquire().await.expect("it is never closed");
         let parent = std::env::var_os(STATE).map_or_else(std::env::temp_dir, PathBuf::from);
         let state = tempfile::Builder::new().prefix("private.").tempdir_in(&parent).unwrap_or_else(|error| {
@@ -71,6 +85,7 @@ impl RealServer {
         });
         Self {
             state,
+            whole,
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
             kubeconfig: PathBuf::new(),
             snapshots: 0.into(),
@@ -124,8 +139,9 @@ impl RealServer {
     }
 
     async fn up(&self) -> PathBuf {
-        let arguments = ["up", "--only-apiserver", "--"].into_iter();
-        let arguments: Vec<_> = arguments.chain(self.flags.iter().map(String::as_str)).collect();
+        let parts: &[&str] = if self.whole { &[] } else { &["--only-apiserver"] };
+        let flags = self.flags.iter().map(String::as_str);
+        let arguments: Vec<_> = ["up"].iter().chain(parts).chain(&["--"]).copied().chain(flags).collect();
         let said = self.run(&arguments).await;
         PathBuf::from(said.lines().last().unwrap_or_default())
     }

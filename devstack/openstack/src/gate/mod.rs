@@ -5,7 +5,7 @@ mod pass;
 mod tags;
 
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -20,7 +20,8 @@ use fault::Plan;
 pub use fault::{Fault, Match};
 
 /// A reverse proxy on loopback: `/identity`, `/network` and `/load-balancer` lead to the services, and the catalogue that
-/// passes through it names it in their place, so that who logs in by it stays with it. It ends when it is dropped.
+/// passes through it names it in their place, so that who logs in by it stays with it. It ends when it is dropped; the
+/// services go on with what they have begun.
 pub struct Gate {
     url: String,
     shared: Arc<Shared>,
@@ -36,7 +37,7 @@ pub struct Seen {
     pub path_and_query: String,
     /// When it came.
     pub came: Instant,
-    /// When its answer went out, and with what; none where there was no answer.
+    /// When its answer was there, and with what; none where there was no answer.
     pub answered: Option<(Instant, StatusCode)>,
 }
 
@@ -50,6 +51,8 @@ struct Shared {
     token: Mutex<Option<String>>,
     tags_missing: AtomicBool,
     refuses: AtomicBool,
+    /// How many calls are not done yet.
+    under_way: AtomicUsize,
 }
 
 impl Gate {
@@ -72,6 +75,7 @@ impl Gate {
             token: Mutex::default(),
             tags_missing: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
+            under_way: AtomicUsize::new(0),
         });
         let task = tokio::spawn(serve(listener, url.clone(), Arc::clone(&shared)));
         Self { url, shared, task }
@@ -118,6 +122,12 @@ impl Gate {
     #[must_use]
     pub fn count(&self, calls: &Match) -> usize {
         lock(&self.shared.seen).iter().filter(|seen| calls.takes(&seen.method, &seen.path_and_query)).count()
+    }
+
+    /// How many calls came and are not done yet, whether or not somebody still waits for the answer.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.shared.under_way.load(Ordering::Relaxed)
     }
 
     /// The token of who asked Neutron last.

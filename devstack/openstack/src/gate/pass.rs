@@ -21,6 +21,7 @@ pub(super) async fn pass(
     url: &str,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Cut> {
+    let under_way = UnderWay::begin(shared);
     let came = Instant::now();
     let (parts, body) = request.into_parts();
     let asked = parts.uri.path_and_query().map_or("/", |asked| asked.as_str()).to_owned();
@@ -35,9 +36,15 @@ pub(super) async fn pass(
         let token = parts.headers.get("X-Auth-Token").and_then(|token| token.to_str().ok());
         token.map(|token| lock(&shared.token).replace(token.to_owned()));
     }
-    let answer = shared.answer(url, &parts.method, &asked, parts.headers, body).await?;
-    lock(&shared.seen)[place].answered = Some((Instant::now(), answer.status()));
-    Ok(answer)
+    let (shared, url) = (Arc::clone(shared), url.to_owned());
+    // A service goes on with what it has begun, whatever becomes of who asked for it.
+    let answer = tokio::spawn(async move {
+        let answer = shared.answer(&url, &parts.method, &asked, parts.headers, body).await?;
+        lock(&shared.seen)[place].answered = Some((Instant::now(), answer.status()));
+        drop(under_way);
+        Ok(answer)
+    });
+    answer.await.unwrap_or_else(|_| Err(cut()))
 }
 
 impl Shared {
@@ -65,12 +72,8 @@ impl Shared {
                 return Ok(answered(status, retry_after, body));
             }
             Some(Fault::Late(delay)) => {
-                let (this, url, asked) = (Arc::clone(self), url.to_owned(), asked.to_owned());
-                let method = method.clone();
-                tokio::spawn(async move {
-                    tokio::time::sleep(delay).await;
-                    drop(this.forward(&url, &method, &asked, headers, body, missing).await);
-                });
+                tokio::time::sleep(delay).await;
+                drop(self.forward(url, method, asked, headers, body, missing).await);
                 return std::future::pending().await;
             }
             Some(Fault::Hang) => std::future::pending().await,
@@ -139,6 +142,22 @@ fn answered(status: StatusCode, retry_after: Option<u64>, body: String) -> Respo
         answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     answer
+}
+
+/// A call that is not done yet.
+struct UnderWay(Arc<Shared>);
+
+impl UnderWay {
+    fn begin(shared: &Arc<Shared>) -> Self {
+        shared.under_way.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 fn cut() -> Cut {

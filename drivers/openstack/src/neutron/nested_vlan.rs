@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use staffetta_driver::{
-    Activation, DriverError, Marked, Owner, PodVifDriver, Vif, VifClass, VifId, VifRequest,
+    Activation, DriverError, Marked, Owner, PodVifDriver, Reason, Vif, VifClass, VifId, VifRequest,
 };
 use tracing::info;
 
@@ -19,6 +19,8 @@ use super::trunks::Trunks;
 use super::vif::no_port;
 use super::wire::{Port, SubPort};
 use crate::cloud::well_formed;
+
+const MEND: &str = "add a subport to its trunk again";
 
 /// The driver `nested-vlan`.
 #[derive(Clone, Debug)]
@@ -109,12 +111,13 @@ impl NestedVlanDriver {
         }
         if !there || anew {
             let subports = [SubPort::new(vif.id.clone(), vlan)];
-            let added =
-                self.0.ports.neutron.add_subports("add a subport to its trunk again", &trunk, &subports);
+            let added = self.0.ports.neutron.add_subports(MEND, &trunk, &subports);
             match added.await {
-                // Somebody else has just done it, or has the VLAN; the next look tells.
+                Ok(()) => trunks.attached(host, vlan),
+                // Somebody else has just done it; the next look tells.
                 Err(error) if error.is("TrunkPortInUse") => {}
-                result => result?,
+                Err(error) if error.is("DuplicateSubPort") => return Err(overtaken(vif, &trunk, vlan)),
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())
@@ -184,6 +187,12 @@ impl PodVifDriver for NestedVlanDriver {
         marked.retain(|(mark, _)| trunk_of(mark).is_some());
         let subnets = ports.subnets(&marked).await?;
         let vlans = trunks.subports(&trunks_of(&marked)).await?;
+        let halves = marked.iter().filter(|(_, port)| !vlans.contains_key(&port.id));
+        let meant = halves.filter_map(|(mark, _)| {
+            let (trunk, vlan) = trunk_of(mark)?;
+            Some((trunk.to_owned(), vlan?))
+        });
+        trunks.reserve(meant, owner.is_none());
         let vif = |(mark, port): (Mark, Port)| {
             let meant = trunk_of(&mark).and_then(|(_, vlan)| vlan);
             // One that is on no trunk yet is to be added with the VLAN that was meant for it.
@@ -207,6 +216,13 @@ pub(crate) fn trunk_of(mark: &Mark) -> Option<(&str, Option<u16>)> {
 pub(crate) fn trunks_of(marked: &[(Mark, Port)]) -> Vec<String> {
     let trunks: BTreeSet<&str> = marked.iter().filter_map(|(mark, _)| Some(trunk_of(mark)?.0)).collect();
     trunks.into_iter().map(str::to_owned).collect()
+}
+
+/// The VIF cannot be what it is any more: whoever it was meant for needs another one.
+fn overtaken(vif: &Vif, trunk: &str, vlan: u16) -> DriverError {
+    let detail =
+        format!("port {} is no subport, and another one has its VLAN {vlan} on the trunk {trunk}", vif.id);
+    DriverError::new(Reason::NotFound, MEND).detail(detail)
 }
 
 pub(crate) fn vlan_of(vif: &Vif) -> Option<u16> {

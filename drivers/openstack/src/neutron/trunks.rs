@@ -1,6 +1,6 @@
 //! The trunks of nodes, and the subports on them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -26,6 +26,8 @@ const READ: &str = "read the trunk of the node";
 pub(crate) struct Trunks {
     neutron: Neutron,
     nodes: Nodes<TrunkOf>,
+    /// By trunk, the VLANs that are meant for ports which somebody left without it.
+    meant: Mutex<HashMap<String, Arc<BTreeSet<u16>>>>,
 }
 
 /// The trunk of a node.
@@ -43,12 +45,33 @@ pub(crate) struct Promise {
 
 impl Trunks {
     pub(crate) fn new(neutron: Neutron, subnets: Vec<SubnetId>) -> Self {
-        Self { nodes: Nodes::new(neutron.clone(), subnets), neutron }
+        Self { nodes: Nodes::new(neutron.clone(), subnets), neutron, meant: Mutex::default() }
     }
 
     /// Promises as many VLANs of the node at `host` as are free, up to `count`; at least one.
     pub(crate) async fn promise(&self, host: IpAddr, count: usize) -> Result<Promise, DriverError> {
-        self.nodes.of(host, trunk_of).await?.promise(count)
+        let trunk = self.nodes.of(host, trunk_of).await?;
+        trunk.vlans().reserve(self.meant().get(&trunk.id).cloned().unwrap_or_default());
+        trunk.promise(count)
+    }
+
+    /// These VLANs of trunks are meant for ports that are on no trunk yet, and promised to no other port: with `all` just
+    /// these, else these too.
+    pub(crate) fn reserve(&self, vlans: impl IntoIterator<Item = (String, u16)>, all: bool) {
+        let mut meant = self.meant();
+        if all {
+            meant.clear();
+        }
+        for (trunk, vlan) in vlans {
+            Arc::make_mut(meant.entry(trunk).or_default()).insert(vlan);
+        }
+    }
+
+    /// The subport with this VLAN is at the trunk of the node at `host`.
+    pub(crate) fn attached(&self, host: IpAddr, vlan: u16) {
+        if let Some(trunk) = self.nodes.known(host) {
+            trunk.vlans().attached(vlan);
+        }
     }
 
     /// Adds the ports to the trunk, with the VLANs that are promised, or with others when somebody else was faster.
@@ -157,6 +180,10 @@ impl Trunks {
         let all = self.neutron.trunks(READ).await?;
         let has = |trunk: &Trunk| trunk.sub_ports.iter().any(|subport| subport.port_id == *port);
         Ok(all.into_iter().find(has).map(|trunk| trunk.id))
+    }
+
+    fn meant(&self) -> MutexGuard<'_, HashMap<String, Arc<BTreeSet<u16>>>> {
+        self.meant.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn read(&self, trunk: &TrunkOf) -> Result<HashMap<VifId, u16>, DriverError> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 /// The ids that IEEE 802.1Q leaves for use.
 pub(crate) const VLANS: RangeInclusive<u16> = 1..=4094;
@@ -16,6 +17,8 @@ pub(crate) struct Vlans {
     shown: BTreeSet<u16>,
     /// Those of subports that are on their way to the trunk.
     promised: BTreeSet<u16>,
+    /// Those that are meant for ports which somebody left without their trunk.
+    reserved: Arc<BTreeSet<u16>>,
     /// From here on a free one is looked for.
     next: u16,
 }
@@ -25,7 +28,7 @@ impl Vlans {
     pub(crate) fn new(shown: impl IntoIterator<Item = u16>) -> Self {
         let shown = BTreeSet::from_iter(shown);
         let next = shown.last().map_or(*VLANS.start(), |last| after(*last));
-        Self { shown, promised: BTreeSet::new(), next }
+        Self { shown, promised: BTreeSet::new(), reserved: Arc::default(), next }
     }
 
     /// Promises one that is free; none when all are in use.
@@ -35,6 +38,11 @@ impl Vlans {
         self.promised.insert(vlan);
         self.next = after(vlan);
         Some(vlan)
+    }
+
+    /// Just these are kept for the ports for which they are meant.
+    pub(crate) fn reserve(&mut self, reserved: Arc<BTreeSet<u16>>) {
+        self.reserved = reserved;
     }
 
     /// The subport with this one is at the trunk.
@@ -59,7 +67,7 @@ impl Vlans {
     }
 
     fn free(&self, vlan: u16) -> bool {
-        !self.shown.contains(&vlan) && !self.promised.contains(&vlan)
+        ![&self.shown, &self.promised, &*self.reserved].iter().any(|used| used.contains(&vlan))
     }
 }
 
@@ -80,6 +88,7 @@ mod tests {
         Attach(usize),
         GiveBack(usize),
         Show(BTreeSet<u16>),
+        Reserve(BTreeSet<u16>),
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -89,6 +98,7 @@ mod tests {
             2 => (0..8_usize).prop_map(Step::Attach),
             2 => (0..8_usize).prop_map(Step::GiveBack),
             1 => prop::collection::btree_set(1..=6_u16, 0..6).prop_map(Step::Show),
+            1 => prop::collection::btree_set(1..=6_u16, 0..6).prop_map(Step::Reserve),
         ];
         prop::collection::vec(step, 0..60)
     }
@@ -98,17 +108,16 @@ mod tests {
         fn no_vlan_is_in_use_twice_and_none_is_refused_while_one_is_free(steps in steps()) {
             let foreign: BTreeSet<u16> = (7..=4094).collect();
             let mut vlans = Vlans::new(foreign.iter().copied());
-            let (mut shown, mut promised) = (BTreeSet::new(), Vec::new());
+            let (mut shown, mut promised, mut reserved) = (BTreeSet::new(), Vec::new(), BTreeSet::new());
             for step in steps {
                 match step {
-                    Step::Take => match vlans.take() {
-                        Some(vlan) => {
-                            prop_assert!((1..=6).contains(&vlan) && !shown.contains(&vlan));
-                            prop_assert!(!promised.contains(&vlan));
-                            promised.push(vlan);
-                        }
-                        None => prop_assert!((1..=6).all(|vlan| shown.contains(&vlan) || promised.contains(&vlan))),
-                    },
+                    Step::Take => {
+                        let taken = vlans.take();
+                        let used = |vlan: &u16| shown.contains(vlan) || promised.contains(vlan) || reserved.contains(vlan);
+                        prop_assert_eq!(taken.is_none(), (1..=6).all(|vlan| used(&vlan)));
+                        prop_assert!(taken.is_none_or(|vlan| (1..=6).contains(&vlan) && !used(&vlan)));
+                        promised.extend(taken);
+                    }
                     Step::Attach(at) if at < promised.len() => {
                         let vlan = promised.remove(at);
                         vlans.attached(vlan);
@@ -124,6 +133,10 @@ mod tests {
                     Step::Show(now) => {
                         vlans.show(now.iter().chain(&foreign).copied());
                         shown = now;
+                    }
+                    Step::Reserve(now) => {
+                        vlans.reserve(Arc::new(now.clone()));
+                        reserved = now;
                     }
                     Step::Attach(_) => {}
                 }

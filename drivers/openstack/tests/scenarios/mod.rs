@@ -35,6 +35,7 @@ macro_rules! in_world {
                 each_trunk_has_all_vlans_for_itself,
                 a_vlan_that_another_controller_takes_meanwhile_is_not_used_twice,
                 a_subport_that_was_left_half_made_is_finished,
+                a_subport_that_was_left_half_made_is_no_vif_when_its_vlan_is_taken,
                 a_subport_is_given_back_whatever_became_of_its_trunk,
                 a_node_without_a_port_or_a_trunk_is_told_by_name;
             macvlan:

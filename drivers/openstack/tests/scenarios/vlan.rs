@@ -67,13 +67,11 @@ pub(crate) async fn a_vlan_that_another_controller_takes_meanwhile_is_not_used_t
     assert_eq!((vlans.len(), world.subports(&machine).await.len()), (6, 6));
 }
 
-pub(crate) async fn a_subport_that_was_left_half_made_is_finished(world: &World) {
-    let (machine, subnet) = place(world).await;
-    let owner = world.owner("web");
-    // What a controller leaves that is killed before it adds the port to the trunk.
-    let cluster = world.cluster("east");
+/// What a controller leaves that is killed before it adds the port of the pod `web` to the trunk.
+async fn half_made(world: &World, machine: &Machine, subnet: &staffetta_driver::Subnet, vlan: u64) {
+    let (cluster, owner) = (world.cluster("east"), world.owner("web"));
     let description = format!(
-        "staffetta:cluster={cluster} host={} trunk={} vlan=77 uid={} pod=default/web",
+        "staffetta:cluster={cluster} host={} trunk={} vlan={vlan} uid={} pod=default/web",
         machine.address, machine.trunk, owner.uid
     );
     let wish = json!({
@@ -82,15 +80,48 @@ pub(crate) async fn a_subport_that_was_left_half_made_is_finished(world: &World)
         "tags": [format!("staffetta:cluster={cluster}"), format!("staffetta:uid={}", owner.uid)],
     });
     world.create("ports", "port", wish).await;
-    let driver = world.vlan("east", &machine);
-    let found = driver.vifs(Some(&owner)).await.unwrap().remove(0).thing;
-    assert_eq!((vlan(&found), found.active), (77, false));
+}
+
+pub(crate) async fn a_subport_that_was_left_half_made_is_finished(world: &World) {
+    let (machine, subnet) = place(world).await;
+    // The VLAN that is the next one: the pod that comes before it is finished gets another one.
+    half_made(world, &machine, &subnet, 1).await;
+    let (owner, driver) = (world.owner("web"), world.vlan("east", &machine));
+    let found = driver.vifs(None).await.unwrap().remove(0).thing;
+    assert_eq!((vlan(&found), found.active), (1, false));
+    let next = driver.request_vif(&world.nested_request("next", &machine, &subnet)).await.unwrap();
+    assert_eq!(world.subports(&machine).await, [(next.id.to_string(), 2)]);
     assert!(matches!(driver.activate_vif(&found).await.unwrap(), Activation::NotYet { .. }));
-    assert_eq!(world.subports(&machine).await, [(found.id.to_string(), 77)]);
+    assert!(world.subports(&machine).await.contains(&(found.id.to_string(), 1)));
     world.wire(&found.id, &machine.host).await;
     activated(&driver, &found).await.unwrap();
-    driver.release_vif(&owner, &found).await.unwrap();
+    for (owner, vif) in [(&owner, &found), (&world.owner("next"), &next)] {
+        driver.release_vif(owner, vif).await.unwrap();
+    }
     assert!(world.ports(&subnet).await.is_empty());
+    assert_eq!(driver.vifs(None).await.unwrap(), []);
+}
+
+pub(crate) async fn a_subport_that_was_left_half_made_is_no_vif_when_its_vlan_is_taken(world: &World) {
+    let (machine, subnet) = place(world).await;
+    half_made(world, &machine, &subnet, 1).await;
+    let (owner, driver) = (world.owner("web"), world.vlan("east", &machine));
+    let stranger = world.vlan("west", &machine);
+    let faster = stranger.request_vif(&world.nested_request("faster", &machine, &subnet)).await.unwrap();
+    assert_eq!(vlan(&faster), 1);
+    let found = driver.vifs(Some(&owner)).await.unwrap().remove(0).thing;
+    let error = driver.activate_vif(&found).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::NotFound);
+    assert!(
+        error.to_string().contains("VLAN 1 ") && error.to_string().contains(found.id.as_str()),
+        "{error}"
+    );
+    let other = driver.request_vif(&world.nested_request("web", &machine, &subnet)).await.unwrap();
+    driver.release_vif(&owner, &found).await.unwrap();
+    assert_eq!(
+        world.subports(&machine).await,
+        [(faster.id.to_string(), 1), (other.id.to_string(), vlan(&other))]
+    );
 }
 
 pub(crate) async fn a_subport_is_given_back_whatever_became_of_its_trunk(world: &World) {
