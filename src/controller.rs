@@ -87,7 +87,7 @@ impl Controller {
     ) -> Result<Self, ControllerError> {
         let Connection { client, host, .. } = connection.into();
         let (health, stop) = (Arc::new(Health::default()), CancellationToken::new());
-        health.waits(API_SERVER, "it has not answered yet");
+        health.waits(API_SERVER, "not asked yet");
         let figures = Arc::new(Figures::new(&host, &configuration.kubernetes.enabled_handlers));
         let (election, identity) = (&configuration.leader_election, identity());
         let status = leadership::not_begun(election);

@@ -157,14 +157,21 @@ impl<'w> Candidacy<'w> {
     }
 }
 
-/// Makes each handler for a trial once this process stands by: one that could not lead must not be taken for a replica. The
-/// lease comes first: while it cannot be read there is no other answer either, and the waits that an outage has drawn out
-/// would go on after it. Ends only with the reason why this process could not lead.
+/// Says why the API server does not answer, until it does. Then, if this process stands by, makes each handler for a trial: one
+/// that could not lead must not be taken for a replica. Ends only with the reason why it could not.
 async fn cannot_lead(work: &Work, client: &Client, mut status: watch::Receiver<Status>) -> ControllerError {
-    let stands_by = |status: &Status| matches!(status.role, Role::Standby { .. });
-    status.wait_for(stands_by).await.expect("the sender outlives every term");
-    let served = served(work, client).await;
+    let mut stands_by = async || {
+        let stands_by = |status: &Status| matches!(status.role, Role::Standby { .. });
+        status.wait_for(stands_by).await.map(drop).expect("the sender outlives every term");
+    };
+    let served = tokio::select! {
+        biased;
+        served = served(work, client) => served,
+        // There is an answer about the lease: the waits that an outage has drawn out are over with it.
+        () = stands_by() => served(work, client).await,
+    };
     work.health.is_well(API_SERVER);
+    stands_by().await;
     let tried = trial::handlers(&work.registry, &work.configuration, Served::These(served));
     if let Err(error) = tried {
         return error.into();
@@ -212,7 +219,7 @@ async fn elected(work: &Work, mut status: watch::Receiver<Status>) {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use http::{Request, Response};
     use k8s_openapi::api::core::v1::Pod;
@@ -223,7 +230,6 @@ mod tests {
     use super::*;
     use crate::config::{self, Configuration, FileSchema};
     use crate::controller::Controller;
-    use crate::lock::lock;
 
     const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/relay/leases/staffetta";
 
@@ -233,33 +239,28 @@ mod tests {
         type Error = Infallible;
     }
 
-    /// An API server at which somebody else leads. It refuses the first two requests, and writes down in `asked` what each
-    /// was about.
-    fn server(asked: &Arc<Mutex<Vec<String>>>) -> Client {
-        let asked = Arc::clone(asked);
+    /// An API server at which somebody else leads. It answers all but the first question about what it has.
+    fn server() -> Client {
+        let asked = AtomicBool::new(false);
         let server = move |request: Request<Body>| {
-            let path = request.uri().path().to_owned();
-            let mut asked = lock(&asked);
-            asked.push(path.clone());
-            let refused = asked.len() < 3;
+            let answer = match request.uri().path() {
+                "/apis" => asked.swap(true, Ordering::Relaxed).then(|| json!({ "groups": [] })),
+                LEASE => Some(json!({
+                    "metadata": { "resourceVersion": "1" },
+                    "spec": { "holderIdentity": "first", "leaseDurationSeconds": 3600 },
+                })),
+                _ => None,
+            };
             async move {
-                let answer = match &*path {
-                    _ if refused => return Err("nobody listens"),
-                    "/apis" => json!({ "groups": [] }),
-                    LEASE => json!({
-                        "metadata": { "resourceVersion": "1" },
-                        "spec": { "holderIdentity": "first", "leaseDurationSeconds": 3600 },
-                    }),
-                    _ => return pending().await,
-                };
-                Ok(Response::new(Body::from(answer.to_string().into_bytes())))
+                let Some(answer) = answer else { return pending().await };
+                Ok::<_, Infallible>(Response::new(Body::from(answer.to_string().into_bytes())))
             }
         };
         Client::new(tower::service_fn(server), "default")
     }
 
-    #[tokio::test]
-    async fn who_stands_by_asks_what_the_server_has_when_it_has_read_the_lease_and_is_ready_then() {
+    #[tokio::test(start_paused = true)]
+    async fn who_stands_by_waits_for_no_answer_from_before_it_saw_for_whom() {
         let mut registry = Registry::default();
         config::register(&mut registry);
         registry.handler("idle", "Does nothing.", |_| Ok(Registration::new(Idle).on::<Pod>().erase()));
@@ -267,14 +268,10 @@ mod tests {
         let variables = [
             ("STAFFETTA_KUBERNETES__ENABLED_HANDLERS".into(), "[\"idle\"]".into()),
             ("STAFFETTA_ADMIN__LISTEN".into(), "127.0.0.1:0".into()),
-            ("STAFFETTA_LEADER_ELECTION__RETRY_PERIOD".into(), "100ms".into()),
             ("STAFFETTA_LEADER_ELECTION__NAMESPACE".into(), "relay".into()),
         ];
         let configuration = Configuration::load(&schema, None, variables).unwrap();
-        let asked = Arc::default();
-        let controller = Controller::start(registry, &configuration, server(&asked)).await.unwrap();
-        controller.ready().await;
-        assert_eq!(lock(&asked)[..3], [LEASE; 3]);
-        assert!(lock(&asked)[3..].iter().any(|path| path == "/apis"));
+        let controller = Controller::start(registry, &configuration, server()).await.unwrap();
+        tokio::time::timeout(ANSWER / 2, controller.ready()).await.unwrap();
     }
 }
