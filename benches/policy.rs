@@ -17,7 +17,7 @@ use serde_json::json;
 use staffetta_driver::memory::{
     MemoryNetwork, MemoryNetworkPolicyDriver, MemoryOptions, MemoryVifDriver, NetworkPolicyCall,
 };
-use staffetta_driver::policy::{PolicyBook, PolicySecurityGroups};
+use staffetta_driver::policy::{AlwaysAllowed, PolicyBook, PolicySecurityGroups};
 use staffetta_driver::{
     NoopPool, Owner, PodSecurityGroupsDriver, PodVifDriver, SecurityGroupId, Vif, VifRequest,
 };
@@ -166,7 +166,7 @@ impl Cluster {
         let network = Arc::new(MemoryNetwork::new(MemoryOptions::default()));
         let driver = Arc::new(MemoryNetworkPolicyDriver::new(Arc::clone(&network), "bench".into()));
         let vifs = MemoryVifDriver::new(Arc::clone(&network), "bench".into());
-        let book = Arc::new(PolicyBook::new(vec!["default".into()], Vec::new()));
+        let book = Arc::new(PolicyBook::new(vec!["default".into()], AlwaysAllowed::default()));
         let groups = PolicySecurityGroups::new(Arc::clone(&book), false);
         let pool = NoopPool::new(Arc::new(MemoryVifDriver::new(Arc::clone(&network), "bench".into())));
         let drivers = PolicyDrivers { policy: Arc::clone(&driver) as _, pool: Arc::new(pool) };

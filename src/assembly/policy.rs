@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use staffetta_driver::policy::{PolicyBook, PolicySecurityGroups};
+use staffetta_driver::policy::{AlwaysAllowed, PolicyBook, PolicySecurityGroups};
 use staffetta_driver::rehearsal::RehearsedNetworkPolicies;
 use staffetta_driver::{NetworkPolicyDriver, PodSecurityGroupsDriver, SecurityGroupId};
 use staffetta_handler::{Registration, Registry, Setup, SetupError};
@@ -21,9 +21,13 @@ const POLICY: &str = "policy";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct NetworkPolicyOptions {
-    /// From and to whom no policy keeps a pod away, besides the nodes: the subnet from which load balancers reach their
-    /// members belongs here, for policies see the load balancer and not who stands before it.
-    always_allowed: Vec<IpNet>,
+    /// Who may reach every pod, whatever policies say, besides the nodes. The subnet from which load balancers reach their members
+    /// belongs here: a policy sees the load balancer and not who stands before it, so a pod that offers a service is
+    /// reached through it by all who reach the load balancer.
+    always_allowed_from: Vec<IpNet>,
+    /// What every pod may reach, whatever policies say, besides the nodes. With the subnet of the services, a pod whose egress is
+    /// isolated reaches all of them; without it, those alone whose addresses a policy allows by an `ipBlock`.
+    always_allowed_to: Vec<IpNet>,
 }
 
 /// Adds the driver trait, the driver of pods' security groups that goes with it, the handler and the section.
@@ -71,7 +75,8 @@ fn book(setup: &Setup) -> Result<Arc<PolicyBook>, SetupError> {
         let simulated = setup.driver_name::<dyn NetworkPolicyDriver>()? == "memory";
         let section = if simulated { "memory" } else { "neutron_defaults" };
         let Defaults { pod_security_groups } = setup.section(section)?;
-        let NetworkPolicyOptions { always_allowed } = setup.section("network_policy")?;
-        Ok(PolicyBook::new(pod_security_groups, always_allowed))
+        let NetworkPolicyOptions { always_allowed_from: from, always_allowed_to: to } =
+            setup.section("network_policy")?;
+        Ok(PolicyBook::new(pod_security_groups, AlwaysAllowed { from, to }))
     })
 }

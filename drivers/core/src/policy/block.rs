@@ -3,15 +3,18 @@
 use ipnet::IpNet;
 use k8s_openapi::api::networking::v1::IPBlock;
 
-/// The networks that together are just the block. None when a text in it is no network.
-pub(super) fn networks(block: &IPBlock) -> Result<Vec<IpNet>, String> {
-    let read = |text: &str| {
+/// The networks that together are just the block. Where they are more than `most`, not all of them, and more than `most`.
+/// None when a text in it is no network.
+pub(super) fn networks(block: &IPBlock, most: usize) -> Result<Vec<IpNet>, String> {
+    let read = |text: &String| {
         text.parse::<IpNet>().map(|net| net.trunc()).map_err(|_| format!("`{text}` is no block of addresses"))
     };
-    let mut left = vec![read(&block.cidr)?];
-    for except in block.except.iter().flatten() {
-        let except = read(except)?;
-        left = left.into_iter().flat_map(|net| without(net, except)).collect();
+    let net = read(&block.cidr)?;
+    let except = merged(block.except.iter().flatten().map(read).collect::<Result<_, _>>()?);
+    let mut left = Vec::new();
+    if !except.iter().any(|except| except.contains(&net)) {
+        let inside: Vec<_> = except.into_iter().filter(|except| net.contains(except)).collect();
+        cut(net, &inside, most, &mut left);
     }
     Ok(left)
 }
@@ -23,16 +26,22 @@ pub(super) fn merged(mut networks: Vec<IpNet>) -> Vec<IpNet> {
     networks
 }
 
-/// What is left of a network without another one: for each bit by which that one is narrower, the other half.
-fn without(net: IpNet, except: IpNet) -> Vec<IpNet> {
-    if except.contains(&net) {
-        return Vec::new();
+/// What is left of a network without others within it, which are sorted and apart from each other: the halves of it that are
+/// touched are cut in their turn. It ends when more than `most` are left.
+fn cut(net: IpNet, except: &[IpNet], most: usize, left: &mut Vec<IpNet>) {
+    match except {
+        _ if left.len() > most => {}
+        [] => left.push(net),
+        [all] if *all == net => {}
+        _ => {
+            let mut rest = except;
+            for half in net.subnets(net.prefix_len() + 1).into_iter().flatten() {
+                let (inside, others) = rest.split_at(rest.partition_point(|except| half.contains(except)));
+                cut(half, inside, most, left);
+                rest = others;
+            }
+        }
     }
-    if !net.contains(&except) {
-        return vec![net];
-    }
-    let Ok(halves) = net.subnets(net.prefix_len() + 1) else { return Vec::new() };
-    halves.flat_map(|half| without(half, except)).collect()
 }
 
 #[cfg(test)]
@@ -47,7 +56,7 @@ mod tests {
     }
 
     fn left(cidr: &str, except: &[&str]) -> Vec<String> {
-        let nets = merged(networks(&block(cidr, except)).unwrap());
+        let nets = merged(networks(&block(cidr, except), usize::MAX).unwrap());
         nets.iter().map(ToString::to_string).collect()
     }
 
@@ -61,8 +70,8 @@ mod tests {
         assert_eq!(left("::/0", &["8000::/1"]), ["::/1"]);
         let overlapping = ["10.0.0.0/25", "10.0.0.128/25", "10.0.0.5/32"].map(|text| text.parse().unwrap());
         assert_eq!(merged(overlapping.to_vec()), ["10.0.0.0/24".parse::<IpNet>().unwrap()]);
-        assert!(networks(&block("10.0.0.0", &[])).is_err());
-        assert!(networks(&block("10.0.0.0/8", &["all"])).is_err());
+        assert!(networks(&block("10.0.0.0", &[]), 9).is_err());
+        assert!(networks(&block("10.0.0.0/8", &["all"]), 9).is_err());
     }
 
     fn net((last, length): (u8, u8)) -> IpNet {
@@ -78,11 +87,15 @@ mod tests {
         ) {
             let (cidr, except) = (net(cidr), except.into_iter().map(net).collect::<Vec<_>>());
             let texts = except.iter().map(ToString::to_string).collect();
-            let left = networks(&IPBlock { cidr: cidr.to_string(), except: Some(texts) }).unwrap();
+            let block = IPBlock { cidr: cidr.to_string(), except: Some(texts) };
+            let left = networks(&block, usize::MAX).unwrap();
             let address: std::net::IpAddr = [10, 0, 0, last].into();
             let found = left.iter().filter(|left| left.contains(&address)).count();
             let expected = cidr.contains(&address) && !except.iter().any(|except| except.contains(&address));
             prop_assert_eq!(found, usize::from(expected));
+            if let Some(most) = left.len().checked_sub(1) {
+                prop_assert_eq!(networks(&block, most).unwrap().len(), left.len());
+            }
         }
     }
 }

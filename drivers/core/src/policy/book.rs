@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use tokio::sync::Notify;
 
+use super::block;
 use super::model::{GroupWish, Model, Standing};
 use super::name;
 use super::pod::PodFacts;
@@ -29,8 +30,16 @@ pub struct PolicyBook {
     due: Notify,
     /// The groups of a pod that no policy isolates.
     open: Vec<SecurityGroupId>,
-    /// From and to whom nothing is ever kept away, besides the nodes.
-    always: Vec<IpNet>,
+    always: AlwaysAllowed,
+}
+
+/// Whom no policy keeps away, besides the nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AlwaysAllowed {
+    /// Who may reach every pod.
+    pub from: Vec<IpNet>,
+    /// What every pod may reach.
+    pub to: Vec<IpNet>,
 }
 
 #[derive(Default)]
@@ -39,6 +48,8 @@ struct State {
     nodes: HashMap<Uid, BTreeSet<IpAddr>>,
     /// The groups that exist and have their rules.
     ready: HashMap<GroupName, SecurityGroupId>,
+    /// The groups of peers that cannot be had, with the pods that are without them meanwhile.
+    missing: HashMap<GroupName, HashSet<Uid>>,
     /// With which groups a pod's VIFs are made, and when that was said.
     born: HashMap<Uid, (u64, Vec<SecurityGroupId>)>,
     /// How often something was noted that is older or newer than something else.
@@ -61,8 +72,10 @@ pub struct NotReady(pub GroupName);
 
 impl PolicyBook {
     /// A book in which nothing stands. A pod that no policy isolates has the groups `open`; where there are none, it has two
-    /// that let everything pass. Nothing is ever kept away from the nodes and from `always`, in either direction.
-    pub fn new(open: Vec<SecurityGroupId>, always: Vec<IpNet>) -> Self {
+    /// that let everything pass.
+    pub fn new(open: Vec<SecurityGroupId>, always: AlwaysAllowed) -> Self {
+        let fewest = |networks: Vec<IpNet>| block::merged(networks.iter().map(IpNet::trunc).collect());
+        let always = AlwaysAllowed { from: fewest(always.from), to: fewest(always.to) };
         Self { open, always, ..Self::default() }
     }
 
@@ -76,6 +89,9 @@ impl PolicyBook {
         self.change(|state| {
             state.model.remove_pod(uid);
             state.born.remove(uid);
+            for bearers in state.missing.values_mut() {
+                bearers.remove(uid);
+            }
         });
     }
 
@@ -94,12 +110,14 @@ impl PolicyBook {
 
     /// The groups that there are whatever policies say, with the rules that they are to have.
     pub fn common_groups(&self) -> [(GroupName, Rules); 3] {
-        let nodes =
-            self.lock().nodes.values().flatten().map(|address| IpNet::from(*address)).collect::<Vec<_>>();
+        let nodes: BTreeSet<IpNet> =
+            self.lock().nodes.values().flatten().map(|address| IpNet::from(*address)).collect();
+        let always = [(Direction::Ingress, &self.always.from), (Direction::Egress, &self.always.to)];
+        let always = always.map(|(direction, also)| rules::always(direction, nodes.iter().chain(also)));
         [
             (name::open_ingress(), rules::everything(Direction::Ingress)),
             (name::open_egress(), rules::everything(Direction::Egress)),
-            (name::nodes(), rules::always(nodes.into_iter().chain(self.always.iter().copied()))),
+            (name::nodes(), always.into_iter().flatten().collect()),
         ]
     }
 
@@ -125,9 +143,24 @@ impl PolicyBook {
         problems
     }
 
-    /// The group is there and has its rules: pods may bear it.
+    /// The group is there and has its rules: pods may bear it. Those that are without it are due.
     pub fn ready(&self, name: &GroupName, id: &SecurityGroupId) {
-        self.lock().ready.insert(name.clone(), id.clone());
+        let without = {
+            let mut state = self.lock();
+            state.ready.insert(name.clone(), id.clone());
+            state.missing.remove(name)
+        };
+        if let Some(without) = without {
+            self.change(|state| state.model.moved_pods.extend(without));
+        }
+    }
+
+    /// The group is not there and cannot be had. Where it is one of peers, pods go without it until it is: no rule can name
+    /// it, so it would open nothing to them, and nobody's pods are to wait for what somebody else's policy describes.
+    pub fn unavailable(&self, name: &GroupName) {
+        if name::is_of_peers(name) {
+            self.lock().missing.entry(name.clone()).or_default();
+        }
     }
 
     /// The group is going: no pod may bear it.
@@ -139,7 +172,7 @@ impl PolicyBook {
     pub fn guards(&self, pod: &Uid) -> Result<Option<Vec<SecurityGroupId>>, NotReady> {
         let mut state = self.lock();
         let Some(standing) = state.model.standing(pod).cloned() else { return Ok(None) };
-        self.ids(&state, &standing, None).map(Some)
+        self.ids(&mut state, pod, &standing, None).map(Some)
     }
 
     /// The groups with which the VIFs of a pod are made; where one is not there yet, its place is taken by what `planned`
@@ -152,7 +185,7 @@ impl PolicyBook {
         let facts = PodFacts::of(pod);
         let mut state = self.lock();
         let standing = state.model.standing_of(&facts);
-        let groups = self.ids(&state, &standing, planned)?;
+        let groups = self.ids(&mut state, &facts.owner.uid, &standing, planned)?;
         state.tick += 1;
         let tick = state.tick;
         if state.model.pod(&facts.owner.uid).is_some() {
@@ -178,6 +211,7 @@ impl PolicyBook {
     pub fn take_due(&self) -> Due {
         let mut state = self.lock();
         state.model.settle();
+        state.forget_unwanted();
         let pods = std::mem::take(&mut state.model.moved_pods);
         let policies = std::mem::take(&mut state.model.moved_policies);
         let policy = |uid: &Uid| state.model.policy(uid).map(|terms| terms.owner.clone());
@@ -202,21 +236,28 @@ impl PolicyBook {
         self.due.notified().await;
     }
 
+    /// The groups of a pod of that standing. Those that cannot be had are left out, and it is noted that it is without them.
     fn ids(
         &self,
-        state: &State,
+        state: &mut State,
+        pod: &Uid,
         standing: &Standing,
         planned: Option<fn(&GroupName) -> SecurityGroupId>,
     ) -> Result<Vec<SecurityGroupId>, NotReady> {
+        let State { ready, missing, .. } = state;
         let both = [name::open_ingress(), name::open_egress()];
         let both = both.iter().filter(|_| standing.open && self.open.is_empty());
-        let names = standing.groups.keys().chain(both);
-        let ids = names.map(|name| {
-            let id = state.ready.get(name).cloned().or_else(|| planned.map(|planned| planned(name)));
-            id.ok_or_else(|| NotReady(name.clone()))
-        });
-        let open = self.open.iter().filter(|_| standing.open).cloned().map(Ok);
-        let ids = open.chain(ids).collect::<Result<BTreeSet<_>, _>>()?;
+        let open = self.open.iter().filter(|_| standing.open);
+        let mut ids: BTreeSet<_> = open.cloned().collect();
+        for name in standing.groups.keys().chain(both) {
+            if let Some(id) = ready.get(name).cloned().or_else(|| planned.map(|planned| planned(name))) {
+                ids.insert(id);
+            } else if let Some(without) = missing.get_mut(name) {
+                without.insert(pod.clone());
+            } else {
+                return Err(NotReady(name.clone()));
+            }
+        }
         Ok(ids.into_iter().collect())
     }
 
@@ -227,6 +268,16 @@ impl PolicyBook {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// A group that nobody wants any more is not missing.
+    fn forget_unwanted(&mut self) {
+        if !self.missing.is_empty() {
+            let wanted = self.model.names();
+            self.missing.retain(|name, _| wanted.contains(name));
+        }
     }
 }
 

@@ -24,7 +24,7 @@ mod rules;
 mod selector;
 mod terms;
 
-pub use self::book::{Due, NotReady, PolicyBook};
+pub use self::book::{AlwaysAllowed, Due, NotReady, PolicyBook};
 pub use self::driver::PolicySecurityGroups;
 pub use self::model::GroupWish;
 

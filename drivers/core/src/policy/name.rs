@@ -8,6 +8,9 @@ use crate::id::{GroupName, Uid};
 /// How many hexadecimal digits of a digest tell things apart. Whoever writes policies must not be able to make two that clash.
 const DIGITS: usize = 40;
 
+/// How the names of groups begin that pods bear because somebody describes them.
+const PEERS: &str = "peers-";
+
 /// The group of what no policy keeps away from anybody: the nodes, and what the configuration names.
 pub(super) fn nodes() -> GroupName {
     "nodes".into()
@@ -33,12 +36,17 @@ pub(super) fn policy(uid: &Uid, resolved: Option<&impl Serialize>) -> GroupName 
 
 /// The group of the pods that these words describe.
 pub(super) fn peers(description: &impl Serialize) -> GroupName {
-    format!("peers-{}", digits(description)).into()
+    format!("{PEERS}{}", digits(description)).into()
 }
 
 /// Of the pods of a group, those whose port has this number.
 pub(super) fn numbered(peers: &GroupName, number: u16) -> GroupName {
     format!("{peers}-{number}").into()
+}
+
+/// Whether it is the group of pods that some words describe, or of some of them.
+pub(super) fn is_of_peers(name: &GroupName) -> bool {
+    name.as_str().starts_with(PEERS)
 }
 
 fn digits(value: &impl Serialize) -> String {

@@ -21,12 +21,9 @@ pub(super) fn everything(direction: Direction) -> Rules {
         .collect()
 }
 
-/// Everything from and to these addresses.
-pub(super) fn always(networks: impl IntoIterator<Item = IpNet>) -> Rules {
-    let both = |net: IpNet| {
-        [Direction::Ingress, Direction::Egress].map(|direction| rule(direction, None, &Remote::Net(net)))
-    };
-    networks.into_iter().flat_map(both).flatten().collect()
+/// Everything from or to these networks.
+pub(super) fn always<'n>(direction: Direction, networks: impl Iterator<Item = &'n IpNet>) -> Rules {
+    networks.flat_map(|net| rule(direction, None, &Remote::Net(*net))).collect()
 }
 
 /// What a policy lets in and out, where the named ports of the pods that it selects have the numbers `own`, and those of its

@@ -17,6 +17,12 @@ use crate::load_balancer::Protocol;
 use crate::owner::Owner;
 use crate::security_group::Ports;
 
+/// How many pairs of a port and a peer a policy may name: so many rules, or twice as many, are made of them.
+const PAIRS: usize = 10_000;
+
+/// How many descriptions of pods a policy may hold: each pod is held against all of them.
+const DESCRIPTIONS: usize = 500;
+
 /// What one policy says.
 #[derive(Debug, PartialEq)]
 pub(super) struct Terms {
@@ -73,6 +79,14 @@ pub(super) enum Scope {
     Matching(Selector),
 }
 
+impl Allowance {
+    /// What cannot be kept.
+    fn nothing() -> Self {
+        let peers = Some(Others::default());
+        Self { ports: Some(Vec::new()), peers, own_ports: BTreeSet::new(), named_peers: BTreeSet::new() }
+    }
+}
+
 impl Terms {
     pub(super) fn of(policy: &NetworkPolicy) -> Self {
         let owner = Owner::of(&policy.metadata);
@@ -86,18 +100,24 @@ impl Terms {
         };
         let (isolates_ingress, isolates_egress) =
             (isolates("Ingress", true), isolates("Egress", !egress.is_empty()));
-        let mut reader = Reader { namespace: owner.namespace.clone(), ..Reader::default() };
+        let mut reader = Reader::new(&owner.namespace);
         reader.problems.extend(selects.unknown().map(unknown_operator));
         let ingress = isolates_ingress.then(|| {
-            let rules = ingress.into_iter();
+            let rules = ingress.into_iter().enumerate();
             rules
-                .map(|rule| reader.ingress(&rule.ports.unwrap_or_default(), &rule.from.unwrap_or_default()))
+                .map(|(number, rule)| {
+                    let (ports, from) = (rule.ports.unwrap_or_default(), rule.from.unwrap_or_default());
+                    reader.ingress(&format!("ingress[{number}]"), &ports, &from)
+                })
                 .collect()
         });
         let egress = isolates_egress.then(|| {
-            let rules = egress.into_iter();
+            let rules = egress.into_iter().enumerate();
             rules
-                .map(|rule| reader.egress(&rule.ports.unwrap_or_default(), &rule.to.unwrap_or_default()))
+                .map(|(number, rule)| {
+                    let (ports, to) = (rule.ports.unwrap_or_default(), rule.to.unwrap_or_default());
+                    reader.egress(&format!("egress[{number}]"), &ports, &to)
+                })
                 .collect()
         });
         let Reader { peers, own_ports, problems, .. } = reader;
@@ -110,28 +130,53 @@ fn unknown_operator(operator: &str) -> String {
 }
 
 /// Reads the rules of a policy.
-#[derive(Default)]
 struct Reader {
     namespace: String,
     peers: BTreeMap<GroupName, Arc<Peers>>,
     own_ports: BTreeSet<PortName>,
     problems: Vec<String>,
+    /// How many pairs, and how many descriptions, it may hold yet.
+    pairs: usize,
+    descriptions: usize,
+}
+
+/// A rule as it stands there.
+struct Read {
+    /// None for all ports of all protocols.
+    ports: Option<Vec<Ports>>,
+    names: BTreeSet<PortName>,
+    networks: Vec<IpNet>,
+    /// Everybody, where nobody is named.
+    described: Vec<(Scope, Selector)>,
 }
 
 impl Reader {
-    fn ingress(&mut self, ports: &[NetworkPolicyPort], from: &[NetworkPolicyPeer]) -> Allowance {
-        let (ports, own_ports) = self.ports(ports);
+    fn new(namespace: &str) -> Self {
+        let (peers, own_ports, problems) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
+        let namespace = namespace.to_owned();
+        Self { namespace, peers, own_ports, problems, pairs: PAIRS, descriptions: DESCRIPTIONS }
+    }
+
+    fn ingress(&mut self, place: &str, ports: &[NetworkPolicyPort], from: &[NetworkPolicyPeer]) -> Allowance {
+        let Some(Read { ports, names: own_ports, networks, described }) =
+            self.read(place, ports, from, false)
+        else {
+            return Allowance::nothing();
+        };
         self.own_ports.extend(own_ports.iter().cloned());
-        let peers = (!from.is_empty()).then(|| self.others(from));
+        let peers = (!from.is_empty()).then(|| self.others(networks, described));
         Allowance { ports, peers, own_ports, named_peers: BTreeSet::new() }
     }
 
-    fn egress(&mut self, ports: &[NetworkPolicyPort], to: &[NetworkPolicyPeer]) -> Allowance {
-        let (ports, named) = self.ports(ports);
+    fn egress(&mut self, place: &str, ports: &[NetworkPolicyPort], to: &[NetworkPolicyPeer]) -> Allowance {
+        let Some(Read { ports, names: named, networks, described }) = self.read(place, ports, to, true)
+        else {
+            return Allowance::nothing();
+        };
         let all_named = ports.as_ref().is_some_and(Vec::is_empty) && !named.is_empty();
         let mut named_peers = BTreeSet::new();
         for port in &named {
-            for described in self.described(to) {
+            for described in described.iter().cloned() {
                 named_peers.insert((self.peers(described, Some(port.clone())), port.1));
             }
             if let Some(block) = to.iter().find_map(|peer| peer.ip_block.as_ref()) {
@@ -143,9 +188,52 @@ impl Reader {
         let peers = match to {
             _ if all_named => Some(Others::default()),
             [] => None,
-            to => Some(self.others(to)),
+            _ => Some(self.others(networks, described)),
         };
         Allowance { ports, peers, own_ports: BTreeSet::new(), named_peers }
+    }
+
+    /// What a rule says, if it is not more than a policy may hold. Where names of ports are `for_peers`, each makes a description
+    /// of its own out of each that is there.
+    fn read(
+        &mut self,
+        place: &str,
+        ports: &[NetworkPolicyPort],
+        peers: &[NetworkPolicyPeer],
+        for_peers: bool,
+    ) -> Option<Read> {
+        let (numbers, names) = self.ports(ports);
+        let networks = self.networks(peers);
+        let described = self.described(peers);
+        let others = if peers.is_empty() { 1 } else { networks.len() + described.len() };
+        let pairs = ports.len().max(1).saturating_mul(others);
+        let with_names = if for_peers { names.len() } else { 0 };
+        let descriptions = described.len().saturating_mul(with_names + usize::from(!peers.is_empty()));
+        let left = self.pairs.checked_sub(pairs).zip(self.descriptions.checked_sub(descriptions));
+        let Some((pairs, descriptions)) = left else {
+            self.problems.push(format!(
+                "`spec.{place}` allows nothing: a policy may name {PAIRS} pairs of a port and a peer and {DESCRIPTIONS} descriptions \
+                 of pods, and with it there are more"
+            ));
+            return None;
+        };
+        (self.pairs, self.descriptions) = (pairs, descriptions);
+        Some(Read { ports: numbers, names, networks, described })
+    }
+
+    /// The fewest networks that are together the blocks among these; some of them, when there are more than may be.
+    fn networks(&mut self, peers: &[NetworkPolicyPeer]) -> Vec<IpNet> {
+        let mut networks = Vec::new();
+        for block in peers.iter().filter_map(|peer| peer.ip_block.as_ref()) {
+            if networks.len() > self.pairs {
+                break;
+            }
+            match block::networks(block, self.pairs) {
+                Ok(left) => networks.extend(left),
+                Err(problem) => self.problems.push(problem),
+            }
+        }
+        block::merged(networks)
     }
 
     /// The pods that are described. Where nobody is named, all are.
@@ -182,17 +270,9 @@ impl Reader {
         (Some(numbers), names)
     }
 
-    fn others(&mut self, peers: &[NetworkPolicyPeer]) -> Others {
-        let mut networks = Vec::new();
-        for block in peers.iter().filter_map(|peer| peer.ip_block.as_ref()) {
-            match block::networks(block) {
-                Ok(left) => networks.extend(left),
-                Err(problem) => self.problems.push(problem),
-            }
-        }
-        let described = self.described(peers).into_iter();
-        let pods = described.map(|described| self.peers(described, None)).collect();
-        Others { networks: block::merged(networks), pods }
+    fn others(&mut self, networks: Vec<IpNet>, described: Vec<(Scope, Selector)>) -> Others {
+        let pods = described.into_iter().map(|described| self.peers(described, None)).collect();
+        Others { networks, pods }
     }
 
     /// The name of the group of the pods that are described so.

@@ -213,6 +213,7 @@ impl Groups {
             if !source.ambiguous() {
                 self.sure(known);
             }
+            self.book.unavailable(name);
             PolicyError::Make { name: name.clone(), source }
         })?;
         self.sure(known);

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::world::{World, book, make_groups, namespace, pod, policy, tell};
-use crate::policy::PolicyBook;
+use crate::policy::{AlwaysAllowed, PolicyBook};
+use crate::security_group::Direction;
 use crate::{NamespaceObserver, NetworkPolicyObserver, Uid};
 
 fn guards(book: &PolicyBook, number: u8) -> Vec<String> {
@@ -97,6 +98,46 @@ fn what_cannot_be_understood_is_told_and_allows_nothing() {
     assert_eq!(book.problems(&uid), expected);
     let rules: Vec<_> = book.groups(&uid).into_iter().flat_map(|wish| wish.rules).collect();
     assert!(rules.iter().all(|rule| matches!(rule.remote, crate::Remote::Group(_))), "{rules:?}");
+}
+
+#[test]
+fn what_is_more_than_can_be_kept_is_told_with_its_place_and_allows_nothing() {
+    let ports: Vec<_> = (1..=200).map(|port| json!({ "port": port })).collect();
+    let blocks: Vec<_> =
+        (0..100).map(|last| json!({ "ipBlock": { "cidr": format!("10.0.{last}.1/32") } })).collect();
+    let except: Vec<_> = (0..200).map(|part| format!("2001:db8:{part:x}:1::1/128")).collect();
+    let everybody = json!({ "ipBlock": { "cidr": "::/0", "except": except } });
+    let many: Vec<_> = (0..501)
+        .map(|app| json!({ "podSelector": { "matchLabels": { "app": format!("{app}") } } }))
+        .collect();
+    let spec = json!({ "podSelector": {}, "ingress": [
+        { "ports": [{ "port": 80 }] },
+        { "ports": ports, "from": blocks },
+        { "from": [everybody] },
+        { "from": many },
+        { "ports": [{ "port": 81 }] },
+    ] });
+    let (_, book, uid) = shop(&spec);
+    let problems = book.problems(&uid);
+    assert_eq!(problems.len(), 3, "{problems:?}");
+    for (problem, place) in problems.iter().zip(["ingress[1]", "ingress[2]", "ingress[3]"]) {
+        assert!(problem.starts_with(&format!("`spec.{place}` allows nothing: ")), "{problem}");
+    }
+    let rules: Vec<_> = book.groups(&uid).into_iter().flat_map(|wish| wish.rules).collect();
+    let ports: Vec<_> = rules.iter().map(|rule| rule.ports.unwrap().range.unwrap().0).collect();
+    assert_eq!(ports, [80, 81, 80, 81], "one for each version of IP: {rules:?}");
+}
+
+#[test]
+fn who_is_always_allowed_is_read_as_networks_each_once() {
+    let nets = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+    let from = nets(&["10.96.0.1/16", "10.96.7.0/24"]);
+    let always = AlwaysAllowed { from, to: nets(&["2001:db8::1/64"]) };
+    let [.., (_, rules)] = PolicyBook::new(Vec::new(), always).common_groups();
+    let rules: Vec<_> = rules.iter().map(|rule| (rule.direction, rule.remote.clone())).collect();
+    let net = |text: &str| crate::Remote::Net(text.parse().unwrap());
+    let expected = [(Direction::Ingress, net("10.96.0.0/16")), (Direction::Egress, net("2001:db8::/64"))];
+    assert_eq!(rules, expected);
 }
 
 #[test]

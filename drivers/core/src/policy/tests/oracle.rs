@@ -43,7 +43,7 @@ pub(super) fn may(world: &World, from: End<'_>, to: End<'_>, protocol: &str, por
 
 fn leaves(world: &World, from: End<'_>, to: End<'_>, protocol: &str, port: i32) -> bool {
     let Some(pod) = from.pod() else { return true };
-    if is_always_allowed(world, to) {
+    if is_always_allowed(world, &world.always.to, to) {
         return true;
     }
     let mut policies = world.policies.iter().filter(|policy| isolates(policy, pod, "Egress")).peekable();
@@ -67,7 +67,7 @@ fn leaves(world: &World, from: End<'_>, to: End<'_>, protocol: &str, port: i32) 
 
 fn enters(world: &World, from: End<'_>, to: End<'_>, protocol: &str, port: i32) -> bool {
     let Some(pod) = to.pod() else { return true };
-    if is_always_allowed(world, from) {
+    if is_always_allowed(world, &world.always.from, from) {
         return true;
     }
     let mut policies = world.policies.iter().filter(|policy| isolates(policy, pod, "Ingress")).peekable();
@@ -87,9 +87,9 @@ fn enters(world: &World, from: End<'_>, to: End<'_>, protocol: &str, port: i32) 
 }
 
 /// Whether nothing is kept away from that end: the nodes, and what the configuration names.
-fn is_always_allowed(world: &World, end: End<'_>) -> bool {
+fn is_always_allowed(world: &World, also: &[IpNet], end: End<'_>) -> bool {
     let address = end.address();
-    world.nodes.contains(&address) || world.always.iter().any(|net| net.contains(&address))
+    world.nodes.contains(&address) || also.iter().any(|net| net.contains(&address))
 }
 
 /// Whether the pod is selected, and isolated in that direction.

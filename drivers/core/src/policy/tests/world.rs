@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use proptest::prelude::*;
@@ -11,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::oracle::End;
 use crate::id::{GroupName, SecurityGroupId};
-use crate::policy::PolicyBook;
 use crate::policy::rules::Rules;
+use crate::policy::{AlwaysAllowed, PolicyBook};
 use crate::security_group::{Direction, Family, Remote};
 use crate::{NamespaceObserver, NetworkPolicyObserver};
 
@@ -24,8 +23,8 @@ pub(super) struct World {
     pub(super) policies: Vec<NetworkPolicy>,
     /// The addresses of nodes.
     pub(super) nodes: Vec<IpAddr>,
-    /// From and to whom nothing is kept away, besides the nodes.
-    pub(super) always: Vec<IpNet>,
+    /// Whom nothing keeps away, besides the nodes.
+    pub(super) always: AlwaysAllowed,
 }
 
 /// The group of the configuration, by which an open pod is told here.
@@ -258,8 +257,11 @@ pub(super) fn any_world() -> impl Strategy<Value = World> {
     let policies: Vec<_> = (1..=4).map(any_policy).collect();
     let nodes = prop::sample::subsequence(vec!["10.0.0.200", "2001:db8::1"], 0..=2)
         .prop_map(|nodes| nodes.iter().map(|node| node.parse().unwrap()).collect());
-    let always = prop::sample::subsequence(vec!["192.0.2.0/28", "10.0.0.2/31"], 0..=2)
-        .prop_map(|nets| nets.iter().map(|net| net.parse().unwrap()).collect());
+    let nets = || {
+        prop::sample::subsequence(vec!["192.0.2.7/28", "10.0.0.2/31", "10.0.0.3/32"], 0..=3)
+            .prop_map(|nets| nets.iter().map(|net| net.parse().unwrap()).collect())
+    };
+    let always = (nets(), nets()).prop_map(|(from, to)| AlwaysAllowed { from, to });
     (namespaces, pods, policies, nodes, always).prop_map(|(namespaces, pods, policies, nodes, always)| {
         World { namespaces, pods, policies, nodes, always }
     })

@@ -124,6 +124,33 @@ async fn a_pod_waits_for_a_group_that_cannot_be_made_yet() {
 }
 
 #[tokio::test]
+async fn whom_somebody_elses_policy_describes_goes_without_a_group_that_cannot_be_had() {
+    let world = World::new().await;
+    let closed = json!({ "podSelector": { "matchLabels": { "app": "db" } } });
+    world.policy("own", &closed).await.unwrap();
+    let db = world.pod("one", &json!({ "app": "web" })).await;
+    assert!(world.groups_of(&db).contains("default"));
+    world.network.set_security_group_quota(Some(world.network.security_groups().len()), None);
+    let other = json!({ "podSelector": { "matchLabels": { "app": "none" } },
+        "ingress": [{ "from": [{ "podSelector": {} }] }] });
+    assert_eq!(world.policy("other", &other).await.unwrap_err().reason(), "QuotaExceeded");
+    for pod in world.book.take_due().pods {
+        world.handler.on_signal(&Moved::of::<Pod>(pod)).await.unwrap();
+    }
+    let isolated = ["nodes", "open-egress", "policy-uid-own"];
+    world.shows("one", &json!({ "app": "db" }), &db).await.unwrap();
+    assert!(world.groups_of(&db).iter().eq(isolated), "it is closed all the same");
+    let second = world.pod("two", &json!({ "app": "db" })).await;
+    assert!(world.groups_of(&second).iter().eq(isolated));
+    world.network.set_security_group_quota(None, None);
+    patiently(&world, "other", &other).await;
+    for vif in [db, second] {
+        let groups = world.groups_of(&vif);
+        assert!(groups.len() == 4 && groups.iter().any(|name| name.starts_with("peers-")), "{groups:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_group_that_vanished_comes_back_as_soon_as_it_is_missed() {
     let world = World::new().await;
     world.policy("p", &admits("web")).await.unwrap();

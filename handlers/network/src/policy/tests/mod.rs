@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use staffetta_driver::memory::{
     MemoryNetwork, MemoryNetworkPolicyDriver, MemoryOptions, MemoryVifDriver, NetworkPolicyCall,
 };
-use staffetta_driver::policy::{PolicyBook, PolicySecurityGroups};
+use staffetta_driver::policy::{AlwaysAllowed, PolicyBook, PolicySecurityGroups};
 use staffetta_driver::{NoopPool, Owner, PodSecurityGroupsDriver, Vif, VifPoolDriver, VifRequest};
 use staffetta_handler::{Event, Note, Notebook, Tombstone, deliver};
 
@@ -63,7 +63,7 @@ impl World {
     /// A process that has just started, whose pods get their VIFs from this pool.
     fn behind(network: Arc<MemoryNetwork>, pool: Arc<dyn VifPoolDriver>) -> Self {
         let driver = Arc::new(MemoryNetworkPolicyDriver::new(Arc::clone(&network), "east".into()));
-        let book = Arc::new(PolicyBook::new(vec!["default".into()], Vec::new()));
+        let book = Arc::new(PolicyBook::new(vec!["default".into()], AlwaysAllowed::default()));
         let told = Told::default();
         let drivers = PolicyDrivers { policy: Arc::clone(&driver) as _, pool: Arc::clone(&pool) };
         let handler = PolicyHandler::new(drivers, Arc::clone(&book), Notes::new(told.clone()));
