@@ -118,7 +118,9 @@ impl Process {
     /// The lines of the log that were not read yet, up to the next one that contains `text`.
     pub(crate) async fn says(&mut self, text: &str) -> Vec<String> {
         let mut lines = Vec::new();
+        let deadline = tokio::time::Instant::now() + 5 * PATIENCE; // it may say much else meanwhile
         while lines.last().is_none_or(|line: &String| !line.contains(text)) {
+            assert!(tokio::time::Instant::now() < deadline, "it does not say `{text}`: {lines:#?}");
             let line = next_line(&mut self.log).await;
             lines.push(line.unwrap_or_else(|| panic!("the log ended without `{text}`: {lines:#?}")));
         }
