@@ -68,12 +68,14 @@ async fn what_ovn_has_is_served_and_what_it_lacks_is_left_out_and_not_asked_for(
         listener.pool.settings.monitor = Some(monitor);
     }
     let bare = spec(&world, &driver, &subnet, Vec::new()).await;
-    let feasible = driver.feasible(LoadBalancerSpec { listeners: wanted, ..bare }).await.unwrap();
-    assert_eq!(feasible.without, ["loadBalancerSourceRanges of TCP:80", "session affinity of TCP:80"]);
+    let guarded = LoadBalancerSpec { security_groups: Some(vec!["g".into()]), listeners: wanted, ..bare };
+    let feasible = driver.feasible(guarded).await.unwrap();
+    assert_eq!(feasible.without, ["security groups", "loadBalancerSourceRanges of TCP:80"]);
     let made = made(&driver, &world, &feasible.spec).await;
     assert_eq!((made.provider.as_deref(), asked(&made)), (Some("ovn"), feasible.spec.listeners.clone()));
     let pool = |at| made.listener(at).unwrap().pool.clone().unwrap();
     assert_eq!(pool(HTTP).settings.algorithm, Some(Algorithm::SourceIpPort));
+    assert_eq!(pool(HTTP).settings.persistence, Some(SessionPersistence { timeout_s: None }));
     assert_eq!((pool(HTTP).settings.monitor, pool(SCTP).settings.monitor), (Some(monitor), None));
     let set = driver.set_members(&made, &pool(SCTP).id, &members(&subnet, &[3])).await.unwrap();
     assert_eq!(set.into_iter().map(|member| member.spec).collect::<Vec<_>>(), members(&subnet, &[3]));
