@@ -494,6 +494,15 @@ impl State {
         }
         let members = parts.get(2) == Some(&"members");
         match (method.as_str(), collection) {
+            ("PUT", "pools") if parts.len() == 4 => {
+                let pool = self.octavia.pools.get_mut(id).unwrap()["members"].as_array_mut().unwrap();
+                let Some(member) = pool.iter_mut().find(|member| member["id"] == parts[3]) else {
+                    return missing("Member", parts[3]);
+                };
+                for (name, value) in body["member"].as_object().unwrap() {
+                    member[name] = value.clone();
+                }
+            }
             ("PUT", "pools") if members => {
                 let present = self.octavia.pools[id]["members"].as_array().unwrap().clone();
                 let mut set = self.members(&present, body["members"].as_array().unwrap());

@@ -87,3 +87,27 @@ pub(crate) async fn a_pool_of_somebody_else_is_hung_on_no_listener_of_ours(world
     let pool = only(&driver).await.listeners[0].pool.clone().unwrap().id;
     assert!(pool != had && pools(world, &made).await.contains(&had.to_string()));
 }
+
+pub(crate) async fn a_member_that_somebody_switched_off_is_switched_on_by_the_next_change_of_its_pool(
+    world: &World,
+) {
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.balancers("east", &OctaviaDefaults::default());
+    let wanted = spec(world, &driver, &subnet, vec![listener(HTTP, members(&subnet, &[1, 2]))]).await;
+    let made = driver.ensure_load_balancer(&world.owner("web"), &wanted).await.unwrap();
+    settled(&driver, &made).await;
+    let pool = made.listeners[0].pool.clone().unwrap();
+    let path = format!("pools/{}/members", pool.id);
+    let (one, off) = (&pool.members[0].id, json!({ "member": { "admin_state_up": false, "weight": 7 } }));
+    let (status, answer) = world.balance(Method::PUT, &format!("{path}/{one}"), &off).await;
+    assert!(status < 300, "{status} {answer}");
+    until_active(world, &made).await;
+    assert_eq!(asked(&only(&driver).await), wanted.listeners, "no list tells of it");
+    let more = members(&subnet, &[1, 2, 3]);
+    patiently(async || driver.set_members(&made, &pool.id, &more).await).await;
+    settled(&driver, &made).await;
+    let (_, told) = world.balance(Method::GET, &path, &Value::Null).await;
+    let found = told["members"].as_array().unwrap().iter().find(|member| member["id"] == one.as_str());
+    let found = found.unwrap_or_else(|| panic!("it stays: {told}"));
+    assert!(found["admin_state_up"] != json!(false) && found["weight"] != json!(7), "{found}");
+}
