@@ -70,8 +70,12 @@ use crate::owner::{Marked, Owner};
 ///     async fn ensure_listener(&self, _: &LoadBalancer, _: &ListenerSpec) -> Result<Listener, DriverError> {
 ///         Err(unsupported("make a listener"))
 ///     }
-///     async fn release_listener(&self, _: &LoadBalancer, _: &Listener) -> Result<(), DriverError> {
-///         Ok(())
+///     async fn release_listener(
+///         &self,
+///         _: &LoadBalancer,
+///         _: &Listener,
+///     ) -> Result<Option<Listener>, DriverError> {
+///         Ok(None)
 ///     }
 ///     async fn set_members(
 ///         &self,
@@ -132,12 +136,13 @@ pub trait LoadBalancerDriver: Send + Sync {
         spec: &ListenerSpec,
     ) -> Result<Listener, DriverError>;
 
-    /// Releases a pool with its members, then its listener. What does not exist is released already.
+    /// Releases a pool with its members, then its listener, and answers what is left of it where that takes several changes.
+    /// What does not exist is released already.
     async fn release_listener(
         &self,
         load_balancer: &LoadBalancer,
         listener: &Listener,
-    ) -> Result<(), DriverError>;
+    ) -> Result<Option<Listener>, DriverError>;
 
     /// Makes `members` the members of the pool, all of them and nothing else, in one request; answers them.
     async fn set_members(

@@ -65,7 +65,7 @@ calls! {
     LoadBalancerProgress { load_balancer: LoadBalancer } -> Progress;
     ReleaseLoadBalancer { owner: Owner, id: LoadBalancerId } -> ();
     EnsureListener { load_balancer: LoadBalancer, spec: ListenerSpec } -> Listener;
-    ReleaseListener { load_balancer: LoadBalancer, listener: Listener } -> ();
+    ReleaseListener { load_balancer: LoadBalancer, listener: Listener } -> Option<Listener>;
     SetMembers { load_balancer: LoadBalancer, pool: PoolId, members: [MemberSpec] } -> Vec<Member>;
     PublicIps { owner: Option<Owner> } -> Vec<Marked<PublicIp>>;
     AcquirePublicIp { owner: Owner, request: PublicIpRequest } -> PublicIp;

@@ -140,11 +140,11 @@ impl LoadBalancerDriver for MemoryLoadBalancerDriver {
         &self,
         load_balancer: &LoadBalancer,
         listener: &Listener,
-    ) -> Result<(), DriverError> {
+    ) -> Result<Option<Listener>, DriverError> {
         let id = &load_balancer.id;
         self.ledger.record(LoadBalancerCall::ReleaseListener(id.clone(), listener.at));
         let work = || self.services.state().load_balancers.remove_listener(id, listener, Instant::now());
-        self.faults.call(LoadBalancerMethod::ReleaseListener, work).await
+        self.faults.call(LoadBalancerMethod::ReleaseListener, work).await.map(|()| None)
     }
 
     async fn set_members(
@@ -220,7 +220,7 @@ mod tests {
         settled().await;
         let listener = driver.ensure_listener(&made, &http()).await.unwrap();
         assert!(
-            driver.release_listener(&made, &listener).await.is_ok(),
+            driver.release_listener(&made, &listener).await.is_ok_and(|left| left.is_none()),
             "a call that changed nothing costs no time"
         );
     }

@@ -139,12 +139,12 @@ impl LoadBalancerDriver for RehearsedLoadBalancerDriver {
         &self,
         load_balancer: &LoadBalancer,
         listener: &Listener,
-    ) -> Result<(), DriverError> {
+    ) -> Result<Option<Listener>, DriverError> {
         (self.planner)(about("release a listener with its pool", load_balancer, listener.at));
         let mut changed = load_balancer.clone();
         changed.listeners.retain(|present| present.at != listener.at);
         self.change(changed);
-        Ok(())
+        Ok(None)
     }
 
     async fn set_members(

@@ -9,7 +9,7 @@ use super::features::Features;
 use super::wire::{
     LISTENER_FIELDS, LOAD_BALANCER_FIELDS, ListenerChange, ListenerTold, LoadBalancerChange,
     LoadBalancerTold, MEMBER_FIELDS, MONITOR_FIELDS, MemberTold, MonitorChange, MonitorTold, NewListener,
-    NewLoadBalancer, NewMember, NewMonitor, NewPool, POOL_FIELDS, PoolChange, PoolTold, StatesTold,
+    NewLoadBalancer, NewMember, NewMonitor, NewPool, PoolChange, PoolTold, StatesTold,
 };
 use crate::cloud::{Call, Cloud, Service};
 use crate::error::{OpenStackError, existing};
@@ -87,8 +87,9 @@ impl Octavia {
         &self,
         step: &'static str,
         filter: &Filter,
+        fields: &[&str],
     ) -> Result<Vec<PoolTold>, OpenStackError> {
-        filtered(self.service.get(step, "pools").fields(&POOL_FIELDS), filter).list("pools").await
+        filtered(self.service.get(step, "pools").fields(fields), filter).list("pools").await
     }
 
     /// The health monitors that pass the filter.
@@ -143,6 +144,12 @@ impl Octavia {
     ) -> Result<(), OpenStackError> {
         let call = self.service.put("change a listener", format!("listeners/{id}"));
         call.json(&json!({ "listener": change })).done().await
+    }
+
+    /// Hangs a pool on a listener of the same load balancer.
+    pub(super) async fn hang_pool(&self, listener: &ListenerId, pool: &PoolId) -> Result<(), OpenStackError> {
+        let call = self.service.put("hang a pool on a listener", format!("listeners/{listener}"));
+        call.json(&json!({ "listener": { "default_pool_id": pool } })).done().await
     }
 
     /// Deletes a listener.

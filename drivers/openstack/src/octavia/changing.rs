@@ -1,14 +1,16 @@
 //! Changes what hangs on a load balancer: one change a call, for each keeps the load balancer busy.
 
 use staffetta_driver::{
-    DriverError, Listener, ListenerSpec, LoadBalancer, LoadBalancerId, Member, MemberSpec, Pool, PoolId,
-    Reason,
+    DriverError, Listener, ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerId, Member, MemberSpec,
+    Pool, PoolId, Reason,
 };
 
 use super::LbaasV2Driver;
 use super::reading::members_told;
 use super::tree;
-use super::wire::{ListenerChange, MonitorChange, NewListener, NewMember, NewMonitor, NewPool};
+use super::wire::{
+    ListenerChange, MonitorChange, NewListener, NewMember, NewMonitor, NewPool, PoolTold, SPARE_POOL_FIELDS,
+};
 use crate::cloud::well_formed;
 use crate::error::OpenStackError;
 
@@ -58,18 +60,26 @@ impl LbaasV2Driver {
             }
             // Somebody made it, or the answer to its making was lost: it is there.
             Err(error) if error.to_string().contains("already using protocol") => {
-                let told = self.octavia.whole_load_balancer(STEP, &balancer.id).await?;
-                let tree = match &told {
-                    Some(told) => self.tree(told).await?,
-                    None => None,
-                };
-                let found = tree.and_then(|tree| tree.listener(spec.at).cloned());
-                found.ok_or(error)
+                self.standing_listener(STEP, &balancer.id, spec.at).await?.ok_or(error)
             }
             Err(error) => Err(error),
         }
     }
 
+    /// The listener that stands there, with its pool.
+    async fn standing_listener(
+        &self,
+        step: &'static str,
+        id: &LoadBalancerId,
+        at: ListenerPort,
+    ) -> Result<Option<Listener>, DriverError> {
+        let Some(told) = self.octavia.whole_load_balancer(step, id).await? else { return Ok(None) };
+        let tree = self.tree(&told).await?;
+        Ok(tree.and_then(|tree| tree.listener(at).cloned()))
+    }
+
+    /// Hangs the pool that was made for this listener on it, where one is left: Octavia keeps the pool of a listener that somebody
+    /// removed. Where there is none, it is made.
     async fn make_pool(
         &self,
         balancer: &LoadBalancer,
@@ -77,6 +87,9 @@ impl LbaasV2Driver {
         name: &str,
         spec: &ListenerSpec,
     ) -> Result<Pool, DriverError> {
+        if let Some(spare) = self.spare_pool(balancer, name, spec.at).await? {
+            return self.hang_pool(balancer, listener, &spare).await;
+        }
         // Octavia takes neither members nor a monitor with a pool that is made by itself.
         let new = NewPool {
             listener_id: Some(listener.id.clone()),
@@ -85,6 +98,41 @@ impl LbaasV2Driver {
         };
         let told = self.changed(&balancer.id, "make a pool", self.octavia.create_pool(&new)).await?;
         Ok(tree::pool(&told, None, Vec::new()))
+    }
+
+    /// A pool of this load balancer that bears the name of ours for that port, and hangs on no listener.
+    async fn spare_pool(
+        &self,
+        balancer: &LoadBalancer,
+        name: &str,
+        at: ListenerPort,
+    ) -> Result<Option<PoolId>, DriverError> {
+        let name = tree::cut(name);
+        let filter = vec![("loadbalancer_id", balancer.id.to_string()), ("name", name.clone())];
+        let step = "find a pool that hangs on no listener";
+        let found = self.octavia.pools(step, &filter, &SPARE_POOL_FIELDS).await?;
+        let is_ours = |pool: &PoolTold| {
+            pool.listeners.is_empty()
+                && pool.loadbalancers.iter().any(|of| of.id == balancer.id)
+                && pool.name == name
+                && pool.protocol == tree::protocol(at.protocol)
+                && well_formed(pool.id.as_str())
+        };
+        Ok(found.into_iter().find(is_ours).map(|pool| pool.id))
+    }
+
+    /// Hangs a pool on a listener, and answers it as it is by now.
+    async fn hang_pool(
+        &self,
+        balancer: &LoadBalancer,
+        listener: &Listener,
+        pool: &PoolId,
+    ) -> Result<Pool, DriverError> {
+        const STEP: &str = "hang a pool on a listener";
+        self.changed(&balancer.id, STEP, self.octavia.hang_pool(&listener.id, pool)).await?;
+        let found = self.standing_listener(STEP, &balancer.id, listener.at).await;
+        let pool = found.map_err(DriverError::maybe_done)?.and_then(|found| found.pool);
+        pool.ok_or_else(|| DriverError::new(Reason::NotFound, STEP).detail("somebody removed it"))
     }
 
     async fn advance_pool(

@@ -118,21 +118,21 @@ impl LoadBalancerDriver for LbaasV2Driver {
         &self,
         load_balancer: &LoadBalancer,
         listener: &Listener,
-    ) -> Result<(), DriverError> {
+    ) -> Result<Option<Listener>, DriverError> {
         const STEP: &str = "release a listener";
         let id = &load_balancer.id;
         if !all_well_formed(listener) {
-            return Ok(());
+            return Ok(None);
         }
         if let Some(pool) = &listener.pool {
             let was_there = self.released(id, STEP, self.octavia.delete_pool(&pool.id)).await?;
             self.memory.forget_members(&pool.id);
             if was_there {
                 // The listener is next, as soon as the load balancer takes that.
-                return Err(busy(id, STEP));
+                return Ok(Some(Listener { pool: None, ..listener.clone() }));
             }
         }
-        self.released(id, STEP, self.octavia.delete_listener(&listener.id)).await.map(drop)
+        self.released(id, STEP, self.octavia.delete_listener(&listener.id)).await.map(|_| None)
     }
 
     async fn set_members(

@@ -39,13 +39,13 @@ pub(super) fn feasible(mut spec: LoadBalancerSpec, choices: &Choices, features: 
         serves_ranges && spec.listeners.iter().any(|listener| !listener.settings.allowed_cidrs.is_empty());
     if !choices.guards {
         spec.security_groups = None;
-    } else if !features.vip_groups || has_ranges {
+    } else if !features.vip_groups || has_ranges || on_ovn {
         if spec.security_groups.as_ref().is_some_and(|groups| !groups.is_empty()) {
             let beside = if has_ranges { " beside loadBalancerSourceRanges" } else { "" };
             without.push(format!("security groups{beside}"));
         }
-        // It refuses ranges as long as there are groups.
-        spec.security_groups = features.vip_groups.then(Vec::new);
+        // It refuses ranges as long as there are groups. OVN takes groups, and nothing comes of them.
+        spec.security_groups = (features.vip_groups && !on_ovn).then(Vec::new);
     }
     let mut ports = BTreeSet::new();
     spec.listeners.retain(|listener| {
@@ -71,7 +71,7 @@ pub(super) fn feasible(mut spec: LoadBalancerSpec, choices: &Choices, features: 
             if on_ovn { Algorithm::SourceIpPort } else { pool.algorithm.unwrap_or(choices.algorithm) };
         pool.algorithm = Some(chosen);
         pool.persistence = match pool.persistence {
-            Some(_) if on_ovn => {
+            Some(_) if on_ovn && !features.ovn_affinity => {
                 lacks("session affinity");
                 None
             }
@@ -104,8 +104,14 @@ mod tests {
 
     use super::*;
 
-    const NEWEST: Features =
-        Features { tags: true, allowed_cidrs: true, same_port: true, sctp: true, vip_groups: true };
+    const NEWEST: Features = Features {
+        tags: true,
+        allowed_cidrs: true,
+        same_port: true,
+        sctp: true,
+        ovn_affinity: true,
+        vip_groups: true,
+    };
 
     fn choices() -> Choices {
         Choices { provider: None, algorithm: Algorithm::RoundRobin, timeouts: (50_000, 60_000), guards: true }
@@ -176,9 +182,26 @@ mod tests {
         let Feasible { spec, without } = feasible(wanted, &choices, NEWEST);
         let pool = &spec.listeners[0].pool.settings;
         assert_eq!(pool.algorithm, Some(Algorithm::SourceIpPort));
-        assert_eq!((pool.persistence, pool.monitor), (None, None));
-        assert_eq!(without, ["loadBalancerSourceRanges of SCTP:80", "session affinity of SCTP:80"]);
-        assert_eq!(spec.security_groups, Some(vec!["g".into()]), "no ranges are served beside them");
+        assert_eq!(pool.monitor, None);
+        assert_eq!(without, ["security groups", "loadBalancerSourceRanges of SCTP:80"]);
+        assert_eq!(spec.security_groups, None, "they guard nothing there");
+    }
+
+    #[test]
+    fn ovn_keeps_session_affinity_since_it_can() {
+        let choices = Choices { provider: Some(OVN.into()), guards: false, ..choices() };
+        let kept = |protocol, features| {
+            let Feasible { spec, without } =
+                feasible(spec(vec![listener(protocol, &[])]), &choices, features);
+            (spec.listeners[0].pool.settings.persistence, without)
+        };
+        let (old, lasts) = (Features::of((2, 25)), |timeout_s| Some(SessionPersistence { timeout_s }));
+        assert_eq!(kept(Protocol::Udp, NEWEST), (lasts(Some(60)), vec![]));
+        let untimed = vec!["the time-out of session affinity of TCP:80".to_owned()];
+        assert_eq!(kept(Protocol::Tcp, NEWEST), (lasts(None), untimed));
+        for (protocol, lacks) in [(Protocol::Udp, "UDP:80"), (Protocol::Tcp, "TCP:80")] {
+            assert_eq!(kept(protocol, old), (None, vec![format!("session affinity of {lacks}")]));
+        }
     }
 
     #[test]
@@ -192,7 +215,7 @@ mod tests {
         assert_eq!(groups(plain.clone(), None, true), named);
         assert_eq!(groups(plain, None, false), None, "whatever it has stays");
         assert_eq!(groups(ranged.clone(), None, true), Some(vec![]), "what it has goes");
-        assert_eq!(groups(ranged, Some(OVN), true), named, "ranges are not served there");
+        assert_eq!(groups(ranged, Some(OVN), true), None, "neither guards anything there");
     }
 
     #[test]

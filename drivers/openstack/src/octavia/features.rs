@@ -14,6 +14,9 @@ pub(super) struct Features {
     pub(super) same_port: bool,
     /// SCTP, since 2.23.
     pub(super) sctp: bool,
+    /// Session affinity by the provider `ovn`: OVN has it since its release 22.12, which came after 2.26. Providers before that
+    /// take it and do not keep it.
+    pub(super) ovn_affinity: bool,
     /// `vip_sg_ids` of a load balancer, since 2.29.
     pub(super) vip_groups: bool,
 }
@@ -25,6 +28,7 @@ impl Features {
             allowed_cidrs: version >= (2, 12),
             same_port: version >= (2, 13),
             sctp: version >= (2, 23),
+            ovn_affinity: version >= (2, 26),
             vip_groups: version >= (2, 29),
         }
     }
@@ -42,11 +46,13 @@ mod tests {
     #[test]
     fn a_release_can_do_what_came_with_its_version_or_before() {
         let of = |minor| {
-            let Features { tags, allowed_cidrs, same_port, sctp, vip_groups } = Features::of((2, minor));
-            [tags, allowed_cidrs, same_port, sctp, vip_groups].into_iter().filter(|has| *has).count()
+            let Features { tags, allowed_cidrs, same_port, sctp, ovn_affinity, vip_groups } =
+                Features::of((2, minor));
+            let all = [tags, allowed_cidrs, same_port, sctp, ovn_affinity, vip_groups];
+            all.into_iter().filter(|has| *has).count()
         };
-        let gained = [0, 4, 5, 11, 12, 13, 22, 23, 28, 29, 30].map(of);
-        assert_eq!(gained, [0, 0, 1, 1, 2, 3, 3, 4, 4, 5, 5]);
+        let gained = [0, 4, 5, 11, 12, 13, 22, 23, 25, 26, 28, 29, 30].map(of);
+        assert_eq!(gained, [0, 0, 1, 1, 2, 3, 3, 4, 4, 5, 5, 6, 6]);
         assert!(!Features::of((2, 22)).serves(Protocol::Sctp) && Features::of((2, 0)).serves(Protocol::Udp));
     }
 }

@@ -16,8 +16,8 @@ pub(super) struct Memory {
     doubts: DashSet<Uid>,
     /// What was asked to go, and is not gone yet.
     going: DashSet<LoadBalancerId>,
-    /// The members of pools. They are as remembered as long as a pool has members with the same ids: nothing of a member
-    /// that we set can be changed but its name.
+    /// The members of pools. They are where they were as long as a pool has members with the same ids: the address, the port
+    /// and the subnet of a member never change. What else can be changed of it, no list tells.
     members: DashMap<PoolId, Vec<Member>>,
 }
 

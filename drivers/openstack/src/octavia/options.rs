@@ -12,7 +12,7 @@ pub struct OctaviaDefaults {
     /// subnet of the pod, with an interface of their own there, as the provider `ovn` needs it.
     pub member_mode: MemberMode,
     /// Whether the security groups of a service guard its virtual address. Where not, Octavia's own group does, which lets
-    /// the service's ports in.
+    /// the service's ports in. With the provider `ovn` they guard nothing.
     pub enforce_sg_rules: bool,
     /// By which rule a pool chooses a member. The provider `ovn` has `SOURCE_IP_PORT` only, and gets it.
     pub lb_algorithm: LbAlgorithm,

@@ -14,7 +14,8 @@ use super::filter::filter;
 use super::options::MemberMode;
 use super::tree;
 use super::wire::{
-    GOING, LOAD_BALANCER_FIELDS, ListenerTold, LoadBalancerTold, MemberTold, MonitorTold, PoolTold,
+    GOING, LOAD_BALANCER_FIELDS, ListenerTold, LoadBalancerTold, MemberTold, MonitorTold, POOL_FIELDS,
+    PoolTold,
 };
 use crate::error::OpenStackError;
 use crate::mark::{self, cluster_tag, uid_of};
@@ -100,7 +101,7 @@ impl LbaasV2Driver {
         let Some(scope) = scope(standing.clone()) else { return Ok(Vec::new()) };
         let (listeners, pools) = futures_util::try_join!(
             self.octavia.listeners("list the listeners of this cluster", &scope),
-            self.octavia.pools("list the pools of this cluster", &scope),
+            self.octavia.pools("list the pools of this cluster", &scope, &POOL_FIELDS),
         )?;
         let mut by_balancer: HashMap<LoadBalancerId, Vec<ListenerTold>> = HashMap::new();
         for listener in listeners {

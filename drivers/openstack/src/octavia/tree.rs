@@ -213,7 +213,8 @@ pub(super) fn whole_listeners(spec: &LoadBalancerSpec) -> Vec<NewListener> {
     spec.listeners.iter().map(|listener| whole_listener(&name(&spec.name, listener.at), listener)).collect()
 }
 
-fn protocol(protocol: Protocol) -> &'static str {
+/// The name of a protocol.
+pub(super) fn protocol(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Tcp => "TCP",
         Protocol::Udp => "UDP",
@@ -222,7 +223,7 @@ fn protocol(protocol: Protocol) -> &'static str {
 }
 
 /// What of a name fits.
-fn cut(name: &str) -> String {
+pub(super) fn cut(name: &str) -> String {
     name.chars().take(LONGEST).collect()
 }
 

@@ -100,18 +100,12 @@ pub(super) struct PoolTold {
     pub(super) loadbalancers: Vec<IdTold<LoadBalancerId>>,
 }
 
-pub(super) const POOL_FIELDS: [&str; 10] = [
-    "id",
-    "name",
-    "protocol",
-    "lb_algorithm",
-    "session_persistence",
-    "healthmonitor_id",
-    "admin_state_up",
-    "members",
-    "listeners",
-    "loadbalancers",
-];
+/// The fields of a pool that hangs on a listener.
+pub(super) const POOL_FIELDS: [&str; 6] =
+    ["id", "lb_algorithm", "session_persistence", "healthmonitor_id", "admin_state_up", "members"];
+
+/// The fields by which a pool is known that may hang on no listener.
+pub(super) const SPARE_POOL_FIELDS: [&str; 5] = ["id", "name", "protocol", "listeners", "loadbalancers"];
 
 /// Something of which just the id is told.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -156,15 +156,20 @@ fn goes(member: &Value) -> bool {
     member["provisioning_status"] == "PENDING_DELETE"
 }
 
-/// Of members, a pool shows just the ids.
-fn shown(pools: &BTreeMap<String, Value>) -> BTreeMap<String, Value> {
-    let shown = |pool: &Value| {
-        let mut pool = pool.clone();
-        let ids = pool["members"].as_array().unwrap().iter().map(|member| json!({ "id": member["id"] }));
-        pool["members"] = json!(ids.collect::<Vec<_>>());
-        pool
+/// Of members, a pool shows just the ids, and the listeners on which it hangs by now.
+fn shown(octavia: &Octavia) -> BTreeMap<String, Value> {
+    let ids = |things: &mut dyn Iterator<Item = &Value>| {
+        json!(things.map(|thing| json!({ "id": thing["id"] })).collect::<Vec<_>>())
     };
-    pools.iter().map(|(id, pool)| (id.clone(), shown(pool))).collect()
+    let shown = |pool: &Value| {
+        let mut shown = pool.clone();
+        shown["members"] = ids(&mut pool["members"].as_array().unwrap().iter());
+        let mut bearers =
+            octavia.listeners.values().filter(|listener| listener["default_pool_id"] == pool["id"]);
+        shown["listeners"] = ids(&mut bearers);
+        shown
+    };
+    octavia.pools.iter().map(|(id, pool)| (id.clone(), shown(pool))).collect()
 }
 
 impl State {
@@ -197,7 +202,7 @@ impl State {
             ("POST", ["loadbalancers"]) => self.create_balancer(&body["loadbalancer"]),
             ("GET", ["loadbalancers"]) => query.list("loadbalancers", &octavia.balancers, page),
             ("GET", ["listeners"]) => query.list("listeners", &octavia.listeners, page),
-            ("GET", ["pools"]) => query.list("pools", &shown(&octavia.pools), page),
+            ("GET", ["pools"]) => query.list("pools", &shown(octavia), page),
             ("GET", ["healthmonitors"]) => query.list("healthmonitors", &octavia.monitors, page),
             (_, ["loadbalancers", id, ..]) if !octavia.balancers.contains_key(*id) => {
                 missing("Load Balancer", id)
@@ -268,7 +273,7 @@ impl State {
             return refusal;
         }
         for listener in &listeners {
-            let pool = self.add_pool(&id, None, &listener["default_pool"]);
+            let pool = self.add_pool(&id, &listener["default_pool"]);
             self.add_listener(&id, listener, &json!(pool));
         }
         self.guard_port(&id);
@@ -395,20 +400,19 @@ impl State {
         if let Some(refusal) = refusal {
             return refusal;
         }
-        let id = self.add_pool(&balancer, Some(&listener), wish);
+        let id = self.add_pool(&balancer, wish);
         self.octavia.listeners.get_mut(&listener).unwrap()["default_pool_id"] = json!(id);
         self.octavia.begin(&balancer, "PENDING_UPDATE", "ACTIVE");
         Answer::json(201, json!({ "pool": self.octavia.pools[&id] }))
     }
 
-    fn add_pool(&mut self, balancer: &str, listener: Option<&str>, wish: &Value) -> String {
+    fn add_pool(&mut self, balancer: &str, wish: &Value) -> String {
         let id = self.id();
         let members = self.members(&[], wish["members"].as_array().map_or(&[][..], Vec::as_slice));
-        let listeners: Vec<_> = listener.into_iter().map(|id| json!({ "id": id })).collect();
         let pool = json!({
             "id": id, "name": wish["name"], "protocol": wish["protocol"], "lb_algorithm": wish["lb_algorithm"],
             "session_persistence": wish.get("session_persistence").cloned().unwrap_or(Value::Null), "members": members,
-            "healthmonitor_id": null, "loadbalancers": [{ "id": balancer }], "listeners": listeners,
+            "healthmonitor_id": null, "loadbalancers": [{ "id": balancer }],
             "project_id": self.octavia.balancers[balancer]["project_id"],
         });
         self.octavia.pools.insert(id.clone(), pool);
@@ -490,6 +494,15 @@ impl State {
         }
         let members = parts.get(2) == Some(&"members");
         match (method.as_str(), collection) {
+            ("PUT", "pools") if parts.len() == 4 => {
+                let pool = self.octavia.pools.get_mut(id).unwrap()["members"].as_array_mut().unwrap();
+                let Some(member) = pool.iter_mut().find(|member| member["id"] == parts[3]) else {
+                    return missing("Member", parts[3]);
+                };
+                for (name, value) in body["member"].as_object().unwrap() {
+                    member[name] = value.clone();
+                }
+            }
             ("PUT", "pools") if members => {
                 let present = self.octavia.pools[id]["members"].as_array().unwrap().clone();
                 let mut set = self.members(&present, body["members"].as_array().unwrap());

@@ -3,9 +3,9 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use staffetta_driver::{
-    Algorithm, HealthMonitor, ListenerPort, ListenerSettings, ListenerSpec, LoadBalancer, LoadBalancerDriver,
-    LoadBalancerSpec, Marked, MemberSpec, NetworkPolicyDriver, PoolSettings, PoolSpec, Progress, Protocol,
-    Provisioning, Reason, SessionPersistence, Subnet,
+    Algorithm, HealthMonitor, Listener, ListenerPort, ListenerSettings, ListenerSpec, LoadBalancer,
+    LoadBalancerDriver, LoadBalancerSpec, Marked, MemberSpec, NetworkPolicyDriver, PoolSettings, PoolSpec,
+    Progress, Protocol, Provisioning, Reason, SessionPersistence, Subnet,
 };
 use staffetta_openstack::{LbaasV2Driver, OctaviaDefaults};
 
@@ -100,7 +100,7 @@ pub(crate) fn asked(balancer: &LoadBalancer) -> Vec<ListenerSpec> {
     listeners
 }
 
-async fn only(driver: &LbaasV2Driver) -> LoadBalancer {
+pub(crate) async fn only(driver: &LbaasV2Driver) -> LoadBalancer {
     let mut found = driver.load_balancers(None).await.unwrap();
     assert_eq!(found.len(), 1, "{found:?}");
     found.remove(0).thing
@@ -183,11 +183,14 @@ pub(crate) async fn a_listener_that_comes_later_is_made_step_by_step_and_goes_wi
     }
     assert_eq!(asked(&only(&driver).await), wanted.listeners);
     let dns = balancer.listener(DNS).unwrap().clone();
-    patiently(async || driver.release_listener(&balancer, &dns).await).await;
+    let left = patiently(async || driver.release_listener(&balancer, &dns).await).await;
+    assert_eq!(left, Some(Listener { pool: None, ..dns.clone() }), "one change at a time");
+    let left = patiently(async || driver.release_listener(&balancer, left.as_ref().unwrap()).await).await;
+    assert_eq!(left, None);
     settled(&driver, &balancer).await;
     let left = only(&driver).await;
     assert_eq!(asked(&left), first.listeners);
-    patiently(async || driver.release_listener(&left, &dns).await).await;
+    assert_eq!(patiently(async || driver.release_listener(&left, &dns).await).await, None);
 }
 
 /// What of a listener is asked for, if it has a pool by now.
@@ -232,7 +235,7 @@ pub(crate) async fn settings_are_changed_and_what_hangs_on_them_stays(world: &Wo
 }
 
 /// Asks for a listener until it is as it is wanted.
-async fn until_made(driver: &LbaasV2Driver, balancer: &LoadBalancer, wanted: &ListenerSpec) {
+pub(crate) async fn until_made(driver: &LbaasV2Driver, balancer: &LoadBalancer, wanted: &ListenerSpec) {
     let mut balancer = balancer.clone();
     for _ in 0..6 {
         if balancer.listener(wanted.at).is_some_and(|listener| wanted.is_made(listener)) {
@@ -301,7 +304,7 @@ pub(crate) async fn what_somebody_switched_off_is_told_and_switched_on_again(wor
 }
 
 /// Waits until what somebody changed is done.
-async fn until_active(world: &World, balancer: &LoadBalancer) {
+pub(crate) async fn until_active(world: &World, balancer: &LoadBalancer) {
     within(async {
         let path = format!("loadbalancers/{}", balancer.id);
         while world.balance(Method::GET, &path, &Value::Null).await.1["loadbalancer"]["provisioning_status"]

@@ -6,6 +6,7 @@ pub(crate) mod bound;
 pub(crate) mod limits;
 pub(crate) mod macvlan;
 pub(crate) mod public;
+pub(crate) mod repairs;
 pub(crate) mod security_groups;
 pub(crate) mod stock;
 pub(crate) mod vlan;
@@ -77,6 +78,11 @@ macro_rules! in_world {
                 a_load_balancer_is_guarded_alike_whoever_made_its_port,
                 a_port_of_ours_goes_with_its_load_balancer_though_none_are_made_by_now,
                 a_port_that_was_left_without_a_load_balancer_is_found_and_used_or_given_back;
+            repairs:
+                a_listener_that_is_wanted_again_while_it_goes_gets_a_pool_again,
+                a_listener_that_somebody_removed_or_emptied_gets_the_pool_back_that_it_had,
+                a_pool_of_somebody_else_is_hung_on_no_listener_of_ours,
+                a_member_that_somebody_switched_off_is_switched_on_by_the_next_change_of_its_pool;
             public:
                 an_address_out_of_the_pool_leads_to_the_port_and_goes_back_by_its_owner_only,
                 an_empty_pool_is_told_and_an_address_that_comes_back_is_used,

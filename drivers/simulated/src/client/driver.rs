@@ -170,7 +170,7 @@ impl LoadBalancerDriver for SimulatedDriver {
         &self,
         load_balancer: &LoadBalancer,
         listener: &Listener,
-    ) -> Result<(), DriverError> {
+    ) -> Result<Option<Listener>, DriverError> {
         let arguments =
             wire::ReleaseListener { load_balancer: Borrowed(load_balancer), listener: Borrowed(listener) };
         self.call(Method::ReleaseListener, arguments).await

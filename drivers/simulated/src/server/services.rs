@@ -75,7 +75,7 @@ impl Answer for EnsureListener<'_> {
 }
 
 impl Answer for ReleaseListener<'_> {
-    fn answer(self, desk: &mut Desk<'_>) -> Result<(), DriverError> {
+    fn answer(self, desk: &mut Desk<'_>) -> Result<Option<Listener>, DriverError> {
         desk.watched(
             |desk| desk.services.load_balancer(&self.load_balancer.id),
             |desk| at_once(desk.load_balancers().release_listener(&self.load_balancer, &self.listener)),

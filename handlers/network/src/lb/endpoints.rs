@@ -6,11 +6,14 @@ use k8s_openapi::api::core::v1::{Endpoints, ObjectReference};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use staffetta_driver::Protocol;
 
-/// Ready addresses that have the same ports.
+/// Addresses that have the same ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndpointSet {
     pub(super) ports: Vec<EndpointPort>,
-    pub(super) addresses: Vec<ReadyAddress>,
+    /// Those that are ready.
+    pub(super) addresses: Vec<EndpointAddress>,
+    /// Those that still serve while they end.
+    pub(super) ending: Vec<EndpointAddress>,
 }
 
 /// A port of a pod, under the name that the service gives it; empty for the one port without a name.
@@ -23,27 +26,37 @@ pub(super) struct EndpointPort {
 
 /// An address that takes requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ReadyAddress {
+pub(super) struct EndpointAddress {
     pub(super) ip: IpAddr,
     /// Whose it is: `namespace/pod`, or `namespace/address` where nobody said.
     pub(super) target: String,
 }
 
 /// The endpoints of a slice, as kube-proxy takes them: of each endpoint the first address, if the endpoint is ready or
-/// nobody says that it is not. A slice of host names has none.
+/// nobody says that it is not, or if it ends and still serves. A slice of host names has none.
 pub(super) fn of_slice(slice: &EndpointSlice) -> Vec<EndpointSet> {
     let namespace = slice.metadata.namespace.as_deref().unwrap_or_default();
     let ports = slice.ports.iter().flatten();
     let ports =
         ports.filter_map(|port| endpoint_port(port.name.as_deref(), port.protocol.as_deref(), port.port?));
-    let ready = |endpoint: &&Endpoint| {
-        endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true)
-    };
-    let address = |endpoint: &Endpoint| {
+    let address = |endpoint: &&Endpoint| {
         let text = endpoint.addresses.first()?;
-        ready_address(text, endpoint.target_ref.as_ref(), namespace)
+        endpoint_address(text, endpoint.target_ref.as_ref(), namespace)
     };
-    set(ports.collect(), slice.endpoints.iter().filter(ready).filter_map(address).collect())
+    let (ready, others): (Vec<_>, Vec<_>) = slice.endpoints.iter().partition(|endpoint| is_ready(endpoint));
+    let ending: Vec<_> = others.into_iter().filter(|endpoint| ends_and_serves(endpoint)).collect();
+    let addresses = |endpoints: &[&Endpoint]| endpoints.iter().filter_map(address).collect();
+    set(ports.collect(), addresses(&ready), addresses(&ending))
+}
+
+fn is_ready(endpoint: &Endpoint) -> bool {
+    endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true)
+}
+
+fn ends_and_serves(endpoint: &Endpoint) -> bool {
+    endpoint.conditions.as_ref().is_some_and(|conditions| {
+        conditions.terminating.unwrap_or(false) && conditions.serving.unwrap_or(true)
+    })
 }
 
 /// The endpoints of an `Endpoints` object: its ready addresses, each subset with its own ports.
@@ -56,14 +69,19 @@ pub(super) fn of_endpoints(endpoints: &Endpoints) -> Vec<EndpointSet> {
             ports.filter_map(|port| endpoint_port(port.name.as_deref(), port.protocol.as_deref(), port.port));
         let addresses = subset.addresses.iter().flatten();
         let addresses = addresses
-            .filter_map(|address| ready_address(&address.ip, address.target_ref.as_ref(), namespace));
-        set(ports.collect(), addresses.collect())
+            .filter_map(|address| endpoint_address(&address.ip, address.target_ref.as_ref(), namespace));
+        set(ports.collect(), addresses.collect(), Vec::new())
     });
     sets.collect()
 }
 
-fn set(ports: Vec<EndpointPort>, addresses: Vec<ReadyAddress>) -> Vec<EndpointSet> {
-    if ports.is_empty() || addresses.is_empty() { Vec::new() } else { vec![EndpointSet { ports, addresses }] }
+fn set(
+    ports: Vec<EndpointPort>,
+    addresses: Vec<EndpointAddress>,
+    ending: Vec<EndpointAddress>,
+) -> Vec<EndpointSet> {
+    let is_empty = ports.is_empty() || addresses.is_empty() && ending.is_empty();
+    if is_empty { Vec::new() } else { vec![EndpointSet { ports, addresses, ending }] }
 }
 
 fn endpoint_port(name: Option<&str>, protocol: Option<&str>, port: i32) -> Option<EndpointPort> {
@@ -74,11 +92,15 @@ fn endpoint_port(name: Option<&str>, protocol: Option<&str>, port: i32) -> Optio
     })
 }
 
-fn ready_address(text: &str, target: Option<&ObjectReference>, namespace: &str) -> Option<ReadyAddress> {
+fn endpoint_address(
+    text: &str,
+    target: Option<&ObjectReference>,
+    namespace: &str,
+) -> Option<EndpointAddress> {
     let ip = text.parse().ok()?;
     let namespace = target.and_then(|target| target.namespace.as_deref()).unwrap_or(namespace);
     let name = target.and_then(|target| target.name.as_deref()).unwrap_or(text);
-    Some(ReadyAddress { ip, target: format!("{namespace}/{name}") })
+    Some(EndpointAddress { ip, target: format!("{namespace}/{name}") })
 }
 
 #[cfg(test)]
@@ -89,6 +111,10 @@ mod tests {
 
     fn targets(sets: &[EndpointSet]) -> Vec<&str> {
         sets.iter().flat_map(|set| &set.addresses).map(|address| address.target.as_str()).collect()
+    }
+
+    fn ending(sets: &[EndpointSet]) -> Vec<&str> {
+        sets.iter().flat_map(|set| &set.ending).map(|address| address.target.as_str()).collect()
     }
 
     fn slice(address_type: &str, endpoints: &Value, ports: &Value) -> Vec<EndpointSet> {
@@ -121,6 +147,24 @@ mod tests {
     }
 
     #[test]
+    fn an_endpoint_that_ends_is_told_of_as_long_as_it_serves_and_one_that_is_published_unready_is_ready() {
+        let endpoint = |name: &str, conditions: Value| json!({ "addresses": ["10.1.0.1"], "conditions": conditions, "targetRef": { "name": name } });
+        let serves = |ready: Value, serving: Value, terminating: Value| json!({ "ready": ready, "serving": serving, "terminating": terminating });
+        let (yes, no, unsaid) = (json!(true), json!(false), Value::Null);
+        let endpoints = json!([
+            endpoint("serves", serves(no.clone(), yes.clone(), yes.clone())),
+            endpoint("may-serve", serves(no.clone(), unsaid.clone(), yes.clone())),
+            endpoint("over", serves(no.clone(), no.clone(), yes.clone())),
+            endpoint("starting", serves(no.clone(), no.clone(), no.clone())),
+            endpoint("unsaid", serves(no, yes.clone(), unsaid)),
+            endpoint("published", serves(yes.clone(), json!(false), yes)),
+        ]);
+        let sets = slice("IPv4", &endpoints, &json!([{ "port": 80 }]));
+        assert_eq!(ending(&sets), ["default/serves", "default/may-serve"]);
+        assert_eq!(targets(&sets), ["default/published"]);
+    }
+
+    #[test]
     fn a_target_need_not_be_a_pod_and_a_port_need_not_have_a_name() {
         let endpoints = json!([{ "addresses": ["192.0.2.1"] },
             { "addresses": ["fd00::7"], "targetRef": { "kind": "VirtualMachine", "name": "vm" } }]);
@@ -144,7 +188,7 @@ mod tests {
     fn each_subset_of_endpoints_has_its_own_ports_and_ready_addresses() {
         let endpoints = json!({ "metadata": { "namespace": "default" }, "subsets": [
             { "addresses": [{ "ip": "10.1.0.1", "targetRef": { "namespace": "default", "name": "a" } }],
-              "notReadyAddresses": [{ "ip": "10.1.0.2" }], "ports": [{ "name": "http", "port": 8080 }] },
+              "notEndpointAddresses": [{ "ip": "10.1.0.2" }], "ports": [{ "name": "http", "port": 8080 }] },
             { "addresses": [{ "ip": "10.1.0.3" }], "ports": [{ "name": "http", "port": 9090 }] } ] });
         let sets = of_endpoints(&serde_json::from_value(endpoints).unwrap());
         assert_eq!(targets(&sets), ["default/a", "default/10.1.0.3"]);

@@ -59,11 +59,15 @@ impl Settling<'_> {
     }
 
     async fn release_listener(&mut self, at: ListenerPort) -> Result<(), DriverError> {
-        if let Some((load_balancer, listener)) = self.listener(at) {
-            self.drivers.load_balancer.release_listener(load_balancer, listener).await?;
-        }
+        let left = match self.listener(at) {
+            Some((load_balancer, listener)) => {
+                self.drivers.load_balancer.release_listener(load_balancer, listener).await?
+            }
+            None => None,
+        };
         if let Some(load_balancer) = &mut self.standing.load_balancer {
             load_balancer.listeners.retain(|listener| listener.at != at);
+            load_balancer.listeners.extend(left);
             load_balancer.status = Provisioning::Pending;
         }
         Ok(())

@@ -10,7 +10,7 @@ use staffetta_driver::{
 };
 
 use super::asked::Asked;
-use super::endpoints::{EndpointPort, EndpointSet};
+use super::endpoints::{EndpointAddress, EndpointPort, EndpointSet};
 use super::options::LoadBalancerOptions;
 use crate::lbaasspec::{LbaasPortSpec, LbaasServiceSpec, Reach};
 
@@ -31,8 +31,8 @@ pub(super) enum PublicAddress {
 impl Wanted {
     /// The load balancer that `spec` describes, with a listener and a pool for each port, which treat connections as the
     /// service has `asked`. The members of a pool are the ready addresses whose port has the name and the protocol of the
-    /// service's port, and whose family is that of the cluster IP. Without endpoints, the load balancer stands with empty
-    /// pools.
+    /// service's port, and whose family is that of the cluster IP; where there is none, those that still serve while they
+    /// end, as kube-proxy has it. Without endpoints, the load balancer stands with empty pools.
     pub(super) fn of(
         owner: &Owner,
         spec: &LbaasServiceSpec,
@@ -134,11 +134,22 @@ fn members(
     wanted: &LbaasPortSpec,
     endpoints: &[Arc<Vec<EndpointSet>>],
 ) -> Vec<MemberSpec> {
+    let ready = members_at(spec, wanted, endpoints, |set| &set.addresses);
+    if ready.is_empty() { members_at(spec, wanted, endpoints, |set| &set.ending) } else { ready }
+}
+
+/// The members of a port at those `addresses` of each set.
+fn members_at(
+    spec: &LbaasServiceSpec,
+    wanted: &LbaasPortSpec,
+    endpoints: &[Arc<Vec<EndpointSet>>],
+    addresses: impl Fn(&EndpointSet) -> &[EndpointAddress],
+) -> Vec<MemberSpec> {
     let named = |port: &&EndpointPort| is_named(port, wanted) && port.protocol == wanted.protocol;
     let mut members = BTreeMap::new();
     for set in endpoints.iter().flat_map(|sets| sets.iter()) {
         for port in set.ports.iter().filter(named) {
-            for address in set.addresses.iter().filter(|address| address.ip.is_ipv4() == spec.ip.is_ipv4()) {
+            for address in addresses(set).iter().filter(|address| address.ip.is_ipv4() == spec.ip.is_ipv4()) {
                 let name = format!("{}:{}", address.target, port.port);
                 let member =
                     MemberSpec { ip: address.ip, port: port.port, name, subnet: spec.subnet_id.clone() };
@@ -158,7 +169,6 @@ mod tests {
     use staffetta_driver::{Protocol, SessionPersistence};
 
     use super::*;
-    use crate::lb::endpoints::ReadyAddress;
     use crate::lb::testing::{listener, load_balancer};
     use crate::versioned_object::Versioned;
 
@@ -183,11 +193,19 @@ mod tests {
 
     fn endpoints(name: &str, protocol: Protocol, port: u16, ips: &[&str]) -> Arc<Vec<EndpointSet>> {
         let address =
-            |ip: &&str| ReadyAddress { ip: ip.parse().unwrap(), target: format!("default/pod-{ip}") };
+            |ip: &&str| EndpointAddress { ip: ip.parse().unwrap(), target: format!("default/pod-{ip}") };
         Arc::new(vec![EndpointSet {
             ports: vec![EndpointPort { name: name.into(), protocol, port }],
             addresses: ips.iter().map(address).collect(),
+            ending: Vec::new(),
         }])
+    }
+
+    /// The same endpoints, all of which end and still serve.
+    fn ending(name: &str, protocol: Protocol, port: u16, ips: &[&str]) -> Arc<Vec<EndpointSet>> {
+        let mut sets = (*endpoints(name, protocol, port, ips)).clone();
+        sets[0].ending = std::mem::take(&mut sets[0].addresses);
+        Arc::new(sets)
     }
 
     fn wanted(spec: &LbaasServiceSpec, endpoints: &[Arc<Vec<EndpointSet>>]) -> Wanted {
@@ -245,6 +263,27 @@ mod tests {
         assert_eq!(kept(web, &[others]), [""; 0], "they belong to a port that the service has");
         let moved = endpoints("http", Protocol::Tcp, 9090, &["10.1.0.1"]);
         assert_eq!(kept(web, &[moved]), [""; 0]);
+    }
+
+    #[test]
+    fn those_that_end_serve_a_port_as_long_as_no_slice_has_a_ready_one_of_its_family() {
+        let spec = spec("10.0.0.1", &[(Some("http"), Protocol::Tcp, 80)]);
+        let (last, next) = ("10.1.0.1", "10.1.0.2");
+        let ends = || ending("http", Protocol::Tcp, 8080, &[last]);
+        let only_last = ["TCP:80 10.1.0.1:8080 default/pod-10.1.0.1:8080"];
+        assert_eq!(members(&spec, &[ends()]), only_last);
+        let of_others = [
+            endpoints("other", Protocol::Tcp, 8080, &[next]),
+            endpoints("http", Protocol::Udp, 8080, &[next]),
+            endpoints("http", Protocol::Tcp, 8080, &["fd00::7"]),
+        ];
+        for other in of_others {
+            assert_eq!(members(&spec, &[ends(), other]), only_last);
+        }
+        let ready = || endpoints("http", Protocol::Tcp, 8080, &[next]);
+        let only_next = ["TCP:80 10.1.0.2:8080 default/pod-10.1.0.2:8080"];
+        assert_eq!(members(&spec, &[ends(), ready()]), only_next);
+        assert_eq!(members(&spec, &[ready(), ends()]), only_next);
     }
 
     #[test]

@@ -113,3 +113,26 @@ async fn of_slices_that_concern_nobody_only_the_deletion_is_handled_so_that_noth
     assert_eq!(handler.endpoints.service_of("s1"), None);
     assert_eq!(world.calls(), [""; 0]);
 }
+
+#[tokio::test]
+async fn the_last_replicas_serve_until_they_are_over_or_another_is_ready() {
+    let world = standing().await;
+    let says = |uid: &str, ip: &str, conditions: serde_json::Value| {
+        let mut slice = (*slice(uid, &[ip])).clone();
+        slice.endpoints[0].conditions = Some(serde_json::from_value(conditions).unwrap());
+        Event::Modified(Arc::new(slice))
+    };
+    let ends = |serving| json!({ "ready": false, "serving": serving, "terminating": true });
+    let ready = json!({ "ready": true, "serving": true, "terminating": false });
+    let told = [
+        ("s1", "10.1.0.2", ends(true), &["10.1.0.2:8080"][..]),
+        ("s2", "10.1.0.3", ready, &["10.1.0.3:8080"]),
+        ("s2", "10.1.0.3", ends(false), &["10.1.0.2:8080"]),
+        ("s1", "10.1.0.2", ends(false), &[]),
+    ];
+    for (uid, ip, conditions, members) in told {
+        world.feed(says(uid, ip, conditions)).await.unwrap();
+        assert_eq!(world.members(HTTP), members);
+        world.event().await.unwrap();
+    }
+}

@@ -372,7 +372,11 @@ impl LoadBalancerDriver for Liar {
     ) -> Result<Listener, DriverError> {
         self.0.ensure_listener(tree, spec).await
     }
-    async fn release_listener(&self, tree: &LoadBalancer, listener: &Listener) -> Result<(), DriverError> {
+    async fn release_listener(
+        &self,
+        tree: &LoadBalancer,
+        listener: &Listener,
+    ) -> Result<Option<Listener>, DriverError> {
         self.0.release_listener(tree, listener).await
     }
     async fn set_members(

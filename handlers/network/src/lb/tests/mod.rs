@@ -7,6 +7,7 @@ mod forgery;
 mod late;
 mod laws;
 mod pending;
+mod piecewise;
 mod presence;
 mod public;
 mod recovery;

@@ -5,7 +5,7 @@ use staffetta_driver::{DriverError, Provisioning, Reason};
 
 use super::*;
 
-const DELAY: Duration = Duration::from_millis(200);
+pub(super) const DELAY: Duration = Duration::from_millis(200);
 
 /// A world in which each change takes its time, and a service with an endpoint.
 async fn slow(spec: &LbaasServiceSpec) -> World {
@@ -16,7 +16,7 @@ async fn slow(spec: &LbaasServiceSpec) -> World {
 }
 
 /// The same, its load balancer ready.
-async fn ready() -> World {
+pub(super) async fn ready() -> World {
     let world = slow(&spec()).await;
     waits(&world.event().await.unwrap_err());
     tokio::time::advance(DELAY).await;
@@ -25,7 +25,7 @@ async fn ready() -> World {
 }
 
 /// Asserts that nothing is the matter but time.
-fn waits(error: &HandlerError) {
+pub(super) fn waits(error: &HandlerError) {
     let said = (error.waits(), error.transient(), error.reason());
     assert_eq!(said, (true, true, "LoadBalancerPending"), "{}", causes(&**error));
     assert!(error.retry_after().is_some_and(|after| after <= DELAY), "{:?}", error.retry_after());

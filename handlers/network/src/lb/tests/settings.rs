@@ -135,7 +135,11 @@ impl LoadBalancerDriver for Simple {
     ) -> Result<Listener, DriverError> {
         self.inner.ensure_listener(tree, spec).await
     }
-    async fn release_listener(&self, tree: &LoadBalancer, listener: &Listener) -> Result<(), DriverError> {
+    async fn release_listener(
+        &self,
+        tree: &LoadBalancer,
+        listener: &Listener,
+    ) -> Result<Option<Listener>, DriverError> {
         self.inner.release_listener(tree, listener).await
     }
     async fn set_members(
