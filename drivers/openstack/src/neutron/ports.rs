@@ -254,7 +254,8 @@ impl Ports {
         Ok(known)
     }
 
-    /// The security groups that a port of the project gets when it names none.
+    /// The security groups that a port of the project gets when it names none; none when Neutron does not show them, as in
+    /// a project other than the user's own where he has no role that sees them.
     pub(crate) async fn default_groups(
         &self,
         step: &'static str,
@@ -263,7 +264,7 @@ impl Ports {
         self.default_groups.get(project, || self.neutron.default_group(step, project.as_str())).await
     }
 
-    /// The groups that ports of the projects of these ports get when they name none.
+    /// The groups that ports of the projects of these ports get when they name none, as far as Neutron shows them.
     pub(crate) async fn all_default_groups(
         &self,
         ports: &[(Mark, Port)],

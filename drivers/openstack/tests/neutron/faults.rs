@@ -355,6 +355,33 @@ async fn a_user_who_may_not_see_bindings_any_more_costs_a_pool_no_port() {
 }
 
 #[tokio::test]
+async fn a_default_group_that_neutron_does_not_show_is_told_and_costs_no_port_its_groups() {
+    let (fake, world) = fake().await;
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let wish = json!({ "name": "web", "project_id": world.project });
+    let web = text(&world.create("security-groups", "security_group", wish).await["id"]).to_owned();
+    fake.state().hides_groups = true;
+    let stock = NeutronStock::new(world.bound("east"));
+    let request = world.request("any", &host, &subnet);
+    let vif = stock.make(&order(&stock, &request, 1)).await.vifs.remove(0);
+    let groups = async || world.port(vif.id.as_str()).await["security_groups"].clone();
+    let default = groups().await;
+    assert_eq!(default.as_array().unwrap().len(), 1);
+    let listed = stock.list().await.unwrap().whole.remove(0).security_groups;
+    assert_eq!(json!(listed), default, "nobody knows that these are what a port gets that names none");
+    let error = stock.adapt(&vif, &[]).await.unwrap_err();
+    let told = error.to_string();
+    assert!(error.reason() == Reason::Refused && told.contains(world.project.as_str()), "{told}");
+    assert!(told.contains("`neutron_defaults.pod_security_groups`"), "{told}");
+    assert_eq!(groups().await, default);
+    // What is named needs no look.
+    stock.adapt(&vif, &[web.as_str().into()]).await.unwrap();
+    assert_eq!(groups().await, json!([web]));
+    stock.adapt(&vif, &[]).await.unwrap_err();
+    assert_eq!(groups().await, json!([web]));
+}
+
+#[tokio::test]
 async fn a_subport_that_could_not_be_attached_again_is_attached_by_the_next_one_who_asks() {
     let (fake, world) = fake().await;
     let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
