@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
-use staffetta_driver::{PodVifDriver, Reason, StockOrder, Vif, VifClass, VifStock};
+use staffetta_driver::{Activation, PodVifDriver, Reason, StockOrder, Vif, VifClass, VifStock};
 use staffetta_openstack::{
     NestedMacvlanDriver, NestedStock, NeutronDefaults, NeutronStock, PodVifNestedOptions, PortOptions,
     Subnets,
@@ -335,6 +335,34 @@ async fn a_subport_that_stays_down_is_attached_again() {
     assert_eq!((changes().await, changes().await, changes().await, changes().await), (0, 2, 2, 0));
     let VifClass::VlanNested { vlan_id, .. } = vif.class else { panic!("{:?}", vif.class) };
     assert_eq!(world.subports(&machine).await, [(vif.id.to_string(), vlan_id.into())]);
+}
+
+#[tokio::test]
+async fn a_subport_whose_binding_failed_is_looked_at_ever_more_seldom_and_attached_again() {
+    let (fake, world) = fake().await;
+    let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.vlan("east", &machine);
+    let vif = driver.request_vif(&world.nested_request("web", &machine, &subnet)).await.unwrap();
+    // The agent of the node was away when Neutron was to bind the subport.
+    fake.state().ports.get_mut(vif.id.as_str()).unwrap()["binding:vif_type"] = json!("binding_failed");
+    fake.requests();
+    let (mut waited, mut asked) = (Duration::ZERO, 0);
+    while waited < Duration::from_secs(100) {
+        let Activation::NotYet { ask_again } = driver.activate_vif(&vif).await.unwrap() else {
+            panic!("nobody bound it")
+        };
+        asked += 1;
+        waited += ask_again;
+        tokio::time::pause();
+        tokio::time::advance(ask_again).await;
+        tokio::time::resume();
+    }
+    let requests = fake.requests();
+    let looks = requests.iter().filter(|request| request.starts_with("GET ports?")).count();
+    assert!(looks <= 60 && asked <= 100, "{looks} looks for {asked} who asked");
+    let changes = requests.iter().filter(|request| request.starts_with("PUT trunks")).count();
+    assert_eq!(changes, 2, "it was detached and attached");
 }
 
 #[tokio::test]
