@@ -373,22 +373,18 @@ fn is_for(mark: &Mark, uid: &Uid) -> bool {
 /// Whether the pod with this UID may give back a port that its annotation names. One in stock is the pool's, which knows who
 /// uses it.
 ///
-/// One that Kuryr made has no mark of ours. It may go when Kuryr made it for that pod, so that those who come from Kuryr leave
-/// nothing behind, or for whoever comes, as long as its `device_owner` still says that it is Kuryr's. Whatever else is not
-/// marked is none of our concern, whoever names it.
+/// One that Kuryr made has no mark of ours. It may go when it says that Kuryr made it for that pod, so that those who come from
+/// Kuryr leave nothing behind. One of Kuryr's pools says of no pod that it uses it, and may be another's by now. Whatever else is
+/// not marked is none of our concern, whoever names it.
 fn standing(cluster: &ClusterId, uid: &Uid, port: &Port) -> Standing {
     match port.mark() {
         Some(mark) if mark.cluster != *cluster => Standing::Theirs,
         Some(mark) if mark.owner().is_none_or(|owner| owner.uid != *uid) => Standing::Theirs,
         Some(mark) => Standing::Ours(mark.nesting),
         None => {
+            let kuryrs = [KURYR_OWNER, SUBPORT_OWNER].contains(&port.device_owner.as_str());
             let its_own = port.device_id == uid.as_str();
-            let released = match port.device_owner.as_str() {
-                KURYR_OWNER => its_own || port.device_id.is_empty(),
-                SUBPORT_OWNER => its_own,
-                _ => false,
-            };
-            if released { Standing::Ours(None) } else { Standing::Theirs }
+            if kuryrs && its_own { Standing::Ours(None) } else { Standing::Theirs }
         }
     }
 }
@@ -421,7 +417,11 @@ mod tests {
     #[test]
     fn of_what_is_not_marked_only_kuryrs_ports_of_that_pod_go() {
         assert_eq!(of(KURYR_OWNER, "u1", ""), Standing::Ours(None));
-        assert_eq!(of(KURYR_OWNER, "", ""), Standing::Ours(None));
+        assert_eq!(
+            of(KURYR_OWNER, "", ""),
+            Standing::Theirs,
+            "it is of a pool of Kuryr's, and may be anybody's"
+        );
         assert_eq!(of(SUBPORT_OWNER, "u1", ""), Standing::Ours(None));
         assert_eq!(of(SUBPORT_OWNER, "", ""), Standing::Theirs);
         assert_eq!(of(KURYR_OWNER, "u2", ""), Standing::Theirs);
