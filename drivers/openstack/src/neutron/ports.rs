@@ -67,6 +67,13 @@ pub(crate) struct Seen {
     pub(crate) nesting: Option<Nesting>,
 }
 
+impl Seen {
+    /// Whether another port may use its addresses, whatever becomes of it.
+    fn lends(&self) -> bool {
+        matches!(&self.nesting, Some(Nesting { parent: Parent::Port(_), .. }))
+    }
+}
+
 /// Whose a port is that is to be released or destroyed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -204,7 +211,8 @@ impl Ports {
         if uids.is_none() {
             // What is gone need not be remembered; what was made meanwhile is looked at again when it goes.
             let listed: HashSet<&VifId> = marked.iter().map(|(_, port)| &port.id).collect();
-            self.seen.retain(|id, _| listed.contains(id));
+            // One that lends its addresses is remembered until its pod ends: nothing else tells where they are allowed.
+            self.seen.retain(|id, seen| listed.contains(id) || seen.lends());
         }
         for (_, port) in &marked {
             self.saw(port);
