@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use staffetta_apiserver::{ApiServer, Options};
 
-use crate::manifests::{configuration, document, of_kind, rendered, strings};
+use crate::manifests::{configuration, document, filled_in, of_kind, read, rendered, strings};
 use crate::process::{Process, eventually};
 use crate::site::overlay;
 use crate::{PROGRAM, folder};
@@ -41,12 +41,19 @@ fn what_writes_invented_addresses_says_so_and_what_is_for_an_openstack_writes_no
     assert!(components.contains(&"../drivers/vif_pool".to_owned()), "a pool watches nodes");
 }
 
+#[test]
+fn the_name_of_a_cluster_in_an_openstack_is_not_left_to_chance() {
+    let told = read(&folder().join("openstack/staffetta.toml")).unwrap_err();
+    assert!(told.contains("kubernetes.cluster_id: \"CLUSTER\""), "{told}");
+    assert_eq!(told.matches("kubernetes.").count(), 1, "nothing else is refused: {told}");
+}
+
 #[tokio::test]
 async fn the_configuration_for_an_openstack_starts_its_drivers_and_waits_for_the_cloud() {
     let (server, home) = (ApiServer::start(Options::default()).await.unwrap(), tempfile::tempdir().unwrap());
     let clouds = home.path().join("clouds.yaml");
     fs::write(&clouds, CLOUDS).unwrap();
-    let text = fs::read_to_string(folder().join("openstack/staffetta.toml")).unwrap();
+    let text = filled_in("openstack/staffetta.toml");
     let environment = [("OS_CLIENT_CONFIG_FILE", clouds.as_path())];
     let process =
         Process::start_in(&environment, Path::new(PROGRAM), home.path(), &text, &server.kubeconfig()).await;

@@ -205,7 +205,7 @@ impl<'s> Call<'s> {
             exchange = self.exchange(target, &token);
             answer = self.service.cloud.http.exchange(&exchange).await?;
         }
-        permit.answered(matches!(answer.status, 429 | 503));
+        permit.answered(answer.throttles());
         if answer.status != 401 {
             token.accepted(self.service.kind());
         }

@@ -219,6 +219,16 @@ impl Answer {
         Some(wait.min(MAX_WAIT))
     }
 
+    /// Whether the service is asked too much. 413 says so where it says when to come again, as proxies do that limit rates; without
+    /// that, the request itself was too large (RFC 9110, section 15.5.14).
+    pub(crate) fn throttles(&self) -> bool {
+        match self.status {
+            429 | 503 => true,
+            413 => self.retry_after().is_some(),
+            _ => false,
+        }
+    }
+
     /// What it says, as `A`.
     pub(crate) fn read<A: DeserializeOwned>(
         &self,
@@ -270,5 +280,25 @@ fn method_name(method: &Method) -> &'static str {
         Method::PUT => "PUT",
         Method::DELETE => "DELETE",
         _ => "OTHER",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn throttles(status: u16, retry_after: Option<&'static str>) -> bool {
+        let mut headers = HeaderMap::new();
+        if let Some(wait) = retry_after {
+            headers.insert("retry-after", HeaderValue::from_static(wait));
+        }
+        Answer { status, headers, body: Vec::new(), our_request_id: request_id() }.throttles()
+    }
+
+    #[test]
+    fn what_is_too_large_is_told_from_too_much_by_whether_it_says_when_to_come_again() {
+        assert!(throttles(413, Some("7")) && !throttles(413, None));
+        assert!([429, 503].into_iter().all(|status| throttles(status, None)));
+        assert!([200, 400, 409, 500].into_iter().all(|status| !throttles(status, Some("7"))));
     }
 }

@@ -33,7 +33,7 @@ pub struct Cloud(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     http: Http,
-    session: Session,
+    session: Arc<Session>,
     network: State,
     load_balancer: State,
     timeout: std::time::Duration,
@@ -68,7 +68,7 @@ impl Cloud {
         }
         let http = Http::new(connection::client(&access.tls)?, observer);
         let (timeout, max) = (access.timeout, access.max_concurrency);
-        let session = Session::new(http.clone(), access);
+        let session = Arc::new(Session::new(http.clone(), access));
         let state = || State::new(max);
         Ok(Self(Arc::new(Inner { http, session, network: state(), load_balancer: state(), timeout })))
     }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -17,14 +18,15 @@ use crate::error::OpenStackError;
 /// A catalogue that lacks a service is read anew when it is so old.
 const OUTDATED: Duration = Duration::from_secs(60);
 
-/// The one token of a cloud. Whoever finds it old, or not accepted, logs in; all others wait for that one.
+/// The one token of a cloud. Whoever finds it not accepted, or expired, logs in; all others wait for that one. Nobody waits for
+/// the renewal of one that is old and has not expired.
 #[derive(Debug)]
 pub(crate) struct Session {
     http: Http,
     access: Access,
     current: RwLock<Option<Arc<Token>>>,
     /// Held during a login.
-    logins: tokio::sync::Mutex<Logins>,
+    logins: Arc<Mutex<Logins>>,
 }
 
 #[derive(Debug, Default)]
@@ -38,7 +40,7 @@ struct Logins {
 
 impl Session {
     pub(crate) fn new(http: Http, access: Access) -> Self {
-        Self { http, access, current: RwLock::default(), logins: tokio::sync::Mutex::default() }
+        Self { http, access, current: RwLock::default(), logins: Arc::default() }
     }
 
     /// How the cloud is reached.
@@ -46,21 +48,31 @@ impl Session {
         &self.access
     }
 
-    /// A token that is good for another while.
-    pub(crate) async fn token(&self) -> Result<Arc<Token>, OpenStackError> {
-        if let Some(token) = self.current().filter(|token| !token.is_old(Instant::now())) {
+    /// A token that has not expired.
+    pub(crate) async fn token(self: &Arc<Self>) -> Result<Arc<Token>, OpenStackError> {
+        if let Some(token) = self.good() {
+            if token.is_old(Instant::now()) {
+                self.renew_meanwhile();
+            }
             return Ok(token);
         }
         let mut logins = self.logins.lock().await;
-        let current = self.current();
-        if let Some(token) = current.as_ref().filter(|token| !token.is_old(Instant::now())) {
-            return Ok(Arc::clone(token));
+        match self.good() {
+            Some(token) => Ok(token),
+            None => self.renew(&mut logins).await,
         }
-        match (self.renew(&mut logins).await, current) {
-            // What could not be renewed is good until it expires.
-            (Err(_), Some(token)) if !token.has_expired(Instant::now()) => Ok(token),
-            (renewed, _) => renewed,
+    }
+
+    /// Logs in while the calls go on with the token that there is, unless somebody does so already. Should Keystone hang, that
+    /// token is good until it expires.
+    fn renew_meanwhile(self: &Arc<Self>) {
+        let Ok(mut logins) = Arc::clone(&self.logins).try_lock_owned() else { return };
+        if self.current().is_some_and(|token| !token.is_old(Instant::now())) {
+            return;
         }
+        let this = Arc::clone(self);
+        // What went wrong is logged, and told to those who find the token expired.
+        tokio::spawn(async move { drop(this.renew(&mut logins).await) });
     }
 
     /// The service did not accept `token`: a newer one, or none when that would be in vain.
@@ -120,6 +132,11 @@ impl Session {
 
     fn newer(&self, token: &Arc<Token>) -> Option<Arc<Token>> {
         self.current().filter(|current| !Arc::ptr_eq(current, token))
+    }
+
+    /// The token, unless it has expired.
+    fn good(&self) -> Option<Arc<Token>> {
+        self.current().filter(|token| !token.has_expired(Instant::now()))
     }
 
     fn current(&self) -> Option<Arc<Token>> {

@@ -13,13 +13,18 @@ use super::together::Together;
 use super::translate::Binding;
 use super::wire::Port;
 
-const FIELDS: [&str; 3] = ["id", "status", "binding:vif_type"];
+/// What a look at a port shows that is bound by itself.
+const BOUND: &[&str] = &["id", "status", "binding:vif_type"];
+/// What a look at a subport shows. Its node has Neutron bind it, and again when it is attached again: a binding that failed is no
+/// end of the wait.
+const SUBPORT: &[&str] = &["id", "status"];
 const STEP: &str = "read the status of a port";
 
 /// Looks at ports on behalf of all who wait for one.
 #[derive(Debug)]
 pub(crate) struct Activations {
     neutron: Neutron,
+    fields: &'static [&'static str],
     board: Mutex<Board>,
     looks: Together<VifId, Result<Known, DriverError>>,
 }
@@ -36,14 +41,23 @@ pub(crate) enum Progress {
         /// What may help.
         mending: Mending,
     },
-    /// Its binding failed.
+    /// Its binding failed. It is never said of subports.
     Failed,
 }
 
 impl Activations {
-    /// Nobody waits yet.
-    pub(crate) fn new(neutron: Neutron) -> Self {
-        Self { neutron, board: Mutex::default(), looks: Together::default() }
+    /// Nobody waits yet for ports that are bound by themselves.
+    pub(crate) fn of_bound(neutron: Neutron) -> Self {
+        Self::asking(neutron, BOUND)
+    }
+
+    /// Nobody waits yet for subports.
+    pub(crate) fn of_subports(neutron: Neutron) -> Self {
+        Self::asking(neutron, SUBPORT)
+    }
+
+    fn asking(neutron: Neutron, fields: &'static [&'static str]) -> Self {
+        Self { neutron, fields, board: Mutex::default(), looks: Together::default() }
     }
 
     /// The wait for a port that was made just now begins.
@@ -104,7 +118,7 @@ impl Activations {
 
     async fn look_at(&self, ids: &[VifId], began: Instant) -> Result<(), DriverError> {
         let lot = self.board().lot(ids, began);
-        let ports = self.neutron.ports_by_id(STEP, &lot, &FIELDS).await?;
+        let ports = self.neutron.ports_by_id(STEP, &lot, self.fields).await?;
         let ports: HashMap<VifId, Port> = ports.into_iter().map(|port| (port.id.clone(), port)).collect();
         let mut board = self.board();
         board.ended(lot.len(), began, Instant::now());

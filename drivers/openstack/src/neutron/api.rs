@@ -153,7 +153,8 @@ impl Neutron {
         call.json(&json!({ "sub_ports": subports })).things(subports.len()).done().await
     }
 
-    /// The security group that ports of a project get when they name none.
+    /// The security group that ports of a project get when they name none. Each project with a port has one, but not everybody
+    /// may see that of another project.
     pub(crate) async fn default_group(
         &self,
         step: &'static str,

@@ -132,10 +132,12 @@ fn lot(waiting: usize, calls: usize) -> usize {
     waiting.div_ceil(calls.max(1)).clamp(SMALLEST, LARGEST).min(waiting)
 }
 
-/// Whether one of many ports may be what was refused.
+/// Whether one of many ports may be what was refused, or their number. Who says when to come again has not looked at them.
 fn concerns_one(error: &OpenStackError) -> bool {
-    !error.ambiguous()
-        && matches!(error.status(), Some(status) if (400..500).contains(&status) && ![401, 408, 429].contains(&status))
+    let looked_at = |status| {
+        (400..500).contains(&status) && ![401, 408, 429].contains(&status) && error.retry_after().is_none()
+    };
+    !error.ambiguous() && error.status().is_some_and(looked_at)
 }
 
 /// Gives everybody the port that bears his mark: in which order Neutron tells of them is its own affair.
@@ -178,6 +180,8 @@ mod tests {
         {
             assert_eq!(concerns_one(&refused(status)), one, "{status}");
         }
+        let later = refused(413).after(Some(std::time::Duration::from_secs(7)));
+        assert!(!concerns_one(&later), "it was not too large, but too much");
         assert!(!concerns_one(&refused(409).maybe_done(true)));
         assert!(!concerns_one(&unanswered("the connection was closed")));
     }

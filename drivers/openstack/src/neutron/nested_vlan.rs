@@ -35,7 +35,7 @@ struct Inner {
 
 impl NestedVlanDriver {
     pub(crate) fn over(ports: Ports, trunks: Trunks) -> Self {
-        let activations = Activations::new(ports.neutron.clone());
+        let activations = Activations::of_subports(ports.neutron.clone());
         Self(Arc::new(Inner { ports, trunks, activations }))
     }
 
@@ -169,7 +169,7 @@ impl PodVifDriver for NestedVlanDriver {
         let (ask_again, mending) = match self.0.activations.progress(vif).await? {
             Progress::Active => return Ok(Activation::Active(Vif { active: true, ..vif.clone() })),
             Progress::Waiting { ask_again, mending } => (ask_again, mending),
-            // Nobody binds a subport but its node.
+            // Nobody looks whether a subport is bound.
             Progress::Failed => (FIRST_STEP, Mending::None),
         };
         if mending != Mending::None {

@@ -79,6 +79,6 @@ pub(crate) fn host_of(request: &VifRequest) -> Result<IpAddr, DriverError> {
     request.host_ip.ok_or_else(|| {
         let detail =
             format!("the status of the pod does not tell the address of the node {} yet", request.node_name);
-        DriverError::new(Reason::Unavailable, STEP).detail(detail)
+        DriverError::new(Reason::Awaited, STEP).detail(detail)
     })
 }

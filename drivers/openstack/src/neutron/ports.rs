@@ -67,6 +67,13 @@ pub(crate) struct Seen {
     pub(crate) nesting: Option<Nesting>,
 }
 
+impl Seen {
+    /// Whether another port may use its addresses, whatever becomes of it.
+    fn lends(&self) -> bool {
+        matches!(&self.nesting, Some(Nesting { parent: Parent::Port(_), .. }))
+    }
+}
+
 /// Whose a port is that is to be released or destroyed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -204,7 +211,8 @@ impl Ports {
         if uids.is_none() {
             // What is gone need not be remembered; what was made meanwhile is looked at again when it goes.
             let listed: HashSet<&VifId> = marked.iter().map(|(_, port)| &port.id).collect();
-            self.seen.retain(|id, _| listed.contains(id));
+            // One that lends its addresses is remembered until its pod ends: nothing else tells where they are allowed.
+            self.seen.retain(|id, seen| listed.contains(id) || seen.lends());
         }
         for (_, port) in &marked {
             self.saw(port);
@@ -254,7 +262,8 @@ impl Ports {
         Ok(known)
     }
 
-    /// The security groups that a port of the project gets when it names none.
+    /// The security groups that a port of the project gets when it names none; none when Neutron does not show them, as in
+    /// a project other than the user's own where he has no role that sees them.
     pub(crate) async fn default_groups(
         &self,
         step: &'static str,
@@ -263,7 +272,7 @@ impl Ports {
         self.default_groups.get(project, || self.neutron.default_group(step, project.as_str())).await
     }
 
-    /// The groups that ports of the projects of these ports get when they name none.
+    /// The groups that ports of the projects of these ports get when they name none, as far as Neutron shows them.
     pub(crate) async fn all_default_groups(
         &self,
         ports: &[(Mark, Port)],
@@ -372,22 +381,18 @@ fn is_for(mark: &Mark, uid: &Uid) -> bool {
 /// Whether the pod with this UID may give back a port that its annotation names. One in stock is the pool's, which knows who
 /// uses it.
 ///
-/// One that Kuryr made has no mark of ours. It may go when Kuryr made it for that pod, so that those who come from Kuryr leave
-/// nothing behind, or for whoever comes, as long as its `device_owner` still says that it is Kuryr's. Whatever else is not
-/// marked is none of our concern, whoever names it.
+/// One that Kuryr made has no mark of ours. It may go when it says that Kuryr made it for that pod, so that those who come from
+/// Kuryr leave nothing behind. One of Kuryr's pools says of no pod that it uses it, and may be another's by now. Whatever else is
+/// not marked is none of our concern, whoever names it.
 fn standing(cluster: &ClusterId, uid: &Uid, port: &Port) -> Standing {
     match port.mark() {
         Some(mark) if mark.cluster != *cluster => Standing::Theirs,
         Some(mark) if mark.owner().is_none_or(|owner| owner.uid != *uid) => Standing::Theirs,
         Some(mark) => Standing::Ours(mark.nesting),
         None => {
+            let kuryrs = [KURYR_OWNER, SUBPORT_OWNER].contains(&port.device_owner.as_str());
             let its_own = port.device_id == uid.as_str();
-            let released = match port.device_owner.as_str() {
-                KURYR_OWNER => its_own || port.device_id.is_empty(),
-                SUBPORT_OWNER => its_own,
-                _ => false,
-            };
-            if released { Standing::Ours(None) } else { Standing::Theirs }
+            if kuryrs && its_own { Standing::Ours(None) } else { Standing::Theirs }
         }
     }
 }
@@ -420,7 +425,11 @@ mod tests {
     #[test]
     fn of_what_is_not_marked_only_kuryrs_ports_of_that_pod_go() {
         assert_eq!(of(KURYR_OWNER, "u1", ""), Standing::Ours(None));
-        assert_eq!(of(KURYR_OWNER, "", ""), Standing::Ours(None));
+        assert_eq!(
+            of(KURYR_OWNER, "", ""),
+            Standing::Theirs,
+            "it is of a pool of Kuryr's, and may be anybody's"
+        );
         assert_eq!(of(SUBPORT_OWNER, "u1", ""), Standing::Ours(None));
         assert_eq!(of(SUBPORT_OWNER, "", ""), Standing::Theirs);
         assert_eq!(of(KURYR_OWNER, "u2", ""), Standing::Theirs);

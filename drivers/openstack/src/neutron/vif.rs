@@ -33,7 +33,7 @@ struct Inner {
 
 impl NeutronVifDriver {
     pub(crate) fn over(ports: Ports) -> Self {
-        let activations = Activations::new(ports.neutron.clone());
+        let activations = Activations::of_bound(ports.neutron.clone());
         Self(Arc::new(Inner { ports, activations, again: Together::default() }))
     }
 

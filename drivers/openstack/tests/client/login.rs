@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use staffetta_driver::{DriverError, Reason};
 use staffetta_openstack::{Cloud, OpenStackError, Secret};
@@ -121,6 +123,66 @@ async fn a_token_is_renewed_before_it_expires() {
         let last = world.requests(PORT).await.pop().unwrap();
         assert_eq!(last.token, Some(format!("token-{number}")));
     }
+}
+
+/// A cloud whose token of a minute has 20 s left.
+async fn with_an_old_token() -> (World, Cloud) {
+    let world = World::silent().await;
+    world.keystone(60).await;
+    world.answers("GET", PORT, vec![port()]).await;
+    let cloud = world.cloud();
+    read(&cloud).await.unwrap();
+    pass(40).await;
+    (world, cloud)
+}
+
+/// Time passes at once; what goes over the network takes as long as it does.
+async fn pass(seconds: u64) {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn no_call_waits_for_the_renewal_of_a_token_that_is_good() {
+    let (world, cloud) = with_an_old_token().await;
+    let renewed = async {
+        loop {
+            read(&cloud).await.unwrap();
+            let asked = world.requests(PORT).await;
+            match asked.last().unwrap().token.as_deref() {
+                Some("token-1") => {}
+                other => break (asked[1].token.clone(), other.map(str::to_owned)),
+            }
+        }
+    };
+    let tokens = tokio::time::timeout(Duration::from_secs(20), renewed).await.unwrap();
+    assert_eq!(tokens, (Some("token-1".to_owned()), Some("token-2".to_owned())));
+    assert_eq!(world.logins().await, 2);
+}
+
+#[tokio::test]
+async fn a_keystone_that_hangs_stalls_no_call_while_the_token_is_good() {
+    let (world, cloud) = with_an_old_token().await;
+    world.server.reset().await;
+    let hangs = ResponseTemplate::new(201).set_delay(Duration::from_secs(600));
+    world.answers("POST", "/v3/auth/tokens", vec![hangs]).await;
+    world.answers("GET", PORT, vec![port()]).await;
+    let reads = async {
+        for _ in 0..3 {
+            let (one, other) = tokio::join!(read(&cloud), read(&cloud));
+            one.and(other).unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), reads).await.unwrap();
+    assert!(world.logins().await <= 1, "one asks for all");
+    let asked = world.requests(PORT).await;
+    assert!(asked.iter().all(|asked| asked.token.as_deref() == Some("token-1")), "{asked:?}");
+    // It is good no more: now they wait for Keystone, as long as for any service.
+    pass(21).await;
+    let waits = tokio::time::timeout(Duration::from_millis(500), read(&cloud)).await;
+    assert!(waits.is_err(), "{waits:?}");
+    assert_eq!(world.requests(PORT).await.len(), asked.len());
 }
 
 #[tokio::test]

@@ -73,6 +73,8 @@ pub(crate) struct State {
     pub(crate) ignores_descriptions: bool,
     /// Whoever asks may not see how ports are bound.
     pub(crate) hides_bindings: bool,
+    /// Whoever asks may not see the security groups of the project.
+    pub(crate) hides_groups: bool,
     /// How many things a page has at most.
     pub(crate) page: Option<usize>,
     /// How many pairs a port may have.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
-use staffetta_driver::{PodVifDriver, Reason, StockOrder, Vif, VifClass, VifStock};
+use staffetta_driver::{Activation, PodVifDriver, Reason, StockOrder, Vif, VifClass, VifStock};
 use staffetta_openstack::{
     NestedMacvlanDriver, NestedStock, NeutronDefaults, NeutronStock, PodVifNestedOptions, PortOptions,
     Subnets,
@@ -338,6 +338,34 @@ async fn a_subport_that_stays_down_is_attached_again() {
 }
 
 #[tokio::test]
+async fn a_subport_whose_binding_failed_is_looked_at_ever_more_seldom_and_attached_again() {
+    let (fake, world) = fake().await;
+    let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
+    let subnet = world.subnet("10.1.0.0/24").await;
+    let driver = world.vlan("east", &machine);
+    let vif = driver.request_vif(&world.nested_request("web", &machine, &subnet)).await.unwrap();
+    // The agent of the node was away when Neutron was to bind the subport.
+    fake.state().ports.get_mut(vif.id.as_str()).unwrap()["binding:vif_type"] = json!("binding_failed");
+    fake.requests();
+    let (mut waited, mut asked) = (Duration::ZERO, 0);
+    while waited < Duration::from_secs(100) {
+        let Activation::NotYet { ask_again } = driver.activate_vif(&vif).await.unwrap() else {
+            panic!("nobody bound it")
+        };
+        asked += 1;
+        waited += ask_again;
+        tokio::time::pause();
+        tokio::time::advance(ask_again).await;
+        tokio::time::resume();
+    }
+    let requests = fake.requests();
+    let looks = requests.iter().filter(|request| request.starts_with("GET ports?")).count();
+    assert!(looks <= 60 && asked <= 100, "{looks} looks for {asked} who asked");
+    let changes = requests.iter().filter(|request| request.starts_with("PUT trunks")).count();
+    assert_eq!(changes, 2, "it was detached and attached");
+}
+
+#[tokio::test]
 async fn a_user_who_may_not_see_bindings_any_more_costs_a_pool_no_port() {
     let (fake, world) = fake().await;
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
@@ -352,6 +380,33 @@ async fn a_user_who_may_not_see_bindings_any_more_costs_a_pool_no_port() {
     fake.state().hides_bindings = false;
     assert_eq!(stock.list().await.unwrap().whole.len(), 4);
     assert!(fake.requests().iter().all(|request| !request.starts_with("DELETE")));
+}
+
+#[tokio::test]
+async fn a_default_group_that_neutron_does_not_show_is_told_and_costs_no_port_its_groups() {
+    let (fake, world) = fake().await;
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let wish = json!({ "name": "web", "project_id": world.project });
+    let web = text(&world.create("security-groups", "security_group", wish).await["id"]).to_owned();
+    fake.state().hides_groups = true;
+    let stock = NeutronStock::new(world.bound("east"));
+    let request = world.request("any", &host, &subnet);
+    let vif = stock.make(&order(&stock, &request, 1)).await.vifs.remove(0);
+    let groups = async || world.port(vif.id.as_str()).await["security_groups"].clone();
+    let default = groups().await;
+    assert_eq!(default.as_array().unwrap().len(), 1);
+    let listed = stock.list().await.unwrap().whole.remove(0).security_groups;
+    assert_eq!(json!(listed), default, "nobody knows that these are what a port gets that names none");
+    let error = stock.adapt(&vif, &[]).await.unwrap_err();
+    let told = error.to_string();
+    assert!(error.reason() == Reason::Refused && told.contains(world.project.as_str()), "{told}");
+    assert!(told.contains("`neutron_defaults.pod_security_groups`"), "{told}");
+    assert_eq!(groups().await, default);
+    // What is named needs no look.
+    stock.adapt(&vif, &[web.as_str().into()]).await.unwrap();
+    assert_eq!(groups().await, json!([web]));
+    stock.adapt(&vif, &[]).await.unwrap_err();
+    assert_eq!(groups().await, json!([web]));
 }
 
 #[tokio::test]

@@ -140,6 +140,7 @@ pub(crate) async fn a_port_that_kuryr_made_for_the_pod_is_given_back_and_a_forei
     for (device_owner, device_id, stays) in [
         ("compute:kuryr", uid.as_str(), false),
         ("compute:kuryr", "another pod", true),
+        ("compute:kuryr", "", true),
         ("compute:nova", "", true),
     ] {
         let wish = json!({

@@ -24,8 +24,9 @@ pub(crate) async fn the_port_of_the_node_may_use_the_addresses_of_its_pods_as_lo
     driver.release_vif(&world.owner("a"), &vif).await.unwrap();
     assert_eq!(world.pairs(&machine.port).await, [pair(&other)]);
     assert!(world.port(vif.id.as_str()).await.is_null());
-    // Its port is gone already, its addresses are not.
+    // Its port is gone already, its addresses are not; a sweep sees neither.
     world.remove(&format!("ports/{}", other.id)).await;
+    assert!(driver.vifs(None).await.unwrap().is_empty());
     driver.release_vif(&world.owner("b"), &other).await.unwrap();
     assert!(world.pairs(&machine.port).await.is_empty());
 }

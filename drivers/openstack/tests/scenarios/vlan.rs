@@ -183,7 +183,8 @@ pub(crate) async fn a_node_without_a_port_or_a_trunk_is_told_by_name(world: &Wor
         "{error}"
     );
     let error = refused(VifRequest { host_ip: None, ..request.clone() }).await;
-    assert!(error.transient() && error.to_string().contains("the node machine yet"), "{error}");
+    assert!(error.to_string().contains("the node machine yet"), "{error}");
+    assert_eq!(error.reason(), Reason::Awaited, "the kubelet has not told of the pod yet: nothing is wrong");
     let wish = json!({ "network_id": machine.subnet.network.id, "fixed_ips": [{ "subnet_id": machine.subnet.id }], "project_id": world.project });
     let port: Value = world.create("ports", "port", wish).await;
     let address = text(&port["fixed_ips"][0]["ip_address"]).parse().unwrap();

@@ -82,6 +82,9 @@ async fn adapt(ports: &Ports, vif: &Vif, groups: &[SecurityGroupId]) -> Result<(
         // A port that names none has those of its project, not none.
         let project = ports.project(GROUPS, &vif.id).await?.ok_or_else(|| missing(vif))?;
         groups = ports.default_groups(GROUPS, &project).await?;
+        if groups.is_empty() {
+            return Err(hidden_default(&project));
+        }
     }
     let change = PortChange { security_groups: Some(groups), ..PortChange::default() };
     match ports.neutron.change_port(GROUPS, &vif.id, &change, None).await {
@@ -93,7 +96,7 @@ async fn adapt(ports: &Ports, vif: &Vif, groups: &[SecurityGroupId]) -> Result<(
     }
 }
 
-/// The groups of a port, as its order named them: none when it has those that Neutron chose.
+/// The groups of a port, as its order named them: none when it is known to have those that Neutron chose.
 fn ordered_groups(
     port: &Port,
     default_groups: &HashMap<ProjectId, Vec<SecurityGroupId>>,
@@ -103,6 +106,15 @@ fn ordered_groups(
             && chosen.iter().all(|group| port.security_groups.contains(group))
     });
     if chosen { Vec::new() } else { port.security_groups.clone() }
+}
+
+/// Which groups the port is to have is not known; without any, nobody would reach the pod, nor it anybody.
+fn hidden_default(project: &ProjectId) -> DriverError {
+    let detail = format!(
+        "Neutron does not show the default security group of the project {project}: name groups in \
+         `neutron_defaults.pod_security_groups`, or give the user a role that sees it"
+    );
+    DriverError::new(Reason::Refused, GROUPS).detail(detail)
 }
 
 fn missing(vif: &Vif) -> DriverError {
