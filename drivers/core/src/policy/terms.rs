@@ -135,9 +135,8 @@ struct Reader {
     peers: BTreeMap<GroupName, Arc<Peers>>,
     own_ports: BTreeSet<PortName>,
     problems: Vec<String>,
-    /// How many pairs, and how many descriptions, it may hold yet.
+    /// How many pairs it may hold yet.
     pairs: usize,
-    descriptions: usize,
 }
 
 /// A rule as it stands there.
@@ -145,6 +144,8 @@ struct Read {
     /// None for all ports of all protocols.
     ports: Option<Vec<Ports>>,
     names: BTreeSet<PortName>,
+    /// Whether nobody is named.
+    anybody: bool,
     networks: Vec<IpNet>,
     /// Everybody, where nobody is named.
     described: Vec<(Scope, Selector)>,
@@ -154,11 +155,11 @@ impl Reader {
     fn new(namespace: &str) -> Self {
         let (peers, own_ports, problems) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
         let namespace = namespace.to_owned();
-        Self { namespace, peers, own_ports, problems, pairs: PAIRS, descriptions: DESCRIPTIONS }
+        Self { namespace, peers, own_ports, problems, pairs: PAIRS }
     }
 
     fn ingress(&mut self, place: &str, ports: &[NetworkPolicyPort], from: &[NetworkPolicyPeer]) -> Allowance {
-        let Some(Read { ports, names: own_ports, networks, described }) =
+        let Some(Read { ports, names: own_ports, networks, described, .. }) =
             self.read(place, ports, from, false)
         else {
             return Allowance::nothing();
@@ -169,7 +170,7 @@ impl Reader {
     }
 
     fn egress(&mut self, place: &str, ports: &[NetworkPolicyPort], to: &[NetworkPolicyPeer]) -> Allowance {
-        let Some(Read { ports, names: named, networks, described }) = self.read(place, ports, to, true)
+        let Some(Read { ports, names: named, networks, described, .. }) = self.read(place, ports, to, true)
         else {
             return Allowance::nothing();
         };
@@ -202,38 +203,55 @@ impl Reader {
         peers: &[NetworkPolicyPeer],
         for_peers: bool,
     ) -> Option<Read> {
-        let (numbers, names) = self.ports(ports);
-        let networks = self.networks(peers);
+        let count = ports.len().max(1);
+        let (ports, names) = self.ports(ports);
         let described = self.described(peers);
-        let others = if peers.is_empty() { 1 } else { networks.len() + described.len() };
-        let pairs = ports.len().max(1).saturating_mul(others);
-        let with_names = if for_peers { names.len() } else { 0 };
-        let descriptions = described.len().saturating_mul(with_names + usize::from(!peers.is_empty()));
-        let left = self.pairs.checked_sub(pairs).zip(self.descriptions.checked_sub(descriptions));
-        let Some((pairs, descriptions)) = left else {
+        let read = self.networks(peers).and_then(|networks| {
+            let anybody = peers.is_empty();
+            let others = if anybody { 1 } else { networks.len() + described.len() };
+            let pairs = self.pairs.checked_sub(count.saturating_mul(others))?;
+            let read = Read { ports, names, anybody, networks, described };
+            (self.peers.len() + self.news(&read, for_peers) <= DESCRIPTIONS).then_some((pairs, read))
+        });
+        let Some((pairs, read)) = read else {
             self.problems.push(format!(
                 "`spec.{place}` allows nothing: a policy may name {PAIRS} pairs of a port and a peer and {DESCRIPTIONS} descriptions \
                  of pods, and with it there are more"
             ));
             return None;
         };
-        (self.pairs, self.descriptions) = (pairs, descriptions);
-        Some(Read { ports: numbers, names, networks, described })
+        self.pairs = pairs;
+        Some(read)
     }
 
-    /// The fewest networks that are together the blocks among these; some of them, when there are more than may be.
-    fn networks(&mut self, peers: &[NetworkPolicyPeer]) -> Vec<IpNet> {
+    /// How many descriptions of a rule are new.
+    fn news(&self, rule: &Read, for_peers: bool) -> usize {
+        let names = rule.names.iter().filter(|_| for_peers).cloned().map(Some);
+        let described = |port: Option<PortName>| {
+            let peers = rule.described.iter().cloned();
+            peers.map(move |(scope, pods)| name::peers(&Peers { scope, pods, port: port.clone() }))
+        };
+        let names = names.chain((!rule.anybody).then_some(None)).flat_map(described);
+        names.filter(|name| !self.peers.contains_key(name)).collect::<BTreeSet<_>>().len()
+    }
+
+    /// The fewest networks that are together the blocks among these; none when they are more than may be.
+    fn networks(&mut self, peers: &[NetworkPolicyPeer]) -> Option<Vec<IpNet>> {
         let mut networks = Vec::new();
         for block in peers.iter().filter_map(|peer| peer.ip_block.as_ref()) {
-            if networks.len() > self.pairs {
-                break;
-            }
             match block::networks(block, self.pairs) {
+                Ok(left) if left.len() > self.pairs => return None,
                 Ok(left) => networks.extend(left),
                 Err(problem) => self.problems.push(problem),
             }
+            if networks.len() > 2 * self.pairs {
+                networks = block::merged(networks);
+                if networks.len() > self.pairs {
+                    return None;
+                }
+            }
         }
-        block::merged(networks)
+        Some(block::merged(networks))
     }
 
     /// The pods that are described. Where nobody is named, all are.

@@ -188,7 +188,7 @@ mod tests {
     fn each_subset_of_endpoints_has_its_own_ports_and_ready_addresses() {
         let endpoints = json!({ "metadata": { "namespace": "default" }, "subsets": [
             { "addresses": [{ "ip": "10.1.0.1", "targetRef": { "namespace": "default", "name": "a" } }],
-              "notEndpointAddresses": [{ "ip": "10.1.0.2" }], "ports": [{ "name": "http", "port": 8080 }] },
+              "notReadyAddresses": [{ "ip": "10.1.0.2" }], "ports": [{ "name": "http", "port": 8080 }] },
             { "addresses": [{ "ip": "10.1.0.3" }], "ports": [{ "name": "http", "port": 9090 }] } ] });
         let sets = of_endpoints(&serde_json::from_value(endpoints).unwrap());
         assert_eq!(targets(&sets), ["default/a", "default/10.1.0.3"]);

@@ -129,6 +129,23 @@ fn what_is_more_than_can_be_kept_is_told_with_its_place_and_allows_nothing() {
 }
 
 #[test]
+fn what_comes_to_little_is_kept_however_often_it_is_said() {
+    let addresses = (0..=255).flat_map(|third| (0..=255).map(move |last| format!("10.0.{third}.{last}/32")));
+    let blocks: Vec<_> = addresses.map(|cidr| json!({ "ipBlock": { "cidr": cidr } })).collect();
+    let app = json!({ "podSelector": { "matchLabels": { "app": "b" } } });
+    let mut rules: Vec<_> =
+        (1..=600).map(|port| json!({ "ports": [{ "port": port }], "from": [app] })).collect();
+    rules.push(json!({ "from": blocks }));
+    let (_, book, uid) = shop(&json!({ "podSelector": {}, "ingress": rules }));
+    assert_eq!(book.problems(&uid), [""; 0]);
+    let rules: Vec<_> = book.groups(&uid).into_iter().flat_map(|wish| wish.rules).collect();
+    let nets = rules.iter().filter(|rule| matches!(rule.remote, crate::Remote::Net(_)));
+    let nets: Vec<_> = nets.map(|rule| rule.remote.clone()).collect();
+    assert_eq!(nets, [crate::Remote::Net("10.0.0.0/16".parse().unwrap())]);
+    assert_eq!(rules.len(), 1 + 2 * 600, "one for each version of IP");
+}
+
+#[test]
 fn who_is_always_allowed_is_read_as_networks_each_once() {
     let nets = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
     let from = nets(&["10.96.0.1/16", "10.96.7.0/24"]);
