@@ -3,8 +3,8 @@
 use ipnet::IpNet;
 use k8s_openapi::api::networking::v1::IPBlock;
 
-/// The networks that together are just the block. Where they are more than `most`, not all of them, and more than `most`.
-/// None when a text in it is no network.
+/// The networks that together are just the block. Where they are more than `most`, not all of them, but more than `most`.
+/// Fails with the text in it that is no network.
 pub(super) fn networks(block: &IPBlock, most: usize) -> Result<Vec<IpNet>, String> {
     let read = |text: &String| {
         text.parse::<IpNet>().map(|net| net.trunc()).map_err(|_| format!("`{text}` is no block of addresses"))

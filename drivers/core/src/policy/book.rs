@@ -145,13 +145,11 @@ impl PolicyBook {
 
     /// The group is there and has its rules: pods may bear it. Those that are without it are due.
     pub fn ready(&self, name: &GroupName, id: &SecurityGroupId) {
-        let without = {
-            let mut state = self.lock();
-            state.ready.insert(name.clone(), id.clone());
-            state.missing.remove(name)
-        };
-        if let Some(without) = without {
-            self.change(|state| state.model.moved_pods.extend(without));
+        let mut state = self.lock();
+        state.ready.insert(name.clone(), id.clone());
+        if let Some(without) = state.missing.remove(name) {
+            state.model.moved_pods.extend(without);
+            self.due.notify_one();
         }
     }
 
