@@ -1,14 +1,15 @@
-//! `cargo bench --bench failover`: how long nobody writes when the leader is killed.
+//! `cargo bench --bench failover`: the time without a write after the leader is killed.
 //!
 //! Two processes with the default lease on a real API server, and pods that are created all the time. The leader is killed
-//! at another moment of its renewals each time; measured is from just before SIGKILL until the watch of the benchmark shows
-//! a VIF on a pod that was created when the leader was dead already.
+//! at another moment between two renewals each time. The time runs from just before SIGKILL until the watch of the benchmark
+//! shows a VIF on a pod that was created after the leader was dead.
 
 #![allow(clippy::cast_precision_loss, reason = "the figures are far below 2^52")]
 
 mod cluster;
 mod program;
 mod report;
+mod wait;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,63 +21,59 @@ use kube::api::PostParams;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use staffetta::config::LeaderElection;
+use staffetta::config::LeaderElectionOptions;
 use staffetta_apiserver::testing::RealServer;
 use tokio::sync::mpsc;
 
-use program::Program;
-use report::{Row, median, tell};
+use program::{Program, vif_in_memory};
+use report::{Row, largest, median, number, publish};
+use wait::PATIENCE;
 
-/// How long anything may take before the benchmark gives up.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// The drivers answer at once.
-const SECTIONS: &str = "[memory]\nactivation_delay_ms = 0\n";
 /// The time between two pods.
 const PACE: Duration = Duration::from_millis(100);
-/// What a take-over may take after the lease has run out.
+/// The allowance for a take-over after the lease expired.
 const ALLOWANCE: Duration = Duration::from_secs(2);
 
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
-    let rows = runtime.block_on(failover());
-    tell("failover", &rows);
+    publish("failover", &runtime.block_on(failover()));
 }
 
 async fn failover() -> Vec<Row> {
-    let rounds = cluster::number("STAFFETTA_BENCH_ROUNDS", 10);
-    let server = RealServer::launch(&[]).await;
+    let rounds = number("STAFFETTA_BENCH_ROUNDS", 10);
+    let server = RealServer::start(&[]).await;
     let client = cluster::client(server.kubeconfig()).await;
     let created = Arc::new(AtomicUsize::new(0));
     let creator = tokio::spawn(create_all_the_time(client.clone(), Arc::clone(&created)));
     let mut plugged = plugged(&client);
 
-    let retry_period: Duration = LeaderElection::default().retry_period.into();
-    let mut leader = Program::start(server.kubeconfig(), SECTIONS);
-    leader.says("this process leads").await;
+    let retry_period: Duration = LeaderElectionOptions::default().retry_period.into();
+    let start = || Program::start(server.kubeconfig(), &vif_in_memory(0));
+    let mut leader = start();
+    leader.logs("this process is the leader").await;
     let mut gaps = Vec::new();
     for round in 0..rounds {
-        let mut standby = Program::start(server.kubeconfig(), SECTIONS);
-        standby.says("standing by").await;
+        let mut standby = start();
+        standby.logs("this process is a standby").await;
         first_plugged(&mut plugged, created.load(Ordering::SeqCst)).await;
         tokio::time::sleep(retry_period * u32::try_from(round % 10).unwrap_or_default() / 10).await;
         let killed = Instant::now();
-        leader.child.kill().await.expect("it can be killed");
-        // Whatever the leader sent was for pods that exist by now.
+        leader.kill().await;
+        // The leader wrote to pods that exist by now.
         let seen = first_plugged(&mut plugged, created.load(Ordering::SeqCst)).await;
         gaps.push((seen - killed).as_secs_f64());
-        standby.says("this process leads").await;
+        standby.logs("this process is the leader").await;
         leader = standby;
     }
-    leader.child.kill().await.expect("it can be killed");
+    leader.kill().await;
     creator.abort();
     rows(gaps)
 }
 
 fn rows(gaps: Vec<f64>) -> Vec<Row> {
-    let lease: Duration = LeaderElection::default().lease_duration.into();
+    let lease: Duration = LeaderElectionOptions::default().lease_duration.into();
     let most = (lease + ALLOWANCE).as_secs_f64();
-    let longest = gaps.iter().copied().fold(0.0, f64::max);
-    let rounds = gaps.len();
+    let (rounds, longest) = (gaps.len(), largest(&gaps));
     vec![
         Row::new(format!("SIGKILL to the next write, longest of {rounds}"), "s", longest)
             .goal(format!("at most {most} (the lease and 2 s)"), longest <= most),
@@ -96,7 +93,7 @@ async fn create_all_the_time(client: Client, created: Arc<AtomicUsize>) {
     }
 }
 
-/// The numbers of the pods that show a VIF, as the watch tells of them, and when it did.
+/// The numbers of the pods that show a VIF, each with the time at which the watch delivered it.
 fn plugged(client: &Client) -> mpsc::UnboundedReceiver<(usize, Instant)> {
     let (sender, receiver) = mpsc::unbounded_channel();
     let pods = Api::<PartialObjectMeta<Pod>>::namespaced(client.clone(), "default");
@@ -111,7 +108,7 @@ fn plugged(client: &Client) -> mpsc::UnboundedReceiver<(usize, Instant)> {
         });
         let number = annotated.and_then(|meta| meta.name?.strip_prefix("pod-")?.parse().ok());
         if let Some(number) = number {
-            // Nobody listens any more when the benchmark has ended.
+            // The receiver is gone when the benchmark has ended.
             let _ = sender.send((number, Instant::now()));
         }
         std::future::ready(())
@@ -119,7 +116,7 @@ fn plugged(client: &Client) -> mpsc::UnboundedReceiver<(usize, Instant)> {
     receiver
 }
 
-/// When the first pod with a greater number showed its VIF.
+/// Waits until the first pod with a greater number shows its VIF.
 async fn first_plugged(
     plugged: &mut mpsc::UnboundedReceiver<(usize, Instant)>,
     greater_than: usize,
@@ -132,5 +129,5 @@ async fn first_plugged(
             }
         }
     };
-    tokio::time::timeout(PATIENCE, first).await.expect("somebody writes in the end")
+    tokio::time::timeout(PATIENCE, first).await.expect("the new leader writes")
 }

@@ -1,15 +1,17 @@
 //! `cargo bench --bench iosxe`: what many devices cost one controller, and what the controller costs a pod.
 //!
-//! A real API server, a site of simulated IOS-XE devices with TLS, and the controller as it ships, each in processes of their
-//! own: the devices and the controller are this program started again. The CPU time and the memory of the controller's process
-//! come from /proc, while all pods run and the devices are polled. A pod's path is from just before it is created until the
-//! watch of the benchmark shows it Running; the device's own time is taken off.
+//! A real API server, simulated IOS-XE devices, and the controller as it ships, which verifies the certificate of each device and
+//! takes part in an election; each in processes of their own. The CPU time and the memory of the controller's process come from
+//! /proc, while all pods run and the devices are polled. A pod's path is from just before it is created until the watch of the
+//! benchmark shows it Running; the device's own time is subtracted.
 
 #![allow(clippy::cast_precision_loss, reason = "the figures are far below 2^52")]
-#![allow(clippy::print_stdout, reason = "a child tells its parent where it is")]
+#![allow(clippy::print_stdout, reason = "a child process prints its address")]
 
 mod cluster;
+mod program;
 mod report;
+mod wait;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,46 +23,49 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use staffetta_apiserver::testing::RealServer;
 use staffetta_iosxe_device::{Counts, DeviceAddress, Options, Site, Times, Tls};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::sync::mpsc;
 
-use report::{Row, median, tell};
+use program::{Program, again, role};
+use report::{Row, largest, median, milliseconds, number, publish};
+use wait::{PATIENCE, complete, until};
 
-/// Says what this process is to be.
-const ROLE: &str = "STAFFETTA_BENCH_ROLE";
-
-/// How long anything may take before the benchmark gives up.
-const PATIENCE: Duration = Duration::from_secs(600);
-
-/// How long each of an app's changes of state takes on a device: install, activate, start.
+/// The duration of each of an app's state changes on a device: install, activate, start.
 const CHANGE: Duration = Duration::from_millis(300);
 const CHANGES: u32 = 3;
 
-/// What a change of state may cost beside the device's own time, and what a pod may cost beside that.
+/// The allowance for a state change beside the device's own time, and for a pod beside that.
 const STEP: Duration = Duration::from_millis(500);
 const ALLOWANCE: Duration = Duration::from_millis(50);
 
-/// On how many devices a pod's path is measured, and how often on each.
+/// The number of devices on which a pod's path is measured, and the number of pods on each.
 const MEASURED: usize = 8;
 const ROUNDS: usize = 5;
 
 fn main() -> ExitCode {
-    match std::env::var(ROLE).as_deref() {
-        Ok("controller") => staffetta::run(staffetta::assembly::registry()),
-        Ok(count) => devices(count.parse().expect("the parent says how many")),
-        Err(_) => {
-            let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
-            tell("iosxe", &runtime.block_on(measure()));
-            ExitCode::SUCCESS
-        }
+    if let Some(count) = role() {
+        return devices(count.parse().expect("the role is the number of devices"));
     }
+    let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
+    publish("iosxe", &runtime.block_on(measure()));
+    ExitCode::SUCCESS
 }
 
-/// So many devices, until the parent is gone.
+/// The first line that the process of the devices prints, in JSON.
+#[derive(Serialize, Deserialize)]
+struct Announcement {
+    /// The URL of its control API.
+    control: String,
+    /// The certificate (PEM) of the authority that signed those of the devices.
+    authority: String,
+}
+
+/// Runs so many devices until the parent process ends.
 fn devices(count: usize) -> ExitCode {
     let site = Site::start().expect("a thread can be started");
     for number in 1..=count {
@@ -69,20 +74,24 @@ fn devices(count: usize) -> ExitCode {
         site.device(options).expect("a port is free");
     }
     let control = site.control(([127, 0, 0, 1], 0).into()).expect("a port is free");
-    println!("http://{control}");
-    // It ends with its parent, which holds the other end.
+    let announcement =
+        Announcement { control: format!("http://{control}"), authority: site.authority().to_owned() };
+    println!("{}", serde_json::to_string(&announcement).expect("it is plain data"));
+    // The parent holds the other end of the standard input until it ends.
     let _ = std::io::stdin().read_line(&mut String::new());
     ExitCode::SUCCESS
 }
 
 async fn measure() -> Vec<Row> {
-    let devices = cluster::number("STAFFETTA_BENCH_DEVICES", 50);
-    let pods = cluster::number("STAFFETTA_BENCH_PODS", 20);
-    let rest = Duration::from_secs(cluster::number("STAFFETTA_BENCH_REST", 60) as u64);
-    let server = RealServer::launch(&[]).await;
+    let devices = number("STAFFETTA_BENCH_DEVICES", 50);
+    let pods = number("STAFFETTA_BENCH_PODS", 20);
+    let rest = Duration::from_secs(number("STAFFETTA_BENCH_REST", 60) as u64);
+    let server = RealServer::start(&[]).await;
     let client = cluster::client(server.kubeconfig()).await;
+    let folder = tempfile::tempdir().expect("a folder can be made");
     let site = RemoteSite::start(devices).await;
-    let (controller, _folder) = controller(server.kubeconfig(), &site.devices);
+    let mut controller = Program::start(server.kubeconfig(), &site.configuration(folder.path()));
+    controller.logs("this process is the leader").await;
     until_nodes(&client, devices).await;
 
     let mut world = World { api: cluster::pods(&client), seen: running(&client), site, created: 0 };
@@ -93,11 +102,11 @@ async fn measure() -> Vec<Row> {
 
     // What follows a change is over.
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let (before, asked) = (cpu(&controller), world.site.requests().await);
+    let (before, requests) = (controller.usage(), world.site.requests().await);
     tokio::time::sleep(rest).await;
-    let share = cpu(&controller).saturating_sub(before).as_secs_f64() / rest.as_secs_f64() * 100.0;
-    let asked = (world.site.requests().await - asked) as f64 / rest.as_secs_f64();
-    let resident = resident(&controller);
+    let usage = controller.usage();
+    let share = usage.cpu.saturating_sub(before.cpu).as_secs_f64() / rest.as_secs_f64() * 100.0;
+    let requests = (world.site.requests().await - requests) as f64 / rest.as_secs_f64();
 
     let (mut paths, mut beside) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -106,52 +115,80 @@ async fn measure() -> Vec<Row> {
         beside.extend(world.paths().await);
         world.site.reach("edge-1", "up").await;
     }
-    let most = (STEP * CHANGES + ALLOWANCE).as_secs_f64() * 1000.0;
-    let longest = paths.iter().copied().fold(0.0, f64::max);
-    let (usual, beside) = (median(paths), median(beside));
+    let most = milliseconds(STEP * CHANGES + ALLOWANCE);
+    let (longest, typical, beside) = (largest(&paths), median(paths), median(beside));
     vec![
         Row::new(format!("CPU, {devices} devices with {pods} pods each"), "% of a core", share)
             .goal("under 5", share < 5.0),
-        Row::new("resident", "MiB", resident).goal("under 100", resident < 100.0),
-        Row::new("requests to devices", "1/s", asked),
+        Row::new("resident", "MiB", usage.resident).goal("under 100", usage.resident < 100.0),
+        Row::new("requests to devices", "1/s", requests),
         Row::new(format!("until all {} pods run", devices * pods), "s", all_run.as_secs_f64()),
         Row::new("added to a pod's path, longest", "ms", longest)
             .goal(format!("at most {most}: 500 a change of state, and 50"), longest <= most),
-        Row::new("added to a pod's path, median", "ms", usual),
+        Row::new("added to a pod's path, median", "ms", typical),
         Row::new("the same while a device hangs", "ms", beside)
-            .against(usual)
-            .goal("at most 1.1 times as long", beside <= usual * 1.1),
+            .against(typical)
+            .goal("at most 1.1 times as long", beside <= typical * 1.1),
     ]
 }
 
 /// The devices in their process.
 struct RemoteSite {
     devices: Vec<DeviceAddress>,
-    url: String,
+    announcement: Announcement,
     http: reqwest::Client,
     _child: Child,
 }
 
 impl RemoteSite {
     async fn start(count: usize) -> Self {
-        let mut child = child(&count.to_string())
+        let mut child = again(&count.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("this program can be started again");
         let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        let url = lines.next_line().await.expect("it writes text").expect("it says where it is");
+        let line = lines.next_line().await.expect("it prints text").expect("it prints where it is");
+        let announcement: Announcement = serde_json::from_str(&line).expect("the line is an announcement");
         let http = reqwest::Client::new();
-        let devices = http.get(format!("{url}/devices")).send().await.expect("it answers");
-        let devices = devices.json().await.expect("it is a list of devices");
-        Self { devices, url, http, _child: child }
+        let devices = http.get(format!("{}/devices", announcement.control)).send().await;
+        let devices = devices.expect("it answers").json().await.expect("it is a list of devices");
+        Self { devices, announcement, http, _child: child }
     }
 
-    /// How many requests came to all of them so far.
+    /// The configuration of a controller of these devices, with its files in this folder.
+    fn configuration(&self, folder: &Path) -> String {
+        let (authority, list) = (folder.join("authority.pem"), folder.join("devices.yaml"));
+        std::fs::write(&authority, &self.announcement.authority).expect("the folder can be written");
+        let described = self.devices.iter().map(|device| {
+            let at = device.url.strip_prefix("https://").and_then(|at| at.split_once(':'));
+            let (address, port) = at.expect("it is https://HOST:PORT");
+            let port: u16 = port.parse().expect("it is a port");
+            json!({ "name": device.name, "device": {
+                "driver": "XE", "address": address, "port": port, "username": "admin", "password": "cisco-123",
+                "tls": { "enabled": true, "caFile": authority }, "maxPods": 100, "xe": {},
+            } })
+        });
+        let described: Vec<_> = described.collect();
+        // JSON is YAML.
+        std::fs::write(&list, json!({ "devices": described }).to_string())
+            .expect("the folder can be written");
+        format!(
+            "[kubernetes]\nenabled_handlers = [\"app_hosting\"]\n\
+             [app_hosting]\ndevice_files = [{:?}]\npoll_interval_ms = 5000\n",
+            list.display().to_string()
+        )
+    }
+
+    /// The number of requests to all of them so far.
     async fn requests(&self) -> u64 {
         let mut requests = 0;
         for device in &self.devices {
-            let counts = self.http.get(format!("{}/devices/{}/counts", self.url, device.name)).send().await;
+            let counts = self
+                .http
+                .get(format!("{}/devices/{}/counts", self.announcement.control, device.name))
+                .send()
+                .await;
             let counts: Counts = counts.expect("it answers").json().await.expect("they are counts");
             requests += counts.requests;
         }
@@ -159,66 +196,27 @@ impl RemoteSite {
     }
 
     async fn reach(&self, device: &str, how: &str) {
-        let url = format!("{}/devices/{device}/reachability", self.url);
+        let url = format!("{}/devices/{device}/reachability", self.announcement.control);
         let answer = self.http.post(url).json(how).send().await.expect("it answers");
         assert!(answer.status().is_success(), "{answer:?}");
     }
 }
 
-/// The controller as it ships, with nothing but the handler `app_hosting`.
-fn controller(kubeconfig: &Path, devices: &[DeviceAddress]) -> (Child, tempfile::TempDir) {
-    let folder = tempfile::tempdir().expect("a folder can be made");
-    let description = |device: &DeviceAddress| {
-        let (address, port) =
-            device.url.trim_start_matches("https://").split_once(':').expect("it is HOST:PORT");
-        let port: u16 = port.parse().expect("it is a port");
-        json!({ "name": device.name, "device": {
-            "driver": "XE", "address": address, "port": port, "username": "admin", "password": "cisco-123",
-            "tls": { "enabled": true, "insecureSkipVerify": true }, "maxPods": 100, "xe": {},
-        } })
-    };
-    let described: Vec<Value> = devices.iter().map(description).collect();
-    let list = folder.path().join("devices.yaml");
-    // JSON is YAML.
-    std::fs::write(&list, json!({ "devices": described }).to_string()).expect("the folder can be written");
-    let file = folder.path().join("staffetta.toml");
-    let text = format!(
-        "[kubernetes]\nenabled_handlers = [\"app_hosting\"]\n[app_hosting]\ndevice_files = [{:?}]\n\
-         poll_interval_ms = 5000\n[leader_election]\nenabled = false\n[admin]\nlisten = \"127.0.0.1:0\"\n",
-        list.display().to_string()
-    );
-    std::fs::write(&file, text).expect("the folder can be written");
-    let mut controller = child("controller");
-    controller.args(["run", "--config"]).arg(&file).arg("--kubeconfig").arg(kubeconfig).stdin(Stdio::null());
-    (controller.spawn().expect("this program can be started again"), folder)
-}
-
-fn child(role: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("it runs"));
-    command.env(ROLE, role).env("STAFFETTA_LOG__LEVEL", "error").kill_on_drop(true);
-    command
-}
-
 /// Waits until each device has its node.
 async fn until_nodes(client: &Client, count: usize) {
     let nodes: Api<Node> = Api::all(client.clone());
-    let deadline = Instant::now() + PATIENCE;
-    loop {
+    until(Duration::from_millis(200), async || {
         let listed = nodes.list(&ListParams::default()).await.expect("nodes can be listed");
         let is_ready = |node: &&Node| {
             let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
             conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
         };
-        let ready = listed.iter().filter(is_ready).count();
-        if ready == count {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{ready} of {count} nodes are ready");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+        complete(listed.iter().filter(is_ready).count(), count, "nodes are ready")
+    })
+    .await;
 }
 
-/// What the watch shows: the names of pods that run, and those of pods that are gone.
+/// The observed events: names of running pods and of deleted pods.
 enum Seen {
     Runs(String, Instant),
     Gone(String),
@@ -239,7 +237,7 @@ fn running(client: &Client) -> mpsc::UnboundedReceiver<Seen> {
             _ => None,
         };
         if let Some(seen) = seen {
-            // Nobody listens any more when the benchmark has ended.
+            // The receiver is gone when the benchmark has ended.
             let _ = sender.send(seen);
         }
         std::future::ready(())
@@ -251,7 +249,7 @@ struct World {
     api: Api<Pod>,
     seen: mpsc::UnboundedReceiver<Seen>,
     site: RemoteSite,
-    /// How many pods were created.
+    /// The number of pods created.
     created: usize,
 }
 
@@ -276,13 +274,13 @@ impl World {
         took
     }
 
-    /// How long a pod's path takes beside the device's own time, in milliseconds, on some devices that are idle else.
+    /// The durations of pods' paths beside the device's own time, in milliseconds, on otherwise idle devices.
     async fn paths(&mut self) -> Vec<f64> {
-        // The first one is another's.
+        // The first device is the one that hangs.
         let nodes: Vec<_> = (2..2 + MEASURED).map(|number| format!("edge-{number}")).collect();
-        let own = (CHANGE * CHANGES).as_secs_f64();
+        let own = milliseconds(CHANGE * CHANGES);
         let took = self.run(&nodes).await;
-        let added = took.values().map(|took| (took.as_secs_f64() - own) * 1000.0).collect();
+        let added = took.values().map(|took| milliseconds(*took) - own).collect();
         self.delete(took.into_keys().collect()).await;
         added
     }
@@ -317,21 +315,4 @@ fn pod(name: &str, node: &str) -> Pod {
         },
     });
     serde_json::from_value(pod).expect("it is a pod")
-}
-
-fn process(child: &Child) -> procfs::process::Process {
-    let id = i32::try_from(child.id().expect("it runs")).expect("a process id fits");
-    procfs::process::Process::new(id).expect("it runs")
-}
-
-/// The CPU time that a process has used.
-fn cpu(child: &Child) -> Duration {
-    let stat = process(child).stat().expect("/proc can be read");
-    Duration::from_secs_f64((stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64)
-}
-
-/// What a process holds, in MiB.
-fn resident(child: &Child) -> f64 {
-    let status = process(child).status().expect("/proc can be read");
-    status.vmrss.unwrap_or_default() as f64 / 1024.0
 }

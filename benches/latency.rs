@@ -1,9 +1,10 @@
-//! `cargo bench --bench latency`: from a pod's event to its acknowledged annotation, at 20 pods a second.
+//! `cargo bench --bench latency`: from a pod's event to its acknowledged annotation, at 20 pods per second.
 //!
-//! The program as it ships talks to a real API server through a proxy that looks at what passes: the clock starts when the
-//! bytes of the event go on to the program, and stops when the answer to its PATCH has come. In turns with the pods, a
-//! process of the same shape sends bare patches of the same body through the same proxy; its clock runs from just before
-//! each until its answer, so that on both sides the way between process and proxy is gone twice.
+//! The program as it ships talks to a real API server through a proxy: the clock starts when the bytes of the event are
+//! forwarded to the program, and stops when the answer to its PATCH has come. In turns with the pods, a process of the same
+//! shape sends bare patches of the same body through the same proxy; its clock runs from just before each until its answer, so
+//! that both sides cross the way between process and proxy twice. Before the clock starts, each side has written as many
+//! pods as are then measured.
 
 #![allow(clippy::cast_precision_loss, reason = "the figures are far below 2^52")]
 
@@ -12,9 +13,8 @@ mod cluster;
 mod program;
 mod proxy;
 mod report;
-mod spy;
+mod wait;
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -25,72 +25,74 @@ use tokio::task::JoinSet;
 
 use bare::Bare;
 use cluster::{claim, pod, pods, versions};
-use program::Program;
+use program::{Program, vif_in_memory};
 use proxy::Proxy;
-use report::{Row, tell};
-use spy::Spy;
+use report::{Row, milliseconds, number, publish};
 
-/// How many pods are created, and how many bare patches are sent, in a second.
+/// The number of pods created, and of bare patches sent, per second.
 const RATE: f64 = 20.0;
 
 fn main() -> ExitCode {
-    if let Some(kubeconfig) = bare::role() {
-        return bare::serve(Path::new(&kubeconfig));
+    if let Some(code) = bare::served() {
+        return code;
     }
     let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
-    tell("latency", &runtime.block_on(run()));
+    publish("latency", &runtime.block_on(run()));
     ExitCode::SUCCESS
 }
 
 async fn run() -> Vec<Row> {
-    let count = cluster::number("STAFFETTA_BENCH_PODS", 3_000);
-    let server = RealServer::launch(&[]).await;
+    let count = number("STAFFETTA_BENCH_PODS", 3_000);
+    let server = RealServer::start(&[]).await;
     let client = cluster::client(server.kubeconfig()).await;
-    let spy = Spy::default();
-    let proxy = Proxy::start(spy.watch(cluster::client(server.kubeconfig()).await)).await;
-    let mut program = Program::start(&proxy.kubeconfig(), "[memory]\nactivation_delay_ms = 0\n");
-    program.says("this process leads").await;
+    let proxy = Proxy::start(server.kubeconfig()).await;
+    let mut program = Program::start(&proxy.kubeconfig(), &vif_in_memory(0));
+    program.logs("this process is the leader").await;
+    let mut bare = Bare::start(&proxy.kubeconfig(), false);
 
-    let bare: Vec<_> = (0..count).map(|number| format!("bare-{number}")).collect();
+    let names: Vec<_> = (0..count).map(|number| format!("bare-{number}")).collect();
+    let bodies = warm_up(&client, &mut bare, &names).await;
     let ours: Vec<_> = (0..count).map(|number| format!("pod-{number}")).collect();
-    let bodies = prepare(&client, &bare).await;
-    let mut theirs = Bare::start(&proxy.kubeconfig(), false);
     let mut tasks = JoinSet::new();
     let mut ticks = tokio::time::interval(Duration::from_secs_f64(0.5 / RATE));
-    for (ours, (name, body)) in ours.iter().zip(bodies) {
+    for (ours, (name, body)) in ours.iter().zip(names.iter().zip(bodies)) {
         ticks.tick().await;
         let (api, pod) = (pods(&client), pod(ours));
         tasks.spawn(async move {
             api.create(&PostParams::default(), &pod).await.expect("a pod can be created");
         });
         ticks.tick().await;
-        theirs.patch(&name, &body).await;
+        bare.patch(name, &body).await;
     }
     tasks.join_all().await;
-    let ours = spy.until(&ours).await;
-    let theirs: Vec<_> = theirs.patched().await.into_iter().map(|patched| patched.took).collect();
-    assert_eq!(theirs.len(), count, "each bare patch is accepted");
+    proxy.passed.until_patched(&ours, 1).await;
+    let since_event = |name: &String| proxy.passed.acknowledged(name)[0] - proxy.passed.delivered(name);
+    let ours = ours.iter().map(since_event).collect();
+    let theirs = bare.patched(count).await.into_iter().map(|patched| patched.took).collect();
     rows(ours, theirs)
 }
 
-/// Pods that no handler touches any more, and the bodies by which they are patched.
-async fn prepare(client: &Client, names: &[String]) -> Vec<(String, serde_json::Value)> {
+/// Warms both sides: the program gives these pods their VIFs, and then the bare process changes each of them once. Returns the
+/// bodies that it is to send next, which change each pod back: a patch that changes nothing is cheaper.
+async fn warm_up(client: &Client, bare: &mut Bare, names: &[String]) -> Vec<serde_json::Value> {
     cluster::create(client, names).await;
-    let annotation = loop {
-        let state = versions(client).await;
-        let annotated: Vec<_> = state.values().filter_map(|(_, _, annotation)| annotation.clone()).collect();
-        if let Some(text) = annotated.first().filter(|_| annotated.len() == names.len()) {
-            break text.clone();
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    };
-    // Another text of the same length: a patch that changes nothing is cheaper.
+    let annotation = cluster::until_wired(client, names.len(), false).await.swap_remove(0);
+    // Another text of the same length.
     let changed = annotation.replacen("fa:16:3e", "fa:16:3f", 1);
     assert_ne!(changed, annotation, "the annotation holds a hardware address");
+    for (name, body) in names.iter().zip(bodies(client, names, &changed).await) {
+        bare.patch(name, &body).await;
+    }
+    bare.patched(names.len()).await;
+    bodies(client, names, &annotation).await
+}
+
+/// The body that gives each of these pods this annotation.
+async fn bodies(client: &Client, names: &[String], annotation: &str) -> Vec<serde_json::Value> {
     let versions = versions(client).await;
     let body = |name: &String| {
         let (uid, version, _) = &versions[name];
-        (name.clone(), claim(uid, version, &changed))
+        claim(uid, version, annotation)
     };
     names.iter().map(body).collect()
 }
@@ -98,9 +100,7 @@ async fn prepare(client: &Client, names: &[String]) -> Vec<(String, serde_json::
 fn rows(mut ours: Vec<Duration>, mut theirs: Vec<Duration>) -> Vec<Row> {
     ours.sort();
     theirs.sort();
-    let at = |sorted: &[Duration], percent: usize| {
-        sorted[(sorted.len() - 1) * percent / 100].as_secs_f64() * 1000.0
-    };
+    let at = |sorted: &[Duration], percent: usize| milliseconds(sorted[(sorted.len() - 1) * percent / 100]);
     let (p50, p99) = ((at(&ours, 50), at(&theirs, 50)), (at(&ours, 99), at(&theirs, 99)));
     vec![
         Row::new("event to acknowledged annotation, p50", "ms", p50.0)

@@ -1,60 +1,72 @@
-//! `cargo bench --bench memory`: what the process holds when 50,000 pods are watched and annotated.
+//! `cargo bench --bench memory`: the resident memory when 50,000 pods are watched and annotated.
 //!
-//! Beside it, in the same run and over the same pods, a process with nothing but kube-runtime's `reflector::Store<Pod>`, which
-//! is how most controllers begin. The simulated network lives in the process of the benchmark. Each of the two is this
-//! program started again, so that the controller is the one that ships, with one driver more.
+//! Beside the controller, at the same time and over the same pods, two processes with nothing but kube-runtime's
+//! `reflector::Store<Pod>`: one that keeps the pods as they are, and one that drops `managedFields` first, as a careful
+//! controller does. All three see each pod and its annotation, and have the same rest. The controller is this program started
+//! again with the drivers of a simulated network, which runs in the process of the benchmark: its memory is
+//! not counted.
 
-#![allow(clippy::cast_precision_loss, reason = "the figures are far below 2^52")]
-#![allow(clippy::print_stdout, reason = "a child tells its parent how far it is")]
+#![allow(clippy::print_stdout, reason = "a child process prints its progress")]
 
 mod cluster;
+mod program;
 mod report;
 #[cfg(not(feature = "simulated"))]
 #[path = "../src/assembly/simulated.rs"]
 mod simulated;
+#[cfg(not(feature = "simulated"))]
+#[path = "../src/assembly/unreachable.rs"]
+mod unreachable;
+mod wait;
 
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
-use kube::runtime::{reflector, watcher};
+use kube::runtime::{WatchStreamExt, reflector, watcher};
+use kube::{Api, ResourceExt};
 use staffetta_apiserver::testing::RealServer;
-use staffetta_driver::memory::MemoryOptions;
-use staffetta_simulated::{Options, Server};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use staffetta_memory::MemoryOptions;
+use staffetta_memory::http::{Server, ServerOptions};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout};
+use tokio::runtime::{Builder, Runtime};
 
-use report::{Row, tell};
+use program::{Program, Usage, again, role, vif};
+use report::{Row, number, publish};
+use wait::PATIENCE;
 
-/// That of the program.
+/// The allocator of the program, and of the processes with a store.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Says which of the two this process is to be.
-const ROLE: &str = "STAFFETTA_BENCH_ROLE";
-
-/// How long anything may take before the benchmark gives up.
-const PATIENCE: Duration = Duration::from_secs(900);
+/// The roles of the processes beside the benchmark itself.
+const CONTROLLER: &str = "controller";
+const NAIVE_STORE: &str = "naive store";
+const STRIPPED_STORE: &str = "stripped store";
 
 fn main() -> ExitCode {
-    match std::env::var(ROLE).as_deref() {
-        Ok("controller") => staffetta::run(registry()),
-        Ok(kubeconfig) => runtime().block_on(reflect(Path::new(kubeconfig))),
-        Err(_) => {
-            tell("memory", &runtime().block_on(measure()));
+    match role().as_deref() {
+        Some(CONTROLLER) => staffetta::run(registry()),
+        Some(store) => {
+            let kubeconfig = std::env::args_os().nth(1).expect("it was started with a kubeconfig");
+            runtime(1).block_on(keep_pods(Path::new(&kubeconfig), store == STRIPPED_STORE))
+        }
+        None => {
+            publish("memory", &runtime(2).block_on(measure()));
             ExitCode::SUCCESS
         }
     }
 }
 
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Runtime::new().expect("threads can be started")
+fn runtime(threads: usize) -> Runtime {
+    let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    runtime.expect("threads can be started")
 }
 
-/// All that ships, and the drivers of a network in another process.
+/// All handlers and drivers that ship, and the drivers of a network in another process.
 fn registry() -> staffetta_handler::Registry {
     #[cfg_attr(feature = "simulated", expect(unused_mut, reason = "they are in it already"))]
     let mut registry = staffetta::assembly::registry();
@@ -63,86 +75,105 @@ fn registry() -> staffetta_handler::Registry {
     registry
 }
 
-/// Keeps all pods, as they are, for ever.
-async fn reflect(kubeconfig: &Path) -> ExitCode {
+/// Keeps all pods in a store. Prints the number of annotated ones when all are listed, and when each is annotated.
+async fn keep_pods(kubeconfig: &Path, stripped: bool) -> ExitCode {
     let client = cluster::client(kubeconfig).await;
     let (store, writer) = reflector::store::<Pod>();
-    let pods = watcher(Api::all(client), watcher::Config::default());
+    let pods = watcher(Api::all(client), watcher::Config::default()).modify(|pod: &mut Pod| {
+        if stripped {
+            pod.managed_fields_mut().clear();
+        }
+    });
     let mut events = std::pin::pin!(reflector(writer, pods));
+    let is_annotated = |pod: &Pod| pod.annotations().contains_key(cluster::VIF);
+    let mut annotated = 0;
     while let Some(event) = events.next().await {
-        if let Ok(watcher::Event::InitDone) = event {
-            println!("{}", store.len());
+        match event {
+            Ok(watcher::Event::InitDone) => {
+                annotated = store.state().iter().filter(|pod| is_annotated(pod)).count();
+                println!("{annotated}");
+            }
+            Ok(watcher::Event::Apply(pod)) if is_annotated(&pod) => {
+                annotated += 1;
+                if annotated == store.len() {
+                    println!("{annotated}");
+                }
+            }
+            _ => {}
         }
     }
     ExitCode::FAILURE
 }
 
 async fn measure() -> Vec<Row> {
-    let pods = cluster::number("STAFFETTA_BENCH_PODS", 50_000);
-    let rest = Duration::from_secs(cluster::number("STAFFETTA_BENCH_REST", 60) as u64);
-    let server = RealServer::launch(&[]).await;
+    let pods = number("STAFFETTA_BENCH_PODS", 50_000);
+    let rest = Duration::from_secs(number("STAFFETTA_BENCH_REST", 60) as u64);
+    let server = RealServer::start(&[]).await;
     let client = cluster::client(server.kubeconfig()).await;
     let names: Vec<_> = (0..pods).map(|number| format!("pod-{number}")).collect();
     cluster::create(&client, &names).await;
 
     let memory = MemoryOptions { activation_delay_ms: 0, ..MemoryOptions::default() };
-    let network = Server::start(&Options { memory, ..Options::default() }).expect("a port is free");
-    let folder = tempfile::tempdir().expect("a folder can be made");
-    let file = folder.path().join("staffetta.toml");
-    let text = format!(
-        "[kubernetes]\nenabled_handlers = [\"vif\"]\npod_project_driver = \"simulated\"\npod_subnets_driver = \"simulated\"\n\
-         pod_security_groups_driver = \"simulated\"\npod_vif_driver = \"simulated\"\n[simulated]\nurl = \"{}\"\n\
-         [admin]\nlisten = \"127.0.0.1:0\"\n",
-        network.url()
-    );
-    std::fs::write(&file, text).expect("the folder can be written");
-    let mut controller = child("controller");
-    controller.args(["run", "--config"]).arg(&file).arg("--kubeconfig").arg(server.kubeconfig());
-    let controller = controller.spawn().expect("this program can be started again");
-    until_annotated(&client, pods).await;
+    let network =
+        Server::start(&ServerOptions { memory, ..ServerOptions::default() }).expect("a port is free");
+    let mut naive = Store::start(server.kubeconfig(), NAIVE_STORE);
+    let mut stripped = Store::start(server.kubeconfig(), STRIPPED_STORE);
+    for store in [&mut naive, &mut stripped] {
+        store.until_annotated(0).await;
+    }
+    let sections =
+        vif("simulated", "simulated", "noop") + &format!("[simulated]\nurl = {:?}\n", network.url());
+    let controller = Program::run(again(CONTROLLER), server.kubeconfig(), &sections);
+    cluster::until_wired(&client, pods, false).await;
+    for store in [&mut naive, &mut stripped] {
+        store.until_annotated(pods).await;
+    }
     tokio::time::sleep(rest).await;
-    let (ours, peak) = resident(&controller);
-    drop(controller);
-
-    let mut store =
-        child(server.kubeconfig()).stdout(Stdio::piped()).spawn().expect("it can be started again");
-    let mut lines = BufReader::new(store.stdout.take().expect("it is piped")).lines();
-    let kept = lines.next_line().await.expect("it writes text").expect("it lists all pods");
-    assert_eq!(kept.parse(), Ok(pods));
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    let (theirs, their_peak) = resident(&store);
+    let (ours, naive, stripped) = (controller.usage(), naive.usage(), stripped.usage());
     vec![
-        Row::new(format!("resident, {pods} pods annotated"), "MiB", ours)
-            .against(theirs)
-            .goal("at most a tenth of a Store<Pod>", ours <= theirs / 10.0),
-        Row::new("peak", "MiB", peak).against(their_peak),
+        Row::new(format!("resident, {pods} pods, beside Store<Pod>"), "MiB", ours.resident)
+            .against(naive.resident)
+            .goal("at most a tenth of a Store<Pod>", ours.resident <= naive.resident / 10.0),
+        Row::new("the same, beside one without managedFields", "MiB", ours.resident)
+            .against(stripped.resident)
+            .goal("at most a tenth of it", ours.resident <= stripped.resident / 10.0),
+        Row::new("peak, beside Store<Pod>", "MiB", ours.peak).against(naive.peak),
+        Row::new("the same, beside one without managedFields", "MiB", ours.peak).against(stripped.peak),
     ]
 }
 
-fn child(role: impl AsRef<std::ffi::OsStr>) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("it runs"));
-    command.env(ROLE, role).env("STAFFETTA_LOG__LEVEL", "error").stdin(Stdio::null()).kill_on_drop(true);
-    command
+/// A process with nothing but a store of pods.
+struct Store {
+    child: Child,
+    counts: Lines<BufReader<ChildStdout>>,
 }
 
-/// Waits until each pod has its annotation.
-async fn until_annotated(client: &kube::Client, pods: usize) {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        let annotated =
-            cluster::versions(client).await.into_values().filter(|(_, _, text)| text.is_some()).count();
-        if annotated == pods {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{annotated} of {pods} pods are annotated");
+impl Store {
+    fn start(kubeconfig: &Path, role: &str) -> Self {
+        let mut child = again(role)
+            .arg(kubeconfig)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program can be started again");
+        let counts = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        Self { child, counts }
     }
-}
 
-/// What a process holds now, and the most that it ever held, in MiB.
-fn resident(process: &Child) -> (f64, f64) {
-    let id = i32::try_from(process.id().expect("it runs")).expect("a process id fits");
-    let status = procfs::process::Process::new(id).and_then(|process| process.status()).expect("it runs");
-    let mebibytes = |kibibytes: Option<u64>| kibibytes.unwrap_or_default() as f64 / 1024.0;
-    (mebibytes(status.vmrss), mebibytes(status.vmhwm))
+    /// Waits until it has counted so many annotated pods.
+    async fn until_annotated(&mut self, pods: usize) {
+        let counts = async {
+            while let Some(count) = self.counts.next_line().await.expect("it prints text") {
+                if count.parse() == Ok(pods) {
+                    return;
+                }
+            }
+            panic!("a store ended");
+        };
+        tokio::time::timeout(PATIENCE, counts).await.expect("a store counts its pods in time");
+    }
+
+    fn usage(&self) -> Usage {
+        Usage::of(&self.child)
+    }
 }

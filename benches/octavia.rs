@@ -1,12 +1,15 @@
 //! `cargo bench --bench octavia`: services get their load balancers from a real Octavia.
 //!
-//! What a cluster's services cost until all are served, against the least that is possible; how soon a change of endpoints
-//! is sent; and what becomes of many changes while a load balancer is busy. The calls are counted by Octavia itself.
+//! The calls that a cluster's services take until all are served, against the least that is possible; the time until a change of
+//! endpoints is sent; and the calls for many changes while a load balancer is busy. Octavia itself counts the calls.
 
 #![allow(clippy::cast_precision_loss, reason = "the figures are far below 2^52")]
 
 mod balancers;
+mod cluster;
+mod program;
 mod report;
+mod wait;
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +17,12 @@ use http::Method;
 use staffetta_real_openstack::{Match, RealOpenStack, Service};
 
 use balancers::Shop;
-use report::{Row, median, tell};
+use report::{Row, largest, median, milliseconds, number, publish};
 
-/// How many ports a service has, and how many endpoints.
+/// The number of ports and of endpoints of a service.
 const PORTS: u16 = 3;
 const ENDPOINTS: u8 = 10;
-/// How many changes of endpoints are measured one by one, and how many come while a load balancer is busy.
+/// The number of endpoint changes measured one by one, and of those that arrive while a load balancer is busy.
 const CHANGES: usize = 20;
 /// The endpoints after each of these changes, in turns: one comes, one takes the place of another, one goes, and one takes the
 /// place of the last.
@@ -28,7 +31,7 @@ const FLOOD: usize = 100;
 
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("threads can be started");
-    tell("octavia", &runtime.block_on(run()));
+    publish("octavia", &runtime.block_on(run()));
 }
 
 async fn run() -> Vec<Row> {
@@ -50,7 +53,7 @@ async fn sync(stack: &RealOpenStack) -> Vec<Row> {
     let took = begun.elapsed().as_secs_f64();
     shop.until_written(count).await;
     let calls = stack.calls(Service::Octavia).await.since(&before).of_controller(&shop.tenant.id);
-    controller.stop().await.expect("the controller ends");
+    controller.stop().await;
     let (all, creations) = (calls.count(|_| true), calls.count(|call| call.method == "POST"));
     let name = format!("Octavia calls, {count} services x {PORTS} ports x {ENDPOINTS} members");
     let ratio = all as f64 / count as f64;
@@ -78,7 +81,7 @@ async fn changes(stack: &RealOpenStack) -> Vec<Row> {
         let begun = Instant::now();
         shop.endpoints(0, 1, first..end).await;
         let came = shop.until_batches(sent + 1).await;
-        late.push(came.saturating_duration_since(begun).as_secs_f64() * 1000.0);
+        late.push(milliseconds(came.saturating_duration_since(begun)));
         shop.until_members(first..end).await;
         // The pace of the changes: by then the controller knows that the load balancer is ACTIVE, which it learns a quarter of the
         // wait late.
@@ -86,8 +89,8 @@ async fn changes(stack: &RealOpenStack) -> Vec<Row> {
     }
     let batches_for_changes = shop.gate.count(&batches) - before;
     let flooded = flood(&shop, &batches).await;
-    controller.stop().await.expect("the controller ends");
-    let most = late.iter().copied().fold(0.0, f64::max);
+    controller.stop().await;
+    let most = largest(&late);
     vec![
         Row::new("from a change of endpoints to its one batch call, median", "ms", median(late)),
         Row::new(format!("the same, longest of {CHANGES}"), "ms", most).goal("at most 50 ms", most <= 50.0),
@@ -98,13 +101,14 @@ async fn changes(stack: &RealOpenStack) -> Vec<Row> {
     ]
 }
 
-/// How many batch calls come of many changes while the load balancer is PENDING. The last of them is none of those before.
+/// Counts the batch calls caused by many changes while the load balancer is PENDING. The last change differs from all
+/// before.
 async fn flood(shop: &Shop, batches: &Match) -> usize {
     const BUSY: u8 = 60;
     const LAST: u8 = 70;
     let sent = shop.gate.count(batches);
     shop.hold().await;
-    // From this one on it is busy, as far as the controller is told.
+    // From this one on it is busy, by the answers that the controller gets.
     shop.endpoints(0, 1, 0..BUSY).await;
     shop.until_batches(sent + 1).await;
     for change in 1..=FLOOD {
@@ -115,10 +119,4 @@ async fn flood(shop: &Shop, batches: &Match) -> usize {
     shop.until_members(0..LAST).await;
     tokio::time::sleep(Duration::from_secs(2)).await; // for calls that should not come
     shop.gate.count(batches) - sent - 1
-}
-
-/// A number from the environment, for a shorter or a longer run.
-fn number(variable: &str, default: usize) -> usize {
-    let set = std::env::var(variable).ok();
-    set.map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}")))
 }

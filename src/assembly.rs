@@ -1,6 +1,13 @@
-//! Which handlers and drivers exist. An outside controller starts from [`registry`] and adds its own.
+//! The handlers and drivers that ship. An external controller starts from [`registry`] and adds its own.
 
-mod app_hosting;
+/// Registers one driver for each entry, `dyn Trait, "name", "description" => constructor`. A constructor may use the setup and `?`.
+macro_rules! drivers {
+    ($registry:ident, $setup:ident: $($driver:ty, $name:literal, $about:expr => $constructor:expr;)+) => {
+        $($registry.driver::<$driver>($name, $about, |$setup| Ok($constructor));)+
+    };
+}
+
+mod driver_traits;
 #[cfg(feature = "iosxe")]
 mod iosxe;
 mod memory;
@@ -8,35 +15,40 @@ mod network;
 #[cfg(feature = "openstack")]
 mod openstack;
 mod policy;
-mod rehearsal;
 #[cfg(feature = "simulated")]
 mod simulated;
+#[cfg(any(feature = "openstack", feature = "simulated"))]
+mod unreachable;
 mod vif_pool;
 mod virtual_node;
 
-use staffetta_handler::Registry;
+use staffetta_handler::{Registry, Setup, SetupError};
 
-use crate::config;
+use crate::config::{self, KubernetesOptions};
 
 pub use memory::world;
 
-/// Everything that ships.
+/// All handlers and drivers that ship.
 pub fn registry() -> Registry {
     let mut registry = Registry::default();
     config::register(&mut registry);
-    network::interfaces(&mut registry);
+    driver_traits::register(&mut registry);
     network::handlers(&mut registry);
     policy::register(&mut registry);
     vif_pool::drivers(&mut registry);
-    vif_pool::further_networks(&mut registry);
     memory::drivers(&mut registry);
     #[cfg(feature = "openstack")]
     openstack::drivers(&mut registry);
-    app_hosting::drivers(&mut registry);
     #[cfg(feature = "iosxe")]
     iosxe::drivers(&mut registry);
     virtual_node::handlers(&mut registry);
     #[cfg(feature = "simulated")]
     simulated::drivers(&mut registry);
     registry
+}
+
+/// Returns `true` if the handler `name` is enabled.
+fn is_enabled(setup: &Setup, name: &str) -> Result<bool, SetupError> {
+    let KubernetesOptions { enabled_handlers, .. } = setup.section("kubernetes")?;
+    Ok(enabled_handlers.iter().any(|enabled| enabled == name))
 }

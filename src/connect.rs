@@ -1,14 +1,13 @@
-//! The way to the Kubernetes API.
+//! Connects to the Kubernetes API.
 
-mod discreet;
+mod error_status;
 mod key_files;
-mod refusals;
+mod redacted;
 mod token;
 
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -16,103 +15,101 @@ use http::header::USER_AGENT;
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use tower::layer::layer_fn;
-use tower::util::MapErrLayer;
+use tower::util::{AndThenLayer, MapErrLayer};
 use tracing::warn;
 
-pub use discreet::Discreet;
+use error_status::with_status;
 pub use key_files::KeyFiles;
-use refusals::Refusals;
-use token::{Bearer, TokenFile};
+pub use redacted::RedactedError;
+use token::{TokenFile, authenticated};
 
-/// By which the API server's audit log names this program.
-const AGENT: &str = concat!("staffetta/", env!("CARGO_PKG_VERSION"));
+/// The user agent in the audit log of the API server.
+const USER_AGENT_VALUE: &str = concat!("staffetta/", env!("CARGO_PKG_VERSION"));
 
-/// Why there is no way to the Kubernetes API.
+/// The reason why the client cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The kubeconfig that was named cannot be used.
-    #[error("the kubeconfig {} cannot be used", path.display())]
+    /// The named kubeconfig is invalid.
+    #[error("cannot use the kubeconfig {}", path.display())]
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
-        source: Discreet,
+        source: RedactedError,
     },
-    /// None was named, and there is neither a service account nor a usable default one.
+    /// No kubeconfig was named, and there is neither a service account nor a usable default kubeconfig.
     #[error(
-        "no kubeconfig was named (--kubeconfig), and neither a service account nor a default kubeconfig can be used"
+        "no kubeconfig is given (--kubeconfig), and there is neither a service account nor a usable default kubeconfig"
     )]
-    Infer(#[source] Discreet),
-    /// The file with the token cannot be read.
-    #[error("the token file {} cannot be used", path.display())]
+    Infer(#[source] RedactedError),
+    /// The token file cannot be read.
+    #[error("cannot use the token file {}", path.display())]
     Token {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The file with the client's certificate or its key cannot be read.
-    #[error("the client's certificate and key cannot be used")]
+    /// The client certificate or its key cannot be read.
+    #[error("cannot use the client certificate and key")]
     Key(#[source] io::Error),
-    /// The client cannot be made of it.
-    #[error("the client of the Kubernetes API cannot be made")]
-    Client(#[source] Discreet),
+    /// kube rejects the configuration.
+    #[error("cannot build the client of the Kubernetes API")]
+    Client(#[source] RedactedError),
 }
 
-/// The way to one API server.
+/// A connection to one API server.
 #[derive(Clone)]
 pub struct Connection {
-    /// The client of its API.
+    /// The client.
     pub client: Client,
-    /// Where it is, as `host:port`: a label of the metrics.
+    /// The address as `host:port`, for the label `host` of metrics.
     pub host: String,
-    /// The files with the certificate and the key of the client, which is made with them once.
+    /// The client certificate files, which the client reads once.
     pub key_files: KeyFiles,
 }
 
 impl From<Client> for Connection {
-    /// A client does not tell where its server is; the label says `unknown`.
+    /// The host is `unknown`: a client does not expose it.
     fn from(client: Client) -> Self {
         Self { client, host: "unknown".to_owned(), key_files: KeyFiles::default() }
     }
 }
 
-/// The client of the API server that `kubeconfig` describes; see [`connection`].
+/// Builds a client; see [`connection`].
 pub async fn client(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
     Ok(connection(kubeconfig).await?.client)
 }
 
-/// The way that `kubeconfig` describes; without it the service account of the pod or the user's own kubeconfig.
+/// Builds the connection that `kubeconfig` describes; without it that of the pod's service account or the user's kubeconfig.
 pub async fn connection(kubeconfig: Option<&Path>) -> Result<Connection, ConnectError> {
     let mut config = config(kubeconfig).await?;
-    // Retry repeats, and it alone: it knows what waits and what was superseded.
+    // Requests are repeated by the chain, which knows whether an event was superseded.
     config.default_retry = false;
-    config.headers.push((USER_AGENT, HeaderValue::from_static(AGENT)));
+    config.headers.push((USER_AGENT, HeaderValue::from_static(USER_AGENT_VALUE)));
     config.connect_timeout = Some(Duration::from_secs(10));
-    // Whoever asks has a limit of its own for the answer. One of the connection would set a timer at each read and let it ring at
-    // the next: a system call and a wake-up each time.
+    // Callers have time limits of their own. A limit of the connection would set a timer at each read.
     config.read_timeout = None;
     if config.accept_invalid_certs {
-        warn!("the kubeconfig switches the verification of the API server's certificate off");
+        warn!("the kubeconfig disables verification of the API server's certificate");
     }
     let host = host(&config.cluster_url);
     let key_files = KeyFiles::of(&config.auth_info).map_err(ConnectError::Key)?;
     let token = TokenFile::take(&mut config.auth_info);
     let builder = ClientBuilder::try_from(config).map_err(|source| ConnectError::Client(source.into()))?;
-    let builder = builder.with_layer(&MapErrLayer::new(discreet::of_request));
-    let builder = builder.with_layer(&layer_fn(Refusals::new));
-    let Some(path) = token else { return Ok(Connection { client: builder.build(), host, key_files }) };
-    let token = TokenFile::open(path.clone()).map_err(|source| ConnectError::Token { path, source })?;
-    let token = Arc::new(token);
-    let client = builder.with_layer(&layer_fn(|inner| Bearer::new(inner, Arc::clone(&token)))).build();
+    let builder = builder.with_layer(&MapErrLayer::new(redacted::redact_request_error));
+    let builder = builder.with_layer(&AndThenLayer::new(with_status));
+    let mut client = builder.build();
+    if let Some(path) = token {
+        let token = TokenFile::open(path.clone()).map_err(|source| ConnectError::Token { path, source })?;
+        client = authenticated(client, token);
+    }
     Ok(Connection { client, host, key_files })
 }
 
-/// What kube makes of `kubeconfig`, and the file with the certificates of the API server's authority besides: kube reads
-/// that again each minute, as it does in a pod.
+/// kube's configuration for `kubeconfig`, with the path of the CA file: kube then reads it again each minute, as it does in a pod.
 async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     let (mut config, read) = if let Some(path) = kubeconfig {
         from_file(path)
@@ -122,12 +119,12 @@ async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
         let config = Config::infer().await.map_err(|source| ConnectError::Infer(source.into()))?;
         (config, Kubeconfig::read().unwrap_or_default())
     };
-    config.root_cert_file = config.root_cert_file.or_else(|| authority_file(&read));
+    config.root_cert_file = config.root_cert_file.or_else(|| ca_file(&read));
     Ok(config)
 }
 
-/// The file with the certificates of the authority of the current context's cluster, unless the kubeconfig carries them itself.
-fn authority_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
+/// The CA file of the current context's cluster, unless the kubeconfig contains the certificates.
+fn ca_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
     let current = kubeconfig.current_context.as_ref()?;
     let named = kubeconfig.contexts.iter().find(|named| named.name == *current)?;
     let context = named.context.as_ref()?;
@@ -136,7 +133,7 @@ fn authority_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
     cluster.certificate_authority.as_ref().map(PathBuf::from)
 }
 
-/// The host and the port of an address, and nothing else: it may hold a password too.
+/// The host and the port of a URL, without a password.
 fn host(url: &http::Uri) -> String {
     let host = url.host().unwrap_or_default();
     url.port_u16().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
@@ -148,7 +145,7 @@ async fn from_file(path: &Path) -> Result<(Config, Kubeconfig), kube::config::Ku
     Ok((config, read))
 }
 
-/// The API versions that the server has.
+/// The API versions that the server serves.
 pub async fn api_versions(client: &Client) -> Result<HashSet<String>, kube::Error> {
     let groups = client.list_api_groups().await?;
     let versions = groups.groups.into_iter().flat_map(|group| group.versions);
@@ -164,7 +161,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_file_of_the_authority_is_read_again_and_what_a_kubeconfig_carries_cannot_be() {
+    async fn the_ca_file_is_read_again_unless_the_kubeconfig_contains_the_certificates() {
         let folder = tempfile::tempdir().unwrap();
         let pem = rcgen::generate_simple_self_signed(["server".to_owned()]).unwrap().cert.pem();
         std::fs::write(folder.path().join("ca.crt"), &pem).unwrap();
@@ -193,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_program_for_credentials_writes_while_it_is_asked_again_is_in_no_error() {
+    async fn no_error_quotes_the_output_of_a_credential_plugin() {
         let folder = tempfile::tempdir().unwrap();
         let (path, asked) = (folder.path().join("kubeconfig"), folder.path().join("asked"));
         // Its first token is over at once, so that it is asked again for each request.
@@ -213,12 +210,12 @@ mod tests {
         let error = api_versions(&client).await.unwrap_err();
         assert!(matches!(error, kube::Error::Service(_)), "{error}");
         let told = format!("{} {error:?}", staffetta_handler::causes(&error));
-        assert!(told.contains("wrote is no `ExecCredential` at line 1, column 9"), "{told}");
+        assert!(told.contains("is no `ExecCredential` at line 1, column 9"), "{told}");
         assert!(!told.contains("hunter2"), "{told}");
     }
 
     #[test]
-    fn the_label_of_the_server_holds_its_address_and_no_password() {
+    fn the_host_label_contains_no_password() {
         for (url, label) in [
             ("https://10.96.0.1:443/api", "10.96.0.1:443"),
             ("https://admin:secret@[fd00::1]:6443", "[fd00::1]:6443"),

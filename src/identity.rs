@@ -1,26 +1,26 @@
-//! By which name this process is known to others.
+//! The identity of this process among its replicas.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// How much of the name of the machine is shown, in characters.
-const MACHINE: usize = 63;
+/// The maximum length of the host name in the identity, in characters.
+const MAX_HOST: usize = 63;
 
-/// The name of the machine (in a pod: of the pod) and a random number: two processes never have the same, nor does one
-/// that was started anew. Each call makes another one. At most 80 characters of `A-Z a-z 0-9 . _ -`.
+/// A new identity: the host name (in a pod, the pod's name) and a random number, so that a restarted process has another one. At most
+/// 80 characters of `A-Z a-z 0-9 . _ -`.
 pub(crate) fn identity() -> String {
-    named(&rustix::system::uname().nodename().to_string_lossy(), random())
+    format_identity(&rustix::system::uname().nodename().to_string_lossy(), random())
 }
 
-/// A number that nobody can guess: the standard library seeds its hashers by the operating system.
+/// An unpredictable number: the standard library seeds its hashers from the operating system.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-fn named(machine: &str, number: u64) -> String {
+fn format_identity(host: &str, number: u64) -> String {
     let printable = |c: char| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '-' };
-    let machine: String = machine.chars().take(MACHINE).map(printable).collect();
-    let machine = if machine.is_empty() { "localhost" } else { &machine };
-    format!("{machine}_{number:016x}")
+    let host: String = host.chars().take(MAX_HOST).map(printable).collect();
+    let host = if host.is_empty() { "localhost" } else { &host };
+    format!("{host}_{number:016x}")
 }
 
 #[cfg(test)]
@@ -28,18 +28,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_identity_is_another_one_and_begins_with_the_name_of_the_machine() {
+    fn each_identity_is_unique_and_begins_with_the_host_name() {
         let (one, other) = (identity(), identity());
         assert_ne!(one, other);
         assert_eq!(one.rsplit_once('_').unwrap().0, other.rsplit_once('_').unwrap().0);
     }
 
     #[test]
-    fn whatever_the_machine_is_called_the_identity_is_short_and_printable() {
-        for (machine, shown) in [("web-1.example", "web-1.example"), ("wéb_1\n", "w-b-1-"), ("", "localhost")]
-        {
-            assert_eq!(named(machine, 0xabc), format!("{shown}_0000000000000abc"));
+    fn the_identity_is_short_and_printable_for_any_host_name() {
+        for (host, shown) in [("web-1.example", "web-1.example"), ("wéb_1\n", "w-b-1-"), ("", "localhost")] {
+            assert_eq!(format_identity(host, 0xabc), format!("{shown}_0000000000000abc"));
         }
-        assert_eq!(named(&"x".repeat(300), u64::MAX).len(), 80);
+        assert_eq!(format_identity(&"x".repeat(300), u64::MAX).len(), 80);
     }
 }

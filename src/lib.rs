@@ -1,40 +1,40 @@
-//! staffetta carries Kubernetes events through a relay of handlers to the drivers of other worlds.
+//! staffetta is a Kubernetes controller: it passes the events of a cluster through a chain of handlers, which call drivers of
+//! external systems and write the results back to the objects.
 //!
-//! This library is the assembly of the program. An outside author needs [`run`] and [`assembly::registry`]: add a handler
-//! or a driver to the registry, and run.
+//! This library assembles the program. An external handler or driver needs [`assembly::registry`], which returns all handlers,
+//! drivers and configuration sections by name, and [`run`], which parses the command line and runs the program.
 //!
-//! From the outside in: [`cli`] parses, [`config`] reads the file, [`controller`] starts the [`watcher`] and feeds the
-//! [`pipeline`], which [`assembly`] has filled with handlers and drivers. Of several processes, one works: [`leadership`].
-//! [`rehearsal`] plans what one would do.
+//! The path of an event: [`watcher`] lists and watches the enabled kinds, and [`pipeline`] passes each event to the chain of each
+//! handler. Around it: [`cli`] parses the command line, [`config`] loads the options, [`connect`] connects to the API server,
+//! [`controller`] starts everything and elects the leader, [`dry_run`] plans changes without making them, and [`metrics`]
+//! counts.
 
 pub mod assembly;
 pub mod cli;
 pub mod config;
 pub mod connect;
 pub mod controller;
-pub mod leadership;
+pub mod dry_run;
 pub mod metrics;
 pub mod observers;
 pub mod pipeline;
-pub mod rehearsal;
-mod report;
+pub mod term;
 pub mod watcher;
 
 mod admin;
 mod client;
+mod clock;
 mod events;
 mod health;
 mod identity;
-mod known;
 mod lock;
+mod retry;
 mod run;
-mod sources;
 mod state;
-mod sweeper;
 mod telemetry;
 #[cfg(test)]
 mod testing;
-mod trial;
+mod validation;
 
 pub use cli::main as run;
 pub use run::RunError;

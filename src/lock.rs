@@ -1,8 +1,8 @@
-//! A mutex whose holder panicked holds nothing half-done here: each write under one is a single step.
+//! Mutexes that ignore poisoning: every critical section is a single write.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks, whether or not an earlier holder panicked.
+/// Locks `mutex`, even if a former holder panicked.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

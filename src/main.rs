@@ -1,10 +1,10 @@
-//! The program: everything that ships, by name, and the command line in front of it.
+//! The program `staffetta`: the command line with all handlers and drivers.
 
 use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-/// Gives back to the system what a first list needed, and is quicker with many small objects.
+/// Returns the memory of an initial list to the system, and is faster with many small objects.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

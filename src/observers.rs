@@ -1,40 +1,40 @@
-//! Who learns what the chains do.
+//! The receivers of the failures and measurements of the chains.
 
 use std::sync::Arc;
 
-use staffetta_handler::{AnyEvent, LogReport, Meter, Report, ResyncPolicy, Undecodable, Unmetered};
+use staffetta_handler::{AnyEvent, BackoffPolicy, LogReport, NoMetrics, QueueMetrics, Report, Undecodable};
 use tracing::error;
 
-/// Supplies what the chain of each handler tells of itself. Asked once for each handler, when the chain is built.
+/// Supplies the report and the metrics of each handler. Called once for each handler when its chain is built.
 pub trait Observers {
-    /// Where the failures of `handler` go, the passing ones too. What failed for good is to be pushed again by `resync`.
-    fn report(&self, handler: &str, resync: ResyncPolicy) -> Arc<dyn Report<AnyEvent>> {
-        Arc::new(LogReport::new(handler).resync(resync))
+    /// The report of the failures of `handler`, transient ones included. It queues failed events again according to `resync`.
+    fn report(&self, handler: &str, resync: BackoffPolicy) -> Arc<dyn Report<AnyEvent>> {
+        Arc::new(LogReport::new(handler).requeue(resync))
     }
 
-    /// Who learns of objects that no handler gets to see, once for each state of one.
+    /// The callback for objects that cannot be decoded, called once for each state of one.
     fn undecodable(&self) -> OnUndecodable {
         Box::new(log_undecodable)
     }
 
-    /// What counts the events of `handler`.
-    fn meter(&self, handler: &str) -> Arc<dyn Meter> {
+    /// The queue metrics of `handler`.
+    fn meter(&self, handler: &str) -> Arc<dyn QueueMetrics> {
         let _ = handler;
-        Arc::new(Unmetered)
+        Arc::new(NoMetrics)
     }
 }
 
-/// Learns of an object that cannot be decoded. It is called from within the watch, so it must never wait.
+/// A callback for an object that cannot be decoded. The watch calls it, so it must not block.
 pub type OnUndecodable = Box<dyn Fn(&Undecodable) + Send + Sync>;
 
-/// Writes one line for an object that cannot be decoded.
+/// Logs an object that cannot be decoded.
 pub(crate) fn log_undecodable(object: &Undecodable) {
-    let subject = object.identity.subject();
-    error!(kind = %subject.kind, namespace = subject.namespace, name = subject.name, uid = subject.uid,
-        error = object.error, "an object cannot be decoded and is left alone");
+    let object_ref = object.identity.object_ref();
+    error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
+        error = object.error, "an object cannot be decoded and is ignored");
 }
 
-/// Failures go to the log alone, and nothing is counted.
+/// Logs failures and measures nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogOnly;
 

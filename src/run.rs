@@ -9,88 +9,89 @@ use std::time::Duration;
 
 use staffetta_handler::Registry;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::config::{Configuration, Relay};
+use crate::config::{Configuration, RelayOptions};
 use crate::connect::{self, ConnectError, Connection};
 use crate::controller::{Controller, ControllerError};
-use crate::rehearsal::{self, DryRun};
+use crate::dry_run::{self, DryRun};
 use crate::telemetry;
-use crate::trial::{self, Served};
+use crate::validation;
 
-/// How long the end of the program waits for what holds up a thread. The file of a file system that does not answer never comes.
-const LAST_READS: Duration = Duration::from_secs(1);
+/// The time that blocking operations have at the end of the program. A read from a file system that does not respond never
+/// completes.
+const BLOCKING_GRACE: Duration = Duration::from_secs(1);
 
-/// Why the program ended with a failure.
+/// A failure of `staffetta run`.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The operating system refused what the program needs.
-    #[error("the program cannot be started")]
+    /// The log, the runtime or the signal handlers cannot be set up.
+    #[error("cannot start")]
     Start(#[source] io::Error),
-    /// There is no way to the Kubernetes API.
-    #[error("there is no way to the Kubernetes API")]
+    /// There is no usable connection to the Kubernetes API.
+    #[error("cannot connect to the Kubernetes API")]
     Connect(#[from] ConnectError),
-    /// The controller cannot run, or did not end as it should.
+    /// The controller failed.
     #[error(transparent)]
     Controller(#[from] ControllerError),
 }
 
-/// Runs until SIGTERM or SIGINT. The first one lets what runs end within the drain time, a second one ends at once, and so does one
-/// that comes before anything runs.
+/// Runs until SIGTERM or SIGINT. After the first signal, handlers have the drain time to finish; a second signal, or one before
+/// the controller has started, ends the process at once.
 pub(crate) fn run(
     registry: Registry,
     configuration: &Configuration,
     kubeconfig: Option<&Path>,
 ) -> Result<(), RunError> {
-    to_the_end(start(configuration)?, serve(registry, configuration, kubeconfig))
+    block_on(start(configuration)?, serve(registry, configuration, kubeconfig))
 }
 
-/// Plans what [`run`] would do, within `limit`. It ends by itself, and nobody listens at the admin address meanwhile.
-pub(crate) fn rehearse(
+/// Plans the changes that [`run`] would make, within the time `limit`. The admin server is not started.
+pub(crate) fn dry_run(
     registry: Registry,
     configuration: &Configuration,
     kubeconfig: Option<&Path>,
     limit: Duration,
 ) -> Result<DryRun, RunError> {
-    to_the_end(start(configuration)?, async {
+    block_on(start(configuration)?, async {
         let client = connect::client(kubeconfig.or(configuration.kubernetes.kubeconfig.as_deref())).await?;
-        Ok(rehearsal::rehearse(registry, configuration, client, limit).await?)
+        Ok(dry_run::dry_run(registry, configuration, client, limit).await?)
     })
 }
 
-/// Makes each enabled handler for a trial, without asking anybody anything.
+/// Creates each enabled handler, without a request to any server.
 pub(crate) fn check(registry: Registry, configuration: &Configuration) -> Result<(), RunError> {
-    secure();
+    install_tls_provider();
     let runtime = Builder::new_current_thread().enable_all().build().map_err(RunError::Start)?;
     let _entered = runtime.enter();
-    Ok(trial::handlers(&Arc::new(registry), configuration, Served::Unknown).map_err(ControllerError::from)?)
+    Ok(validation::check_handlers(&Arc::new(registry), configuration, None).map_err(ControllerError::from)?)
 }
 
-/// What every run needs: the log, TLS, a runtime.
+/// Starts the log, TLS and a runtime.
 fn start(configuration: &Configuration) -> Result<Runtime, RunError> {
     telemetry::init(&configuration.log).map_err(|error| RunError::Start(io::Error::other(error)))?;
-    secure();
+    install_tls_provider();
     runtime(&configuration.relay).map_err(RunError::Start)
 }
 
-/// Does `work`, and lets go of what of it still holds up a thread then.
-fn to_the_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
-    let done = runtime.block_on(work);
-    runtime.shutdown_timeout(LAST_READS);
-    done
+/// Runs `work` to its end, and abandons blocking operations that are still running then.
+fn block_on<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
+    let result = runtime.block_on(work);
+    runtime.shutdown_timeout(BLOCKING_GRACE);
+    result
 }
 
-/// Chooses who speaks TLS.
-fn secure() {
-    // An error means that somebody installed one before, which then is used.
+/// Installs the TLS provider of the process.
+fn install_tls_provider() {
+    // An error means that a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// A runtime with as many threads as `options` say, whatever the machine has.
-fn runtime(options: &Relay) -> io::Result<Runtime> {
+/// A runtime with the number of threads in `options`, independent of the machine.
+fn runtime(options: &RelayOptions) -> io::Result<Runtime> {
     Builder::new_multi_thread().worker_threads(options.worker_threads.get()).enable_all().build()
 }
 
@@ -99,12 +100,12 @@ async fn serve(
     configuration: &Configuration,
     kubeconfig: Option<&Path>,
 ) -> Result<(), RunError> {
-    let told = told_to_end().map_err(RunError::Start)?;
+    let shutdown = shutdown_signal().map_err(RunError::Start)?;
     let kubeconfig = kubeconfig.or(configuration.kubernetes.kubeconfig.as_deref());
     let connection = tokio::select! {
         connection = connection(kubeconfig.map(Path::to_owned)) => connection?,
-        () = told.cancelled() => {
-            info!("nothing runs yet: ending at once");
+        () = shutdown.cancelled() => {
+            info!("a signal before the start of the controller: ending at once");
             std::process::exit(0);
         }
     };
@@ -118,60 +119,45 @@ async fn serve(
         ending.cancel();
     });
     tokio::spawn(async move {
-        told.cancelled().await;
+        shutdown.cancelled().await;
         stop.cancel();
     });
     Ok(controller.ended().await?)
 }
 
-/// The way to the API server. To make it may take long, and holds up a thread: a kubeconfig may name a program that asks for
+/// Connects to the API server. This may block a thread for long: a kubeconfig may name a program that obtains the
 /// credentials.
 async fn connection(kubeconfig: Option<PathBuf>) -> Result<Connection, ConnectError> {
-    let made = spawn_blocking(move || Handle::current().block_on(connect::connection(kubeconfig.as_deref())));
-    made.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
+    let task = spawn_blocking(move || Handle::current().block_on(connect::connection(kubeconfig.as_deref())));
+    task.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
 }
 
-/// Is cancelled by the first signal that tells the program to end; a second one ends it. They are heard on a thread of their own,
-/// whatever holds up those on which it works.
-fn told_to_end() -> io::Result<CancellationToken> {
-    let told = CancellationToken::new();
-    let first = told.clone();
+/// A token that the first SIGTERM or SIGINT cancels; the second one ends the process. The signals are received on a thread of
+/// their own, so that a blocked worker thread does not delay them.
+fn shutdown_signal() -> io::Result<CancellationToken> {
+    let shutdown = CancellationToken::new();
+    let first = shutdown.clone();
     let runtime = Builder::new_current_thread().enable_io().build()?;
-    let mut signals = {
+    let (mut terminate, mut interrupt) = {
         let _entered = runtime.enter();
-        Signals::listen()?
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+    };
+    let mut next = async move || {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
     };
     let listen = async move {
-        signals.next().await;
+        next().await;
         info!("a signal: ending");
         first.cancel();
-        signals.next().await;
+        next().await;
         warn!("a second signal: ending at once");
         std::process::exit(1)
     };
     thread::Builder::new().name("signals".to_owned()).spawn(move || runtime.block_on(listen))?;
-    Ok(told)
-}
-
-/// The signals that tell the program to end.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
-        Ok(Self { terminate: signal(terminate)?, interrupt: signal(interrupt)? })
-    }
-
-    /// Ends with the next one.
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
+    Ok(shutdown)
 }
 
 #[cfg(test)]
@@ -181,9 +167,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_thread_works_unless_more_are_asked_for() {
-        let workers = |options: &Relay| runtime(options).unwrap().metrics().num_workers();
-        assert_eq!(workers(&Relay::default()), 1);
-        assert_eq!(workers(&Relay { worker_threads: NonZeroUsize::new(3).unwrap(), ..Relay::default() }), 3);
+    fn the_runtime_has_one_worker_thread_by_default() {
+        let workers = |options: &RelayOptions| runtime(options).unwrap().metrics().num_workers();
+        assert_eq!(workers(&RelayOptions::default()), 1);
+        assert_eq!(
+            workers(&RelayOptions {
+                worker_threads: NonZeroUsize::new(3).unwrap(),
+                ..RelayOptions::default()
+            }),
+            3
+        );
     }
 }

@@ -4,20 +4,20 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{Log, LogFormat};
+use crate::config::{LogFormat, LogOptions};
 
 /// Starts to log to standard error.
 ///
 /// # Errors
 ///
-/// When this process logs already.
-pub(crate) fn init(log: &Log) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// The filter is invalid, or this process logs already.
+pub(crate) fn init(log: &LogOptions) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let filter = EnvFilter::try_new(&log.level)?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        // To say there that nothing can be said would be a panic in whatever part said it.
+        // Writing such an error to a closed standard error would panic in the code that logs.
         .log_internal_errors(false);
     match log.format {
         LogFormat::Text => builder.try_init(),

@@ -1,17 +1,17 @@
-//! What tests of this crate share.
+//! Support for the tests of this crate.
 
 use std::io;
 use std::sync::{Arc, Mutex};
 
 use tracing::subscriber::DefaultGuard;
 
-/// What is logged by this thread while it lives.
-pub(crate) struct Logged {
+/// Captures the log of this thread until it is dropped.
+pub(crate) struct CapturedLog {
     lines: Arc<Mutex<Vec<u8>>>,
     _guard: DefaultGuard,
 }
 
-impl Logged {
+impl CapturedLog {
     pub(crate) fn start() -> Self {
         let lines = Arc::<Mutex<Vec<u8>>>::default();
         let writer = Arc::clone(&lines);
@@ -19,7 +19,7 @@ impl Logged {
             .json()
             .flatten_event(true)
             .with_max_level(tracing::Level::INFO)
-            .with_writer(move || Writer(Arc::clone(&writer)))
+            .with_writer(move || LogWriter(Arc::clone(&writer)))
             .finish();
         Self { lines, _guard: tracing::subscriber::set_default(subscriber) }
     }
@@ -32,9 +32,9 @@ impl Logged {
     }
 }
 
-struct Writer(Arc<Mutex<Vec<u8>>>);
+struct LogWriter(Arc<Mutex<Vec<u8>>>);
 
-impl io::Write for Writer {
+impl io::Write for LogWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())

@@ -1,4 +1,4 @@
-//! The command line, as a user meets it: each transcript in `tests/cmd` is what the program answers.
+//! The command line: each transcript in `tests/cmd` shows the output of the program.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! What the documents say of the tree is true.
+//! The documentation agrees with the code.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -20,7 +20,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The tests that the rows of `docs/faults.md` name, in their last cells.
+/// The tests in the last cells of the rows of `docs/faults.md`.
 fn named_tests() -> BTreeSet<String> {
     let faults = fs::read_to_string(Path::new(ROOT).join("docs/faults.md")).unwrap();
     let rows = faults.lines().filter(|line| line.starts_with("| ") && line.ends_with("` |"));
@@ -62,13 +62,13 @@ fn tests_in(code: &str) -> impl Iterator<Item = &str> {
     after.filter_map(|rest| rest.split_once("fn ")?.1.split('(').next())
 }
 
-/// What a test is called on whichever server it runs.
+/// The name of a test without the suffix of its server.
 fn bare(test: &str) -> &str {
     let server = ["_on_a_real_server", "_on_the_embedded_server"];
     server.iter().find_map(|server| test.strip_suffix(server)).unwrap_or(test)
 }
 
-/// The words that functions with this signature answer, outside of tests.
+/// The string literals that functions with this signature return, outside of tests.
 fn answers(code: &str, signature: &str) -> BTreeSet<String> {
     let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let bodies = code.split(signature).skip(1).map(|rest| rest.split("\n    }\n").next().unwrap());
@@ -76,6 +76,14 @@ fn answers(code: &str, signature: &str) -> BTreeSet<String> {
     let is_reason = |word: &&str| word.starts_with(|first: char| first.is_ascii_uppercase());
     words.filter(is_reason).map(str::to_owned).collect()
 }
+
+/// The signatures of the functions that return reasons of Events.
+const REASONS: [&str; 4] = [
+    "fn reason(&self) -> &'static str {",
+    "fn properties(self) -> (&'static str, &'static str, bool) {",
+    "fn class(&self) -> (bool, Option<Duration>, &'static str) {",
+    "fn note(self, handler: ",
+];
 
 #[test]
 fn every_reason_of_an_event_is_explained_and_no_other() {
@@ -89,14 +97,10 @@ fn every_reason_of_an_event_is_explained_and_no_other() {
     let mut reasons = BTreeSet::new();
     for file in &files {
         let code = fs::read_to_string(file).unwrap();
-        reasons.extend(answers(&code, "fn reason(&self) -> &'static str {"));
-        if file.ends_with("virtual-node/src/notes.rs") {
-            reasons.extend(answers(&code, "fn reason(self) -> &'static str {"));
+        for signature in REASONS {
+            reasons.extend(answers(&code, signature));
         }
-        if file.ends_with("drivers/core/src/error.rs") {
-            reasons.extend(answers(&code, "fn name(self) -> &'static str {"));
-        }
-        let of_notes = ["src/report.rs", "policy/notes.rs", "lb/told.rs", "lbaasspec/mod.rs"];
+        let of_notes = ["src/pipeline/report.rs", "policy/mod.rs", "lb/mod.rs", "lbaasspec/mod.rs"];
         if of_notes.iter().any(|name| file.ends_with(name)) {
             let constants =
                 code.lines().filter_map(|line| line.strip_prefix("pub(crate) const ")?.split('"').nth(1));

@@ -50,14 +50,15 @@ async fn a_deployment_and_a_service_come_and_go_on_the_embedded_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn a_deployment_and_a_service_come_and_go_on_a_real_server() {
-    let Some(kubeconfig) = real_kubeconfig() else { return };
+    let kubeconfig = real_kubeconfig();
     a_deployment_and_a_service_come_and_go(&kubeconfig, Parts::Nodes).await;
 }
 
 async fn a_deployment_and_a_service_come_and_go(kubeconfig: &Path, parts: Parts) {
     let namespace = format!("end-to-end-{}", std::process::id());
-    let Some(kubectl) = Kubectl::find(kubeconfig, &namespace) else { return };
+    let kubectl = Kubectl::find(kubeconfig, &namespace);
     let stack = Stack::start(kubeconfig, &namespace, parts).await;
     let rolled_out = async |image: &str, replicas: usize| {
         kubectl.run(&["rollout", "status", "deployment/web", "--timeout=120s"]).await;

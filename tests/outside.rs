@@ -57,11 +57,11 @@ async fn an_outside_handler_and_an_outside_driver_work_beside_ours() {
     })
     .await;
     assert!(process.terminate().await.success());
-    process.says("all that ran has ended").await;
+    process.says("all queues are drained").await;
 }
 
 #[tokio::test]
-async fn an_outside_handler_and_an_outside_driver_are_rehearsed_as_ours_are() {
+async fn an_outside_handler_and_an_outside_driver_take_part_in_a_dry_run() {
     let program = tokio::task::spawn_blocking(build).await.unwrap();
     let server = ApiServer::start(Options::default()).await.unwrap();
     let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();

@@ -2,18 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use staffetta::config::{RelayOptions, TimeSpan};
 use staffetta::observers::LogOnly;
-use staffetta::pipeline::{self, Pipeline, Policy};
-use staffetta::watcher::Sink;
+use staffetta::pipeline::{self, Pipeline};
+use staffetta::term::Term;
+use staffetta::watcher::EventSink;
 use staffetta_handler::testing::{Fault, pod};
-use staffetta_handler::{
-    Event, EventHandler, Index, Kind, Message, Registration, ResourceEventHandler, Turn,
-};
+use staffetta_handler::{Context, Event, EventHandler, Index, Kind, Registration, ResourceEventHandler};
 
 /// Writes down the names of the pods that it gets, and does with each what the name says.
 #[derive(Clone)]
@@ -26,7 +27,7 @@ impl ResourceEventHandler<Pod> for Scribe {
     type Error = Fault;
 
     fn wants(&self, event: &Event<Pod>) -> bool {
-        assert!(event.subject().name != "panics when asked" || self.handler != "first", "as ordered");
+        assert!(event.object_ref().name != "panics when asked" || self.handler != "first", "as ordered");
         true
     }
 
@@ -53,19 +54,19 @@ fn world() -> World {
         let scribe = Scribe { handler, log: Arc::clone(&log) };
         (handler.to_owned(), Registration::new(scribe).on::<Pod>().erase())
     });
-    let policy = Policy {
-        max_concurrency: 1,
-        handler_timeout: Duration::from_secs(10),
-        first_list_backlog: 20,
-        ..Policy::default()
+    let options = RelayOptions {
+        max_concurrency: NonZeroUsize::MIN,
+        handler_timeout: TimeSpan::from_secs(10),
+        first_list_backlog: NonZeroUsize::new(20).unwrap(),
+        ..RelayOptions::default()
     };
-    World { pipeline: pipeline::build(handlers.into(), &policy, &LogOnly), log }
+    World { pipeline: pipeline::build(handlers.into(), &options, &Term::unlimited(), &LogOnly), log }
 }
 
 impl World {
     async fn added(&self, name: &str) {
         let event = Event::Added(Arc::new(pod("default", name))).erase();
-        self.pipeline.handle(&event, &Turn::alone()).await.unwrap();
+        self.pipeline.handle(&event, &Context::detached()).await.unwrap();
         settle().await;
     }
 
@@ -81,7 +82,7 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_fails_holds_neither_the_permit_nor_its_sibling() {
+async fn a_failing_object_delays_neither_other_objects_nor_other_handlers() {
     let world = world();
     world.added("fails").await;
     world.added("works").await;
@@ -92,7 +93,7 @@ async fn one_that_fails_holds_neither_the_permit_nor_its_sibling() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_hangs_is_interrupted_and_gives_its_permit_back() {
+async fn a_hanging_invocation_is_interrupted_and_releases_its_permit() {
     let world = world();
     world.added("hangs").await;
     world.added("works").await;
@@ -102,7 +103,7 @@ async fn one_that_hangs_is_interrupted_and_gives_its_permit_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_panics_gets_another_chance_and_harms_nobody() {
+async fn a_panic_is_retried_and_affects_no_other_object() {
     let world = world();
     world.added("panics").await;
     world.added("works").await;
@@ -112,7 +113,7 @@ async fn one_that_panics_gets_another_chance_and_harms_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_while_an_event_is_taken_in_concerns_that_handler_alone() {
+async fn a_panic_while_an_event_is_queued_affects_that_handler_only() {
     let world = world();
     world.added("panics when asked").await;
     world.added("works").await;
@@ -121,7 +122,7 @@ async fn a_panic_while_an_event_is_taken_in_concerns_that_handler_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_hangs_in_each_handler_is_drained_under_one_deadline() {
+async fn hanging_invocations_of_all_handlers_are_drained_within_one_deadline() {
     let world = world();
     world.added("hangs").await;
     world.added("fails").await;
@@ -131,11 +132,11 @@ async fn one_that_hangs_in_each_handler_is_drained_under_one_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_has_room_while_the_backlog_is_short_and_is_settled_when_next_to_nothing_is_left() {
+async fn a_list_has_capacity_while_the_backlog_is_short_and_is_drained_at_a_tenth_of_it() {
     let world = world();
     let state = || {
-        let (room, settled) = (world.pipeline.room().now_or_never(), world.pipeline.settled().now_or_never());
-        (room.is_some(), settled.is_some())
+        let (capacity, drained) = (world.pipeline.capacity(), world.pipeline.drained());
+        (capacity.now_or_never().is_some(), drained.now_or_never().is_some())
     };
     // It waits for its next attempt, and counts for neither.
     world.added("fails").await;
@@ -162,11 +163,16 @@ impl Index<ConfigMap> for Complete {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_with_an_index_gets_nothing_before_the_index_is_complete() {
+async fn a_handler_with_an_index_gets_no_event_before_the_index_is_complete() {
     let log = Arc::new(Mutex::new(Vec::new()));
     let scribe = Scribe { handler: "second", log: Arc::clone(&log) };
     let registration = Registration::new(scribe).on::<Pod>().index::<ConfigMap>(Arc::new(Complete)).erase();
-    let pipeline = pipeline::build(vec![("second".into(), registration)], &Policy::default(), &LogOnly);
+    let pipeline = pipeline::build(
+        vec![("second".into(), registration)],
+        &RelayOptions::default(),
+        &Term::unlimited(),
+        &LogOnly,
+    );
     let world = World { pipeline, log };
     let kinds: Vec<_> = world.pipeline.kinds().iter().map(|kind| kind.name.clone()).collect();
     assert_eq!(kinds, ["Pod", "ConfigMap"], "the kind of the index is watched too");

@@ -48,7 +48,7 @@ async fn it_becomes_ready_annotates_a_pod_and_ends_cleanly_on_sigterm() {
     .await;
 
     assert!(process.terminate().await.success());
-    process.says("all that ran has ended").await;
+    process.says("all queues are drained").await;
 }
 
 #[tokio::test]
@@ -92,11 +92,11 @@ fn a_kubeconfig_that_cannot_be_used_is_named_and_ends_the_program() {
         let output = Command::new(PROGRAM).args(["run", "--kubeconfig"]).arg(&path).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(&format!("the kubeconfig {} cannot be used", path.display())), "{said}");
+        assert!(said.contains(&format!("cannot use the kubeconfig {}", path.display())), "{said}");
     }
 }
 
-/// What the program says of a kubeconfig that it is to run with, and cannot; `named` by the option or by the environment.
+/// The error of the program for a kubeconfig that it cannot use; `named` by the option or by the environment.
 fn said_of(kubeconfig: &Path, named: bool) -> String {
     let mut command = Command::new(PROGRAM);
     command.arg("run");
@@ -124,7 +124,7 @@ fn what_is_wrong_with_a_kubeconfig_is_told_with_its_place_and_without_the_secret
 }
 
 #[test]
-fn what_a_program_for_credentials_writes_is_not_told() {
+fn the_output_of_a_credential_plugin_is_not_printed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kubeconfig");
     let written = |expiration: Value| {
@@ -133,8 +133,8 @@ fn what_a_program_for_credentials_writes_is_not_told() {
     };
     for (written, end, expected) in [
         (written(json!(null)), "exit 3", "failed: exit status: 3"),
-        (written(json!([])), "", "wrote is no `ExecCredential` at line 1"),
-        (written(json!("hunter2")), "", "wrote does not say as a time when the token ends"),
+        (written(json!([])), "", "is no `ExecCredential` at line 1"),
+        (written(json!("hunter2")), "", "returned an invalid expiration time of the token"),
     ] {
         let exec = json!({ "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
             "command": "sh", "args": ["-c", format!("echo '{written}'; {end}")], "env": [{ "name": "KEY", "value": "hunter2" }] });
@@ -158,16 +158,18 @@ fn a_token_file_that_cannot_be_used_is_named_and_ends_the_program() {
     let context = json!({ "name": "context", "context": { "cluster": "cluster", "user": "user" } });
     let content = json!({ "users": [user], "clusters": [cluster], "contexts": [context], "current-context": "context" });
     std::fs::write(&kubeconfig, content.to_string()).unwrap();
-    for (content, why) in
-        [(None, "No such file"), (Some(" \n"), "there is no token in it"), (Some("a\nb"), "no token")]
-    {
+    for (content, why) in [
+        (None, "No such file"),
+        (Some(" \n"), "the file contains no token"),
+        (Some("a\nb"), "is not a valid token"),
+    ] {
         if let Some(content) = content {
             std::fs::write(&token, content).unwrap();
         }
         let output = Command::new(PROGRAM).args(["run", "--kubeconfig"]).arg(&kubeconfig).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(&format!("the token file {} cannot be used", token.display())), "{said}");
+        assert!(said.contains(&format!("cannot use the token file {}", token.display())), "{said}");
         assert!(said.contains(why), "{said}");
     }
 }
@@ -192,7 +194,7 @@ async fn a_client_certificate_that_is_replaced_ends_the_program_in_good_order() 
     issue();
     process.says("the client's certificate or key was replaced").await;
     assert!(process.ends().await.success());
-    process.says("the lease is given up").await;
+    process.says("the lease is released").await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Promise 9: what the watcher says, and that it goes on.
+//! The events of the watcher, and its recovery from errors.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -13,46 +13,46 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::ObjectMeta;
 use kube::{Client, Config, Resource};
 use serde_json::json;
-use staffetta::watcher::{Sink, Watcher};
+use staffetta::watcher::{EventSink, Watcher};
 use staffetta_apiserver::{ApiServer, Fault, Options, Requests};
-use staffetta_handler::{AnyEvent, EventHandler, HandlerError, Kind, Turn, Undecodable};
+use staffetta_handler::{AnyEvent, Context, EventHandler, HandlerError, Kind, Undecodable};
 use tokio::sync::{Semaphore, mpsc, watch};
 
-/// Sends on what it gets, in words. A list waits while `room` has no permit, and the first watch until it is `settled`.
+/// Records all calls as text. A list waits while `capacity` has no permit, and the first watch until `drained` is `true`.
 struct Recorder {
     events: mpsc::UnboundedSender<String>,
-    room: Semaphore,
-    settled: watch::Sender<bool>,
+    capacity: Semaphore,
+    drained: watch::Sender<bool>,
 }
 
 impl EventHandler<AnyEvent> for Recorder {
-    async fn handle(&self, event: &AnyEvent, _: &Turn<'_>) -> Result<(), HandlerError> {
+    async fn handle(&self, event: &AnyEvent, _: &Context<'_>) -> Result<(), HandlerError> {
         let words = format!("{event:?}");
         let words = words.split(" (").next().unwrap_or_default().to_owned();
-        // The test has ended when nobody listens.
+        // The receiver is dropped when the test has ended.
         let _ = self.events.send(words);
         Ok(())
     }
 }
 
-impl Sink for Recorder {
+impl EventSink for Recorder {
     fn listed(&self, _: TypeId) {
         let _ = self.events.send("listed".into());
     }
 
-    async fn room(&self) {
-        self.room.acquire().await.unwrap().forget();
+    async fn capacity(&self) {
+        self.capacity.acquire().await.unwrap().forget();
     }
 
-    async fn settled(&self) {
-        if !*self.settled.borrow() {
+    async fn drained(&self) {
+        if !*self.drained.borrow() {
             let _ = self.events.send("waits".into());
-            self.settled.subscribe().wait_for(|settled| *settled).await.unwrap();
+            self.drained.subscribe().wait_for(|drained| *drained).await.unwrap();
         }
     }
 
     fn undecodable(&self, object: &Undecodable) {
-        let _ = self.events.send(format!("{} cannot be decoded", object.identity.subject()));
+        let _ = self.events.send(format!("{} cannot be decoded", object.identity.object_ref()));
     }
 }
 
@@ -63,11 +63,12 @@ struct World {
     events: mpsc::UnboundedReceiver<String>,
 }
 
-async fn world(room: usize) -> World {
+async fn world(capacity: usize) -> World {
     let server = ApiServer::start(Options::default()).await.unwrap();
     let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
     let (sender, events) = mpsc::unbounded_channel();
-    let sink = Recorder { events: sender, room: Semaphore::new(room), settled: watch::Sender::new(true) };
+    let sink =
+        Recorder { events: sender, capacity: Semaphore::new(capacity), drained: watch::Sender::new(true) };
     World { server, client, sink: Arc::new(sink), events }
 }
 
@@ -93,27 +94,27 @@ impl World {
         self.maps().delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    async fn said(&mut self, expected: &[&str]) {
+    async fn expect(&mut self, expected: &[&str]) {
         for expected in expected {
             let said = tokio::time::timeout(Duration::from_secs(20), self.events.recv()).await;
-            assert_eq!(said.expect("the watcher says something in time").as_deref(), Some(*expected));
+            assert_eq!(said.expect("the watcher delivers an event in time").as_deref(), Some(*expected));
         }
     }
 
-    /// Who is the next one of whom anything is said.
-    async fn said_first(&mut self, whom: &str) {
+    /// Expects that the next record is of the undecodable object `name`.
+    async fn expect_undecodable(&mut self, name: &str) {
         let said = tokio::time::timeout(Duration::from_secs(20), self.events.recv()).await;
-        let said = said.expect("the watcher says something in time").unwrap();
-        assert!(said.starts_with(whom) && said.ends_with("cannot be decoded"), "{said}");
+        let said = said.expect("the watcher delivers an event in time").unwrap();
+        assert!(said.starts_with(name) && said.ends_with("cannot be decoded"), "{said}");
     }
 
-    fn asked(&self, verb: &str) -> usize {
+    fn requests(&self, verb: &str) -> usize {
         let requests = self.server.requests();
         requests.iter().filter(|request| request.verb == verb && request.resource == "configmaps").count()
     }
 }
 
-/// A `ConfigMap` that knows no values but these.
+/// A `ConfigMap` with a closed set of values.
 #[derive(Clone, Debug, serde::Deserialize)]
 struct Narrow {
     metadata: ObjectMeta,
@@ -157,32 +158,32 @@ impl Resource for Narrow {
     }
 }
 
-const ROOM: usize = 10_000;
+const CAPACITY: usize = 10_000;
 
 #[tokio::test]
-async fn added_modified_and_deleted_are_told_apart() {
-    let mut world = world(ROOM).await;
+async fn added_modified_and_deleted_are_distinguished() {
+    let mut world = world(CAPACITY).await;
     world.create("before").await;
     let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink));
     watcher.add(&Kind::of::<ConfigMap>());
-    world.said(&["Added ConfigMap default/before", "listed"]).await;
+    world.expect(&["Added ConfigMap default/before", "listed"]).await;
     world.create("after").await;
     world.change("before", "1").await;
     world.delete("before").await;
-    world.said(&["Added ConfigMap default/after", "Modified ConfigMap default/before"]).await;
-    world.said(&["Deleted ConfigMap default/before"]).await;
+    world.expect(&["Added ConfigMap default/after", "Modified ConfigMap default/before"]).await;
+    world.expect(&["Deleted ConfigMap default/before"]).await;
 }
 
 #[tokio::test]
-async fn what_went_in_a_gap_is_deleted_and_what_did_not_change_says_nothing() {
-    let mut world = world(ROOM).await;
+async fn an_object_that_vanished_in_a_gap_is_deleted_and_an_unchanged_one_has_no_event() {
+    let mut world = world(CAPACITY).await;
     for name in ["goes", "stays", "changes", "returns"] {
         world.create(name).await;
     }
     let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink));
     watcher.add(&Kind::of::<ConfigMap>());
-    world.said(&["Added ConfigMap default/changes", "Added ConfigMap default/goes"]).await;
-    world.said(&["Added ConfigMap default/returns", "Added ConfigMap default/stays", "listed"]).await;
+    world.expect(&["Added ConfigMap default/changes", "Added ConfigMap default/goes"]).await;
+    world.expect(&["Added ConfigMap default/returns", "Added ConfigMap default/stays", "listed"]).await;
 
     let faults = world.server.faults();
     faults.pause_watches();
@@ -194,50 +195,59 @@ async fn what_went_in_a_gap_is_deleted_and_what_did_not_change_says_nothing() {
     faults.resume_watches();
     faults.cut_watches();
 
-    world.said(&["Modified ConfigMap default/changes"]).await;
-    world.said(&["Deleted ConfigMap default/returns", "Added ConfigMap default/returns"]).await;
-    world.said(&["Deleted ConfigMap default/goes", "listed"]).await;
+    world.expect(&["Modified ConfigMap default/changes"]).await;
+    world.expect(&["Deleted ConfigMap default/returns", "Added ConfigMap default/returns"]).await;
+    world.expect(&["Deleted ConfigMap default/goes", "listed"]).await;
     world.create("later").await;
-    world.said(&["Added ConfigMap default/later"]).await;
+    world.expect(&["Added ConfigMap default/later"]).await;
 }
 
 #[tokio::test]
-async fn a_cut_watch_goes_on_where_it_was_without_a_new_list() {
-    let mut world = world(ROOM).await;
+async fn an_interrupted_watch_resumes_without_a_new_list() {
+    let mut world = world(CAPACITY).await;
     let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink));
     watcher.add(&Kind::of::<ConfigMap>());
-    world.said(&["listed"]).await;
+    world.expect(&["listed"]).await;
     world.create("first").await;
-    world.said(&["Added ConfigMap default/first"]).await;
+    world.expect(&["Added ConfigMap default/first"]).await;
     world.server.faults().cut_watches();
     world.create("second").await;
-    world.said(&["Added ConfigMap default/second"]).await;
-    assert_eq!(world.asked("list"), 1);
+    world.expect(&["Added ConfigMap default/second"]).await;
+    world.create("third").await;
+    world.expect(&["Added ConfigMap default/third"]).await;
+    assert_eq!(watcher.statuses()[0].counts.lists, 1);
 }
 
 #[tokio::test]
-async fn a_kind_is_watched_once_and_watches_come_and_go_while_it_runs() {
-    let mut world = world(ROOM).await;
+async fn a_kind_is_watched_once_and_watches_can_be_added_and_removed_at_any_time() {
+    let mut world = world(CAPACITY).await;
     let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink));
     let kind = Kind::of::<ConfigMap>();
     watcher.add(&kind);
     watcher.add(&kind);
     watcher.add(&Kind::of::<Pod>());
     watcher.until_listed().await;
-    world.said(&["listed", "listed"]).await;
-    assert!(watcher.sights().iter().all(|sight| sight.listed));
-    assert_eq!((world.asked("list"), watcher.sights().len(), watcher.ended().len()), (1, 2, 0));
+    world.expect(&["listed", "listed"]).await;
+    assert!(watcher.statuses().iter().all(|status| status.listed));
+    assert_eq!(
+        (
+            world.requests("list"),
+            watcher.statuses().len(),
+            watcher.statuses().iter().filter(|status| status.ended).count()
+        ),
+        (1, 2, 0)
+    );
     assert_eq!(watcher.uids(kind.type_id).map(|uids| uids.len()), Some(0));
 
     watcher.remove(&kind);
     assert_eq!(watcher.uids(kind.type_id), None);
     world.create("unseen").await;
     watcher.add(&kind);
-    world.said(&["Added ConfigMap default/unseen", "listed"]).await;
+    world.expect(&["Added ConfigMap default/unseen", "listed"]).await;
 }
 
 #[tokio::test]
-async fn the_next_page_of_a_list_waits_for_room_and_a_watch_never_does() {
+async fn the_next_page_of_a_list_waits_for_capacity_and_a_watch_never_does() {
     let mut world = world(2).await;
     for name in ["a", "b", "c", "d", "e"] {
         world.create(name).await;
@@ -245,114 +255,114 @@ async fn the_next_page_of_a_list_waits_for_room_and_a_watch_never_does() {
     let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink)).page_size(2);
     watcher.add(&Kind::of::<ConfigMap>());
     let added = ["a", "b", "c", "d", "e"].map(|name| format!("Added ConfigMap default/{name}"));
-    world.said(&[&added[0], &added[1], &added[2]]).await;
-    assert_eq!(world.asked("list"), 2, "the third page is not asked for while there is no room");
-    world.sink.room.add_permits(3);
-    world.said(&[&added[3], &added[4], "listed"]).await;
-    assert_eq!((world.asked("list"), world.sink.room.available_permits()), (3, 0));
+    world.expect(&[&added[0], &added[1], &added[2]]).await;
+    assert_eq!(world.requests("list"), 2, "the third page is not asked for while there is no room");
+    world.sink.capacity.add_permits(3);
+    world.expect(&[&added[3], &added[4], "listed"]).await;
+    assert_eq!((world.requests("list"), world.sink.capacity.available_permits()), (3, 0));
     world.change("a", "1").await;
-    world.said(&["Modified ConfigMap default/a"]).await;
+    world.expect(&["Modified ConfigMap default/a"]).await;
 }
 
 #[tokio::test]
-async fn the_first_watch_begins_when_what_was_listed_is_done_and_none_after_it_waits() {
-    let mut world = world(ROOM).await;
-    world.sink.settled.send_replace(false);
+async fn the_first_watch_waits_until_the_list_is_handled_and_later_ones_do_not() {
+    let mut world = world(CAPACITY).await;
+    world.sink.drained.send_replace(false);
     world.create("a").await;
     let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink));
     watcher.add(&Kind::of::<ConfigMap>());
-    world.said(&["Added ConfigMap default/a", "listed", "waits"]).await;
+    world.expect(&["Added ConfigMap default/a", "listed", "waits"]).await;
     watcher.until_listed().await;
     world.change("a", "1").await;
-    assert_eq!(world.asked("watch"), 0);
-    world.sink.settled.send_replace(true);
-    world.said(&["Modified ConfigMap default/a"]).await;
+    assert_eq!(world.requests("watch"), 0);
+    world.sink.drained.send_replace(true);
+    world.expect(&["Modified ConfigMap default/a"]).await;
 
-    world.sink.settled.send_replace(false);
+    world.sink.drained.send_replace(false);
     world.server.faults().pause_watches();
     world.change("a", "2").await;
     world.server.trim_event_log();
     world.server.faults().resume_watches();
     world.server.faults().cut_watches();
-    world.said(&["Modified ConfigMap default/a", "listed"]).await;
+    world.expect(&["Modified ConfigMap default/a", "listed"]).await;
     world.create("later").await;
-    world.said(&["Added ConfigMap default/later"]).await;
+    world.expect(&["Added ConfigMap default/later"]).await;
 }
 
 #[tokio::test]
-async fn an_error_of_the_server_is_outlived() {
-    let mut world = world(ROOM).await;
+async fn an_error_of_the_server_is_survived() {
+    let mut world = world(CAPACITY).await;
     world.create("a").await;
     world.server.faults().inject(Requests::any().verb("list"), 1, Fault::status(500));
     world.server.faults().inject(Requests::any().verb("watch"), 1, Fault::Cut);
     let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink));
     watcher.add(&Kind::of::<ConfigMap>());
-    world.said(&["Added ConfigMap default/a", "listed"]).await;
+    world.expect(&["Added ConfigMap default/a", "listed"]).await;
     world.create("b").await;
-    world.said(&["Added ConfigMap default/b"]).await;
+    world.expect(&["Added ConfigMap default/b"]).await;
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_decoded_costs_the_others_nothing() {
-    let mut world = world(ROOM).await;
+async fn an_object_that_cannot_be_decoded_does_not_affect_others() {
+    let mut world = world(CAPACITY).await;
     world.create("a").await;
     world.create("b").await;
     let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink));
     watcher.add(&Kind::of::<Narrow>());
-    world.said(&["Added ConfigMap default/a", "Added ConfigMap default/b", "listed"]).await;
+    world.expect(&["Added ConfigMap default/a", "Added ConfigMap default/b", "listed"]).await;
     world.change("a", "odd").await;
-    world.said_first("ConfigMap default/a").await;
+    world.expect_undecodable("ConfigMap default/a").await;
     assert_eq!(watcher.undecodable().len(), 1);
     world.change("b", "even").await;
-    world.said(&["Modified ConfigMap default/b"]).await;
+    world.expect(&["Modified ConfigMap default/b"]).await;
     world.change("a", "even").await;
-    world.said(&["Modified ConfigMap default/a"]).await;
+    world.expect(&["Modified ConfigMap default/a"]).await;
     assert!(watcher.undecodable().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_waited_out_and_not_hammered() {
+async fn requests_during_an_outage_are_backed_off() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&asked);
     let dead = tower::service_fn(move |_: http::Request<kube::client::Body>| {
         counter.fetch_add(1, Ordering::Relaxed);
-        async { Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nobody is there")) }
+        async { Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("connection refused")) }
     });
     let (events, _kept) = mpsc::unbounded_channel();
-    let sink = Recorder { events, room: Semaphore::new(ROOM), settled: watch::Sender::new(true) };
+    let sink = Recorder { events, capacity: Semaphore::new(CAPACITY), drained: watch::Sender::new(true) };
     let watcher = Watcher::new(Client::new(dead, "default"), Arc::new(sink));
     watcher.add(&Kind::of::<ConfigMap>());
     tokio::time::sleep(Duration::from_secs(600)).await;
     let asked = asked.load(Ordering::Relaxed);
     assert!((15..=40).contains(&asked), "{asked} requests in ten minutes");
-    assert!(watcher.ended().is_empty());
+    assert!(!watcher.statuses()[0].ended);
 }
 
-/// A sink that never comes back from an event, or from a list when there is no room.
+/// A sink that never returns from an event, or never has capacity for a list.
 struct Stuck {
-    room: bool,
+    in_event: bool,
 }
 
 impl EventHandler<AnyEvent> for Stuck {
-    async fn handle(&self, _: &AnyEvent, _: &Turn<'_>) -> Result<(), HandlerError> {
-        if self.room { std::future::pending().await } else { Ok(()) }
+    async fn handle(&self, _: &AnyEvent, _: &Context<'_>) -> Result<(), HandlerError> {
+        if self.in_event { std::future::pending().await } else { Ok(()) }
     }
 }
 
-impl Sink for Stuck {
+impl EventSink for Stuck {
     fn listed(&self, _: TypeId) {}
 
-    async fn room(&self) {
+    async fn capacity(&self) {
         std::future::pending::<()>().await;
     }
 
-    async fn settled(&self) {}
+    async fn drained(&self) {}
 
     fn undecodable(&self, _: &Undecodable) {}
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_does_not_come_back_from_an_event_is_stuck_and_one_that_waits_for_room_is_not() {
+async fn a_watch_that_never_returns_from_an_event_is_stuck_and_one_that_waits_for_capacity_is_not() {
     let list = json!({ "kind": "ConfigMapList", "apiVersion": "v1", "metadata": { "resourceVersion": "1" },
         "items": [{ "metadata": { "name": "a", "namespace": "default", "uid": "u1", "resourceVersion": "1" } }] });
     let server = tower::service_fn(move |_: http::Request<kube::client::Body>| {
@@ -360,13 +370,13 @@ async fn a_watch_that_does_not_come_back_from_an_event_is_stuck_and_one_that_wai
         async { Ok::<_, std::io::Error>(http::Response::new(body)) }
     });
     let client = Client::new(server, "default");
-    for room in [true, false] {
-        let watcher = Watcher::new(client.clone(), Arc::new(Stuck { room }));
+    for in_event in [true, false] {
+        let watcher = Watcher::new(client.clone(), Arc::new(Stuck { in_event }));
         watcher.add(&Kind::of::<ConfigMap>());
-        let stuck = || watcher.sights()[0].stuck();
+        let stuck = || watcher.statuses()[0].stuck();
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(stuck(), None);
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert_eq!(stuck().is_some(), room, "{:?}", stuck());
+        assert_eq!(stuck().is_some(), in_event, "{:?}", stuck());
     }
 }

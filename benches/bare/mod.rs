@@ -1,10 +1,9 @@
-//! Bare patches from a process of the program's shape: the same client library and allocator, one thread that works, and a watch that
-//! is read where that is asked for.
+//! Bare patches from a process of the program's shape: the same client library and allocator, one worker thread, and a watch
+//! that is read where a benchmark asks for it.
 
 #![allow(dead_code, reason = "each benchmark takes what it needs")]
-#![allow(clippy::print_stdout, reason = "a child tells its parent what it measured")]
+#![allow(clippy::print_stdout, reason = "a child process prints what it measured")]
 
-use std::ffi::OsString;
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
@@ -18,91 +17,96 @@ use kube::{Api, Client};
 use mimalloc::MiMalloc;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::process::{Child, ChildStdin};
 use tokio::runtime::Builder;
-use tokio::sync::Semaphore;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
 
 use crate::cluster;
+use crate::program::{Usage, again};
+use crate::wait::PATIENCE;
 
-/// That of the program.
+/// The allocator of the program.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Says that this process is to send bare patches, and by which kubeconfig.
-const ROLE: &str = "STAFFETTA_BENCH_BARE";
+/// The roles of the process: it patches, or it patches and reads a watch of the pods.
+const PATCHES: &str = "patches";
+const WATCHES: &str = "watches";
 
-/// Says that it reads a watch of the pods meanwhile.
-const WATCHING: &str = "STAFFETTA_BENCH_WATCHING";
-
-/// How long the last answers may take.
-const PATIENCE: Duration = Duration::from_secs(600);
-
-/// A running process that patches what it is told.
+/// A running process that sends the patches that are passed to it.
 pub(crate) struct Bare {
-    _child: Child,
-    told: ChildStdin,
-    patched: JoinHandle<Vec<Patched>>,
+    child: Child,
+    bodies: ChildStdin,
+    accepted: mpsc::UnboundedReceiver<Patched>,
 }
 
 /// A patch that was accepted.
 pub(crate) struct Patched {
-    /// How long it took, from just before it was sent.
+    /// The duration, from just before the request was sent.
     pub(crate) took: Duration,
-    /// When the process had said so.
+    /// The time at which the process reported it.
     pub(crate) at: Instant,
 }
 
 impl Bare {
-    /// Starts this program again; where `watching`, it reads a watch of the pods meanwhile. Its `main` has to begin with [`role`].
+    /// Starts this benchmark again; if `watching`, it reads a watch of the pods meanwhile. Its `main` has to begin with
+    /// [`served`].
     pub(crate) fn start(kubeconfig: &Path, watching: bool) -> Self {
-        let mut command = Command::new(std::env::current_exe().expect("it runs"));
-        command.env(ROLE, kubeconfig).envs(watching.then_some((WATCHING, "yes")));
-        let mut child = command
+        let mut child = again(if watching { WATCHES } else { PATCHES })
+            .arg(kubeconfig)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .kill_on_drop(true)
             .spawn()
             .expect("this program can be started again");
-        let told = child.stdin.take().expect("it is piped");
+        let bodies = child.stdin.take().expect("it is piped");
         let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        let patched = tokio::spawn(async move {
-            let mut patched = Vec::new();
+        let (sender, accepted) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
                 let took = Duration::from_secs_f64(line.parse().expect("a line is a time"));
-                patched.push(Patched { took, at: Instant::now() });
+                // The receiver is gone when the benchmark is done with the process.
+                let _ = sender.send(Patched { took, at: Instant::now() });
             }
-            patched
         });
-        Self { _child: child, told, patched }
+        Self { child, bodies, accepted }
     }
 
-    /// Has a pod patched with this body, and waits for nothing.
+    /// Has a pod patched with this body, and does not wait for it.
     pub(crate) async fn patch(&mut self, name: &str, body: &Value) {
         let line = format!("{}\n", serde_json::json!([name, body]));
-        self.told.write_all(line.as_bytes()).await.expect("it reads what it is told");
+        self.bodies.write_all(line.as_bytes()).await.expect("the process reads its input");
     }
 
-    /// The patches that were accepted, in that order. Comes when all are answered.
-    pub(crate) async fn patched(self) -> Vec<Patched> {
-        let Self { _child, told, patched } = self;
-        drop(told);
-        let patched = tokio::time::timeout(PATIENCE, patched).await.expect("it ends when it is told no more");
-        patched.expect("it wrote down times")
+    /// The next `count` patches that are accepted, in that order.
+    pub(crate) async fn patched(&mut self, count: usize) -> Vec<Patched> {
+        let mut patched = Vec::with_capacity(count);
+        while patched.len() < count {
+            let next = tokio::time::timeout(PATIENCE, self.accepted.recv()).await;
+            patched.push(next.expect("patches are accepted in time").expect("each patch is accepted"));
+        }
+        patched
+    }
+
+    /// The usage of CPU and memory so far.
+    pub(crate) fn usage(&self) -> Usage {
+        Usage::of(&self.child)
     }
 }
 
-/// The kubeconfig by which this process is to send bare patches, where it is one that [`Bare::start`] started.
-pub(crate) fn role() -> Option<OsString> {
-    std::env::var_os(ROLE)
+/// Serves in the role of a process that [`Bare::start`] started; `None` in the benchmark itself.
+pub(crate) fn served() -> Option<ExitCode> {
+    let role = crate::program::role()?;
+    let kubeconfig = std::env::args_os().nth(1).expect("it was started with a kubeconfig");
+    Some(serve(Path::new(&kubeconfig), role == WATCHES))
 }
 
-/// Patches what the parent says, a line each and so many at a time, until it says no more.
-pub(crate) fn serve(kubeconfig: &Path) -> ExitCode {
+/// Sends the patches of the standard input, one per line, a fixed number at a time, until the input ends.
+fn serve(kubeconfig: &Path, watching: bool) -> ExitCode {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("threads can be started");
     let client = runtime.block_on(cluster::client(kubeconfig));
-    if std::env::var_os(WATCHING).is_some() {
+    if watching {
         runtime.spawn(watch(client.clone()));
     }
     let permits = Arc::new(Semaphore::new(cluster::IN_FLIGHT));
@@ -111,7 +115,7 @@ pub(crate) fn serve(kubeconfig: &Path) -> ExitCode {
         let (line, client) = (line.expect("the parent writes text"), client.clone());
         let permits = Arc::clone(&permits);
         let patch = async move {
-            let _permit = permits.acquire().await.expect("nobody closes it");
+            let _permit = permits.acquire().await.expect("the semaphore is never closed");
             let (name, body): (String, Value) = serde_json::from_str(&line).expect("a line is a patch");
             let begun = Instant::now();
             cluster::patch(&client, &name, &body).await;

@@ -1,4 +1,4 @@
-//! A real Neutron, a real API server, and a controller between them whose requests are looked at.
+//! A real Neutron, a real API server, and a controller between them whose requests pass a proxy.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -9,14 +9,15 @@ use futures_util::stream;
 use kube::Client;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use staffetta::config::{Configuration, FileSchema};
 use staffetta_real_openstack::{Login, Port, RealOpenStack, Subnet, Tenant};
 
 use crate::cluster;
-use crate::spy::Spy;
+use crate::program::{Program, vif};
+use crate::proxy::{Passed, Proxy};
+use crate::wait::until;
 
-/// How long anything may take before the benchmark gives up.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// The number of calls in flight to Neutron: of the baseline, and `neutron.max_concurrency` of the controller.
+pub(crate) const IN_FLIGHT: usize = 16;
 
 /// A project in which one thing is measured.
 pub(crate) struct Place {
@@ -28,7 +29,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Makes one, with a node whose agent reports ports so long after they were bound; without a delay, when it is told.
+    /// Makes one, with a node whose agent reports ports this long after they were bound; without a delay, when a benchmark says so.
     pub(crate) async fn new(stack: &RealOpenStack, delay: Option<Duration>, number: usize) -> Self {
         let tenant = stack.tenant().await;
         let subnet = tenant.subnet("10.128.0.0/16").await;
@@ -44,30 +45,28 @@ impl Place {
             "device_owner": "compute:bare", "binding:host_id": self.node, "tags": ["bare"] })
     }
 
-    /// Starts a controller here that looks after the pods of this place.
-    pub(crate) async fn controller(&self, kubeconfig: &Path, login: &Login, options: &str) -> Watched {
+    /// Starts a controller of the pods of this place, with a driver of VIFs and of pools and further options.
+    pub(crate) async fn controller(
+        &self,
+        kubeconfig: &Path,
+        login: &Login,
+        (pod_vif, pool): (&str, &str),
+        options: &str,
+    ) -> Watched {
         let Login { auth_url, username, password, project } = login;
-        let text = format!(
-            "[kubernetes]\ncluster_id = {project:?}\nenabled_handlers = [\"vif\"]\npod_project_driver = \"default\"\n\
-             pod_subnets_driver = \"default\"\npod_security_groups_driver = \"default\"\n{}\n\
-             [leader_election]\nenabled = false\n[admin]\nlisten = \"127.0.0.1:0\"\n\
-             [relay]\nmax_concurrency = 64\n\
-             [neutron]\nauth_url = {auth_url:?}\nusername = {username:?}\npassword = {password:?}\n\
-             project_name = {project:?}\n\
-             [neutron_defaults]\nproject = {:?}\npod_subnet = {:?}\npod_security_groups = [{:?}]\n",
-            options, self.tenant.id, self.subnet.id, self.group
-        );
-        let file = tempfile::NamedTempFile::new().expect("a file can be made");
-        std::fs::write(file.path(), text).expect("the file can be written");
-        let registry = staffetta::assembly::registry();
-        let schema = FileSchema::assemble(&registry).expect("the program's own sections fit together");
-        let configuration = Configuration::load(&schema, Some(file.path()), []).expect("it is well-formed");
-        let spy = Spy::default();
-        let client = spy.watch(cluster::client(kubeconfig).await);
-        let started = staffetta::controller::Controller::start(registry, &configuration, client).await;
-        let controller = started.expect("the controller starts");
-        controller.ready().await;
-        Watched { controller, spy }
+        let sections = vif("default", pod_vif, pool)
+            + &format!(
+                "cluster_id = {project:?}\n{options}\n[leader_election]\nenabled = false\n\
+                 [relay]\nmax_concurrency = 64\n\
+                 [neutron]\nauth_url = {auth_url:?}\nusername = {username:?}\npassword = {password:?}\n\
+                 project_name = {project:?}\nmax_concurrency = {IN_FLIGHT}\n\
+                 [neutron_defaults]\nproject = {:?}\npod_subnet = {:?}\npod_security_groups = [{:?}]\n",
+                self.tenant.id, self.subnet.id, self.group
+            );
+        let proxy = Proxy::start(kubeconfig).await;
+        let mut program = Program::start(&proxy.kubeconfig(), &sections);
+        program.logs("all objects are listed").await;
+        Watched { program, proxy }
     }
 
     /// Names that no other place has.
@@ -102,17 +101,14 @@ impl Place {
 
     /// Waits until Neutron has so many ports of pods, and they become no more.
     pub(crate) async fn until_full(&self, count: usize) {
-        let deadline = Instant::now() + PATIENCE;
         let mut before = 0;
-        loop {
+        // A list of hundreds keeps Neutron busy, hence the long pause.
+        until(Duration::from_secs(3), async || {
             let now = self.ports().await.len();
-            if now >= count && now == before {
-                return;
-            }
-            assert!(Instant::now() < deadline, "{now} of {count} ports in {PATIENCE:?}");
-            before = now;
-            tokio::time::sleep(Duration::from_secs(3)).await; // a list of hundreds keeps Neutron busy
-        }
+            let settled = now >= count && now == std::mem::replace(&mut before, now);
+            if settled { Ok(()) } else { Err(format!("{now} of {count} ports exist")) }
+        })
+        .await;
     }
 }
 
@@ -123,45 +119,43 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Creates pods on the node, whose address their status tells as a kubelet would.
+    /// Creates pods on the node, with its address in their status as a kubelet writes it.
     pub(crate) async fn create(&self, place: &Place, client: &Client, names: &[String]) {
         let status = json!({ "status": { "hostIP": self.address, "hostIPs": [{ "ip": self.address }] } });
         place.create(client, names).await;
         let api = cluster::pods(client);
         cluster::each(names, async |name| {
-            let told = api.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await;
-            told.expect("the status of a pod can be written");
+            let answer = api.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await;
+            answer.expect("the status of a pod can be written");
         })
         .await;
     }
 }
 
-/// A running controller whose requests to the API server are looked at.
+/// A running controller whose requests to the API server pass a proxy.
 pub(crate) struct Watched {
-    controller: staffetta::controller::Controller,
-    pub(crate) spy: Spy,
+    pub(crate) program: Program,
+    pub(crate) proxy: Proxy,
 }
 
 impl Watched {
-    /// Waits until each of these pods was patched so often.
-    pub(crate) async fn until_patched(&self, names: &[String], times: usize) {
-        let deadline = Instant::now() + PATIENCE;
-        while !names.iter().all(|name| self.spy.acknowledged(name).len() >= times) {
-            assert!(Instant::now() < deadline, "not each pod was patched {times} times in {PATIENCE:?}");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+    /// The requests and events that passed the proxy.
+    pub(crate) fn passed(&self) -> &Passed {
+        &self.proxy.passed
     }
 
-    /// How many of these pods a second got their VIF: from the first event to the last answer.
+    /// The number of these pods that got their VIF per second, from the first event to the last answer.
     pub(crate) fn rate(&self, names: &[String]) -> f64 {
-        let heard = names.iter().filter_map(|name| self.spy.heard(name)).min();
-        let written = names.iter().filter_map(|name| self.spy.acknowledged(name).first().copied()).max();
-        let (heard, written) = heard.zip(written).expect("each pod was heard of and patched");
-        names.len() as f64 / written.duration_since(heard).as_secs_f64()
+        let delivered = names.iter().map(|name| self.passed().delivered(name)).min();
+        let written = names.iter().filter_map(|name| self.passed().acknowledged(name).first().copied()).max();
+        let (delivered, written) = delivered.zip(written).expect("each pod was delivered and patched");
+        names.len() as f64 / written.duration_since(delivered).as_secs_f64()
     }
 
-    pub(crate) async fn stop(self) {
-        self.controller.stop().await.expect("the controller ends");
+    /// The mean number of patches of these pods.
+    pub(crate) fn writes(&self, names: &[String]) -> f64 {
+        let writes: usize = names.iter().map(|name| self.passed().acknowledged(name).len()).sum();
+        writes as f64 / names.len() as f64
     }
 }
 

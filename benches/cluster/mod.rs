@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -15,23 +15,19 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 
+use crate::wait::{complete, until};
+
 /// The annotation that a pod gets.
 pub(crate) const VIF: &str = "openstack.org/kuryr-vif";
 /// The finalizer that a pod gets.
 pub(crate) const FINALIZER: &str = "staffetta.dev/vif";
 
-/// How many requests are in flight at a time, on both sides.
+/// The number of requests in flight, on both sides.
 pub(crate) const IN_FLIGHT: usize = 8;
-
-/// A number from the environment, for a shorter or a longer run.
-pub(crate) fn number(variable: &str, default: usize) -> usize {
-    let set = std::env::var(variable).ok();
-    set.map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}")))
-}
 
 /// The client library as the program uses it, under another name.
 pub(crate) async fn client(kubeconfig: &Path) -> Client {
-    // An error means that somebody installed one before.
+    // An error means that a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("the server was just started");
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
@@ -70,7 +66,7 @@ pub(crate) async fn create(client: &Client, names: &[String]) {
     .await;
 }
 
-/// What each pod must be told so that a patch of it is accepted: uid and resourceVersion, by name.
+/// The UID and resourceVersion of each pod by name, which a patch of it must carry.
 pub(crate) async fn versions(client: &Client) -> BTreeMap<String, (String, String, Option<String>)> {
     let api = pods(client);
     let mut found = BTreeMap::new();
@@ -107,14 +103,25 @@ pub(crate) async fn end(client: &Client, names: &[String]) {
         api.delete(name, &DeleteParams::default().grace_period(0)).await.expect("a pod can be deleted");
     })
     .await;
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while versions(client).await.keys().any(|name| names.contains(name)) {
-        assert!(Instant::now() < deadline, "not each pod is gone: the finalizer {FINALIZER} stays");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    until(Duration::from_millis(200), async || {
+        let left = versions(client).await.keys().filter(|name| names.contains(name)).count();
+        complete(names.len() - left, names.len(), "pods are gone")
+    })
+    .await;
 }
 
-/// One bare patch, as the program sends it: of the answer it wants the metadata alone.
+/// Waits until this many pods have a VIF; if `active`, one that is active.
+pub(crate) async fn until_wired(client: &Client, pods: usize, active: bool) -> Vec<String> {
+    let shows = |annotation: &String| !active || annotation.replace(' ', "").contains(r#""active":true"#);
+    until(Duration::from_millis(500), async || {
+        let state = versions(client).await.into_values();
+        let wired: Vec<_> = state.filter_map(|(_, _, annotation)| annotation.filter(shows)).collect();
+        complete(wired.len(), pods, "pods have a VIF").map(|()| wired)
+    })
+    .await
+}
+
+/// One bare PATCH, as the program sends it: of the answer it wants the metadata alone.
 pub(crate) async fn patch(client: &Client, name: &str, body: &Value) -> PartialObjectMeta<Pod> {
     let request = kube::api::Request::new("/api/v1/namespaces/default/pods")
         .patch_metadata(name, &PatchParams::default(), &Patch::Strategic(body))

@@ -1,10 +1,11 @@
-//! How a benchmark tells its result: a table for people, `target/bench/NAME.json` for machines.
+//! Reports the results of a benchmark: a table, and `target/bench/NAME.json`.
 
 #![allow(dead_code, reason = "each benchmark takes what it needs")]
 #![allow(clippy::print_stdout, reason = "the table is what a benchmark is for")]
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -33,7 +34,7 @@ impl Row {
         self
     }
 
-    /// What it is to reach, in words, and whether it did.
+    /// Sets the goal in words, and whether it was met.
     pub(crate) fn goal(mut self, goal: impl Into<String>, met: bool) -> Self {
         self.goal = Some(match self.goal.take() {
             Some(first) => format!("{first}, {}", goal.into()),
@@ -44,14 +45,30 @@ impl Row {
     }
 }
 
+/// A number from the environment, for a shorter or a longer run.
+pub(crate) fn number(variable: &str, default: usize) -> usize {
+    let set = std::env::var(variable).ok();
+    set.map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}")))
+}
+
 /// The median of a few figures.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
 }
 
+/// The largest of a few figures.
+pub(crate) fn largest(figures: &[f64]) -> f64 {
+    figures.iter().copied().fold(0.0, f64::max)
+}
+
+/// A duration in milliseconds.
+pub(crate) fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
 /// Prints the table and writes the file.
-pub(crate) fn tell(name: &str, rows: &[Row]) {
+pub(crate) fn publish(name: &str, rows: &[Row]) {
     println!("{:<44} {:>14} {:>14} {:>7}  goal", name, "ours", "baseline", "ratio");
     for row in rows {
         let figure = |value: Option<f64>| value.map_or_else(String::new, grouped);

@@ -7,15 +7,15 @@ use std::time::Duration;
 use kube::Client;
 use serde_json::Value;
 
-/// Requests for pods and Events. Watches, discovery and the lease are not among them: none has to do with how many pods there
-/// are. Counts are whole numbers, as the server's metrics have them.
+/// Requests for pods and Events. Watches, discovery and the lease are excluded: they do not depend on the number of pods. Counts
+/// are whole numbers, in the type of the server's metrics.
 #[derive(Clone, Copy, Default, PartialEq)]
 pub(crate) struct Requests {
     /// Changes of pods.
     pub(crate) writes: f64,
     /// Pages of lists of pods.
     pub(crate) lists: f64,
-    /// All else.
+    /// All others.
     pub(crate) others: f64,
 }
 
@@ -48,7 +48,7 @@ impl Sub for Requests {
     }
 }
 
-/// Those of the controller, by the server's audit log.
+/// The requests of the controller, by the server's audit log.
 pub(crate) fn logged(log: &Path) -> Requests {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let mut requests = Requests::default();
@@ -63,8 +63,8 @@ pub(crate) fn logged(log: &Path) -> Requests {
     requests
 }
 
-/// Those of everybody for pods and Events that the server has answered since it was started, by its metrics. The server counts
-/// a request just after its answer: it is looked at until nothing comes any more.
+/// The requests of all clients for pods and Events that the server has answered since its start, by its metrics. The server counts
+/// a request just after its answer, so the metrics are read until two reads agree.
 pub(crate) async fn answered(client: &Client) -> Requests {
     let mut before = None;
     loop {

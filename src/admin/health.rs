@@ -9,28 +9,33 @@ use axum::http::StatusCode;
 use crate::health::Condition;
 use crate::state;
 
-pub(super) async fn livez(State(state): State<Arc<state::State>>) -> (StatusCode, String) {
-    let stuck = state.health.stuck();
+/// Returns an error if a task of the program is stuck.
+pub(super) async fn livez(State(state): State<Arc<state::ControllerState>>) -> (StatusCode, String) {
+    liveness(&state.stuck())
+}
+
+fn liveness(stuck: &[String]) -> (StatusCode, String) {
     if stuck.is_empty() {
         return (StatusCode::OK, "ok\n".into());
     }
     (StatusCode::INTERNAL_SERVER_ERROR, format!("stuck: {}\n", stuck.join(", ")))
 }
 
-/// With `?verbose` each condition on a line of its own, as kube-apiserver writes it; without it those that are not met.
+/// Returns the unmet conditions, or with `?verbose` each condition on a line of its own as kube-apiserver does.
 pub(super) async fn readyz(
-    State(state): State<Arc<state::State>>,
+    State(state): State<Arc<state::ControllerState>>,
     RawQuery(query): RawQuery,
 ) -> (StatusCode, String) {
-    let conditions = state.health.conditions();
+    let conditions = state.conditions();
     let ready = conditions.iter().all(|condition| condition.reason.is_none());
     let verbose = query
         .is_some_and(|query| query.split('&').any(|part| part == "verbose" || part.starts_with("verbose=")));
-    let body = if verbose { each(&conditions, ready) } else { unmet(&conditions, ready) };
+    let body =
+        if verbose { all_conditions(&conditions, ready) } else { unmet_conditions(&conditions, ready) };
     (if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, body)
 }
 
-fn each(conditions: &[Condition], ready: bool) -> String {
+fn all_conditions(conditions: &[Condition], ready: bool) -> String {
     let mut body = String::new();
     for Condition { name, reason } in conditions {
         let _ = match reason {
@@ -41,7 +46,7 @@ fn each(conditions: &[Condition], ready: bool) -> String {
     body + if ready { "readyz check passed\n" } else { "readyz check failed\n" }
 }
 
-fn unmet(conditions: &[Condition], ready: bool) -> String {
+fn unmet_conditions(conditions: &[Condition], ready: bool) -> String {
     if ready {
         return "ok\n".into();
     }
@@ -58,27 +63,21 @@ fn unmet(conditions: &[Condition], ready: bool) -> String {
 mod tests {
     use super::*;
     use crate::health::Health;
-    use crate::metrics::Figures;
-    use crate::state::{Leadership, Sources};
+    use crate::metrics::Metrics;
+    use crate::state::LeadershipSummary;
 
-    fn state(health: Health) -> Arc<state::State> {
-        let sources =
-            Sources { leadership: Box::new(Leadership::unopposed), kubernetes_events: Box::new(Vec::new) };
-        let figures = Arc::new(Figures::new("server", &[]));
-        Arc::new(state::State::new("here".into(), &Arc::new(health), &figures, sources))
+    fn state(health: Health) -> Arc<state::ControllerState> {
+        let (health, metrics) = (Arc::new(health), Arc::new(Metrics::new("server", &[])));
+        let leadership = LeadershipSummary::unopposed;
+        Arc::new(state::ControllerState::new("here".into(), Vec::new(), &health, &metrics, leadership))
     }
 
     #[tokio::test]
-    async fn what_is_stuck_ends_the_life_and_what_waits_does_not() {
+    async fn a_stuck_task_fails_the_liveness_probe_and_an_unmet_condition_does_not() {
         let health = Health::default();
-        health.waits("driver a", "no answer");
-        let stuck = Arc::new(std::sync::Mutex::new(Vec::new()));
-        let told = Arc::clone(&stuck);
-        health.watch_over(move || told.lock().unwrap().clone());
-        let state = state(health);
-        assert_eq!(livez(State(Arc::clone(&state))).await, (StatusCode::OK, "ok\n".into()));
-        stuck.lock().unwrap().push("watch Pod: it ended by itself".to_owned());
+        health.set_unmet("driver a", "no answer");
+        assert_eq!(livez(State(state(health))).await, (StatusCode::OK, "ok\n".into()));
         let dead = (StatusCode::INTERNAL_SERVER_ERROR, "stuck: watch Pod: it ended by itself\n".into());
-        assert_eq!(livez(State(state)).await, dead);
+        assert_eq!(liveness(&["watch Pod: it ended by itself".to_owned()]), dead);
     }
 }

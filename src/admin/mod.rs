@@ -1,33 +1,74 @@
-//! The server that answers how the program is: `/livez`, `/readyz`, `/metrics`, `/debug/state`.
+//! The admin server: `/livez`, `/readyz`, `/metrics`, `/debug/state`.
 
-mod debug;
 mod health;
-mod metrics;
 mod serve;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::Router;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{self, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Json, Router};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tracing::error;
 
-use crate::state::State;
+use crate::state::{ControllerState, MAX_LIMIT, Query, StateSnapshot};
 
-/// Listens at `address` until the task is ended. Answers the address, whose port the system chose where 0 was asked for.
+/// The content type of OpenMetrics 1.0 as text.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Listens at `address` until the returned task is aborted. Returns the actual address: for port 0 the system chooses the port.
 pub(crate) async fn serve(
     address: SocketAddr,
-    state: Arc<State>,
+    controller: Arc<ControllerState>,
 ) -> io::Result<(SocketAddr, JoinHandle<()>)> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     let router = Router::new()
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz))
-        .route("/metrics", get(metrics::metrics))
-        .route("/debug/state", get(debug::state))
-        .with_state(state);
+        .route("/metrics", get(metrics))
+        .route("/debug/state", get(state))
+        .with_state(controller);
     Ok((address, tokio::spawn(async { match serve::serve(listener, router).await {} })))
+}
+
+/// Returns all metrics as text.
+async fn metrics(State(controller): State<Arc<ControllerState>>) -> Response {
+    match controller.metrics_page() {
+        Ok(page) => ([(CONTENT_TYPE, OPEN_METRICS)], page).into_response(),
+        Err(error) => {
+            error!(%error, "cannot encode the metrics");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+/// Returns the state of the controller and the objects that the query selects.
+async fn state(
+    State(controller): State<Arc<ControllerState>>,
+    query: Result<extract::Query<Query>, QueryRejection>,
+) -> Result<Json<StateSnapshot>, (StatusCode, String)> {
+    let extract::Query(query) = query.map_err(|rejection| bad_request(&rejection.body_text()))?;
+    if query.limit() > MAX_LIMIT {
+        return Err(bad_request(&format!("`limit` is at most {MAX_LIMIT}")));
+    }
+    let handlers = controller.handlers();
+    if let Some(handler) =
+        query.handler.as_deref().filter(|handler| handlers.iter().all(|enabled| enabled != handler))
+    {
+        let known = handlers.join("`, `");
+        return Err(bad_request(&format!("the handler `{handler}` is not enabled; those are: `{known}`")));
+    }
+    Ok(Json(controller.snapshot(&query)))
+}
+
+fn bad_request(message: &str) -> (StatusCode, String) {
+    (StatusCode::BAD_REQUEST, format!("{message}\n"))
 }

@@ -1,4 +1,4 @@
-//! Serves connections within bounds, so that whoever can reach the server cannot hold it up.
+//! Serves connections within limits, so that no client can block the admin server.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,56 +12,56 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
-/// How many connections are served at a time; others wait to be accepted.
-const CONNECTIONS: usize = 64;
+/// The maximum number of concurrent connections; further ones wait to be accepted.
+const MAX_CONNECTIONS: usize = 64;
 
-/// How long the head of a request may take to arrive.
-const HEAD: Duration = Duration::from_secs(10);
+/// The time limit for receiving the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How large the head of a request may be, in bytes; it is refused with 431.
-const HEAD_BYTES: usize = 16 * 1024;
+/// The maximum size of the head of a request, in bytes; a larger one is rejected with 431.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
 
-/// After how long a connection is closed, whatever becomes of its answer.
-const LIFE: Duration = Duration::from_secs(15);
+/// The maximum lifetime of a connection.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long nothing is accepted after the system refused to (no file descriptor is left).
-const PAUSE: Duration = Duration::from_millis(200);
+/// The delay after a failure to accept a connection, such as for want of a file descriptor.
+const ACCEPT_DELAY: Duration = Duration::from_millis(200);
 
-/// Serves until it is dropped; connections under way end then too.
+/// Serves until the future is dropped, which also closes the open connections.
 pub(super) async fn serve(listener: TcpListener, router: Router) -> Infallible {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = tokio::task::JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
-        let place = Arc::clone(&room).acquire_owned().await.expect("nobody closes it");
+        let permit = Arc::clone(&permits).acquire_owned().await.expect("the semaphore is never closed");
         match listener.accept().await {
             Ok((stream, _)) => {
                 let connection = connection(stream, router.clone());
                 connections.spawn(async move {
                     connection.await;
-                    drop(place);
+                    drop(permit);
                 });
             }
             Err(error) => {
-                warn!(%error, "the admin server cannot accept a connection");
-                tokio::time::sleep(PAUSE).await;
+                warn!(%error, "cannot accept a connection to the admin server");
+                tokio::time::sleep(ACCEPT_DELAY).await;
             }
         }
     }
 }
 
-/// One request and its answer: who asks again comes again, and waits for its turn like others.
+/// Serves one request. A client has to connect again for the next one, so that others get a connection too.
 async fn connection(stream: TcpStream, router: Router) {
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .keep_alive(false)
-        .header_read_timeout(HEAD)
-        .max_header_size(HEAD_BYTES)
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_header_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    match tokio::time::timeout(LIFE, serving).await {
+    match tokio::time::timeout(CONNECTION_TIMEOUT, serving).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => debug!(%error, "a connection to the admin server ended early"),
-        Err(_) => debug!("an answer of the admin server was not taken in time"),
+        Err(_) => debug!("a connection to the admin server timed out"),
     }
 }
 
@@ -76,82 +76,82 @@ mod tests {
     async fn served() -> (std::net::SocketAddr, tokio::task::JoinHandle<Infallible>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        // More than the buffers of a connection take.
+        // Larger than the buffers of a connection.
         let large = || async { vec![0_u8; 32 * 1024 * 1024] };
         let router = Router::new().route("/", get(async || "here")).route("/large", get(large));
         (address, tokio::spawn(serve(listener, router)))
     }
 
-    /// What is answered to `request` until the server closes the connection.
+    /// The response to `request`, read until the server closes the connection.
     async fn answer(address: std::net::SocketAddr, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(request).await.unwrap();
         let mut answer = Vec::new();
-        // A connection that is reset after the answer has been answered all the same.
+        // The connection may be reset after the response.
         let _ = stream.read_to_end(&mut answer).await;
         String::from_utf8(answer).unwrap()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_end_the_head_of_a_request_is_cut_off() {
+    async fn a_client_that_does_not_finish_its_request_head_is_disconnected() {
         let (address, _task) = served().await;
         let started = Instant::now();
         assert_eq!(answer(address, b"GET / HTTP/1.1\r\nHost: here\r\n").await, "");
-        assert_eq!(started.elapsed().as_secs(), HEAD.as_secs());
+        assert_eq!(started.elapsed().as_secs(), HEAD_TIMEOUT.as_secs());
     }
 
     #[tokio::test]
-    async fn a_head_that_is_too_large_is_refused() {
+    async fn a_request_head_that_is_too_large_is_rejected() {
         let (address, _task) = served().await;
-        let request = format!("GET / HTTP/1.1\r\nHost: here\r\nX: {}\r\n\r\n", "x".repeat(HEAD_BYTES));
+        let request = format!("GET / HTTP/1.1\r\nHost: here\r\nX: {}\r\n\r\n", "x".repeat(MAX_HEAD_BYTES));
         let answer = answer(address, request.as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn idle_connections_make_room_for_others() {
+    async fn idle_connections_do_not_block_others() {
         let (address, _task) = served().await;
         let mut idle = Vec::new();
-        for _ in 0..CONNECTIONS {
+        for _ in 0..MAX_CONNECTIONS {
             idle.push(TcpStream::connect(address).await.unwrap());
         }
-        gets_its_turn_within(2 * HEAD, address).await;
+        is_served_within(2 * HEAD_TIMEOUT, address).await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_asks_all_the_time_makes_room_for_others() {
+    async fn a_client_that_sends_many_requests_does_not_block_others() {
         let (address, _task) = served().await;
         let mut busy = tokio::task::JoinSet::new();
-        for _ in 0..CONNECTIONS {
+        for _ in 0..MAX_CONNECTIONS {
             let mut stream = TcpStream::connect(address).await.unwrap();
             busy.spawn(async move {
                 let mut answer = [0; 1024];
                 while stream.write_all(REQUEST).await.is_ok()
                     && stream.read(&mut answer).await.is_ok_and(|read| read > 0)
                 {
-                    tokio::time::sleep(HEAD / 2).await;
+                    tokio::time::sleep(HEAD_TIMEOUT / 2).await;
                 }
             });
         }
-        gets_its_turn_within(HEAD, address).await;
+        is_served_within(HEAD_TIMEOUT, address).await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_read_its_answer_makes_room_for_others() {
+    async fn a_client_that_does_not_read_its_response_does_not_block_others() {
         let (address, _task) = served().await;
-        let mut deaf = Vec::new();
-        for _ in 0..CONNECTIONS {
+        let mut not_reading = Vec::new();
+        for _ in 0..MAX_CONNECTIONS {
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(b"GET /large HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
-            deaf.push(stream);
+            not_reading.push(stream);
         }
-        gets_its_turn_within(2 * LIFE, address).await;
+        is_served_within(2 * CONNECTION_TIMEOUT, address).await;
     }
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n";
 
-    async fn gets_its_turn_within(time: Duration, address: std::net::SocketAddr) {
+    async fn is_served_within(time: Duration, address: std::net::SocketAddr) {
         let answer = tokio::time::timeout(time, answer(address, REQUEST)).await;
-        assert!(answer.expect("it gets its turn").ends_with("\r\n\r\nhere"));
+        assert!(answer.expect("the request is served in time").ends_with("\r\n\r\nhere"));
     }
 }

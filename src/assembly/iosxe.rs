@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use staffetta_driver::app_hosting::AppHostingDrivers;
-use staffetta_handler::{Registry, SetupError};
+use staffetta_handler::Registry;
 use staffetta_iosxe::{IosXeDrivers, IosXeOptions};
 
 /// Adds the driver `XE`, with the section `[iosxe]`.
@@ -11,7 +11,6 @@ pub(super) fn drivers(registry: &mut Registry) {
     registry.section::<IosXeOptions>("iosxe");
     registry.driver::<dyn AppHostingDrivers>("XE", "IOS-XE devices, over RESTCONF.", |setup| {
         let options: IosXeOptions = setup.section("iosxe")?;
-        let drivers = IosXeDrivers::new(options, setup.cluster_id()?.into());
-        Ok(Arc::new(drivers.map_err(|error| SetupError::Invalid(error.to_string()))?))
+        Ok(Arc::new(IosXeDrivers::new(options, setup.cluster_id()?.into())))
     });
 }

@@ -1,99 +1,92 @@
-//! The drivers named `memory`: a simulated world, for the first five minutes and for tests.
+//! The drivers named `memory`: a simulated cloud within the process, for the devstack and tests.
 
 use std::sync::Arc;
 
-use staffetta_driver::memory::{
-    MemoryLoadBalancerDriver, MemoryNamespaceProject, MemoryNamespaceSubnets, MemoryNetwork,
-    MemoryNetworkPolicyDriver, MemoryOptions, MemoryPodProject, MemoryPodSecurityGroups, MemoryPodSubnets,
-    MemoryPublicIpDriver, MemoryServiceProject, MemoryServiceSecurityGroups, MemoryServiceSubnets,
-    MemoryServices, MemoryVifDriver, MemoryVifStock,
-};
 use staffetta_driver::{
     LoadBalancerDriver, NamespaceProjectDriver, NamespaceSubnetDriver, NetworkPolicyDriver, PodProjectDriver,
     PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, ServiceProjectDriver, ServicePublicIpDriver,
     ServiceSecurityGroupsDriver, ServiceSubnetsDriver, VifPoolDriver,
 };
 use staffetta_handler::{Registry, Setup, SetupError};
+use staffetta_memory::{
+    MemoryBulkVifDriver, MemoryLoadBalancerDriver, MemoryNamespaceProject, MemoryNamespaceSubnets,
+    MemoryNetwork, MemoryNetworkPolicyDriver, MemoryOptions, MemoryPodProject, MemoryPodSecurityGroups,
+    MemoryPodSubnets, MemoryPublicIpDriver, MemoryServiceProject, MemoryServiceSecurityGroups,
+    MemoryServiceSubnets, MemoryServices, MemoryVifDriver,
+};
 use tracing::warn;
 
 use super::vif_pool;
 
-/// Adds the drivers named `memory`, on a world that the section `[memory]` describes.
+/// Registers the drivers on a cloud that the section `[memory]` describes.
 pub(super) fn drivers(registry: &mut Registry) {
     registry.section::<MemoryOptions>("memory");
-    register(
-        registry,
-        |setup| setup.shared(|| simulated(setup).map(MemoryNetwork::new)),
-        |setup| setup.shared(|| simulated(setup).map(MemoryServices::new)),
-    );
+    register(registry, &MemoryCloud(None));
 }
 
-fn simulated(setup: &Setup) -> Result<MemoryOptions, SetupError> {
-    warn!("simulated drivers are in use: what they write on objects leads nowhere");
+/// Registers the drivers named `memory` on a cloud that the caller can inspect and change.
+pub fn world(registry: &mut Registry, network: &Arc<MemoryNetwork>, services: &Arc<MemoryServices>) {
+    register(registry, &MemoryCloud(Some((Arc::clone(network), Arc::clone(services)))));
+}
+
+/// The cloud of the caller, or `None` for one that is created from the section `[memory]`.
+#[derive(Clone)]
+struct MemoryCloud(Option<(Arc<MemoryNetwork>, Arc<MemoryServices>)>);
+
+impl MemoryCloud {
+    fn network(&self, setup: &Setup) -> Result<Arc<MemoryNetwork>, SetupError> {
+        match &self.0 {
+            Some((network, _)) => Ok(Arc::clone(network)),
+            None => setup.shared(|| options(setup).map(MemoryNetwork::new)),
+        }
+    }
+
+    fn services(&self, setup: &Setup) -> Result<Arc<MemoryServices>, SetupError> {
+        match &self.0 {
+            Some((_, services)) => Ok(Arc::clone(services)),
+            None => setup.shared(|| options(setup).map(MemoryServices::new)),
+        }
+    }
+}
+
+fn options(setup: &Setup) -> Result<MemoryOptions, SetupError> {
+    warn!("simulated drivers are in use: the VIFs and load balancers on objects do not exist");
     setup.section("memory")
 }
 
-/// Puts the drivers named `memory` on a world that the caller holds, to look into it or to change it meanwhile.
-pub fn world(registry: &mut Registry, network: &Arc<MemoryNetwork>, services: &Arc<MemoryServices>) {
-    let (network, services) = (Arc::clone(network), Arc::clone(services));
-    register(registry, move |_| Ok(Arc::clone(&network)), move |_| Ok(Arc::clone(&services)));
+/// Registers one driver a line: `dyn Trait => constructor`, which uses the cloud and the setup.
+macro_rules! memory_drivers {
+    ($registry:ident, $cloud:ident, $setup:ident: $($driver:ty => $constructor:expr;)+) => {$({
+        let $cloud = $cloud.clone();
+        let create = move |$setup: &Setup| -> Result<Arc<$driver>, SetupError> { Ok(Arc::new($constructor)) };
+        $registry.driver::<$driver>("memory", "Simulated, within the process.", create);
+    })+};
 }
 
-fn register(
-    registry: &mut Registry,
-    network: impl Fn(&Setup) -> Result<Arc<MemoryNetwork>, SetupError> + Clone + Send + Sync + 'static,
-    services: impl Fn(&Setup) -> Result<Arc<MemoryServices>, SetupError> + Clone + Send + Sync + 'static,
-) {
-    const ABOUT: &str = "Simulated, within the process.";
-    const POOL: &str = "Keeps VIFs of the driver `memory` ready.";
-    let world = network.clone();
-    registry.driver::<dyn PodProjectDriver>("memory", ABOUT, move |setup| {
-        Ok(Arc::new(MemoryPodProject(world(setup)?)))
-    });
-    let world = network.clone();
-    registry.driver::<dyn PodSubnetsDriver>("memory", ABOUT, move |setup| {
-        Ok(Arc::new(MemoryPodSubnets(world(setup)?)))
-    });
-    let world = network.clone();
-    registry.driver::<dyn PodSecurityGroupsDriver>("memory", ABOUT, move |setup| {
-        Ok(Arc::new(MemoryPodSecurityGroups(world(setup)?)))
-    });
-    let world = network.clone();
-    registry.driver::<dyn NamespaceProjectDriver>("memory", ABOUT, move |setup| {
-        Ok(Arc::new(MemoryNamespaceProject(world(setup)?)))
-    });
-    registry.driver::<dyn NamespaceSubnetDriver>("memory", ABOUT, |_| {
+fn register(registry: &mut Registry, cloud: &MemoryCloud) {
+    memory_drivers! { registry, cloud, setup:
+        dyn PodProjectDriver => MemoryPodProject(cloud.network(setup)?);
+        dyn PodSubnetsDriver => MemoryPodSubnets(cloud.network(setup)?);
+        dyn PodSecurityGroupsDriver => MemoryPodSecurityGroups(cloud.network(setup)?);
+        dyn NamespaceProjectDriver => MemoryNamespaceProject(cloud.network(setup)?);
+        dyn PodVifDriver => MemoryVifDriver::new(cloud.network(setup)?, setup.cluster_id()?.into());
+        dyn NetworkPolicyDriver => MemoryNetworkPolicyDriver::new(cloud.network(setup)?, setup.cluster_id()?.into());
+        dyn ServiceProjectDriver => MemoryServiceProject(cloud.services(setup)?);
+        dyn ServiceSubnetsDriver => MemoryServiceSubnets(cloud.services(setup)?);
+        dyn ServiceSecurityGroupsDriver => MemoryServiceSecurityGroups(cloud.services(setup)?);
+        dyn LoadBalancerDriver => MemoryLoadBalancerDriver::new(cloud.services(setup)?, setup.cluster_id()?.into());
+        dyn ServicePublicIpDriver => MemoryPublicIpDriver::new(cloud.services(setup)?, setup.cluster_id()?.into());
+    }
+    registry.driver::<dyn NamespaceSubnetDriver>("memory", "Simulated, within the process.", |_| {
         Ok(Arc::new(MemoryNamespaceSubnets::default()))
     });
-    let world = network.clone();
-    registry.driver::<dyn PodVifDriver>("memory", ABOUT, move |setup| {
-        Ok(Arc::new(MemoryVifDriver::new(world(setup)?, setup.cluster_id()?.into())))
-    });
-    let world = network.clone();
-    registry.driver::<dyn NetworkPolicyDriver>("memory", ABOUT, move |setup| {
-        Ok(Arc::new(MemoryNetworkPolicyDriver::new(world(setup)?, setup.cluster_id()?.into())))
-    });
-    registry.driver::<dyn VifPoolDriver>("memory", POOL, move |setup| {
-        let stock = MemoryVifStock::new(network(setup)?, setup.cluster_id()?.into());
-        vif_pool::pooled(setup, "memory", Arc::new(stock))
-    });
-    let world = services.clone();
-    registry.driver::<dyn ServiceProjectDriver>("memory", ABOUT, move |setup| {
-        Ok(Arc::new(MemoryServiceProject(world(setup)?)))
-    });
-    let world = services.clone();
-    registry.driver::<dyn ServiceSubnetsDriver>("memory", ABOUT, move |setup| {
-        Ok(Arc::new(MemoryServiceSubnets(world(setup)?)))
-    });
-    let world = services.clone();
-    registry.driver::<dyn ServiceSecurityGroupsDriver>("memory", ABOUT, move |setup| {
-        Ok(Arc::new(MemoryServiceSecurityGroups(world(setup)?)))
-    });
-    let world = services.clone();
-    registry.driver::<dyn LoadBalancerDriver>("memory", ABOUT, move |setup| {
-        Ok(Arc::new(MemoryLoadBalancerDriver::new(world(setup)?, setup.cluster_id()?.into())))
-    });
-    registry.driver::<dyn ServicePublicIpDriver>("memory", ABOUT, move |setup| {
-        Ok(Arc::new(MemoryPublicIpDriver::new(services(setup)?, setup.cluster_id()?.into())))
-    });
+    let cloud = cloud.clone();
+    registry.driver::<dyn VifPoolDriver>(
+        "memory",
+        "Keeps VIFs of the driver `memory` ready.",
+        move |setup| {
+            let stock = MemoryBulkVifDriver::new(cloud.network(setup)?, setup.cluster_id()?.into());
+            vif_pool::pooled(setup, "memory", Arc::new(stock))
+        },
+    );
 }

@@ -1,34 +1,34 @@
-//! The handlers of nodes that some other machine stands for.
+//! The handlers of virtual nodes, and the driver `FAKE` of devices within this process.
 
-use staffetta_driver::app_hosting::{AppHostingDrivers, DriverTable};
+use std::sync::Arc;
+
+use staffetta_driver::app_hosting::{AppHostingDriverTable, AppHostingDrivers};
 use staffetta_handler::{Registration, Registry, Setup, SetupError, causes};
-use staffetta_virtual_node::FigureBoard;
+use staffetta_memory::MemoryDevices;
+use staffetta_virtual_node::VirtualNodeMetricsRegistry;
 use staffetta_virtual_node::app_hosting::{
     AppHosting, AppHostingOptions, CiscoDevice, HANDLER, read_devices,
 };
 use tracing::info;
 
-use crate::config::Kubernetes;
-
-/// The handlers that keep nodes.
-const KEEPERS: [&str; 1] = [HANDLER];
-
-/// Adds the handlers.
+/// Registers the handlers and the driver `FAKE`. A device chooses its driver in its own specification.
 pub(super) fn handlers(registry: &mut Registry) {
     registry.section::<AppHostingOptions>(HANDLER);
-    registry.handler(HANDLER, "Devices are nodes, and pods on them applications.", app_hosting);
-}
-
-/// Whether a handler is enabled that keeps nodes, so that others must tell their pods apart.
-pub(super) fn are_kept(setup: &Setup) -> Result<bool, SetupError> {
-    let Kubernetes { enabled_handlers, .. } = setup.section("kubernetes")?;
-    Ok(enabled_handlers.iter().any(|name| KEEPERS.contains(&name.as_str())))
+    registry.handler(
+        HANDLER,
+        "Represents devices as nodes and runs their pods as applications.",
+        app_hosting,
+    );
+    let devices = MemoryDevices::default();
+    registry.driver::<dyn AppHostingDrivers>("FAKE", "Simulated, within the process.", move |setup| {
+        Ok(Arc::new(devices.of_cluster(setup.cluster_id()?.into())))
+    });
 }
 
 fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
     let mut options: AppHostingOptions = setup.section(HANDLER)?;
     if setup.plan().is_some() {
-        // It cannot be waited for who may still come for it.
+        // A dry run does not wait for a grace period.
         options.orphan_grace_ms = 0;
     }
     if let Some(contradiction) = options.contradiction() {
@@ -39,10 +39,10 @@ fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
     let custom_resources = setup.serves::<CiscoDevice>();
     if !custom_resources {
         info!(
-            "the API server has no CiscoDevices; devices come from the configuration and files alone until this program starts again"
+            "the API server does not serve CiscoDevices; until a restart, devices come from the configuration and files only"
         );
     }
-    let drivers = DriverTable::new(
+    let drivers = AppHostingDriverTable::new(
         setup.driver_name::<dyn AppHostingDrivers>()?,
         setup.drivers::<dyn AppHostingDrivers>()?,
     );
@@ -52,9 +52,11 @@ fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
         options,
         devices,
         drivers,
-        notes: setup.notes(),
+        recorder: setup.recorder(),
         custom_resources,
-        figures: FigureBoard::clone(&*setup.shared(|| Ok(FigureBoard::default()))?),
+        figures: VirtualNodeMetricsRegistry::clone(
+            &*setup.shared(|| Ok(VirtualNodeMetricsRegistry::default()))?,
+        ),
     };
     let registration = handler.registration().map_err(|error| SetupError::Invalid(causes(&error)))?;
     Ok(registration.erase())

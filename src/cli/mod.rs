@@ -1,10 +1,9 @@
-//! The command line. Answers go to standard output, errors to standard error.
+//! The command line. Output goes to standard output, errors to standard error.
 //!
-//! The program ends with 0 when it did what it was asked, 2 when it was asked wrongly (usage, configuration), 1 when it
-//! failed.
+//! The exit code is 0 for success, 1 for a failure and 2 for bad usage or a wrong configuration.
 
-mod answer;
 mod arguments;
+mod commands;
 mod status;
 mod table;
 
@@ -16,15 +15,15 @@ use staffetta_handler::{Registry, causes};
 
 use crate::config::ConfigurationError;
 use crate::run::RunError;
-use arguments::Arguments;
+use arguments::CommandLine;
 
-/// The `main` of a program that has the handlers, drivers and sections in `registry`.
+/// Parses the command line and runs the command, with the handlers, drivers and configuration sections in `registry`.
 pub fn main(registry: Registry) -> ExitCode {
-    let command = Arguments::parse().command;
+    let command = CommandLine::parse().command;
     let mut output = io::stdout();
-    let answered = answer::answer(command, registry, std::env::vars_os(), &mut output);
+    let result = commands::execute(command, registry, std::env::vars_os(), &mut output);
     let flushed = output.flush();
-    match answered.and_then(|()| Ok(flushed?)) {
+    match result.and_then(|()| Ok(flushed?)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
@@ -34,27 +33,28 @@ pub fn main(registry: Registry) -> ExitCode {
     }
 }
 
-/// Why a command could not be done.
+/// A command that failed.
 #[derive(Debug, thiserror::Error)]
 enum CommandError {
     #[error(transparent)]
     Configuration(#[from] ConfigurationError),
     #[error(transparent)]
-    Unmakeable(RunError),
+    InvalidSetup(RunError),
     #[error(transparent)]
     Run(#[from] RunError),
-    #[error("the plan is not complete, or not all of it would succeed: it says where")]
+    #[error("the plan is incomplete, or parts of it would fail; see the plan for details")]
     Incomplete,
     #[error(transparent)]
     Address(#[from] status::AddressError),
     #[error(transparent)]
-    Ask(#[from] status::AskError),
-    #[error("cannot write the answer")]
+    Request(#[from] status::RequestError),
+    #[error("cannot write the output")]
     Output(#[from] io::Error),
 }
 
 impl CommandError {
-    /// Mistakes stand a line each, as compilers write them, so that an editor finds the places.
+    /// The text for standard error. Mistakes in the configuration are a line each, in the form of compiler messages, which editors
+    /// recognize.
     fn message(&self) -> String {
         match self {
             Self::Configuration(ConfigurationError::Mistakes(mistakes)) => mistakes.to_string(),
@@ -65,11 +65,11 @@ impl CommandError {
     fn exit_code(&self) -> ExitCode {
         match self {
             Self::Configuration(ConfigurationError::Unreadable { .. } | ConfigurationError::Mistakes(_))
-            | Self::Unmakeable(_)
+            | Self::InvalidSetup(_)
             | Self::Address(_)
-            | Self::Ask(status::AskError::Refused(_)) => ExitCode::from(2),
-            Self::Configuration(ConfigurationError::Schema(_) | ConfigurationError::Unfit(_))
-            | Self::Ask(_)
+            | Self::Request(status::RequestError::Rejected(_)) => ExitCode::from(2),
+            Self::Configuration(ConfigurationError::Schema(_) | ConfigurationError::Inconsistent(_))
+            | Self::Request(_)
             | Self::Run(_)
             | Self::Incomplete
             | Self::Output(_) => ExitCode::FAILURE,

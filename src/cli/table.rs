@@ -1,22 +1,24 @@
-//! A table for people, whose columns are as wide as they must be.
+//! Tables with columns as wide as their widest cells.
 
 use std::fmt;
 
-pub(super) struct Table<const COLUMNS: usize> {
+/// A table with a header row.
+pub(super) struct TextTable<const COLUMNS: usize> {
     rows: Vec<[String; COLUMNS]>,
 }
 
-impl<const COLUMNS: usize> Table<COLUMNS> {
+impl<const COLUMNS: usize> TextTable<COLUMNS> {
     pub(super) fn new(head: [&str; COLUMNS]) -> Self {
         Self { rows: vec![head.map(str::to_owned)] }
     }
 
+    /// Adds a row; each cell is a single line.
     pub(super) fn row(&mut self, cells: [&str; COLUMNS]) {
-        self.rows.push(cells.map(str::to_owned));
+        self.rows.push(cells.map(single_line));
     }
 }
 
-impl<const COLUMNS: usize> fmt::Display for Table<COLUMNS> {
+impl<const COLUMNS: usize> fmt::Display for TextTable<COLUMNS> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max();
         let widths: [usize; COLUMNS] = std::array::from_fn(|column| width(column).unwrap_or_default());
@@ -26,4 +28,9 @@ impl<const COLUMNS: usize> fmt::Display for Table<COLUMNS> {
         }
         Ok(())
     }
+}
+
+/// Replaces line breaks and control characters, so that foreign text cannot control the terminal.
+pub(super) fn single_line(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }

@@ -1,40 +1,70 @@
-//! The client of the Kubernetes API as the program uses it: the one that it was given, in layers.
-
-mod fence;
-mod measured;
-mod rehearse;
-mod silence;
+//! The client of the Kubernetes API: counts requests, and refuses writes outside the leadership term.
 
 use std::sync::Arc;
 
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
 use kube::Client;
-use kube::client::ClientBuilder;
-use tower::layer::layer_fn;
-use tower::service_fn;
+use kube::client::{Body, ClientBuilder};
+use tokio::time::Instant;
+use tower::{BoxError, service_fn};
 
-use crate::leadership::Term;
-use crate::metrics::Requests;
-use fence::FenceLayer;
-use measured::Measured;
-pub(crate) use rehearse::{Echo, Echoes, rehearsed};
-pub(crate) use silence::Silence;
+use crate::metrics::ApiRequestMetrics;
+use crate::term::Term;
 
-/// Puts every layer around `client` at once: each wrap costs a queue of its own, a layer within one costs nothing.
-///
-/// The first layer is next to the server: what a later one refuses or answers itself was never asked, and counts as no
-/// request. Nothing is written before `term` begins or after it ends.
-pub(crate) fn wrap(client: Client, requests: &Arc<Requests>, silence: &Arc<Silence>, term: &Term) -> Client {
+/// The URL parameter of a watch, as kube writes it.
+const WATCH: &str = "watch=true";
+
+/// Wraps `client` so that each request is counted in `metrics`, and requests that can change something are only sent while `term` is
+/// active. A write that still waits for its connection when the term ends is not sent.
+pub(crate) fn wrap(client: Client, metrics: &Arc<ApiRequestMetrics>, term: &Term) -> Client {
     let namespace = client.default_namespace().to_owned();
     let valid_until = *client.valid_until();
-    let server = service_fn(move |request| {
-        let client = client.clone();
-        async move { client.send(request).await }
+    let (metrics, term) = (Arc::clone(metrics), term.clone());
+    let service = service_fn(move |request: Request<Body>| {
+        let (reads, term) = (matches!(*request.method(), Method::GET | Method::HEAD), term.clone());
+        let response = send(client.clone(), Arc::clone(&metrics), request);
+        async move { if reads { response.await } else { term.run(response).await? } }
     });
-    ClientBuilder::new(server, namespace)
-        .with_layer(&layer_fn(|inner| Measured::new(inner, requests, silence)))
-        .with_layer(&FenceLayer::new(term.clone()))
-        .with_valid_until(valid_until)
-        .build()
+    ClientBuilder::new(service, namespace).with_valid_until(valid_until).build()
+}
+
+/// Sends a request. It counts as ended when its response is read or dropped; a watch when its response begins.
+async fn send(
+    client: Client,
+    metrics: Arc<ApiRequestMetrics>,
+    request: Request<Body>,
+) -> Result<
+    Response<impl http_body::Body<Data = <Body as http_body::Body>::Data, Error = kube::Error>>,
+    BoxError,
+> {
+    let is_watch = request.uri().query().is_some_and(|query| query.split('&').any(|part| part == WATCH));
+    let (method, started) = (request.method().clone(), Instant::now());
+    let mut pending = PendingRequest { metrics, method, started, code: None };
+    let response = client.send(request).await?;
+    pending.code = Some(response.status());
+    let pending = (!is_watch).then_some(pending);
+    Ok(response.map(|body| {
+        body.map_frame(move |frame| {
+            // The response is being read: the request lasts until the body is dropped.
+            let _: &Option<PendingRequest> = &pending;
+            frame
+        })
+    }))
+}
+
+/// A request that has not ended; it is counted when this is dropped. Without a response its code is `<error>`.
+struct PendingRequest {
+    metrics: Arc<ApiRequestMetrics>,
+    method: Method,
+    started: Instant,
+    code: Option<StatusCode>,
+}
+
+impl Drop for PendingRequest {
+    fn drop(&mut self) {
+        self.metrics.ended(&self.method, self.code, self.started.elapsed());
+    }
 }
 
 #[cfg(test)]
@@ -42,13 +72,14 @@ mod tests {
     use std::io;
     use std::time::Duration;
 
-    use http::{Request, Response, StatusCode};
-    use kube::client::Body;
-    use tokio::time::advance;
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+    use staffetta_handler::causes;
 
     use super::*;
+    use crate::clock::BootTime;
 
-    /// Answers by what the path says.
+    /// Responds according to the path.
     fn server() -> Client {
         Client::new(
             service_fn(|request: Request<Body>| async move {
@@ -67,40 +98,39 @@ mod tests {
 
     struct Wrapped {
         client: Client,
-        requests: Arc<Requests>,
-        silence: Arc<Silence>,
+        requests: Arc<ApiRequestMetrics>,
     }
 
     fn wrapped() -> Wrapped {
-        let (requests, silence) = (Arc::new(Requests::new("server")), Arc::<Silence>::default());
-        Wrapped { client: wrap(server(), &requests, &silence, &Term::for_ever()), requests, silence }
+        let requests = Arc::new(ApiRequestMetrics::new("server"));
+        Wrapped { client: wrap(server(), &requests, &Term::unlimited()), requests }
     }
 
     impl Wrapped {
-        async fn ask(&self, method: &str, path: &str) -> Result<Response<Body>, kube::Error> {
+        async fn request(&self, method: &str, path: &str) -> Result<Response<Body>, kube::Error> {
             self.client.send(Request::builder().method(method).uri(path).body(Body::empty()).unwrap()).await
         }
     }
 
     #[tokio::test]
-    async fn an_answer_and_an_error_pass_as_they_are() {
+    async fn a_response_and_an_error_are_passed_on_unchanged() {
         let wrapped = wrapped();
         assert_eq!(wrapped.client.default_namespace(), "home");
-        assert_eq!(wrapped.ask("GET", "/made").await.unwrap().status(), StatusCode::CREATED);
-        let error = wrapped.ask("GET", "/gone").await.expect_err("nobody answers");
+        assert_eq!(wrapped.request("GET", "/made").await.unwrap().status(), StatusCode::CREATED);
+        let error = wrapped.request("GET", "/gone").await.expect_err("nobody answers");
         assert!(matches!(&error, kube::Error::Service(source) if source.to_string() == "nobody is there"));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_request_is_counted_once_by_what_came_of_it() {
+    async fn each_request_is_counted_once_by_its_outcome() {
         let wrapped = wrapped();
         for (method, path) in [("POST", "/made"), ("PATCH", "/made"), ("PATCH", "/odd"), ("TRACE", "/made")] {
-            drop(wrapped.ask(method, path).await.unwrap());
+            drop(wrapped.request(method, path).await.unwrap());
         }
-        wrapped.ask("GET", "/gone").await.expect_err("nobody answers");
+        wrapped.request("GET", "/gone").await.expect_err("nobody answers");
         let limit = Duration::from_secs(1);
-        tokio::time::timeout(limit, wrapped.ask("GET", "/silent")).await.expect_err("there is no answer");
-        let counted = |method: &str, code: &str| wrapped.requests.counted(method, code);
+        tokio::time::timeout(limit, wrapped.request("GET", "/silent")).await.expect_err("there is no answer");
+        let counted = |method: &str, code: &str| wrapped.requests.count(method, code);
         assert_eq!((counted("POST", "201"), counted("PATCH", "201"), counted("OTHER", "201")), (1, 1, 1));
         assert_eq!(
             (counted("PATCH", "<other>"), counted("GET", "<error>"), counted("GET", "200")),
@@ -109,59 +139,52 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_lasts_until_its_answer_is_read_and_a_watch_until_it_begins() {
+    async fn a_request_ends_when_its_response_is_read_and_a_watch_when_it_begins() {
         let wrapped = wrapped();
-        let counted = || wrapped.requests.counted("GET", "201");
-        let answer = wrapped.ask("GET", "/made").await.unwrap();
+        let counted = || wrapped.requests.count("GET", "201");
+        let answer = wrapped.request("GET", "/made").await.unwrap();
         assert_eq!(counted(), 0);
         assert_eq!(answer.into_body().collect_bytes().await.unwrap(), "{}");
         assert_eq!(counted(), 1);
-        let watch = wrapped.ask("GET", "/watched?&watch=true").await.unwrap();
+        let watch = wrapped.request("GET", "/watched?&watch=true").await.unwrap();
         assert_eq!(counted(), 2);
         drop(watch);
         assert_eq!(counted(), 2);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn what_a_watch_says_ends_the_silence_and_a_refusal_or_another_request_does_not() {
-        let wrapped = wrapped();
-        for path in ["/watched", "/odd"] {
-            wrapped.silence.listen(path);
-        }
-        let silent = |path: &str| wrapped.silence.last_heard(path).map(|heard| heard.elapsed().as_secs());
-        advance(Duration::from_secs(10)).await;
-        for path in ["/watched", "/odd?watch=true", "/gone?watch=true"] {
-            drop(wrapped.ask("GET", path).await);
-        }
-        assert_eq!((silent("/watched"), silent("/odd"), silent("/gone")), (Some(10), Some(10), None));
-        let answer = wrapped.ask("GET", "/watched?&watch=true").await.unwrap();
-        assert_eq!(silent("/watched"), Some(0), "it begins");
-        advance(Duration::from_secs(10)).await;
-        answer.into_body().collect_bytes().await.unwrap();
-        assert_eq!(silent("/watched"), Some(0), "it says something");
-        assert_eq!(wrapped.silence.reached("/watched"), 0);
-        advance(Duration::from_secs(10)).await;
-        drop(
-            wrapped.ask("GET", "/watched?&watch=true&resourceVersion=1000&timeoutSeconds=60").await.unwrap(),
-        );
-        assert_eq!((wrapped.silence.reached("/watched"), wrapped.silence.reached("/odd")), (1000, 0));
+    /// A client that writes while `term` is active. Its server answers everything with an empty pod.
+    fn fenced(term: &Term) -> Client {
+        let server = service_fn(|_: Request<Body>| async {
+            Ok::<_, BoxError>(Response::new(Body::from(b"{\"metadata\":{}}".to_vec())))
+        });
+        wrap(Client::new(server, "default"), &Arc::new(ApiRequestMetrics::new("server")), term)
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_watch_that_is_asked_for_as_soon_as_the_last_one_began_is_an_error_and_no_request() {
-        let wrapped = wrapped();
-        wrapped.silence.listen("/watched");
-        let asked = || wrapped.requests.counted("GET", "201");
-        wrapped.ask("GET", "/watched?&watch=true").await.unwrap();
-        let error = wrapped.ask("GET", "/watched?&watch=true").await.expect_err("it is too soon");
-        assert!(error.to_string().contains("the watch ended at once"), "{error}");
-        assert!(staffetta_handler::Failure::transient(&error));
-        drop(wrapped.ask("GET", "/watched").await.unwrap());
-        drop(wrapped.ask("GET", "/made?watch=true").await.unwrap());
-        drop(wrapped.ask("GET", "/made?watch=true").await.unwrap());
-        assert_eq!(asked(), 4, "a list, and watches to which nobody listens, are asked for at any time");
-        advance(Duration::from_secs(1)).await;
-        wrapped.ask("GET", "/watched?&watch=true").await.unwrap();
-        assert_eq!(asked(), 5);
+    async fn writes(pods: &Api<Pod>) -> Vec<Result<(), kube::Error>> {
+        let patch = Patch::Merge(serde_json::json!({}));
+        vec![
+            pods.create(&PostParams::default(), &Pod::default()).await.map(drop),
+            pods.patch("web", &PatchParams::default(), &patch).await.map(drop),
+            pods.replace("web", &PostParams::default(), &Pod::default()).await.map(drop),
+            pods.delete("web", &DeleteParams::default()).await.map(drop),
+        ]
+    }
+
+    #[tokio::test]
+    async fn a_process_that_does_not_lead_reads_and_writes_nothing() {
+        let term = Term::pending();
+        let pods = Api::<Pod>::default_namespaced(fenced(&term));
+        let refused = async |when: &str| {
+            pods.get("web").await.unwrap_or_else(|error| panic!("{when}: {error}"));
+            for written in writes(&pods).await {
+                let error = causes(&written.expect_err(when));
+                assert!(error.contains("this process does not hold the leader lease"), "{error}");
+            }
+        };
+        refused("before its term").await;
+        term.extend(BootTime::now() + Duration::from_secs(3600));
+        assert!(writes(&pods).await.iter().all(Result::is_ok));
+        term.extend(BootTime::now());
+        refused("after its deadline").await;
     }
 }

@@ -2,105 +2,83 @@
 
 use std::ffi::OsString;
 
-use super::check::{check_option, unknown_option};
-use super::form::Form;
+use serde_json::{Map, Value, json};
+
+use super::location::{Location, OptionPath};
 use super::mistake::Mistake;
-use super::nearest::nearest;
-use super::node::{Key, Node, Shape, Table, value};
-use super::place::{Locator, Place};
-use super::schema::{FileSchema, OptionSchema};
+use super::schema::FileSchema;
 
 const PREFIX: &str = "STAFFETTA_";
 
-/// Reads the options among `variables` and adds to `mistakes` whatever is wrong with them. Variables without `__` are
-/// not options: they belong to tests and to the command line.
+/// Reads the options among `variables`, by section, and adds unusable variables to `mistakes`. Variables without `__` are not
+/// options: tests and the command line have some.
 pub(super) fn read(
     schema: &FileSchema,
     variables: impl IntoIterator<Item = (OsString, OsString)>,
     mistakes: &mut Vec<Mistake>,
-) -> Table {
-    let mut variables: Vec<_> = variables
-        .into_iter()
-        .filter_map(|(name, text)| {
-            Some((name.into_string().ok().filter(|name| name.starts_with(PREFIX))?, text))
-        })
-        .collect();
-    variables.sort();
-
-    let mut sections: Table = Vec::new();
+) -> Value {
+    let mut sections = Map::new();
     for (name, text) in variables {
-        let place = Place::Environment { variable: name.as_str().into() };
-        let Some((section, key)) = name[PREFIX.len()..].split_once("__") else {
-            mistakes.extend(single_underscore(schema, &name, place));
+        let Some(name) = name.into_string().ok().filter(|name| name.starts_with(PREFIX)) else { continue };
+        let Some((section, option)) = name[PREFIX.len()..].split_once("__") else {
+            mistakes.extend(single_underscore(schema, &name));
             continue;
         };
-        let (section, key) = (section.to_lowercase(), key.to_lowercase());
-        let Some(known) = schema.section(&section) else {
-            let hint = nearest(&section, schema.section_names());
-            let hint = hint.map(|name| format!("; did you mean {PREFIX}{}__...?", name.to_uppercase()));
-            let what = format!("there is no such section{}", hint.unwrap_or_default());
-            mistakes.push(Mistake { place, path: section, what });
+        let (section, option) = (section.to_lowercase(), option.to_lowercase());
+        let Ok(text) = text.into_string() else {
+            let path = format!("{section}.{option}");
+            mistakes.push(mistake(name, path, "is not UTF-8".to_owned()));
             continue;
         };
-        let path = format!("{section}.{key}");
-        let key = Key { name: key, place: place.clone() };
-        let Some(option) = known.option(&key.name) else {
-            mistakes.push(unknown_option(schema, known, &key, path));
-            continue;
-        };
-        match read_value(option, text, &place) {
-            Ok(node) => {
-                check_option(option, &path, &node, mistakes);
-                add(&mut sections, section, key, node);
-            }
-            Err(what) => mistakes.push(Mistake { place, path, what }),
-        }
+        let value = read_value(schema, &section, &option, &text);
+        let options = sections.entry(section).or_insert_with(|| json!({}));
+        options[option] = value;
     }
-    sections
+    Value::Object(sections)
 }
 
-fn read_value(option: &OptionSchema, text: OsString, place: &Place) -> Result<Node, String> {
-    let text = text.into_string().map_err(|_| "is not UTF-8".to_owned())?;
-    shape(&option.form, &text, place).map(|shape| Node { place: place.clone(), shape })
+/// The variable that set the option at `path`, or an option of the section at `path`.
+pub(super) fn location(values: &Value, path: &OptionPath) -> Location {
+    let section = path.section_name();
+    let first = || values[section].as_object().and_then(|options| options.keys().next());
+    let option = path.option().or_else(|| first().map(String::as_str)).unwrap_or_default();
+    Location::Environment { variable: variable(section, option) }
 }
 
-/// `text` as the form wants it. Text that does not fit stays text, and the check says so.
-fn shape(form: &Form, text: &str, place: &Place) -> Result<Shape, String> {
+/// The first reading of `text` that the option's type accepts: the text itself, a TOML value, words between commas. Text that
+/// does not fit is left as it is for the check to report.
+fn read_value(schema: &FileSchema, section: &str, option: &str, text: &str) -> Value {
     let trimmed = text.trim();
-    let read = match form {
-        Form::Boolean => trimmed.parse().ok().map(Shape::Boolean),
-        Form::Integer { .. } | Form::Span { .. } => trimmed.parse().ok().map(Shape::Integer),
-        Form::Number { .. } => trimmed.parse().ok().map(Shape::Float),
-        Form::Text { .. } | Form::Choice(_) => None,
-        Form::List { items, .. } if !trimmed.starts_with('[') => {
-            let words = trimmed.split(',').map(str::trim).filter(|word| !word.is_empty());
-            let node = |word| Ok(Node { place: place.clone(), shape: shape(items, word, place)? });
-            Some(Shape::Array(words.map(node).collect::<Result<_, String>>()?))
-        }
-        Form::List { .. } | Form::Map { .. } | Form::Table { .. } => {
-            Some(value(trimmed, &Locator::Fixed(place.clone())).map_err(|mistake| mistake.what)?.shape)
-        }
+    let toml =
+        toml::from_str::<Value>(&format!("value = {trimmed}\n")).map(|mut table| table["value"].take());
+    let words =
+        || trimmed.split(',').map(str::trim).filter(|word| !word.is_empty()).map(Value::from).collect();
+    let readings =
+        [Some(Value::from(text)), toml.ok(), (!trimmed.starts_with('[')).then(|| Value::Array(words()))];
+    let fits = |value: &&Value| {
+        schema.section(section).is_some_and(|section| section.fits(json!({ option: value })).is_ok())
     };
-    Ok(read.unwrap_or_else(|| Shape::String(text.to_owned())))
+    let readings: Vec<_> = readings.into_iter().flatten().collect();
+    let structured = readings.iter().rfind(|value| value.is_array() || value.is_object());
+    let guess = structured.filter(|_| trimmed.starts_with(['[', '{'])).unwrap_or(&readings[0]);
+    readings.iter().find(fits).unwrap_or(guess).clone()
 }
 
-fn add(sections: &mut Table, section: String, key: Key, node: Node) {
-    let known = sections.iter_mut().find(|(known, _)| known.name == section);
-    if let Some((_, Node { shape: Shape::Table(options), .. })) = known {
-        options.push((key, node));
-    } else {
-        let place = key.place.clone();
-        let options = Node { place: place.clone(), shape: Shape::Table(vec![(key, node)]) };
-        sections.push((Key { name: section, place }, options));
-    }
+/// Reports `STAFFETTA_RELAY_QUEUE_DEPTH`, which is meant as an option and sets none.
+fn single_underscore(schema: &FileSchema, name: &str) -> Option<Mistake> {
+    let mut variables = schema
+        .sections
+        .iter()
+        .flat_map(|section| section.options.iter().map(|option| variable(&section.name, &option.name)));
+    let meant = variables.find(|known| known.replacen("__", "_", 1) == name)?;
+    let message = format!("sets nothing; write {meant}, with two underscores after the section");
+    Some(mistake(name.to_owned(), String::new(), message))
 }
 
-/// `STAFFETTA_RELAY_QUEUE_DEPTH` is surely meant as an option, and would do nothing.
-fn single_underscore(schema: &FileSchema, name: &str, place: Place) -> Option<Mistake> {
-    let names = schema.sections.iter().flat_map(|section| {
-        section.option_names().map(|option| format!("{PREFIX}{}__{}", section.name, option).to_uppercase())
-    });
-    let meant = names.into_iter().find(|known| known.replacen("__", "_", 1) == name)?;
-    let what = format!("sets nothing; write {meant}, with two underscores after the section");
-    Some(Mistake { place, path: String::new(), what })
+fn variable(section: &str, option: &str) -> String {
+    format!("{PREFIX}{section}__{option}").to_uppercase()
+}
+
+fn mistake(variable: String, path: String, message: String) -> Mistake {
+    Mistake { location: Location::Environment { variable }, path, message }
 }

@@ -1,51 +1,54 @@
-//! From the file and the environment to a [`Configuration`].
+//! Loads the configuration: the defaults, over them the file, over it the environment.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::{fmt, fs, io};
 
+use config::{Config, File, FileFormat};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::check::check_file;
-use super::contradiction::Pair;
+use super::check::{Finding, FindingKind, check};
 use super::environment;
-use super::layer::merge;
-use super::mistake::Mistake;
-use super::node::{Shape, Table, document};
-use super::place::{Locator, Place};
-use super::schema::{FileSchema, SchemaError};
-use super::sections::{Admin, Events, Kubernetes, LeaderElection, Log, Relay, Shutdown};
+use super::file::SourceFile;
+use super::location::{Location, OptionPath};
+use super::mistake::{ConfigurationError, Mistake, Mistakes};
+use super::schema::FileSchema;
+use super::sections::{
+    AdminOptions, EventsOptions, KubernetesOptions, LeaderElectionOptions, LogOptions, RelayOptions,
+    ShutdownOptions,
+};
+use super::span::TimeSpan;
 
-/// The file that is read when none is named, if it exists.
+/// The file that is read if it exists and no other is named.
 pub const DEFAULT_FILE: &str = "/etc/staffetta/staffetta.toml";
 
-/// What the program is told to do: defaults, over them the file, over it the environment. Everything in it was checked.
+/// The checked options of all sections.
 #[derive(Clone)]
 pub struct Configuration {
-    /// Every section with every option, as handlers and drivers get it: secrets too.
+    /// Every section with every option, as handlers and drivers get it. It contains secrets.
     pub value: Value,
     /// `[kubernetes]`, without the names of the drivers.
-    pub kubernetes: Kubernetes,
+    pub kubernetes: KubernetesOptions,
     /// `[relay]`.
-    pub relay: Relay,
+    pub relay: RelayOptions,
     /// `[leader_election]`.
-    pub leader_election: LeaderElection,
+    pub leader_election: LeaderElectionOptions,
     /// `[events]`.
-    pub events: Events,
+    pub events: EventsOptions,
     /// `[admin]`.
-    pub admin: Admin,
+    pub admin: AdminOptions,
     /// `[log]`.
-    pub log: Log,
+    pub log: LogOptions,
     /// `[shutdown]`.
-    pub shutdown: Shutdown,
-    /// Where each option was set that is not left to its default, by section and name.
-    pub(super) origins: BTreeMap<(String, String), Place>,
+    pub shutdown: ShutdownOptions,
+    /// The location of each option that the file or the environment sets, by section and name.
+    pub(super) origins: BTreeMap<(String, String), Location>,
 }
 
-/// Without `value`, which may hold secrets; the program's own sections have none.
+/// Leaves out `value`, which may contain secrets. The program's own sections have none.
 impl fmt::Debug for Configuration {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -62,60 +65,30 @@ impl fmt::Debug for Configuration {
     }
 }
 
-/// Why there is no configuration.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigurationError {
-    /// The file cannot be read.
-    #[error("cannot read the configuration {}: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Something in it is wrong.
-    #[error("{0}")]
-    Mistakes(Mistakes),
-    /// The program itself is wrong.
-    #[error(transparent)]
-    Schema(#[from] SchemaError),
-    /// What passed every check does not fit the program's own types: the schema and the type disagree.
-    #[error("the configuration passed every check but does not fit")]
-    Unfit(#[source] Box<dyn std::error::Error + Send + Sync>),
-}
-
-/// Everything that is wrong with a configuration, in the order of the file.
-#[derive(Debug)]
-pub struct Mistakes(pub Vec<Mistake>);
-
-impl fmt::Display for Mistakes {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|mistake| writeln!(formatter, "{mistake}"))?;
-        let count = self.0.len();
-        write!(formatter, "{count} {} in the configuration", if count == 1 { "mistake" } else { "mistakes" })
-    }
-}
-
-/// The file to read: the one that was named, else [`DEFAULT_FILE`] where it exists.
+/// Returns the file to read: `named`, or [`DEFAULT_FILE`] if it exists.
 pub fn choose_file(named: Option<PathBuf>) -> Option<PathBuf> {
     named.or_else(|| Some(PathBuf::from(DEFAULT_FILE)).filter(|path| path.exists()))
 }
 
 impl Configuration {
-    /// Reads `file` and those of the `variables` that are options, and holds both against `schema`. All mistakes are
-    /// reported at once.
+    /// Reads `file` and those of the `variables` that are options, and checks both against `schema`. The error lists all
+    /// syntax errors of the file, or else all unknown names and all values outside their limits.
     pub fn load(
         schema: &FileSchema,
         file: Option<&Path>,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigurationError> {
         let mut mistakes = Vec::new();
-        let file = file.map(|path| read(schema, path, &mut mistakes)).transpose()?.unwrap_or_default();
         let environment = environment::read(schema, variables, &mut mistakes);
+        let at_variable = |finding: Finding| {
+            let location = environment::location(&environment, &finding.path);
+            Mistake { location, path: finding.path.to_string(), message: finding.message }
+        };
+        mistakes.extend(check(schema, &environment).into_iter().map(at_variable));
+        let file = file.map(|path| read(path, schema, &mut mistakes)).transpose()?.flatten();
         refuse(mistakes)?;
 
-        let layers = [schema.defaults(), to_json(&file), to_json(&environment)];
-        let value = merge(layers).map_err(|error| ConfigurationError::Unfit(error.into()))?;
+        let value = merge(schema, file.as_ref(), &environment).map_err(ConfigurationError::Inconsistent)?;
         let configuration = Self {
             kubernetes: section(&value, "kubernetes")?,
             relay: section(&value, "relay")?,
@@ -125,97 +98,113 @@ impl Configuration {
             log: section(&value, "log")?,
             shutdown: section(&value, "shutdown")?,
             value,
-            origins: [&file, &environment].into_iter().flat_map(origins).collect(),
+            origins: origins(file.as_ref(), &environment),
         };
         refuse(configuration.contradictions())?;
         Ok(configuration)
     }
 
-    /// What fits by itself but not together. Defaults do not contradict each other, so one of each pair has a place.
+    /// The options that are valid one by one but not together. The defaults are valid together, so one option of each pair
+    /// has a location.
     fn contradictions(&self) -> Vec<Mistake> {
-        let mistake = |pair: Pair| {
-            let place =
-                |option: &str| self.origins.get(&(pair.section.to_owned(), option.to_owned())).cloned();
-            let what = pair.contradiction()?;
-            let (low, high) = (pair.low.0, pair.high.0);
-            Some(Mistake {
-                place: place(low).or_else(|| place(high))?,
-                path: format!("{}.{low}", pair.section),
-                what,
-            })
+        /// The section, the option with the lower value, that with the higher one, and `true` if they may be equal.
+        const PAIRS: [(&str, &str, &str, bool); 4] = [
+            ("relay", "retry_interval", "retry_max_interval", true),
+            ("relay", "failed_resync", "failed_resync_max", true),
+            ("leader_election", "renew_deadline", "lease_duration", false),
+            ("leader_election", "retry_period", "renew_deadline", false),
+        ];
+        let mistake = |(section, lower, higher, may_be_equal): (&str, &str, &str, bool)| {
+            let span = |option: &str| TimeSpan::deserialize(&self.value[section][option]).ok();
+            let (low, high) = (span(lower)?, span(higher)?);
+            if low < high || (may_be_equal && low == high) {
+                return None;
+            }
+            let origin = |option: &str| self.origins.get(&(section.to_owned(), option.to_owned())).cloned();
+            let location = origin(lower).or_else(|| origin(higher))?;
+            let relation = if may_be_equal { "more than" } else { "not less than" };
+            let message = format!("{low} is {relation} {section}.{higher}, which is {high}");
+            Some(Mistake { location, path: format!("{section}.{lower}"), message })
         };
-        Pair::all(&self.relay, &self.leader_election).into_iter().filter_map(mistake).collect()
+        PAIRS.into_iter().filter_map(mistake).collect()
     }
 }
 
-/// Reads and checks the file.
-fn read(schema: &FileSchema, path: &Path, mistakes: &mut Vec<Mistake>) -> Result<Table, ConfigurationError> {
+/// Reads and checks the file. Returns `None` if it has syntax errors.
+fn read(
+    path: &Path,
+    schema: &FileSchema,
+    mistakes: &mut Vec<Mistake>,
+) -> Result<Option<SourceFile>, ConfigurationError> {
     let unreadable = |source| ConfigurationError::Unreadable { path: path.to_owned(), source };
-    let bytes = fs::read(path).map_err(unreadable)?;
-    let name: Arc<Path> = path.into();
-    let text = match std::str::from_utf8(&bytes) {
-        Ok(text) => text,
-        Err(error) => {
-            let valid = error.valid_up_to();
-            let text = String::from_utf8_lossy(&bytes[..valid]);
-            let place = Locator::File { path: name, text: &text }.place(&(valid..valid));
-            let what = "this is not UTF-8, as TOML must be".to_owned();
-            mistakes.push(Mistake { place, path: String::new(), what });
-            return Ok(Table::new());
+    match SourceFile::read(path).map_err(unreadable)? {
+        Err(errors) => {
+            mistakes.extend(errors);
+            Ok(None)
         }
-    };
-    let file = document(text, name, mistakes);
-    let guesses = Guesses::new(text, mistakes);
-    let mut found = Vec::new();
-    check_file(schema, &file, &mut found);
-    mistakes.extend(found.into_iter().filter(|mistake| !guesses.contain(mistake)));
-    Ok(file)
-}
-
-/// Where the parser had to guess: on a line whose syntax is wrong, and in a section whose header is.
-struct Guesses<'a> {
-    lines: Vec<&'a str>,
-    wrong: Vec<usize>,
-}
-
-impl<'a> Guesses<'a> {
-    fn new(text: &'a str, syntax: &[Mistake]) -> Self {
-        Self { lines: text.lines().collect(), wrong: syntax.iter().filter_map(line).collect() }
-    }
-
-    fn contain(&self, mistake: &Mistake) -> bool {
-        let Some(line) = line(mistake) else { return false };
-        let header =
-            |line: &usize| self.lines.get(line - 1).is_some_and(|text| text.trim_start().starts_with('['));
-        let guessed = |line: &usize| self.wrong.contains(line);
-        guessed(&line) || (1..line).rev().find(header).is_some_and(|header| guessed(&header))
+        Ok(file) => {
+            let at_position = |Finding { path, kind, message }| {
+                let is_key = kind == FindingKind::UnknownName;
+                let location = if is_key { file.key_location(&path) } else { file.value_location(&path) };
+                Mistake { location, path: path.to_string(), message }
+            };
+            mistakes.extend(check(schema, &file.values).into_iter().map(at_position));
+            Ok(Some(file))
+        }
     }
 }
 
-fn line(mistake: &Mistake) -> Option<usize> {
-    match mistake.place {
-        Place::File { line, .. } => Some(line),
-        Place::Environment { .. } => None,
+/// Lays the file over the defaults, and the environment over the file, option by option.
+fn merge(
+    schema: &FileSchema,
+    file: Option<&SourceFile>,
+    environment: &Value,
+) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
+    let mut builder = Config::builder();
+    for section in &schema.sections {
+        for option in &section.options {
+            let default: config::Value = serde_json::from_value(option.default.clone())?;
+            builder = builder.set_default(format!("{}.{}", section.name, option.name), default)?;
+        }
     }
+    if let Some(file) = file {
+        builder = builder.add_source(File::from_str(&file.text, FileFormat::Toml));
+    }
+    for (section, option, value) in options(environment) {
+        let value: config::Value = serde_json::from_value(value.clone())?;
+        builder = builder.set_override(format!("{section}.{option}"), value)?;
+    }
+    Ok(builder.build()?.try_deserialize()?)
+}
+
+/// The location of each option that is set.
+fn origins(file: Option<&SourceFile>, environment: &Value) -> BTreeMap<(String, String), Location> {
+    let in_file = file.into_iter().flat_map(|file| {
+        options(&file.values).map(|(section, option, _)| {
+            let location = file.value_location(&OptionPath::section(section).key(option));
+            ((section.to_owned(), option.to_owned()), location)
+        })
+    });
+    let in_environment = options(environment).map(|(section, option, _)| {
+        let location = environment::location(environment, &OptionPath::section(section).key(option));
+        ((section.to_owned(), option.to_owned()), location)
+    });
+    in_file.chain(in_environment).collect()
+}
+
+/// The options of an object of sections: section, name, value.
+fn options(sections: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
+    sections.as_object().into_iter().flatten().flat_map(|(section, options)| {
+        let options = options.as_object().into_iter().flatten();
+        options.map(|(option, value)| (section.as_str(), option.as_str(), value))
+    })
+}
+
+fn section<T: DeserializeOwned>(value: &Value, name: &str) -> Result<T, ConfigurationError> {
+    T::deserialize(&value[name]).map_err(|error| ConfigurationError::Inconsistent(error.into()))
 }
 
 fn refuse(mut mistakes: Vec<Mistake>) -> Result<(), ConfigurationError> {
     mistakes.sort();
     if mistakes.is_empty() { Ok(()) } else { Err(ConfigurationError::Mistakes(Mistakes(mistakes))) }
-}
-
-fn to_json(sections: &Table) -> Value {
-    let entries = sections.iter().map(|(key, node)| (key.name.clone(), node.shape.to_json()));
-    Value::Object(entries.collect::<Map<_, _>>())
-}
-
-fn section<T: DeserializeOwned>(value: &Value, name: &str) -> Result<T, ConfigurationError> {
-    T::deserialize(&value[name]).map_err(|error| ConfigurationError::Unfit(error.into()))
-}
-
-fn origins(sections: &Table) -> impl Iterator<Item = ((String, String), Place)> {
-    sections.iter().flat_map(|(section, node)| {
-        let options = if let Shape::Table(options) = &node.shape { options.as_slice() } else { &[] };
-        options.iter().map(|(key, node)| ((section.name.clone(), key.name.clone()), node.place.clone()))
-    })
 }

@@ -1,26 +1,60 @@
-//! What is wrong with a configuration, and the remedy.
+//! The errors of a configuration.
 
-use std::fmt;
+use std::path::PathBuf;
+use std::{fmt, io};
 
-use super::place::Place;
+use super::location::Location;
+use super::schema::SchemaError;
 
-/// One thing that is wrong.
+/// One mistake in a file or in the environment, and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mistake {
-    /// Where.
-    pub place: Place,
-    /// The option, as `section.option`; empty for what is wrong with the file as such.
+    /// The location of the wrong key or value.
+    pub location: Location,
+    /// The option, as `section.option`; empty for a mistake that belongs to no option, such as a syntax error.
     pub path: String,
-    /// What, and what to do about it. The value of a secret is never quoted.
-    pub what: String,
+    /// The mistake and its remedy. It never contains the value of a secret.
+    pub message: String,
 }
 
 impl fmt::Display for Mistake {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: ", self.place)?;
-        if !self.path.is_empty() {
-            write!(formatter, "{}: ", self.path)?;
-        }
-        formatter.write_str(&self.what)
+        let Self { location, path, message } = self;
+        let separator = if path.is_empty() { "" } else { ": " };
+        write!(formatter, "{location}: {path}{separator}{message}")
     }
+}
+
+/// All mistakes of a configuration, in the order of the file.
+#[derive(Debug)]
+pub struct Mistakes(pub Vec<Mistake>);
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|mistake| writeln!(formatter, "{mistake}"))?;
+        let count = self.0.len();
+        write!(formatter, "{count} {} in the configuration", if count == 1 { "mistake" } else { "mistakes" })
+    }
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigurationError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration file {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The error of the file system.
+        source: io::Error,
+    },
+    /// The file or the environment has mistakes.
+    #[error("{0}")]
+    Mistakes(Mistakes),
+    /// The registered sections do not form a valid schema: a bug in the program.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// The merged options do not fit their structs although each was checked: a bug in the program.
+    #[error("the configuration passed every check but does not fit its types")]
+    Inconsistent(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

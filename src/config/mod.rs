@@ -1,33 +1,34 @@
-//! The configuration: one TOML file, over it the environment.
+//! The configuration: one TOML file and the environment.
 //!
-//! Each section is a struct whose schema, defaults and doc comments say all there is to know about its options:
-//! [`FileSchema`] joins them, the file is held against it before anything is read, and the sample is written from it.
+//! Every section is a struct that a [`Registry`](staffetta_handler::Registry) knows by name. [`FileSchema`] joins the sections;
+//! [`Configuration::load`] checks the file and the environment against it and lays one over the other with the crate
+//! `config`. The sample file is written from the doc comments of the structs.
 
 mod check;
-mod contradiction;
 mod environment;
-mod form;
+mod file;
 mod format;
-mod layer;
+mod limits;
 mod load;
+mod location;
 mod mistake;
 mod nearest;
-mod node;
-mod place;
-mod read_schema;
+mod normalize;
 mod sample;
 mod schema;
 mod sections;
 mod show;
 mod span;
-mod write_schema;
 
 #[cfg(test)]
 mod tests;
 
-pub use load::{Configuration, ConfigurationError, DEFAULT_FILE, Mistakes, choose_file};
-pub use mistake::Mistake;
-pub use place::Place;
+pub use load::{Configuration, DEFAULT_FILE, choose_file};
+pub use location::Location;
+pub use mistake::{ConfigurationError, Mistake, Mistakes};
 pub use schema::{FileSchema, SchemaError};
-pub use sections::{Admin, Events, Kubernetes, LeaderElection, Log, LogFormat, Relay, Shutdown, register};
-pub use span::{Span, SpanError};
+pub use sections::{
+    AdminOptions, EventsOptions, KubernetesOptions, LeaderElectionOptions, LogFormat, LogOptions,
+    RelayOptions, ShutdownOptions, register,
+};
+pub use span::{TimeSpan, TimeSpanError};

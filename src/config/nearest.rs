@@ -1,9 +1,8 @@
-//! The right name for a wrong one.
+//! Suggestions for misspelt names.
 
 use strsim::{damerau_levenshtein, jaro_winkler};
 
-/// The name in `known` that was probably meant by `wrong`, if any is near enough: a slip or two of the keyboard, or the
-/// same beginning.
+/// The name in `known` that `wrong` probably stands for: one with few typing errors between them, or the same beginning.
 pub(super) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |name: &str| name.to_lowercase().replace('-', "_");
     let wrong = plain(wrong);
@@ -14,7 +13,7 @@ pub(super) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>)
     known.into_iter().filter(near).min_by_key(|name| distance(name))
 }
 
-/// `"a", "b", "c"`, as a message lists names.
+/// Names as a message lists them: `"a", "b", "c"`.
 pub(super) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
 }
@@ -26,7 +25,7 @@ mod tests {
     const OPTIONS: [&str; 4] = ["queue_depth", "retry_interval", "retry_max_interval", "coalesce"];
 
     #[test]
-    fn a_slip_of_the_keyboard_finds_the_name() {
+    fn a_typing_error_finds_the_name() {
         assert_eq!(nearest("queue_dept", OPTIONS), Some("queue_depth"));
         assert_eq!(nearest("Queue-Depth", OPTIONS), Some("queue_depth"));
         assert_eq!(nearest("retry_intervall", OPTIONS), Some("retry_interval"));
@@ -34,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_from_all_names_finds_none() {
+    fn a_name_that_is_far_from_all_others_finds_none() {
         assert_eq!(nearest("colour", OPTIONS), None);
         assert_eq!(nearest("x", ["vif", "lb"]), None);
     }

@@ -1,30 +1,31 @@
 //! `config sample`: the whole file with every option, commented out, at its default.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::form::{Bounds, Form};
+use super::format::StringFormat;
+use super::limits::{SPAN_MAXIMUM, SPAN_MINIMUM, choices};
 use super::schema::{FileSchema, OptionSchema};
 
 const WIDTH: usize = 100;
 
 const HEADER: &str = "\
-The configuration of staffetta. Every option stands here, commented out, with its default.
+The configuration of staffetta. Every option is listed, commented out, with its default.
 
-A variable STAFFETTA_SECTION__OPTION of the environment goes before the file: STAFFETTA_LOG__LEVEL=debug.
+A variable STAFFETTA_SECTION__OPTION of the environment overrides the file: STAFFETTA_LOG__LEVEL=debug.
 A length of time is a number of seconds or a string with units: \"500ms\", \"30s\", \"2m30s\", \"1h\".
-`staffetta config check` finds mistakes, `staffetta config show` tells what holds and why.";
+`staffetta config check` reports mistakes, `staffetta config show` shows the options in effect and their origins.";
 
 impl FileSchema {
-    /// The sample, in TOML. An option's line begins with `#` and no blank: to set it, take the `#` away.
+    /// The sample, in TOML. An option's line begins with `#` and no blank: remove the `#` to set the option.
     pub fn sample(&self) -> String {
         let mut sample = String::new();
         comment(&mut sample, HEADER);
         for section in &self.sections {
             sample.push('\n');
             comment(&mut sample, &section.about);
-            writeln!(sample, "[{}]", section.name).expect("a string takes whatever is written");
+            writeln!(sample, "[{}]", section.name).expect("writing to a string cannot fail");
             for option in &section.options {
                 sample.push('\n');
                 option.sample(&mut sample);
@@ -36,67 +37,67 @@ impl FileSchema {
 
 impl OptionSchema {
     fn sample(&self, sample: &mut String) {
-        comment(sample, &self.about);
-        for line in self.form.rules() {
+        comment(sample, self.about());
+        for line in rules(&self.schema) {
             comment(sample, &line);
         }
         let value = if self.default.is_null() {
             comment(sample, "Not set by default.");
-            self.example.clone().unwrap_or_else(|| self.form.example())
+            self.schema["examples"].get(0).cloned().unwrap_or_else(|| example(&self.schema))
         } else if self.secret {
-            self.form.example()
+            example(&self.schema)
         } else {
             self.default.clone()
         };
-        writeln!(sample, "#{} = {}", self.name, inline(&value)).expect("a string takes whatever is written");
+        writeln!(sample, "#{} = {}", self.name, inline(&value)).expect("writing to a string cannot fail");
     }
 }
 
-impl Form {
-    /// What is allowed, for people: a line each.
-    fn rules(&self) -> Vec<String> {
-        let rule = match self {
-            Self::Integer { minimum, maximum } => {
-                // The ends of the 32-bit and 64-bit integers are the machine's, not the option's.
-                let maximum = Some(*maximum).filter(|maximum| *maximum < i32::MAX.into());
-                let own = |minimum: &i128| *minimum > 0 || (maximum.is_some() && *minimum > i32::MIN.into());
-                range(Some(*minimum).filter(own), maximum, "")
-            }
-            Self::Number { minimum, maximum } => range(*minimum, *maximum, ""),
-            Self::Span { minimum, maximum } => range(*minimum, *maximum, ""),
-            Self::Text { format, length } => {
-                let format = format.map(|format| format!("{}.", capitalised(format.describe())));
-                return format.into_iter().chain(counted(*length, "characters")).collect();
-            }
-            Self::Choice(choices) => return named("One of:", choices),
-            Self::List { items, length, .. } => {
-                let Self::Choice(choices) = items.as_ref() else {
-                    return items.rules().into_iter().chain(counted(*length, "entries")).collect();
-                };
-                return named("Any of:", choices).into_iter().chain(counted(*length, "entries")).collect();
-            }
-            Self::Map { values } => return values.rules(),
-            Self::Boolean | Self::Table { .. } => None,
-        };
-        rule.into_iter().collect()
+/// The limits of `schema` in words, a line each.
+fn rules(schema: &Value) -> Vec<String> {
+    if let Some(choices) = choices(schema) {
+        return named("One of:", &choices);
     }
-
-    /// A value of this form, where nobody gave one.
-    fn example(&self) -> Value {
-        match self {
-            Self::Boolean => false.into(),
-            Self::Integer { minimum, maximum } => {
-                i64::try_from(0.clamp(*minimum, *maximum)).unwrap_or_default().into()
-            }
-            Self::Number { minimum, .. } => minimum.unwrap_or_default().into(),
-            Self::Span { minimum, .. } => {
-                minimum.map_or_else(|| "1s".to_owned(), |minimum| minimum.to_string()).into()
-            }
-            Self::Text { .. } => "...".into(),
-            Self::Choice(choices) => choices.first().map_or("", |choice| &choice.name).into(),
-            Self::List { .. } => Value::Array(Vec::new()),
-            Self::Map { .. } | Self::Table { .. } => Value::Object(serde_json::Map::new()),
+    let bound = |name: &str| schema[name].as_i64();
+    let count = |minimum: &str, maximum: &str, units| counted(bound(minimum), bound(maximum), units);
+    match schema["type"].as_str() {
+        Some("integer" | "number") => {
+            // The ends of the 32-bit and 64-bit integers are limits of the type, not of the option.
+            let maximum = bound("maximum").filter(|maximum| *maximum < i32::MAX.into());
+            let own = |minimum: &i64| *minimum > 0 || (maximum.is_some() && *minimum > i32::MIN.into());
+            range(bound("minimum").filter(own), maximum, "").into_iter().collect()
         }
+        Some("string") => {
+            let format = schema["format"].as_str().and_then(StringFormat::named);
+            let format = format.map(|format| format!("{}.", capitalized(format.about)));
+            format.into_iter().chain(count("minLength", "maxLength", "characters")).collect()
+        }
+        Some("array") => {
+            let items = match choices(&schema["items"]) {
+                Some(choices) => named("Any of:", &choices),
+                None => rules(&schema["items"]),
+            };
+            items.into_iter().chain(count("minItems", "maxItems", "entries")).collect()
+        }
+        Some("object") => rules(&schema["additionalProperties"]),
+        _ if schema["format"] == "span" => {
+            range(schema[SPAN_MINIMUM].as_str(), schema[SPAN_MAXIMUM].as_str(), "").into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A value for an option that has neither a default nor an example.
+fn example(schema: &Value) -> Value {
+    match schema["type"].as_str() {
+        Some("boolean") => json!(false),
+        Some("integer" | "number") => json!(schema["minimum"].as_i64().unwrap_or_default().max(0)),
+        Some("string") => {
+            choices(schema).and_then(|choices| Some(choices.first()?.0)).unwrap_or("...").into()
+        }
+        Some("array") => json!([]),
+        Some("object") => json!({}),
+        _ => schema.get(SPAN_MINIMUM).cloned().unwrap_or_else(|| "1s".into()),
     }
 }
 
@@ -105,22 +106,22 @@ pub(super) fn inline(value: &Value) -> String {
     toml::Value::try_from(value).map_or_else(|_| value.to_string(), |value| value.to_string())
 }
 
-fn named(intro: &str, choices: &[super::form::Choice]) -> Vec<String> {
-    let line = |choice: &super::form::Choice| match choice.about.as_str() {
-        "" => format!("- {:?}", choice.name),
-        about => format!("- {:?}: {}", choice.name, about.replace('\n', " ")),
+fn named(intro: &str, choices: &[(&str, &str)]) -> Vec<String> {
+    let line = |(name, about): &(&str, &str)| match *about {
+        "" => format!("- {name:?}"),
+        about => format!("- {name:?}: {}", about.replace('\n', " ")),
     };
     std::iter::once(intro.to_owned()).chain(choices.iter().map(line)).collect()
 }
 
-fn counted(length: Bounds, units: &str) -> Option<String> {
-    match (length.minimum, length.maximum) {
+fn counted(minimum: Option<i64>, maximum: Option<i64>, units: &str) -> Option<String> {
+    match (minimum, maximum) {
         (Some(1), None) => Some("Not empty.".to_owned()),
         (minimum, maximum) => range(minimum, maximum, &format!(" {units}")),
     }
 }
 
-fn range<T: std::fmt::Display>(minimum: Option<T>, maximum: Option<T>, unit: &str) -> Option<String> {
+fn range<T: Display>(minimum: Option<T>, maximum: Option<T>, unit: &str) -> Option<String> {
     match (minimum, maximum) {
         (Some(minimum), Some(maximum)) => Some(format!("From {minimum} to {maximum}{unit}.")),
         (Some(minimum), None) => Some(format!("At least {minimum}{unit}.")),
@@ -129,12 +130,12 @@ fn range<T: std::fmt::Display>(minimum: Option<T>, maximum: Option<T>, unit: &st
     }
 }
 
-fn capitalised(text: &str) -> String {
+fn capitalized(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }
 
-/// Writes each line as a comment, over several lines where it is too long.
+/// Writes each line as a comment, wrapped at [`WIDTH`].
 fn comment(sample: &mut String, text: &str) {
     for line in text.lines() {
         sample.push('#');
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_comment_that_fills_its_line_to_the_last_place_goes_on_on_the_next() {
+    fn a_word_that_does_not_fit_on_a_line_of_a_comment_starts_the_next_line() {
         let mut sample = String::new();
         let word = "x".repeat(WIDTH - 2);
         comment(&mut sample, &format!("{word} and so on\n\nand {word}"));

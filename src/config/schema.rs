@@ -1,21 +1,22 @@
-//! The schema of the whole file: what the program's own sections, the handlers and the drivers say together.
+//! The schema of the whole file: all sections, with the names of the handlers and drivers.
 
-use serde_json::{Map, Value};
-use staffetta_handler::{Registry, Section};
+use serde_json::{Map, Value, json};
+use staffetta_handler::{Registry, Section, SectionError};
 
-use super::form::{Bounds, Form};
-use super::read_schema::{Reader, SECRET};
+use super::normalize::{SECRET, normalize};
 
 /// The section that names handlers and drivers.
 const KUBERNETES: &str = "kubernetes";
 
-/// The sections without which there is no program.
-const ESSENTIAL: [&str; 5] = [KUBERNETES, "relay", "admin", "log", "shutdown"];
+/// The sections that every program needs.
+const REQUIRED: [&str; 7] = [KUBERNETES, "relay", "leader_election", "events", "admin", "log", "shutdown"];
 
-/// What the configuration file may contain.
+/// The sections and options of the configuration file.
 #[derive(Debug)]
 pub struct FileSchema {
     pub(super) sections: Vec<SectionSchema>,
+    /// The JSON Schema of the file.
+    pub(super) document: Value,
 }
 
 #[derive(Debug)]
@@ -23,29 +24,28 @@ pub(super) struct SectionSchema {
     pub(super) name: String,
     pub(super) about: String,
     pub(super) options: Vec<OptionSchema>,
+    check: fn(Value) -> Result<(), SectionError>,
 }
 
 #[derive(Debug)]
 pub(super) struct OptionSchema {
     pub(super) name: String,
-    pub(super) about: String,
-    pub(super) form: Form,
-    /// `null` where the option is not set unless somebody sets it.
+    /// The normalized JSON Schema, with description and default.
+    pub(super) schema: Value,
+    /// `null` for an option that is not set by default.
     pub(super) default: Value,
-    pub(super) example: Option<Value>,
-    /// Whether the value must never be shown.
     pub(super) secret: bool,
 }
 
-/// Why the sections that were registered make no schema: a mistake in the program, not in its configuration.
+/// The registered sections do not form a schema: a bug in the program, not a mistake in its configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     /// An option's schema has a rule that would not be checked.
-    #[error("the schema of `{path}` cannot be held against a file: {reason}")]
+    #[error("the schema of `{path}` cannot be checked: {reason}")]
     Unsupported {
         /// The option, or the section.
         path: String,
-        /// What is not understood.
+        /// The rule.
         reason: String,
     },
     /// Two sections have the same name.
@@ -65,94 +65,124 @@ impl FileSchema {
             if sections.iter().any(|known| known.name == section.name) {
                 return Err(SchemaError::Ambiguous(section.name.clone()));
             }
-            sections.push(SectionSchema::read(section)?);
+            let mut section = SectionSchema::read(section)?;
+            if section.name == KUBERNETES {
+                section.add_names(registry);
+            }
+            sections.push(section);
         }
         let known = |name: &&str| sections.iter().any(|section| section.name == *name);
-        if let Some(missing) = ESSENTIAL.into_iter().find(|name| !known(name)) {
+        if let Some(missing) = REQUIRED.into_iter().find(|name| !known(name)) {
             return Err(SchemaError::Missing(missing));
         }
-        let kubernetes = sections.iter_mut().find(|section| section.name == KUBERNETES);
-        kubernetes.expect("it is essential").add_names(registry);
-        Ok(Self { sections })
+        let document = json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": "The configuration of staffetta",
+            "type": "object",
+            "properties": sections.iter().map(|section| (section.name.clone(), section.to_json())).collect::<Map<_, _>>(),
+            "additionalProperties": false,
+        });
+        Ok(Self { sections, document })
     }
 
-    /// The defaults: one object a section.
-    pub(super) fn defaults(&self) -> Value {
-        let sections = self.sections.iter().map(|section| {
-            let options = section.options.iter().map(|option| (option.name.clone(), option.default.clone()));
-            (section.name.clone(), Value::Object(options.collect()))
-        });
-        Value::Object(sections.collect())
+    /// The JSON Schema (2020-12) of the configuration file.
+    pub fn to_json(&self) -> Value {
+        self.document.clone()
     }
 
     pub(super) fn section(&self, name: &str) -> Option<&SectionSchema> {
         self.sections.iter().find(|section| section.name == name)
-    }
-
-    pub(super) fn section_names(&self) -> impl Iterator<Item = &str> {
-        self.sections.iter().map(|section| section.name.as_str())
     }
 }
 
 impl SectionSchema {
     fn read(section: &Section) -> Result<Self, SchemaError> {
         let unsupported = |path: &str, reason| SchemaError::Unsupported { path: path.to_owned(), reason };
-        let schema = section.schema.as_value();
-        let reader = Reader { definitions: schema["$defs"].as_object() };
+        let mut schema = section.schema.as_value().clone();
         let mut options = Vec::new();
-        for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
-            let path = format!("{}.{name}", section.name);
-            let words = reader.flat(schema).map_err(|reason| unsupported(&path, reason))?;
-            options.push(OptionSchema {
-                name: name.clone(),
-                about: description(&words),
-                form: reader.option(schema).map_err(|reason| unsupported(&path, reason))?,
-                default: section.defaults[name].clone(),
-                example: words.get("examples").and_then(|examples| examples.get(0)).cloned(),
-                secret: words.get(SECRET).is_some_and(|secret| *secret == true),
-            });
+        for (name, mut schema) in schema["properties"].as_object_mut().map(std::mem::take).unwrap_or_default()
+        {
+            normalize(&mut schema, 1)
+                .map_err(|reason| unsupported(&format!("{}.{name}", section.name), reason))?;
+            let secret = is_secret(&schema);
+            let words = schema.as_object_mut().expect("a schema that was normalized is an object");
+            unwrap_lines(words);
+            let default = section.defaults[&name].clone();
+            words.remove("default");
+            if !default.is_null() && !secret {
+                words.insert("default".to_owned(), default.clone());
+            }
+            options.push(OptionSchema { name, schema, default, secret });
         }
-        // Read as a whole too, so that a rule over several options is not overlooked.
-        reader.section(schema).map_err(|reason| unsupported(&section.name, reason))?;
-        let about = schema.as_object().map(description).unwrap_or_default();
-        Ok(Self { name: section.name.clone(), about, options })
+        // A rule over several options would be overlooked.
+        normalize(&mut schema, 0).map_err(|reason| unsupported(&section.name, reason))?;
+        schema.as_object_mut().into_iter().for_each(unwrap_lines);
+        let about = schema["description"].as_str().unwrap_or_default().to_owned();
+        Ok(Self { name: section.name.clone(), about, options, check: section.check })
+    }
+
+    /// Deserializes `options` as the section's struct.
+    pub(super) fn fits(&self, options: Value) -> Result<(), SectionError> {
+        (self.check)(options)
     }
 
     pub(super) fn option(&self, name: &str) -> Option<&OptionSchema> {
         self.options.iter().find(|option| option.name == name)
     }
 
-    pub(super) fn option_names(&self) -> impl Iterator<Item = &str> {
-        self.options.iter().map(|option| option.name.as_str())
+    fn to_json(&self) -> Value {
+        let options = self.options.iter().map(|option| (option.name.clone(), option.schema.clone()));
+        json!({
+            "description": self.about,
+            "type": "object",
+            "properties": options.collect::<Map<_, _>>(),
+            "additionalProperties": false,
+        })
     }
 
     /// Limits `enabled_handlers` to the handlers that exist, and adds `<trait>_driver` for each driver trait.
     fn add_names(&mut self, registry: &Registry) {
-        let handlers = Form::choice(registry.handlers().map(|(name, entry)| (name, entry.about.as_str())));
-        let enabled = self.options.iter_mut().find(|option| option.name == "enabled_handlers");
-        if let Some(enabled) = enabled {
+        let handlers = registry.handlers().map(|(name, entry)| (name, entry.about.as_str()));
+        if let Some(enabled) = self.options.iter_mut().find(|option| option.name == "enabled_handlers") {
+            enabled.schema["items"] = choice(handlers);
             if let Value::Array(names) = &mut enabled.default {
                 names.retain(|name| registry.handlers().any(|(known, _)| *name == known));
+                enabled.schema["default"] = enabled.default.clone();
             }
-            enabled.form = Form::List { items: Box::new(handlers), length: Bounds::default(), unique: true };
         }
-
-        self.options.extend(registry.interfaces().map(|interface| OptionSchema {
-            name: interface.option(),
-            about: interface.about.clone(),
-            form: Form::choice(
-                interface.drivers.iter().map(|(name, entry)| (name.as_str(), entry.about.as_str())),
-            ),
-            default: interface.default.as_str().into(),
-            example: None,
-            secret: false,
+        self.options.extend(registry.driver_traits().map(|interface| {
+            let drivers = interface.drivers.iter().map(|(name, entry)| (name.as_str(), entry.about.as_str()));
+            let default = Value::from(interface.default.as_str());
+            let mut schema = choice(drivers);
+            schema["description"] = interface.about.as_str().into();
+            schema["default"] = default.clone();
+            OptionSchema { name: interface.option(), schema, default, secret: false }
         }));
     }
 }
 
-/// The doc comment, without the line breaks that its source happens to have inside a paragraph.
-fn description(words: &Map<String, Value>) -> String {
-    let text = words.get("description").and_then(Value::as_str).unwrap_or_default();
-    let paragraph = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    text.split("\n\n").map(paragraph).collect::<Vec<_>>().join("\n\n")
+impl OptionSchema {
+    /// The documentation of the option, without that of its limits.
+    pub(super) fn about(&self) -> &str {
+        self.schema["description"].as_str().unwrap_or_default()
+    }
+}
+
+/// Returns `true` if the option with this schema is never shown.
+pub(super) fn is_secret(schema: &Value) -> bool {
+    schema[SECRET] == true
+}
+
+/// The schema of a string that is one of `names`, each with its description.
+fn choice<'a>(names: impl Iterator<Item = (&'a str, &'a str)>) -> Value {
+    let names = names.map(|(name, about)| json!({ "const": name, "description": about }));
+    json!({ "type": "string", "oneOf": names.collect::<Vec<_>>() })
+}
+
+/// Removes the line breaks that the source of a doc comment has within a paragraph.
+fn unwrap_lines(words: &mut Map<String, Value>) {
+    if let Some(Value::String(text)) = words.get_mut("description") {
+        let paragraph = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        *text = text.split("\n\n").map(paragraph).collect::<Vec<_>>().join("\n\n");
+    }
 }

@@ -1,9 +1,9 @@
-//! `config show`: what holds, and who said so.
+//! `config show`: the options in effect and their origins.
 
 use std::fmt::Write as _;
 
 use super::load::Configuration;
-use super::place::Place;
+use super::location::Location;
 use super::sample::inline;
 use super::schema::{FileSchema, OptionSchema};
 
@@ -14,24 +14,24 @@ impl Configuration {
         let mut shown = String::new();
         for section in &schema.sections {
             let gap = if shown.is_empty() { "" } else { "\n" };
-            writeln!(shown, "{gap}[{}]", section.name).expect("a string takes whatever is written");
+            writeln!(shown, "{gap}[{}]", section.name).expect("writing to a string cannot fail");
             for option in &section.options {
                 let line = self.line(&section.name, option);
-                writeln!(shown, "{line}").expect("a string takes whatever is written");
+                writeln!(shown, "{line}").expect("writing to a string cannot fail");
             }
         }
         shown
     }
 
     fn line(&self, section: &str, option: &OptionSchema) -> String {
-        let place = self.origins.get(&(section.to_owned(), option.name.clone()));
-        let origin = match place {
+        let location = self.origins.get(&(section.to_owned(), option.name.clone()));
+        let origin = match location {
             None => "default".to_owned(),
-            Some(place @ Place::File { .. }) => format!("file {place}"),
-            Some(place @ Place::Environment { .. }) => place.to_string(),
+            Some(location @ Location::File { .. }) => format!("file {location}"),
+            Some(location @ Location::Environment { .. }) => location.to_string(),
         };
         let value = &self.value[section][&option.name];
-        match (value.is_null(), option.secret && place.is_some()) {
+        match (value.is_null(), option.secret && location.is_some()) {
             (true, _) => format!("# {} is not set", option.name),
             (false, true) => format!("{} = \"(secret)\"  # {origin}", option.name),
             (false, false) => format!("{} = {}  # {origin}", option.name, inline(value)),

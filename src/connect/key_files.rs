@@ -1,4 +1,4 @@
-//! The files with the client's certificate and its key, which a connection is made with once.
+//! The files with the client certificate and its key. kube reads them once.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -8,24 +8,24 @@ use std::{fs, io};
 use kube::config::AuthInfo;
 use tracing::warn;
 
-/// How often the files are looked at.
+/// The interval at which the files are read again.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// The files with the certificate and the key with which this program shows who it is, and what was in them at the start.
+/// The files with the client certificate and its key, and a hash of their content when the connection was made.
 #[derive(Clone, Debug, Default)]
 pub struct KeyFiles(Vec<(PathBuf, u64)>);
 
 impl KeyFiles {
-    /// Those that `auth` names, as far as it does not carry what is in them itself.
+    /// The files that `auth` names, unless it contains the data itself.
     pub(super) fn of(auth: &AuthInfo) -> io::Result<Self> {
         let certificate = auth.client_certificate.as_ref().filter(|_| auth.client_certificate_data.is_none());
         let key = auth.client_key.as_ref().filter(|_| auth.client_key_data.is_none());
         let files = certificate.into_iter().chain(key).map(PathBuf::from);
-        files.map(|path| Ok((path.clone(), content(&path)?))).collect::<io::Result<_>>().map(Self)
+        files.map(|path| Ok((path.clone(), content_hash(&path)?))).collect::<io::Result<_>>().map(Self)
     }
 
-    /// Ends when there is something else in one of them, with its path; never where there are none. Without a file, or with
-    /// nothing in it, what was there is as good as there is.
+    /// Completes with the path of a file whose content has changed; never if there are no files. A file that is missing or empty
+    /// counts as unchanged.
     pub async fn replaced(&self) -> &Path {
         if self.0.is_empty() {
             return std::future::pending().await;
@@ -33,21 +33,23 @@ impl KeyFiles {
         loop {
             tokio::time::sleep(INTERVAL).await;
             for (path, before) in &self.0 {
-                match content(path) {
+                match content_hash(path) {
                     Ok(now) if now != *before => return path,
                     Ok(_) => {}
-                    Err(error) => warn!(path = %path.display(), %error, "the file cannot be read again"),
+                    Err(error) => {
+                        warn!(path = %path.display(), %error, "cannot read the client certificate or key again");
+                    }
                 }
             }
         }
     }
 }
 
-/// What tells one content of a file from another. The key itself is not kept.
-fn content(path: &Path) -> io::Result<u64> {
+/// A hash of the content of a file.
+fn content_hash(path: &Path) -> io::Result<u64> {
     let bytes = fs::read(path)?;
     if bytes.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "there is nothing in it"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is empty"));
     }
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
@@ -67,7 +69,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_certificate_that_was_replaced_is_noticed_and_one_that_is_gone_is_not() {
+    async fn a_replaced_certificate_is_noticed_and_a_missing_one_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let [certificate, key] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
         for path in [&certificate, &key] {
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_kubeconfig_carries_itself_is_in_no_file() {
+    async fn data_in_the_kubeconfig_is_in_no_file() {
         let carried =
             "client-certificate: /no\nclient-certificate-data: eA==\nclient-key: /no\nclient-key-data: eA==";
         for yaml in ["{}", carried] {

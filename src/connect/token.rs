@@ -1,40 +1,38 @@
-//! The bearer token in a file that is replaced while the program runs; in a pod the kubelet does that.
+//! A bearer token in a file that is replaced while the program runs, as the kubelet does in a pod.
 
-use std::future::poll_fn;
 use std::io;
 use std::path::PathBuf;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, Request, StatusCode};
+use kube::Client;
 use kube::client::Body;
 use kube::config::AuthInfo;
 use tokio::time::Instant;
-use tower::Service;
+use tower::service_fn;
 use tracing::{info, warn};
 
 use crate::lock::lock;
 
-/// How long a token is used before the file is read again. The kubelet replaces a token when a fifth of its life is left:
-/// two minutes of the shortest life that the API server grants.
-const FRESH: Duration = Duration::from_secs(30);
+/// The time after which the file is read again. The kubelet replaces a token when a fifth of its lifetime is left: two minutes of
+/// the shortest lifetime that the API server grants.
+const MAX_AGE: Duration = Duration::from_secs(30);
 
-/// The token of a file as the header of a request.
+/// The token of a file, as the value of the header `Authorization`.
 pub(super) struct TokenFile {
     path: PathBuf,
-    last: Mutex<LastRead>,
+    last: Mutex<CachedToken>,
 }
 
-struct LastRead {
+struct CachedToken {
     header: HeaderValue,
     at: Instant,
 }
 
 impl TokenFile {
-    /// The file that `auth` names, unless something else goes before it. From then on `auth` names none.
+    /// Removes the path of the token file from `auth`, unless `auth` has credentials that take precedence.
     pub(super) fn take(auth: &mut AuthInfo) -> Option<PathBuf> {
         let other = auth.token.is_some() || auth.username.is_some() || auth.auth_provider.is_some();
         if other { None } else { auth.token_file.take().map(PathBuf::from) }
@@ -42,39 +40,35 @@ impl TokenFile {
 
     /// Reads the file for the first time.
     pub(super) fn open(path: PathBuf) -> io::Result<Self> {
-        let last = Mutex::new(LastRead { header: read(&path)?, at: Instant::now() });
+        let last = Mutex::new(CachedToken { header: read(&path)?, at: Instant::now() });
         Ok(Self { path, last })
     }
 
-    /// The token, at most [`FRESH`] old.
+    /// The token, read at most [`MAX_AGE`] ago.
     fn header(&self) -> HeaderValue {
-        let mut last = self.last();
-        if last.at.elapsed() >= FRESH {
+        let mut last = lock(&self.last);
+        if last.at.elapsed() >= MAX_AGE {
             self.read_again(&mut last);
         }
         last.header.clone()
     }
 
-    /// The token that is in the file by now; none when it is the one that was refused.
-    fn instead_of(&self, refused: &HeaderValue) -> Option<HeaderValue> {
-        let mut last = self.last();
-        if last.header == *refused {
+    /// The token in the file; `None` if it is the one that the server rejected.
+    fn replacement_of(&self, rejected: &HeaderValue) -> Option<HeaderValue> {
+        let mut last = lock(&self.last);
+        if last.header == *rejected {
             self.read_again(&mut last);
         }
-        (last.header != *refused).then(|| last.header.clone())
+        (last.header != *rejected).then(|| last.header.clone())
     }
 
-    /// Without a file, or without a token in it, the last token is as good as there is.
-    fn read_again(&self, last: &mut LastRead) {
+    /// Reads the file again; keeps the last token if that fails.
+    fn read_again(&self, last: &mut CachedToken) {
         match read(&self.path) {
             Ok(header) => last.header = header,
-            Err(error) => warn!(path = %self.path.display(), %error, "the token cannot be read again"),
+            Err(error) => warn!(path = %self.path.display(), %error, "cannot read the token file again"),
         }
         last.at = Instant::now();
-    }
-
-    fn last(&self) -> MutexGuard<'_, LastRead> {
-        lock(&self.last)
     }
 }
 
@@ -82,99 +76,50 @@ fn read(path: &PathBuf) -> io::Result<HeaderValue> {
     let text = std::fs::read_to_string(path)?;
     let token = text.trim();
     if token.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "there is no token in it"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the file contains no token"));
     }
     let mut header = HeaderValue::try_from(format!("Bearer {token}"))
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "what is in it is no token"))?;
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the content is not a valid token"))?;
     header.set_sensitive(true);
     Ok(header)
 }
 
-/// Sends each request with the token. One that the server refuses (401) is repeated, once, if the file has another token
-/// by now, so that a change of tokens is no failure of whatever was asked for.
-pub(super) struct Bearer<S> {
-    inner: Arc<Mutex<S>>,
-    token: Arc<TokenFile>,
-}
-
-impl<S> Bearer<S> {
-    pub(super) fn new(inner: S, token: Arc<TokenFile>) -> Self {
-        Self { inner: Arc::new(Mutex::new(inner)), token }
-    }
-}
-
-impl<S, B> Service<Request<Body>> for Bearer<S>
-where
-    S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
-    S::Future: Send + 'static,
-    S::Error: Send + 'static,
-    B: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
-
-    /// Each of the two calls waits by itself until the server takes it.
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        let (inner, token) = (Arc::clone(&self.inner), Arc::clone(&self.token));
-        Box::pin(async move {
+/// Adds the token to each request of `client`. A request that the server rejects with 401 is repeated once if the file contains
+/// another token, so that a replaced token fails no request.
+pub(super) fn authenticated(client: Client, token: TokenFile) -> Client {
+    let (namespace, token) = (client.default_namespace().to_owned(), Arc::new(token));
+    let service = service_fn(move |request: Request<Body>| {
+        let (client, token) = (client.clone(), Arc::clone(&token));
+        async move {
+            let (parts, body) = request.into_parts();
+            // A body that is a stream cannot be sent twice.
+            let again = body.try_clone().map(|body| Request::from_parts(parts.clone(), body));
             let header = token.header();
-            let again = copy(&request);
-            request.headers_mut().insert(AUTHORIZATION, header.clone());
-            let answer = call(&inner, request).await?;
-            if answer.status() != StatusCode::UNAUTHORIZED {
-                return Ok(answer);
+            let response = client.send(with(Request::from_parts(parts, body), &header)).await?;
+            if response.status() != StatusCode::UNAUTHORIZED {
+                return Ok(response);
             }
-            match (again, token.instead_of(&header)) {
-                (Some(mut again), Some(newer)) => {
-                    info!("the API server refused the token; the file has another one by now");
-                    again.headers_mut().insert(AUTHORIZATION, newer);
-                    call(&inner, again).await
-                }
-                _ => Ok(answer),
-            }
-        })
-    }
-}
-
-/// Calls `inner` as soon as it is ready, and lets go of it while the answer is on its way.
-async fn call<S>(inner: &Mutex<S>, request: Request<Body>) -> Result<S::Response, S::Error>
-where
-    S: Service<Request<Body>>,
-{
-    let mut request = Some(request);
-    let answer = poll_fn(|context| {
-        let mut inner = lock(inner);
-        ready!(inner.poll_ready(context))?;
-        let request = request.take().expect("this is ready once");
-        Poll::Ready(Ok(inner.call(request)))
+            let Some((again, newer)) = again.zip(token.replacement_of(&header)) else { return Ok(response) };
+            info!("the API server rejected the token; repeating the request with the new one");
+            client.send(with(again, &newer)).await
+        }
     });
-    answer.await?.await
+    Client::new(service, namespace)
 }
 
-/// The same request once more; none where its body is a stream.
-fn copy(request: &Request<Body>) -> Option<Request<Body>> {
-    let mut copy = Request::new(request.body().try_clone()?);
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.headers_mut() = request.headers().clone();
-    *copy.extensions_mut() = request.extensions().clone();
-    Some(copy)
+fn with(mut request: Request<Body>, header: &HeaderValue) -> Request<Body> {
+    request.headers_mut().insert(AUTHORIZATION, header.clone());
+    request
 }
 
 #[cfg(test)]
 mod tests {
-    use kube::Client;
+    use http::Response;
     use tempfile::NamedTempFile;
-    use tower::service_fn;
 
     use super::*;
 
-    /// A server that takes requests with one token, and notes those that came.
+    /// A server that accepts one token and records all requests.
     struct Server {
         file: NamedTempFile,
         takes: Arc<Mutex<&'static str>>,
@@ -199,13 +144,13 @@ mod tests {
                 Ok::<_, kube::Error>(Response::builder().status(code).body(Body::empty()).unwrap())
             }
         });
-        let token = Arc::new(TokenFile::open(file.path().to_owned()).unwrap());
-        let client = Client::new(Bearer::new(inner, token), "default");
+        let token = TokenFile::open(file.path().to_owned()).unwrap();
+        let client = authenticated(Client::new(inner, "default"), token);
         Server { file, takes, came, client }
     }
 
     impl Server {
-        /// The code of the answer to `body`, and the tokens with which it came.
+        /// Sends `body`. Returns the status code and the tokens of the requests.
         async fn ask(&self, body: &'static str) -> (u16, Vec<String>) {
             let request = Request::patch("/").body(Body::from(body.as_bytes().to_vec())).unwrap();
             let code = self.client.send(request).await.unwrap().status().as_u16();
@@ -220,17 +165,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_that_was_replaced_is_used_before_the_old_one_expires() {
+    async fn a_replaced_token_is_used_before_the_old_one_expires() {
         let server = server();
         assert_eq!(server.ask("a").await, (200, tokens(&["one"])));
         std::fs::write(&server.file, "two").unwrap();
         *server.takes.lock().unwrap() = "two";
-        tokio::time::advance(FRESH).await;
+        tokio::time::advance(MAX_AGE).await;
         assert_eq!(server.ask("b").await, (200, tokens(&["two"])));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_whose_token_is_refused_is_repeated_with_the_one_that_is_in_the_file_by_now() {
+    async fn a_request_whose_token_is_rejected_is_repeated_with_the_new_token() {
         let server = server();
         std::fs::write(&server.file, "two").unwrap();
         *server.takes.lock().unwrap() = "two";
@@ -239,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_is_not_repeated_with_the_token_that_was_refused() {
+    async fn a_request_is_not_repeated_with_the_rejected_token() {
         let server = server();
         *server.takes.lock().unwrap() = "two";
         assert_eq!(server.ask("a").await, (401, tokens(&["one"])));
@@ -248,20 +193,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_without_a_token_leaves_the_last_one_in_use() {
+    async fn the_last_token_is_kept_if_the_file_contains_none() {
         let server = server();
         for content in ["", " \n", "one\ntwo"] {
             std::fs::write(&server.file, content).unwrap();
-            tokio::time::advance(FRESH).await;
+            tokio::time::advance(MAX_AGE).await;
             assert_eq!(server.ask("a").await, (200, tokens(&["one"])), "{content:?}");
         }
         std::fs::remove_file(server.file.path()).unwrap();
-        tokio::time::advance(FRESH).await;
+        tokio::time::advance(MAX_AGE).await;
         assert_eq!(server.ask("a").await, (200, tokens(&["one"])));
     }
 
     #[test]
-    fn whatever_goes_before_a_token_file_is_left_to_kube() {
+    fn credentials_that_precede_a_token_file_are_left_to_kube() {
         let auth = |yaml: &str| serde_saphyr::from_str::<AuthInfo>(yaml).unwrap();
         let mut file = auth("tokenFile: /t");
         assert_eq!(TokenFile::take(&mut file), Some("/t".into()));

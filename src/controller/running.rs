@@ -1,137 +1,120 @@
-//! What runs while this process leads: the watches, the chains, and what is done beside them.
+//! The watches, chains and background tasks of one leadership term.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use staffetta_handler::{BackoffPolicy, Check, bounded, causes};
+use staffetta_handler::Check;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
-use super::{Health, Work};
-use crate::config::Configuration;
-use crate::events::Recording;
-use crate::pipeline::Pipeline;
-use crate::state::State;
+use super::{ControllerContext, Health};
+use crate::events::PublisherTask;
+use crate::pipeline::{Pipeline, garbage_collection, sources};
+use crate::retry::until_success;
 use crate::watcher::Watcher;
-use crate::{sources, sweeper};
 
-/// The waits after the API server or a driver's check failed at start.
-pub(super) const BACKOFF: BackoffPolicy =
-    BackoffPolicy { initial: Duration::from_millis(500), max: Duration::from_secs(30), limit: None };
-
-/// How long what was told last may take to be sent, at the end.
+/// The longest time that the last Kubernetes Events may take to be sent at the end.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 
-/// What runs for one term. All of it ends when this is dropped.
-pub(super) struct Running {
+/// Everything that runs for one term. Dropping it ends all of it.
+pub(super) struct LeaderTasks<'r> {
+    context: &'r ControllerContext,
     pipeline: Arc<Pipeline>,
     watcher: Arc<Watcher<Pipeline>>,
     tasks: JoinSet<()>,
-    recording: Option<Recording>,
-    configuration: Configuration,
-    health: Arc<Health>,
-    state: Arc<State>,
-    /// What has to be well because of it.
+    recording: Option<PublisherTask>,
+    /// The names of its readiness conditions.
     conditions: Vec<String>,
 }
 
-impl Running {
-    /// Nothing is watched yet.
+impl<'r> LeaderTasks<'r> {
+    /// The parts of a term; nothing is watched yet.
     pub(super) fn new(
-        work: &Work,
+        context: &'r ControllerContext,
         client: Client,
         pipeline: Arc<Pipeline>,
-        recording: Option<Recording>,
+        recording: Option<PublisherTask>,
     ) -> Self {
-        let timeout = work.configuration.kubernetes.watch_timeout.into();
+        let timeout = context.configuration.kubernetes.watch_timeout.into();
         let watcher = Watcher::new(client, Arc::clone(&pipeline)).watch_timeout(timeout);
-        let watcher = Arc::new(watcher.overheard(Arc::clone(&work.state.figures.silence)));
-        work.state.runs(&pipeline, &watcher);
-        Self {
-            pipeline,
-            watcher,
-            tasks: JoinSet::new(),
-            recording,
-            configuration: work.configuration.clone(),
-            health: Arc::clone(&work.health),
-            state: Arc::clone(&work.state),
-            conditions: Vec::new(),
-        }
+        let watcher = Arc::new(watcher);
+        context.state.set_running(&pipeline, &watcher);
+        Self { context, pipeline, watcher, tasks: JoinSet::new(), recording, conditions: Vec::new() }
     }
 
     /// Runs the drivers' checks and reads the ownership marks, each until it succeeds.
     pub(super) fn prepare(mut self, checks: Vec<Check>) -> Self {
-        let limit = self.configuration.relay.handler_timeout.into();
+        let limit = self.context.configuration.relay.handler_timeout.into();
         for check in checks {
             let name = self.waits(format!("driver {}", check.name), "not checked yet");
-            self.tasks.spawn(until_well(name, check, limit, Arc::clone(&self.health)));
+            self.tasks.spawn(until_healthy(name, check, limit, Arc::clone(&self.context.health)));
         }
-        for place in 0..self.pipeline.relays().len() {
-            let name = format!("handler {}", self.pipeline.relays()[place].name);
-            let name = self.waits(name, "the ownership marks are not read yet");
-            let (pipeline, health) = (Arc::clone(&self.pipeline), Arc::clone(&self.health));
+        for handler in Arc::clone(&self.pipeline).handlers() {
+            let name =
+                self.waits(format!("handler {}", handler.name), "the ownership marks are not read yet");
+            let (handler, health) = (Arc::clone(handler), Arc::clone(&self.context.health));
             self.tasks.spawn(async move {
-                sweeper::recover(&pipeline.relays()[place], limit).await;
-                health.is_well(&name);
+                garbage_collection::recover(&handler, limit).await;
+                health.set_met(&name);
             });
         }
         self
     }
 
-    /// Watches each kind once and hears the handlers' own sources; sweeps when all kinds are listed.
+    /// Watches each kind, runs the handlers' sources, and collects garbage once all kinds are listed.
     pub(super) fn watch(mut self) -> Self {
         for kind in self.pipeline.kinds() {
-            self.state.figures.silence.listen(&kind.path);
             self.watcher.add(kind);
         }
         let name = self.waits("watches".to_owned(), "not all objects are listed yet");
         let (pipeline, watcher) = (Arc::clone(&self.pipeline), Arc::clone(&self.watcher));
-        let (health, figures) = (Arc::clone(&self.health), Arc::clone(&self.state.figures));
-        let relay = &self.configuration.relay;
+        let (health, metrics) = (Arc::clone(&self.context.health), Arc::clone(&self.context.state.metrics));
+        let relay = &self.context.configuration.relay;
         let (interval, limit) = (relay.sweep_interval.into(), relay.handler_timeout.into());
         self.tasks.spawn(async move {
             watcher.until_listed().await;
             info!("all objects are listed");
-            health.is_well(&name);
-            let sweeps = pipeline.relays().iter().map(|relay| async {
-                let sweeps = figures.sweeps(&relay.name);
-                sweeper::sweep(relay, pipeline.kinds(), &watcher, interval, limit, &sweeps).await;
+            health.set_met(&name);
+            let collections = pipeline.handlers().iter().map(|handler| {
+                garbage_collection::collect_periodically(handler, &watcher, interval, limit, &metrics)
             });
-            futures_util::future::join_all(sweeps).await;
+            futures_util::future::join_all(collections).await;
         });
         sources::start(&mut self.tasks, &self.pipeline);
         self
     }
 
-    /// `name` has to be well, and is not yet.
+    /// Adds a readiness condition that is not met yet.
     fn waits(&mut self, name: String, reason: &str) -> String {
-        self.health.waits(&name, reason);
+        self.context.health.set_unmet(&name, reason);
         self.conditions.push(name.clone());
         name
     }
 
-    /// Takes no more events in, and gives what was begun at most `grace`. Answers whether all of it was done.
+    /// Ends the watches and drains the queues within `grace`. Returns `true` if all events were handled.
     pub(super) async fn stop(mut self, grace: Duration) -> bool {
         self.close().await;
-        info!("no more events are taken in");
+        info!("all watches are stopped");
         let drained = self.pipeline.drain(grace).await;
         if let Some(recording) = self.recording {
             recording.drain(LAST_EVENTS).await;
         }
         if drained {
-            info!("all that ran has ended");
+            info!("all queues are drained");
         }
         drained
     }
 
-    /// Ends all of it where it stands: the term is over. Answers what need not be well any more.
-    pub(super) async fn abandon(mut self, grace: Duration) -> Vec<String> {
+    /// Ends everything at once, since the term has ended, and removes its readiness conditions.
+    pub(super) async fn abandon(mut self, grace: Duration) {
         self.close().await;
         if !self.pipeline.halt(grace).await {
-            warn!("something does not end with the term in which it began; whatever it tries is refused");
+            warn!("a handler does not stop at the end of the term; its writes and driver calls are refused");
         }
-        self.conditions
+        for name in &self.conditions {
+            self.context.health.remove(name);
+        }
     }
 
     async fn close(&mut self) {
@@ -140,15 +123,17 @@ impl Running {
     }
 }
 
-async fn until_well(name: String, check: Check, limit: Duration, health: Arc<Health>) {
-    let mut backoff = BACKOFF.start();
-    while let Err(error) = bounded(limit, (check.run)()).await {
-        let wait = backoff.next_wait(error.retry_after()).unwrap_or(BACKOFF.max);
-        let attempt = backoff.attempts();
-        let error = causes(&*error);
-        warn!(driver = check.name, attempt, wait_ms = wait.as_millis(), error, "the driver's check failed");
-        health.waits(&name, error);
-        tokio::time::sleep(wait).await;
-    }
-    health.is_well(&name);
+/// Runs a driver's check until it succeeds.
+async fn until_healthy(name: String, check: Check, timeout: Duration, health: Arc<Health>) {
+    until_success(
+        timeout,
+        || (check.run)(),
+        |failed| {
+            let (attempt, wait_ms, error) = (failed.attempt, failed.wait.as_millis(), failed.error);
+            warn!(driver = check.name, attempt, wait_ms, error, "the driver's check failed");
+            health.set_unmet(&name, error);
+        },
+    )
+    .await;
+    health.set_met(&name);
 }

@@ -1,99 +1,94 @@
-//! Kubernetes Events: what went wrong with an object, shown where the person looks who wonders about it.
+//! Kubernetes Events that report failures and their end at the affected object; docs/events.md describes them for operators.
 //!
-//! A [`Recorder`] takes [`Notice`]s in from anywhere and never waits. One task counts what happens again and again together
-//! ([`aggregator`]) and sends what the limits allow ([`sender`]). An Event is made through `events.k8s.io/v1`, which does not
-//! let a note change, and brought up to date through `core/v1`, which shows the same object and does.
+//! A [`Publisher`] accepts an [`Occurrence`] without waiting. A task aggregates occurrences ([`Aggregator`]) and writes Events
+//! ([`EventWriter`]): it creates them through `events.k8s.io/v1` and updates them through `core/v1`, where the note may change.
 
-mod aggregator;
-mod bucket;
-mod counts;
-mod name;
-mod notice;
-mod refusals;
-mod sender;
-mod task;
+mod aggregation;
+mod occurrence;
+mod rate_limit;
+mod writer;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use staffetta_handler::{Note, Notebook};
+use staffetta_handler::{EventNote, EventRecorder};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-pub(crate) use counts::EventCounts;
-use counts::EventResult;
-pub(crate) use notice::{Notice, Weight, reference};
+pub(crate) use occurrence::Occurrence;
 
 use crate::identity::random;
-use aggregator::{Aggregator, Limits};
-use sender::Sender;
-use task::Task;
+use crate::metrics::EventMetrics;
+use aggregation::{Aggregator, LIMITS};
+use rate_limit::TokenBucket;
+use writer::EventWriter;
 
-/// The API version through which Events are made.
+/// The API version through which Events are created.
 pub(crate) const API_VERSION: &str = "events.k8s.io/v1";
 
-/// How many notices may wait for the task. It takes one in within microseconds.
-const INBOX: usize = 1024;
+/// The capacity of the queue between publishers and the task, which takes microseconds for an occurrence.
+const QUEUE_CAPACITY: usize = 1024;
 
-/// Where notices are handed in. A copy is a reference.
+/// The number of requests that are sent at once after a pause.
+const WRITE_BURST: u32 = 50;
+
+/// The time after which one more request is sent.
+const WRITE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Accepts occurrences. A clone publishes to the same task.
 #[derive(Clone)]
-pub(crate) struct Recorder {
-    inbox: mpsc::Sender<Notice>,
-    counts: Arc<EventCounts>,
+pub(crate) struct Publisher {
+    queue: mpsc::Sender<Occurrence>,
+    metrics: EventMetrics,
 }
 
-/// The task that sends Events. It ends when this is dropped.
-pub(crate) struct Recording {
+/// The task that writes Events. It ends when this is dropped.
+pub(crate) struct PublisherTask {
     stop: CancellationToken,
     task: AbortOnDropHandle<()>,
 }
 
-/// Starts to record Events by the default [`Limits`], in the name of `instance`; `counts` says what became of them.
-pub(crate) fn record(client: Client, instance: String, counts: Arc<EventCounts>) -> (Recorder, Recording) {
-    let (inbox, notices) = mpsc::channel(INBOX);
+/// Starts the task that writes Events as `instance`, within the limits of docs/events.md.
+pub(crate) fn start(client: Client, instance: String, metrics: EventMetrics) -> (Publisher, PublisherTask) {
+    let (queue, occurrences) = mpsc::channel(QUEUE_CAPACITY);
     let stop = CancellationToken::new();
-    let task = Task {
-        aggregator: Aggregator::new(Limits::default(), random(), Instant::now()),
-        sender: Sender::new(client, instance),
-        counts: Arc::clone(&counts),
-        trouble: None,
-    };
-    let task = AbortOnDropHandle::new(tokio::spawn(task.run(notices, stop.clone())));
-    (Recorder { inbox, counts }, Recording { stop, task })
+    let rate = TokenBucket::full(WRITE_BURST, WRITE_INTERVAL, Instant::now());
+    let aggregator = Aggregator::new(LIMITS, rate, random());
+    let writer = EventWriter { client, instance, aggregator, metrics: metrics.clone() };
+    let task = AbortOnDropHandle::new(tokio::spawn(writer.run(occurrences, stop.clone())));
+    (Publisher { queue, metrics }, PublisherTask { stop, task })
 }
 
-impl Recorder {
-    /// A recorder whose notices a test reads.
+impl Publisher {
+    /// A publisher without a task, and the queue from which a test reads.
     #[cfg(test)]
-    pub(crate) fn overheard() -> (Self, mpsc::Receiver<Notice>) {
-        let (inbox, notices) = mpsc::channel(INBOX);
-        (Self { inbox, counts: Arc::default() }, notices)
+    pub(crate) fn detached() -> (Self, mpsc::Receiver<Occurrence>) {
+        let (queue, occurrences) = mpsc::channel(QUEUE_CAPACITY);
+        (Self { queue, metrics: EventMetrics::default() }, occurrences)
     }
 
-    /// Takes a notice in. Never waits: where too much happens at once, the notice is dropped and counted.
-    pub(crate) fn tell(&self, notice: Notice) {
-        if self.inbox.try_send(notice).is_err() {
-            self.counts.count(EventResult::Dropped);
+    /// Queues an occurrence; discards and counts it if the queue is full.
+    pub(crate) fn publish(&self, occurrence: Occurrence) {
+        if self.queue.try_send(occurrence).is_err() {
+            self.metrics.dropped.inc();
         }
     }
 }
 
-impl Notebook for Recorder {
-    fn tell(&self, note: Note) {
-        let weight = if note.warning { Weight::Warning } else { Weight::Normal };
-        let regarding = reference(&note.regarding);
-        Self::tell(self, Notice::new(regarding, weight, note.reason, &note.handler.into(), (&note.text, "")));
+impl EventRecorder for Publisher {
+    fn record(&self, note: EventNote) {
+        let EventNote { handler, regarding, warning, reason, text } = note;
+        self.publish(Occurrence::new(regarding, &handler.into(), warning, reason, (&text, "")));
     }
 }
 
-impl Recording {
-    /// Takes nothing in any more, and sends what is due, for at most `grace`.
+impl PublisherTask {
+    /// Accepts no more occurrences, and writes those that are due for at most `grace`.
     pub(crate) async fn drain(self, grace: Duration) {
         self.stop.cancel();
-        // What is not sent by then is dropped with the task: the next process fails with the same objects.
+        // The rest is discarded: the next process fails with the same objects.
         let _ = tokio::time::timeout(grace, self.task).await;
     }
 }

@@ -1,21 +1,22 @@
 use http::{Method, Request, Response};
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::core::v1::Pod;
 use kube::client::Body;
 use serde_json::{Value, json};
+use staffetta_handler::Identity;
 use tower_test::mock::{self, Handle};
 
 use super::*;
-use crate::testing::Logged;
+use crate::testing::CapturedLog;
 
-/// A recorder and the server that it asks.
+/// A publisher and a server that the test controls.
 struct World {
-    recorder: Recorder,
-    recording: Recording,
+    publisher: Publisher,
+    task: PublisherTask,
     server: Handle<Request<Body>, Response<Body>>,
     started: Instant,
 }
 
-/// A request, and how long after the start it came.
+/// A request, and the time since the start.
 #[derive(Debug)]
 struct Asked {
     method: Method,
@@ -30,30 +31,16 @@ impl World {
     fn new() -> Self {
         let (service, server) = mock::pair::<Request<Body>, Response<Body>>();
         let (client, identity) = (Client::new(service, "default"), "web_1".to_owned());
-        let (recorder, recording) = record(client, identity, Arc::default());
-        Self { recorder, recording, server, started: Instant::now() }
-    }
-
-    /// How often it came to this.
-    fn count(&self, result: &str) -> u64 {
-        let counts = self.recorder.counts.counts();
-        counts.iter().find(|(name, _)| *name == result).unwrap().1
+        let (publisher, task) = start(client, identity, EventMetrics::default());
+        Self { publisher, task, server, started: Instant::now() }
     }
 
     fn tell(&self, namespace: Option<&str>, name: &str, note: &str) {
-        let regarding = ObjectReference {
-            api_version: Some("v1".into()),
-            kind: Some("Pod".into()),
-            namespace: namespace.map(str::to_owned),
-            name: Some(name.to_owned()),
-            uid: Some(format!("uid-{name}")),
-            ..ObjectReference::default()
-        };
-        let action = "vif".into();
-        self.recorder.tell(Notice::new(regarding, Weight::Warning, "QuotaExceeded", &action, (note, "")));
+        let regarding = Identity::of::<Pod>(namespace.map(str::to_owned), name.into(), format!("uid-{name}"));
+        self.publisher.publish(Occurrence::new(regarding, &"vif".into(), true, "QuotaExceeded", (note, "")));
     }
 
-    /// Takes the next request, and answers it as said; an empty object stands for any good answer.
+    /// Takes the next request and responds with this code and body.
     async fn answer(&mut self, code: u16, answer: &Value) -> Asked {
         let (asked, reply) = self.server.next_request().await.expect("it asks");
         let at = self.started.elapsed();
@@ -69,7 +56,7 @@ impl World {
         self.answer(200, &event).await
     }
 
-    /// Whether it asks nothing for a day.
+    /// Returns `true` if no request arrives within a day.
     async fn is_quiet(&mut self) -> bool {
         let day = Duration::from_secs(24 * 3600);
         tokio::time::timeout(day, self.server.next_request()).await.is_err()
@@ -82,7 +69,7 @@ fn refusal(code: u16, details: &Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_is_made_through_the_newer_group_and_brought_up_to_date_through_the_older() {
+async fn an_event_is_created_through_events_v1_and_updated_through_core_v1() {
     let mut world = World::new();
     world.tell(Some("shop"), "web", "no port left");
     let made = world.done().await;
@@ -116,18 +103,18 @@ async fn an_event_is_made_through_the_newer_group_and_brought_up_to_date_through
     assert!(updated.body["series"]["lastObservedTime"].is_string());
     assert_eq!(updated.body.as_object().unwrap().len(), 2, "nothing else is touched");
     assert!(world.is_quiet().await);
-    assert_eq!((world.count("created"), world.count("updated")), (1, 1));
+    assert_eq!((world.publisher.metrics.created.get(), world.publisher.metrics.updated.get()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_of_an_object_without_a_namespace_is_kept_in_the_default_one() {
+async fn the_events_of_a_cluster_scoped_object_are_in_the_namespace_default() {
     let mut world = World::new();
     world.tell(None, "node", "");
     assert_eq!(world.done().await.path, "/apis/events.k8s.io/v1/namespaces/default/events");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_the_server_has_forgotten_is_made_anew_under_its_count() {
+async fn an_expired_event_is_created_again_with_its_count() {
     let mut world = World::new();
     world.tell(Some("shop"), "web", "one");
     let made = world.done().await;
@@ -141,8 +128,8 @@ async fn an_event_that_the_server_has_forgotten_is_made_anew_under_its_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_right_to_it_asks_every_five_minutes_warns_once_and_says_when_it_is_over() {
-    let logged = Logged::start();
+async fn a_forbidden_write_is_repeated_every_five_minutes_and_logged_once() {
+    let logged = CapturedLog::start();
     let mut world = World::new();
     world.tell(Some("shop"), "web", "no port left");
     let mut asked = Vec::new();
@@ -150,17 +137,17 @@ async fn without_the_right_to_it_asks_every_five_minutes_warns_once_and_says_whe
         asked.push(world.answer(403, &refusal(403, &json!({}))).await.after);
     }
     assert_eq!(asked, [0, 300, 600, 900]);
-    assert_eq!(logged.with("Kubernetes Events cannot be sent").len(), 1);
+    assert_eq!(logged.with("cannot write Kubernetes Events").len(), 1);
     assert_eq!(world.done().await.after, 1200);
     assert!(world.is_quiet().await);
-    assert_eq!(logged.with("Kubernetes Events are sent again").len(), 1);
-    assert_eq!(world.count("failed"), 4);
+    assert_eq!(logged.with("Kubernetes Events are written again").len(), 1);
+    assert_eq!(world.publisher.metrics.failed.get(), 4);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_takes_no_event_holds_up_those_of_no_other() {
+async fn a_namespace_that_forbids_events_delays_those_of_no_other() {
     let mut world = World::new();
-    let logged = Logged::start();
+    let logged = CapturedLog::start();
     for name in ["a", "b"] {
         world.tell(Some("full"), name, "no port left");
     }
@@ -176,13 +163,13 @@ async fn a_namespace_that_takes_no_event_holds_up_those_of_no_other() {
     }
     assert_eq!(later, [300, 300], "nothing is lost");
     assert!(world.is_quiet().await);
-    assert_eq!((world.count("failed"), world.count("created")), (1, 3));
-    let warned = logged.with("Kubernetes Events cannot be sent");
+    assert_eq!((world.publisher.metrics.failed.get(), world.publisher.metrics.created.get()), (1, 3));
+    let warned = logged.with("cannot write Kubernetes Events");
     assert_eq!((warned.len(), &warned[0]["namespace"]), (1, &json!("full")));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_ends_or_is_gone_takes_no_event_and_holds_up_no_other() {
+async fn a_terminating_or_missing_namespace_discards_its_events_and_delays_no_other() {
     let mut world = World::new();
     let ending = json!({ "causes": [{ "reason": "NamespaceTerminating", "field": "metadata.namespace" }] });
     for (name, code, details) in [("web", 403, ending), ("db", 404, json!({})), ("x", 422, json!({}))] {
@@ -192,11 +179,11 @@ async fn a_namespace_that_ends_or_is_gone_takes_no_event_and_holds_up_no_other()
     world.tell(Some("other"), "web2", "no port left");
     assert_eq!(world.done().await.after, 0);
     assert!(world.is_quiet().await);
-    assert_eq!(world.count("refused"), 3);
+    assert_eq!(world.publisher.metrics.refused.get(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_server_is_in_trouble_it_is_left_in_peace_and_nothing_is_lost() {
+async fn failed_writes_are_repeated_with_growing_delays_and_nothing_is_lost() {
     let mut world = World::new();
     world.tell(Some("shop"), "web", "one");
     let mut asked = Vec::new();
@@ -216,7 +203,7 @@ async fn while_the_server_is_in_trouble_it_is_left_in_peace_and_nothing_is_lost(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_got_lost_makes_no_second_event() {
+async fn a_lost_response_creates_no_second_event() {
     let mut world = World::new();
     world.tell(Some("shop"), "web", "one");
     // It was made, and nobody answers; the connection is let go after ten seconds.
@@ -229,21 +216,21 @@ async fn an_answer_that_got_lost_makes_no_second_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_tells_never_waits_and_what_is_too_much_is_counted() {
+async fn a_full_queue_discards_and_counts_occurrences() {
     let world = World::new();
     for number in 0..3000 {
         world.tell(Some("shop"), &format!("web-{number}"), "no port left");
     }
-    assert_eq!(world.count("dropped"), 3000 - 1024);
+    assert_eq!(world.publisher.metrics.dropped.get(), 3000 - 1024);
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_end_what_is_due_is_sent() {
+async fn events_that_are_due_are_written_at_the_end() {
     let mut world = World::new();
     for name in ["web", "db", "web"] {
         world.tell(Some("shop"), name, "no port left");
     }
-    let draining = tokio::spawn(world.recording.drain(Duration::from_secs(2)));
+    let draining = tokio::spawn(world.task.drain(Duration::from_secs(2)));
     let mut names = Vec::new();
     while let Some((asked, reply)) = world.server.next_request().await {
         names.push(asked.uri().path().to_owned());
@@ -254,10 +241,10 @@ async fn at_the_end_what_is_due_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_end_a_silent_server_is_waited_for_no_longer_than_the_grace() {
+async fn at_the_end_a_hanging_request_is_cancelled_after_the_grace_period() {
     let mut world = World::new();
     world.tell(Some("shop"), "web", "no port left");
     let _silent = world.server.next_request().await.unwrap();
-    world.recording.drain(Duration::from_secs(2)).await;
+    world.task.drain(Duration::from_secs(2)).await;
     assert_eq!(world.started.elapsed().as_secs(), 2);
 }

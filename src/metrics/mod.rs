@@ -1,27 +1,192 @@
-//! What the program tells of itself in figures. What follows from how things are is read when somebody asks; the rest is
-//! counted.
+//! The metrics of the program, in the families of `prometheus-client`.
+//!
+//! Some are counted where something happens, in a [`MetricFamily`]. Those that follow from the current state are read when
+//! `/metrics` is requested: see [`Metrics::page`].
 
-mod cloud_requests;
-mod counted;
-pub mod counter;
-mod exposition;
-mod figures;
-pub mod histogram;
-mod names;
-mod page;
+mod family;
+pub(crate) mod names;
 mod pools;
 mod process;
-mod queue_meter;
 mod requests;
-mod shard;
-mod sweeps;
-mod virtual_nodes;
+mod workqueue;
 
-pub(crate) use cloud_requests::CloudRequests;
-pub(crate) use counted::Counted;
-pub(crate) use figures::Figures;
-pub(crate) use page::page;
-pub(crate) use pools::Pools;
-pub use queue_meter::QueueMeter;
-pub(crate) use requests::Requests;
-pub(crate) use sweeps::Sweeps;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use staffetta_handler::Failure;
+use staffetta_virtual_node::VirtualNodeMetricsRegistry;
+
+pub(crate) use family::MetricsPage;
+use family::{MetricFamily, UnitGauge, histogram};
+pub(crate) use pools::PoolMetrics;
+use process::ProcessMetrics;
+pub(crate) use requests::{ApiRequestMetrics, CloudRequestMetrics};
+pub use workqueue::WorkqueueMetrics;
+use workqueue::{FAILURE_OUTCOMES, failure_outcome};
+
+/// The metrics that are counted, and the sources of those that the virtual nodes and pools report.
+pub(crate) struct Metrics {
+    /// The requests to the API server.
+    pub(crate) api_requests: Arc<ApiRequestMetrics>,
+    /// The requests to OpenStack.
+    pub(crate) cloud_requests: Arc<CloudRequestMetrics>,
+    /// The VIF pools.
+    pub(crate) pools: PoolMetrics,
+    /// The figures of the virtual nodes.
+    pub(crate) virtual_nodes: VirtualNodeMetricsRegistry,
+    process: ProcessMetrics,
+    kubernetes_events: MetricFamily<Counter>,
+    failures: MetricFamily<Counter>,
+    adds: MetricFamily<Counter>,
+    retries: MetricFamily<Counter>,
+    queue_duration: MetricFamily<Histogram>,
+    work_duration: MetricFamily<Histogram>,
+    collections: MetricFamily<Counter>,
+    collection_orphans: MetricFamily<Counter>,
+    last_collection: MetricFamily<UnitGauge>,
+}
+
+/// Counts the Kubernetes Events that are written, by outcome.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EventMetrics {
+    /// Events that were created.
+    pub(crate) created: Counter,
+    /// Events whose count and note were updated.
+    pub(crate) updated: Counter,
+    /// Notes that were discarded because a queue was full.
+    pub(crate) dropped: Counter,
+    /// Events that the API server rejected for good.
+    pub(crate) refused: Counter,
+    /// Requests that failed and are repeated.
+    pub(crate) failed: Counter,
+}
+
+impl Metrics {
+    /// The metrics of a process that runs `handlers` and uses the API server at `host` (`host:port`). All series whose labels are
+    /// known exist and are 0.
+    pub(crate) fn new(host: &str, handlers: &[String]) -> Self {
+        let metrics = Self {
+            api_requests: Arc::new(ApiRequestMetrics::new(host)),
+            cloud_requests: Arc::default(),
+            pools: PoolMetrics::default(),
+            virtual_nodes: VirtualNodeMetricsRegistry::default(),
+            process: ProcessMetrics::default(),
+            kubernetes_events: MetricFamily::new(&names::KUBERNETES_EVENTS, Counter::default),
+            failures: MetricFamily::new(&names::FAILURES, Counter::default),
+            adds: MetricFamily::new(&names::WORKQUEUE_ADDS, Counter::default),
+            retries: MetricFamily::new(&names::WORKQUEUE_RETRIES, Counter::default),
+            queue_duration: MetricFamily::new(&names::WORKQUEUE_QUEUE_DURATION, histogram),
+            work_duration: MetricFamily::new(&names::WORKQUEUE_WORK_DURATION, histogram),
+            collections: MetricFamily::new(&names::GARBAGE_COLLECTIONS, Counter::default),
+            collection_orphans: MetricFamily::new(&names::GARBAGE_COLLECTION_ORPHANS, Counter::default),
+            last_collection: MetricFamily::new(&names::GARBAGE_COLLECTION_LAST_SUCCESS, UnitGauge::default),
+        };
+        metrics.kubernetes_events();
+        for handler in handlers {
+            metrics.workqueue(handler);
+            for outcome in ["success", "failure"] {
+                metrics.collections.with(&[handler, outcome]);
+            }
+            metrics.collection_orphans.with(&[handler]);
+            metrics.last_collection.with(&[handler]);
+            for outcome in FAILURE_OUTCOMES {
+                metrics.failures.with(&[handler, outcome]);
+            }
+        }
+        metrics
+    }
+
+    /// The queue metrics of `handler`.
+    pub(crate) fn workqueue(&self, handler: &str) -> WorkqueueMetrics {
+        WorkqueueMetrics {
+            adds: self.adds.with(&[handler]),
+            retries: self.retries.with(&[handler]),
+            queue_duration: self.queue_duration.with(&[handler]),
+            work_duration: self.work_duration.with(&[handler]),
+        }
+    }
+
+    /// The metrics of Kubernetes Events.
+    pub(crate) fn kubernetes_events(&self) -> EventMetrics {
+        let counter = |outcome| self.kubernetes_events.with(&[outcome]);
+        EventMetrics {
+            created: counter("created"),
+            updated: counter("updated"),
+            dropped: counter("dropped"),
+            refused: counter("refused"),
+            failed: counter("failed"),
+        }
+    }
+
+    /// Counts a failed attempt of `handler`.
+    pub(crate) fn count_failure(&self, handler: &str, failure: &dyn Failure) {
+        self.failures.with(&[handler, failure_outcome(failure)]).inc();
+    }
+
+    /// Counts a garbage collection of `handler` that found `orphans` owners to be gone; `None` stands for one that failed.
+    #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^52")]
+    pub(crate) fn count_collection(&self, handler: &str, orphans: Option<usize>) {
+        let outcome = if orphans.is_some() { "success" } else { "failure" };
+        self.collections.with(&[handler, outcome]).inc();
+        if let Some(orphans) = orphans {
+            self.collection_orphans.with(&[handler]).inc_by(orphans as u64);
+            self.last_collection.with(&[handler]).set(Timestamp::now().as_millisecond() as f64 / 1000.0);
+        }
+    }
+
+    /// All metrics in the text format of OpenMetrics 1.0. `show` adds those that follow from the state of the controller.
+    pub(crate) fn page(&self, show: impl FnOnce(&mut MetricsPage)) -> Result<String, fmt::Error> {
+        let mut page = MetricsPage::default();
+        page.add(&names::BUILD_INFO, Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]));
+        show(&mut page);
+        let counters = [
+            &self.kubernetes_events,
+            &self.failures,
+            &self.adds,
+            &self.retries,
+            &self.collections,
+            &self.collection_orphans,
+        ];
+        for counter in counters {
+            page.family(counter);
+        }
+        page.family(&self.queue_duration);
+        page.family(&self.work_duration);
+        page.family(&self.last_collection);
+        self.api_requests.show(&mut page);
+        self.cloud_requests.show(&mut page);
+        self.pools.show(&mut page);
+        self.show_virtual_nodes(&mut page);
+        self.process.show(&mut page);
+        page.encode()
+    }
+
+    fn show_virtual_nodes(&self, page: &mut MetricsPage) {
+        let figures = self.virtual_nodes.figures();
+        let figures = || figures.iter();
+        page.counts(
+            &names::VIRTUAL_NODES,
+            figures()
+                .flat_map(|(handler, of)| of.nodes.iter().map(|(state, count)| ([*handler, state], *count))),
+        );
+        page.counts(
+            &names::VIRTUAL_NODE_PODS,
+            figures()
+                .flat_map(|(handler, of)| of.pods.iter().map(|(phase, count)| ([*handler, phase], *count))),
+        );
+        page.counts(
+            &names::VIRTUAL_NODE_READS,
+            figures().flat_map(|(handler, of)| {
+                of.reads.iter().map(|(outcome, count)| ([*handler, outcome], *count))
+            }),
+        );
+        let requests = figures().flat_map(|(handler, of)| {
+            of.kubelet_requests.iter().map(|(request, outcome, count)| ([*handler, request, outcome], *count))
+        });
+        page.counts(&names::KUBELET_REQUESTS, requests);
+    }
+}

@@ -1,146 +1,146 @@
-//! Every metric by its name: what it says, and by which labels its series are told apart.
+//! The description of every metric: name, kind, labels and help text.
 //!
-//! The unit is the end of the name. `docs/metrics.md` says the same to people; a test compares them.
+//! The unit is the last word of a name. `docs/metrics.md` lists the same descriptions; a test compares them.
 
-/// A metric with all its series.
+/// The description of one metric.
 #[derive(Debug)]
-pub(super) struct Family {
-    /// The name, as a query says it; that of a histogram without `_bucket`, `_count` and `_sum`.
+pub(crate) struct MetricDescription {
+    /// The name in queries; for a histogram without `_bucket`, `_count` and `_sum`.
     pub(super) name: &'static str,
-    /// What kind of figure it is.
-    pub(super) form: Form,
-    /// What tells its series apart.
+    /// The kind.
+    pub(super) kind: MetricKind,
+    /// The names of the labels.
     pub(super) labels: &'static [&'static str],
-    /// What it says, in one sentence without its full stop.
+    /// One sentence without its full stop.
     pub(super) help: &'static str,
 }
 
-/// What kind of figure a metric is.
+/// The kind of a metric, as OpenMetrics defines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    /// It only grows, from 0 at the start of the process.
+pub(super) enum MetricKind {
+    /// A total that only grows, from 0 at the start of the process.
     Counter,
-    /// It is as it is at this moment.
+    /// The current value.
     Gauge,
-    /// How often something took at most so long.
+    /// The distribution of durations.
     Histogram,
-    /// It is 1; its labels are what it says.
+    /// Text in labels, with the value 1.
     Info,
 }
 
-/// The label `handler`: an enabled handler by its name.
+/// The name of an enabled handler.
 const HANDLER: &str = "handler";
-/// The label `name`: the same, where others have given the metric its name.
+/// The name of a handler or of the lease, in metrics that other programs name alike.
 const NAME: &str = "name";
-/// The label `kind`: a watched kind, such as `Pod`.
+/// A watched kind, such as `Pod`.
 const KIND: &str = "kind";
-/// The label `pool`: a pool of VIFs that keeps some ready, by the name of its driver.
+/// A VIF pool, by the name of its driver.
 const POOL: &str = "pool";
-/// The label `host`: the API server, as `host:port`.
+/// The API server, as `host:port`.
 const HOST: &str = "host";
 
-macro_rules! families {
-    ($($constant:ident = $form:ident $name:literal [$($label:expr),*] $help:literal;)*) => {
-        $(pub(super) static $constant: Family =
-            Family { name: $name, form: Form::$form, labels: &[$($label),*], help: $help };)*
+macro_rules! descriptions {
+    ($($constant:ident = $kind:ident $name:literal [$($label:expr),*] $help:literal;)*) => {
+        $(pub(crate) static $constant: MetricDescription =
+            MetricDescription { name: $name, kind: MetricKind::$kind, labels: &[$($label),*], help: $help };)*
 
-        /// All of them.
+        /// All descriptions.
         #[cfg(test)]
-        pub(super) static ALL: &[&Family] = &[$(&$constant),*];
+        static ALL: &[&MetricDescription] = &[$(&$constant),*];
     };
 }
 
-families! {
+descriptions! {
     BUILD_INFO = Info "staffetta_build_info" ["version"]
-        "Which version runs";
+        "The running version";
     READY = Gauge "staffetta_ready" []
-        "Whether the program is ready: 1, or 0 while something waits that `/readyz?verbose` names";
+        "1 if the process is ready, otherwise 0; `/readyz?verbose` names the unmet conditions";
     EVENTS_RECEIVED = Counter "staffetta_events_received_total" [KIND, "change"]
-        "What the watches said happened to objects, once for each object, however many handlers want it";
+        "Changes of objects that the watches delivered, each once, however many handlers receive it";
     OBJECTS = Gauge "staffetta_objects" [HANDLER, "phase"]
-        "Events that a handler has not handled yet, by what they do or wait for";
+        "Events that a handler has not completed yet, by phase";
     FAILURES = Counter "staffetta_failures_total" [HANDLER, "outcome"]
-        "Attempts of a handler that failed, by how: an error that may pass, one that will not, a panic, or no answer in time";
+        "Failed attempts of a handler: transient error, permanent error, panic or timeout";
     QUEUE_OVERFLOWS = Counter "staffetta_queue_overflows_total" [HANDLER]
-        "Waiting changes that a full queue replaced by newer ones although coalescing is switched off";
-    SWEEPS = Counter "staffetta_sweeps_total" [HANDLER, "outcome"]
-        "Sweeps for what no object owns any more";
-    SWEEP_LAST_SUCCESS = Gauge "staffetta_sweep_last_success_timestamp_seconds" [HANDLER]
-        "When the last sweep succeeded, in seconds since 1970; 0 before the first";
-    SWEEP_ORPHANS = Counter "staffetta_sweep_orphans_total" [HANDLER]
-        "Owners that a sweep found to be gone, and whose things it hands to the handler to be released";
+        "Queued changes that a full queue replaced by newer ones although coalescing is off";
+    GARBAGE_COLLECTIONS = Counter "staffetta_garbage_collections_total" [HANDLER, "outcome"]
+        "Garbage collections of things whose owner no longer exists";
+    GARBAGE_COLLECTION_LAST_SUCCESS = Gauge "staffetta_garbage_collection_last_success_timestamp_seconds" [HANDLER]
+        "Time of the last successful garbage collection, in seconds since 1970; 0 before the first";
+    GARBAGE_COLLECTION_ORPHANS = Counter "staffetta_garbage_collection_orphans_total" [HANDLER]
+        "Owners that a garbage collection found to be gone; the handler releases their things";
     VIF_POOL_VIFS = Gauge "staffetta_vif_pool_vifs" [POOL, "state"]
-        "VIFs of a pool, by how they are";
+        "VIFs of a pool, by state";
     VIF_POOL_WAITING = Gauge "staffetta_vif_pool_waiting" [POOL]
-        "Pods that wait until the pool has made a VIF for them";
+        "Pods that wait for the pool to create a VIF";
     VIF_POOL_HAND_OUTS = Counter "staffetta_vif_pool_hand_outs_total" [POOL, "source"]
-        "VIFs that a pool handed out, by whether the pod had to wait";
+        "VIFs that a pool handed out, at once or after a wait";
     VIF_POOL_REFILLS = Counter "staffetta_vif_pool_refills_total" [POOL, "outcome"]
-        "Attempts of a pool to make VIFs, by whether they brought all that were ordered";
+        "Attempts of a pool to create VIFs, by whether they created all that were requested";
     VIF_POOL_CONFLICTS = Counter "staffetta_vif_pool_conflicts_total" [POOL]
-        "VIFs that two pods show, or that do not exist though a pod shows them";
+        "VIFs that the annotations of two pods name, or that an annotation names and that do not exist";
     VIRTUAL_NODES = Gauge "staffetta_virtual_nodes" [HANDLER, "state"]
-        "Nodes for which other machines stand, by how these are";
+        "Virtual nodes, by the state of the machine behind them";
     VIRTUAL_NODE_PODS = Gauge "staffetta_virtual_node_pods" [HANDLER, "phase"]
-        "Pods on such nodes, by their phase";
+        "Pods on virtual nodes, by phase";
     VIRTUAL_NODE_READS = Counter "staffetta_virtual_node_reads_total" [HANDLER, "outcome"]
-        "Reads of such machines, by what came of them";
+        "Reads of the state of machines behind virtual nodes, by outcome";
     KUBELET_REQUESTS = Counter "staffetta_kubelet_requests_total" [HANDLER, "request", "outcome"]
-        "Requests to the kubelet APIs of such nodes, by what was asked for and what was answered";
+        "Requests to the kubelet APIs of virtual nodes, by request and outcome";
     WATCHED_OBJECTS = Gauge "staffetta_watched_objects" [KIND]
-        "Objects that exist, as far as the watch has said";
+        "Objects that exist according to the watch";
     UNDECODABLE_OBJECTS = Gauge "staffetta_undecodable_objects" [KIND]
-        "Objects that exist and cannot be decoded, so that no handler gets to see them";
+        "Objects that exist and cannot be decoded; no handler receives them";
     LISTS = Counter "staffetta_lists_total" [KIND]
-        "Lists of all objects that were read to their end: one at the start, one after each gap in the watch";
+        "Complete lists of all objects: one at start, one after each gap in the watch";
     WATCH_ERRORS = Counter "staffetta_watch_errors_total" [KIND]
-        "Errors of lists and watches";
-    WATCH_SILENCE = Gauge "staffetta_watch_silence_seconds" [KIND]
-        "How long the API server has said nothing in the watch, no bookmark either";
+        "Failed lists and watches";
+    WATCH_IDLE = Gauge "staffetta_watch_idle_seconds" [KIND]
+        "Time since the API server last sent anything in the watch, including bookmarks";
     WORKQUEUE_ADDS = Counter "workqueue_adds_total" [NAME]
-        "Events that the queues of a handler took in";
+        "Events added to the queues of a handler";
     WORKQUEUE_DEPTH = Gauge "workqueue_depth" [NAME]
-        "Events that wait for their turn";
+        "Events that wait in the queues of a handler";
     WORKQUEUE_QUEUE_DURATION = Histogram "workqueue_queue_duration_seconds" [NAME]
-        "How long events waited for their turn";
+        "Time that events waited in the queues of a handler";
     WORKQUEUE_WORK_DURATION = Histogram "workqueue_work_duration_seconds" [NAME]
-        "How long an attempt of a handler took";
+        "Duration of the attempts of a handler";
     WORKQUEUE_RETRIES = Counter "workqueue_retries_total" [NAME]
-        "Attempts that failed for a passing reason, and are followed by another";
+        "Attempts that failed with a transient error and are repeated";
     WORKQUEUE_UNFINISHED = Gauge "workqueue_unfinished_work_seconds" [NAME]
-        "How long the attempts that run now have run, all together";
+        "Sum of the running times of the current attempts";
     WORKQUEUE_LONGEST = Gauge "workqueue_longest_running_processor_seconds" [NAME]
-        "How long the attempt that has run the longest has run";
+        "Running time of the current attempt that began first";
     REST_CLIENT_REQUESTS = Counter "rest_client_requests_total" ["code", "method", HOST]
-        "Requests to the API server, by the code of the answer; `<error>` where there was none, `<other>` for a code that is rare";
+        "Requests to the API server by status code; `<error>` without a response, `<other>` for a rare code";
     REST_CLIENT_DURATION = Histogram "rest_client_request_duration_seconds" ["verb", HOST]
-        "How long requests to the API server took until their answer was read, watches until it began";
+        "Time until the response of the API server was read; of a watch until it began";
     OPENSTACK_REQUESTS = Counter "staffetta_openstack_requests_total" ["service", "method", "outcome"]
-        "Requests to OpenStack, by the service and by what came of them; `throttled` is 429 or 503, `unanswered` no answer at all";
+        "Requests to OpenStack; `throttled` is 429 or 503, `unanswered` is no response";
     OPENSTACK_DURATION = Histogram "staffetta_openstack_request_duration_seconds" ["service", "method"]
-        "How long requests to OpenStack took until their answer was read";
+        "Time until the response of an OpenStack service was read";
     LEADER_STATUS = Gauge "leader_election_master_status" [NAME]
-        "Whether this process is the one that works: 1, or 0 for a standby";
+        "1 if this process leads, 0 if it stands by";
     LEADER_SLOWPATH = Counter "leader_election_slowpath_total" [NAME]
-        "How often the leader had to read its lease before it could renew it";
+        "Renewals for which the leader had to read its lease first";
     LEADERSHIP_LOSSES = Counter "staffetta_leadership_losses_total" [NAME]
-        "How often this process led and lost the lease, after which it stands by again";
+        "Times that this process led and lost the lease";
     KUBERNETES_EVENTS = Counter "staffetta_kubernetes_events_total" ["outcome"]
-        "Kubernetes Events by which failures are told at their objects";
+        "Kubernetes Events that report failures at the affected objects";
     PROCESS_CPU = Counter "process_cpu_seconds_total" []
-        "Time that this process has spent on the processors";
+        "CPU time used by this process";
     PROCESS_RESIDENT = Gauge "process_resident_memory_bytes" []
-        "Memory of this process that is in RAM";
+        "Resident memory of this process";
     PROCESS_VIRTUAL = Gauge "process_virtual_memory_bytes" []
-        "Memory of this process, whether it is in RAM or not";
+        "Virtual memory of this process";
     PROCESS_OPEN_FDS = Gauge "process_open_fds" []
-        "Open files and connections of this process";
+        "Open file descriptors of this process";
     PROCESS_MAX_FDS = Gauge "process_max_fds" []
-        "How many of them it may have";
+        "The limit of open file descriptors";
     PROCESS_THREADS = Gauge "process_threads" []
         "Threads of this process";
     PROCESS_START_TIME = Gauge "process_start_time_seconds" []
-        "When this process started, in seconds since 1970";
+        "Start time of this process, in seconds since 1970";
 }
 
 #[cfg(test)]
@@ -151,11 +151,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_metric_is_in_the_documents_and_nothing_else_is() {
+    fn the_documentation_lists_every_metric_and_no_other() {
         let mut wanted = BTreeSet::new();
-        for Family { name, form, labels, help } in ALL {
-            let form = format!("{form:?}").to_lowercase();
-            let mut row = format!("| `{name}` | {form} | ");
+        for MetricDescription { name, kind, labels, help } in ALL {
+            let kind = format!("{kind:?}").to_lowercase();
+            let mut row = format!("| `{name}` | {kind} | ");
             let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
             let _ = write!(row, "{} | {help} |", labels.join(", "));
             wanted.insert(row);
@@ -168,13 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_and_say_their_form_and_unit() {
-        let names: BTreeSet<_> = ALL.iter().map(|family| family.name).collect();
+    fn names_are_unique_and_end_with_their_kind_and_unit() {
+        let names: BTreeSet<_> = ALL.iter().map(|description| description.name).collect();
         assert_eq!(names.len(), ALL.len());
-        for Family { name, form, help, .. } in ALL {
-            assert_eq!(name.ends_with("_total"), *form == Form::Counter, "{name}");
-            assert_eq!(name.ends_with("_info"), *form == Form::Info, "{name}");
-            assert!(*form != Form::Histogram || name.ends_with("_seconds"), "{name}");
+        for MetricDescription { name, kind, help, .. } in ALL {
+            assert_eq!(name.ends_with("_total"), *kind == MetricKind::Counter, "{name}");
+            assert_eq!(name.ends_with("_info"), *kind == MetricKind::Info, "{name}");
+            assert!(*kind != MetricKind::Histogram || name.ends_with("_seconds"), "{name}");
             assert!(!help.ends_with('.') && !help.contains(['\n', '\\', '"', '|']), "{name}: {help}");
         }
     }

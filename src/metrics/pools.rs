@@ -1,87 +1,71 @@
-//! The pools of VIFs.
+//! Metrics of the VIF pools.
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use prometheus_client::encoding::DescriptorEncoder;
-use staffetta_driver::PoolFigures;
+use staffetta_driver::VifPoolMetrics;
 
-use super::exposition::write;
+use super::family::MetricsPage;
 use super::names;
 use crate::lock::lock;
 
-/// Who is asked how the pools of VIFs are, by name. All copies are one.
+/// The figures of all VIF pools. A clone shares them.
 #[derive(Clone, Default)]
-pub(crate) struct Pools(Arc<Mutex<Vec<Pool>>>);
+pub(crate) struct PoolMetrics(Arc<Mutex<Vec<PoolSource>>>);
 
-struct Pool {
+struct PoolSource {
     name: &'static str,
-    /// What pools of that name counted in earlier terms of this process.
-    earlier: PoolFigures,
-    figures: Box<dyn Fn() -> PoolFigures + Send + Sync>,
+    /// The counts of earlier pools of this name: those of former leadership terms of this process.
+    earlier: VifPoolMetrics,
+    figures: Box<dyn Fn() -> VifPoolMetrics + Send + Sync>,
 }
 
-impl Pool {
-    fn read(&self) -> PoolFigures {
+impl PoolSource {
+    fn read(&self) -> VifPoolMetrics {
         (self.figures)().after(&self.earlier)
     }
 }
 
-impl Pools {
-    /// A pool. It takes the place of an earlier one of its name, and goes on with what that has counted.
-    pub(crate) fn add(&self, name: &'static str, figures: impl Fn() -> PoolFigures + Send + Sync + 'static) {
+impl PoolMetrics {
+    /// Adds a pool. It replaces an earlier pool of this name and continues its counts.
+    pub(crate) fn add(
+        &self,
+        name: &'static str,
+        figures: impl Fn() -> VifPoolMetrics + Send + Sync + 'static,
+    ) {
         let (mut pools, figures) = (lock(&self.0), Box::new(figures));
         match pools.iter_mut().find(|pool| pool.name == name) {
             Some(pool) => {
                 pool.earlier = pool.read();
                 pool.figures = figures;
             }
-            None => pools.push(Pool { name, earlier: PoolFigures::default(), figures }),
+            None => pools.push(PoolSource { name, earlier: VifPoolMetrics::default(), figures }),
         }
     }
 
-    fn read(&self) -> Vec<(&'static str, PoolFigures)> {
-        lock(&self.0).iter().map(|pool| (pool.name, pool.read())).collect()
-    }
-
-    pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let pools = self.read();
-        write(encoder, &names::VIF_POOL_VIFS, |series| {
-            for (name, figures) in &pools {
-                let PoolFigures { free, cooling, used, making, doomed, .. } = *figures;
-                let states = [
-                    ("free", free),
-                    ("cooling", cooling),
-                    ("used", used),
-                    ("making", making),
-                    ("doomed", doomed),
-                ];
-                for (state, count) in states {
-                    series.gauge(&[name, state], count)?;
-                }
-            }
-            Ok(())
-        })?;
-        write(encoder, &names::VIF_POOL_WAITING, |series| {
-            pools.iter().try_for_each(|(name, figures)| series.gauge(&[name], figures.waiting))
-        })?;
-        write(encoder, &names::VIF_POOL_HAND_OUTS, |series| {
-            for (name, figures) in &pools {
-                series.counter(&[name, "warm"], figures.warm)?;
-                series.counter(&[name, "waited"], figures.waited)?;
-            }
-            Ok(())
-        })?;
-        write(encoder, &names::VIF_POOL_REFILLS, |series| {
-            for (name, figures) in &pools {
-                series.counter(&[name, "full"], figures.refills)?;
-                series.counter(&[name, "short"], figures.short_refills)?;
-            }
-            Ok(())
-        })?;
-        write(encoder, &names::VIF_POOL_CONFLICTS, |series| {
-            pools.iter().try_for_each(|(name, figures)| series.counter(&[name], figures.conflicts))
-        })
+    /// Adds the figures of all pools to `page`.
+    pub(super) fn show(&self, page: &mut MetricsPage) {
+        let pools: Vec<_> = lock(&self.0).iter().map(|pool| (pool.name, pool.read())).collect();
+        let vifs = pools.iter().flat_map(|(name, pool)| {
+            let VifPoolMetrics { free, cooling, used, creating, deleting, .. } = *pool;
+            [
+                ([*name, "free"], free),
+                ([name, "cooling"], cooling),
+                ([name, "used"], used),
+                ([name, "creating"], creating),
+                ([name, "deleting"], deleting),
+            ]
+        });
+        page.counts(&names::VIF_POOL_VIFS, vifs);
+        page.counts(&names::VIF_POOL_WAITING, pools.iter().map(|(name, pool)| ([*name], pool.waiting)));
+        let hand_outs = pools
+            .iter()
+            .flat_map(|(name, pool)| [([*name, "warm"], pool.warm), ([name, "waited"], pool.waited)]);
+        page.counts(&names::VIF_POOL_HAND_OUTS, hand_outs);
+        let refills = pools.iter().flat_map(|(name, pool)| {
+            [([*name, "full"], pool.refills), ([name, "short"], pool.short_refills)]
+        });
+        page.counts(&names::VIF_POOL_REFILLS, refills);
+        page.counts(&names::VIF_POOL_CONFLICTS, pools.iter().map(|(name, pool)| ([*name], pool.conflicts)));
     }
 }
 
@@ -90,14 +74,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pool_of_the_next_term_takes_the_place_of_the_one_before_and_counts_on() {
-        let pools = Pools::default();
-        let figures = |free, warm| move || PoolFigures { free, warm, ..PoolFigures::default() };
+    fn a_pool_of_the_next_term_replaces_the_one_before_and_continues_its_counts() {
+        let pools = PoolMetrics::default();
+        let figures = |free, warm| move || VifPoolMetrics { free, warm, ..VifPoolMetrics::default() };
         pools.add("memory", figures(5, 7));
         pools.add("neutron", figures(1, 1));
         pools.add("memory", figures(3, 2));
-        let read = pools.read();
-        let read: Vec<_> = read.iter().map(|(name, figures)| (*name, figures.free, figures.warm)).collect();
-        assert_eq!(read, [("memory", 3, 9), ("neutron", 1, 1)]);
+        let mut page = MetricsPage::default();
+        pools.show(&mut page);
+        let page = page.encode().unwrap();
+        for (name, free, warm) in [("memory", 3, 9), ("neutron", 1, 1)] {
+            let vifs = format!("staffetta_vif_pool_vifs{{pool=\"{name}\",state=\"free\"}} {free}\n");
+            let warm =
+                format!("staffetta_vif_pool_hand_outs_total{{pool=\"{name}\",source=\"warm\"}} {warm}\n");
+            assert!(page.contains(&vifs) && page.contains(&warm), "{page}");
+        }
     }
 }

@@ -1,61 +1,58 @@
-//! What the operating system says of this process.
+//! Metrics of this process, as the operating system reports them.
 
-use std::fmt;
+use std::sync::Mutex;
 
 use procfs::ProcResult;
-use procfs::process::{LimitValue, Process};
-use prometheus_client::encoding::DescriptorEncoder;
+use procfs::process::{LimitValue, Process, Stat};
 use tracing::debug;
 
-use super::exposition::write;
+use super::family::MetricsPage;
 use super::names;
+use crate::lock::lock;
 
-/// The figures of this process at one moment.
-struct Figures {
-    cpu_seconds: f64,
-    resident_bytes: u64,
-    virtual_bytes: u64,
-    open_fds: usize,
-    max_fds: u64,
-    threads: i64,
-    start_seconds: f64,
+/// The CPU time, memory and open files of this process: the last values that could be read. Reading `/proc` takes file
+/// descriptors, and the values must not vanish when there are none left.
+#[derive(Default)]
+pub(super) struct ProcessMetrics(Mutex<Option<Reading>>);
+
+struct Reading {
+    stat: Stat,
+    open: usize,
+    max_open: u64,
+    boot_time: u64,
 }
 
-/// Reads and writes them; nothing where the system does not tell them (it is not Linux, or `/proc` is not mounted).
-pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let figures = match read() {
-        Ok(figures) => figures,
-        Err(error) => {
-            debug!(%error, "/proc cannot be read");
-            return Ok(());
+impl ProcessMetrics {
+    /// Adds the metrics; none where `/proc` was never readable.
+    #[expect(clippy::cast_precision_loss, reason = "ticks and seconds are far below 2^52")]
+    pub(super) fn show(&self, page: &mut MetricsPage) {
+        let mut last = lock(&self.0);
+        match Reading::now() {
+            Ok(reading) => *last = Some(reading),
+            Err(error) => debug!(%error, "cannot read /proc"),
         }
-    };
-    write(encoder, &names::PROCESS_CPU, |series| series.counter(&[], figures.cpu_seconds))?;
-    write(encoder, &names::PROCESS_RESIDENT, |series| series.gauge(&[], figures.resident_bytes))?;
-    write(encoder, &names::PROCESS_VIRTUAL, |series| series.gauge(&[], figures.virtual_bytes))?;
-    write(encoder, &names::PROCESS_OPEN_FDS, |series| series.gauge(&[], figures.open_fds))?;
-    write(encoder, &names::PROCESS_MAX_FDS, |series| series.gauge(&[], figures.max_fds))?;
-    write(encoder, &names::PROCESS_THREADS, |series| series.gauge(&[], figures.threads))?;
-    write(encoder, &names::PROCESS_START_TIME, |series| series.gauge(&[], figures.start_seconds))
+        let Some(Reading { stat, open, max_open, boot_time }) = &*last else { return };
+        let seconds = |ticks: u64| ticks as f64 / procfs::ticks_per_second() as f64;
+        page.values(&names::PROCESS_CPU, [([], seconds(stat.utime + stat.stime))]);
+        page.counts(&names::PROCESS_RESIDENT, [([], stat.rss * procfs::page_size())]);
+        page.counts(&names::PROCESS_VIRTUAL, [([], stat.vsize)]);
+        page.counts(&names::PROCESS_OPEN_FDS, [([], *open)]);
+        page.counts(&names::PROCESS_MAX_FDS, [([], *max_open)]);
+        page.counts(&names::PROCESS_THREADS, [([], stat.num_threads)]);
+        page.values(&names::PROCESS_START_TIME, [([], *boot_time as f64 + seconds(stat.starttime))]);
+    }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "ticks and seconds are far from 2^52")]
-fn read() -> ProcResult<Figures> {
-    let process = Process::myself()?;
-    let stat = process.stat()?;
-    let ticks = procfs::ticks_per_second() as f64;
-    Ok(Figures {
-        cpu_seconds: (stat.utime + stat.stime) as f64 / ticks,
-        resident_bytes: stat.rss * procfs::page_size(),
-        virtual_bytes: stat.vsize,
-        open_fds: process.fd_count()?,
-        max_fds: match process.limits()?.max_open_files.soft_limit {
+impl Reading {
+    fn now() -> ProcResult<Self> {
+        let process = Process::myself()?;
+        let max_open = match process.limits()?.max_open_files.soft_limit {
             LimitValue::Value(limit) => limit,
             LimitValue::Unlimited => u64::MAX,
-        },
-        threads: stat.num_threads,
-        start_seconds: procfs::boot_time_secs()? as f64 + stat.starttime as f64 / ticks,
-    })
+        };
+        let (stat, open) = (process.stat()?, process.fd_count()?);
+        Ok(Self { stat, open, max_open, boot_time: procfs::boot_time_secs()? })
+    }
 }
 
 #[cfg(test)]
@@ -63,12 +60,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_started_before_now_and_takes_memory() {
-        let figures = read().unwrap();
+    fn this_process_started_before_now_and_uses_memory() {
+        let mut page = MetricsPage::default();
+        ProcessMetrics::default().show(&mut page);
+        let page = page.encode().unwrap();
+        let value = |name: &str| -> f64 {
+            let mut lines = page.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            lines.next().unwrap_or_else(|| panic!("no {name} in {page}")).parse().unwrap()
+        };
         let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
-        assert!((now - 86_400.0..=now + 1.0).contains(&figures.start_seconds), "{}", figures.start_seconds);
-        assert!(figures.resident_bytes > 1 << 20 && figures.virtual_bytes >= figures.resident_bytes);
-        assert!(figures.open_fds >= 3 && figures.max_fds >= figures.open_fds as u64);
-        assert!(figures.threads >= 1 && figures.cpu_seconds >= 0.0);
+        let start = value("process_start_time_seconds");
+        assert!((now - 86_400.0..=now + 1.0).contains(&start), "{start}");
+        let (resident, virtual_memory) =
+            (value("process_resident_memory_bytes"), value("process_virtual_memory_bytes"));
+        assert!(resident > f64::from(1 << 20) && virtual_memory >= resident);
+        let (open, max) = (value("process_open_fds"), value("process_max_fds"));
+        assert!(open >= 3.0 && max >= open);
+        assert!(value("process_threads") >= 1.0 && value("process_cpu_seconds_total") >= 0.0);
     }
 }

@@ -1,71 +1,140 @@
-//! The requests to the API server.
+//! Metrics of the requests to the API server and to OpenStack.
 
-use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::Histogram;
+use staffetta_driver::{RequestObserver, RequestOutcome};
 
-use super::exposition::write;
-use super::histogram::Histogram;
+use super::family::{MetricFamily, MetricsPage, histogram};
 use super::names;
 
-/// The methods that are told apart; the last one stands for all others, which nobody uses.
-const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OTHER"];
+/// The values of the label `method` of requests to the API server; the last one stands for all other methods.
+const API_METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", OTHER_METHOD];
+const OTHER_METHOD: &str = "OTHER";
 
-/// The codes that are told apart: those by which an API server, or a proxy before it, says something of its own.
-const CODES: [&str; 21] = [
-    "200", "201", "202", "400", "401", "403", "404", "405", "408", "409", "410", "413", "415", "422", "429",
-    "500", "502", "503", "504", "<other>", "<error>",
-];
+/// The status codes that an API server or a proxy in front of it uses. The label `code` is one of them, [`OTHER_CODE`] or
+/// [`NO_RESPONSE`].
+const CODES: [u16; 19] =
+    [200, 201, 202, 400, 401, 403, 404, 405, 408, 409, 410, 413, 415, 422, 429, 500, 502, 503, 504];
+const OTHER_CODE: &str = "<other>";
+const NO_RESPONSE: &str = "<error>";
 
-const OTHER: usize = CODES.len() - 2;
-const ERROR: usize = CODES.len() - 1;
+/// The OpenStack services by their types in the service catalogue.
+const SERVICES: [&str; 3] = ["identity", "network", "load-balancer"];
 
-/// Counts the requests to one API server by method and by what came of them.
-pub(crate) struct Requests {
+/// The methods of requests to OpenStack.
+const CLOUD_METHODS: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];
+
+/// Counts the requests to one API server by method and status code.
+pub(crate) struct ApiRequestMetrics {
     host: String,
-    counts: [[AtomicU64; CODES.len()]; METHODS.len()],
-    durations: [Histogram; METHODS.len()],
+    requests: MetricFamily<Counter>,
+    durations: MetricFamily<Histogram>,
 }
 
-impl Requests {
-    /// No request was made yet; `host` is the API server as `host:port`.
+impl ApiRequestMetrics {
+    /// Metrics of the API server at `host`, as `host:port`.
     pub(crate) fn new(host: impl Into<String>) -> Self {
-        Self { host: host.into(), counts: Default::default(), durations: Default::default() }
+        let (host, requests) =
+            (host.into(), MetricFamily::new(&names::REST_CLIENT_REQUESTS, Counter::default));
+        let durations = MetricFamily::new(&names::REST_CLIENT_DURATION, histogram as _);
+        for method in API_METHODS {
+            for code in
+                CODES.map(|code| code.to_string()).iter().map(String::as_str).chain([OTHER_CODE, NO_RESPONSE])
+            {
+                requests.with(&[code, method, &host]);
+            }
+            durations.with(&[method, &host]);
+        }
+        Self { host, requests, durations }
     }
 
-    /// A request ended after `time`: with this code, or without an answer.
+    /// Counts a request that ended after `time` with this status code, or without a response.
     pub(crate) fn ended(&self, method: &Method, code: Option<StatusCode>, time: Duration) {
-        let place = METHODS.iter().position(|known| method == known).unwrap_or(METHODS.len() - 1);
-        let code = code
-            .map_or(ERROR, |code| CODES.iter().position(|known| code.as_str() == *known).unwrap_or(OTHER));
-        self.counts[place][code].fetch_add(1, Ordering::Relaxed);
-        self.durations[place].observe(time);
+        let method = API_METHODS.into_iter().find(|known| method == known).unwrap_or(OTHER_METHOD);
+        let code = match &code {
+            None => NO_RESPONSE,
+            Some(code) if CODES.contains(&code.as_u16()) => code.as_str(),
+            Some(_) => OTHER_CODE,
+        };
+        self.requests.with(&[code, method, &self.host]).inc();
+        self.durations.with(&[method, &self.host]).observe(time.as_secs_f64());
     }
 
-    /// How many requests by `method` ended with `code`.
+    /// The number of requests by `method` that ended with `code`.
     #[cfg(test)]
-    pub(crate) fn counted(&self, method: &str, code: &str) -> u64 {
-        let place = |all: &[&str], name: &str| all.iter().position(|known| *known == name).unwrap();
-        self.counts[place(&METHODS, method)][place(&CODES, code)].load(Ordering::Relaxed)
+    pub(crate) fn count(&self, method: &str, code: &str) -> u64 {
+        self.requests.with(&[code, method, &self.host]).get()
     }
 
-    pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        write(encoder, &names::REST_CLIENT_REQUESTS, |series| {
-            for (method, counts) in METHODS.iter().zip(&self.counts) {
-                for (code, count) in CODES.iter().zip(counts) {
-                    series.counter(&[code, method, &self.host], count.load(Ordering::Relaxed))?;
-                }
+    pub(super) fn show(&self, page: &mut MetricsPage) {
+        page.family(&self.requests);
+        page.family(&self.durations);
+    }
+}
+
+/// Counts the requests to OpenStack by service, method and outcome.
+pub(crate) struct CloudRequestMetrics {
+    requests: MetricFamily<Counter>,
+    durations: MetricFamily<Histogram>,
+}
+
+impl Default for CloudRequestMetrics {
+    fn default() -> Self {
+        let requests = MetricFamily::new(&names::OPENSTACK_REQUESTS, Counter::default as _);
+        let durations = MetricFamily::new(&names::OPENSTACK_DURATION, histogram as _);
+        for (service, method) in
+            SERVICES.iter().flat_map(|service| CLOUD_METHODS.map(|method| (*service, method)))
+        {
+            for outcome in RequestOutcome::ALL {
+                requests.with(&[service, method, outcome.name()]);
             }
-            Ok(())
-        })?;
-        write(encoder, &names::REST_CLIENT_DURATION, |series| {
-            for (method, durations) in METHODS.iter().zip(&self.durations) {
-                series.histogram(&[method, &self.host], &durations.snapshot())?;
+            durations.with(&[service, method]);
+        }
+        Self { requests, durations }
+    }
+}
+
+impl CloudRequestMetrics {
+    pub(super) fn show(&self, page: &mut MetricsPage) {
+        page.family(&self.requests);
+        page.family(&self.durations);
+    }
+}
+
+impl RequestObserver for CloudRequestMetrics {
+    fn ended(&self, service: &'static str, method: &'static str, outcome: RequestOutcome, time: Duration) {
+        if SERVICES.contains(&service) && CLOUD_METHODS.contains(&method) {
+            self.requests.with(&[service, method, outcome.name()]).inc();
+            self.durations.with(&[service, method]).observe(time.as_secs_f64());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_to_openstack_is_counted_by_service_method_and_outcome() {
+        let metrics = CloudRequestMetrics::default();
+        for (outcome, times) in [(RequestOutcome::Success, 2), (RequestOutcome::Conflict, 1)] {
+            for _ in 0..times {
+                metrics.ended("network", "POST", outcome, Duration::from_millis(5));
             }
-            Ok(())
-        })
+        }
+        metrics.ended("image", "POST", RequestOutcome::Success, Duration::ZERO);
+        let mut counts = Vec::new();
+        for (service, method) in
+            SERVICES.iter().flat_map(|service| CLOUD_METHODS.map(|method| (*service, method)))
+        {
+            for outcome in RequestOutcome::ALL {
+                let count = metrics.requests.with(&[service, method, outcome.name()]).get();
+                counts.extend((count > 0).then_some((service, method, outcome.name(), count)));
+            }
+        }
+        assert_eq!(counts, [("network", "POST", "success", 2), ("network", "POST", "conflict", 1)]);
     }
 }

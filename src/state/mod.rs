@@ -1,146 +1,253 @@
-//! What the program can be asked about itself while it runs: how it is, and which object is where in the chain.
+//! The observable state of the controller, which `/debug/state`, `staffetta status` and `/metrics` expose.
 
-mod clock;
-mod document;
+mod metrics;
 mod query;
-mod report;
+mod snapshot;
+mod timestamps;
 
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
-use staffetta_handler::{Tally, Undecodable};
+use staffetta_handler::{QueueCounts, QueueEntry, Undecodable};
 use tokio::time::Instant;
 
-use crate::health::Health;
+use crate::health::{Condition, Health};
 use crate::lock::lock;
-use crate::metrics::Figures;
-use crate::pipeline::Pipeline;
-use crate::watcher::{Sight, Watcher};
+use crate::metrics::Metrics;
+use crate::pipeline::{Chain, Pipeline};
+use crate::watcher::{WatchStatus, Watcher};
+use timestamps::Now;
 
-pub(crate) use document::{Document, Handler, Leadership, Object, Watch};
 pub(crate) use query::{MAX_LIMIT, PhaseName, Query};
+pub(crate) use snapshot::{
+    HandlerSummary, LeadershipSummary, ObjectSummary, StateSnapshot, UndecodableSummary, UnmetCondition,
+    WatchSummary,
+};
 
-/// What the program can be asked about itself. It keeps nothing alive of what runs.
-pub(crate) struct State {
-    /// The name of this process among its replicas.
+/// The observable state of the controller. It keeps neither the pipeline nor the watches alive.
+pub(crate) struct ControllerState {
     identity: String,
     started: Instant,
-    /// Whether it lives, and whether it is ready.
+    handlers: Vec<String>,
+    leadership: Box<dyn Fn() -> LeadershipSummary + Send + Sync>,
+    running: Mutex<(Weak<Pipeline>, Weak<Watcher<Pipeline>>)>,
+    /// The conditions of readiness.
     pub(crate) health: Arc<Health>,
-    /// What is counted.
-    pub(crate) figures: Arc<Figures>,
-    sources: Sources,
-    running: Mutex<Running>,
+    /// The metrics.
+    pub(crate) metrics: Arc<Metrics>,
 }
 
-/// Who is asked for what others know.
-pub(crate) struct Sources {
-    /// What the election of a leader says.
-    pub(crate) leadership: Box<dyn Fn() -> Leadership + Send + Sync>,
-    /// What became of Kubernetes Events: each outcome with how often it came to that.
-    pub(crate) kubernetes_events: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>,
+/// The state of the queues of one enabled handler.
+struct QueueState {
+    handler: String,
+    counts: QueueCounts,
+    overflows: u64,
+    /// The conditions that must be met before the handler receives events.
+    waits: Vec<String>,
 }
 
-/// What runs, once it does.
-#[derive(Default)]
-struct Running {
-    pipeline: Weak<Pipeline>,
-    watcher: Weak<Watcher<Pipeline>>,
-}
-
-/// How it stands with one enabled handler.
-pub(crate) struct HandlerSight {
-    /// Its name.
-    pub(crate) name: String,
-    /// How many events do or wait for what.
-    pub(crate) tally: Tally,
-    /// How many waiting changes a full queue replaced.
-    pub(crate) overflowed: u64,
-    /// What it waits for before it gets its first event.
-    pub(crate) waits: Vec<String>,
-}
-
-impl State {
-    /// Nothing runs yet.
+impl ControllerState {
+    /// The state of the process `identity`, which runs `handlers`, before it runs anything. `leadership` reads the state of the
+    /// leader election.
     pub(crate) fn new(
         identity: String,
+        handlers: Vec<String>,
         health: &Arc<Health>,
-        figures: &Arc<Figures>,
-        sources: Sources,
+        metrics: &Arc<Metrics>,
+        leadership: impl Fn() -> LeadershipSummary + Send + Sync + 'static,
     ) -> Self {
         Self {
             identity,
             started: Instant::now(),
-            health: Arc::clone(health),
-            figures: Arc::clone(figures),
-            sources,
+            handlers,
+            leadership: Box::new(leadership),
             running: Mutex::default(),
+            health: Arc::clone(health),
+            metrics: Arc::clone(metrics),
         }
     }
 
-    /// The chains and the watches run from now on.
-    pub(crate) fn runs(&self, pipeline: &Arc<Pipeline>, watcher: &Arc<Watcher<Pipeline>>) {
-        *self.running() = Running { pipeline: Arc::downgrade(pipeline), watcher: Arc::downgrade(watcher) };
+    /// The names of the enabled handlers, in the order in which they are enabled.
+    pub(crate) fn handlers(&self) -> &[String] {
+        &self.handlers
     }
 
-    /// Whether all is well that must be.
-    pub(crate) fn ready(&self) -> bool {
-        self.health.conditions().iter().all(|condition| condition.reason.is_none())
+    /// Sets what runs from now on.
+    pub(crate) fn set_running(&self, pipeline: &Arc<Pipeline>, watcher: &Arc<Watcher<Pipeline>>) {
+        *lock(&self.running) = (Arc::downgrade(pipeline), Arc::downgrade(watcher));
     }
 
-    /// What the election of a leader says.
-    pub(crate) fn leadership(&self) -> Leadership {
-        (self.sources.leadership)()
+    /// The state of each watch; none while nothing runs.
+    pub(crate) fn watches(&self) -> Vec<WatchStatus> {
+        self.watcher().map(|watcher| watcher.statuses()).unwrap_or_default()
     }
 
-    /// What became of Kubernetes Events.
-    pub(crate) fn kubernetes_events(&self) -> Vec<(&'static str, u64)> {
-        (self.sources.kubernetes_events)()
+    /// The conditions of readiness, ordered by name, then those of the watches: all objects of the kind were delivered.
+    pub(crate) fn conditions(&self) -> Vec<Condition> {
+        let watches = self.watches().into_iter().map(|watch| {
+            let reason =
+                || watch.counts.last_error.unwrap_or_else(|| "not all objects are listed yet".to_owned());
+            let reason = (!watch.listed).then(reason);
+            Condition { name: format!("watch {}", watch.kind.name), reason }
+        });
+        self.health.conditions().into_iter().chain(watches).collect()
     }
 
-    /// How each watch is; none before there are any.
-    pub(crate) fn watches(&self) -> Vec<Sight> {
-        let watcher = self.running().watcher.upgrade();
-        watcher.map(|watcher| watcher.sights()).unwrap_or_default()
+    /// Returns `true` if all conditions of readiness are met.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.conditions().iter().all(|condition| condition.reason.is_none())
     }
 
-    /// The objects that cannot be decoded.
-    pub(crate) fn undecodable(&self) -> Vec<Undecodable> {
-        let watcher = self.running().watcher.upgrade();
-        watcher.map(|watcher| watcher.undecodable()).unwrap_or_default()
+    /// A description of each watch that is stuck. Objects that fail do not affect liveness.
+    pub(crate) fn stuck(&self) -> Vec<String> {
+        self.watches().iter().filter_map(WatchStatus::stuck).collect()
     }
 
-    /// Whether a watch knows an object that is called as one asks; none where nobody asks for a name, or nothing is watched.
-    pub(crate) fn knows(&self, query: &Query) -> Option<bool> {
-        let (watcher, name) = (self.running().watcher.upgrade()?, query.name.as_deref()?);
-        Some(watcher.knows(query.kind.as_deref(), query.namespace.as_deref(), name))
+    /// The current state, with the objects that `query` selects.
+    pub(crate) fn snapshot(&self, query: &Query) -> StateSnapshot {
+        let now = Now::read();
+        let conditions = self.conditions().into_iter();
+        let waits: Vec<_> = conditions
+            .filter_map(|condition| Some(UnmetCondition { name: condition.name, reason: condition.reason? }))
+            .collect();
+        let (objects, omitted) = self.objects(query, now);
+        let watcher = self.watcher();
+        let undecodable = watcher.as_ref().map(|watcher| watcher.undecodable()).unwrap_or_default();
+        StateSnapshot {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            identity: self.identity.clone(),
+            leadership: (self.leadership)(),
+            started: now.rfc3339(self.started),
+            uptime_seconds: now.seconds_since(self.started),
+            ready: waits.is_empty(),
+            waits,
+            watches: self.watches().into_iter().map(|watch| WatchSummary::new(watch, now)).collect(),
+            handlers: self.queues().into_iter().map(HandlerSummary::from).collect(),
+            objects,
+            omitted,
+            undecodable: select_undecodable(query, undecodable),
+            known: watcher.zip(query.name.as_deref()).map(|(watcher, name)| {
+                watcher.contains(query.kind.as_deref(), query.namespace.as_deref(), name)
+            }),
+        }
     }
 
-    /// How it stands with each enabled handler, in the order in which they are enabled.
-    pub(crate) fn handlers(&self) -> Vec<HandlerSight> {
+    /// The queues of each enabled handler.
+    fn queues(&self) -> Vec<QueueState> {
         let pipeline = self.pipeline();
-        let names = self.figures.handlers();
-        names.map(|name| sight(name, pipeline.as_deref())).collect()
+        let state = |name: &String| {
+            let mut chains = pipeline.iter().flat_map(|pipeline| pipeline.handlers());
+            let handler = chains.find(|chain| chain.name == *name);
+            let chain = handler.map(|handler| &handler.chain);
+            QueueState {
+                handler: name.clone(),
+                counts: chain.map(Chain::counts).unwrap_or_default(),
+                overflows: chain.map_or(0, Chain::overflowed),
+                waits: handler.map_or_else(
+                    || vec!["it is not set up yet".to_owned()],
+                    |handler| handler.unmet_prerequisites(),
+                ),
+            }
+        };
+        self.handlers.iter().map(state).collect()
+    }
+
+    /// The queued objects that `query` selects, up to its limit, and the number of those beyond it.
+    fn objects(&self, query: &Query, now: Now) -> (Vec<ObjectSummary>, usize) {
+        let Some(pipeline) = self.pipeline() else { return Default::default() };
+        let (mut selected, mut count) = (Vec::new(), 0);
+        for handler in pipeline.handlers().iter().filter(|handler| query.selects_handler(&handler.name)) {
+            let entries = if query.selects_all_objects() {
+                let entries = handler.chain.entries(query.limit());
+                count += handler.chain.counts().total().max(entries.len());
+                entries
+            } else {
+                let mut entries = handler.chain.entries(usize::MAX);
+                entries.retain(|entry| query.selects(entry));
+                count += entries.len();
+                entries
+            };
+            selected.extend(entries.into_iter().map(|entry| (handler.name.as_str(), entry)));
+        }
+        selected.sort_by_key(|(_, entry)| rank(entry));
+        selected.truncate(query.limit());
+        let omitted = count - selected.len();
+        let summary = |(handler, entry)| ObjectSummary::new(handler, entry, now);
+        (selected.into_iter().map(summary).collect(), omitted)
     }
 
     fn pipeline(&self) -> Option<Arc<Pipeline>> {
-        self.running().pipeline.upgrade()
+        lock(&self.running).0.upgrade()
     }
 
-    fn running(&self) -> MutexGuard<'_, Running> {
-        lock(&self.running)
+    fn watcher(&self) -> Option<Arc<Watcher<Pipeline>>> {
+        lock(&self.running).1.upgrade()
     }
 }
 
-fn sight(name: &str, pipeline: Option<&Pipeline>) -> HandlerSight {
-    let relay = pipeline.and_then(|pipeline| pipeline.relays().iter().find(|relay| relay.name == name));
-    let Some((pipeline, relay)) = pipeline.zip(relay) else {
-        let waits = vec!["it is not made yet".to_owned()];
-        return HandlerSight { name: name.to_owned(), tally: Tally::default(), overflowed: 0, waits };
-    };
-    HandlerSight {
-        name: name.to_owned(),
-        tally: relay.tally(),
-        overflowed: relay.chain.overflowed(),
-        waits: pipeline.awaited(relay),
+/// Orders entries: those that failed first, then by age.
+fn rank(entry: &QueueEntry) -> (bool, Instant) {
+    let last_error = entry.last_error.as_ref();
+    (last_error.is_none(), last_error.map_or(entry.since, |last_error| last_error.since))
+}
+
+/// The undecodable objects that `query` selects. They belong to no handler and have no phase.
+fn select_undecodable(query: &Query, objects: Vec<Undecodable>) -> Vec<UndecodableSummary> {
+    if query.handler.is_some() || query.phase.is_some() {
+        return Vec::new();
+    }
+    let selected = objects.into_iter().filter(|object| query.selects_object(&object.identity.object_ref()));
+    selected.take(query.limit()).map(UndecodableSummary::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use k8s_openapi::api::core::v1::Pod;
+    use staffetta_handler::{Change, Identity, LastError, Phase};
+
+    use super::*;
+
+    #[test]
+    fn no_more_undecodable_objects_are_shown_than_the_limit() {
+        let object = |name: &str| Undecodable {
+            identity: Identity::of::<Pod>(Some("default".into()), name.into(), name.into()),
+            error: "odd".into(),
+        };
+        let shown = |query: Query| {
+            let objects = ["a", "b", "c"].map(object).into();
+            select_undecodable(&query, objects).into_iter().map(|object| object.name).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(Query { limit: Some(2), ..Query::default() }), ["a", "b"]);
+        assert_eq!(shown(Query { limit: Some(1), name: Some("c".into()), ..Query::default() }), ["c"]);
+        assert!(shown(Query { handler: Some("vif".into()), ..Query::default() }).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failed_objects_come_first_and_then_the_oldest() {
+        let now = Instant::now();
+        let entry = |name: &str, since: u64, last_error: Option<u64>| QueueEntry {
+            kind: "Pod".into(),
+            namespace: None,
+            name: name.into(),
+            uid: name.into(),
+            change: Change::Added,
+            phase: Phase::Running,
+            since: now + Duration::from_secs(since),
+            last_error: last_error.map(|since| LastError {
+                error: "no address".into(),
+                reason: "NoAddress",
+                attempts: 1,
+                since: now + Duration::from_secs(since),
+            }),
+        };
+        let mut entries = [
+            entry("old", 0, None),
+            entry("new", 9, None),
+            entry("failed", 2, Some(4)),
+            entry("failed first", 5, Some(3)),
+        ];
+        entries.sort_by_key(rank);
+        assert_eq!(entries.map(|entry| entry.name), ["failed first", "failed", "old", "new"]);
     }
 }

@@ -1,56 +1,64 @@
-//! Which objects one asks for.
+//! The query of the state endpoint and of `staffetta status`.
 
 use serde::{Deserialize, Serialize};
-use staffetta_handler::{Phase, Standing, Subject, Tally};
+use staffetta_handler::{ObjectRef, Phase, QueueCounts, QueueEntry};
 
-/// How many objects are told of when nothing else is asked for.
-pub(crate) const DEFAULT_LIMIT: usize = 500;
+/// The number of objects in a response if the query has no limit.
+const DEFAULT_LIMIT: usize = 500;
 
-/// How many objects are told of at most.
+/// The maximum number of objects in a response.
 pub(crate) const MAX_LIMIT: usize = 10_000;
 
-/// Which objects one asks for: those that fit all that is said.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+/// Selects objects by all of its fields that are set: on the command line, in the query of a URL, and in the state endpoint.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, clap::Args)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Query {
-    /// The namespace; empty for cluster-scoped objects.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) namespace: Option<String>,
+    /// Show only objects of this name, with all details.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
-    /// The kind in any case: `pod`.
+    /// Show only objects of this namespace; empty for cluster-scoped objects.
+    #[arg(short, long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) namespace: Option<String>,
+    /// Show only objects of this kind, in any case: `pod`.
+    #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
+    /// Show only objects of this handler.
+    #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) handler: Option<String>,
+    /// Show only objects in this phase.
+    #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) phase: Option<PhaseName>,
-    /// How many objects at most.
+    /// The maximum number of objects.
+    #[arg(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<usize>,
 }
 
-/// A phase by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+/// The phases of a queued object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PhaseName {
-    /// The handler gets no events yet.
+    /// The handler does not receive events yet.
     Held,
-    /// It waits for its turn.
+    /// It waits in a queue.
     Queued,
-    /// The handler is at work.
+    /// The handler processes it.
     Running,
-    /// It failed for a passing reason and waits for the next attempt.
+    /// It failed with a transient error and waits for a retry.
     Retrying,
-    /// It failed for good and waits for another chance.
+    /// Its retries ended without success; it is handled again later.
     Failed,
 }
 
 impl PhaseName {
-    /// All of them, in the order in which an object goes through them.
+    /// All phases, in the order in which an event passes through them.
     pub(crate) const ALL: [Self; 5] = [Self::Held, Self::Queued, Self::Running, Self::Retrying, Self::Failed];
 
-    /// The name.
+    /// The name in lower case.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Held => "held",
@@ -60,17 +68,15 @@ impl PhaseName {
             Self::Failed => "failed",
         }
     }
-}
 
-impl PhaseName {
-    /// How many events are in this phase.
-    pub(crate) fn count(self, tally: &Tally) -> usize {
+    /// The number of events in this phase.
+    pub(super) fn count(self, counts: &QueueCounts) -> usize {
         match self {
-            Self::Held => tally.held,
-            Self::Queued => tally.queued,
-            Self::Running => tally.running,
-            Self::Retrying => tally.retrying,
-            Self::Failed => tally.failed,
+            Self::Held => counts.held,
+            Self::Queued => counts.queued,
+            Self::Running => counts.running,
+            Self::Retrying => counts.retrying,
+            Self::Failed => counts.failed,
         }
     }
 }
@@ -88,31 +94,32 @@ impl From<Phase> for PhaseName {
 }
 
 impl Query {
-    /// How many objects at most.
+    /// The maximum number of objects.
     pub(crate) fn limit(&self) -> usize {
         self.limit.unwrap_or(DEFAULT_LIMIT)
     }
 
-    /// Whether every object of a handler fits.
-    pub(super) fn takes_all(&self) -> bool {
+    /// Returns `true` if the objects of `handler` can match.
+    pub(super) fn selects_handler(&self, handler: &str) -> bool {
+        self.handler.as_deref().is_none_or(|selected| selected == handler)
+    }
+
+    /// Returns `true` if every object of a selected handler matches.
+    pub(super) fn selects_all_objects(&self) -> bool {
         self.namespace.is_none() && self.name.is_none() && self.kind.is_none() && self.phase.is_none()
     }
 
-    /// Whether an object fits.
-    pub(super) fn fits(&self, standing: &Standing) -> bool {
-        let subject = Subject {
-            kind: standing.kind.clone(),
-            namespace: standing.namespace.as_deref(),
-            name: &standing.name,
-            uid: &standing.uid,
-        };
-        self.names(&subject) && self.phase.is_none_or(|wanted| wanted == standing.phase.into())
+    /// Returns `true` if a queue entry of a selected handler matches.
+    pub(super) fn selects(&self, entry: &QueueEntry) -> bool {
+        let (kind, namespace) = (entry.kind.clone(), entry.namespace.as_deref());
+        let object_ref = ObjectRef { kind, namespace, name: &entry.name, uid: &entry.uid };
+        self.selects_object(&object_ref) && self.phase.is_none_or(|selected| selected == entry.phase.into())
     }
 
-    /// Whether an object is called as one asks.
-    pub(super) fn names(&self, subject: &Subject<'_>) -> bool {
-        self.namespace.as_deref().is_none_or(|wanted| wanted == subject.namespace.unwrap_or_default())
-            && self.name.as_deref().is_none_or(|wanted| wanted == subject.name)
-            && self.kind.as_deref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(&subject.kind))
+    /// Returns `true` if the kind, namespace and name of an object match.
+    pub(super) fn selects_object(&self, object_ref: &ObjectRef<'_>) -> bool {
+        self.namespace.as_deref().is_none_or(|selected| selected == object_ref.namespace.unwrap_or_default())
+            && self.name.as_deref().is_none_or(|selected| selected == object_ref.name)
+            && self.kind.as_deref().is_none_or(|selected| selected.eq_ignore_ascii_case(&object_ref.kind))
     }
 }

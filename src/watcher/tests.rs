@@ -7,31 +7,30 @@ use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::Body;
 use serde_json::json;
-use staffetta_handler::{HandlerError, Turn};
+use staffetta_handler::{Context, HandlerError};
+
+use tokio::time::Instant;
 
 use super::*;
-use crate::client::wrap;
-use crate::leadership::Term;
-use crate::metrics::Requests;
 
-/// Takes all in, and is never at its end where it does not settle.
-struct Nobody {
-    settles: bool,
+/// A sink that ignores all events, and never drains unless `drains` is set.
+struct Ignore {
+    drains: bool,
 }
 
-impl EventHandler<AnyEvent> for Nobody {
-    async fn handle(&self, _: &AnyEvent, _: &Turn<'_>) -> Result<(), HandlerError> {
+impl EventHandler<AnyEvent> for Ignore {
+    async fn handle(&self, _: &AnyEvent, _: &Context<'_>) -> Result<(), HandlerError> {
         Ok(())
     }
 }
 
-impl Sink for Nobody {
+impl EventSink for Ignore {
     fn listed(&self, _: TypeId) {}
 
-    async fn room(&self) {}
+    async fn capacity(&self) {}
 
-    async fn settled(&self) {
-        if !self.settles {
+    async fn drained(&self) {
+        if !self.drains {
             std::future::pending::<()>().await;
         }
     }
@@ -39,45 +38,45 @@ impl Sink for Nobody {
     fn undecodable(&self, _: &Undecodable) {}
 }
 
-/// What is asked of the server.
+/// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum RequestKind {
     List,
     Watch,
-    /// Where in its history it is.
-    Where,
+    /// The current resourceVersion of the server.
+    Version,
 }
 
-impl Asked {
+impl RequestKind {
     fn of(query: &str) -> Self {
         match query {
             _ if query.contains("watch=true") => Self::Watch,
-            _ if query.contains("limit=1&") || query.ends_with("limit=1") => Self::Where,
+            _ if query.contains("limit=1&") || query.ends_with("limit=1") => Self::Version,
             _ => Self::List,
         }
     }
 }
 
-/// The answer of a server, and after which time it comes; none where it never does.
-type Answer = Option<(Duration, Response<axum::body::Body>)>;
+/// A response and its delay; `None` if the server never responds.
+type Reply = Option<(Duration, Response<axum::body::Body>)>;
 
-/// How long an answer takes at least: no server is faster than the clock.
+/// The delay of an immediate response, at the resolution of the clock.
 const SOON: Duration = Duration::from_millis(1);
 
-#[expect(clippy::unnecessary_wraps, reason = "it is one of the answers")]
-fn at_once(body: impl Into<axum::body::Body>) -> Answer {
+#[expect(clippy::unnecessary_wraps, reason = "all replies have one type")]
+fn at_once(body: impl Into<axum::body::Body>) -> Reply {
     Some((SOON, Response::new(body.into())))
 }
 
-/// The answer of a server that is well, and in whose watches nothing ever happens.
-fn well(asked: Asked) -> Answer {
+/// The reply of a healthy server without changes.
+fn healthy(asked: RequestKind) -> Reply {
     at_once(match asked {
-        Asked::Watch => axum::body::Body::from_stream(pending::<io::Result<Vec<u8>>>()),
-        Asked::List | Asked::Where => list("").into(),
+        RequestKind::Watch => axum::body::Body::from_stream(pending::<io::Result<Vec<u8>>>()),
+        RequestKind::List | RequestKind::Version => list("").into(),
     })
 }
 
-/// A list of one object, which goes on at `next`.
+/// A list of one object with the continue token `next`.
 fn list(next: &str) -> String {
     let metadata = json!({ "resourceVersion": "1", "continue": next });
     let item =
@@ -85,33 +84,33 @@ fn list(next: &str) -> String {
     json!({ "kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": [item] }).to_string()
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "it is one of the answers")]
-fn refused(code: u16) -> Answer {
+#[expect(clippy::unnecessary_wraps, reason = "all replies have one type")]
+fn refused(code: u16) -> Reply {
     Some((SOON, Response::builder().status(code).body(axum::body::Body::empty()).unwrap()))
 }
 
-/// What a watch asks within ten minutes, and how it is then.
+/// The requests of a watch within ten minutes, and its status after them.
 struct TenMinutes {
-    /// After how many seconds, and what.
-    asked: Vec<(u64, Asked)>,
-    sight: Sight,
+    /// Each request with its second.
+    asked: Vec<(u64, RequestKind)>,
+    status: WatchStatus,
 }
 
 impl TenMinutes {
-    /// Of a server that gives this answer to what is asked by a query.
-    async fn of(answer: impl Fn(Asked, &str) -> Answer + Send + 'static) -> Self {
-        Self::for_sink(Nobody { settles: true }, answer).await
+    /// Runs a watch at a server that replies to a query by `answer`.
+    async fn of(answer: impl Fn(RequestKind, &str) -> Reply + Send + 'static) -> Self {
+        Self::for_sink(Ignore { drains: true }, answer).await
     }
 
-    /// For somebody to whom it delivers.
-    async fn for_sink(sink: Nobody, answer: impl Fn(Asked, &str) -> Answer + Send + 'static) -> Self {
-        let (seen, begun) = (Arc::<Mutex<Vec<(u64, Asked)>>>::default(), Instant::now());
+    /// The same, delivering to `sink`.
+    async fn for_sink(sink: Ignore, answer: impl Fn(RequestKind, &str) -> Reply + Send + 'static) -> Self {
+        let (seen, begun) = (Arc::<Mutex<Vec<(u64, RequestKind)>>>::default(), Instant::now());
         let noted = Arc::clone(&seen);
         let server = tower::service_fn(move |request: Request<Body>| {
             let query = request.uri().query().unwrap_or_default();
-            let asked = Asked::of(query);
+            let asked = RequestKind::of(query);
             lock(&noted).push((begun.elapsed().as_secs(), asked));
-            // Who asks without end would keep the clock from going on.
+            // Requests without end would keep the paused clock from advancing.
             let answer = answer(asked, query).filter(|_| lock(&noted).len() < 10_000);
             async move {
                 let Some((time, answer)) = answer else { return std::future::pending().await };
@@ -119,110 +118,107 @@ impl TenMinutes {
                 Ok::<_, io::Error>(answer)
             }
         });
-        let (requests, silence) = (Arc::new(Requests::new("server")), Arc::<Silence>::default());
-        let client = wrap(Client::new(server, "default"), &requests, &silence, &Term::for_ever());
-        let kind = Kind::of::<ConfigMap>();
-        silence.listen(&kind.path);
+        let client = Client::new(server, "default");
         let watcher = Watcher::new(client, Arc::new(sink)).watch_timeout(Duration::from_secs(60));
-        let watcher = watcher.overheard(silence);
-        watcher.add(&kind);
+        watcher.add(&Kind::of::<ConfigMap>());
         tokio::time::sleep(Duration::from_secs(600)).await;
-        Self { asked: lock(&seen).clone(), sight: watcher.sights().remove(0) }
+        Self { asked: lock(&seen).clone(), status: watcher.statuses().remove(0) }
     }
 
-    /// Of a server that never answers the first request of this sort, and is well apart from that.
-    async fn without_an_answer(unanswered: Asked) -> Vec<(u64, Asked)> {
+    /// Runs a watch at a healthy server that never responds to the first request of one kind.
+    async fn without_an_answer(unanswered: RequestKind) -> Vec<(u64, RequestKind)> {
         let first = AtomicBool::new(true);
         let answer = move |asked, _: &str| {
-            if asked == unanswered && first.swap(false, Ordering::Relaxed) { None } else { well(asked) }
+            if asked == unanswered && first.swap(false, Ordering::Relaxed) { None } else { healthy(asked) }
         };
-        let Self { asked, sight } = Self::of(answer).await;
-        assert!(sight.listed, "it lists in the end");
+        let Self { asked, status } = Self::of(answer).await;
+        assert!(status.listed, "it lists at last");
         asked
     }
 
-    /// How many requests of this sort there were.
-    fn count(&self, sort: Asked) -> usize {
+    /// The number of requests of one kind.
+    fn count(&self, sort: RequestKind) -> usize {
         self.asked.iter().filter(|(_, asked)| *asked == sort).count()
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_never_taken_up_is_given_up_and_all_is_listed_anew() {
-    let asked = TenMinutes::without_an_answer(Asked::Watch).await;
-    assert_eq!(asked[..2], [(0, Asked::List), (0, Asked::Watch)]);
+async fn a_watch_that_is_never_accepted_is_listed_again() {
+    let asked = TenMinutes::without_an_answer(RequestKind::Watch).await;
+    assert_eq!(asked[..2], [(0, RequestKind::List), (0, RequestKind::Watch)]);
     let (second, again) = asked[2];
-    assert!(again == Asked::List && (120..=122).contains(&second), "{asked:?}");
-    assert_eq!(asked[3], (second, Asked::Watch));
-    let lists = asked.iter().filter(|(_, asked)| *asked == Asked::List).count();
+    assert!(again == RequestKind::List && (120..=122).contains(&second), "{asked:?}");
+    assert_eq!(asked[3], (second, RequestKind::Watch));
+    let lists = asked.iter().filter(|(_, asked)| *asked == RequestKind::List).count();
     assert_eq!(lists, 2, "a watch that was taken up is not given up: {asked:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_list_that_is_never_answered_is_asked_for_again_after_a_minute() {
-    let asked = TenMinutes::without_an_answer(Asked::List).await;
-    assert_eq!(asked[0], (0, Asked::List));
+async fn an_initial_list_without_a_response_is_retried_after_a_minute() {
+    let asked = TenMinutes::without_an_answer(RequestKind::List).await;
+    assert_eq!(asked[0], (0, RequestKind::List));
     let (second, again) = asked[1];
-    assert!(again == Asked::List && (60..=62).contains(&second), "{asked:?}");
-    assert_eq!(asked[2], (second, Asked::Watch));
+    assert!(again == RequestKind::List && (60..=62).contains(&second), "{asked:?}");
+    assert_eq!(asked[2], (second, RequestKind::Watch));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_ends_at_once_each_time_is_an_error_that_is_waited_out() {
+async fn a_watch_that_ends_at_once_each_time_is_an_error_that_is_backed_off() {
     for said in ["", "{\"type\":\"ADDED\",\"obj"] {
         let answer = move |asked| match asked {
-            Asked::Watch => at_once(said),
-            Asked::List | Asked::Where => well(asked),
+            RequestKind::Watch => at_once(said),
+            RequestKind::List | RequestKind::Version => healthy(asked),
         };
         let seen = TenMinutes::of(move |asked, _| answer(asked)).await;
-        let watches = seen.count(Asked::Watch);
+        let watches = seen.count(RequestKind::Watch);
         assert!((15..=40).contains(&watches), "{watches} watches in ten minutes: {said:?}");
-        assert!(seen.count(Asked::List) >= 8, "what happens is found by lists: {:?}", seen.asked);
-        let SoFar { errors, trouble, .. } = seen.sight.so_far;
+        assert!(seen.count(RequestKind::List) >= 8, "changes are found by lists: {:?}", seen.asked);
+        let WatchCounts { errors, last_error, .. } = seen.status.counts;
         assert!(errors >= 15, "{errors} errors");
-        assert!(trouble.is_some_and(|trouble| trouble.contains("the watch ended at once")));
+        assert!(last_error.is_some_and(|last_error| last_error.contains("the watch ended at once")));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_may_be_listed_and_not_watched_is_listed_less_and_less_often() {
+async fn a_kind_that_may_be_listed_and_not_watched_is_listed_with_back_off() {
     let seen =
-        TenMinutes::of(|asked, _| if asked == Asked::Watch { refused(403) } else { well(asked) }).await;
-    let (lists, watches) = (seen.count(Asked::List), seen.count(Asked::Watch));
+        TenMinutes::of(|asked, _| if asked == RequestKind::Watch { refused(403) } else { healthy(asked) })
+            .await;
+    let (lists, watches) = (seen.count(RequestKind::List), seen.count(RequestKind::Watch));
     assert!((8..=20).contains(&lists) && (15..=40).contains(&watches), "{lists} lists, {watches} watches");
-    assert!(seen.sight.so_far.trouble.is_some());
+    assert!(seen.status.counts.last_error.is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_watch_does_not_wait_for_ever_for_what_is_never_done() {
-    let seen = TenMinutes::for_sink(Nobody { settles: false }, |asked, _| well(asked)).await;
-    assert_eq!(seen.asked[..2], [(0, Asked::List), (10, Asked::Watch)]);
+async fn the_first_watch_waits_for_the_list_for_a_limited_time_only() {
+    let seen = TenMinutes::for_sink(Ignore { drains: false }, |asked, _| healthy(asked)).await;
+    assert_eq!(seen.asked[..2], [(0, RequestKind::List), (10, RequestKind::Watch)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_whose_second_page_fails_each_time_is_asked_for_less_and_less_often() {
+async fn a_list_whose_second_page_fails_each_time_is_retried_with_back_off() {
     let answer = |query: &str| match query {
         _ if query.contains("continue=") => refused(500),
         _ => at_once(list("there is more")),
     };
     let seen = TenMinutes::of(move |_, query| answer(query)).await;
-    let pages = seen.count(Asked::List);
+    let pages = seen.count(RequestKind::List);
     assert!((30..=80).contains(&pages), "{pages} pages in ten minutes");
-    assert!(!seen.sight.listed);
+    assert!(!seen.status.listed);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_follows_a_long_list_after_an_error_has_its_time_to_be_taken_up() {
+async fn a_watch_after_a_long_list_after_an_error_has_the_full_time_to_be_accepted() {
     let first = AtomicBool::new(true);
-    let later = |seconds, answer: Answer| answer.map(|(_, answer)| (Duration::from_secs(seconds), answer));
+    let later = |seconds, answer: Reply| answer.map(|(_, answer)| (Duration::from_secs(seconds), answer));
     let answer = move |asked, query: &str| match asked {
-        Asked::List if first.swap(false, Ordering::Relaxed) => refused(500),
-        Asked::List if !query.contains("continue=") => later(40, at_once(list("there is more"))),
-        Asked::List => later(40, at_once(list(""))),
-        Asked::Watch => later(5, well(asked)),
-        Asked::Where => well(asked),
+        RequestKind::List if first.swap(false, Ordering::Relaxed) => refused(500),
+        RequestKind::List if !query.contains("continue=") => later(40, at_once(list("there is more"))),
+        RequestKind::List => later(40, at_once(list(""))),
+        RequestKind::Watch => later(5, healthy(asked)),
+        RequestKind::Version => healthy(asked),
     };
     let seen = TenMinutes::of(answer).await;
-    assert_eq!(seen.count(Asked::List), 3, "{:?}", seen.asked);
-    assert_eq!(seen.sight.so_far.trouble, None);
+    assert_eq!(seen.count(RequestKind::List), 3, "{:?}", seen.asked);
+    assert_eq!(seen.status.counts.last_error, None);
 }

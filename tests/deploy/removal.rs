@@ -69,7 +69,7 @@ async fn what_is_left_behind_without_a_controller_is_let_go_as_the_page_says_wit
     let (server, home) = (ApiServer::start(Options::default()).await.unwrap(), tempfile::tempdir().unwrap());
     let kubeconfig = home.path().join("kubeconfig");
     fs::write(&kubeconfig, server.kubeconfig()).unwrap();
-    let Some(kubectl) = Kubectl::find(&kubeconfig, "default") else { return };
+    let kubectl = Kubectl::find(&kubeconfig, "default");
     let client = staffetta::connect::client(Some(&kubeconfig)).await.unwrap();
     kubectl.apply(&fs::read_to_string(folder().join("handlers/app_hosting/crd.yaml")).unwrap()).await;
     let devices = devices(&client).await;

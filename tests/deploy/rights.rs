@@ -1,4 +1,4 @@
-//! What a service account may do, as the API server itself says, and what it did.
+//! The rights of a service account as the API server reports them, and those it used.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -116,7 +116,7 @@ pub(crate) async fn rules(client: &Client, namespace: &str) -> Rights {
     rights
 }
 
-/// What of all that the server offers would be granted, asked one by one; in all namespaces where none is named.
+/// Returns which of all offered rights would be granted, by one review each; in all namespaces if none is given.
 pub(crate) async fn granted(client: &Client, namespace: Option<&str>) -> Rights {
     let questions = offered(client).await.into_iter().map(|(verb, resource, group)| async move {
         let (path, subresource) = match resource.split_once('/') {
@@ -167,17 +167,17 @@ async fn offered(client: &Client) -> Vec<(String, String, String)> {
     offered
 }
 
-/// What `account` asked for, as the server noted it, of its `rights`; what was refused to it is an error. None where the
-/// server keeps no notes beside the kubeconfig.
-pub(crate) fn used(kubeconfig: &Path, account: &str, rights: &Rights) -> Option<Rights> {
-    let asked = asked(kubeconfig, account)?;
+/// Returns the `rights` that `account` used, from the audit log. Panics if one was refused.
+pub(crate) fn used(kubeconfig: &Path, account: &str, rights: &Rights) -> Rights {
+    let asked = asked(kubeconfig, account);
     let used = asked.into_iter().flat_map(|(right, name)| [format!("{right} {name}"), right]);
-    Some(used.filter(|right| rights.contains(right)).collect())
+    used.filter(|right| rights.contains(right)).collect()
 }
 
 /// All that `account` asked for so far, in order: the right that it takes, and the name of the object.
-pub(crate) fn asked(kubeconfig: &Path, account: &str) -> Option<Vec<(String, String)>> {
-    let log = std::fs::read_to_string(kubeconfig.with_file_name("audit.log")).ok()?;
+pub(crate) fn asked(kubeconfig: &Path, account: &str) -> Vec<(String, String)> {
+    let log = std::fs::read_to_string(kubeconfig.with_file_name("audit.log"))
+        .expect("the API server writes an audit log beside the kubeconfig");
     let mut asked = Vec::new();
     // The last line may be in the making.
     let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -198,7 +198,7 @@ pub(crate) fn asked(kubeconfig: &Path, account: &str) -> Option<Vec<(String, Str
             text(&object["name"]),
         ));
     }
-    Some(asked)
+    asked
 }
 
 fn right(verb: &str, resource: &str, group: &str) -> String {

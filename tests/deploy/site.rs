@@ -18,7 +18,7 @@ use crate::kubectl::Kubectl;
 use crate::process::{Process, eventually};
 use crate::{PROGRAM, folder};
 
-/// What a test cannot wait for: the simulated world is quick, and a failure is tried again at once.
+/// Short delays: the simulated cloud is fast, and failures are retried at once.
 const QUICK: &str = r#"
 [memory]
 activation_delay_ms = 20
@@ -42,15 +42,15 @@ pub(crate) struct Site {
 impl Site {
     /// Applies the kustomization in `path` below etc/deploy, with `components` on top of it, as the site `name`; none where
     /// there is no cluster.
-    pub(crate) async fn apply(name: &str, path: &str, components: &[&str]) -> Option<Self> {
-        let kubeconfig = real_kubeconfig()?;
+    pub(crate) async fn apply(name: &str, path: &str, components: &[&str]) -> Self {
+        let kubeconfig = real_kubeconfig();
         let namespace = format!("deploy-{name}-{}", std::process::id());
-        let kubectl = Kubectl::find(&kubeconfig, &namespace)?;
+        let kubectl = Kubectl::find(&kubeconfig, &namespace);
         let overlay = overlay(&namespace, path, components);
-        let of_all = Kubectl::find(&kubeconfig, "")?;
+        let of_all = Kubectl::find(&kubeconfig, "");
         of_all.run(&["apply", "--kustomize", overlay.path().to_str().unwrap()]).await;
         let client = staffetta::connect::client(Some(&kubeconfig)).await.unwrap();
-        Some(Self { kubectl, client, kubeconfig, namespace, overlay })
+        Self { kubectl, client, kubeconfig, namespace, overlay }
     }
 
     /// The name of the service account of the Deployment.
@@ -148,9 +148,8 @@ impl Site {
         Process::start(PROGRAM.as_ref(), &home, &configuration, &kubeconfig).await
     }
 
-    /// Starts the program from its image alone, with what the kubelet gives to a pod of the site; none where we may not
-    /// make such a world.
-    pub(crate) async fn run_in_pod(&self, container: &Container) -> Option<Process> {
+    /// Starts the program from its image alone, with what the kubelet gives to a pod of the site.
+    pub(crate) async fn run_in_pod(&self, container: &Container) -> Process {
         let maps = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace);
         let authority = || async { maps.get_opt("kube-root-ca.crt").await.unwrap() };
         eventually("the cluster has published its certificate", async || authority().await.is_some()).await;
@@ -168,7 +167,7 @@ impl Site {
         let server: http::Uri = server.parse().unwrap();
         let server = (server.host().unwrap(), server.port_u16().unwrap());
         let configuration = self.configuration().await + QUICK;
-        Some(Process::start_in_pod(&container.program()?, container.home(), &configuration, server).await)
+        Process::start_in_pod(&container.program(), container.home(), &configuration, server).await
     }
 
     async fn kubeconfig_of(&self, user: Value) -> String {
@@ -182,7 +181,7 @@ impl Site {
     /// Takes away what was applied, and all that was made in the namespace.
     pub(crate) async fn remove(self) {
         let overlay = self.overlay.path().to_str().unwrap();
-        let of_all = Kubectl::find(&self.kubeconfig, "").expect("it was found before");
+        let of_all = Kubectl::find(&self.kubeconfig, "");
         of_all.run(&["delete", "--kustomize", overlay, "--wait=false"]).await;
     }
 }

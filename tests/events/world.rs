@@ -1,4 +1,4 @@
-//! The controller as it ships on any server, in a namespace of its own.
+//! A controller in a namespace of its own, on any API server.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use staffetta::config::{Configuration, FileSchema};
 use staffetta::controller::Controller;
 use staffetta_apiserver::{ApiServer, Fault, Options, Requests};
 use staffetta_driver::PodVifDriver;
-use staffetta_driver::memory::{MemoryNetwork, MemoryOptions, MemoryServices, MemoryVifDriver, VifCall};
+use staffetta_memory::{MemoryNetwork, MemoryOptions, MemoryServices, MemoryVifDriver, VifCall};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// How long a step may take before the test fails. It is no measure of speed.
+/// The time limit of one step.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The embedded API server.
@@ -46,7 +46,7 @@ impl Embedded {
         self.server.faults().inject(events, usize::from(u16::MAX), Fault::status(code));
     }
 
-    /// How many writes of Events there were.
+    /// The number of requests that wrote Events.
     pub(crate) fn requests_for_events(&self) -> usize {
         let requests = self.server.requests();
         requests.iter().filter(|request| request.resource == "events" && request.is_write()).count()
@@ -61,7 +61,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Starts a controller with these options on top and waits until it is ready.
+    /// Starts a controller with additional options and waits until it is ready.
     pub(crate) async fn start(kubeconfig: &Path, options: &str) -> Self {
         static WORLDS: AtomicU32 = AtomicU32::new(0);
         let number = WORLDS.fetch_add(1, Ordering::Relaxed);
@@ -99,7 +99,7 @@ impl World {
         tokio::time::timeout(PATIENCE, self.controller.ready()).await.expect("it is ready in time");
     }
 
-    /// Stops the controller and clears the namespace away.
+    /// Stops the controller and deletes the namespace.
     pub(crate) async fn stop(self) {
         let Self { client, namespace, controller, .. } = self;
         for pod in
@@ -142,20 +142,20 @@ impl World {
         self.api::<Service>().create(&PostParams::default(), &from(service)).await.unwrap();
     }
 
-    /// Changes a pod in a way that means nothing.
+    /// Changes a label of a pod.
     pub(crate) async fn touch(&self, name: &str, number: u32) {
         let patch = json!({ "metadata": { "labels": { "touched": number.to_string() } } });
         self.change(name, patch).await;
     }
 
-    /// Merges into a pod what need not make a pod.
+    /// Applies a merge patch to a pod.
     pub(crate) async fn change(&self, name: &str, patch: Value) {
         let kind = ApiResource::erase::<Pod>(&());
         let pods = Api::<DynamicObject>::namespaced_with(self.client.clone(), &self.namespace, &kind);
         pods.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    /// What a kubelet does at the end: deletes with grace 0.
+    /// Deletes a pod with grace period 0, as a kubelet does.
     pub(crate) async fn end_pod(&self, name: &str) {
         end(&self.client, &self.namespace, name).await;
     }
@@ -179,7 +179,7 @@ impl World {
         .await;
     }
 
-    /// How often a VIF was requested.
+    /// The number of VIF requests.
     pub(crate) fn requests_of_vifs(&self) -> usize {
         self.vifs.calls().iter().filter(|call| matches!(call, VifCall::Request(_))).count()
     }
@@ -191,7 +191,7 @@ impl World {
         events.into_iter().filter(ours).collect()
     }
 
-    /// The Event about the object of that name for this reason, once there is one.
+    /// Waits for the Event with this reason on the object of this name.
     pub(crate) async fn event_of(&self, name: &str, reason: &str) -> Event {
         let mut found = None;
         self.until(&format!("an Event says {reason} of {name}"), async || {
@@ -206,7 +206,7 @@ impl World {
         found.unwrap()
     }
 
-    /// What became of Events, as the controller counts: how often it came to what.
+    /// The number of Events by outcome, from the controller's metrics.
     pub(crate) async fn counts(&self) -> HashMap<String, u64> {
         let mut stream = TcpStream::connect(self.controller.admin()).await.unwrap();
         let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -222,7 +222,7 @@ impl World {
         lines.map(count).collect()
     }
 
-    /// Asks again until `condition` holds.
+    /// Waits until `condition` holds.
     pub(crate) async fn until(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         while !condition().await {
@@ -232,7 +232,7 @@ impl World {
     }
 }
 
-/// Whether the VIF is active.
+/// Returns `true` if the VIF is active.
 pub(crate) fn active(vif: &Value) -> bool {
     vif["active"] == json!(true)
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::services::services;
 use crate::world::{Task, World, pods};
 
-/// What a write is answered, twice, and whether that alone makes the handling fail.
+/// The faults of a write, by name. Each is injected twice in a row.
 fn refusals() -> Vec<(&'static str, Fault)> {
     let later = Fault::Refuse { code: 429, retry_after: Some(1) };
     vec![
@@ -53,15 +53,15 @@ async fn writes(world: World) {
 }
 
 #[tokio::test]
-async fn a_write_that_is_refused_lost_or_late_is_made_good() {
+async fn a_write_that_is_rejected_lost_or_late_is_repeated() {
     writes(World::embedded().await).await;
 }
 
 #[tokio::test]
-async fn a_write_that_is_refused_lost_or_late_is_made_good_on_a_real_server() {
-    if let Some(world) = World::real(&[]).await {
-        writes(world).await;
-    }
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
+async fn a_write_that_is_rejected_lost_or_late_is_repeated_on_a_real_server() {
+    let world = World::real(&[]).await;
+    writes(world).await;
 }
 
 async fn service_writes(world: World) {
@@ -86,15 +86,15 @@ async fn service_writes(world: World) {
 }
 
 #[tokio::test]
-async fn a_write_on_a_service_that_is_refused_lost_or_late_is_made_good() {
+async fn a_write_on_a_service_that_is_rejected_lost_or_late_is_repeated() {
     service_writes(World::embedded().await).await;
 }
 
 #[tokio::test]
-async fn a_write_on_a_service_that_is_refused_lost_or_late_is_made_good_on_a_real_server() {
-    if let Some(world) = World::real(&[]).await {
-        service_writes(world).await;
-    }
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
+async fn a_write_on_a_service_that_is_rejected_lost_or_late_is_repeated_on_a_real_server() {
+    let world = World::real(&[]).await;
+    service_writes(world).await;
 }
 
 async fn lists(world: World) {
@@ -116,15 +116,15 @@ async fn lists(world: World) {
 }
 
 #[tokio::test]
-async fn a_first_list_that_is_refused_is_asked_for_again_and_not_at_once() {
+async fn a_rejected_initial_list_is_retried_after_a_delay() {
     lists(World::embedded().await).await;
 }
 
 #[tokio::test]
-async fn a_first_list_that_is_refused_is_asked_for_again_and_not_at_once_on_a_real_server() {
-    if let Some(world) = World::real(&[]).await {
-        lists(world).await;
-    }
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
+async fn a_rejected_initial_list_is_retried_after_a_delay_on_a_real_server() {
+    let world = World::real(&[]).await;
+    lists(world).await;
 }
 
 async fn watches(world: World) {
@@ -160,15 +160,15 @@ async fn watches(world: World) {
 }
 
 #[tokio::test]
-async fn a_watch_that_breaks_in_any_way_goes_on() {
+async fn a_watch_recovers_from_any_interruption() {
     watches(World::embedded().await).await;
 }
 
 #[tokio::test]
-async fn a_watch_that_breaks_in_any_way_goes_on_on_a_real_server() {
-    if let Some(world) = World::real(&["--min-request-timeout=5"]).await {
-        watches(world).await;
-    }
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
+async fn a_watch_recovers_from_any_interruption_on_a_real_server() {
+    let world = World::real(&["--min-request-timeout=5"]).await;
+    watches(world).await;
 }
 
 async fn odd_object(world: World) {
@@ -184,15 +184,15 @@ async fn odd_object(world: World) {
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_decoded_costs_the_others_of_its_list_nothing() {
+async fn an_object_that_cannot_be_decoded_does_not_affect_others_of_its_list() {
     odd_object(World::embedded().await).await;
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_decoded_costs_the_others_of_its_list_nothing_on_a_real_server() {
-    if let Some(world) = World::real(&[]).await {
-        odd_object(world).await;
-    }
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
+async fn an_object_that_cannot_be_decoded_does_not_affect_others_of_its_list_on_a_real_server() {
+    let world = World::real(&[]).await;
+    odd_object(world).await;
 }
 
 /// The clock of the server is far off: what it says of an end, in the dates of its answers too, is long ago, or never comes.
@@ -234,19 +234,19 @@ async fn skew(world: World) {
 }
 
 #[tokio::test]
-async fn a_pod_whose_end_has_a_wrong_date_keeps_its_vif_until_it_ends_and_no_longer() {
+async fn a_pod_with_a_wrong_finish_time_keeps_its_vif_until_it_is_finished() {
     skew(World::embedded().await).await;
 }
 
 #[tokio::test]
-async fn a_pod_whose_end_has_a_wrong_date_keeps_its_vif_until_it_ends_and_no_longer_on_a_real_server() {
-    if let Some(world) = World::real(&["--min-request-timeout=5"]).await {
-        skew(world).await;
-    }
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
+async fn a_pod_with_a_wrong_finish_time_keeps_its_vif_until_it_is_finished_on_a_real_server() {
+    let world = World::real(&["--min-request-timeout=5"]).await;
+    skew(world).await;
 }
 
 #[tokio::test]
-async fn a_watch_that_is_taken_up_and_broken_each_time_lists_anew() {
+async fn a_watch_that_is_accepted_and_broken_each_time_is_listed_again() {
     const BREAKS: usize = 4;
     let world = World::embedded().await;
     let controller = world.ready_controller().await;
@@ -284,15 +284,15 @@ async fn busy(world: World) {
 }
 
 #[tokio::test]
-async fn a_busy_server_is_left_alone_for_as_long_as_its_header_says() {
+async fn a_busy_server_gets_no_request_within_its_retry_after_time() {
     busy(World::embedded().await).await;
 }
 
 #[tokio::test]
-async fn a_busy_server_is_left_alone_for_as_long_as_its_header_says_on_a_real_server() {
-    if let Some(world) = World::real(&[]).await {
-        busy(world).await;
-    }
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
+async fn a_busy_server_gets_no_request_within_its_retry_after_time_on_a_real_server() {
+    let world = World::real(&[]).await;
+    busy(world).await;
 }
 
 /// Each watch ends as soon as it has begun, and not by an error: what kube makes of that is to ask again at once.
@@ -318,7 +318,7 @@ async fn ended_at_once(fault: Fault) {
 }
 
 #[tokio::test]
-async fn a_watch_that_ends_at_once_each_time_is_an_error_and_asks_no_faster_than_after_others() {
+async fn a_watch_that_ends_at_once_each_time_is_an_error_with_the_usual_back_off() {
     let empty = Fault::Answer { code: 200, body: String::new() };
     tokio::join!(ended_at_once(Fault::CutMid), ended_at_once(empty));
 }

@@ -1,5 +1,5 @@
-//! What a Kubernetes API server can do to a controller: each fault on the embedded server and on a real one, with the same
-//! code. The controller is the one that ships; it reaches the server through a proxy that breaks what passes through it.
+//! Faults of a Kubernetes API server, each on the embedded server and on a real one with the same code. The controller is the one that
+//! ships; it reaches the server through a proxy that injects the faults.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -14,29 +14,29 @@ use staffetta::controller::Controller;
 use staffetta_apiserver::testing::RealServer;
 use staffetta_apiserver::{ApiServer, Fault, Faults, Options, Proxy, Requests};
 use staffetta_driver::PodVifDriver;
-use staffetta_driver::memory::{MemoryNetwork, MemoryOptions, MemoryServices, MemoryVifDriver};
+use staffetta_memory::{MemoryNetwork, MemoryOptions, MemoryServices, MemoryVifDriver};
 
-/// How long a step may take before the test fails. It is no measure of speed.
+/// The time after which a step fails the test. It is no performance requirement.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// How long an attempt of a handler may take, where nobody says otherwise.
+/// The default time limit of an attempt of a handler.
 const HANDLER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The annotation of a pod's VIF.
 const VIF: &str = "openstack.org/kuryr-vif";
 
-/// What the faults are done to.
+/// A controller and its API server, with a proxy between them that injects faults.
 pub(crate) struct World {
     pub(crate) upstream: Upstream,
     pub(crate) proxy: Proxy,
     pub(crate) vifs: Arc<MemoryVifDriver>,
     pub(crate) services: Arc<MemoryServices>,
-    /// Goes past the proxy.
+    /// Bypasses the proxy.
     pub(crate) direct: Client,
     folder: tempfile::TempDir,
 }
 
-/// What a controller has to do, and whether it is the only one.
+/// The handlers and replicas of a test.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
     /// Pods, alone.
@@ -76,8 +76,8 @@ impl World {
     }
 
     /// A world around a real server of its own, started with these flags.
-    pub(crate) async fn real(flags: &[&str]) -> Option<Self> {
-        Some(Self::new(Upstream::Real(RealServer::start(flags).await?)).await)
+    pub(crate) async fn real(flags: &[&str]) -> Self {
+        Self::new(Upstream::Real(RealServer::start(flags).await)).await
     }
 
     async fn new(upstream: Upstream) -> Self {
@@ -160,12 +160,12 @@ impl World {
         self.pods().create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap()
     }
 
-    /// What a kubelet does at the end: deletes with grace 0, past the proxy.
+    /// Finishes a deletion as a kubelet does: with grace period 0, bypassing the proxy.
     pub(crate) async fn end_pod(&self, name: &str) {
         self.pods().delete(name, &DeleteParams::default().grace_period(0)).await.unwrap();
     }
 
-    /// Whether the pod has an active VIF.
+    /// Returns `true` if the pod has an active VIF.
     pub(crate) async fn is_plugged(&self, name: &str) -> bool {
         let pod = self.pods().get(name).await.unwrap();
         let text = pod.metadata.annotations.unwrap_or_default().remove(VIF).unwrap_or_default();
@@ -216,7 +216,7 @@ impl World {
         }
     }
 
-    /// How many requests that match have passed, or failed to.
+    /// The number of matching requests at the proxy, failed ones included.
     pub(crate) fn asked(&self, verb: &str, resource: &str) -> usize {
         let requests = self.proxy.requests();
         requests.iter().filter(|request| request.verb == verb && request.resource == resource).count()

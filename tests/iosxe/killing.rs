@@ -8,7 +8,7 @@ use crate::process::{Process, eventually};
 use crate::refusals::{Refusal, refusals};
 use crate::world::{World, pod};
 
-/// What the device notes of an app from its beginning until it runs, and from there to its end.
+/// The number of ledger entries of an app up to RUNNING, and from there to its removal.
 const UP: usize = 5;
 const DOWN: usize = 4;
 
@@ -17,8 +17,8 @@ async fn kill(mut controller: Process) {
     assert!(!controller.ends().await.success());
 }
 
-/// How much the device has done. What a new controller asks for while the device is still at what an earlier one asked for is
-/// refused by the device, and does nothing; nothing else is.
+/// The number of completed operations. A repeated request of a restarted controller is refused by the device and
+/// changes nothing.
 fn done(world: &World) -> usize {
     let ledger = world.device().ledger();
     let refused = refusals(&ledger);

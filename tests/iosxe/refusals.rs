@@ -1,4 +1,4 @@
-//! Why a device refused what it was asked for.
+//! Reasons of a device's refusals.
 
 use staffetta_iosxe_device::{Effect, Ledger};
 
@@ -7,7 +7,7 @@ use staffetta_iosxe_device::{Effect, Ledger};
 pub(crate) struct Refusal<'a> {
     operation: &'a str,
     why: &'a str,
-    /// What it did with that app next.
+    /// The next event of the app.
     next: Option<&'a Effect>,
 }
 
@@ -26,8 +26,8 @@ pub(crate) fn refusals(ledger: &Ledger) -> Vec<Refusal<'_>> {
 }
 
 impl Refusal<'_> {
-    /// Whether it met the device's own start of the app: where its configuration says `start`, the device activates and starts it by
-    /// itself, and may be quicker.
+    /// Returns `true` if the refused operation raced with the device's own start: with `start` in the configuration,
+    /// the device activates and starts the app by itself.
     pub(crate) fn met_own_start(&self) -> bool {
         let starting = self.is_busy() && matches!(self.next, Some(Effect::Activated | Effect::Started));
         let is = |state: &str| self.why.contains(&format!("it is {state}"));
@@ -39,7 +39,7 @@ impl Refusal<'_> {
         }
     }
 
-    /// Whether the device was still at the same operation, for which an earlier controller had asked.
+    /// Returns `true` if the operation of an earlier controller was still in progress.
     pub(crate) fn repeats(&self) -> bool {
         let same = match self.operation {
             "activate" => matches!(self.next, Some(Effect::Activated)),
@@ -52,7 +52,7 @@ impl Refusal<'_> {
         self.is_busy() && same
     }
 
-    /// Whether the device is still at whatever it was at: nobody can tell yet what that is.
+    /// Returns `true` if the current operation is not complete yet, so that its kind is unknown.
     pub(crate) fn is_under_way(&self) -> bool {
         self.is_busy() && self.next.is_none()
     }

@@ -26,14 +26,14 @@ pub(crate) struct World {
     server: Option<ApiServer>,
     kubeconfig: String,
     folder: tempfile::TempDir,
-    /// What the devices are said to be, by their number.
+    /// The descriptions of the devices, by number.
     pub(crate) described: Vec<Value>,
-    /// Whether the devices start apps by themselves.
+    /// `true` if the devices start apps by themselves.
     pub(crate) starts_itself: bool,
 }
 
 impl World {
-    /// So many devices whose changes take 20 ms each.
+    /// Starts so many devices whose state changes take 20 ms each.
     pub(crate) async fn new(count: usize, change: impl Fn(&mut Options)) -> Self {
         let server = ApiServer::start(staffetta_apiserver::Options::default()).await.unwrap();
         let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
@@ -218,7 +218,7 @@ impl World {
     }
 }
 
-/// How a device is described to the controller.
+/// The description of a device for the controller.
 fn describe(device: &Device) -> Value {
     json!({ "name": device.name(), "device": {
         "driver": "XE", "address": device.address().ip(), "port": device.address().port(),

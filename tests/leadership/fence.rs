@@ -1,4 +1,4 @@
-//! What the program itself refuses once a term is over: in one process with the test, which holds handlers back.
+//! Writes and driver calls that the controller refuses after the end of a term. The test runs in the same process and blocks handlers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -9,8 +9,7 @@ use kube::Client;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::json;
 use staffetta::config::{Configuration, FileSchema};
-use staffetta::controller::Controller;
-use staffetta::leadership::Role;
+use staffetta::controller::{Controller, Role};
 use staffetta_driver::VifPoolDriver;
 use staffetta_handler::testing::Fault;
 use staffetta_handler::{Registration, ResourceEventHandler, causes};
@@ -20,7 +19,7 @@ use tokio::sync::watch;
 use crate::process::eventually;
 use crate::world::{PATIENT, World};
 
-/// The handler of one term. It waits before it calls its driver, and may leave a task behind that writes by itself.
+/// The handler of one term. It waits before it calls its driver, and may spawn a task that writes later.
 struct Patient {
     term: usize,
     client: Client,
@@ -31,7 +30,7 @@ struct Patient {
     _pool: Arc<dyn VifPoolDriver>,
 }
 
-/// What a handler does before it waits.
+/// The behaviour of a handler before it waits.
 #[derive(Clone, Copy, PartialEq)]
 enum Wants {
     Nothing,
@@ -41,7 +40,7 @@ enum Wants {
     ADriver,
 }
 
-/// What the handlers of all terms did. Terms are numbered from 1.
+/// The actions of the handlers of all terms. Terms are numbered from 1.
 #[derive(Default)]
 struct Seen {
     made: AtomicUsize,
@@ -134,7 +133,7 @@ async fn until_begun(seen: &Seen, term: usize) {
 }
 
 #[tokio::test]
-async fn after_its_term_neither_a_handler_nor_what_it_left_behind_goes_on_though_the_process_leads_again() {
+async fn after_its_term_neither_a_handler_nor_its_leftover_tasks_act_although_the_process_is_leader_again() {
     let world = World::embedded().await;
     let (controller, seen, let_go) = controller(&world, Wants::ALateWrite).await;
     world.pod("web").await;
@@ -156,7 +155,7 @@ async fn after_its_term_neither_a_handler_nor_what_it_left_behind_goes_on_though
             Ok(()) => assert_eq!(*term, 2),
             Err(error) => {
                 assert_eq!(*term, 1);
-                assert!(error.contains("this process does not hold the lease of the leader"), "{error}");
+                assert!(error.contains("this process does not hold the leader lease"), "{error}");
             }
         }
     }
@@ -167,7 +166,7 @@ async fn after_its_term_neither_a_handler_nor_what_it_left_behind_goes_on_though
 }
 
 #[tokio::test]
-async fn twenty_losses_leave_nothing_behind_and_are_no_failure_of_any_object() {
+async fn twenty_lost_leases_leak_nothing_and_fail_no_object() {
     let world = World::embedded().await;
     let (controller, seen, let_go) = controller(&world, Wants::Nothing).await;
     world.pod("web").await;
@@ -206,7 +205,7 @@ async fn twenty_losses_leave_nothing_behind_and_are_no_failure_of_any_object() {
 }
 
 #[tokio::test]
-async fn who_stands_by_again_waits_for_nothing_that_only_a_leader_needs() {
+async fn a_former_leader_is_a_ready_standby_without_the_conditions_of_a_leader() {
     let world = World::embedded().await;
     let (controller, seen, _let_go) = controller(&world, Wants::ADriver).await;
     world.pod("web").await;

@@ -3,8 +3,7 @@
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use staffetta::config::{Configuration, FileSchema};
-use staffetta::controller::Controller;
-use staffetta::leadership::Role;
+use staffetta::controller::{Controller, Role};
 use staffetta_apiserver::{Fault, Requests};
 use staffetta_handler::causes;
 
@@ -12,7 +11,7 @@ use crate::process::eventually;
 use crate::world::{AT_ONCE, LONG, PATIENT, SHORT, World};
 
 #[tokio::test]
-async fn without_rights_to_the_lease_it_says_so_and_goes_on_when_it_has_them() {
+async fn missing_permissions_on_the_lease_are_reported_and_retried_until_granted() {
     let world = World::embedded().await;
     let proxy = world.proxy().await;
     proxy.faults().inject(Requests::any().resource("leases"), usize::MAX, Fault::status(403));
@@ -31,15 +30,15 @@ async fn without_rights_to_the_lease_it_says_so_and_goes_on_when_it_has_them() {
 }
 
 #[tokio::test]
-async fn who_could_not_lead_is_never_ready_and_ends_with_the_reason_and_the_leader_goes_on() {
+async fn a_standby_whose_handlers_cannot_be_created_is_never_ready_and_exits_with_the_reason() {
     const INCOMPLETE: &str = "[kubernetes]\nenabled_handlers = [\"vif\"]\npod_subnets_driver = \"default\"\n[admin]\nlisten = \"127.0.0.1:0\"\n";
-    const REASON: &str = "the handler `vif` cannot be made: `neutron_defaults.pod_subnet` is missing";
+    const REASON: &str = "the handler `vif` cannot be created: `neutron_defaults.pod_subnet` is missing";
     let world = World::embedded().await;
     let mut leader = world.runner(LONG, AT_ONCE).await;
     leader.leads().await;
 
     let mut standby = world.runner_as(world.proxy().await, INCOMPLETE).await;
-    standby.process.says("standing by").await;
+    standby.process.says("this process is a standby").await;
     standby.process.says(REASON).await;
     assert_eq!(standby.process.ends().await.code(), Some(1));
     assert!(standby.writes().is_empty());
@@ -65,7 +64,7 @@ async fn who_could_not_lead_is_never_ready_and_ends_with_the_reason_and_the_lead
 }
 
 #[tokio::test]
-async fn without_the_lease_each_new_reason_is_told() {
+async fn each_new_reason_why_the_lease_is_not_available_is_reported() {
     let world = World::embedded().await;
     let proxy = world.proxy().await;
     let reads = || Requests::any().resource("leases").verb("get");
@@ -80,7 +79,7 @@ async fn without_the_lease_each_new_reason_is_told() {
 }
 
 #[tokio::test]
-async fn a_leader_whose_renewals_fail_now_and_then_goes_on() {
+async fn a_leader_keeps_its_term_when_some_renewals_fail() {
     let world = World::embedded().await;
     let mut runner = world.runner(PATIENT, AT_ONCE).await;
     runner.leads().await;
@@ -102,7 +101,7 @@ async fn a_leader_whose_renewals_fail_now_and_then_goes_on() {
 }
 
 #[tokio::test]
-async fn a_leader_whose_lease_is_taken_stands_by_for_the_thief_and_leads_again_after_it() {
+async fn a_leader_whose_lease_is_taken_becomes_a_standby_and_later_the_leader_again() {
     let world = World::embedded().await;
     let mut runner = world.runner(PATIENT, AT_ONCE).await;
     runner.leads().await;
@@ -126,9 +125,9 @@ async fn a_leader_whose_lease_is_taken_stands_by_for_the_thief_and_leads_again_a
     assert_eq!(runner.writes().len(), written, "who stands by writes nothing");
 
     is_held_by("").await;
-    let lines = runner.process.says("this process leads").await;
+    let lines = runner.process.says("this process is the leader").await;
     assert!(
-        lines.iter().all(|line| !line.contains("does not lead any more")),
+        lines.iter().all(|line| !line.contains("is no longer the leader")),
         "it was said once: {lines:#?}"
     );
     world.until_plugged("after", true).await;
@@ -140,7 +139,7 @@ async fn a_leader_whose_lease_is_taken_stands_by_for_the_thief_and_leads_again_a
 }
 
 #[tokio::test]
-async fn told_to_end_without_its_server_a_leader_ends_well_before_and_after_the_loss() {
+async fn a_leader_without_its_server_exits_cleanly_before_and_after_it_loses_the_lease() {
     let world = World::embedded().await;
     let mut runner = world.runner(PATIENT, AT_ONCE).await;
     runner.leads().await;

@@ -55,10 +55,10 @@ impl World {
     }
 
     /// None where no tests on a real server are wanted.
-    pub(crate) async fn real() -> Option<Self> {
-        let server = RealServer::start(&[]).await?;
+    pub(crate) async fn real() -> Self {
+        let server = RealServer::start(&[]).await;
         let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
-        Some(Self::new(kubeconfig, Server::Real { _server: Box::new(server) }).await)
+        Self::new(kubeconfig, Server::Real { _server: Box::new(server) }).await
     }
 
     async fn new(kubeconfig: Kubeconfig, server: Server) -> Self {
@@ -106,7 +106,7 @@ impl World {
         Api::namespaced(self.client.clone(), "default")
     }
 
-    /// What the lease says.
+    /// The lease.
     pub(crate) async fn lease(&self) -> LeaseSpec {
         self.leases().get("staffetta").await.unwrap().spec.unwrap()
     }
@@ -148,27 +148,27 @@ async fn client(kubeconfig: Kubeconfig) -> Client {
 
 impl Runner {
     pub(crate) async fn leads(&mut self) {
-        self.process.says("this process leads").await;
+        self.process.says("this process is the leader").await;
     }
 
     pub(crate) async fn stands_by(&mut self) {
-        self.process.says("standing by").await;
+        self.process.says("this process is a standby").await;
         self.process.ready().await;
     }
 
     /// It has led, and says once why it does so no more.
     pub(crate) async fn is_deposed(&mut self) -> String {
-        self.process.says("this process does not lead any more").await.pop().unwrap()
+        self.process.says("this process is no longer the leader").await.pop().unwrap()
     }
 
-    /// How often it has lost the lease, as its metrics say.
+    /// The number of lost leases, from its metrics.
     pub(crate) async fn losses(&self) -> u32 {
         let (_, page) = self.process.get("/metrics").await;
         let series = "staffetta_leadership_losses_total{name=\"staffetta\"} ";
         page.lines().find_map(|line| line.strip_prefix(series)).unwrap().parse().unwrap()
     }
 
-    /// What it asked for, and changed, in all.
+    /// Its write requests.
     pub(crate) fn writes(&self) -> Vec<RequestRecord> {
         self.proxy.requests().into_iter().filter(RequestRecord::is_write).collect()
     }

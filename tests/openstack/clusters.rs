@@ -16,8 +16,9 @@ fn ids(ports: Vec<Port>) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn two_clusters_in_one_project_leave_each_others_ports_alone_on_a_real_openstack() {
-    let Some(east) = World::start().await else { return };
+    let east = World::start().await;
     let west = east.neighbour().await;
     let controllers = [east.controller("").await, west.controller(&name_of_the_west(&east)).await];
     for name in ["stays", "goes"] {
@@ -45,8 +46,9 @@ async fn two_clusters_in_one_project_leave_each_others_ports_alone_on_a_real_ope
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn two_controllers_of_one_cluster_under_two_names_give_each_pod_one_port_on_a_real_openstack() {
-    let Some(world) = World::start().await else { return };
+    let world = World::start().await;
     let controllers = [world.controller("").await, world.controller(&name_of_the_west(&world)).await];
     let names: Vec<_> = (0..6).map(|number| format!("web-{number}")).collect();
     for name in &names {

@@ -1,5 +1,5 @@
-//! What a cloud and those who work in it can do to a controller: each is told at the pod, leaves nothing behind, and is over
-//! without a restart when it is mended.
+//! Faults of a cloud and of its users: each is reported on the pod, leaves nothing behind, and ends without a
+//! restart.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,8 +17,9 @@ fn creation() -> Match {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn pods_beyond_the_quota_wait_and_say_so_and_go_on_when_it_is_raised_on_a_real_openstack() {
-    let Some(world) = World::start().await else { return };
+    let world = World::start().await;
     world.tenant.quota("port", 2).await;
     let controller = world.controller("").await;
     for name in ["one", "two"] {
@@ -38,8 +39,9 @@ async fn pods_beyond_the_quota_wait_and_say_so_and_go_on_when_it_is_raised_on_a_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn pods_of_a_full_subnet_wait_and_say_so_and_go_on_when_an_address_is_free_on_a_real_openstack() {
-    let Some(mut world) = World::start().await else { return };
+    let mut world = World::start().await;
     world.subnet = world.tenant.subnet("10.9.0.0/30").await; // one address beside the gateway
     let controller = world.controller("").await;
     world.pod("first").await;
@@ -54,8 +56,9 @@ async fn pods_of_a_full_subnet_wait_and_say_so_and_go_on_when_an_address_is_free
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn a_node_without_an_agent_is_told_leaves_no_port_and_is_used_once_it_has_one_on_a_real_openstack() {
-    let Some(world) = World::start().await else { return };
+    let world = World::start().await;
     let controller = world.controller("").await;
     let node = world.tenant.node_name("unknown");
     world.pod_on(&node, "web", json!({})).await;
@@ -70,8 +73,9 @@ async fn a_node_without_an_agent_is_told_leaves_no_port_and_is_used_once_it_has_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn a_network_that_is_deleted_underneath_is_told_at_the_pod_on_a_real_openstack() {
-    let Some(mut world) = World::start().await else { return };
+    let mut world = World::start().await;
     let keep = world.subnet.clone();
     world.subnet = world.tenant.subnet("10.9.0.0/24").await;
     let controller = world.controller("").await;
@@ -92,8 +96,9 @@ async fn a_network_that_is_deleted_underneath_is_told_at_the_pod_on_a_real_opens
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn a_port_that_is_deleted_outside_is_told_and_its_pod_can_end_on_a_real_openstack() {
-    let Some(world) = World::start().await else { return };
+    let world = World::start().await;
     let node = world.tenant.node("slow", None).await;
     let controller = world.controller("").await;
     world.pod_on(&node, "web", json!({})).await;
@@ -112,9 +117,10 @@ async fn a_port_that_is_deleted_outside_is_told_and_its_pod_can_end_on_a_real_op
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn a_port_that_is_deleted_outside_is_made_again_for_a_pod_that_does_not_use_it_yet_on_a_real_openstack()
 {
-    let Some(world) = World::start().await else { return };
+    let world = World::start().await;
     let node = world.tenant.node("slow", None).await;
     let controller = world.controller("").await;
     world.pod_on(&node, "web", json!({})).await;
@@ -131,8 +137,9 @@ async fn a_port_that_is_deleted_outside_is_made_again_for_a_pod_that_does_not_us
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn a_token_that_is_revoked_costs_a_new_one_and_no_pod_on_a_real_openstack() {
-    let Some(world) = World::start().await else { return };
+    let world = World::start().await;
     let controller = world.controller("").await;
     world.pod("before").await;
     world.until_active(&["before"]).await;
@@ -150,7 +157,7 @@ async fn a_token_that_is_revoked_costs_a_new_one_and_no_pod_on_a_real_openstack(
 
 /// A fault of the calls that make ports costs time, and neither a pod nor a second port. Each pod that comes meets it so often.
 async fn passing(fault: Fault, times: usize, options: &str) {
-    let Some(world) = World::start().await else { return };
+    let world = World::start().await;
     let controller = world.controller(options).await;
     for name in ["one", "two", "three"] {
         world.gate.inject(creation(), times, fault.clone());
@@ -169,32 +176,38 @@ async fn passing(fault: Fault, times: usize, options: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn a_cloud_in_trouble_is_asked_again_when_it_says_on_a_real_openstack() {
     passing(Fault::unavailable(Some(1)), 2, "").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn a_cloud_that_answers_with_a_page_for_people_is_asked_again_on_a_real_openstack() {
     passing(Fault::unavailable(None), 2, "").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn what_others_change_at_the_same_time_is_tried_again_on_a_real_openstack() {
     let message = "There is a conflict with another request.";
     passing(Fault::neutron(StatusCode::CONFLICT, "Conflict", message), 2, "").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn a_connection_that_is_cut_before_the_call_costs_no_pod_on_a_real_openstack() {
     passing(Fault::Cut, 2, "").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn a_port_whose_answer_was_lost_is_found_by_its_mark_and_not_made_again_on_a_real_openstack() {
     passing(Fault::CutAfter, 1, "").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn a_call_that_is_never_answered_is_given_up_and_made_again_on_a_real_openstack() {
     passing(Fault::Hang, 1, "[neutron]\ntimeout = 3\n").await;
 }
@@ -210,8 +223,9 @@ async fn until_what_came_late_goes(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn a_call_that_takes_effect_after_it_was_given_up_leaves_its_pod_one_port_on_a_real_openstack() {
-    let Some(world) = World::start().await else { return };
+    let world = World::start().await;
     let controller = world.controller("[neutron]\ntimeout = 3\n").await;
     world.gate.inject(creation(), 1, Fault::Late(Duration::from_secs(8)));
     world.pod("web").await;
@@ -220,9 +234,10 @@ async fn a_call_that_takes_effect_after_it_was_given_up_leaves_its_pod_one_port_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn a_call_that_takes_effect_after_its_controller_was_killed_leaves_its_pod_one_port_on_a_real_openstack()
  {
-    let Some(world) = World::start().await else { return };
+    let world = World::start().await;
     let options = world.options("");
     let mut killed = start(&world, &options).await;
     world.gate.inject(creation(), 1, Fault::Late(Duration::from_secs(8)));
@@ -236,8 +251,9 @@ async fn a_call_that_takes_effect_after_its_controller_was_killed_leaves_its_pod
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn without_the_tags_extension_the_description_bears_the_mark_on_a_real_openstack() {
-    let Some(world) = World::start().await else { return };
+    let world = World::start().await;
     world.gate.miss_tags(true);
     let controller = world.controller("").await;
     world.pod("stays").await;
@@ -259,8 +275,9 @@ async fn without_the_tags_extension_the_description_bears_the_mark_on_a_real_ope
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn two_controllers_by_mistake_give_each_pod_one_port_on_a_real_openstack() {
-    let Some(world) = World::start().await else { return };
+    let world = World::start().await;
     let controllers = [world.controller("").await, world.controller("").await];
     let names: Vec<_> = (0..8).map(|number| format!("web-{number}")).collect();
     for name in &names {

@@ -12,11 +12,10 @@ use staffetta_real_openstack::{Balancer, Fault, Match, Subnet};
 
 use crate::world::World;
 
-/// How long a step may take before the test fails: Octavia takes its time, more so where it does much. It is no measure of
-/// speed.
+/// The time limit of a test step: Octavia is slow, and slower under load. It does not measure speed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What a controller needs to look after services.
+/// The options of a controller for services.
 const SERVICES: &str = r#"
 [kubernetes]
 enabled_handlers = ["lb", "lbaasspec"]
@@ -174,8 +173,9 @@ pub(crate) fn creations() -> Match {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn a_service_is_served_follows_its_endpoints_and_leaves_nothing_on_a_real_openstack() {
-    let Some(world) = World::start().await else { return };
+    let world = World::start().await;
     let shop = Shop::new(&world).await;
     let controller = world.controller(&shop.options("")).await;
     shop.service("web", "ClusterIP", &["10.128.0.10", "10.128.0.11"]).await;
@@ -196,8 +196,9 @@ async fn a_service_is_served_follows_its_endpoints_and_leaves_nothing_on_a_real_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn a_load_balancer_that_is_deleted_or_changed_outside_comes_back_on_a_real_openstack() {
-    let Some(world) = World::start().await else { return };
+    let world = World::start().await;
     let shop = Shop::new(&world).await;
     let controller = world.controller(&shop.options("")).await;
     shop.service("web", "ClusterIP", &["10.128.0.10"]).await;
@@ -225,8 +226,9 @@ async fn a_load_balancer_that_is_deleted_or_changed_outside_comes_back_on_a_real
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn services_beyond_the_quota_wait_and_say_so_and_go_on_when_it_is_raised_on_a_real_openstack() {
-    let Some(world) = World::start().await else { return };
+    let world = World::start().await;
     let shop = Shop::new(&world).await;
     world.tenant.load_balancer_quota(1).await;
     let controller = world.controller(&shop.options("")).await;
@@ -246,7 +248,7 @@ async fn services_beyond_the_quota_wait_and_say_so_and_go_on_when_it_is_raised_o
 
 /// A fault of the calls that make load balancers costs time, and no second load balancer.
 async fn passing(fault: Fault, times: usize) {
-    let Some(world) = World::start().await else { return };
+    let world = World::start().await;
     let shop = Shop::new(&world).await;
     let controller = world.controller(&shop.options("")).await;
     world.gate.inject(creations(), times, fault.clone());
@@ -265,18 +267,21 @@ async fn passing(fault: Fault, times: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn a_load_balancer_whose_answer_was_lost_is_found_by_its_mark_on_a_real_openstack() {
     passing(Fault::CutAfter, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn an_octavia_that_answers_with_a_page_for_people_is_asked_again_on_a_real_openstack() {
     passing(Fault::unavailable(None), 4).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn a_load_balancer_that_is_busy_gets_its_members_later_on_a_real_openstack() {
-    let Some(world) = World::start().await else { return };
+    let world = World::start().await;
     let shop = Shop::new(&world).await;
     let controller = world.controller(&shop.options("")).await;
     shop.service("web", "ClusterIP", &["10.128.0.10"]).await;
@@ -292,8 +297,9 @@ async fn a_load_balancer_that_is_busy_gets_its_members_later_on_a_real_openstack
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn what_was_forgotten_while_nobody_looked_is_swept_on_a_real_openstack() {
-    let Some(world) = World::start().await else { return };
+    let world = World::start().await;
     let shop = Shop::new(&world).await;
     let controller = world.controller(&shop.options("")).await;
     for name in ["stays", "goes"] {
@@ -316,8 +322,9 @@ async fn what_was_forgotten_while_nobody_looked_is_swept_on_a_real_openstack() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn a_service_gets_a_floating_ip_that_leads_to_its_load_balancer_on_a_real_openstack() {
-    let Some(world) = World::start().await else { return };
+    let world = World::start().await;
     let shop = Shop::new(&world).await;
     let options = shop.public("203.0.113.0/29").await;
     let controller = world.controller(&shop.options(&options)).await;

@@ -16,16 +16,16 @@ use staffetta_apiserver::testing::RealServer;
 use staffetta_apiserver::{ApiServer, Options, RequestRecord};
 use staffetta_real_openstack::{Gate, Login, Port, RealOpenStack, Subnet, Tenant};
 
-/// How long a step may take before the test fails. It is no measure of speed.
+/// The time limit of a test step. It does not measure speed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// After how long the agent of the node `n1` reports a port.
+/// The delay before the agent of the node `n1` reports a port.
 pub(crate) const WIRING: Duration = Duration::from_millis(100);
 
 /// The annotation of a pod's VIFs.
 pub(crate) const VIF: &str = "openstack.org/kuryr-vif";
 
-/// What a test works in.
+/// The services, cluster and controllers of a test.
 pub(crate) struct World {
     pub(crate) stack: Arc<RealOpenStack>,
     pub(crate) tenant: Arc<Tenant>,
@@ -47,32 +47,32 @@ enum Server {
 
 impl World {
     /// A world around the embedded API server. None, and it is said why, where there is no OpenStack.
-    pub(crate) async fn start() -> Option<Self> {
-        Self::around(RealOpenStack::shared().await?).await
+    pub(crate) async fn start() -> Self {
+        Self::around(RealOpenStack::shared().await).await
     }
 
     /// The same, whose services may be stopped.
-    pub(crate) async fn alone() -> Option<Self> {
-        Self::around(RealOpenStack::alone().await?).await
+    pub(crate) async fn alone() -> Self {
+        Self::around(RealOpenStack::alone().await).await
     }
 
-    async fn around(stack: RealOpenStack) -> Option<Self> {
+    async fn around(stack: RealOpenStack) -> Self {
         let server = Server::Embedded(ApiServer::start(Options::default()).await.unwrap());
-        Some(Self::new(stack, server).await)
+        Self::new(stack, server).await
     }
 
     /// A world around a real API server.
-    pub(crate) async fn on_a_real_server() -> Option<Self> {
-        let stack = RealOpenStack::shared().await?;
-        Some(Self::on(stack, RealServer::start(&[]).await?).await)
+    pub(crate) async fn on_a_real_server() -> Self {
+        let stack = RealOpenStack::shared().await;
+        Self::on(stack, RealServer::start(&[]).await).await
     }
 
     /// A world around a real Kubernetes with all that belongs to it but kubelets.
-    pub(crate) async fn on_a_whole_kubernetes() -> Option<Self> {
-        let stack = RealOpenStack::shared().await?;
-        let world = Self::on(stack, RealServer::start_whole(&[]).await?).await;
+    pub(crate) async fn on_a_whole_kubernetes() -> Self {
+        let stack = RealOpenStack::shared().await;
+        let world = Self::on(stack, RealServer::start_whole(&[]).await).await;
         world.nodes_are([&world.node]).await; // pods of a node that is not there are deleted
-        Some(world)
+        world
     }
 
     async fn on(stack: RealOpenStack, server: RealServer) -> Self {
@@ -180,13 +180,13 @@ impl World {
         all.to_string()
     }
 
-    /// What a controller says of whether it is ready.
+    /// The answer of a controller's readiness probe.
     pub(crate) async fn readiness(&self, controller: &Controller) -> String {
         let url = format!("http://{}/readyz?verbose", controller.admin());
         reqwest::get(url).await.unwrap().text().await.unwrap()
     }
 
-    /// What a controller says of a figure, which is named with its labels as `/metrics` writes them.
+    /// The value of a metric, named with its labels as in `/metrics`.
     pub(crate) async fn figure(&self, controller: &Controller, name: &str) -> usize {
         let url = format!("http://{}/metrics", controller.admin());
         let page = reqwest::get(url).await.unwrap().text().await.unwrap();
@@ -218,7 +218,7 @@ impl World {
         self.pods().create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap()
     }
 
-    /// What a kubelet does at the end: deletes with grace 0.
+    /// Deletes a pod with grace 0, as a kubelet does at the end.
     pub(crate) async fn end_pod(&self, name: &str) {
         match self.pods().delete(name, &DeleteParams::default().grace_period(0)).await {
             Ok(_) => {}
@@ -355,7 +355,7 @@ impl Server {
     }
 }
 
-/// What a pod's annotation tells of a VIF.
+/// A VIF in a pod's annotation.
 #[derive(Clone, Debug)]
 pub(crate) struct Vif {
     pub(crate) interface: String,

@@ -1,4 +1,4 @@
-//! The admin server: who asks it learns how the controller is, and which object is where.
+//! The responses of the admin server.
 
 use std::net::SocketAddr;
 
@@ -6,32 +6,32 @@ use reqwest::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 use staffetta::controller::Controller;
 use staffetta_apiserver::Requests;
-use staffetta_driver::memory::{Fault, VifMethod};
 use staffetta_driver::{DriverError, Reason};
+use staffetta_memory::{Fault, VifMethod};
 
 use crate::exposition::Exposition;
 use crate::world::{World, active};
 
-/// A client, which wants a TLS provider although it speaks none here.
+/// A client. reqwest requires a TLS provider even for plain HTTP.
 fn client() -> reqwest::Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::new()
 }
 
-/// What the admin server answers: the code and the body.
+/// The status code and the body of a response of the admin server.
 pub(crate) async fn get(admin: SocketAddr, path: &str) -> (u16, String) {
     let answer = client().get(format!("http://{admin}{path}")).send().await.unwrap();
     (answer.status().as_u16(), answer.text().await.unwrap())
 }
 
-/// What `/debug/state` answers.
+/// The response of `/debug/state`.
 async fn state(controller: &Controller, query: &str) -> Value {
     let (code, body) = get(controller.admin(), &format!("/debug/state{query}")).await;
     assert_eq!(code, 200, "{body}");
     serde_json::from_str(&body).unwrap()
 }
 
-/// What `/metrics` answers.
+/// The metrics at `/metrics`.
 pub(crate) async fn metrics(controller: &Controller) -> Exposition {
     let answer = client().get(format!("http://{}/metrics", controller.admin())).send().await.unwrap();
     let form = answer.headers()[CONTENT_TYPE].to_str().unwrap().to_owned();
@@ -46,7 +46,7 @@ fn fails(reason: Reason) -> Fault {
 const QUICK: &str = "[relay]\nretry_interval = \"20ms\"\nretry_max_interval = \"50ms\"\n";
 
 #[tokio::test]
-async fn readyz_tells_line_by_line_what_waits_and_then_that_all_is_well() {
+async fn readyz_lists_each_condition_on_a_line() {
     let world = World::new().await;
     world.vifs.faults().inject(VifMethod::List, 1000, fails(Reason::Unavailable));
     let controller = world.starting_controller().await;
@@ -86,7 +86,7 @@ async fn readyz_tells_line_by_line_what_waits_and_then_that_all_is_well() {
 }
 
 #[tokio::test]
-async fn an_object_in_trouble_is_shown_with_its_error_until_it_is_handled() {
+async fn a_failing_object_is_shown_with_its_error_until_it_is_handled() {
     let world = World::with(QUICK).await;
     world.vifs.faults().inject(VifMethod::Request, 1000, fails(Reason::Quota));
     let controller = world.controller().await;
@@ -97,7 +97,7 @@ async fn an_object_in_trouble_is_shown_with_its_error_until_it_is_handled() {
             shown = state(&controller, "?namespace=default&name=web&kind=pod&handler=vif").await["objects"]
                 [0]
             .clone();
-            shown["trouble"]["attempts"].as_u64() > Some(2)
+            shown["lastError"]["attempts"].as_u64() > Some(2)
         })
         .await;
     assert_eq!(
@@ -107,10 +107,10 @@ async fn an_object_in_trouble_is_shown_with_its_error_until_it_is_handled() {
     assert_eq!((&shown["namespace"], &shown["uid"]), (&json!("default"), &json!(pod.metadata.uid.unwrap())));
     assert_eq!(shown["change"], "added");
     assert!(["retrying", "running"].contains(&shown["phase"].as_str().unwrap()), "{shown}");
-    let error = shown["trouble"]["error"].as_str().unwrap();
+    let error = shown["lastError"]["error"].as_str().unwrap();
     assert!(error.contains("request a VIF"), "{error}");
-    assert!(shown["trouble"]["sinceSeconds"].as_f64() >= shown["sinceSeconds"].as_f64(), "{shown}");
-    let since: jiff::Timestamp = shown["trouble"]["since"].as_str().unwrap().parse().unwrap();
+    assert!(shown["lastError"]["sinceSeconds"].as_f64() >= shown["sinceSeconds"].as_f64(), "{shown}");
+    let since: jiff::Timestamp = shown["lastError"]["since"].as_str().unwrap().parse().unwrap();
     assert!(since <= jiff::Timestamp::now());
 
     world.vifs.faults().clear();
@@ -122,7 +122,7 @@ async fn an_object_in_trouble_is_shown_with_its_error_until_it_is_handled() {
 }
 
 #[tokio::test]
-async fn an_object_that_failed_for_good_says_when_it_gets_another_chance() {
+async fn a_failed_object_shows_the_time_of_its_next_attempt() {
     let world = World::with(QUICK).await;
     world.vifs.faults().inject(VifMethod::Request, 1000, fails(Reason::Refused));
     let controller = world.controller().await;
@@ -159,7 +159,7 @@ async fn an_object_that_failed_for_good_says_when_it_gets_another_chance() {
 }
 
 #[tokio::test]
-async fn the_figures_say_what_happened() {
+async fn the_metrics_count_events_requests_and_failures() {
     let world = World::with(QUICK).await;
     world.vifs.faults().inject(VifMethod::Request, 2, fails(Reason::Unavailable));
     let controller = world.controller().await;
@@ -185,7 +185,7 @@ async fn the_figures_say_what_happened() {
         page.count("rest_client_request_duration_seconds_count", &[("verb", "PATCH"), ("host", "unknown")]),
         2
     );
-    assert!(page.value("staffetta_watch_silence_seconds", &[("kind", "Pod")]) < 60.0);
+    assert!(page.value("staffetta_watch_idle_seconds", &[("kind", "Pod")]) < 60.0);
 
     world.end_pod("web").await;
     world.until_pod_is_gone("web").await;
@@ -204,7 +204,7 @@ async fn the_figures_say_what_happened() {
 const PATCHED: [(&str, &str); 3] = [("method", "PATCH"), ("code", "200"), ("host", "unknown")];
 
 #[tokio::test]
-async fn a_sweep_and_what_it_found_is_counted() {
+async fn a_garbage_collection_and_its_orphans_are_counted() {
     let world = World::new().await;
     let controller = world.controller().await;
     world.pod("web", json!({}), json!({})).await;
@@ -216,22 +216,26 @@ async fn a_sweep_and_what_it_found_is_counted() {
     let controller = world.controller().await;
     world.until("the port without an owner is released", async || world.ports() == 0).await;
     let page = metrics(&controller).await;
-    assert_eq!(page.count("staffetta_sweep_orphans_total", &[("handler", "vif")]), 1);
-    assert_eq!(page.count("staffetta_sweeps_total", &[("handler", "vif"), ("outcome", "success")]), 1);
-    let last = page.value("staffetta_sweep_last_success_timestamp_seconds", &[("handler", "vif")]);
+    assert_eq!(page.count("staffetta_garbage_collection_orphans_total", &[("handler", "vif")]), 1);
+    assert_eq!(
+        page.count("staffetta_garbage_collections_total", &[("handler", "vif"), ("outcome", "success")]),
+        1
+    );
+    let last =
+        page.value("staffetta_garbage_collection_last_success_timestamp_seconds", &[("handler", "vif")]);
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
     assert!((now - 60.0..=now).contains(&last), "{last}");
     controller.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_sweep_that_cannot_be_made_is_counted_and_made_again() {
+async fn a_failed_garbage_collection_is_counted_and_repeated() {
     let world = World::with("[relay]\nsweep_interval = \"1s\"\n").await;
     let controller = world.controller().await;
     let sweeps = async |outcome| {
         metrics(&controller)
             .await
-            .count("staffetta_sweeps_total", &[("handler", "vif"), ("outcome", outcome)])
+            .count("staffetta_garbage_collections_total", &[("handler", "vif"), ("outcome", outcome)])
     };
     world.until("the first sweep is made", async || sweeps("success").await == 1).await;
     world.vifs.faults().inject(VifMethod::List, 1, fails(Reason::Unavailable));
@@ -262,7 +266,7 @@ async fn an_object_that_cannot_be_decoded_is_shown_with_the_reason() {
 }
 
 #[tokio::test]
-async fn what_is_asked_wrongly_is_refused_with_the_reason() {
+async fn an_invalid_query_is_rejected_with_the_reason() {
     let world = World::new().await;
     let controller = world.controller().await;
     for (query, why) in [

@@ -1,15 +1,15 @@
-//! What alerts say of a trouble that lasts, reckoned as Prometheus does it, without one.
+//! Alerts of a lasting failure, evaluated as Prometheus does.
 
 use std::time::Duration;
 
 use serde_json::Value;
-use staffetta::config::Relay;
+use staffetta::config::RelayOptions;
 use staffetta_driver::RequestOutcome;
 
 use crate::monitoring::rules;
 use crate::promql::{self, Selector};
 
-/// Between two looks of Prometheus at the program, and between two at the rules, where nobody says otherwise: a minute.
+/// The default scrape and evaluation interval of Prometheus, in seconds.
 const STEP: u64 = 60;
 
 fn rule(name: &str) -> Value {
@@ -23,9 +23,9 @@ fn seconds(length: impl Into<Duration>) -> u64 {
     length.into().as_secs()
 }
 
-/// At which seconds, of those at which Prometheus looks, an object has the phase `failed` that fails from 0 to `end`: it is
-/// repeated for `relay.retry_timeout`, each time with a last attempt that hangs until it is cut off, and waits in between.
-fn failed(relay: &Relay, end: u64) -> Vec<u64> {
+/// The scrape times in seconds at which an object that fails from 0 to `end` has the phase `failed`. It is retried for
+/// `relay.retry_timeout`, with a last attempt that hangs until its time limit, and waits between these rounds.
+fn failed(relay: &RelayOptions, end: u64) -> Vec<u64> {
     let round = seconds(relay.retry_timeout) + seconds(relay.handler_timeout);
     let (mut from, mut wait, mut looks) = (round, seconds(relay.failed_resync), Vec::new());
     while from < end {
@@ -36,7 +36,7 @@ fn failed(relay: &Relay, end: u64) -> Vec<u64> {
     looks
 }
 
-/// When the alert is there, of the looks from 0 to `end`, given those at which the series is above zero.
+/// The evaluation times from 0 to `end` at which the alert fires, given the times at which the series is above zero.
 fn alarmed(selector: &Selector, hold: Duration, above: &[u64], end: u64) -> Vec<u64> {
     let window = seconds(selector.range.as_ref().expect("a maximum is taken over a time").length);
     let holds = |now: u64| above.iter().any(|look| *look <= now && now < look + window);
@@ -52,7 +52,7 @@ fn alarmed(selector: &Selector, hold: Duration, above: &[u64], end: u64) -> Vec<
 }
 
 #[test]
-fn one_object_that_fails_is_told_of_within_a_quarter_of_an_hour_and_until_it_is_well() {
+fn the_alert_for_a_failed_object_begins_within_a_quarter_of_an_hour_and_lasts_until_it_recovers() {
     const DAY: u64 = 24 * 3600;
     let rule = rule("StaffettaObjectsFailed");
     let query = promql::read(rule["expr"].as_str().unwrap()).unwrap();
@@ -63,7 +63,7 @@ fn one_object_that_fails_is_told_of_within_a_quarter_of_an_hour_and_until_it_is_
     assert!(rule["expr"].as_str().unwrap().ends_with("> 0"));
     let hold = promql::duration(rule["for"].as_str().unwrap()).unwrap();
 
-    let looks = failed(&Relay::default(), DAY);
+    let looks = failed(&RelayOptions::default(), DAY);
     let alarmed = alarmed(selector, hold, &looks, DAY + 3600);
     let (first, last) = (alarmed[0], alarmed[alarmed.len() - 1]);
     assert!(first <= 15 * 60, "it is told of after {first} s");
@@ -73,7 +73,7 @@ fn one_object_that_fails_is_told_of_within_a_quarter_of_an_hour_and_until_it_is_
 }
 
 #[test]
-fn what_comes_to_nothing_in_a_cloud_is_told_of_once_it_lasts() {
+fn lasting_errors_of_a_cloud_raise_an_alert() {
     let rule = rule("StaffettaCloudErrors");
     let hold = promql::duration(rule["for"].as_str().unwrap()).unwrap();
     let query = promql::read(rule["expr"].as_str().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! A dry run reads everything, writes nothing, and tells what a controller would do.
+//! A dry run reads everything, writes nothing, and shows the actions of a controller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,26 +7,26 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 use staffetta::controller::ControllerError;
-use staffetta::rehearsal::{DryRun, rehearse};
+use staffetta::dry_run::{DryRun, dry_run};
 use staffetta_apiserver::RequestRecord;
 use staffetta_apiserver::{Fault, Requests};
-use staffetta_driver::memory::{LoadBalancerCall, PublicIpCall, VifCall, VifMethod};
 use staffetta_driver::{DriverError, Owner, PodVifDriver, Reason, VifRequest};
 use staffetta_handler::{
     MetadataPatch, Registration, ResourceEventHandler, SetupError, WriteError, Writer, causes,
 };
+use staffetta_memory::{LoadBalancerCall, PublicIpCall, VifCall, VifMethod};
 
 use crate::services::http;
 use crate::world::{World, active};
 
-/// The lines of a plan that tell of an object, without their indentation.
+/// The lines of a plan below an object, without their indentation.
 fn lines<'a>(plan: &'a str, object: &str) -> Vec<&'a str> {
     let from = plan.lines().skip_while(|line| *line != object).skip(1);
     from.take_while(|line| !line.is_empty()).map(str::trim).collect()
 }
 
 #[tokio::test]
-async fn what_a_new_pod_and_a_new_service_would_get_is_told_in_words() {
+async fn a_new_pod_and_a_new_service_are_planned() {
     let world = World::new().await;
     world.pod("web-1", json!({}), json!({})).await;
     let spec = json!({ "type": "LoadBalancer", "clusterIP": "10.96.0.77", "ports": http() });
@@ -42,12 +42,13 @@ async fn what_a_new_pod_and_a_new_service_would_get_is_told_in_words() {
     let service = lines(&plan, "Service default/web");
     let expected = [
         "lbaasspec: would write: + annotation openstack.org/kuryr-lbaas-spec",
-        "lb: would make a load balancer: name default/web, address 10.96.0.77, subnet services, security groups default, project memory, listeners TCP:80 to 10.10.0.5:8080, 10.10.0.6:8080",
-        "lb: would take a public address out of the pool: project memory",
+        "lb: would create a load balancer: name default/web, address 10.96.0.77, subnet services, security groups default, project memory, listeners TCP:80 to 10.10.0.5:8080, 10.10.0.6:8080",
+        "lb: would allocate a public address: project memory",
     ];
     assert_eq!(service[..3], expected, "{plan}");
     assert!(
-        service[3].starts_with("lb: would lead a public address to a port: address 0.0.0.0, port planned-"),
+        service[3]
+            .starts_with("lb: would associate a public address with a port: address 0.0.0.0, port planned-"),
         "{plan}"
     );
     assert_eq!(
@@ -67,7 +68,7 @@ async fn what_a_new_pod_and_a_new_service_would_get_is_told_in_words() {
 }
 
 #[tokio::test]
-async fn nothing_is_written_and_no_driver_is_asked_to_change_anything() {
+async fn every_write_is_a_dry_run_and_no_driver_changes_anything() {
     let world = World::new().await;
     let controller = world.controller().await;
     world.pod("ends", json!({}), json!({})).await;
@@ -123,7 +124,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn where_all_is_as_it_should_be_nothing_would_be_done() {
+async fn nothing_is_planned_when_everything_is_up_to_date() {
     let world = World::new().await;
     let controller = world.controller().await;
     world.pod("web", json!({}), json!({})).await;
@@ -135,7 +136,7 @@ async fn where_all_is_as_it_should_be_nothing_would_be_done() {
 }
 
 #[tokio::test]
-async fn a_service_that_changed_while_nobody_looked_is_planned_by_the_spec_that_it_would_get() {
+async fn a_changed_service_is_planned_with_its_new_spec() {
     let world = World::new().await;
     let controller = world.controller().await;
     world.service("web", json!({ "clusterIP": "10.96.0.77", "ports": http() })).await;
@@ -153,7 +154,7 @@ async fn a_service_that_changed_while_nobody_looked_is_planned_by_the_spec_that_
 }
 
 #[tokio::test]
-async fn a_vif_that_is_not_active_yet_would_be_activated() {
+async fn an_inactive_vif_is_adopted_and_activated() {
     let world = World::never_wired().await;
     let network = world.vifs.network();
     let pod = world.pod("web", json!({}), json!({})).await;
@@ -176,7 +177,7 @@ async fn a_vif_that_is_not_active_yet_would_be_activated() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_the_server_is_told_with_its_reason_and_the_plan_is_not_complete() {
+async fn a_refused_write_is_shown_with_its_reason_and_makes_the_plan_incomplete() {
     let world = World::new().await;
     world.pod("full", json!({ "annotations": { "theirs": "x".repeat(262_000) } }), json!({})).await;
     world.pod("web", json!({}), json!({})).await;
@@ -185,7 +186,7 @@ async fn a_refusal_of_the_server_is_told_with_its_reason_and_the_plan_is_not_com
     let full = lines(&plan, "Pod default/full");
     assert!(
         full[1].contains("+ annotation openstack.org/kuryr-vif")
-            && full[1].contains("it would be refused: 422 Invalid"),
+            && full[1].contains("the server would refuse it: 422 Invalid"),
         "{plan}"
     );
     assert!(full.iter().any(|line| line.starts_with("vif: would fail: write the VIFs down")), "{plan}");
@@ -195,7 +196,7 @@ async fn a_refusal_of_the_server_is_told_with_its_reason_and_the_plan_is_not_com
 }
 
 #[tokio::test]
-async fn a_webhook_that_supports_no_dry_run_leaves_the_write_in_the_plan_as_unknown() {
+async fn a_write_that_a_webhook_cannot_dry_run_is_unknown() {
     let world = World::new().await;
     world.pod("web", json!({}), json!({})).await;
     let message = "admission webhook \"strict.example.com\" does not support dry run";
@@ -206,14 +207,14 @@ async fn a_webhook_that_supports_no_dry_run_leaves_the_write_in_the_plan_as_unkn
     let dry_run = world.dry_run().await;
     let plan = dry_run.to_string();
     let expected = format!(
-        "vif: would write: + annotation openstack.org/kuryr-vif, + finalizer staffetta.dev/vif; whether it would be refused is not known: 400 BadRequest {message}"
+        "vif: would write: + annotation openstack.org/kuryr-vif, + finalizer staffetta.dev/vif; the server cannot tell whether it would refuse it: 400 BadRequest {message}"
     );
     assert_eq!(lines(&plan, "Pod default/web")[1], expected, "{plan}");
     assert_eq!((dry_run.is_complete(), dry_run.summary.failures), (false, 0), "{plan}");
 }
 
 #[tokio::test]
-async fn an_object_that_changes_meanwhile_is_planned_by_its_newer_state() {
+async fn an_object_that_changes_during_the_dry_run_is_planned_by_its_newer_version() {
     let world = World::new().await;
     world.pod("web", json!({}), json!({})).await;
     let conflict = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 409,
@@ -225,11 +226,11 @@ async fn an_object_that_changes_meanwhile_is_planned_by_its_newer_state() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_told_and_the_rest_is_planned() {
+async fn unreadable_marks_and_kinds_are_reported_and_the_rest_is_planned() {
     let world = World::new().await;
     world.pod("web", json!({}), json!({})).await;
     world.service("web", json!({ "ports": http() })).await;
-    let fault = || staffetta_driver::memory::Fault::Fail(DriverError::new(Reason::Refused, "list the ports"));
+    let fault = || staffetta_memory::Fault::Fail(DriverError::new(Reason::Refused, "list the ports"));
     world.vifs.faults().inject(VifMethod::List, 1, fault());
     let forbidden = Fault::status(403);
     world.server.faults().inject(Requests::any().verb("list").resource("endpointslices"), 1000, forbidden);
@@ -238,7 +239,7 @@ async fn what_cannot_be_read_is_told_and_the_rest_is_planned() {
     for expected in [
         "not planned: nothing was planned for the handler `vif`, whose marks cannot be read: look for VIFs that were made already: list the ports: it was refused",
         "not planned: the objects of the kind EndpointSlice cannot be listed: ",
-        "not planned: nothing was planned for the handler `lb`, which must know each EndpointSlice",
+        "not planned: nothing was planned for the handler `lb`, which needs all objects of EndpointSlice",
     ] {
         assert!(plan.contains(expected), "{expected}: {plan}");
     }
@@ -248,7 +249,7 @@ async fn what_cannot_be_read_is_told_and_the_rest_is_planned() {
 }
 
 #[tokio::test]
-async fn what_takes_too_long_ends_with_what_was_planned_by_then() {
+async fn a_dry_run_that_exceeds_its_time_limit_shows_the_steps_so_far() {
     let world = World::new().await;
     world.service("web", json!({ "ports": http() })).await;
     world.pod("web", json!({}), json!({})).await;
@@ -256,14 +257,14 @@ async fn what_takes_too_long_ends_with_what_was_planned_by_then() {
     let registry = world.registry();
     let configuration = world.configuration(&registry);
     let limit = Duration::from_secs(5);
-    let dry_run = rehearse(registry, &configuration, world.client.clone(), limit).await.unwrap();
+    let dry_run = dry_run(registry, &configuration, world.client.clone(), limit).await.unwrap();
     let plan = dry_run.to_string();
-    assert!(plan.contains("not planned: not everything was looked at within 5 s"), "{plan}");
+    assert!(plan.contains("not planned: not everything was handled within 5 s"), "{plan}");
     assert_eq!(lines(&plan, "Pod default/web").len(), 2, "{plan}");
 }
 
 #[tokio::test]
-async fn without_a_server_the_dry_run_says_so_and_ends() {
+async fn a_dry_run_during_an_outage_says_so() {
     let world = World::new().await;
     world.server.faults().begin_outage();
     let dry_run = world.dry_run().await;
@@ -308,23 +309,23 @@ async fn greeted(
         Ok(Registration::new(greeter).on::<Pod>().erase())
     });
     let configuration = world.configuration(&registry);
-    rehearse(registry, &configuration, world.client.clone(), Duration::from_secs(30)).await
+    dry_run(registry, &configuration, world.client.clone(), Duration::from_secs(30)).await
 }
 
 #[tokio::test]
-async fn an_outside_handler_is_rehearsed_by_the_client_and_its_driver_by_what_its_trait_says() {
+async fn the_writes_and_driver_calls_of_an_outside_handler_are_recorded() {
     let world = World::with("[kubernetes]\nenabled_handlers = [\"greeter\"]").await;
     world.pod("web", json!({}), json!({})).await;
     let planned = greeted(&world, |registry| {
-        let bell = registry.interface::<dyn Bell>("bell", "silent", "Rings.");
-        bell.rehearsed(|_, plan| {
-            struct Rehearsed(staffetta_handler::Plan);
-            impl Bell for Rehearsed {
+        let bell = registry.driver_trait::<dyn Bell>("bell", "silent", "Rings.");
+        bell.recorded(|_, plan| {
+            struct Recording(staffetta_handler::DryRunPlan);
+            impl Bell for Recording {
                 fn ring(&self) {
-                    self.0.add(staffetta_handler::Step::new("bell", "ring a bell"));
+                    self.0.add(staffetta_handler::PlannedCall::new("bell", "ring a bell"));
                 }
             }
-            Arc::new(Rehearsed(plan))
+            Arc::new(Recording(plan))
         });
     });
     let plan = planned.await.unwrap().to_string();
@@ -335,17 +336,17 @@ async fn an_outside_handler_is_rehearsed_by_the_client_and_its_driver_by_what_it
 }
 
 #[tokio::test]
-async fn a_driver_trait_of_which_nobody_said_how_it_is_rehearsed_refuses_the_dry_run_by_name() {
+async fn a_driver_trait_without_a_recorder_refuses_the_dry_run_by_name() {
     let world = World::with("[kubernetes]\nenabled_handlers = [\"vif\", \"greeter\"]").await;
     world.pod("web", json!({}), json!({})).await;
     world.server.clear_requests();
     let planned = greeted(&world, |registry| {
-        registry.interface::<dyn Bell>("bell", "silent", "Rings.");
+        registry.driver_trait::<dyn Bell>("bell", "silent", "Rings.");
     });
     let error = planned.await.unwrap_err();
     let text = causes(&error);
     assert!(text.contains("`greeter`") && text.contains("Bell (`bell_driver`)"), "{text}");
     let ControllerError::Handler { source, .. } = error else { panic!("{error}") };
-    assert!(matches!(source, SetupError::Unrehearsed { .. }));
+    assert!(matches!(source, SetupError::NoRecorder { .. }));
     assert!(world.server.requests().iter().all(|request| !request.is_write()));
 }

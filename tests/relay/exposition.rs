@@ -1,4 +1,4 @@
-//! What `/metrics` says, taken apart.
+//! Parses the page of `/metrics`.
 
 use std::collections::BTreeMap;
 

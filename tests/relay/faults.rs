@@ -1,8 +1,8 @@
-//! What goes wrong, and that it stays with whom it went wrong.
+//! Failures, and that they do not affect other objects.
 
 use serde_json::json;
-use staffetta_driver::memory::{Fault, VifMethod};
 use staffetta_driver::{DriverError, Reason};
+use staffetta_memory::{Fault, VifMethod};
 
 use crate::world::{VIF, World, active};
 

@@ -58,7 +58,7 @@ pub(crate) fn rules() -> Vec<Value> {
     groups.iter().flat_map(|group| group["rules"].as_array().unwrap().clone()).collect()
 }
 
-/// Whether `sample` is among the series that `selector` chooses, whatever the target is called.
+/// Returns `true` if `selector` selects `sample`, for any target.
 fn chosen(sample: &Sample, selector: &Selector) -> bool {
     let matches = |matcher: &promql::Matcher| {
         let value = sample.labels.get(&matcher.label);
@@ -77,7 +77,7 @@ fn alternatives(pattern: &str) -> impl Iterator<Item = &str> {
     pattern.split('|')
 }
 
-/// Whether a value fits a pattern in which `.` is any character and `.*` any text.
+/// Returns `true` if `value` matches `pattern`, in which `.` is any character and `.*` any text.
 fn fits(value: &str, pattern: &str) -> bool {
     if pattern == ".*" {
         return true;
@@ -86,7 +86,7 @@ fn fits(value: &str, pattern: &str) -> bool {
     value.len() == pattern.len() && value.chars().zip(pattern.chars()).all(|(c, p)| p == '.' || c == p)
 }
 
-/// What is wrong with a query, given what the program tells.
+/// The errors of a query against the metrics of the program.
 fn wrong(query: &Query, page: &Exposition) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut known: BTreeSet<&str> = OF_THE_TARGET.into();
@@ -127,7 +127,7 @@ fn wrong(query: &Query, page: &Exposition) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_query_of_the_dashboard_and_the_alerts_asks_for_what_the_program_tells() {
+async fn every_query_of_the_dashboard_and_the_alerts_matches_exposed_metrics() {
     let world = World::with(POOLED).await;
     let controller = world.controller().await;
     let page = metrics(&controller).await;
@@ -214,8 +214,8 @@ async fn every_series_is_there_from_the_start() {
     let outcomes = ["transient", "permanent", "panic", "timeout"].map(|outcome| ("outcome", outcome));
     zero(&page, "staffetta_failures_total", "handler", &handlers, &outcomes);
     zero(&page, "staffetta_queue_overflows_total", "handler", &handlers, &[("", "")]);
-    zero(&page, "staffetta_sweep_orphans_total", "handler", &handlers, &[("", "")]);
-    zero(&page, "staffetta_sweeps_total", "handler", &handlers, &[("outcome", "failure")]);
+    zero(&page, "staffetta_garbage_collection_orphans_total", "handler", &handlers, &[("", "")]);
+    zero(&page, "staffetta_garbage_collections_total", "handler", &handlers, &[("outcome", "failure")]);
     let changes = ["added", "modified", "deleted"].map(|change| ("change", change));
     zero(&page, "staffetta_events_received_total", "kind", &kinds, &changes);
     for name in ["staffetta_watched_objects", "staffetta_undecodable_objects", "staffetta_watch_errors_total"]

@@ -1,39 +1,38 @@
-//! A controller does exactly what the dry run before it said.
+//! A controller does exactly what the dry run before it planned.
 
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
-use staffetta::rehearsal::DryRun;
-use staffetta_driver::memory::{LoadBalancerCall, PublicIpCall, VifCall};
-use staffetta_handler::{Particular, PlannedObject, Step};
+use staffetta::dry_run::{DryRun, PlannedObject, PlannedStep, StepDetail};
+use staffetta_memory::{LoadBalancerCall, PublicIpCall, VifCall};
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::services::http;
 use crate::world::{VIF, World};
 
-/// What became of a pod that had its VIF before the controller went down, or came meanwhile.
+/// Change to a pod while no controller runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PodFate {
     Stays,
     Terminates,
     Ends,
     Finishes,
-    /// Somebody took the finalizer off, and the pod went.
+    /// The finalizer is removed by someone else, and the pod is deleted.
     Forced,
-    /// Somebody removed the annotation.
+    /// The annotation is removed.
     Stripped,
-    /// Somebody broke the annotation.
+    /// The annotation is corrupted.
     Broken,
-    /// Somebody removed the port.
+    /// The port is removed.
     Unplugged,
     New,
     NewOnHost,
     NewWithoutNode,
 }
 
-/// The same of a service.
+/// Change to a service while no controller runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ServiceFate {
     Stays,
@@ -45,7 +44,7 @@ enum ServiceFate {
     BecomesPublic,
     BecomesPrivate,
     BecomesExternal,
-    /// Somebody removed the load balancer.
+    /// The load balancer is removed.
     Unplugged,
     New,
     NewAndPublic,
@@ -93,7 +92,7 @@ fn cluster() -> impl Strategy<Value = Cluster> {
 }
 
 #[test]
-fn a_controller_does_exactly_what_the_dry_run_before_it_said() {
+fn a_controller_does_exactly_what_the_dry_run_planned() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let config = Config { cases: 12, max_shrink_iters: 30, failure_persistence: None, ..Config::default() };
     let outcome = TestRunner::new(config).run(&cluster(), |cluster| {
@@ -105,13 +104,13 @@ fn a_controller_does_exactly_what_the_dry_run_before_it_said() {
             "a broken annotation fails, nothing else: {}",
             dry_run
         );
-        prop_assert_eq!(told(&dry_run), done, "{}", dry_run);
+        prop_assert_eq!(planned(&dry_run), done, "{}", dry_run);
         Ok(())
     });
     outcome.unwrap();
 }
 
-/// What the dry run said, and what the controller after it did, a line each.
+/// The dry run, and the actions of the controller after it, one line each.
 async fn planned_and_done(cluster: &Cluster) -> (DryRun, BTreeSet<String>) {
     let world = World::new().await;
     let controller = world.controller().await;
@@ -153,7 +152,7 @@ async fn planned_and_done(cluster: &Cluster) -> (DryRun, BTreeSet<String>) {
 }
 
 impl World {
-    /// Ends when nothing would be done any more.
+    /// Waits until a dry run plans nothing.
     async fn settled(&self) {
         self.until("nothing would be done", async || self.dry_run().await.summary.steps.is_empty()).await;
     }
@@ -231,7 +230,7 @@ impl World {
         }
     }
 
-    /// What handlers write: of each object its annotations, finalizers and status, by kind and name.
+    /// The fields that handlers write: annotations, finalizers and status, by kind and name.
     async fn state(&self) -> BTreeMap<String, BTreeMap<String, String>> {
         let pods = self.pods().list(&ListParams::default()).await.unwrap().items;
         let services = self.web_services().list(&ListParams::default()).await.unwrap().items;
@@ -257,7 +256,7 @@ impl World {
         written.collect()
     }
 
-    /// The names of what exists outside.
+    /// The names of everything that exists outside.
     fn names(&self) -> Names {
         let mut names = BTreeMap::new();
         for (_, found) in self.services.load_balancers() {
@@ -274,13 +273,12 @@ impl World {
         Names(names)
     }
 
-    /// How many calls each driver has had so far.
+    /// The number of calls of each driver so far.
     fn called(&self) -> [usize; 3] {
         [self.vifs.calls().len(), self.load_balancers.calls().len(), self.public_ips.calls().len()]
     }
 
-    /// The calls since then that change something, a line each. That a VIF is asked whether it is active is none: a plan
-    /// takes one that it requests for active.
+    /// The later calls that change something, one line each. Activations are left out, because a planned VIF is active at once.
     fn calls_since(&self, then: [usize; 3], names: &Names) -> BTreeSet<String> {
         let [vifs, balancers, public_ips] = then;
         let vifs = self.vifs.calls().into_iter().skip(vifs).filter_map(|call| match call {
@@ -308,8 +306,8 @@ impl World {
     }
 }
 
-/// By id what a plan, which knows no new ids, calls the same thing: of a load balancer its name, of a pool that of its
-/// listener, of a public address its owner.
+/// Names in place of ids, which a plan cannot know: by id the name of a load balancer, the listener of a pool, the owner of a
+/// public address.
 #[derive(Default)]
 struct Names(BTreeMap<String, String>);
 
@@ -319,7 +317,7 @@ impl Names {
     }
 }
 
-/// What differs, a line each. Of an object that is gone, its finalizers were taken off, and of a pod its VIF with them.
+/// The differences, one line each. An object that is gone has lost its finalizers, and a pod its VIF too.
 fn changes(
     before: &BTreeMap<String, BTreeMap<String, String>>,
     after: &BTreeMap<String, BTreeMap<String, String>>,
@@ -348,19 +346,19 @@ fn changes(
     changes
 }
 
-/// What the plan says, in the same words.
-fn told(dry_run: &DryRun) -> BTreeSet<String> {
+/// The steps of the plan in the same form.
+fn planned(dry_run: &DryRun) -> BTreeSet<String> {
     let steps = dry_run
         .objects
         .iter()
-        .flat_map(|(object, planned)| planned.steps.iter().flat_map(|planned| said(object, &planned.step)));
+        .flat_map(|planned| planned.steps.iter().flat_map(|step| described(&planned.object, step)));
     steps.collect()
 }
 
-fn said(object: &PlannedObject, step: &Step) -> Vec<String> {
+fn described(object: &PlannedObject, step: &PlannedStep) -> Vec<String> {
     let with = |wanted: &str| {
-        let found = step.with.iter().find_map(|particular| match particular {
-            Particular::Is { name, value } if name == wanted => Some(value.clone()),
+        let found = step.with.iter().find_map(|detail| match detail {
+            StepDetail::Argument { name, value } if name == wanted => Some(value.clone()),
             _ => None,
         });
         found.unwrap_or_else(|| panic!("{step:?} names no {wanted}"))
@@ -368,19 +366,19 @@ fn said(object: &PlannedObject, step: &Step) -> Vec<String> {
     let uid = &object.uid;
     let line = match step.what.as_str() {
         "write" => {
-            let changes = step.with.iter().map(|particular| match particular {
-                Particular::Changes { name, from: None, .. } => format!("+ {name}"),
-                Particular::Changes { name, to: None, .. } => format!("- {name}"),
-                Particular::Changes { name, .. } => format!("~ {name}"),
-                Particular::Is { name, .. } => panic!("{name} is no change"),
+            let changes = step.with.iter().map(|detail| match detail {
+                StepDetail::Change { name, from: None, .. } => format!("+ {name}"),
+                StepDetail::Change { name, to: None, .. } => format!("- {name}"),
+                StepDetail::Change { name, .. } => format!("~ {name}"),
+                StepDetail::Argument { name, .. } => panic!("{name} is no change"),
             });
             return changes.map(|change| format!("{} {} {change}", object.kind, object.name)).collect();
         }
         "request a VIF" => format!("request {uid}"),
         "release a VIF" => format!("release {uid}"),
-        "make a load balancer" => format!("make {uid}"),
+        "create a load balancer" => format!("make {uid}"),
         "release a load balancer" => format!("remove {uid}"),
-        "make a listener with its pool" => format!("listen {} {}", with("load balancer"), with("listener")),
+        "create a listener with its pool" => format!("listen {} {}", with("load balancer"), with("listener")),
         "release a listener with its pool" => {
             format!("silence {} {}", with("load balancer"), with("listener"))
         }
@@ -389,10 +387,10 @@ fn said(object: &PlannedObject, step: &Step) -> Vec<String> {
             let count = if members == "none" { 0 } else { members.split(", ").count() };
             format!("set {} {} {count}", with("load balancer"), with("listener"))
         }
-        "take a public address out of the pool" => format!("take {uid}"),
-        "put a public address back into the pool" => format!("give {uid}"),
-        "lead a public address to a port" => format!("lead {uid}"),
-        "lead a public address nowhere" => format!("mislead {uid}"),
+        "allocate a public address" => format!("take {uid}"),
+        "release a public address" => format!("give {uid}"),
+        "associate a public address with a port" => format!("lead {uid}"),
+        "disassociate a public address from a port" => format!("mislead {uid}"),
         other => panic!("nobody knows what it is to {other}"),
     };
     vec![line]

@@ -2,7 +2,7 @@
 
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use staffetta_driver::memory::VifCall;
+use staffetta_memory::VifCall;
 
 use crate::world::{VIF, World, active};
 

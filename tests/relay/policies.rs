@@ -13,7 +13,7 @@ use crate::world::{World, active};
 const POLICIES: &str =
     "[kubernetes]\nenabled_handlers = [\"vif\", \"policy\"]\npod_security_groups_driver = \"policy\"\n";
 
-/// What each of the common groups is called.
+/// The names of the common groups.
 const COMMON: [&str; 3] = ["nodes", "open-egress", "open-ingress"];
 
 fn policies(world: &World) -> Api<NetworkPolicy> {
@@ -32,7 +32,7 @@ fn kinds(world: &World, pod: &str) -> Vec<String> {
     let groups = network.security_groups();
     let ports = network.ports();
     let of_pod =
-        |port: &&staffetta_driver::memory::Port| port.owner.as_ref().is_some_and(|owner| owner.name == pod);
+        |port: &&staffetta_memory::MemoryPort| port.owner.as_ref().is_some_and(|owner| owner.name == pod);
     let Some(port) = ports.iter().find(of_pod) else { return Vec::new() };
     let kind = |id: &staffetta_driver::SecurityGroupId| {
         let group = groups.iter().find(|group| group.id == *id);
@@ -144,7 +144,7 @@ async fn a_dry_run_tells_the_groups_that_would_be_made_and_makes_none() {
     world.pod("db", app("db"), json!({})).await;
     let plan = world.dry_run().await;
     let text = plan.to_string();
-    assert!(text.contains("make a security group"), "{text}");
+    assert!(text.contains("create a security group"), "{text}");
     assert!(text.contains("planned-policy-"), "{text}");
     assert_eq!(world.vifs.network().security_groups(), []);
 }

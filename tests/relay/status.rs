@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 use staffetta::controller::Controller;
-use staffetta_driver::memory::{Fault, VifMethod};
 use staffetta_driver::{DriverError, Reason};
+use staffetta_memory::{Fault, VifMethod};
 
 use crate::world::{World, active};
 
-/// What the program answers: its exit code, and what it wrote to standard output and standard error.
+/// The exit code, standard output and standard error of the program.
 async fn status(controller: &Controller, arguments: &[&str]) -> (i32, String, String) {
     let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_staffetta"))
         .arg("status")

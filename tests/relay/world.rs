@@ -10,16 +10,16 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use staffetta::config::{Configuration, FileSchema};
 use staffetta::controller::Controller;
-use staffetta::rehearsal::{DryRun, rehearse};
+use staffetta::dry_run::{DryRun, dry_run};
 use staffetta_apiserver::{ApiServer, Options};
-use staffetta_driver::memory::{
+use staffetta_driver::{LoadBalancerDriver, PodVifDriver, ServicePublicIpDriver};
+use staffetta_handler::Registry;
+use staffetta_memory::{
     MemoryLoadBalancerDriver, MemoryNetwork, MemoryOptions, MemoryPublicIpDriver, MemoryServices,
     MemoryVifDriver, VifCall,
 };
-use staffetta_driver::{LoadBalancerDriver, PodVifDriver, ServicePublicIpDriver};
-use staffetta_handler::Registry;
 
-/// How long a step may take before the test fails. It is no measure of speed.
+/// The time after which a step fails the test. It is no performance requirement.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) const VIF: &str = "openstack.org/kuryr-vif";
@@ -89,11 +89,11 @@ impl World {
         Controller::start(registry, &configuration, self.client.clone()).await.unwrap()
     }
 
-    /// What a controller would do now.
+    /// The plan of a dry run.
     pub(crate) async fn dry_run(&self) -> DryRun {
         let registry = self.registry();
         let configuration = self.configuration(&registry);
-        rehearse(registry, &configuration, self.client.clone(), PATIENCE).await.unwrap()
+        dry_run(registry, &configuration, self.client.clone(), PATIENCE).await.unwrap()
     }
 
     /// Everything that ships, on the drivers of this world.
@@ -180,7 +180,7 @@ impl World {
         self.pods().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    /// What a kubelet does at the end: deletes with grace 0.
+    /// Finishes a deletion as a kubelet does: with grace period 0.
     pub(crate) async fn end_pod(&self, name: &str) {
         self.pods().delete(name, &DeleteParams::default().grace_period(0)).await.unwrap();
     }
@@ -207,12 +207,12 @@ impl World {
         .await;
     }
 
-    /// How many ports exist.
+    /// The number of ports.
     pub(crate) fn ports(&self) -> usize {
         self.vifs.network().ports().len()
     }
 
-    /// How often a VIF was requested.
+    /// The number of VIF requests.
     pub(crate) fn requests_of_vifs(&self) -> usize {
         self.vifs.calls().iter().filter(|call| matches!(call, VifCall::Request(_))).count()
     }
@@ -236,7 +236,7 @@ impl World {
     }
 }
 
-/// Whether the VIF is active.
+/// Returns `true` if the VIF is active.
 pub(crate) fn active(vif: &Value) -> bool {
     vif["active"] == json!(true)
 }

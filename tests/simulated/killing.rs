@@ -14,25 +14,25 @@ use kube::{Client, Config};
 use serde_json::json;
 use staffetta_apiserver::testing::RealServer;
 use staffetta_apiserver::{ApiServer, Fault, Options, Proxy, Requests};
-use staffetta_driver::memory::MemoryOptions;
-use staffetta_simulated::{self as network, Kind, Method, Server, SimulatedOptions};
+use staffetta_memory::MemoryOptions;
+use staffetta_memory::http::{self as network, Method, ResourceKind, Server, SimulatedOptions};
 
 use crate::process::Process;
 use crate::{PROGRAM, VIF};
 
-/// How many pods there are at a time.
+/// The number of pods at a time.
 const PODS: usize = 300;
 
-/// How many claims are in flight when a controller is killed between the driver's answer and the acknowledged write.
+/// The number of claims in flight when a controller is killed between the driver's answer and the acknowledged write.
 const IN_FLIGHT: usize = 3;
 
-/// How long a driver's call takes at most before it does its work, and as long again before it answers, in milliseconds.
+/// The maximum delay of a driver's call before its work, and again before its answer, in milliseconds.
 const SLOWNESS: u64 = 40;
 
-/// Of how many calls in a row the slowness is chosen at a time.
+/// The number of consecutive calls for which a delay is chosen.
 const CALLS: usize = 4;
 
-/// When a controller is killed.
+/// The moment at which a controller is killed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Moment {
     /// Some time after it began, most likely in the middle of a driver's call.
@@ -41,7 +41,7 @@ enum Moment {
     Between { done: bool },
 }
 
-/// How long a step may take before the test fails. It is no measure of speed.
+/// The time limit of a test step. It does not measure speed.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// An API server behind a proxy, pods that come and go, and a network that outlives the controllers.
@@ -49,7 +49,7 @@ struct World {
     proxy: Proxy,
     pods: Api<Pod>,
     network: Server,
-    ledger: staffetta_simulated::Client,
+    ledger: staffetta_memory::http::Client,
     folder: tempfile::TempDir,
     chance: Chance,
 }
@@ -62,13 +62,16 @@ impl World {
         let mut config = Config::from_custom_kubeconfig(server, &KubeConfigOptions::default()).await.unwrap();
         config.default_retry = false;
         let memory = MemoryOptions { activation_delay_ms: 50, cool_down_ms: 100, ..MemoryOptions::default() };
-        let options = staffetta_simulated::Options { memory, ..staffetta_simulated::Options::default() };
+        let options = staffetta_memory::http::ServerOptions {
+            memory,
+            ..staffetta_memory::http::ServerOptions::default()
+        };
         let network = Server::start(&options).unwrap();
         let options = SimulatedOptions { url: network.url().into(), ..SimulatedOptions::default() };
         Self {
             proxy,
             pods: Api::namespaced(Client::try_from(config).unwrap(), "default"),
-            ledger: staffetta_simulated::Client::new(&options).unwrap(),
+            ledger: staffetta_memory::http::Client::new(&options).unwrap(),
             network,
             folder: tempfile::tempdir().unwrap(),
             chance: Chance::new(),
@@ -138,10 +141,10 @@ impl World {
 
     /// Nothing was made twice; what stands is what must.
     async fn assert_made_once(&self) {
-        let ledger = self.ledger.ledger().await.unwrap();
-        let owners = ledger.owners(Kind::Port);
+        let ledger = self.ledger.effects().await.unwrap();
+        let owners = ledger.owners(ResourceKind::Port);
         let twice: Vec<_> =
-            owners.iter().filter(|(_, tally)| tally.made != 1 || tally.released > 1).collect();
+            owners.iter().filter(|(_, counts)| counts.created != 1 || counts.released > 1).collect();
         assert!(twice.is_empty(), "made or released more than once: {twice:?}");
         assert!(owners.len() >= PODS, "{} pods got a port", owners.len());
     }
@@ -156,7 +159,7 @@ impl World {
                 && self.ledger.ports().await.unwrap().is_empty()
         });
         tokio::time::timeout(PATIENCE, gone).await.expect("all pods and ports go in time");
-        assert!(self.ledger.ledger().await.unwrap().standing(Kind::Port).is_empty());
+        assert!(self.ledger.effects().await.unwrap().existing(ResourceKind::Port).is_empty());
     }
 }
 
@@ -210,7 +213,7 @@ async fn create(pods: &Api<Pod>, number: usize) {
     pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
 }
 
-/// What a kubelet does at the end.
+/// Ends a pod as a kubelet does.
 async fn end(pods: &Api<Pod>, name: &str) {
     match pods.delete(name, &DeleteParams::default().grace_period(0)).await {
         Ok(_) => {}
@@ -248,8 +251,8 @@ impl Chance {
     }
 }
 
-/// So many controllers are killed one after the other, at least `between` of them between a driver's answer and the
-/// acknowledged write: half of those when the write was done.
+/// Kills controllers one after the other, at least `between` of them between a driver's answer and the acknowledged
+/// write: half of those after the write took effect.
 async fn killed(server: Kubeconfig, kills: usize, between: usize) {
     let world = World::new(server).await;
     let churn = Churn::start(&world.pods).await;
@@ -281,10 +284,10 @@ async fn however_often_it_is_killed_each_pod_has_one_port_and_none_is_made_twice
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn killed_two_hundred_times_it_leaks_nothing_and_makes_nothing_twice_on_a_real_server() {
-    if let Some(server) = RealServer::start(&[]).await {
-        killed(Kubeconfig::read_from(server.kubeconfig()).unwrap(), 200, 40).await;
-    }
+    let server = RealServer::start(&[]).await;
+    killed(Kubeconfig::read_from(server.kubeconfig()).unwrap(), 200, 40).await;
 }
 
 /// Told to end under load, it ends well, and the next one goes on where it was.
@@ -311,8 +314,8 @@ async fn told_to_end_under_load_it_ends_well_and_the_next_one_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn told_to_end_under_load_it_ends_well_and_the_next_one_goes_on_on_a_real_server() {
-    if let Some(server) = RealServer::start(&[]).await {
-        told_to_end(Kubeconfig::read_from(server.kubeconfig()).unwrap()).await;
-    }
+    let server = RealServer::start(&[]).await;
+    told_to_end(Kubeconfig::read_from(server.kubeconfig()).unwrap()).await;
 }

@@ -15,23 +15,24 @@ use kube::{Client, Config};
 use process::{Process, eventually};
 use serde_json::json;
 use staffetta_apiserver::{ApiServer, Options};
-use staffetta_driver::memory::MemoryOptions;
-use staffetta_simulated::{Fault, Kind, Method, Server, SimulatedOptions};
+use staffetta_memory::MemoryOptions;
+use staffetta_memory::http::{Fault, Method, ResourceKind, Server, SimulatedOptions};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_staffetta");
 const VIF: &str = "openstack.org/kuryr-vif";
 
-/// How many pods there are, and how many of them wait for an answer when the controller is killed.
+/// The number of pods, and of those waiting for an answer when the controller is killed.
 const PODS: usize = 12;
 const WAITING: usize = 5;
 
 /// A network in which ports are active at once, and a client for it.
-fn network() -> (Server, staffetta_simulated::Client) {
+fn network() -> (Server, staffetta_memory::http::Client) {
     let memory = MemoryOptions { activation_delay_ms: 0, ..MemoryOptions::default() };
-    let options = staffetta_simulated::Options { memory, ..staffetta_simulated::Options::default() };
+    let options =
+        staffetta_memory::http::ServerOptions { memory, ..staffetta_memory::http::ServerOptions::default() };
     let server = Server::start(&options).unwrap();
     let options = SimulatedOptions { url: server.url().into(), ..SimulatedOptions::default() };
-    (server, staffetta_simulated::Client::new(&options).unwrap())
+    (server, staffetta_memory::http::Client::new(&options).unwrap())
 }
 
 /// Options of `[leader_election]`: there is none.
@@ -77,10 +78,10 @@ async fn a_controller_that_is_killed_while_ports_are_made_makes_none_of_them_twi
     let mut second = Process::start(program, folder.path(), &configuration, &server.kubeconfig()).await;
     second.ready().await;
     eventually("all pods have VIFs", async || annotated(&pods).await == PODS).await;
-    let ledger = client.ledger().await.unwrap();
-    let tallies = ledger.owners(Kind::Port);
-    assert_eq!(tallies.len(), PODS);
-    assert!(tallies.values().all(|tally| tally.made == 1 && tally.released == 0), "{tallies:?}");
+    let ledger = client.effects().await.unwrap();
+    let owners = ledger.owners(ResourceKind::Port);
+    assert_eq!(owners.len(), PODS);
+    assert!(owners.values().all(|counts| counts.created == 1 && counts.released == 0), "{owners:?}");
 
     for number in 0..PODS {
         let name = format!("web-{number}");
@@ -90,7 +91,7 @@ async fn a_controller_that_is_killed_while_ports_are_made_makes_none_of_them_twi
         pods.list(&ListParams::default()).await.unwrap().items.is_empty()
     })
     .await;
-    assert!(client.ledger().await.unwrap().standing(Kind::Port).is_empty());
+    assert!(client.effects().await.unwrap().existing(ResourceKind::Port).is_empty());
     assert!(client.ports().await.unwrap().is_empty());
     assert!(second.terminate().await.success());
 }

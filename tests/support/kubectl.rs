@@ -18,10 +18,10 @@ pub(crate) struct Kubectl {
 
 impl Kubectl {
     /// Bound to no namespace where `namespace` is empty. None, and it is said why, where there is no kubectl.
-    pub(crate) fn find(kubeconfig: &Path, namespace: &str) -> Option<Self> {
-        let program = staffetta_apiserver::testing::program("kubectl")?;
+    pub(crate) fn find(kubeconfig: &Path, namespace: &str) -> Self {
+        let program = staffetta_apiserver::testing::program("kubectl");
         let cache = tempfile::tempdir().unwrap();
-        Some(Self { program, kubeconfig: kubeconfig.into(), cache, namespace: namespace.into() })
+        Self { program, kubeconfig: kubeconfig.into(), cache, namespace: namespace.into() }
     }
 
     /// Runs it to its good end, and answers what it printed.
@@ -48,7 +48,7 @@ impl Kubectl {
         printed
     }
 
-    /// Whether it came to a good end, what it printed and what it said.
+    /// Runs it and returns its success, output and error output.
     async fn ends(&self, arguments: &[&str], input: &str) -> (bool, String, String) {
         let bound = ["--namespace", self.namespace.as_str()];
         let mut child = Command::new(&self.program)

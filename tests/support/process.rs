@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::sync::mpsc;
 
-/// How long a step of a real process may take before the test fails. It is no measure of speed.
+/// The time limit of a step of a real process. It does not measure speed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running controller. It is killed when it is dropped.

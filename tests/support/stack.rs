@@ -13,9 +13,9 @@ use serde_json::Value;
 use staffetta::config::{Configuration, FileSchema};
 use staffetta::controller::Controller;
 use staffetta_cluster::{Cluster, Options, Parts};
-use staffetta_driver::memory::{MemoryNetwork, MemoryOptions, MemoryServices};
+use staffetta_memory::{MemoryNetwork, MemoryOptions, MemoryServices};
 
-/// How long a step may take before the test fails. It is no measure of speed.
+/// The time limit of a test step. It does not measure speed.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct Stack {
@@ -27,18 +27,18 @@ pub(crate) struct Stack {
     namespace: String,
 }
 
-/// What there is of a Deployment and a Service in the namespace of the test.
+/// The state of a Deployment and a Service in the namespace of the test.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sight {
     /// The pods that run with the address of their active VIF: by that address their image.
     pub(crate) running: BTreeMap<String, String>,
-    /// How many pods there are beside them.
+    /// The number of other pods.
     pub(crate) others: usize,
     /// The addresses of the load balancer's members, as the annotation says.
     pub(crate) members: BTreeSet<String>,
-    /// Whether the service says on which public address it is reached.
+    /// `true` if the service's status has its public address.
     pub(crate) public: bool,
-    /// How many ports, load balancers and public addresses there are in the other world.
+    /// The numbers of ports, load balancers and public addresses in the simulated cloud.
     pub(crate) elsewhere: [usize; 3],
 }
 

@@ -7,8 +7,8 @@ use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use staffetta_apiserver::Requests;
 use staffetta_driver::app_hosting::DeviceSpec;
-use staffetta_driver::memory::{AppHostingCall, AppHostingMethod, Fault, MemoryDevice};
 use staffetta_driver::{DriverError, Reason};
+use staffetta_memory::{AppHostingCall, AppHostingMethod, Fault, MemoryDevice};
 use staffetta_virtual_node::app_hosting::CiscoDevice;
 
 use crate::world::World;
@@ -441,7 +441,7 @@ async fn the_pods_of_a_device_that_is_known_by_a_name_have_its_address() {
     controller.stop().await.unwrap();
 }
 
-/// Where the definition of the kind and the description of a device know other keys.
+/// Lists keys that only one of the custom resource definition and the device description knows.
 fn differences(path: &str, definition: &Value, schema: &Value, definitions: &Value, found: &mut Vec<String>) {
     let resolved = schema["$ref"].as_str().map(|name| &definitions[name.trim_start_matches("#/$defs/")]);
     let schema = resolved.unwrap_or(schema);

@@ -1,4 +1,4 @@
-//! A dry run looks at each device once, and tells what would be done for it.
+//! A dry run reads each device once, and plans its node and pods.
 
 use kube::api::DeleteParams;
 use serde_json::json;
@@ -7,7 +7,7 @@ use staffetta_apiserver::RequestRecord;
 use crate::devices::{self, device};
 use crate::world::World;
 
-/// The lines of a plan that tell of an object, without their indentation.
+/// The lines of a plan below an object, without their indentation.
 fn lines<'a>(plan: &'a str, object: &str) -> Vec<&'a str> {
     let from = plan.lines().skip_while(|line| *line != object).skip(1);
     from.take_while(|line| !line.is_empty()).map(str::trim).collect()
@@ -43,7 +43,7 @@ async fn devices_nodes_and_pods_are_planned_and_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn where_all_is_as_it_should_be_nothing_would_be_done() {
+async fn nothing_is_planned_when_everything_is_up_to_date() {
     let world = devices::world("devices = [{ name = \"edge-1\", device = { address = \"one\" } }]").await;
     let controller = world.controller().await;
     world.node_ready("edge-1", "True").await;
@@ -52,7 +52,7 @@ async fn where_all_is_as_it_should_be_nothing_would_be_done() {
 }
 
 #[tokio::test]
-async fn what_would_be_removed_from_a_machine_and_from_the_cluster_is_planned() {
+async fn removals_from_a_machine_and_from_the_cluster_are_planned() {
     let mut world = World::new().await;
     let machine = world.machines.add("r1");
     world.machines.add("r2");
@@ -63,7 +63,7 @@ async fn what_would_be_removed_from_a_machine_and_from_the_cluster_is_planned() 
     controller.stop().await.unwrap();
     world.machines.remove("r2");
     world.pods().delete("web", &DeleteParams::default()).await.unwrap();
-    // Machines of the test have no rehearsal; they are only read here, and answer as ordered.
+    // The machines of this test are not recorded; the dry run only reads them.
     machine.trouble(Some(staffetta_driver::Reason::Unavailable));
     world.orphan_grace = std::time::Duration::ZERO;
     let dry_run = world.dry_run().await;

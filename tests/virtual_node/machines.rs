@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use staffetta_driver::virtual_node::{PodRequest, Progress};
+use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 use staffetta_driver::{DriverError, Owner, Reason};
 use staffetta_handler::HandlerError;
 use staffetta_virtual_node::{
-    ContainerSight, ContainerState, Intake, MachineInfo, NodeBackEnd, NodeHealth, NodeSource, NodeSpec,
+    ContainerState, MachineInfo, NodeBackEnd, NodeHealth, NodeSource, NodeSpec, NodeStore, ObservedContainer,
     PROVIDER_TAINT, Reply, Workload, Workloads,
 };
 use tokio::sync::Notify;
 
-/// How many steps a machine needs to start a pod, and to remove one.
+/// The number of steps to start a pod, and to remove one.
 const STEPS: u32 = 3;
 
-/// When it is worth asking a machine again.
+/// The delay before a machine is asked again.
 const STEP: Duration = Duration::from_millis(10);
 
 /// All machines there are. Copies are references.
@@ -42,7 +42,7 @@ struct State {
     hangs: bool,
     balks: bool,
     pods: BTreeMap<String, Hosted>,
-    /// What was done, in order.
+    /// The operations, in order.
     ledger: Vec<String>,
     reads: usize,
 }
@@ -74,18 +74,18 @@ impl Machines {
 
 #[async_trait]
 impl NodeSource for Machines {
-    async fn run(&self, intake: Intake) -> Result<(), HandlerError> {
-        let mut told = Vec::new();
+    async fn run(&self, nodes: Arc<NodeStore>) -> Result<(), HandlerError> {
+        let mut reported = Vec::new();
         loop {
             let names: Vec<String> = self.0.machines.lock().unwrap().keys().cloned().collect();
-            for name in told.iter().filter(|name| !names.contains(name)) {
-                intake.gone(name);
+            for name in reported.iter().filter(|name| !names.contains(name)) {
+                nodes.gone(name);
             }
-            for name in names.iter().filter(|name| !told.contains(name)) {
-                intake.exists(node(name));
+            for name in names.iter().filter(|name| !reported.contains(name)) {
+                nodes.exists(node(name));
             }
-            told = names;
-            intake.complete();
+            reported = names;
+            nodes.complete();
             self.0.changed.notified().await;
         }
     }
@@ -104,7 +104,6 @@ fn node(name: &str) -> NodeSpec {
         labels: [("rack".to_owned(), "7".to_owned())].into(),
         taints: vec![serde_json::from_value(taint).unwrap()],
         max_pods: 4,
-        kubelet: None,
         host_ip: Some("192.0.2.1".parse().unwrap()),
         place: String::new(),
         session: 0,
@@ -138,7 +137,7 @@ impl Machine {
         self.state().pods.clear();
     }
 
-    /// What runs of a pod ends.
+    /// Ends a pod's container.
     pub(crate) fn end(&self, name: &str, exit_code: i32) {
         for hosted in self.state().pods.values_mut().filter(|hosted| hosted.owner.name == name) {
             hosted.ended = Some(exit_code);
@@ -159,19 +158,19 @@ impl Machine {
         }
     }
 
-    /// What runs there, by the name of the pod with its image.
+    /// The running workloads: pod name and image.
     pub(crate) fn running(&self) -> Vec<(String, String)> {
         let state = self.state();
         let running = state.pods.values().filter(|hosted| hosted.steps >= STEPS && !hosted.going);
         running.map(|hosted| (hosted.owner.name.clone(), hosted.image.clone())).collect()
     }
 
-    /// What was done, in order.
+    /// The operations, in order.
     pub(crate) fn ledger(&self) -> Vec<String> {
         self.state().ledger.clone()
     }
 
-    /// How often the machine was read.
+    /// The number of reads of the machine.
     pub(crate) fn reads(&self) -> usize {
         self.state().reads
     }
@@ -226,7 +225,7 @@ impl NodeBackEnd for Machine {
         Ok(Reply::Now(state.pods.values().map(|hosted| Arc::new(workload(hosted))).collect()))
     }
 
-    async fn apply(&self, request: &PodRequest) -> Result<Progress, DriverError> {
+    async fn apply(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
         let mut state = self.tell().await?;
         if let Some(why) = state.refuses {
             return Err(DriverError::new(Reason::Unsupported, "take the pod").detail(why));
@@ -234,7 +233,7 @@ impl NodeBackEnd for Machine {
         let owner = request.owner();
         let uid = owner.uid.as_str().to_owned();
         let image = request.pod.spec.as_ref().unwrap().containers[0].image.clone().unwrap();
-        let working = Progress::Working { state: "installing".into(), ask_again: STEP };
+        let working = PodProgress::Working { state: "installing".into(), poll_after: STEP };
         let State { pods, ledger, .. } = &mut *state;
         match pods.get_mut(&uid) {
             None => {
@@ -254,27 +253,27 @@ impl NodeBackEnd for Machine {
                     ledger.push(format!("restart {}", owner.name));
                     hosted.ended = None;
                 }
-                Ok(Progress::Done)
+                Ok(PodProgress::Done)
             }
             Some(hosted) if hosted.steps < STEPS => {
                 hosted.steps += 1;
                 Ok(working)
             }
-            Some(_) => Ok(Progress::Done),
+            Some(_) => Ok(PodProgress::Done),
         }
     }
 
-    async fn remove(&self, owner: &Owner) -> Result<Progress, DriverError> {
+    async fn remove(&self, owner: &Owner) -> Result<PodProgress, DriverError> {
         let mut state = self.tell().await?;
         let State { pods, ledger, .. } = &mut *state;
-        let Some(hosted) = pods.get_mut(owner.uid.as_str()) else { return Ok(Progress::Done) };
+        let Some(hosted) = pods.get_mut(owner.uid.as_str()) else { return Ok(PodProgress::Done) };
         hosted.going = true;
         hosted.steps = hosted.steps.saturating_sub(1);
         if hosted.steps == 0 {
             ledger.push(format!("remove {} {}", owner.name, hosted.image));
             pods.remove(owner.uid.as_str());
         }
-        Ok(Progress::Working { state: "removing".into(), ask_again: STEP })
+        Ok(PodProgress::Working { state: "removing".into(), poll_after: STEP })
     }
 }
 
@@ -291,7 +290,7 @@ fn workload(hosted: &Hosted) -> Workload {
         },
     };
     let containers =
-        vec![ContainerSight { name: "app".into(), id: format!("test://{}", hosted.owner.uid), state }];
+        vec![ObservedContainer { name: "app".into(), id: format!("test://{}", hosted.owner.uid), state }];
     let ip = runs.then(|| "10.0.0.7".parse().unwrap());
     Workload { owner: hosted.owner.clone(), ours: hosted.ours, containers, ip }
 }

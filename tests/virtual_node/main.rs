@@ -1,4 +1,4 @@
-//! What virtual nodes promise, through the whole controller and an API server, on machines that the test holds.
+//! Guarantees of virtual nodes, through the whole controller and an API server, on machines that the test controls.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -408,7 +408,7 @@ async fn a_step_that_stays_unanswered_by_a_machine_that_can_be_reached_is_told()
     machine.balk(true);
     world.delete("web").await;
     let told = world.until_told("DriverUnavailable").await;
-    assert!(told.contains("rid the machine of the pod"), "{told}");
+    assert!(told.contains("remove the pod from its machine"), "{told}");
     machine.balk(false);
     world.until_pod_is_gone("web").await;
     assert!(machine.running().is_empty());

@@ -10,16 +10,16 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use staffetta::config::{Configuration, FileSchema};
 use staffetta::controller::Controller;
-use staffetta::rehearsal::{DryRun, rehearse};
+use staffetta::dry_run::{DryRun, dry_run};
 use staffetta_apiserver::{ApiServer, Options};
 use staffetta_driver::app_hosting::AppHostingDrivers;
-use staffetta_driver::memory::MemoryDevices;
 use staffetta_handler::Registry;
-use staffetta_virtual_node::{Policy, VirtualNodes, Wiring};
+use staffetta_memory::MemoryDevices;
+use staffetta_virtual_node::{Dependencies, Policy, VirtualNodeMetricsRegistry, VirtualNodes};
 
 use crate::machines::Machines;
 
-/// How long a step may take before the test fails. It is no measure of speed.
+/// The time limit of a test step. It does not measure speed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Controllers of a world follow one another; what fails is tried again soon.
@@ -32,9 +32,9 @@ pub(crate) struct World {
     pub(crate) machines: Machines,
     /// The devices of the driver `HELD`, which outlive controllers.
     pub(crate) devices: MemoryDevices,
-    /// What the configuration has beside.
+    /// Further options of the configuration.
     pub(crate) options: String,
-    /// How long something must have no owner before it is removed.
+    /// The time for which something must have no owner before it is removed.
     pub(crate) orphan_grace: Duration,
 }
 
@@ -57,11 +57,11 @@ impl World {
         controller
     }
 
-    /// What a controller would do.
+    /// Runs the dry run of a controller.
     pub(crate) async fn dry_run(&self) -> DryRun {
         let registry = self.registry();
         let configuration = self.configuration(&registry);
-        rehearse(registry, &configuration, self.client.clone(), PATIENCE).await.unwrap()
+        dry_run(registry, &configuration, self.client.clone(), PATIENCE).await.unwrap()
     }
 
     fn configuration(&self, registry: &Registry) -> Configuration {
@@ -89,15 +89,16 @@ impl World {
                 ..Policy::default()
             };
             let source = Arc::new(machines.clone());
-            let wiring = Wiring {
+            let wiring = Dependencies {
                 handler: "machines",
                 cluster: setup.cluster_id()?,
                 client: setup.client(),
                 source,
-                notes: setup.notes(),
+                recorder: setup.recorder(),
                 policy,
                 kubelets: None,
                 predecessor: None,
+                metrics: VirtualNodeMetricsRegistry::default(),
             };
             Ok(VirtualNodes::new(wiring).registration().erase())
         });

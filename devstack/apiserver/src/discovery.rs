@@ -1,4 +1,4 @@
-//! Which groups, versions and resources there are.
+//! Discovery: groups, versions and resources.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! What an Event must be, and what of it may change. Who writes it through events.k8s.io is held to more than who writes the
-//! same object through core/v1: there what was said stays said.
+//! Validation of Events. The rules of events.k8s.io are stricter than those of core/v1: there, recorded fields are
+//! immutable.
 
 use serde_json::Value;
 
@@ -12,10 +12,10 @@ use crate::validate::is_qualified_name;
 const LONGEST: [(&str, usize); 4] =
     [("reportingInstance", 128), ("action", 128), ("reason", 128), ("message", 1024)];
 
-/// What an Event that says when it happened cannot do without.
+/// The fields that an Event with an event time requires.
 const REQUIRED: [&str; 4] = ["reportingComponent", "reportingInstance", "action", "reason"];
 
-/// What a new Event leaves to older clients.
+/// The deprecated fields that a new Event must leave empty.
 const OLD: [(&str, &str); 4] = [
     ("firstTimestamp", "firstTimestamp"),
     ("lastTimestamp", "lastTimestamp"),
@@ -23,7 +23,7 @@ const OLD: [(&str, &str); 4] = [
     ("source", "source.component"),
 ];
 
-/// What stays as it was made.
+/// The immutable fields.
 const IMMUTABLE: [&str; 13] = [
     "involvedObject",
     "reason",
@@ -40,7 +40,7 @@ const IMMUTABLE: [&str; 13] = [
     "reportingInstance",
 ];
 
-/// What is wrong with a new Event, as it is stored.
+/// Validates a new Event, as it is stored.
 pub(crate) fn created(resource: &Resource, event: &Value) -> Vec<Cause> {
     let mut causes = any(resource, event);
     if is_newer(resource) {
@@ -57,7 +57,7 @@ pub(crate) fn created(resource: &Resource, event: &Value) -> Vec<Cause> {
     causes
 }
 
-/// What an update of an Event does wrong.
+/// Validates an update of an Event.
 pub(crate) fn updated(resource: &Resource, old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes = any(resource, new);
     if is_newer(resource) {
@@ -72,7 +72,7 @@ pub(crate) fn updated(resource: &Resource, old: &Value, new: &Value) -> Vec<Caus
     causes
 }
 
-/// What is wrong with any Event.
+/// Validates any Event.
 fn any(resource: &Resource, event: &Value) -> Vec<Cause> {
     let (namespace, about) = (meta(event, "namespace"), &event["involvedObject"]["namespace"]);
     let elsewhere = || Cause::invalid("involvedObject.namespace", about, "does not match event.namespace");

@@ -1,4 +1,4 @@
-//! What every object has: a name, a version, owners. Objects are plain JSON.
+//! Metadata of objects: name, version, owners. Objects are plain JSON.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// A stored object. It is never changed in place: a write stores another one.
 pub(crate) type Object = Arc<Value>;
 
-/// Where an object is found among those of its resource. The namespace of a cluster-wide object is empty.
+/// The key of an object within its resource. The namespace of a cluster-scoped object is empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     pub(crate) namespace: String,

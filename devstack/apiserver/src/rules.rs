@@ -1,4 +1,4 @@
-//! What single kinds must have, and what of them may not change: as far as the product and its users can run into it.
+//! Validation of single kinds, as far as the product and its users need it.
 
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ const IMMUTABLE: &[(&str, &[&str])] = &[
     ("ClusterRoleBinding", &["roleRef"]),
 ];
 
-/// What is wrong with an object of this kind.
+/// Validates an object of this kind.
 pub(crate) fn object(kind: &str, object: &Value) -> Vec<Cause> {
     let mut causes: Vec<_> = rows(REQUIRED, kind)
         .filter(|path| is_empty(at(object, path)))
@@ -54,7 +54,7 @@ pub(crate) fn object(kind: &str, object: &Value) -> Vec<Cause> {
     causes
 }
 
-/// What an update of this kind may not do.
+/// Validates an update of this kind.
 pub(crate) fn update(kind: &str, old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes: Vec<_> = rows(IMMUTABLE, kind)
         .filter(|path| at(old, path) != at(new, path))

@@ -8,12 +8,12 @@ use crate::front::{Faults, RequestRecord, Serving};
 use crate::http::Embedded;
 use crate::shared::Shared;
 
-/// How a server is set up.
+/// Options of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where it listens; port 0 takes a free one.
+    /// The listen address; port 0 chooses a free port.
     pub listen: SocketAddr,
-    /// How many events it remembers. Who asks for older ones gets 410.
+    /// The number of events that are kept. A watch from an older revision gets 410.
     pub event_log: usize,
     /// The time between two bookmarks of a watch.
     pub bookmark_interval: Duration,
@@ -58,7 +58,7 @@ impl ApiServer {
         self.serving.kubeconfig()
     }
 
-    /// What goes wrong on purpose.
+    /// The handle of the injected faults.
     #[must_use]
     pub fn faults(&self) -> Faults {
         self.serving.faults()

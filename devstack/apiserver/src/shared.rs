@@ -1,4 +1,4 @@
-//! What all connections share: the cluster behind a lock, and the bell that wakes watchers.
+//! State shared by all connections: the cluster behind a lock, and the notification that wakes watchers.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -7,7 +7,7 @@ use Trait::{
     StatusSubresource, VersionedPut,
 };
 
-/// What sets a resource apart from the plainest one.
+/// The properties in which a resource differs from the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trait {
     /// Objects live in namespaces.
@@ -67,9 +67,9 @@ pub(crate) struct Resource {
     pub(crate) short_names: Vec<String>,
     pub(crate) categories: Vec<String>,
     pub(crate) traits: Vec<Trait>,
-    /// Where the objects are kept; the two kinds of events share one place.
+    /// The resource under which objects are stored; both kinds of Events share one.
     pub(crate) stored_as: Arc<str>,
-    /// Where `/scale` finds its numbers.
+    /// The paths of the fields behind `/scale`.
     pub(crate) scale: ScalePaths,
     /// Columns of a Table besides the name: those a `CustomResourceDefinition` declares.
     pub(crate) columns: Vec<serde_json::Value>,

@@ -88,7 +88,7 @@ fn owners(owners: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// What an update may not do to metadata.
+/// Validates an update of metadata.
 pub(crate) fn metadata_update(old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     for field in ["name", "namespace", "uid", "creationTimestamp"] {
@@ -113,7 +113,7 @@ pub(crate) fn metadata_update(old: &Value, new: &Value) -> Vec<Cause> {
     causes
 }
 
-/// What a request that is no object of strings where strings must be is told, before anything else is looked at.
+/// Checks that maps of strings hold strings, before any other validation.
 pub(crate) fn shape(object: &Value) -> Result<(), String> {
     for field in ["labels", "annotations"] {
         let map = &object["metadata"][field];

@@ -10,7 +10,7 @@ use crate::selector::Selector;
 use crate::status::Status;
 use crate::store::Store;
 
-/// What happened, as the watcher sees it.
+/// A watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happened {
     /// The object came, or came to be selected.
@@ -51,7 +51,7 @@ impl Watcher {
         self.seen
     }
 
-    /// What happened since the last call. 410 when the log does not reach back that far any more.
+    /// The events since the last call; 410 if the log no longer reaches back that far.
     pub(crate) fn next(&mut self, store: &Store) -> Result<Vec<(Happened, Object)>, Status> {
         let events = store.events_after(self.seen).map_err(|expired| too_old(self.seen, expired.oldest))?;
         let mut happened = Vec::new();

@@ -1,4 +1,4 @@
-//! What a controller asks of the API, as data: decided here, made by the [shell](crate::shell).
+//! API requests of a controller as data: decided here, sent by the [shell](crate::shell).
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
@@ -18,7 +18,7 @@ pub(crate) struct Call {
     pub(crate) seen: Option<String>,
 }
 
-/// What is to be done with the object.
+/// The operation on the object.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verb {
     Create(Value),

@@ -22,9 +22,9 @@ pub(crate) struct Kubelet {
     nodes: BTreeMap<String, IpAddr>,
     pod_start: PodStart,
     stop_time: Duration,
-    /// Since when each pod is known to be going, by uid.
+    /// The time since which each pod is known to be terminating, by UID.
     stopping: BTreeMap<String, Timestamp>,
-    /// How many addresses were made up.
+    /// The number of invented addresses.
     made_up: u16,
 }
 
@@ -33,7 +33,7 @@ impl Kubelet {
         Self { nodes, pod_start, stop_time, stopping: BTreeMap::new(), made_up: 0 }
     }
 
-    /// What is due for the pods of the nodes.
+    /// Returns the calls that are due for the pods of the nodes.
     pub(crate) fn plan(&mut self, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
         let stopping = std::mem::take(&mut self.stopping);
         let mut plan = Plan::default();

@@ -19,7 +19,7 @@ use crate::options::Options;
 use crate::scheduler::is_ready;
 use crate::shell::Plan;
 
-/// Where the leases of nodes are.
+/// The namespace of node leases.
 pub(crate) const LEASES: &str = "kube-node-lease";
 
 /// The label that carries the name of the cluster's options.
@@ -34,7 +34,7 @@ pub(crate) fn all(options: &Options) -> impl Iterator<Item = (String, IpAddr)> +
         .map(|number| (format!("{}-{number}", options.name), IpAddr::from([192, 0, 2, number])))
 }
 
-/// What is due for the nodes and their leases.
+/// Returns the calls that are due for the nodes and their leases.
 pub(crate) fn plan(options: &Options, nodes: &[Arc<Node>], leases: &[Arc<Lease>], now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     for (name, address) in all(options) {

@@ -1,24 +1,24 @@
-//! What a [`Cluster`](crate::Cluster) is to be like.
+//! Options of a [`Cluster`](crate::Cluster).
 
 use std::time::Duration;
 
-/// What a [`Cluster`](crate::Cluster) is to be like.
+/// Options of a [`Cluster`](crate::Cluster).
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The prefix of the nodes' names. They carry it as the label `staffetta.dev/cluster` too, so that pods can ask for
     /// these nodes where there are others.
     pub name: String,
-    /// How many nodes there are, at most 250.
+    /// The number of nodes, at most 250.
     pub nodes: u8,
-    /// Which controllers run.
+    /// The controllers that run.
     pub parts: Parts,
-    /// When a pod starts to run.
+    /// The condition for a pod to start.
     pub pod_start: PodStart,
-    /// How long a pod goes on running after its deletion was asked for.
+    /// The time that a pod keeps running after its deletion was requested.
     pub stop_time: Duration,
 }
 
-/// Which controllers run.
+/// The controllers that run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts {
     /// All of them.
@@ -27,10 +27,10 @@ pub enum Parts {
     Nodes,
 }
 
-/// When a pod starts to run.
+/// The condition for a pod to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodStart {
-    /// When its annotation `openstack.org/kuryr-vif` shows an active VIF, with the addresses of that VIF.
+    /// Its annotation `openstack.org/kuryr-vif` shows an active VIF; the pod gets its addresses.
     WithVif,
     /// As soon as it has a node, with a made-up address out of `10.244.0.0/16`.
     AtOnce,

@@ -1,4 +1,4 @@
-//! Who is controlled by whom.
+//! Ownership by controllers.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What controllers ask about a pod.
+//! Predicates on pods.
 
 use k8s_openapi::api::core::v1::Pod;
 

@@ -15,7 +15,7 @@ use crate::owners::{controlled_by, created, dependents};
 use crate::pods::{is_active, is_ready, node, phase};
 use crate::shell::Plan;
 
-/// What is due for all replica sets.
+/// Returns the calls that are due for all replica sets.
 pub(crate) fn plan(sets: &[Arc<ReplicaSet>], pods: &[Arc<Pod>]) -> Plan {
     let mut plan = Plan::default();
     for set in sets {
@@ -41,7 +41,7 @@ fn plan_one(set: &ReplicaSet, pods: &[Arc<Pod>]) -> Vec<Call> {
     calls
 }
 
-/// How many pods the replica set wants.
+/// The wanted number of pods.
 pub(crate) fn wanted(set: &ReplicaSet) -> usize {
     let replicas = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     usize::try_from(replicas).unwrap_or(0)

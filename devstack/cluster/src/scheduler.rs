@@ -14,7 +14,7 @@ use crate::shell::Plan;
 /// The scheduler whose pods these are.
 const NAME: &str = "default-scheduler";
 
-/// Which pods go where.
+/// Assigns pods to nodes.
 pub(crate) fn plan(pods: &[Arc<Pod>], nodes: &[Arc<Node>]) -> Plan {
     let mut load: BTreeMap<&str, usize> = BTreeMap::new();
     for node in pods.iter().filter(|pod| !is_finished(pod)).filter_map(|pod| node(pod)) {
@@ -49,13 +49,13 @@ fn takes_pods(node: &Node) -> bool {
     node.metadata.deletion_timestamp.is_none() && !cordoned && is_ready(node)
 }
 
-/// Whether the node's kubelet lives.
+/// Returns `true` if the node is ready.
 pub(crate) fn is_ready(node: &Node) -> bool {
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// How many pods the node takes; any number if it does not say.
+/// The maximum number of pods of the node; unlimited if not stated.
 fn room(node: &Node) -> usize {
     let pods =
         node.status.as_ref().and_then(|status| status.allocatable.as_ref()?.get("pods")?.0.parse().ok());
@@ -67,7 +67,7 @@ fn is_asked_for(node: &Node, pod: &Pod) -> bool {
     wanted.into_iter().all(|(key, value)| node.labels().get(key) == Some(value))
 }
 
-/// Whether the pod tolerates all taints that keep pods away.
+/// Returns `true` if the pod tolerates all taints of the node.
 fn is_tolerated(node: &Node, pod: &Pod) -> bool {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     let mut taints = taints.filter(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"));

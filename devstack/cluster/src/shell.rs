@@ -11,17 +11,17 @@ use tracing::{debug, warn};
 use crate::call::{Call, Verb};
 use crate::view::Changes;
 
-/// How many calls of one controller are under way at a time.
+/// The maximum number of concurrent calls of one controller.
 const CONCURRENCY: usize = 16;
 
 /// The wait before a call that failed is decided upon anew.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// What is due.
+/// Calls that are due.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) calls: Vec<Call>,
-    /// After how long to ask again even if nothing changes.
+    /// The delay before the next round even if nothing changes.
     pub(crate) wake: Option<Duration>,
 }
 
@@ -100,7 +100,7 @@ async fn make(client: &Client, call: &Call) -> Result<(), kube::Error> {
     client.request_text(request).await.map(drop)
 }
 
-/// Whether the object is not any more as it was seen, so that its own change is what to wait for.
+/// Returns `true` if the object changed meanwhile, so that the event of that change is awaited.
 fn outdated(call: &Call, error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     let causes = status.details.iter().flat_map(|details| &details.causes);

@@ -1,4 +1,4 @@
-//! What the API holds of one kind, as far as it has been heard.
+//! A cache of one kind, fed by a watch.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -21,7 +21,7 @@ where
     K::DynamicType: Hash + Eq + Clone,
 {
     store: Store<K>,
-    /// Whether all objects are known; it is marked as changed with every event.
+    /// `true` once all objects are known; marked as changed with every event.
     listed: watch::Receiver<bool>,
 }
 

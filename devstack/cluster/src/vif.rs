@@ -1,4 +1,4 @@
-//! What a machine that binds interfaces reads on a pod: the annotation `openstack.org/kuryr-vif`.
+//! The annotation `openstack.org/kuryr-vif` as a machine that binds interfaces reads it.
 
 use std::net::IpAddr;
 

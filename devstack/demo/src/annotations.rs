@@ -1,4 +1,4 @@
-//! What stands in the annotations of pods and services, read without the product's help: the demo judges that.
+//! The annotations of pods and services, parsed independently of the product, which the demo checks.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

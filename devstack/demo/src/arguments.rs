@@ -1,4 +1,4 @@
-//! What may be said on the command line.
+//! The command line.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,13 +15,13 @@ pub(crate) struct Arguments {
     /// devstack goes on until Ctrl-C.
     #[arg(long)]
     pub(crate) once: bool,
-    /// In how many seconds the samples must have come about.
+    /// The time limit for the samples, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
-    /// Where the API server listens; port 0 takes a free one.
+    /// The listen address of the API server; port 0 chooses a free port.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
-    /// Where to write the kubeconfig, which must not exist; a temporary folder if not said. It is removed at the end.
+    /// The path of the kubeconfig, which must not exist; by default in a temporary folder. It is removed at the end.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 }

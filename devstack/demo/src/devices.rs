@@ -11,7 +11,7 @@ use staffetta_iosxe_device::{Device, Options, Site, Times};
 /// The routers, which are nodes of the cluster by these names.
 const NAMES: [&str; 2] = ["router-1", "router-2"];
 
-/// How long each change of the state of an app takes.
+/// The duration of each state change of an app.
 const CHANGE: Duration = Duration::from_millis(50);
 
 /// The running routers. They end when it is dropped.
@@ -21,7 +21,7 @@ pub(crate) struct Devices {
     file: PathBuf,
 }
 
-/// Why there are no routers.
+/// Errors of starting the simulated routers.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DevicesError {
     #[error("a router cannot listen")]

@@ -20,7 +20,7 @@ use crate::news::News;
 /// The watches. They end when this is dropped.
 pub(crate) struct Followed {
     _tasks: JoinSet<()>,
-    /// Marked as changed with every event.
+    /// Owned as changed with every event.
     pub(crate) changes: watch::Receiver<()>,
 }
 

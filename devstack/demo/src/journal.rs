@@ -1,4 +1,4 @@
-//! From what a watch shows to what happened: a line when something about an object is new. Pure.
+//! Turns watch events into lines of news. Pure.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::annotations::{lbaas_spec, lbaas_state, vif};
 use crate::judge::{is_on_device, name};
 use crate::news::Happening;
 
-/// What was said about the objects of one kind.
+/// The last news of each object of one kind.
 pub(crate) struct Journal {
     began: Instant,
     known: HashMap<String, Known>,
@@ -29,7 +29,7 @@ struct Known {
 pub(crate) trait Told: Resource<DynamicType = ()> {
     const KIND: &'static str;
 
-    /// How far it has come.
+    /// The progress, in words.
     fn what(&self) -> String;
 }
 
@@ -38,7 +38,7 @@ impl Journal {
         Self { began, known: HashMap::new(), listed: HashSet::new() }
     }
 
-    /// What an event of the watch says that was not said before.
+    /// Returns the news in a watch event.
     pub(crate) fn note<K: Told>(&mut self, event: &Event<K>, now: Instant) -> Vec<Happening> {
         match event {
             Event::Init => self.listed.clear(),

@@ -1,4 +1,4 @@
-//! What the parts of the demo tell the one who looks at it.
+//! News for the user.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) enum News {
     Stays(String),
 }
 
-/// What happened to an object.
+/// News of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Happening {
     /// Since the demo began.
@@ -34,17 +34,17 @@ pub(crate) struct Happening {
     pub(crate) age: Duration,
 }
 
-/// How a step ended.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ending {
     pub(crate) step: &'static str,
     pub(crate) took: Duration,
-    /// Why it did not come about; empty if it did.
+    /// The reasons of a failure; empty on success.
     pub(crate) reasons: Vec<String>,
 }
 
 impl Ending {
-    /// What is told of it, without a line end behind the last reason.
+    /// The text of the result, without a final line break.
     pub(crate) fn text(&self) -> String {
         let outcome = if self.reasons.is_empty() { "done" } else { "failed" };
         let first = format!("--- {outcome}: {} ({})", self.step, duration(self.took));

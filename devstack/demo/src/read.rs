@@ -1,4 +1,4 @@
-//! What the API says at one moment: all that the judge goes by.
+//! A snapshot of the API on which the checks run.
 
 use std::fmt::Debug;
 

@@ -18,7 +18,7 @@ use crate::scenario::{Failed, Scenario};
 use crate::screen;
 use crate::stack::{Stack, StackError};
 
-/// Why the demo cannot be played.
+/// Errors of the demo.
 #[derive(Debug, thiserror::Error)]
 enum DemoError {
     #[error("the program cannot be started")]
@@ -31,7 +31,7 @@ enum DemoError {
     Stack(#[from] StackError),
 }
 
-/// What came of it.
+/// The result of the demo.
 enum Outcome {
     Converged,
     Failed,
@@ -98,7 +98,7 @@ async fn run(arguments: &Arguments, folder: &Path) -> Result<Outcome, DemoError>
     Ok(outcome)
 }
 
-/// How it ended, and if it goes on, how to work with it by this kubeconfig.
+/// The final message: the result and, if the demo continues, how to use it with this kubeconfig.
 fn last_words(outcome: &Outcome, endings: &[Ending], goes_on_with: Option<&Path>) -> String {
     let verdict = match outcome {
         Outcome::Converged => "All of it came about.",

@@ -1,4 +1,4 @@
-//! What is played through the devstack, and what must come of it.
+//! The steps of the demo and their expected results.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use crate::stack::Stack;
 /// The API is read again no sooner than this after the last time, however much happens.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// How many addresses the subnet of the namespace `edge` has at first.
+/// The initial number of addresses in the subnet of the namespace `edge`.
 const ADDRESSES: u32 = 5;
 
 /// The samples on their way through the devstack.
@@ -29,7 +29,7 @@ pub(crate) struct Scenario<'a> {
     pub(crate) stack: &'a Stack,
     pub(crate) followed: Followed,
     pub(crate) news: mpsc::UnboundedSender<News>,
-    /// When all of it must have come about.
+    /// The time limit.
     pub(crate) deadline: Instant,
     pub(crate) endings: Vec<Ending>,
 }
@@ -187,7 +187,7 @@ impl Scenario<'_> {
     }
 }
 
-/// What the simulated world holds.
+/// The resources in the simulated cloud.
 fn elsewhere(stack: &Stack) -> Elsewhere {
     let balancers = stack.services.load_balancers().into_iter();
     let public_ips = stack.services.public_ips().into_iter().filter_map(|(owner, _)| owner);

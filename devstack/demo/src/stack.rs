@@ -12,7 +12,7 @@ use staffetta::config::{Configuration, ConfigurationError, FileSchema};
 use staffetta::controller::{Controller, ControllerError};
 use staffetta_apiserver::ApiServer;
 use staffetta_cluster::Cluster;
-use staffetta_driver::memory::{MemoryNetwork, MemoryOptions, MemoryServices};
+use staffetta_memory::{MemoryNetwork, MemoryOptions, MemoryServices};
 
 use crate::devices::{Devices, DevicesError};
 
@@ -29,7 +29,7 @@ pub(crate) struct Stack {
     controller: Controller,
 }
 
-/// Why the devstack cannot start.
+/// Errors of starting the devstack.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StackError {
     #[error("the API server cannot listen at {address} (`--listen`)")]

@@ -3,13 +3,13 @@
 use crate::news::{Happening, News};
 use crate::table::{duration, lines};
 
-/// What was last said of each object, those that changed last at the end.
+/// The last line of each object, the most recently changed at the end.
 #[derive(Default)]
 pub(crate) struct Terminal {
     objects: Vec<Happening>,
-    /// What stands below the table: the step that is under way, or the last words.
+    /// The lines below the table: the current step, or the final message.
     foot: Vec<String>,
-    /// How many rows of the terminal are the table's and the foot's.
+    /// The number of terminal rows drawn.
     drawn: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Who may ask: basic authentication (RFC 7617), and the lock behind too many wrong passwords. Pure.
+//! Basic authentication (RFC 7617) with an account lock after too many wrong passwords. Pure.
 
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,9 @@ pub(crate) struct Account {
     /// Wrong passwords since the last right one.
     wrong: u32,
     locked_until: Option<Instant>,
-    /// How many requests were refused.
+    /// The number of refused requests.
     pub(crate) denied: u64,
-    /// How often it was locked.
+    /// The number of times the account was locked.
     pub(crate) locks: u64,
 }
 
@@ -33,7 +33,7 @@ impl Account {
         self.locked_until = None;
     }
 
-    /// Whether a request with this header may pass.
+    /// Returns `true` if a request with this header is authenticated.
     pub(crate) fn admits(&mut self, authorization: Option<&str>, now: Instant) -> bool {
         let given = authorization.and_then(|header| header.split_once(' '));
         let right = given.is_some_and(|(scheme, credentials)| {

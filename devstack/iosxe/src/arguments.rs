@@ -9,13 +9,13 @@ use staffetta_iosxe_device::Options;
 #[derive(Debug, Parser)]
 #[command(name = "staffetta-iosxe-devices", version)]
 pub(crate) struct Arguments {
-    /// How many devices there are; they are named edge-1, edge-2 ...
+    /// The number of devices; they are named edge-1, edge-2 ...
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     count: u16,
     /// The port of the first device on 127.0.0.1, the others follow; 0 takes free ones.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
-    /// Where the control API listens; port 0 takes a free one. Its address is printed.
+    /// The address of the control API; port 0 chooses a free port. The address is printed.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub(crate) control: SocketAddr,
     /// Options of every device as JSON: `{"tls": "server", "times": {"install": 30000}}`.

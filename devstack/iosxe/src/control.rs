@@ -16,29 +16,29 @@ pub struct DeviceAddress {
     pub url: String,
 }
 
-/// What goes wrong with the next requests.
+/// Faults for the next requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Injection {
-    /// Which requests.
+    /// The requests that the fault applies to.
     #[serde(default)]
     pub requests: Requests,
-    /// How many of them.
+    /// The number of requests.
     pub times: usize,
-    /// What happens to them.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// How the next installs of an app go.
+/// The behaviour of the next installs of an app.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedInstalls {
     /// A part of the name or the package of the app; empty: any app.
     #[serde(default)]
     pub app: String,
-    /// How many installs.
+    /// The number of installs.
     pub times: usize,
-    /// How they go.
+    /// Their behaviour.
     pub install: Install,
 }
 
@@ -46,9 +46,9 @@ pub struct PlannedInstalls {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reboot {
-    /// What it knows after that.
+    /// The state that survives the reboot.
     pub kept: Kept,
-    /// For how long it is down. In JSON, whole milliseconds.
+    /// The time for which it is down. In JSON, whole milliseconds.
     #[serde(with = "Milliseconds", rename = "down_ms")]
     pub down: Duration,
 }

@@ -1,24 +1,24 @@
-//! What was asked of a device, counted.
+//! Counts the requests to a device.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// How many requests came, of each sort.
+/// The number of requests by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// All requests.
     pub requests: u64,
-    /// By what they ask: `GET app-hosting-oper-data`, `POST apps`, `install` ...
+    /// The number of requests by target: `GET app-hosting-oper-data`, `POST apps`, `install` ...
     pub by_kind: BTreeMap<String, u64>,
     /// By the status of the answer. What a fault has answered, or left without an answer, is not in it.
     pub by_status: BTreeMap<u16, u64>,
-    /// How many connections were made.
+    /// The number of connections.
     pub connections: u64,
 }
 
 impl Counts {
-    /// How many requests there were of that sort.
+    /// The number of requests of this kind.
     pub fn of(&self, kind: &str) -> u64 {
         self.by_kind.get(kind).copied().unwrap_or_default()
     }

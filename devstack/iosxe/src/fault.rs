@@ -1,4 +1,4 @@
-//! What can go wrong with a device and with requests to it.
+//! Faults of a device and of requests to it.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::milliseconds::Milliseconds;
 
-/// What happens to a request.
+/// The fate of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
@@ -41,12 +41,12 @@ pub enum Fault {
     Replace {
         /// The place in the body.
         pointer: String,
-        /// What stands there instead.
+        /// The value that replaces it.
         value: Value,
     },
 }
 
-/// Which requests a fault meets. What is not named matches everything.
+/// Selects the requests that a fault applies to. An absent criterion matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Requests {
@@ -56,7 +56,7 @@ pub struct Requests {
     pub path: Option<String>,
     /// Only those of this operation: install, activate, start, stop, deactivate, uninstall of `app-hosting`, copy, delete.
     pub operation: Option<String>,
-    /// So many of those that match are let through first.
+    /// The number of matching requests that pass first.
     pub skip: usize,
 }
 
@@ -103,7 +103,7 @@ impl Requests {
     }
 }
 
-/// How an install goes.
+/// The behaviour of an install.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Install {
@@ -118,7 +118,7 @@ pub enum Install {
     Breaks(String),
 }
 
-/// Whether and how a device can be reached.
+/// The reachability of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reachability {
@@ -133,7 +133,7 @@ pub enum Reachability {
     Resets,
 }
 
-/// What a device still knows after a reboot.
+/// The state that a device keeps over a reboot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kept {

@@ -1,4 +1,4 @@
-//! What happened to the apps of a device, in order, and what follows from it.
+//! A ledger of what happened to the apps of a device, in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 pub struct Entry {
     /// Its place in the order, without gaps from 1 on.
     pub number: u64,
-    /// When it happened, by the clock of the device.
+    /// The time, by the clock of the device.
     pub at: Timestamp,
     /// The app, or the file.
     pub app: String,
-    /// What happened.
+    /// The event.
     pub effect: Effect,
 }
 
-/// What happened to an app.
+/// An event in the life of an app.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
@@ -85,7 +85,7 @@ impl Ledger {
         &self.0
     }
 
-    /// What happened to one app, oldest first.
+    /// The events of one app, oldest first.
     pub fn of<'a>(&'a self, app: &'a str) -> impl Iterator<Item = &'a Effect> {
         self.0.iter().filter(move |entry| entry.app == app).map(|entry| &entry.effect)
     }
@@ -110,7 +110,7 @@ impl Ledger {
         configured.union(&installed).copied().collect()
     }
 
-    /// How often the install of each app has begun.
+    /// The number of installs begun, by app.
     pub fn installs(&self) -> BTreeMap<&str, usize> {
         let mut installs = BTreeMap::new();
         for entry in &self.0 {
@@ -121,7 +121,7 @@ impl Ledger {
         installs
     }
 
-    /// How many installs were at work at a time, at most.
+    /// The highest number of concurrent installs.
     pub fn most_installs_at_once(&self) -> usize {
         let mut working = BTreeSet::new();
         let mut most = 0;

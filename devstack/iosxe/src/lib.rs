@@ -1,9 +1,7 @@
-//! Simulated IOS-XE devices that host applications (IOx): RESTCONF over HTTP/1.1, TLS and basic authentication, apps whose
-//! states change in their own time, and everything that goes wrong on such a device.
+//! Simulated IOS-XE devices that host applications (IOx) over RESTCONF, with the faults of real ones.
 //!
-//! A [`Site`] has a thread and a clock of its own, and any number of [`Device`]s. What is sent to a device is held against the
-//! YANG module of its configuration, and what it answers has the forms of the modules; its [`Ledger`] says what happened to
-//! each app. It knows neither the drivers that talk to it nor the controller behind them.
+//! A [`Site`] has a thread and a clock of its own, and any number of [`Device`]s. Configurations are checked against the YANG module,
+//! responses have the forms of the modules, and the [`Ledger`] of a device records what happened to each app.
 //!
 //! ```
 //! use staffetta_iosxe_device::{Fault, Kept, Options, Reachability, Requests, Site, Tls};
@@ -12,7 +10,6 @@
 //! let site = Site::start()?;
 //! let device = site.device(Options { tls: Tls::Server, ..Options::default() })?;
 //! assert!(device.url().starts_with("https://127.0.0.1:"));
-//!
 //! // The answer to the second install gets lost, then the device is gone for a while, and then it has forgotten all.
 //! device.inject(Requests::any().operation("install").after(1), 1, Fault::CutAfter);
 //! device.reach(Reachability::Refuses);
@@ -22,8 +19,7 @@
 //! # }
 //! ```
 //!
-//! The program `staffetta-iosxe-devices` is a site in a process of its own. Others reach it through the control API
-//! ([`Site::control`]); NAME is that of a device:
+//! The program `staffetta-iosxe-devices` runs a site with a control API ([`Site::control`]); NAME is the name of a device:
 //!
 //! | request | what it does |
 //! |---|---|

@@ -22,7 +22,7 @@ pub(crate) struct Machine {
     pub(crate) account: Account,
     pub(crate) counts: Counts,
     pub(crate) plan: Plan,
-    /// What stands below `app-hosting-cfg-data`.
+    /// The data below `app-hosting-cfg-data`.
     config: Value,
     booted: Timestamp,
 }
@@ -117,12 +117,12 @@ impl Machine {
         names.into_iter().map(app).collect()
     }
 
-    /// How the next installs of matching apps go.
+    /// Plans the behaviour of the next installs of matching apps.
     pub(crate) fn plan_installs(&mut self, part: &str, times: usize, install: Install) {
         self.iox.plan(part, times, install);
     }
 
-    /// What goes wrong with the next requests.
+    /// Plans faults for the next requests.
     pub(crate) fn plan_fault(&mut self, requests: Requests, times: usize, fault: Fault) {
         self.plan.add(requests, times, fault);
     }

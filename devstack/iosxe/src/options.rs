@@ -1,4 +1,4 @@
-//! How a device is set up, and how it likes to answer.
+//! Options of a device and of its answers.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,48 +9,50 @@ use serde::{Deserialize, Serialize};
 
 use crate::milliseconds::Milliseconds;
 
-/// How a device is set up. The default is a small edge router that works as it should, and quickly.
+/// Options of a device. The default is a small edge router that works correctly and quickly.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// Its host name; devices of one [`Site`](crate::Site) are told apart by it.
     pub name: String,
-    /// Where it listens; port 0 takes a free one, which it keeps through reboots.
+    /// The listen address; port 0 chooses a free port, which stays the same over reboots.
     pub listen: SocketAddr,
-    /// Whether it speaks TLS.
+    /// The use of TLS.
     pub tls: Tls,
     /// The user of each request.
     pub username: String,
-    /// That user's password.
+    /// The user's password.
     pub password: String,
     /// After so many wrong passwords in a row the account is locked; None: it never is.
     pub lock_after: Option<u32>,
-    /// For how long it is locked. In JSON, whole milliseconds.
+    /// The duration of an account lock. In JSON, whole milliseconds.
     #[serde(with = "Milliseconds")]
     pub lock_time: Duration,
     /// The root of the API, as `/.well-known/host-meta` tells it.
     pub api_root: String,
-    /// How it answers where devices differ.
+    /// Variations of the answers between devices.
     pub style: Style,
-    /// How long its changes of state take.
+    /// The durations of state changes.
     pub times: Times,
-    /// Whether an app whose configuration says `start: true` goes from DEPLOYED to RUNNING by itself.
+    /// Move an app whose configuration says `start: true` from DEPLOYED to RUNNING without an operation.
     pub auto_start: bool,
-    /// Whether it installs packages from URLs; else it refuses that, and they have to be copied to it first.
+    /// Install packages from URLs; otherwise such an install is refused, and the package must be copied to the device
+    /// first.
     pub installs_urls: bool,
-    /// How many installs may be at work at a time; those beyond fail in silence.
+    /// The maximum number of concurrent installs; further ones fail without a message.
     pub parallel_installs: usize,
     /// The state of an app that was told to stop: ACTIVATED, or STOPPED.
     pub stops_to: StopsTo,
-    /// Whether the operational data of an app tell its IPv4 address; else `0.0.0.0`, and only the ARP table does.
+    /// Report the IPv4 address of an app in its operational data; otherwise it is `0.0.0.0`, and only the ARP table
+    /// has the address.
     pub reports_addresses: bool,
-    /// Which of its two ARP lists it fills.
+    /// The ARP list that is filled.
     pub arp_lists: ArpLists,
-    /// Where addresses of apps without a static one come from. The first one is the gateway's.
+    /// The DHCP pool of apps without a static address. Its first address is the gateway's.
     pub dhcp_pool: Ipv4Net,
-    /// What apps can reserve.
+    /// The resources that apps can reserve.
     pub resources: Resources,
-    /// Which packages there are to install; None: all whose place a device can read.
+    /// The packages that can be installed; `None` for all with a readable location.
     pub packages: Option<BTreeSet<String>>,
     /// The serial number of its chassis.
     pub serial_number: String,
@@ -89,7 +91,7 @@ impl Default for Options {
     }
 }
 
-/// Whether a device speaks TLS. Its certificate is for its name and its address, and the site's own authority has signed it.
+/// The use of TLS. The certificate names the device and its address, and is signed by the site's own authority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tls {
@@ -102,7 +104,7 @@ pub enum Tls {
     Mutual,
 }
 
-/// How a device answers where devices differ.
+/// Variations of the answers between devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Style {
@@ -114,7 +116,7 @@ pub struct Style {
     pub gone: Gone,
     /// The answer of an operation that was accepted.
     pub accepted: Accepted,
-    /// What stands at the top of an answer that `fields` has made shorter.
+    /// The top of an answer that `fields` reduced.
     pub narrowed: Narrowed,
 }
 
@@ -162,11 +164,11 @@ pub enum Accepted {
     Result,
 }
 
-/// What stands at the top of an answer that `fields` has made shorter.
+/// The top of an answer that `fields` reduced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Narrowed {
-    /// What was asked for, as without `fields`.
+    /// The requested resource, as without `fields`.
     #[default]
     Whole,
     /// The one member that is left of it.
@@ -184,7 +186,7 @@ pub enum StopsTo {
     Stopped,
 }
 
-/// Which of its two ARP lists a device fills.
+/// The ARP list that a device fills.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArpLists {
@@ -197,7 +199,7 @@ pub enum ArpLists {
     Entry,
 }
 
-/// How long changes of state take. In JSON, whole milliseconds.
+/// The durations of state changes. In JSON, whole milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Times {
@@ -222,7 +224,7 @@ pub struct Times {
     /// Until nothing is left of it but its configuration.
     #[serde(with = "Milliseconds")]
     pub uninstall: Duration,
-    /// How long the operation `copy` takes, which is answered when it is done.
+    /// The duration of the operation `copy`, which is answered when it is complete.
     #[serde(with = "Milliseconds")]
     pub copy: Duration,
 }
@@ -249,7 +251,7 @@ impl Default for Times {
     }
 }
 
-/// What apps can reserve of a device.
+/// Resources that apps can reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Resources {

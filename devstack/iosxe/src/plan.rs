@@ -2,7 +2,7 @@
 
 use crate::fault::{Fault, Requests};
 
-/// What is planned, oldest first.
+/// The planned faults, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Plan(Vec<Planned>);
 
@@ -25,7 +25,7 @@ impl Plan {
         self.0.clear();
     }
 
-    /// How many faults have not happened yet.
+    /// The number of planned faults that have not occurred yet.
     pub(crate) fn pending(&self) -> usize {
         self.0.iter().map(|planned| planned.times).sum()
     }

@@ -1,4 +1,4 @@
-//! What a test sees of the apps of a device.
+//! The apps of a device as tests see them.
 
 use std::net::Ipv4Addr;
 
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 pub struct HostedApp {
     /// Its name.
     pub name: String,
-    /// Whether it is configured.
+    /// `true` if it is configured.
     pub configured: bool,
-    /// What it was installed from, where it is.
+    /// The package it was installed from, if it is installed.
     pub package: Option<String>,
     /// Its state, where it is installed.
     pub state: Option<String>,
@@ -29,7 +29,7 @@ impl HostedApp {
             .find_map(|line| line.strip_prefix("--label ")?.strip_prefix(key)?.strip_prefix('='))
     }
 
-    /// Whether it runs.
+    /// Returns `true` if it is running.
     pub fn runs(&self) -> bool {
         self.state.as_deref() == Some("RUNNING")
     }

@@ -9,12 +9,12 @@ use tokio::sync::Mutex;
 
 /// The name under which the requests of tests are counted.
 const AGENT: &str = "staffetta-tests";
-/// How long an answer may take: a busy Neutron needs long for many ports at once.
+/// The time limit of an answer: a busy Neutron takes long to create many ports at once.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The password of everybody: it guards services on loopback, for as long as a test takes.
 pub(crate) const PASSWORD: &str = "staffetta";
 
-/// Where the services are, and the administrator's token.
+/// The endpoints of the services and the administrator's token.
 pub(crate) struct Api {
     http: Client,
     pub(crate) keystone: String,

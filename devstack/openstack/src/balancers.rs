@@ -54,7 +54,7 @@ impl Tenant {
         balancers
     }
 
-    /// How many load balancers of the project are ACTIVE, by one call.
+    /// The number of ACTIVE load balancers of the project, by one call.
     pub async fn active_load_balancers(&self) -> usize {
         let path = format!("loadbalancers?project_id={}&provisioning_status=ACTIVE&fields=id", self.id);
         let answer = self.api.load_balancer(Method::GET, &path, None).await;
@@ -87,7 +87,7 @@ impl Tenant {
         panic!("{path} is busy for ever");
     }
 
-    /// How many load balancers there may be; -1 for any number.
+    /// Sets the quota of load balancers; -1 for unlimited.
     pub async fn load_balancer_quota(&self, limit: i64) {
         let quota = json!({ "quota": { "load_balancer": limit } });
         self.api.load_balancer(Method::PUT, &format!("quotas/{}", self.id), Some(quota)).await;

@@ -1,8 +1,8 @@
-//! What the services were asked, as they counted it themselves.
+//! The requests that the services counted themselves.
 
 use serde::Deserialize;
 
-/// How often something was asked.
+/// The number of requests of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Count {
     /// The `User-Agent` of who asked.
@@ -15,9 +15,9 @@ pub struct Count {
     pub path: String,
     /// The status of the answer.
     pub status: String,
-    /// How often.
+    /// The number of requests.
     pub count: usize,
-    /// How many things the answers said were made: one call may make many.
+    /// The number of resources created; one request may create many.
     pub made: usize,
 }
 
@@ -26,7 +26,7 @@ pub struct Count {
 pub struct Calls(pub Vec<Count>);
 
 impl Calls {
-    /// What was asked since `earlier`.
+    /// The requests since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let what = |count: &Count| Count { count: 0, made: 0, ..count.clone() };
@@ -41,19 +41,19 @@ impl Calls {
         Self(later.filter(|count| count.count > 0).collect())
     }
 
-    /// How many things those of them made that match.
+    /// The number of resources created by matching requests.
     #[must_use]
     pub fn made(&self, matches: impl Fn(&Count) -> bool) -> usize {
         self.0.iter().filter(|count| matches(count)).map(|count| count.made).sum()
     }
 
-    /// How many of them match.
+    /// The number of matching requests.
     #[must_use]
     pub fn count(&self, matches: impl Fn(&Count) -> bool) -> usize {
         self.0.iter().filter(|count| matches(count)).map(|count| count.count).sum()
     }
 
-    /// What the controller asked for this project.
+    /// The controller's requests for this project.
     #[must_use]
     pub fn of_controller(&self, project: &str) -> Self {
         let ours = |count: &&Count| count.project == project && count.agent.starts_with("staffetta/");

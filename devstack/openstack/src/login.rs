@@ -1,4 +1,4 @@
-//! What a controller must know to log in.
+//! The credentials of a controller.
 
 /// A user and a project, and where Keystone is.
 #[derive(Clone, Debug)]

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use http::Method;
 use serde_json::json;
-use staffetta_apiserver::testing::skip;
 use tempfile::TempDir;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -35,7 +34,7 @@ pub enum Service {
     Neutron,
     /// Load balancers.
     Octavia,
-    /// Where all of them keep what they know.
+    /// The database of all services.
     Database,
 }
 
@@ -71,23 +70,14 @@ enum Turn {
 }
 
 impl RealOpenStack {
-    /// The services that `devstack/real/test` or a developer has started, used by others at the same time. Where there
-    /// are none, the test says that it is skipped, and has to return.
-    ///
-    /// # Panics
-    /// Where every test is required.
-    pub async fn shared() -> Option<Self> {
-        let clouds = clouds()?;
-        Some(Self::at(&clouds, Turn::Shared { _guard: TURN.read().await }))
+    /// The services that `devstack/real/test` or a developer has started, shared with other tests.
+    pub async fn shared() -> Self {
+        Self::at(&clouds(), Turn::Shared { _guard: TURN.read().await })
     }
 
-    /// The same services, and no other test of this process uses them meanwhile: they may be stopped.
-    ///
-    /// # Panics
-    /// Where every test is required.
-    pub async fn alone() -> Option<Self> {
-        let clouds = clouds()?;
-        Some(Self::at(&clouds, Turn::Alone { _guard: TURN.write().await }))
+    /// The same services for this test alone: no other test of this process uses them meanwhile, so they may be stopped.
+    pub async fn alone() -> Self {
+        Self::at(&clouds(), Turn::Alone { _guard: TURN.write().await })
     }
 
     /// Starts services of one's own, for a benchmark; programs that are missing are installed first. `flags` go to `up`.
@@ -116,13 +106,13 @@ impl RealOpenStack {
         Agents(Arc::clone(&self.api))
     }
 
-    /// Where Neutron is, without its version.
+    /// The endpoint of Neutron, without a version.
     #[must_use]
     pub fn neutron(&self) -> &str {
         &self.api.neutron
     }
 
-    /// Where Octavia is, without its version.
+    /// The endpoint of Octavia, without a version.
     #[must_use]
     pub fn octavia(&self) -> &str {
         &self.api.octavia
@@ -234,15 +224,14 @@ impl State {
     }
 }
 
-fn clouds() -> Option<PathBuf> {
-    let found = std::env::var_os(REAL_OPENSTACK).filter(|path| !path.is_empty());
-    if found.is_none() {
-        skip(&format!("{REAL_OPENSTACK} is not set"));
-    }
-    found.map(PathBuf::from)
+/// The clouds.yaml that the script names.
+fn clouds() -> PathBuf {
+    let path = std::env::var_os(REAL_OPENSTACK).filter(|path| !path.is_empty());
+    let missing = || panic!("{REAL_OPENSTACK} is not set; run devstack/real/test real_openstack");
+    path.map_or_else(missing, PathBuf::from)
 }
 
-/// Where the services of this state listen, as the script wrote it down.
+/// The ports of the services, as the script recorded them.
 fn ports(state: &Path) -> [u16; 3] {
     let file = state.join("openstack/ports");
     let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));

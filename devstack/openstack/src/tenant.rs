@@ -15,10 +15,10 @@ use crate::login::Login;
 use crate::things::{Port, Subnet, Trunk};
 use crate::user::User;
 
-/// What the user of a controller may: use the project, bind ports, and load balance.
+/// The roles of a controller's user: use the project, bind ports, manage load balancers.
 const ROLES: [&str; 3] = ["member", "service", "load-balancer_member"];
 
-/// How many tenants this process has made.
+/// The number of tenants created by this process.
 static MADE: AtomicUsize = AtomicUsize::new(0);
 
 /// A project that nobody else uses, and a user in it. Both, and what is in the project, stay when this is dropped.
@@ -48,7 +48,7 @@ impl Tenant {
         Self { id, user, name, api }
     }
 
-    /// How a controller logs in to this project.
+    /// The credentials of a controller in this project.
     #[must_use]
     pub fn login(&self) -> Login {
         self.login_at(&self.api.keystone)
@@ -180,7 +180,7 @@ impl Tenant {
         })
     }
 
-    /// What is there of a kind, in Neutron's plural: `networks`, `subnets`, `security-groups` ...
+    /// Lists the resources of a kind, in Neutron's plural: `networks`, `subnets`, `security-groups` ...
     pub async fn things(&self, kind: &str) -> Vec<Value> {
         self.list(kind, "").await
     }
@@ -222,7 +222,7 @@ impl Tenant {
         assert!(status.is_success() || status == StatusCode::NOT_FOUND, "{path}: {status} {answer}");
     }
 
-    /// How many things of a kind (`port`, `network` ...) there may be; -1 for any number.
+    /// Sets the quota of a kind (`port`, `network` ...); -1 for unlimited.
     pub async fn quota(&self, kind: &str, limit: i64) {
         self.api
             .network(Method::PUT, &format!("quotas/{}", self.id), Some(json!({ "quota": { kind: limit } })))

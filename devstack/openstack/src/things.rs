@@ -1,4 +1,4 @@
-//! What Neutron and Octavia tell of a thing, as far as tests ask.
+//! The fields of Neutron's and Octavia's resources that tests read.
 
 use std::net::IpAddr;
 
@@ -21,9 +21,9 @@ pub struct Port {
     pub fixed_ips: Vec<FixedIp>,
     /// The addresses that others may use on it.
     pub allowed_address_pairs: Vec<AddressPair>,
-    /// What uses it.
+    /// The id of the device that uses it.
     pub device_id: String,
-    /// What kind of thing uses it.
+    /// The kind of device that uses it.
     pub device_owner: String,
     /// A text for people.
     pub description: String,
@@ -34,7 +34,7 @@ pub struct Port {
     /// The node to which it is bound, or is to be.
     #[serde(rename = "binding:host_id")]
     pub host: String,
-    /// How it is bound: `ovs`, `unbound`, `binding_failed`.
+    /// The binding: `ovs`, `unbound`, `binding_failed`.
     #[serde(rename = "binding:vif_type")]
     pub vif_type: String,
 }
@@ -46,7 +46,7 @@ impl Port {
         self.fixed_ips.first().map(|fixed| fixed.ip_address)
     }
 
-    /// Whether packets pass.
+    /// Returns `true` if the port is ACTIVE.
     #[must_use]
     pub fn active(&self) -> bool {
         self.status == "ACTIVE"

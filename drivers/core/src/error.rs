@@ -1,4 +1,4 @@
-//! What went wrong in the other world, in the words that a handler understands.
+//! The error of a driver, in terms that a handler understands.
 
 mod form;
 
@@ -10,13 +10,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use self::form::Form;
-
-/// Why a driver could not do what it was asked to do.
+/// The error of a driver.
 ///
-/// It names the step that failed, says why in one of a closed set of [`Reason`]s, keeps its source, and tells the handler
-/// what it must know to go on: whether the same call may succeed later, after how long, and whether the thing may have
-/// been done all the same.
+/// It names the step that failed, gives the reason as one of a closed set of [`Reason`]s and keeps its source. It contains what
+/// the handler must know: whether the same call may succeed later, after how long, and whether the step may have taken effect
+/// all the same.
 ///
 /// ```
 /// use std::time::Duration;
@@ -29,92 +27,89 @@ use self::form::Form;
 /// assert!(error.transient() && !error.ambiguous());
 /// ```
 ///
-/// It can be carried as JSON; what is lost on the way is the type of its source, whose chain becomes one of texts.
+/// In JSON, fields without a value are left out, and the source becomes the texts of its chain.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(into = "Form", from = "Form")]
+#[serde(deny_unknown_fields)]
 pub struct DriverError {
     reason: Reason,
     step: Cow<'static, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "form::delay",
+        rename = "retry_after_ms"
+    )]
     retry_after: Option<Duration>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     ambiguous: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     request_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "form::causes", rename = "causes")]
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-/// Why a step failed, and with it whether repeating may help.
+/// The reason why a step failed, which determines if it may be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// What the call names does not exist. Final.
+    /// The resource does not exist. Final.
     NotFound,
     /// A quota is used up. It may be raised, or something may be released: transient.
     Quota,
     /// A subnet has no free address. Transient, for the same reason.
     NoAddress,
-    /// The other side understood and said no: wrong credentials, a malformed request. Final.
+    /// The other side rejected the request: wrong credentials, a malformed request. Final.
     Refused,
-    /// The other side could not be reached, did not answer in time or is in trouble. Transient.
+    /// The other side could not be reached, did not answer in time or failed. Transient.
     Unavailable,
-    /// The thing is used or changed by somebody else at this moment. Transient.
+    /// The resource is in use or being changed at this moment. Transient.
     Conflict,
-    /// Something that is needed first is being made. Nothing is wrong, and it is a matter of moments: transient.
+    /// Something that is needed first is being created. Not a failure; it takes moments: transient.
     Awaited,
-    /// It has to wait for its turn, because the other side takes in only so many at a time. Nothing is wrong, and nothing was
-    /// asked for; how long it takes is up to those before it: transient.
+    /// The other side accepts only so many at a time, and nothing was requested yet. Not a failure; the delay depends on the
+    /// ones before it: transient.
     Queued,
-    /// The other side cannot do such a thing at all. Final.
+    /// The other side has no such function. Final.
     Unsupported,
 }
 
 impl Reason {
-    /// Whether the same call may succeed when it is repeated.
-    pub fn transient(self) -> bool {
+    /// Returns the name, the text, and whether the same call may succeed when it is repeated.
+    fn properties(self) -> (&'static str, &'static str, bool) {
         match self {
-            Self::Quota
-            | Self::NoAddress
-            | Self::Unavailable
-            | Self::Conflict
-            | Self::Awaited
-            | Self::Queued => true,
-            Self::NotFound | Self::Refused | Self::Unsupported => false,
+            Self::NotFound => ("ReferenceNotFound", "it does not exist", false),
+            Self::Quota => ("QuotaExceeded", "the quota is used up", true),
+            Self::NoAddress => ("SubnetFull", "no address is free", true),
+            Self::Refused => ("DriverRefused", "it was refused", false),
+            Self::Unavailable => ("DriverUnavailable", "the other side is not available", true),
+            Self::Conflict => ("DriverConflict", "it is in use or changes at this moment", true),
+            Self::Awaited => ("Awaited", "it waits for something that is being made", true),
+            Self::Queued => ("Queued", "it waits for its turn", true),
+            Self::Unsupported => ("Unsupported", "it is not supported", false),
         }
     }
 
-    /// The reason in one word of CamelCase, for a person who sees the object and not the driver.
+    /// Returns `true` if the same call may succeed when it is repeated.
+    pub fn transient(self) -> bool {
+        self.properties().2
+    }
+
+    /// Returns the reason in one word of CamelCase, for the Event on an object.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::NotFound => "ReferenceNotFound",
-            Self::Quota => "QuotaExceeded",
-            Self::NoAddress => "SubnetFull",
-            Self::Refused => "DriverRefused",
-            Self::Unavailable => "DriverUnavailable",
-            Self::Conflict => "DriverConflict",
-            Self::Awaited => "Awaited",
-            Self::Queued => "Queued",
-            Self::Unsupported => "Unsupported",
-        }
+        self.properties().0
     }
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotFound => "it does not exist",
-            Self::Quota => "the quota is used up",
-            Self::NoAddress => "no address is free",
-            Self::Refused => "it was refused",
-            Self::Unavailable => "the other side is not available",
-            Self::Conflict => "it is in use or changes at this moment",
-            Self::Awaited => "it waits for something that is being made",
-            Self::Queued => "it waits for its turn",
-            Self::Unsupported => "it is not supported",
-        })
+        f.write_str(self.properties().1)
     }
 }
 
 impl DriverError {
-    /// `step` says what was tried, as an imperative: `request a port`.
+    /// Creates an error of `step`, an imperative: `request a port`.
     pub fn new(reason: Reason, step: impl Into<Cow<'static, str>>) -> Self {
         Self {
             reason,
@@ -127,30 +122,30 @@ impl DriverError {
         }
     }
 
-    /// Adds what the other side said, or what was wrong with which thing.
+    /// Adds the message of the other side, or the resource and its fault.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
-    /// Adds how long to wait before the call is repeated; it takes the place of the back-off.
+    /// Adds the delay before the call is repeated, which replaces the back-off.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.retry_after = Some(delay);
         self
     }
 
-    /// Says that the step may have taken effect all the same: the request was sent, the answer got lost.
+    /// Marks the error as [ambiguous](Self::ambiguous): the request was sent, and its answer got lost.
     #[must_use]
-    pub fn maybe_done(mut self) -> Self {
+    pub fn maybe_applied(mut self) -> Self {
         self.ambiguous = true;
         self
     }
 
-    /// Says that whoever asked need not look for what may have been done: somebody else sees to that.
+    /// Clears [`ambiguous`](Self::ambiguous): the caller need not look for the effect, since another component does.
     #[must_use]
-    pub fn settled(mut self) -> Self {
+    pub fn unambiguous(mut self) -> Self {
         self.ambiguous = false;
         self
     }
@@ -169,23 +164,23 @@ impl DriverError {
         self
     }
 
-    /// Why the step failed.
+    /// Returns the reason of the failure.
     pub fn reason(&self) -> Reason {
         self.reason
     }
 
-    /// Whether the same call may succeed when it is repeated.
+    /// Returns `true` if the same call may succeed when it is repeated.
     pub fn transient(&self) -> bool {
         self.reason.transient()
     }
 
-    /// How long to wait before the call is repeated, where the driver knows.
+    /// Returns the delay before the call is repeated, if the driver knows it.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// Whether the step may have taken effect all the same. The caller then looks for what it made by its ownership mark
-    /// before it asks again.
+    /// Returns `true` if the step may have taken effect. The caller then looks for the created resource by its ownership mark
+    /// before it repeats the call.
     pub fn ambiguous(&self) -> bool {
         self.ambiguous
     }
@@ -222,7 +217,7 @@ mod tests {
         let error = DriverError::new(Reason::Unavailable, "release a port")
             .detail("HTTP 503")
             .request_id("req-7")
-            .maybe_done()
+            .maybe_applied()
             .because(std::io::Error::other("broken pipe"));
         assert_eq!(
             error.to_string(),
@@ -233,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_can_mend_is_transient_and_what_was_refused_is_final() {
+    fn what_can_be_mended_is_transient_and_what_was_refused_is_final() {
         let transient =
             [Reason::Quota, Reason::NoAddress, Reason::Unavailable, Reason::Conflict, Reason::Queued];
         let fatal = [Reason::NotFound, Reason::Refused, Reason::Unsupported];

@@ -1,4 +1,4 @@
-//! Identifiers: a text each, told apart by type, so that a subnet never passes for a network.
+//! Identifiers: a text each, distinguished by type, so that a subnet never passes for a network.
 
 use std::fmt;
 
@@ -42,9 +42,9 @@ macro_rules! identifiers {
 }
 
 identifiers! {
-    /// The cluster whose mark is on everything that its drivers make, so that two clusters can share one other world.
+    /// The cluster whose mark is on everything that its drivers create, so that two clusters can share one cloud.
     ClusterId;
-    /// What a security group is to the cluster that made it: the same for the same purpose, whichever process asks.
+    /// The purpose of a security group within its cluster: the same for the same purpose in every process.
     GroupName;
     /// A listener of a load balancer.
     ListenerId;
@@ -52,24 +52,24 @@ identifiers! {
     LoadBalancerId;
     /// A member of a load balancer's pool.
     MemberId;
-    /// A network of the other world.
+    /// A network of the cloud.
     NetworkId;
     /// A pool of a load balancer.
     PoolId;
-    /// A port of the other world.
+    /// A port of the cloud.
     PortId;
-    /// A project (tenant) of the other world.
+    /// A project (tenant) of the cloud.
     ProjectId;
-    /// A public address of the other world.
+    /// A public address of the cloud.
     PublicIpId;
-    /// A security group of the other world.
+    /// A security group of the cloud.
     SecurityGroupId;
-    /// A rule of a security group of the other world.
+    /// A rule of a security group of the cloud.
     SecurityRuleId;
-    /// A subnet of the other world.
+    /// A subnet of the cloud.
     SubnetId;
     /// The UID of a Kubernetes object.
     Uid;
-    /// A VIF: the id of the port in the other world.
+    /// A VIF: the id of the port in the cloud.
     VifId;
 }

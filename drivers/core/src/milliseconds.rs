@@ -1,4 +1,5 @@
-//! A length of time in JSON: whole milliseconds, rounded up, so that whoever waits so long has waited long enough.
+//! Durations in JSON, for `#[serde(with = "milliseconds")]`: whole milliseconds, rounded up so that waiting that long is
+//! always long enough.
 
 use std::time::Duration;
 
@@ -7,15 +8,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 const NANOSECONDS: u128 = 1_000_000;
 
 /// The milliseconds of `duration`, rounded up.
-pub(crate) fn of(duration: Duration) -> u64 {
+pub fn of(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(NANOSECONDS)).unwrap_or(u64::MAX)
 }
 
-pub(crate) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+/// Serializes `duration` as whole milliseconds.
+pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     of(*duration).serialize(serializer)
 }
 
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+/// Reads whole milliseconds.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     u64::deserialize(deserializer).map(Duration::from_millis)
 }
 

@@ -1,4 +1,4 @@
-//! Networks and subnets of the other world.
+//! Networks and subnets of the cloud.
 
 use std::net::IpAddr;
 
@@ -18,9 +18,9 @@ pub struct Network {
     pub bridge: Option<String>,
     /// The largest packet in bytes; none where the network does not say.
     pub mtu: Option<u32>,
-    /// Whether the node must make the bridge itself.
+    /// `true` if the node must create the bridge.
     pub should_provide_bridge: bool,
-    /// Whether the node must make the VLAN interface itself.
+    /// `true` if the node must create the VLAN interface.
     pub should_provide_vlan: bool,
 }
 
@@ -56,7 +56,7 @@ pub struct Subnet {
 }
 
 impl Subnet {
-    /// What a VIF with these addresses carries of the subnet.
+    /// Combines the subnet with the addresses of a VIF.
     pub fn with_ips(&self, ips: Vec<IpAddr>) -> SubnetAddresses {
         SubnetAddresses {
             cidr: self.cidr,
@@ -86,7 +86,7 @@ pub struct SubnetAddresses {
 /// A route of a subnet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// Where it leads.
+    /// The destination.
     pub cidr: IpNet,
     /// The next hop.
     pub gateway: IpAddr,

@@ -1,4 +1,4 @@
-//! Ownership marks: for whom a thing of the other world was made.
+//! Ownership marks: the objects for which resources of the cloud were created.
 
 use std::fmt;
 
@@ -37,8 +37,8 @@ impl fmt::Display for Owner {
 
 /// A thing that carries this cluster's mark, with its owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Marked<T> {
-    /// For whom it was made; none for a thing that is kept ready for whoever comes.
+pub struct Owned<T> {
+    /// The owner; `None` for a pooled resource.
     pub owner: Option<Owner>,
     /// The thing.
     pub thing: T,

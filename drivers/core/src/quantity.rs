@@ -3,15 +3,15 @@
 /// An amount, exactly as a quantity says it. Two are equal that are the same amount, however each is written.
 ///
 /// ```
-/// use staffetta_driver::Amount;
+/// use staffetta_driver::ExactQuantity;
 ///
-/// assert_eq!(Amount::read("2000m"), Amount::read("2"));
-/// assert_eq!(Amount::read("1.5Gi").and_then(|amount| amount.times(1)), Some(3 << 29));
+/// assert_eq!(ExactQuantity::parse("2000m"), ExactQuantity::parse("2"));
+/// assert_eq!(ExactQuantity::parse("1.5Gi").and_then(|amount| amount.times(1)), Some(3 << 29));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Amount {
+pub struct ExactQuantity {
     negative: bool,
-    /// What is left of the digits without factors of two and five; 0 for nothing.
+    /// The digits without their factors of two and five; 0 for zero.
     rest: u128,
     /// The power of two, which is 0 for nothing.
     twos: i32,
@@ -19,9 +19,9 @@ pub struct Amount {
     fives: i32,
 }
 
-impl Amount {
+impl ExactQuantity {
     /// The amount that a quantity says; none where the text is no quantity, or has more digits than 128 bits hold.
-    pub fn read(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (negative, text) = match text.strip_prefix('-') {
             Some(text) => (true, text),
             None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -42,7 +42,7 @@ impl Amount {
         Some(Self { negative, rest, twos, fives: decimal.checked_add(fives)? })
     }
 
-    /// So many times the amount, rounded up to a whole number; none where that is negative or has no place in 64 bits.
+    /// Returns `factor` times the quantity, rounded up; `None` if that is negative or exceeds 64 bits.
     pub fn times(self, factor: u64) -> Option<u64> {
         if self.negative {
             return None;
@@ -71,7 +71,7 @@ fn without(prime: u128, mut number: u128) -> (u128, i32) {
     (number, times)
 }
 
-/// By what a power multiplies, and by what it divides; none where that is more than 128 bits hold.
+/// The multiplier and the divisor of a power, each `None` if it exceeds 128 bits.
 fn power(base: u128, exponent: i32) -> (Option<u128>, Option<u128>) {
     let power = base.checked_pow(exponent.unsigned_abs());
     if exponent < 0 { (Some(1), power) } else { (power, Some(1)) }
@@ -127,16 +127,20 @@ mod tests {
             ("1e-99", 1, 1),
             ("7", 0, 0),
         ] {
-            assert_eq!(Amount::read(text).and_then(|amount| amount.times(factor)), Some(expected), "{text}");
+            assert_eq!(
+                ExactQuantity::parse(text).and_then(|amount| amount.times(factor)),
+                Some(expected),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn what_is_negative_or_too_much_is_no_number() {
         for text in ["-1", "-1n", "20E", "1e40", "1e2147483647", "18446744073709551616"] {
-            assert_eq!(Amount::read(text).expect(text).times(1000), None, "{text}");
+            assert_eq!(ExactQuantity::parse(text).expect(text).times(1000), None, "{text}");
         }
-        assert_eq!(Amount::read("-0").and_then(|amount| amount.times(1)), Some(0));
+        assert_eq!(ExactQuantity::parse("-0").and_then(|amount| amount.times(1)), Some(0));
     }
 
     #[test]
@@ -156,7 +160,7 @@ mod tests {
             "1.5e-2147483648",
             "99999999999999999999999999999999999999999",
         ] {
-            assert_eq!(Amount::read(text), None, "{text}");
+            assert_eq!(ExactQuantity::parse(text), None, "{text}");
         }
     }
 
@@ -174,11 +178,11 @@ mod tests {
             ("-0", "0"),
             ("1e40", "10e39"),
         ] {
-            assert!(Amount::read(one).is_some(), "{one}");
-            assert_eq!(Amount::read(one), Amount::read(other), "{one} and {other}");
+            assert!(ExactQuantity::parse(one).is_some(), "{one}");
+            assert_eq!(ExactQuantity::parse(one), ExactQuantity::parse(other), "{one} and {other}");
         }
         for (one, other) in [("2", "2m"), ("1Ki", "1k"), ("1", "-1"), ("4Gi", "4G")] {
-            assert_ne!(Amount::read(one), Amount::read(other), "{one} and {other}");
+            assert_ne!(ExactQuantity::parse(one), ExactQuantity::parse(other), "{one} and {other}");
         }
     }
 }

@@ -1,34 +1,34 @@
-//! Who learns of the requests that drivers make.
+//! Observers of the requests of drivers.
 
 use std::time::Duration;
 
-/// Learns of each request that a driver made of its other world: to count them. It must not block.
+/// Counts the requests of a driver to its external system. It must not block.
 pub trait RequestObserver: Send + Sync {
     /// A request of `service` by the HTTP `method` ended after `time`. Each attempt is a request of its own.
     fn ended(&self, service: &'static str, method: &'static str, outcome: RequestOutcome, time: Duration);
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestOutcome {
-    /// It was done.
+    /// It succeeded.
     Success,
-    /// What it names does not exist: 404.
+    /// The resource does not exist: 404.
     NotFound,
-    /// Somebody or something stands against it at this moment: 409, 412.
+    /// The resource is in use or was changed meanwhile: 409, 412.
     Conflict,
     /// It was refused: any other 4xx.
     Refused,
-    /// There are too many: 429, 503.
+    /// There are too many requests: 429, 503.
     Throttled,
-    /// The service is in trouble: any other 5xx.
+    /// The service failed: any other 5xx.
     Failed,
-    /// There was no answer, or nobody waited for it.
+    /// There was no answer, or the caller did not wait for it.
     Unanswered,
 }
 
 impl RequestOutcome {
-    /// All of them, in the order of their declaration.
+    /// All outcomes, in the order of their declaration.
     pub const ALL: [Self; 7] = [
         Self::Success,
         Self::NotFound,
@@ -39,7 +39,7 @@ impl RequestOutcome {
         Self::Unanswered,
     ];
 
-    /// What came of a request that was answered with this HTTP status.
+    /// Returns the outcome of a response with this HTTP status.
     pub fn of_status(status: u16) -> Self {
         match status {
             404 => Self::NotFound,
@@ -51,7 +51,7 @@ impl RequestOutcome {
         }
     }
 
-    /// The name, as a label says it.
+    /// Returns the name, as in the label of a metric.
     pub fn name(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -65,11 +65,11 @@ impl RequestOutcome {
     }
 }
 
-/// Nobody counts.
+/// Ignores all requests.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Unobserved;
+pub struct NoopRequestObserver;
 
-impl RequestObserver for Unobserved {
+impl RequestObserver for NoopRequestObserver {
     fn ended(&self, _: &'static str, _: &'static str, _: RequestOutcome, _: Duration) {}
 }
 

@@ -17,25 +17,25 @@ pub struct Vif {
     pub id: VifId,
     /// The hardware address.
     pub address: MacAddress,
-    /// Whether packets pass already.
+    /// `true` if packets pass.
     pub active: bool,
     /// The `os_vif` plug-in that binds it: `ovs`, `linux_bridge`, `noop` for nested ones.
     pub plugin: String,
-    /// How it is bound.
+    /// The class, which determines how it is bound.
     pub class: VifClass,
     /// The network.
     pub network: Network,
     /// The subnets of that network in which it has addresses: one an address family.
     pub subnets: Vec<SubnetAddresses>,
-    /// Whether the port's rules are enforced outside the pod.
+    /// `true` if the port's rules are enforced outside the pod.
     pub has_traffic_filtering: bool,
-    /// Whether the interface outlives its unbinding.
+    /// `true` if the interface outlives its unbinding.
     pub preserve_on_delete: bool,
-    /// What the switch must know of the port.
+    /// The properties of the port that the switch needs.
     pub port_profile: Option<PortProfile>,
 }
 
-/// How a VIF is bound: the classes of `os_vif` and of Kuryr.
+/// The class of a VIF, which determines how it is bound: the classes of `os_vif` and of Kuryr.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VifClass {
@@ -61,7 +61,7 @@ pub enum VifClass {
         vif_name: String,
         /// The path of the socket.
         path: String,
-        /// Which end makes the socket: `client` or `server`.
+        /// The end that creates the socket: `client` or `server`.
         mode: String,
     },
     /// `VIFVlanNested`: a VLAN of the node's own trunk port.
@@ -96,7 +96,7 @@ pub enum VifClass {
     },
 }
 
-/// What the switch must know of a port.
+/// The properties of a port that the switch needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PortProfile {
@@ -148,13 +148,13 @@ impl fmt::Debug for MacAddress {
 /// A text is not a hardware address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a hardware address such as fa:16:3e:00:00:01")]
-pub struct NotAMacAddress(String);
+pub struct ParseMacAddressError(String);
 
 impl FromStr for MacAddress {
-    type Err = NotAMacAddress;
+    type Err = ParseMacAddressError;
 
-    fn from_str(text: &str) -> Result<Self, NotAMacAddress> {
-        let wrong = || NotAMacAddress(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, ParseMacAddressError> {
+        let wrong = || ParseMacAddressError(text.to_owned());
         let mut address = [0; 6];
         let mut octets = text.split(':');
         for octet in &mut address {
@@ -176,9 +176,9 @@ impl From<MacAddress> for String {
 }
 
 impl TryFrom<String> for MacAddress {
-    type Error = NotAMacAddress;
+    type Error = ParseMacAddressError;
 
-    fn try_from(text: String) -> Result<Self, NotAMacAddress> {
+    fn try_from(text: String) -> Result<Self, ParseMacAddressError> {
         text.parse()
     }
 }
@@ -203,7 +203,7 @@ mod tests {
             "fa:16:3e:00:00:+1",
             "zz:16:3e:00:00:01",
         ] {
-            assert_eq!(text.parse::<MacAddress>(), Err(NotAMacAddress(text.into())));
+            assert_eq!(text.parse::<MacAddress>(), Err(ParseMacAddressError(text.into())));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How the things of the contract look in JSON, and that they are the same after the journey.
+//! The JSON form of the types of the contract.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -8,11 +8,10 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use staffetta_driver::memory::Fault;
 use staffetta_driver::{
-    Activation, Allocation, DriverError, Feasible, Listener, ListenerPort, ListenerSettings, ListenerSpec,
-    LoadBalancer, LoadBalancerSpec, Marked, Member, MemberSpec, Network, Owner, Pool, PoolSettings, PoolSpec,
-    PortProfile, Progress, Protocol, Provisioning, PublicIp, Reason, Route, SessionPersistence,
+    Activation, Allocation, Listener, ListenerPort, ListenerSettings, ListenerSpec, LoadBalancer,
+    LoadBalancerProgress, LoadBalancerSpec, Member, MemberSpec, Network, NormalizedSpec, Owned, Owner, Pool,
+    PoolSettings, PoolSpec, PortProfile, Protocol, ProvisioningStatus, PublicIp, Route, SessionPersistence,
     SubnetAddresses, Vif, VifClass,
 };
 
@@ -86,8 +85,8 @@ fn what_is_no_hardware_address_is_refused_by_name() {
 
 #[test]
 fn an_activation_says_when_to_ask_again() {
-    let later = Activation::NotYet { ask_again: Duration::from_millis(500) };
-    travels(&later, &json!({ "not_yet": { "ask_again_ms": 500 } }));
+    let later = Activation::NotYet { poll_after: Duration::from_millis(500) };
+    travels(&later, &json!({ "not_yet": { "poll_after_ms": 500 } }));
     let class = VifClass::MacvlanNested { vif_name: "eth0".into() };
     let now = Activation::Active(vif(class));
     assert_eq!(serde_json::to_value(&now).unwrap()["active"]["id"], "v1");
@@ -99,7 +98,7 @@ fn a_load_balancer_is_plain_data() {
     let spec = MemberSpec { ip: [10, 0, 0, 9].into(), port: 8080, name: "a".into(), subnet: "s1".into() };
     let member = Member { id: "m1".into(), spec };
     let pool = Pool { id: "p1".into(), settings: PoolSettings::default(), members: vec![member] };
-    let marked = Marked {
+    let marked = Owned {
         owner: Some(Owner { namespace: "default".into(), name: "web".into(), uid: "u1".into() }),
         thing: LoadBalancer {
             id: "l1".into(),
@@ -111,7 +110,7 @@ fn a_load_balancer_is_plain_data() {
             provider: None,
             security_groups: vec!["g".into()],
             disabled: false,
-            status: Provisioning::Pending,
+            status: ProvisioningStatus::Pending,
             listeners: vec![Listener {
                 id: "li1".into(),
                 at,
@@ -154,12 +153,12 @@ fn what_is_wanted_of_a_load_balancer_is_plain_data() {
         "listeners": [{ "at": { "protocol": "UDP", "port": 53 }, "settings": { "client_timeout_ms": 1000 },
             "pool": { "settings": { "persistence": { "timeout_s": 60 } }, "members": [] } }],
         "adopt": null }, "without": ["SCTP:9"] });
-    travels(&Feasible { spec, without: vec!["SCTP:9".into()] }, &plain);
+    travels(&NormalizedSpec { spec, without: vec!["SCTP:9".into()] }, &plain);
     travels(
-        &Progress::Pending { ask_again: Duration::from_millis(50) },
-        &json!({ "pending": { "ask_again_ms": 50 } }),
+        &LoadBalancerProgress::Pending { poll_after: Duration::from_millis(50) },
+        &json!({ "pending": { "poll_after_ms": 50 } }),
     );
-    travels(&Progress::Active, &json!("active"));
+    travels(&LoadBalancerProgress::Active, &json!("active"));
 }
 
 #[test]
@@ -171,26 +170,4 @@ fn a_public_address_is_plain_data() {
         port: Some("p".into()),
     };
     travels(&ip, &json!({ "id": "i1", "ip": "203.0.113.7", "allocation": "user", "port": "p" }));
-}
-
-#[test]
-fn faults_are_written_as_a_person_would() {
-    let outage = DriverError::new(Reason::Unavailable, "make a port");
-    let faults = [
-        (Fault::Fail(outage.clone()), json!({ "fail": { "reason": "unavailable", "step": "make a port" } })),
-        (Fault::Hang, json!("hang")),
-        (
-            Fault::DoneThenFail(outage),
-            json!({ "done_then_fail": { "reason": "unavailable", "step": "make a port" } }),
-        ),
-        (Fault::DoneThenHang, json!("done_then_hang")),
-        (Fault::Delay(Duration::from_millis(20)), json!({ "delay_ms": 20 })),
-        (Fault::DoneThenDelay(Duration::from_millis(20)), json!({ "done_then_delay_ms": 20 })),
-    ];
-    for (fault, plain) in faults {
-        let json = serde_json::to_value(&fault).unwrap();
-        assert_eq!(json, plain);
-        let read: Fault = serde_json::from_value(plain).unwrap();
-        assert_eq!(serde_json::to_value(read).unwrap(), json);
-    }
 }

@@ -6,7 +6,7 @@ use staffetta_driver::app_hosting::{AppHostingDriver, AppHostingDrivers, DeviceS
 use staffetta_driver::{ClusterId, DriverError, Reason};
 use tracing::warn;
 
-use crate::app::{Limits, PodNetwork, Refusal, Translator};
+use crate::app::{AppResourceLimits, PodNetwork, Refusal, Translator};
 use crate::driver::IosXeDriver;
 use crate::options::IosXeOptions;
 use crate::restconf::Restconf;
@@ -18,7 +18,7 @@ use crate::restconf::Restconf;
 /// use staffetta_driver::app_hosting::{AppHostingDrivers, DeviceSpec, Password, XeSpec};
 /// use staffetta_iosxe::{IosXeDrivers, IosXeOptions};
 ///
-/// let drivers = IosXeDrivers::new(IosXeOptions::default(), "east".into()).unwrap();
+/// let drivers = IosXeDrivers::new(IosXeOptions::default(), "east".into());
 /// let spec = DeviceSpec {
 ///     driver: "XE".into(),
 ///     address: "192.0.2.1".into(),
@@ -37,21 +37,10 @@ pub struct IosXeDrivers {
     cluster: ClusterId,
 }
 
-/// No drivers can be made with these options.
-#[derive(Debug, thiserror::Error)]
-pub enum BadOptions {
-    /// Nothing can be done in no time.
-    #[error("`iosxe.{0}` is 0")]
-    Zero(&'static str),
-}
-
 impl IosXeDrivers {
-    /// Marks everything with `cluster`.
-    pub fn new(options: IosXeOptions, cluster: ClusterId) -> Result<Self, BadOptions> {
-        match options.zero() {
-            Some(option) => Err(BadOptions::Zero(option)),
-            None => Ok(Self { options, cluster }),
-        }
+    /// Creates drivers that mark everything with `cluster`.
+    pub fn new(options: IosXeOptions, cluster: ClusterId) -> Self {
+        Self { options, cluster }
     }
 }
 
@@ -68,7 +57,7 @@ impl AppHostingDrivers for IosXeDrivers {
         for key in without_effect(spec) {
             warn!(device = spec.address, key, "the description of a device has a key that has no effect");
         }
-        let limits = Limits::read(&spec.resource_limits).map_err(wrong)?;
+        let limits = AppResourceLimits::read(&spec.resource_limits).map_err(wrong)?;
         let network = PodNetwork::read(spec).map_err(wrong)?;
         let translator = Translator::new(&self.cluster, limits, network);
         let client = Arc::new(Restconf::new(spec, &self.options)?);
@@ -88,7 +77,7 @@ fn without_effect(spec: &DeviceSpec) -> impl Iterator<Item = &'static str> {
 #[cfg(test)]
 mod tests {
     use staffetta_driver::app_hosting::{
-        Interface, LogLevel, Networking, Password, TlsSpec, VirtualPortGroup, XeSpec,
+        InterfaceSpec, LogLevel, Networking, Password, TlsSpec, VirtualPortGroup, XeSpec,
     };
 
     use super::*;
@@ -105,7 +94,7 @@ mod tests {
     }
 
     fn refused(spec: &DeviceSpec) -> String {
-        let drivers = IosXeDrivers::new(IosXeOptions::default(), "east".into()).unwrap();
+        let drivers = IosXeDrivers::new(IosXeOptions::default(), "east".into());
         let error = drivers.driver(spec).err().unwrap();
         assert_eq!(error.reason(), Reason::Refused);
         let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
@@ -115,8 +104,10 @@ mod tests {
     #[test]
     fn a_description_that_cannot_be_right_is_refused_by_path_before_anything_is_sent() {
         let tls = |tls: TlsSpec| DeviceSpec { tls: TlsSpec { enabled: true, ..tls }, ..spec() };
-        let bare =
-            Interface { virtual_port_group: Some(VirtualPortGroup::default()), ..Interface::default() };
+        let bare = InterfaceSpec {
+            virtual_port_group: Some(VirtualPortGroup::default()),
+            ..InterfaceSpec::default()
+        };
         let bare = XeSpec { networking: Networking { interface: Some(bare) } };
         for (wrong, path) in [
             (DeviceSpec { xe: None, ..spec() }, "xe: "),
@@ -146,14 +137,7 @@ mod tests {
         spec.log_level = Some(LogLevel::Debug);
         spec.resource_limits.others = [("usb".to_owned(), "1".to_owned())].into();
         assert_eq!(without_effect(&spec).collect::<Vec<_>>(), ["logLevel", "resourceLimits.others"]);
-        let drivers = IosXeDrivers::new(IosXeOptions::default(), "east".into()).unwrap();
+        let drivers = IosXeDrivers::new(IosXeOptions::default(), "east".into());
         assert!(drivers.driver(&spec).is_ok());
-    }
-
-    #[test]
-    fn options_of_nothing_are_refused() {
-        let options = IosXeOptions { step_limit_ms: 0, ..IosXeOptions::default() };
-        let error = IosXeDrivers::new(options, "east".into()).unwrap_err();
-        assert_eq!(error.to_string(), "`iosxe.step_limit_ms` is 0");
     }
 }

@@ -1,4 +1,4 @@
-//! Pods on IOS-XE devices: each container becomes an `IOx` application, over RESTCONF.
+//! Pods on IOS-XE devices: each container becomes an IOx application, over RESTCONF.
 //!
 //! [`IosXeDrivers`] makes the drivers, one a device. What happens in one is, from the outside in:
 //!
@@ -23,5 +23,5 @@ mod observe;
 mod options;
 mod restconf;
 
-pub use drivers::{BadOptions, IosXeDrivers};
+pub use drivers::IosXeDrivers;
 pub use options::IosXeOptions;

@@ -1,15 +1,15 @@
-//! What the device says, put together: each application of the configuration or of the operation, once.
+//! Combines the answers of a device: each application of the configuration or the operational data, once.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use staffetta_driver::app_hosting::{HostedState, Stage};
+use staffetta_driver::app_hosting::{DeploymentStage, HostedContainerState};
 
-use crate::app::{Mark, is_of};
+use crate::app::{AppMark, is_of};
 use crate::machine::AppState;
 use crate::model::arp::Mac;
 use crate::model::config::ConfigData;
-use crate::model::oper::{Interface, Notification, OperData};
+use crate::model::oper::{AppInterface, Notification, OperData};
 
 /// Everything on a device.
 #[derive(Debug, Default)]
@@ -19,16 +19,16 @@ pub(crate) struct Observed {
     /// The addresses in the configuration and those that applications say they have, of others' too.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) notifications: Vec<Notification>,
-    /// Whether the device hosts applications at all, where it was asked.
+    /// `true` if the device hosts applications; `None` if unknown.
     pub(crate) enabled: Option<bool>,
 }
 
 /// An application on a device.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ObservedApp {
     pub(crate) id: String,
-    /// Whose it is; none for one that nobody marked, or that is not configured.
-    pub(crate) mark: Option<Mark>,
+    /// The owner; `None` if the application has no mark or no configuration.
+    pub(crate) mark: Option<AppMark>,
     pub(crate) configured: bool,
     pub(crate) state: AppState,
     /// The state in the device's own word.
@@ -44,36 +44,24 @@ impl Observed {
         let mut apps = BTreeMap::new();
         let mut addresses = Vec::new();
         for app in config.apps.app {
-            addresses.extend(&app.mentioned);
-            let observed = ObservedApp {
-                id: app.application_name.clone(),
-                mark: Mark::read(&app.run_optss),
-                configured: true,
-                state: AppState::Absent,
-                said: "nothing".into(),
-                address: app.addresses().next(),
-                macs: Vec::new(),
-            };
-            apps.insert(app.application_name, observed);
+            addresses.extend(app.mentioned);
+            let (id, mark) = (app.name.clone(), AppMark::read(&app.run_options));
+            let (said, address) = ("nothing".into(), app.address);
+            let observed =
+                ObservedApp { id, mark, configured: true, said, address, ..ObservedApp::default() };
+            apps.insert(app.name, observed);
         }
         for app in oper.apps {
-            let interfaces = &app.network_interfaces.network_interface;
-            let mut own = interfaces.iter().filter_map(Interface::address).peekable();
+            let interfaces = &app.interfaces;
+            let mut own = interfaces.iter().filter_map(AppInterface::address).peekable();
             let address = own.peek().copied();
             addresses.extend(own);
-            let observed = apps.entry(app.name.clone()).or_insert_with(|| ObservedApp {
-                id: app.name.clone(),
-                mark: None,
-                configured: false,
-                state: AppState::Absent,
-                said: String::new(),
-                address: None,
-                macs: Vec::new(),
-            });
-            observed.state = AppState::read(&app.details.state);
-            observed.said = app.details.state.chars().take(60).collect();
+            let observed = apps.entry(app.name.clone()).or_insert_with(ObservedApp::default);
+            observed.id = app.name;
+            observed.state = AppState::read(&app.state);
+            observed.said = app.state.chars().take(60).collect();
             observed.address = address.or(observed.address);
-            observed.macs = interfaces.iter().filter_map(Interface::mac).collect();
+            observed.macs = interfaces.iter().filter_map(AppInterface::mac).collect();
         }
         let enabled = oper.globals.map(|globals| globals.iox_enabled);
         Self { apps, addresses, notifications: oper.notifications, enabled }
@@ -81,8 +69,8 @@ impl Observed {
 }
 
 impl ObservedApp {
-    /// Whether it belongs to the pod with this UID, in this cluster or in none. One whose configuration is gone is known by
-    /// its name alone.
+    /// Returns `true` if it belongs to the pod with this UID, in this cluster or unmarked. Without a configuration
+    /// only its name counts.
     pub(crate) fn belongs_to(&self, uid: &str, cluster: &str) -> bool {
         match &self.mark {
             Some(mark) => mark.owner.uid.as_str() == uid && self.is_of(cluster),
@@ -90,29 +78,29 @@ impl ObservedApp {
         }
     }
 
-    /// Whether it is marked, and not with another cluster.
+    /// Returns `true` if its mark does not name another cluster.
     pub(crate) fn is_of(&self, cluster: &str) -> bool {
         self.mark.as_ref().is_some_and(|mark| mark.cluster.as_deref().is_none_or(|marked| marked == cluster))
     }
 
-    /// The state as it is told; `trouble` is what the device said when it refused a step.
-    pub(crate) fn hosted(&self, trouble: Option<&str>) -> HostedState {
-        let message = match (trouble, self.state) {
-            (Some(trouble), _) => trouble.to_owned(),
+    /// The state to report; `problem` is the message with which the device refused a step.
+    pub(crate) fn hosted(&self, problem: Option<&str>) -> HostedContainerState {
+        let message = match (problem, self.state) {
+            (Some(problem), _) => problem.to_owned(),
             (None, AppState::Absent) => "No operational data available".to_owned(),
             (None, _) => format!("App state: {}", self.said),
         };
         let stage = match self.state {
-            AppState::Running => return HostedState::Running,
-            AppState::Stopped => return HostedState::Ended { message },
-            AppState::Failed => return HostedState::Failed { reason: "AppFailed".into(), message },
-            AppState::Absent => Stage::Configured,
-            AppState::Installing => Stage::Installing,
-            AppState::Deployed => Stage::Installed,
-            AppState::Activated => Stage::Activated,
-            AppState::Unknown => Stage::Unknown,
+            AppState::Running => return HostedContainerState::Running,
+            AppState::Stopped => return HostedContainerState::Ended { message },
+            AppState::Failed => return HostedContainerState::Failed { reason: "AppFailed".into(), message },
+            AppState::Absent => DeploymentStage::Configured,
+            AppState::Installing => DeploymentStage::Installing,
+            AppState::Deployed => DeploymentStage::Installed,
+            AppState::Activated => DeploymentStage::Activated,
+            AppState::Unknown => DeploymentStage::Unknown,
         };
-        HostedState::Waiting { stage, message }
+        HostedContainerState::Waiting { stage, message }
     }
 }
 
@@ -138,36 +126,60 @@ mod tests {
     }
 
     #[test]
-    fn every_state_is_told_as_the_table_says() {
+    fn every_state_is_reported_as_the_table_says() {
         for (said, expected) in [
-            ("RUNNING", HostedState::Running),
-            ("STOPPED", HostedState::Ended { message: "App state: STOPPED".into() }),
-            ("ERROR", HostedState::Failed { reason: "AppFailed".into(), message: "App state: ERROR".into() }),
+            ("RUNNING", HostedContainerState::Running),
+            ("STOPPED", HostedContainerState::Ended { message: "App state: STOPPED".into() }),
+            (
+                "ERROR",
+                HostedContainerState::Failed {
+                    reason: "AppFailed".into(),
+                    message: "App state: ERROR".into(),
+                },
+            ),
             (
                 "Uninstalled",
-                HostedState::Waiting {
-                    stage: Stage::Configured,
+                HostedContainerState::Waiting {
+                    stage: DeploymentStage::Configured,
                     message: "No operational data available".into(),
                 },
             ),
-            ("DANCING", HostedState::Waiting { stage: Stage::Unknown, message: "App state: DANCING".into() }),
+            (
+                "DANCING",
+                HostedContainerState::Waiting {
+                    stage: DeploymentStage::Unknown,
+                    message: "App state: DANCING".into(),
+                },
+            ),
             (
                 "INSTALLING",
-                HostedState::Waiting { stage: Stage::Installing, message: "App state: INSTALLING".into() },
+                HostedContainerState::Waiting {
+                    stage: DeploymentStage::Installing,
+                    message: "App state: INSTALLING".into(),
+                },
             ),
             (
                 "DEPLOYED",
-                HostedState::Waiting { stage: Stage::Installed, message: "App state: DEPLOYED".into() },
+                HostedContainerState::Waiting {
+                    stage: DeploymentStage::Installed,
+                    message: "App state: DEPLOYED".into(),
+                },
             ),
             (
                 "ACTIVATED",
-                HostedState::Waiting { stage: Stage::Activated, message: "App state: ACTIVATED".into() },
+                HostedContainerState::Waiting {
+                    stage: DeploymentStage::Activated,
+                    message: "App state: ACTIVATED".into(),
+                },
             ),
         ] {
             assert_eq!(observed(said, &json!([])).apps["a"].hosted(None), expected);
         }
-        let troubled = observed("DEPLOYED", &json!([])).apps["a"].hosted(Some("no room"));
-        assert_eq!(troubled, HostedState::Waiting { stage: Stage::Installed, message: "no room".into() });
+        let degraded = observed("DEPLOYED", &json!([])).apps["a"].hosted(Some("no room"));
+        assert_eq!(
+            degraded,
+            HostedContainerState::Waiting { stage: DeploymentStage::Installed, message: "no room".into() }
+        );
     }
 
     #[test]

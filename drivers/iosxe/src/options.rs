@@ -1,62 +1,54 @@
 //! The section `[iosxe]`.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How patient the driver of IOS-XE devices is.
+/// Time limits of the driver for IOS-XE devices.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct IosXeOptions {
-    /// How long a device may take to answer a request, in milliseconds.
-    #[schemars(range(min = 1))]
-    pub request_timeout_ms: u64,
-    /// How long a device may take to accept a connection, in milliseconds.
-    #[schemars(range(min = 1))]
-    pub connect_timeout_ms: u64,
-    /// How long the install of a package that is on the device may take before it counts as failed, in milliseconds.
-    #[schemars(range(min = 1))]
-    pub install_limit_ms: u64,
-    /// How long the install of a package that the device fetches from a URL may take before the package is copied to its flash
-    /// instead, and how long that may take, in milliseconds.
-    #[schemars(range(min = 1))]
-    pub download_limit_ms: u64,
-    /// How long any other step may take before it is tried again, in milliseconds.
-    #[schemars(range(min = 1))]
-    pub step_limit_ms: u64,
+    /// The time limit of a request, in milliseconds.
+    pub request_timeout_ms: NonZeroU64,
+    /// The time limit of opening a connection, in milliseconds.
+    pub connect_timeout_ms: NonZeroU64,
+    /// The time limit of installing a package that is on the device, in milliseconds; after it the install counts as
+    /// failed.
+    pub install_limit_ms: NonZeroU64,
+    /// The time limit of installing a package that the device downloads, in milliseconds; after it the package is
+    /// copied to the flash instead, with the same limit.
+    pub download_limit_ms: NonZeroU64,
+    /// The time limit of any other step before it is retried, in milliseconds.
+    pub step_limit_ms: NonZeroU64,
 }
 
 impl Default for IosXeOptions {
     fn default() -> Self {
+        let count = |number| NonZeroU64::new(number).expect("the defaults are not zero");
         Self {
-            request_timeout_ms: 30_000,
-            connect_timeout_ms: 5_000,
-            install_limit_ms: 120_000,
-            download_limit_ms: 600_000,
-            step_limit_ms: 30_000,
+            request_timeout_ms: count(30_000),
+            connect_timeout_ms: count(5_000),
+            install_limit_ms: count(120_000),
+            download_limit_ms: count(600_000),
+            step_limit_ms: count(30_000),
         }
     }
 }
 
-impl IosXeOptions {
-    /// The first option that is 0.
-    pub(crate) fn zero(&self) -> Option<&'static str> {
-        let options = [
-            ("request_timeout_ms", self.request_timeout_ms),
-            ("connect_timeout_ms", self.connect_timeout_ms),
-            ("install_limit_ms", self.install_limit_ms),
-            ("download_limit_ms", self.download_limit_ms),
-            ("step_limit_ms", self.step_limit_ms),
-        ];
-        options.into_iter().find(|(_, value)| *value == 0).map(|(name, _)| name)
-    }
+/// An option in milliseconds as a duration.
+pub(crate) fn milliseconds(option: NonZeroU64) -> Duration {
+    Duration::from_millis(option.get())
+}
 
-    pub(crate) fn request_timeout(&self) -> Duration {
-        Duration::from_millis(self.request_timeout_ms)
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    pub(crate) fn connect_timeout(&self) -> Duration {
-        Duration::from_millis(self.connect_timeout_ms)
+    #[test]
+    fn options_of_nothing_are_refused() {
+        let options = serde_json::json!({ "step_limit_ms": 0 });
+        assert!(serde_json::from_value::<IosXeOptions>(options).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The driver `annotation`: the namespace names the project of all that is in it.
+//! The driver `annotation`: the annotation of a namespace names the project of its pods and services.
 
 use std::sync::Arc;
 
@@ -9,27 +9,28 @@ use staffetta_driver::{
     ServiceProjectDriver,
 };
 
+use crate::error::DriverResult;
 use crate::namespaces::{Namespaces, PROJECT, project_of};
 
-/// The driver `annotation`: a namespace names the project of all that is in it by `openstack.org/kuryr-project`; what is in
-/// one that names none belongs to the default project.
+/// The driver `annotation`: `openstack.org/kuryr-project` of a namespace is the project of its pods and services; without it, they
+/// belong to the default project.
 pub struct AnnotationProject {
     namespaces: Arc<Namespaces>,
     default: Option<ProjectId>,
 }
 
 impl AnnotationProject {
-    /// Reads what `namespaces` knows.
+    /// Reads the annotations of `namespaces`.
     pub fn new(namespaces: Arc<Namespaces>, default: Option<ProjectId>) -> Self {
         Self { namespaces, default }
     }
 
-    fn of_namespace(&self, name: Option<&str>) -> Result<ProjectId, DriverError> {
+    fn of_namespace(&self, name: Option<&str>) -> DriverResult<ProjectId> {
         let name = name.unwrap_or_default();
         self.or_default(self.namespaces.project(name)?, name)
     }
 
-    fn or_default(&self, project: Option<ProjectId>, name: &str) -> Result<ProjectId, DriverError> {
+    fn or_default(&self, project: Option<ProjectId>, name: &str) -> DriverResult<ProjectId> {
         project.or_else(|| self.default.clone()).ok_or_else(|| {
             let detail = format!(
                 "the namespace {name} has no annotation {PROJECT}, and `neutron_defaults.project` is not set"
@@ -41,7 +42,7 @@ impl AnnotationProject {
 
 #[async_trait]
 impl PodProjectDriver for AnnotationProject {
-    async fn project(&self, pod: &Pod) -> Result<ProjectId, DriverError> {
+    async fn project(&self, pod: &Pod) -> DriverResult<ProjectId> {
         self.of_namespace(pod.metadata.namespace.as_deref())
     }
 
@@ -52,7 +53,7 @@ impl PodProjectDriver for AnnotationProject {
 
 #[async_trait]
 impl ServiceProjectDriver for AnnotationProject {
-    async fn project(&self, service: &Service) -> Result<ProjectId, DriverError> {
+    async fn project(&self, service: &Service) -> DriverResult<ProjectId> {
         self.of_namespace(service.metadata.namespace.as_deref())
     }
 
@@ -63,7 +64,7 @@ impl ServiceProjectDriver for AnnotationProject {
 
 #[async_trait]
 impl NamespaceProjectDriver for AnnotationProject {
-    async fn project(&self, namespace: &Namespace) -> Result<ProjectId, DriverError> {
+    async fn project(&self, namespace: &Namespace) -> DriverResult<ProjectId> {
         self.or_default(project_of(namespace), namespace.metadata.name.as_deref().unwrap_or_default())
     }
 }

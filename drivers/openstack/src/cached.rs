@@ -1,87 +1,65 @@
-//! Answers that stay true for a while.
+//! Responses that are cached for a while.
 
 use std::collections::HashMap;
-use std::fmt;
+use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Keeps answers for a while, and lets many who ask for the same one at the same time share one question.
+use crate::lock::lock;
+
+/// Caches values by key for a fixed time. Simultaneous calls for one key share one request.
+#[derive(Debug)]
 pub(crate) struct Cached<K, T> {
-    fresh: Duration,
-    answers: Mutex<Answers<K, T>>,
+    ttl: Duration,
+    slots: Mutex<HashMap<K, CacheSlot<T>>>,
 }
 
-/// For each key a place for its answer, which is locked while somebody asks.
-type Answers<K, T> = HashMap<K, Place<T>>;
-type Place<T> = Arc<tokio::sync::Mutex<Option<Answer<T>>>>;
-
-struct Answer<T> {
-    value: T,
-    until: Instant,
-}
-
-impl<K, T> fmt::Debug for Cached<K, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cached").field("fresh", &self.fresh).finish_non_exhaustive()
-    }
-}
+/// A value and the end of its validity, locked during a request.
+type CacheSlot<T> = Arc<tokio::sync::Mutex<Option<(T, Instant)>>>;
 
 impl<K: Clone + Eq + Hash, T: Clone> Cached<K, T> {
-    /// Answers are kept for `fresh`.
-    pub(crate) fn new(fresh: Duration) -> Self {
-        Self { fresh, answers: Mutex::default() }
+    /// Caches values for `ttl`.
+    pub(crate) fn new(ttl: Duration) -> Self {
+        Self { ttl, slots: Mutex::default() }
     }
 
-    /// The answer for `key`: the one that is kept, or what `ask` answers. A failure is not kept; the next one asks again.
-    pub(crate) async fn get<E, F>(&self, key: &K, ask: impl FnOnce() -> F) -> Result<T, E>
+    /// Returns the cached value of `key`, or the result of `request`. Errors are not cached.
+    pub(crate) async fn get<E, F>(&self, key: &K, request: impl FnOnce() -> F) -> Result<T, E>
     where
         F: Future<Output = Result<T, E>>,
     {
-        let place = self.place(key);
-        let mut place = place.lock().await;
-        if let Some(answer) = place.as_ref().filter(|answer| Instant::now() < answer.until) {
-            return Ok(answer.value.clone());
+        let slot = self.slot(key);
+        let mut slot = slot.lock().await;
+        if let Some((value, _)) = slot.as_ref().filter(|(_, until)| Instant::now() < *until) {
+            return Ok(value.clone());
         }
-        *place = None;
-        let value = match ask().await {
-            Ok(value) => value,
-            Err(error) => {
-                drop(place);
-                self.forget(key);
-                return Err(error);
-            }
-        };
-        *place = Some(Answer { value: value.clone(), until: Instant::now() + self.fresh });
-        Ok(value)
+        *slot = None;
+        let value = request().await;
+        match &value {
+            Ok(value) => *slot = Some((value.clone(), Instant::now() + self.ttl)),
+            Err(_) => self.forget(key),
+        }
+        value
     }
 
-    /// The place for the answer of `key`. With each new one, those go whose answer nobody would get any more.
-    fn place(&self, key: &K) -> Place<T> {
-        let mut answers = self.answers();
-        if let Some(place) = answers.get(key) {
-            return Arc::clone(place);
+    /// Returns the slot of `key`. A new slot removes those whose values have expired, except those in use.
+    fn slot(&self, key: &K) -> CacheSlot<T> {
+        let (mut slots, now) = (lock(&self.slots), Instant::now());
+        if !slots.contains_key(key) {
+            let is_valid = |slot: &CacheSlot<T>| {
+                slot.try_lock().is_ok_and(|slot| slot.as_ref().is_some_and(|(_, until)| now < *until))
+            };
+            slots.retain(|_, slot| Arc::strong_count(slot) > 1 || is_valid(slot));
         }
-        let now = Instant::now();
-        answers.retain(|_, place| match place.try_lock() {
-            Ok(answer) => {
-                Arc::strong_count(place) > 1 || answer.as_ref().is_some_and(|answer| now < answer.until)
-            }
-            // Somebody asks just now.
-            Err(_) => true,
-        });
-        Arc::clone(answers.entry(key.clone()).or_default())
+        Arc::clone(slots.entry(key.clone()).or_default())
     }
 
-    /// Forgets the answer for `key`: it is known to be wrong by now.
+    /// Drops the cached value of `key`.
     pub(crate) fn forget(&self, key: &K) {
-        self.answers().remove(key);
-    }
-
-    fn answers(&self) -> MutexGuard<'_, Answers<K, T>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slots).remove(key);
     }
 }
 
@@ -111,7 +89,7 @@ mod tests {
     async fn a_failure_is_not_kept() {
         let cached = Cached::new(Duration::from_secs(60));
         assert_eq!(cached.get(&(), || async { Err::<u8, _>("no") }).await, Err("no"));
-        assert!(cached.answers().is_empty());
+        assert!(lock(&cached.slots).is_empty());
         assert_eq!(cached.get(&(), || async { Ok::<_, &str>(1) }).await, Ok(1));
     }
 
@@ -124,9 +102,9 @@ mod tests {
         }
         tokio::time::advance(Duration::from_secs(30)).await;
         ask(100).await;
-        assert_eq!(cached.answers().len(), 101);
+        assert_eq!(lock(&cached.slots).len(), 101);
         tokio::time::advance(Duration::from_secs(30)).await;
         ask(101).await;
-        assert_eq!(cached.answers().len(), 2);
+        assert_eq!(lock(&cached.slots).len(), 2);
     }
 }

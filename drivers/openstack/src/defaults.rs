@@ -1,106 +1,107 @@
-//! The sections `[neutron_defaults]` and `[namespace_subnet]`, and the drivers that answer just what they say.
+//! The sections `[neutron_defaults]` and `[namespace_subnet]`, and the drivers that return their values.
 
+use crate::error::DriverResult;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use staffetta_driver::{
-    DriverError, NamespaceProjectDriver, NetworkId, PodProjectDriver, PodSecurityGroupsDriver, ProjectId,
-    SecurityGroupId, ServiceProjectDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver, SubnetId,
+    NamespaceProjectDriver, NetworkId, PodProjectDriver, PodSecurityGroupsDriver, ProjectId, SecurityGroupId,
+    ServiceProjectDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver, SubnetId,
 };
 
-/// Where in OpenStack pods and services belong, as long as nothing says otherwise. The names are those of kuryr.conf.
+/// The defaults of pods and services in OpenStack. The names are those of kuryr.conf.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NeutronDefaults {
-    /// The id of the project in which ports, networks and load balancers are made.
+    /// The id of the project of ports, networks and load balancers.
     #[schemars(length(min = 1), example = "0c9f2bd1c2a14f3e9b4d5c0f8f0e9a77")]
     pub project: Option<ProjectId>,
-    /// The id of the subnet in which pods get their addresses.
+    /// The id of the subnet of pods.
     #[schemars(length(min = 1), example = "5d1a9a2f-8a55-4b51-a1f0-1c2b8f6a1d10")]
     pub pod_subnet: Option<SubnetId>,
-    /// The id of the subnet in which the cluster IPs of services lie.
+    /// The id of the subnet of the cluster IPs of services.
     #[schemars(length(min = 1), example = "8b6a1f3c-67ad-4f8e-9c33-2f1d7f0f5b21")]
     pub service_subnet: Option<SubnetId>,
-    /// The ids of the security groups that guard pods and load balancers. None: Neutron's own default group.
+    /// The ids of the security groups of pods and load balancers. None: Neutron's default group.
     pub pod_security_groups: Vec<SecurityGroupId>,
-    /// The bridge of the nodes to which ports are bound by Open vSwitch, where the port itself does not say.
+    /// The Open vSwitch bridge of the nodes, for ports whose binding does not name one.
     #[schemars(length(min = 1), example = &"br-int")]
     pub ovs_bridge: Option<String>,
-    /// The largest packet of pods in bytes, instead of what the network says; 0 for what the network says.
+    /// The MTU of pods in bytes; 0 for that of the network.
     #[schemars(range(max = 65535))]
     pub network_device_mtu: u32,
     /// The id of the external network of which services of type `LoadBalancer` get their floating IPs. The driver
     /// `neutron_floating_ip` needs it.
     #[schemars(length(min = 1), example = "2f7c9d1b-7f0e-4a53-8f5d-6c0f0b3f9e12")]
     pub external_svc_net: Option<NetworkId>,
-    /// The id of the subnet of that network of which they come. Without it, Neutron chooses one.
+    /// The id of the subnet of the floating IPs. Without it, Neutron chooses one.
     #[schemars(length(min = 1), example = "b5b1b9de-53a2-4d0a-a9cb-2f4c7f1f8e33")]
     pub external_svc_subnet: Option<SubnetId>,
 }
 
-/// How namespaces get networks of their own: the driver `namespace`.
+/// The networks of namespaces: the driver `namespace`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NamespaceSubnetOptions {
-    /// The id of the subnet pool from which each namespace gets its subnet, of the pool's default size.
+    /// The id of the subnet pool of the namespaces' subnets, which have the pool's default size.
     #[schemars(length(min = 1), example = "e3b1cf2e-2e3d-4b8a-8f7d-3c3f0b6c2d55")]
     pub pod_subnet_pool: Option<String>,
-    /// The id of the router that joins the subnets of namespaces. Without it, each is on its own.
+    /// The id of the router that connects the subnets of namespaces. Without it, they are not connected.
     #[schemars(length(min = 1), example = "f1a4a9f6-51c7-4d0c-8d52-5a1f9d6f2e0a")]
     pub pod_router: Option<String>,
 }
 
-/// The driver `default`: everything belongs to the one project.
+/// The driver `default`: one project for all.
 #[derive(Clone, Debug)]
 pub struct DefaultProject(pub ProjectId);
 
 #[async_trait]
 impl PodProjectDriver for DefaultProject {
-    async fn project(&self, _: &Pod) -> Result<ProjectId, DriverError> {
+    async fn project(&self, _: &Pod) -> DriverResult<ProjectId> {
         Ok(self.0.clone())
     }
 }
 
 #[async_trait]
 impl ServiceProjectDriver for DefaultProject {
-    async fn project(&self, _: &Service) -> Result<ProjectId, DriverError> {
+    async fn project(&self, _: &Service) -> DriverResult<ProjectId> {
         Ok(self.0.clone())
     }
 }
 
 #[async_trait]
 impl NamespaceProjectDriver for DefaultProject {
-    async fn project(&self, _: &Namespace) -> Result<ProjectId, DriverError> {
+    async fn project(&self, _: &Namespace) -> DriverResult<ProjectId> {
         Ok(self.0.clone())
     }
 }
 
-/// The driver `default`: all cluster IPs lie in the one subnet.
+/// The driver `default`: one subnet for all cluster IPs.
 #[derive(Clone, Debug)]
 pub struct DefaultServiceSubnets(pub SubnetId);
 
 #[async_trait]
 impl ServiceSubnetsDriver for DefaultServiceSubnets {
-    async fn subnets(&self, _: &Service, _: &ProjectId) -> Result<Vec<SubnetId>, DriverError> {
+    async fn subnets(&self, _: &Service, _: &ProjectId) -> DriverResult<Vec<SubnetId>> {
         Ok(vec![self.0.clone()])
     }
 }
 
-/// The driver `default`: everything is guarded by the same groups.
+/// The driver `default`: the same security groups for all.
 #[derive(Clone, Debug)]
 pub struct DefaultSecurityGroups(pub Vec<SecurityGroupId>);
 
 #[async_trait]
 impl PodSecurityGroupsDriver for DefaultSecurityGroups {
-    async fn security_groups(&self, _: &Pod, _: &ProjectId) -> Result<Vec<SecurityGroupId>, DriverError> {
+    async fn security_groups(&self, _: &Pod, _: &ProjectId) -> DriverResult<Vec<SecurityGroupId>> {
         Ok(self.0.clone())
     }
 }
 
 #[async_trait]
 impl ServiceSecurityGroupsDriver for DefaultSecurityGroups {
-    async fn security_groups(&self, _: &Service, _: &ProjectId) -> Result<Vec<SecurityGroupId>, DriverError> {
+    async fn security_groups(&self, _: &Service, _: &ProjectId) -> DriverResult<Vec<SecurityGroupId>> {
         Ok(self.0.clone())
     }
 }

@@ -1,53 +1,60 @@
 //! OpenStack: one client of Keystone, Neutron and Octavia, and the drivers on it.
 //!
 //! A [`Cloud`] is reached as its [`Access`] says, which comes from the section `[neutron]` ([`NeutronOptions`]) or from
-//! clouds.yaml. It has a [`Service`] each for networks and load balancers; a service makes [`Call`]s, and what it refuses is
-//! an [`OpenStackError`], which knows what it means to a driver.
+//! clouds.yaml. It has a [`Service`] each for networks and load balancers. A service makes [`ApiCall`]s; their errors are
+//! [`OpenStackError`]s, which convert to driver errors.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
-//! | `access` | how a cloud is reached: options, clouds.yaml, secrets |
-//! | `identity` | the token: logging in, renewing, the catalogue |
-//! | `cloud` | the client: calls, pages, the limit of calls in flight, what a service can do |
-//! | `error` | what a service refuses, and what that means |
-//! | `defaults`, `annotation_project`, `subnets` | the drivers of projects, subnets and security groups |
+//! | `access` | the access to a cloud: options, clouds.yaml, secrets |
+//! | `http`, `error`, `text` | requests, responses and their errors |
+//! | `identity` | the token: login, renewal, catalogue |
+//! | `cloud`, `service_kind` | the client: calls, pages, concurrency, capabilities |
+//! | `defaults`, `annotation_project`, `namespaces`, `subnets` | the drivers of projects, subnets and security groups |
 //! | `namespace_network` | the driver of namespace networks |
-//! | [`mark`] | how what we make is told from what others make |
-//! | `octavia` | load balancers of services |
-//! | `floating_ip` | public addresses of services |
-//! | `neutron` | ports of pods: the VIF drivers, ports in stock for pools, and the security groups of network policies |
+//! | `mark` | ownership marks of resources |
+//! | `octavia`, `floating_ip` | load balancers and public addresses of services |
+//! | `neutron` | ports of pods: VIF drivers, bulk creation for pools, security groups of network policies |
+//! | `poll`, `cached`, `backoff`, `lock` | shared polls, cached responses, delays, locks |
 
 mod access;
 mod annotation_project;
+mod backoff;
 mod cached;
 mod cloud;
 mod defaults;
 mod error;
 mod floating_ip;
+mod http;
 mod identity;
-pub mod mark;
+mod lock;
+mod mark;
 mod namespace_network;
 mod namespaces;
 mod neutron;
 mod octavia;
+mod poll;
+mod service_kind;
 mod subnets;
+mod text;
 
 pub use access::{
-    Access, AccessError, AccessMistake, Auth, Credential, Domain, Environment, Interface, NeutronOptions,
-    Scope, Secret, Tls, Urls, User,
+    Access, AccessError, AccessProblem, Auth, Credential, DomainResource, EndpointInterface,
+    EndpointOverrides, Environment, IdOrName, NeutronOptions, Secret, TlsOptions,
 };
 pub use annotation_project::AnnotationProject;
-pub use cloud::{Call, Cloud, CloudError, Service, ServiceKind};
+pub use cloud::{ApiCall, Cloud, Service};
 pub use defaults::{
     DefaultProject, DefaultSecurityGroups, DefaultServiceSubnets, NamespaceSubnetOptions, NeutronDefaults,
 };
-pub use error::{OpenStackError, Problem, Refusal};
+pub use error::{OpenStackError, Rejection};
 pub use floating_ip::NeutronFloatingIps;
+pub use http::CloudError;
 pub use namespace_network::NamespaceNetworks;
 pub use namespaces::{Namespaces, PROJECT};
 pub use neutron::{
-    NestedMacvlanDriver, NestedStock, NestedVlanDriver, NeutronSecurityGroups, NeutronStock,
-    NeutronVifDriver, PodVifNestedOptions, PortOptions,
+    NestedMacvlanDriver, NestedVlanDriver, NeutronSecurityGroups, NeutronVifDriver, PodVifNestedOptions,
+    PortOptions,
 };
 pub use octavia::{LbAlgorithm, LbaasV2Driver, MemberMode, MemberSubnets, OctaviaDefaults};
 pub use subnets::{DefaultPodSubnets, NamespacePodSubnets, Subnets};

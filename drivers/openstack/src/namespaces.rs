@@ -1,7 +1,7 @@
-//! What namespaces say of themselves: in which project they are, and which network is theirs.
+//! The projects and networks of namespaces, from their annotations.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
@@ -10,19 +10,21 @@ use staffetta_driver::{
 };
 use tokio::time::Instant;
 
-/// The annotation of a namespace that names its project by id.
+use crate::error::{DriverResult, Step};
+use crate::lock::lock;
+
+/// The annotation of a namespace with the id of its project.
 pub const PROJECT: &str = "openstack.org/kuryr-project";
 
-/// The shortest and the longest wait until a namespace is looked at again that has no network yet.
+/// The shortest and the longest retry delay for a namespace without a network.
 const WAITS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// The namespaces that exist, with just those fields that drivers need. It is fed by the watch, so that nobody asks the API
-/// server for a namespace.
+/// The existing namespaces with the fields that drivers need, kept up to date by the watch.
 #[derive(Debug, Default)]
-pub struct Namespaces(Mutex<HashMap<String, Known>>);
+pub struct Namespaces(Mutex<HashMap<String, NamespaceRecord>>);
 
 #[derive(Clone, Debug)]
-struct Known {
+struct NamespaceRecord {
     uid: Uid,
     project: Option<ProjectId>,
     network: Option<String>,
@@ -30,14 +32,14 @@ struct Known {
 }
 
 impl Namespaces {
-    /// The project that the namespace names, if it names one.
-    pub fn project(&self, name: &str) -> Result<Option<ProjectId>, DriverError> {
+    /// The project of the namespace, if its annotation names one.
+    pub fn project(&self, name: &str) -> DriverResult<Option<ProjectId>> {
         Ok(self.known("find the project of a namespace", name)?.project)
     }
 
-    /// The subnet of the namespace's own network. Until there is one, it is worth looking again after a quarter of the time
-    /// that the namespace has been there.
-    pub fn subnet(&self, name: &str) -> Result<SubnetId, DriverError> {
+    /// The subnet of the namespace's network. Until there is one, the error has a retry delay of a quarter of the time since the
+    /// namespace was first seen.
+    pub fn subnet(&self, name: &str) -> DriverResult<SubnetId> {
         const STEP: &str = "find the subnet of a namespace";
         let known = self.known(STEP, name)?;
         let Some(text) = known.network else {
@@ -53,19 +55,15 @@ impl Namespaces {
         })
     }
 
-    fn known(&self, step: &'static str, name: &str) -> Result<Known, DriverError> {
-        self.lock().get(name).cloned().ok_or_else(|| {
+    fn known(&self, step: Step, name: &str) -> DriverResult<NamespaceRecord> {
+        lock(&self.0).get(name).cloned().ok_or_else(|| {
             let detail = format!("the namespace {name} is not known yet");
             DriverError::new(Reason::Unavailable, step).detail(detail).after(WAITS.0)
         })
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Known>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// The project that a namespace names by its annotation. An empty one names none.
+/// The project in the annotation of a namespace, unless it is empty.
 pub(crate) fn project_of(namespace: &Namespace) -> Option<ProjectId> {
     annotation(namespace, PROJECT).filter(|text| !text.is_empty()).map(ProjectId::from)
 }
@@ -78,16 +76,16 @@ impl NamespaceObserver for Namespaces {
     fn present(&self, namespace: &Namespace) {
         let meta = &namespace.metadata;
         let uid: Uid = meta.uid.clone().unwrap_or_default().into();
-        let mut namespaces = self.lock();
+        let mut namespaces = lock(&self.0);
         let name = meta.name.clone().unwrap_or_default();
         let before = namespaces.get(&name).filter(|known| known.uid == uid);
         let since = before.map_or_else(Instant::now, |known| known.since);
         let network = annotation(namespace, NAMESPACE_NETWORK).map(str::to_owned);
-        namespaces.insert(name, Known { uid, project: project_of(namespace), network, since });
+        namespaces.insert(name, NamespaceRecord { uid, project: project_of(namespace), network, since });
     }
 
     fn gone(&self, name: &str, uid: &Uid) {
-        let mut namespaces = self.lock();
+        let mut namespaces = lock(&self.0);
         if namespaces.get(name).is_some_and(|known| known.uid == *uid) {
             namespaces.remove(name);
         }

@@ -1,5 +1,6 @@
-//! The drivers `default` and `namespace` of pods' subnets.
+//! The drivers `default` and `namespace` of the subnets of pods.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +15,20 @@ use staffetta_driver::{
 
 use crate::cached::Cached;
 use crate::cloud::Service;
-use crate::cloud::well_formed;
 use crate::defaults::NeutronDefaults;
-use crate::error::OpenStackError;
+use crate::error::{DriverResult, Result};
 use crate::namespaces::Namespaces;
+use crate::text::is_well_formed;
 
 const READ: &str = "read a subnet";
 
-/// How long Neutron is not asked again for a subnet. Its addresses never change; its name servers and routes may.
+/// The time for which a subnet is cached. Its addresses never change; its name servers and routes may.
 const FRESH: Duration = Duration::from_secs(300);
 
-/// Subnets with their networks, each asked for once in a while.
+/// Subnets by id.
+pub(crate) type SubnetMap = HashMap<SubnetId, Subnet>;
+
+/// Reads subnets with their networks, and caches them.
 #[derive(Debug)]
 pub struct Subnets {
     network: Service,
@@ -34,49 +38,49 @@ pub struct Subnets {
 }
 
 #[derive(Deserialize)]
-struct SubnetTold {
+struct SubnetBody {
     network_id: String,
     cidr: IpNet,
     gateway_ip: Option<IpAddr>,
     #[serde(default)]
     dns_nameservers: Vec<IpAddr>,
     #[serde(default)]
-    host_routes: Vec<RouteTold>,
+    host_routes: Vec<RouteBody>,
 }
 
 #[derive(Deserialize)]
-struct RouteTold {
+struct RouteBody {
     destination: IpNet,
     nexthop: IpAddr,
 }
 
 #[derive(Deserialize)]
-struct NetworkTold {
+struct NetworkBody {
     name: Option<String>,
     mtu: Option<u32>,
 }
 
 impl Subnets {
-    /// As Neutron tells them, with the bridge and the packet size that the options say.
+    /// Reads subnets from Neutron, with the bridge and the MTU of the options.
     pub fn new(network: Service, defaults: &NeutronDefaults) -> Self {
         let mtu = Some(defaults.network_device_mtu).filter(|mtu| *mtu > 0);
         Self { network, bridge: defaults.ovs_bridge.clone(), mtu, cached: Cached::new(FRESH) }
     }
 
-    /// The subnet with that id. Users write ids, too: what is none asks for nothing.
-    pub async fn subnet(&self, id: &SubnetId) -> Result<Subnet, DriverError> {
-        if !well_formed(id.as_str()) {
+    /// The subnet with this id. Ids may come from users; an invalid one does not exist.
+    pub async fn subnet(&self, id: &SubnetId) -> DriverResult<Subnet> {
+        if !is_well_formed(id.as_str()) {
             let shortened: String = id.as_str().chars().take(60).collect();
             return Err(DriverError::new(Reason::NotFound, READ).detail(format!("{shortened:?} is no id")));
         }
         Ok(self.cached.get(id, || self.ask(id)).await?)
     }
 
-    async fn ask(&self, id: &SubnetId) -> Result<Subnet, OpenStackError> {
+    async fn ask(&self, id: &SubnetId) -> Result<Subnet> {
         let subnet = self.network.get(READ, format!("subnets/{id}"));
-        let subnet: SubnetTold = subnet.answer_in("subnet").await?;
+        let subnet: SubnetBody = subnet.answer_in("subnet").await?;
         let network = self.network.get("read a network", format!("networks/{}", subnet.network_id));
-        let network: NetworkTold = network.answer_in("network").await?;
+        let network: NetworkBody = network.answer_in("network").await?;
         Ok(Subnet {
             id: id.clone(),
             network: Network {
@@ -97,42 +101,42 @@ impl Subnets {
     }
 }
 
-/// The driver `default`: all pods are in the one subnet.
+/// The driver `default`: one subnet for all pods.
 pub struct DefaultPodSubnets {
-    /// What is known of subnets.
+    /// The subnets.
     pub subnets: Arc<Subnets>,
-    /// The one.
+    /// The subnet of all pods.
     pub subnet: SubnetId,
 }
 
 #[async_trait]
 impl PodSubnetsDriver for DefaultPodSubnets {
-    async fn subnets(&self, _: &Pod, _: &ProjectId) -> Result<Vec<Subnet>, DriverError> {
+    async fn subnets(&self, _: &Pod, _: &ProjectId) -> DriverResult<Vec<Subnet>> {
         Ok(vec![self.subnets.subnet(&self.subnet).await?])
     }
 
-    async fn subnet(&self, id: &SubnetId) -> Result<Subnet, DriverError> {
+    async fn subnet(&self, id: &SubnetId) -> DriverResult<Subnet> {
         self.subnets.subnet(id).await
     }
 }
 
-/// The driver `namespace`: pods are in the subnet of their namespace, which the handler `namespace` makes.
+/// The driver `namespace`: pods are in the subnet of their namespace, which the handler `namespace` creates.
 pub struct NamespacePodSubnets {
-    /// What is known of subnets.
+    /// The subnets.
     pub subnets: Arc<Subnets>,
-    /// What is known of namespaces.
+    /// The namespaces.
     pub namespaces: Arc<Namespaces>,
 }
 
 #[async_trait]
 impl PodSubnetsDriver for NamespacePodSubnets {
-    async fn subnets(&self, pod: &Pod, _: &ProjectId) -> Result<Vec<Subnet>, DriverError> {
+    async fn subnets(&self, pod: &Pod, _: &ProjectId) -> DriverResult<Vec<Subnet>> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let subnet = self.namespaces.subnet(namespace)?;
         Ok(vec![self.subnets.subnet(&subnet).await?])
     }
 
-    async fn subnet(&self, id: &SubnetId) -> Result<Subnet, DriverError> {
+    async fn subnet(&self, id: &SubnetId) -> DriverResult<Subnet> {
         self.subnets.subnet(id).await
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use staffetta_driver::{
-    Activation, DriverError, MacAddress, Marked, Owner, PodVifDriver, Reason, Vif, VifClass, VifRequest,
+    Activation, DriverError, MacAddress, Owned, Owner, PodVifDriver, Reason, Vif, VifClass, VifRequest,
 };
 use staffetta_handler::Registry;
 
@@ -77,9 +77,9 @@ impl PodVifDriver for Acme {
         Ok(Activation::Active(vif.clone()))
     }
 
-    async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Marked<Vif>>, DriverError> {
+    async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {
         let ports = self.ports();
         let wanted = ports.iter().filter(|(of, _)| owner.is_none_or(|owner| owner == *of));
-        Ok(wanted.map(|(owner, vif)| Marked { owner: Some(owner.clone()), thing: vif.clone() }).collect())
+        Ok(wanted.map(|(owner, vif)| Owned { owner: Some(owner.clone()), thing: vif.clone() }).collect())
     }
 }

@@ -1,4 +1,4 @@
-//! Feeds events to a handler without any cluster.
+//! Feeds events to a handler without a cluster.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -33,17 +33,11 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Resource, ResourceExt};
 
-use crate::any_event::AnyEvent;
-use crate::event::{Event, Tombstone};
-use crate::failure::{Failure, HandlerError};
-use crate::handler::EventHandler;
-use crate::message::{Change, Message, Subject};
-use crate::object::Identity;
-use crate::registration::{ErasedHandler, KindIndex, Registration};
-use crate::signal::Signal;
-use crate::turn::Turn;
+use crate::chain::{Context, EventHandler, Failure, HandlerError, Pending};
+use crate::event::{AnyEvent, Change, Event, Identity, Message, ObjectRef, Tombstone, Trigger};
+use crate::registry::{ErasedHandler, KindIndex, Registration};
 
-/// Feeds events to one handler, indexes first, as the pipeline does; each call ends when the handler has answered.
+/// Feeds events to one handler, indexes first, as the pipeline does; each call returns the result of the handler.
 pub struct Feed {
     handler: ErasedHandler,
     indexes: Vec<KindIndex>,
@@ -56,49 +50,53 @@ impl Feed {
         Self { handler, indexes }
     }
 
-    /// The object is new.
+    /// Feeds an `Added`.
     pub async fn added<K: Kinded>(&self, object: K) -> Result<(), HandlerError> {
         self.event(Event::Added(Arc::new(object))).await
     }
 
-    /// The object changed.
+    /// Feeds a `Modified`.
     pub async fn modified<K: Kinded>(&self, object: K) -> Result<(), HandlerError> {
         self.event(Event::Modified(Arc::new(object))).await
     }
 
-    /// The object is gone, and the server told so.
+    /// Feeds a `Deleted` with the last state.
     pub async fn deleted<K: Kinded>(&self, object: K) -> Result<(), HandlerError> {
         self.event(Event::Deleted(Tombstone::Last(Arc::new(object)))).await
     }
 
-    /// The object went while nobody watched.
+    /// Feeds a `Deleted` whose last state was missed.
     pub async fn missed<K: Kinded>(&self, object: &K) -> Result<(), HandlerError> {
         let identity =
             Identity::of::<K>(object.namespace(), object.name_any(), object.uid().unwrap_or_default());
         self.event(Event::<K>::Deleted(Tombstone::Missed(Arc::new(identity)))).await
     }
 
-    /// A signal.
-    pub async fn signal(&self, signal: impl Signal) -> Result<(), HandlerError> {
-        self.handler.handle(&AnyEvent::signal(signal), &Turn::alone()).await
+    /// Feeds a trigger.
+    pub async fn trigger(&self, trigger: impl Trigger) -> Result<(), HandlerError> {
+        self.handler.handle(&AnyEvent::trigger(trigger), &Context::detached()).await
     }
 
-    /// Any event. The handler is not asked when it does not want it.
+    /// Feeds an event, unless the handler does not want it.
     pub async fn event<K: Kinded>(&self, event: Event<K>) -> Result<(), HandlerError> {
         let event = event.erase();
         for index in self.indexes.iter().filter(|index| index.kind.type_id == event.route()) {
             (index.apply)(&event);
         }
-        if self.handler.wants(&event) { self.handler.handle(&event, &Turn::alone()).await } else { Ok(()) }
+        if self.handler.wants(&event) {
+            self.handler.handle(&event, &Context::detached()).await
+        } else {
+            Ok(())
+        }
     }
 }
 
-/// A kind that can be fed.
+/// A kind of object that can be fed.
 pub trait Kinded: Resource<DynamicType = ()> + Send + Sync + 'static {}
 
 impl<K: Resource<DynamicType = ()> + Send + Sync + 'static> Kinded for K {}
 
-/// A pod with a UID that its name determines.
+/// A pod with a UID made of its names.
 pub fn pod(namespace: &str, name: &str) -> Pod {
     let mut pod = Pod::default();
     pod.metadata.namespace = Some(namespace.to_owned());
@@ -108,39 +106,48 @@ pub fn pod(namespace: &str, name: &str) -> Pod {
     pod
 }
 
-/// A message without an object, for tests of wrappers: the `version`th news of the thing called `uid`.
+/// A message about the object called `uid`, for tests of wrappers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestMessage {
     uid: String,
     change: Change,
-    /// Which state of the thing it tells of.
+    is_trigger: bool,
+    /// The version of the object.
     pub version: u64,
 }
 
 impl TestMessage {
-    /// The thing is new.
+    /// An `Added`.
     pub fn added(uid: &str) -> Self {
-        Self { uid: uid.to_owned(), change: Change::Added, version: 0 }
+        Self { uid: uid.to_owned(), change: Change::Added, is_trigger: false, version: 0 }
     }
 
-    /// The thing changed.
+    /// A `Modified`.
     pub fn modified(uid: &str, version: u64) -> Self {
-        Self { uid: uid.to_owned(), change: Change::Modified, version }
+        Self { uid: uid.to_owned(), change: Change::Modified, is_trigger: false, version }
     }
 
-    /// The thing is gone.
+    /// A trigger about the object.
+    pub fn trigger(uid: &str, version: u64) -> Self {
+        Self { is_trigger: true, ..Self::modified(uid, version) }
+    }
+
+    /// A `Deleted`.
     pub fn deleted(uid: &str) -> Self {
-        Self { uid: uid.to_owned(), change: Change::Deleted, version: 0 }
+        Self { uid: uid.to_owned(), change: Change::Deleted, is_trigger: false, version: 0 }
     }
 }
+
+/// The route of the triggers among the [`TestMessage`]s.
+struct Triggered;
 
 impl Message for TestMessage {
     fn change(&self) -> Change {
         self.change
     }
 
-    fn subject(&self) -> Subject<'_> {
-        Subject { kind: "Test".into(), namespace: None, name: &self.uid, uid: &self.uid }
+    fn object_ref(&self) -> ObjectRef<'_> {
+        ObjectRef { kind: "Test".into(), namespace: None, name: &self.uid, uid: &self.uid }
     }
 
     fn uid(&self) -> &str {
@@ -148,11 +155,15 @@ impl Message for TestMessage {
     }
 
     fn route(&self) -> TypeId {
-        TypeId::of::<Self>()
+        if self.is_trigger { TypeId::of::<Triggered>() } else { TypeId::of::<Self>() }
+    }
+
+    fn is_trigger(&self) -> bool {
+        self.is_trigger
     }
 
     fn into_added(mut self) -> Self {
-        if self.change == Change::Modified {
+        if self.change == Change::Modified && !self.is_trigger {
             self.change = Change::Added;
         }
         self
@@ -163,6 +174,7 @@ impl fmt::Display for TestMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let change = match self.change {
             Change::Added => "added",
+            Change::Modified if self.is_trigger => "trigger",
             Change::Modified => "modified",
             Change::Deleted => "deleted",
         };
@@ -170,54 +182,47 @@ impl fmt::Display for TestMessage {
     }
 }
 
-/// A handler that is a closure.
-pub struct Turns<F>(pub F);
+/// A handler that calls a closure.
+pub struct HandlerFn<F>(pub F);
 
-impl<E: Message, F> EventHandler<E> for Turns<F>
+impl<E: Message, F> EventHandler<E> for HandlerFn<F>
 where
     F: Fn(&E) -> Result<(), HandlerError> + Send + Sync + 'static,
 {
-    async fn handle(&self, event: &E, _: &Turn<'_>) -> Result<(), HandlerError> {
+    async fn handle(&self, event: &E, _: &Context<'_>) -> Result<(), HandlerError> {
         (self.0)(event)
     }
 }
 
-/// An error made to order.
+/// An error with configurable properties.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Fault {
     text: String,
     transient: bool,
-    waits: bool,
-    queues: bool,
+    pending: Option<Pending>,
     after: Option<Duration>,
 }
 
 impl Fault {
-    /// An error that another attempt may mend.
+    /// A transient error.
     pub fn transient(text: &str) -> Self {
-        Self { text: text.to_owned(), transient: true, waits: false, queues: false, after: None }
+        Self { text: text.to_owned(), transient: true, pending: None, after: None }
     }
 
-    /// An error that no other attempt mends.
+    /// A permanent error.
     pub fn permanent(text: &str) -> Self {
         Self { transient: false, ..Self::transient(text) }
     }
 
-    /// Nothing went wrong: it only takes time.
+    /// Makes the work [pending](Failure::pending).
     #[must_use]
-    pub fn waiting(mut self) -> Self {
-        self.waits = true;
+    pub fn pending(mut self, pending: Pending) -> Self {
+        self.pending = Some(pending);
         self
     }
 
-    /// Nothing went wrong: it waits for its turn.
-    #[must_use]
-    pub fn queued(self) -> Self {
-        Self { queues: true, ..self.waiting() }
-    }
-
-    /// The error says when another attempt makes sense.
+    /// Sets the time after which to retry.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.after = Some(delay);
@@ -230,12 +235,8 @@ impl Failure for Fault {
         self.transient
     }
 
-    fn waits(&self) -> bool {
-        self.waits
-    }
-
-    fn queues(&self) -> bool {
-        self.queues
+    fn pending(&self) -> Option<Pending> {
+        self.pending
     }
 
     fn retry_after(&self) -> Option<Duration> {

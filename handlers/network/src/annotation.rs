@@ -1,14 +1,15 @@
-//! An annotation that cannot be read.
+//! Parsing of annotations, and the error for a malformed one.
 
 use serde::de::DeserializeOwned;
 
-/// How much of the annotation an error shows, in characters.
-const SHOWN: usize = 60;
+/// The number of characters of a malformed annotation that its error quotes.
+const QUOTED: usize = 60;
 
-/// An annotation is not of the form that this program and Kuryr write. It is never overwritten: somebody may need it.
+/// An annotation is not in the format that this program and Kuryr write. It is never overwritten,
+/// because it may still be needed.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the annotation {key} begins with `{found}` and is not in the form that staffetta and Kuryr write; \
+    "the annotation {key} begins with `{found}` and is not in the format that staffetta and Kuryr write; \
      correct it, or remove it to have it written anew"
 )]
 pub struct AnnotationError {
@@ -18,14 +19,11 @@ pub struct AnnotationError {
     source: serde_json::Error,
 }
 
-impl AnnotationError {
-    /// The annotation `key` is `text`, in which `source` was found wrong.
-    pub fn new(key: &'static str, text: &str, source: serde_json::Error) -> Self {
-        Self { key, found: text.chars().take(SHOWN).collect(), source }
-    }
-}
-
-/// Reads the annotation `key`.
+/// Parses `text`, the value of the annotation `key`.
 pub fn read<T: DeserializeOwned>(key: &'static str, text: &str) -> Result<T, AnnotationError> {
-    serde_json::from_str(text).map_err(|source| AnnotationError::new(key, text, source))
+    serde_json::from_str(text).map_err(|source| AnnotationError {
+        key,
+        found: text.chars().take(QUOTED).collect(),
+        source,
+    })
 }

@@ -1,29 +1,29 @@
-//! Pods get VIFs, services load balancers, namespaces networks and policies security groups: the handlers vif, lbaasspec, lb,
-//! namespace and policy.
+//! Handlers that give pods VIFs, services load balancers, namespaces networks and network policies
+//! security groups.
 //!
-//! | handler | kind | what it writes |
+//! | handler | kind | result |
 //! |---|---|---|
 //! | [`vif::VifHandler`] | Pod | the annotation `openstack.org/kuryr-vif` |
 //! | [`lbaasspec::LbaasSpecHandler`] | Service | the annotation `openstack.org/kuryr-lbaas-spec` |
 //! | [`lb::LbHandler`] | Service, EndpointSlice or Endpoints | the annotation `openstack.org/kuryr-lbaas-state`, the status |
 //! | [`namespace::NamespaceHandler`] | Namespace | the annotation `staffetta.dev/namespace-network` |
-//! | [`policy::PolicyHandler`] | NetworkPolicy, Pod, Node | nothing |
+//! | [`policy::PolicyHandler`] | NetworkPolicy, Pod, Node | security groups; no annotation |
 //!
-//! The first three annotations are those of Kuryr, so that what binds interfaces on a node today goes on doing so.
+//! The first three annotations have Kuryr's format, so that Kuryr's CNI plug-in on the nodes keeps
+//! working.
 
 pub mod annotation;
-#[cfg(test)]
-mod api_server;
-mod claims;
 pub mod lb;
 pub mod lbaasspec;
 pub mod namespace;
-mod namespaces;
-mod network_policies;
-#[cfg(test)]
-mod notebook;
+mod notices;
+mod observers;
 pub mod os_vif;
 mod owners;
 pub mod policy;
+mod records;
+pub mod step_error;
+#[cfg(test)]
+mod testing;
 pub mod versioned_object;
 pub mod vif;

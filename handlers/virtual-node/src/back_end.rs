@@ -1,55 +1,55 @@
-//! What one node can do.
+//! The interface to the machine behind a node.
 
 use async_trait::async_trait;
-use staffetta_driver::virtual_node::{PodRequest, PodUsage, Progress};
+use staffetta_driver::virtual_node::{PodProgress, PodRequest, PodUsage};
 use staffetta_driver::{DriverError, Owner, Reason};
 use tokio::time::Instant;
 
 use crate::node::NodeHealth;
 use crate::workload::Workloads;
 
-/// An answer that comes at once, or by itself later.
+/// An answer, or the promise of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply<T> {
     /// The answer.
     Now(T),
-    /// The question was sent; the answer is told to the [`Intake`](crate::Intake) when it comes.
+    /// The request was sent; the source reports the answer to the [`NodeStore`](crate::NodeStore) when it comes.
     Later,
 }
 
-/// What one node can do: the machine behind it.
+/// The machine behind a node: reads its state and runs pods on it.
 ///
-/// It is level-triggered. [`apply`](Self::apply) and [`remove`](Self::remove) go one step nearer and say how far it is; they are
+/// It is level-triggered. [`apply`](Self::apply) and [`remove`](Self::remove) take one step and return the progress; they are
 /// called again until it is done, and may be called when it is done already. None of them waits for anything but its own
 /// requests. A machine that cannot be reached is [`Reason::Unavailable`], and never an empty inventory.
 #[async_trait]
 pub trait NodeBackEnd: Send + Sync + 'static {
-    /// What the machine is and has.
+    /// Reads the machine's capacity and information.
     async fn health(&self) -> Result<Reply<NodeHealth>, DriverError>;
 
-    /// All that runs there of ours, by one read. An answer that is the same as the one before may be the same `Arc`, and costs
-    /// nothing then.
+    /// Reads the workloads on the machine that are ours, all at once.
     async fn inventory(&self) -> Result<Reply<Workloads>, DriverError>;
 
-    /// One step nearer to a pod that runs as `request` says.
-    async fn apply(&self, request: &PodRequest) -> Result<Progress, DriverError>;
+    /// Takes one step towards a pod that runs as `request` says.
+    async fn apply(&self, request: &PodRequest) -> Result<PodProgress, DriverError>;
 
-    /// The same for a pod that has another form than the one in which it was brought there: what runs of the old one is removed.
-    async fn update(&self, request: &PodRequest) -> Result<Progress, DriverError> {
+    /// Does the same for a pod that has changed since it was brought there: its old workload is removed.
+    async fn update(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
         self.apply(request).await
     }
 
-    /// One step nearer to a machine on which nothing of `owner` is left.
-    async fn remove(&self, owner: &Owner) -> Result<Progress, DriverError>;
+    /// Takes one step towards a machine without any workload of `owner`.
+    async fn remove(&self, owner: &Owner) -> Result<PodProgress, DriverError>;
 
-    /// When the machine answered last, whoever asked it; none where that is not known. One that answers is there, though the answer
-    /// to a read may be long in coming behind those to others.
+    /// The time of the machine's last answer to any request; `None` if unknown. A machine that answers other requests
+    /// is reachable, even if a read waits behind them.
     fn last_answer(&self) -> Option<Instant> {
         None
     }
 
-    /// What the pods use at this moment. Nobody asks for it regularly.
+    /// Reads what the pods use now. Called on demand only.
     async fn usage(&self) -> Result<Vec<PodUsage>, DriverError> {
-        Err(DriverError::new(Reason::Unsupported, "read what pods use").detail("this machine cannot tell"))
+        Err(DriverError::new(Reason::Unsupported, "read what pods use")
+            .detail("this machine does not report it"))
     }
 }

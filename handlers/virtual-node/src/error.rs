@@ -1,4 +1,4 @@
-//! What can go wrong with a virtual node and its pods.
+//! Errors of virtual nodes and their pods.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use crate::environment::EnvironmentError;
 pub enum VirtualNodeError {
     /// There is a node of that name which has a kubelet, or belongs to another handler.
     #[error(
-        "keep the node {0}: a node of that name exists, and somebody else keeps it; give the machine another name"
+        "keep the node {0}: a node of that name exists, and another controller or a kubelet keeps it; give the machine another name"
     )]
     NameTaken(String),
     /// The node could not be written.
     #[error("{step} of the node {name}")]
     Node {
-        /// What was tried.
+        /// The step that failed.
         step: &'static str,
         /// The node.
         name: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: Box<kube::Error>,
     },
@@ -35,26 +35,26 @@ pub enum VirtualNodeError {
     /// The environment of a container could not be made.
     #[error("make the environment of the pod")]
     Environment(#[source] EnvironmentError),
-    /// The machine did not bring the pod nearer.
+    /// The machine did not take the step.
     #[error("bring the pod to its machine")]
     Apply(#[source] DriverError),
-    /// The machine tried and failed, and is asked again later.
+    /// The machine tried and failed, and is called again later.
     #[error("bring the pod to its machine: {reason}: {message}")]
     Failing {
-        /// What failed, in one word of CamelCase.
+        /// The reason, in CamelCase.
         reason: String,
-        /// What the machine says of it.
+        /// The machine's message.
         message: String,
-        /// When it is worth asking again.
-        ask_again: Duration,
+        /// The delay before the machine is called again.
+        poll_after: Duration,
     },
-    /// The machine could not be rid of a pod.
-    #[error("rid the machine of the pod")]
+    /// A pod could not be removed from its machine.
+    #[error("remove the pod from its machine")]
     Remove(#[source] DriverError),
-    /// It could not be read whether a pod exists.
+    /// The existence of a pod could not be read.
     #[error("look whether the owner of what runs on the machine exists")]
     Owner(#[source] Box<kube::Error>),
-    /// Machines could not be read when it was to be told what would be done with them.
+    /// Machines could not be read for a dry run.
     #[error("read the machines: {0}")]
     Unread(String),
     /// The pod was not deleted.
@@ -62,41 +62,35 @@ pub enum VirtualNodeError {
     Delete(#[source] Box<kube::Error>),
 }
 
+impl VirtualNodeError {
+    /// The properties of the failure: `true` if it is transient, the delay before the next attempt, and its reason.
+    fn class(&self) -> (bool, Option<Duration>, &'static str) {
+        let of = |error: &dyn Failure| (error.transient(), error.retry_after(), error.reason());
+        match self {
+            Self::NameTaken(_) => (false, None, "NodeNameTaken"),
+            Self::Node { source, .. } | Self::Owner(source) | Self::Delete(source) => of(&**source),
+            Self::Status(error) => of(error),
+            Self::Stale(error) => of(error),
+            Self::Environment(error) => of(error),
+            Self::Apply(error) | Self::Remove(error) => {
+                (error.transient(), error.retry_after(), error.reason().name())
+            }
+            Self::Failing { poll_after, .. } => (true, Some(*poll_after), "MachineFailed"),
+            Self::Unread(_) => (false, None, Reason::Unavailable.name()),
+        }
+    }
+}
+
 impl Failure for VirtualNodeError {
     fn transient(&self) -> bool {
-        match self {
-            Self::NameTaken(_) | Self::Unread(_) => false,
-            Self::Node { source, .. } | Self::Owner(source) | Self::Delete(source) => source.transient(),
-            Self::Status(error) => error.transient(),
-            Self::Stale(error) => error.transient(),
-            Self::Environment(error) => error.transient(),
-            Self::Apply(error) | Self::Remove(error) => error.transient(),
-            Self::Failing { .. } => true,
-        }
+        self.class().0
     }
 
     fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::NameTaken(_) | Self::Unread(_) => None,
-            Self::Node { source, .. } | Self::Owner(source) | Self::Delete(source) => source.retry_after(),
-            Self::Status(error) => error.retry_after(),
-            Self::Stale(error) => error.retry_after(),
-            Self::Environment(error) => error.retry_after(),
-            Self::Apply(error) | Self::Remove(error) => error.retry_after(),
-            Self::Failing { ask_again, .. } => Some(*ask_again),
-        }
+        self.class().1
     }
 
     fn reason(&self) -> &'static str {
-        match self {
-            Self::NameTaken(_) => "NodeNameTaken",
-            Self::Unread(_) => Reason::Unavailable.name(),
-            Self::Failing { .. } => "MachineFailed",
-            Self::Node { source, .. } | Self::Owner(source) | Self::Delete(source) => source.reason(),
-            Self::Status(error) => error.reason(),
-            Self::Stale(error) => error.reason(),
-            Self::Environment(error) => error.reason(),
-            Self::Apply(error) | Self::Remove(error) => error.reason().name(),
-        }
+        self.class().2
     }
 }

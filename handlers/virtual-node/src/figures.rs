@@ -1,45 +1,45 @@
-//! What is counted while virtual nodes are kept, and the names of what is counted.
+//! Counters of virtual nodes and their label values.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What came of a read of a machine.
+/// The result of a read of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     /// It answered.
     Success,
-    /// It did not answer, or nobody could understand it.
+    /// It did not answer, or the answer cannot be read.
     Failure,
     /// It answered, and refused.
     Refused,
 }
 
-/// What somebody wants from the kubelet API of a node.
+/// The kind of a request to the kubelet API of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// The log of a container.
     Logs,
     /// A program in a container.
     Exec,
-    /// What a container reads and writes.
+    /// Attach to a container's input and output.
     Attach,
     /// A port of a pod.
     PortForward,
-    /// Which pods there are.
+    /// List the pods.
     Pods,
-    /// What they use.
+    /// Read their resource usage.
     Stats,
 }
 
-/// What a kubelet API answered.
+/// The result of a request to a kubelet API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answered {
-    /// What was asked for.
+pub(crate) enum RequestResult {
+    /// Served.
     Success,
-    /// That such a machine cannot do that.
+    /// The machine does not support the operation.
     Unsupported,
-    /// That whoever asks may not know.
+    /// The client is not authorized.
     Denied,
-    /// That the machine does not tell at this moment.
+    /// The machine did not answer.
     Failure,
 }
 
@@ -47,7 +47,7 @@ const READS: [&str; 3] = ["success", "failure", "refused"];
 const REQUESTS: [&str; 6] = ["logs", "exec", "attach", "port_forward", "pods", "stats"];
 const ANSWERS: [&str; 4] = ["success", "unsupported", "denied", "failure"];
 
-/// How the machines behind nodes may be.
+/// The states of machines, as label values.
 pub(crate) const STATES: [&str; 4] = ["ready", "troubled", "untried", "unreachable"];
 
 /// Reads of machines and requests to kubelet APIs, since the process began.
@@ -58,36 +58,28 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// A machine was read.
+    /// Counts a read of a machine.
     pub(crate) fn read(&self, read: Read) {
         self.reads[read as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A kubelet API was asked.
-    pub(crate) fn asked(&self, request: Request, answered: Answered) {
-        self.requests[request as usize][answered as usize].fetch_add(1, Ordering::Relaxed);
+    /// Counts a request to a kubelet API.
+    pub(crate) fn request(&self, request: Request, result: RequestResult) {
+        self.requests[request as usize][result as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often machines were read, by what came of it.
+    /// The number of reads of machines, by result.
     pub(crate) fn reads(&self) -> Vec<(&'static str, u64)> {
         READS.into_iter().zip(self.reads.iter().map(load)).collect()
     }
 
-    /// How often kubelet APIs were asked, by what for and what was answered.
+    /// The number of requests to kubelet APIs, by kind and result.
     pub(crate) fn requests(&self) -> Vec<(&'static str, &'static str, u64)> {
         let requests = REQUESTS.into_iter().zip(&self.requests);
         let each = requests.flat_map(|(request, answers)| {
             ANSWERS.into_iter().zip(answers).map(move |(answer, count)| (request, answer, load(count)))
         });
         each.collect()
-    }
-
-    /// Adds what `other` counted.
-    pub(crate) fn take_over(&self, other: &Self) {
-        let ours = self.reads.iter().chain(self.requests.iter().flatten());
-        for (ours, theirs) in ours.zip(other.reads.iter().chain(other.requests.iter().flatten())) {
-            ours.fetch_add(load(theirs), Ordering::Relaxed);
-        }
     }
 }
 

@@ -1,76 +1,81 @@
-//! What was seen on a machine.
+//! The workloads observed on a machine.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::time::Duration;
 
 use staffetta_driver::{Owner, Uid};
+use tokio::time::Instant;
 
 use crate::workload::{Workload, Workloads};
 
-/// How many good reads in a row must not have a pod that was there before it counts as gone.
+/// The number of consecutive successful reads that must lack a known workload before it counts as gone.
 const ABSENCES: u8 = 2;
 
-/// What was seen on a machine, by owner.
+/// The workloads observed on a machine, by owner.
 #[derive(Default)]
-pub(crate) struct Inventory {
-    /// The last answer, to recognise the same one.
-    answer: Option<Workloads>,
-    seen: HashMap<Uid, Seen>,
+pub(crate) struct Inventory(HashMap<Uid, Entry>);
+
+struct Entry {
+    workload: Arc<Workload>,
+    /// The number of consecutive reads that lacked it.
+    absences: u8,
+    /// The time since which a workload with our mark has had no owner.
+    unowned_since: Option<Instant>,
 }
 
-struct Seen {
-    workload: Arc<Workload>,
-    absences: u8,
+impl Entry {
+    fn is_orphan(&self, now: Instant, grace: Duration) -> bool {
+        self.unowned_since.is_some_and(|since| now.saturating_duration_since(since) >= grace)
+    }
 }
 
 impl Inventory {
-    /// What stands for a pod.
+    /// The workload of a pod.
     pub(crate) fn get(&self, uid: &Uid) -> Option<&Arc<Workload>> {
-        self.seen.get(uid).map(|seen| &seen.workload)
+        self.0.get(uid).map(|entry| &entry.workload)
     }
 
-    /// All that is there.
+    /// All workloads.
     pub(crate) fn workloads(&self) -> impl Iterator<Item = &Arc<Workload>> {
-        self.seen.values().map(|seen| &seen.workload)
+        self.0.values().map(|entry| &entry.workload)
     }
 
-    /// Takes in an answer of the machine. Answers whose part of it changed.
-    pub(crate) fn take_in(&mut self, answer: Workloads) -> Vec<Owner> {
-        let same = self.answer.as_ref().is_some_and(|before| Arc::ptr_eq(before, &answer));
-        let due = if same && self.seen.len() == answer.len() { Vec::new() } else { self.changes(&answer) };
-        self.answer = Some(answer);
-        due
+    /// Returns `true` if the workload carries our mark and has had no owner for `grace`.
+    pub(crate) fn has_orphan(&self, uid: &Uid, now: Instant, grace: Duration) -> bool {
+        self.0.get(uid).is_some_and(|entry| entry.is_orphan(now, grace))
     }
 
-    fn changes(&mut self, answer: &Workloads) -> Vec<Owner> {
-        let mut due = Vec::new();
-        for seen in self.seen.values_mut() {
-            seen.absences = seen.absences.saturating_add(1);
-        }
+    /// Takes in a read of the machine. Returns the owners of what changed, and at each read those of orphans.
+    pub(crate) fn take_in(
+        &mut self,
+        answer: &Workloads,
+        has_owner: impl Fn(&Uid) -> bool,
+        now: Instant,
+        grace: Duration,
+    ) -> Vec<Owner> {
+        let (mut due, mut present) = (Vec::new(), HashMap::with_capacity(answer.len()));
         for workload in answer.iter() {
-            match self.seen.entry(workload.owner.uid.clone()) {
-                Entry::Occupied(mut entry) => {
-                    let seen = entry.get_mut();
-                    seen.absences = 0;
-                    if seen.workload != *workload {
-                        due.push(workload.owner.clone());
-                    }
-                    seen.workload = Arc::clone(workload);
-                }
-                Entry::Vacant(vacant) => {
-                    due.push(workload.owner.clone());
-                    vacant.insert(Seen { workload: Arc::clone(workload), absences: 0 });
-                }
+            let uid = &workload.owner.uid;
+            // A machine may list an owner twice.
+            let before = present.remove(uid).or_else(|| self.0.remove(uid));
+            let known_since = before.as_ref().and_then(|entry| entry.unowned_since);
+            let unowned = workload.ours && !has_owner(uid);
+            let unowned_since = unowned.then(|| known_since.unwrap_or(now));
+            let entry = Entry { workload: Arc::clone(workload), absences: 0, unowned_since };
+            if entry.is_orphan(now, grace) || before.is_none_or(|before| before.workload != *workload) {
+                due.push(workload.owner.clone());
+            }
+            present.insert(uid.clone(), entry);
+        }
+        for (uid, entry) in std::mem::replace(&mut self.0, present) {
+            let absences = entry.absences + 1;
+            if absences < ABSENCES {
+                self.0.insert(uid, Entry { absences, unowned_since: None, ..entry });
+            } else {
+                due.push(entry.workload.owner.clone());
             }
         }
-        self.seen.retain(|_, seen| {
-            let gone = seen.absences >= ABSENCES;
-            if gone {
-                due.push(seen.workload.owner.clone());
-            }
-            !gone
-        });
         due
     }
 }
@@ -78,7 +83,7 @@ impl Inventory {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::workload::{ContainerSight, ContainerState};
+    use crate::workload::{ContainerState, ObservedContainer};
 
     /// A pod of one container.
     pub(crate) fn workload(uid: &str, running: bool) -> Arc<Workload> {
@@ -88,16 +93,17 @@ pub(crate) mod tests {
             ContainerState::Waiting { reason: "ContainerCreating".into(), message: String::new() }
         };
         let owner = Owner { namespace: "default".into(), name: uid.into(), uid: uid.into() };
-        let containers = vec![ContainerSight { name: "app".into(), id: "id".into(), state }];
+        let containers = vec![ObservedContainer { name: "app".into(), id: "id".into(), state }];
         Arc::new(Workload { owner, ours: true, containers, ip: None })
     }
 
     fn look(inventory: &mut Inventory, workloads: &[Arc<Workload>]) -> Vec<String> {
-        inventory.take_in(workloads.into()).into_iter().map(|owner| owner.name).collect()
+        let due = inventory.take_in(&workloads.into(), |_| true, Instant::now(), Duration::ZERO);
+        due.into_iter().map(|owner| owner.name).collect()
     }
 
     #[test]
-    fn only_what_differs_is_told() {
+    fn only_what_differs_is_due() {
         let mut inventory = Inventory::default();
         assert_eq!(look(&mut inventory, &[workload("a", false), workload("b", false)]), ["a", "b"]);
         assert_eq!(look(&mut inventory, &[workload("a", false), workload("b", true)]), ["b"]);
@@ -110,9 +116,28 @@ pub(crate) mod tests {
         look(&mut inventory, &[workload("a", true)]);
         assert!(look(&mut inventory, &[]).is_empty() && inventory.workloads().count() == 1);
         assert!(look(&mut inventory, &[workload("a", true)]).is_empty(), "it was there all the time");
-        // The same answer may come again: it is counted each time.
-        let nothing: Workloads = [].into();
-        assert!(inventory.take_in(Arc::clone(&nothing)).is_empty());
-        assert_eq!((inventory.take_in(nothing).len(), inventory.workloads().count()), (1, 0));
+        assert!(look(&mut inventory, &[]).is_empty(), "the count starts anew");
+        assert_eq!((look(&mut inventory, &[]).len(), inventory.workloads().count()), (1, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_is_ours_and_has_long_had_no_owner_is_an_orphan() {
+        let theirs = Workload { ours: false, ..Workload::clone(&workload("theirs", true)) };
+        let there: Workloads = [workload("lives", true), workload("gone", true), theirs.into()].into();
+        let (mut inventory, grace) = (Inventory::default(), Duration::from_secs(60));
+        let mut look = |owned: &[&str]| {
+            let has_owner = |uid: &Uid| owned.contains(&uid.as_str());
+            let due = inventory.take_in(&there, has_owner, Instant::now(), grace);
+            let gone = inventory.has_orphan(&"gone".into(), Instant::now(), grace);
+            (due.into_iter().map(|owner| owner.name).collect::<Vec<_>>(), gone)
+        };
+        assert_eq!(look(&["lives"]).0, ["lives", "gone", "theirs"], "all are new");
+        tokio::time::advance(grace / 2).await;
+        assert!(look(&["lives", "gone"]).0.is_empty(), "its owner was only late");
+        tokio::time::advance(grace / 2).await;
+        assert!(look(&["lives"]).0.is_empty(), "the time starts anew");
+        tokio::time::advance(grace).await;
+        assert_eq!(look(&["lives"]), (vec!["gone".to_owned()], true));
+        assert_eq!(look(&["lives"]).0, ["gone"], "until it is removed");
     }
 }

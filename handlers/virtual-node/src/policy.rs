@@ -1,21 +1,21 @@
-//! How often, how long, how many.
+//! Intervals, time limits and bounds.
 
 use std::time::Duration;
 
-/// How virtual nodes are kept.
+/// Intervals, time limits and bounds of virtual nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// The time between two reads of what runs on a machine.
     pub poll_interval: Duration,
     /// The time between two reads of what a machine is and has.
     pub health_interval: Duration,
-    /// How long a read may take.
+    /// The time limit of a read.
     pub read_timeout: Duration,
-    /// For how long reads must fail before a node that was reached counts as unreachable.
+    /// The time for which reads must fail before a reachable node becomes unreachable.
     pub unreachable_after: Duration,
     /// The longest time between two attempts to reach a machine that is unreachable.
     pub knock_max_interval: Duration,
-    /// How long something on a machine must have no owner before it is removed, and a Node object no machine.
+    /// The time for which a workload must have no owner, or a Node object no machine, before it is removed.
     pub orphan_grace: Duration,
     /// The time between two renewals of a node's lease.
     pub lease_interval: Duration,

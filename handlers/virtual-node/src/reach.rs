@@ -1,4 +1,4 @@
-//! Whether a machine can be reached: a function of how its reads went.
+//! Reachability of a machine: a function of the results of its reads.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use tokio::time::Instant;
 
 use crate::policy::Policy;
 
-/// Whether a machine can be reached.
+/// The reachability of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// Nobody has tried yet.
+pub(crate) enum Reachability {
+    /// It was not tried yet.
     Untried,
     /// Its last read was good, or failed too short a time ago to count.
     Up {
-        /// Since when its reads fail.
+        /// The time of the first failure in a row.
         failing: Option<Instant>,
     },
     /// It cannot be reached.
@@ -23,19 +23,19 @@ pub(crate) enum Reach {
 /// An outage of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outage {
-    /// Why, in one word of CamelCase.
+    /// The reason, in CamelCase.
     pub(crate) reason: &'static str,
-    /// Why, for people.
+    /// The message.
     pub(crate) message: String,
-    /// Whether the machine answered, and refused us.
+    /// `true` if the machine answered and refused the credentials.
     refused: bool,
-    /// Whether the machine was reached before, in the life of this process.
+    /// `true` if the machine was reached before in the life of this process.
     pub(crate) was_up: bool,
 }
 
-/// What a read changed.
+/// The transition caused by a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turned {
+pub(crate) enum Transition {
     /// Nothing.
     Nothing,
     /// It was reached for the first time.
@@ -48,16 +48,16 @@ pub(crate) enum Turned {
     Otherwise,
 }
 
-impl Reach {
+impl Reachability {
     /// A read was good.
-    pub(crate) fn succeeded(&mut self) -> Turned {
-        let turned = match self {
-            Self::Untried => Turned::Found,
-            Self::Up { .. } => Turned::Nothing,
-            Self::Down(_) => Turned::Up,
+    pub(crate) fn succeeded(&mut self) -> Transition {
+        let transition = match self {
+            Self::Untried => Transition::Found,
+            Self::Up { .. } => Transition::Nothing,
+            Self::Down(_) => Transition::Up,
         };
         *self = Self::Up { failing: None };
-        turned
+        transition
     }
 
     /// A read failed. One that was refused counts at once: no further read makes it better.
@@ -67,43 +67,44 @@ impl Reach {
         message: String,
         refused: bool,
         policy: &Policy,
-    ) -> Turned {
+    ) -> Transition {
         let now = Instant::now();
         let outage = |was_up| Outage { reason, message, refused, was_up };
         match self {
             Self::Up { failing } => {
                 let since = *failing.get_or_insert(now);
                 if !refused && now.saturating_duration_since(since) < policy.unreachable_after {
-                    return Turned::Nothing;
+                    return Transition::Nothing;
                 }
                 *self = Self::Down(outage(true));
-                Turned::Down
+                Transition::Down
             }
             Self::Untried => {
                 *self = Self::Down(outage(false));
-                Turned::Down
+                Transition::Down
             }
             Self::Down(before) => {
                 let same = (before.reason, before.refused) == (reason, refused);
                 *before = outage(before.was_up);
-                if same { Turned::Nothing } else { Turned::Otherwise }
+                if same { Transition::Nothing } else { Transition::Otherwise }
             }
         }
     }
 
-    /// Whether the last read was good.
+    /// Returns `true` if the last read succeeded.
     pub(crate) fn answers(&self) -> bool {
         matches!(self, Self::Up { failing: None })
     }
 
-    /// Whether the machine may be asked for anything but whether it is there.
+    /// Returns `true` if the machine may receive other requests than reads.
     pub(crate) fn is_up(&self) -> bool {
         matches!(self, Self::Up { .. })
     }
 }
 
-/// How long to wait before the `attempt`th next read of a machine that cannot be reached: doubling from the poll interval up to
-/// the policy's longest; ten times that for one that refuses us, since each attempt may count against an account.
+/// The delay before the `attempt`th next read of an unreachable machine: it doubles from the poll interval up to the
+/// policy's maximum, and is ten times that for a machine that refuses the credentials, because each attempt may count
+/// against an account.
 pub(crate) fn knock(attempt: u32, refused: bool, policy: &Policy) -> Duration {
     let most = if refused { policy.knock_max_interval * 10 } else { policy.knock_max_interval };
     let first =
@@ -115,45 +116,47 @@ pub(crate) fn knock(attempt: u32, refused: bool, policy: &Policy) -> Duration {
 mod tests {
     use super::*;
 
-    fn fails(reach: &mut Reach, refused: bool) -> Turned {
+    fn fails(reach: &mut Reachability, refused: bool) -> Transition {
         reach.failed("DriverUnavailable", "no answer".into(), refused, &Policy::default())
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_read_that_fails_once_is_no_outage_and_one_that_goes_on_failing_is() {
-        let mut reach = Reach::Untried;
-        assert_eq!(reach.succeeded(), Turned::Found);
-        assert_eq!(fails(&mut reach, false), Turned::Nothing);
+        let mut reach = Reachability::Untried;
+        assert_eq!(reach.succeeded(), Transition::Found);
+        assert_eq!(fails(&mut reach, false), Transition::Nothing);
         tokio::time::advance(Duration::from_secs(14)).await;
-        assert_eq!(fails(&mut reach, false), Turned::Nothing);
-        assert_eq!(reach.succeeded(), Turned::Nothing, "the time starts anew");
-        assert_eq!(fails(&mut reach, false), Turned::Nothing);
+        assert_eq!(fails(&mut reach, false), Transition::Nothing);
+        assert_eq!(reach.succeeded(), Transition::Nothing, "the time starts anew");
+        assert_eq!(fails(&mut reach, false), Transition::Nothing);
         tokio::time::advance(Duration::from_secs(15)).await;
-        assert_eq!(fails(&mut reach, false), Turned::Down);
+        assert_eq!(fails(&mut reach, false), Transition::Down);
         assert!(!reach.is_up());
-        assert_eq!((fails(&mut reach, false), reach.succeeded()), (Turned::Nothing, Turned::Up));
+        assert_eq!((fails(&mut reach, false), reach.succeeded()), (Transition::Nothing, Transition::Up));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_refusal_counts_at_once_and_so_does_a_machine_that_never_answered() {
-        let mut reach = Reach::Up { failing: None };
-        assert_eq!(fails(&mut reach, true), Turned::Down);
-        assert_eq!(fails(&mut Reach::Untried, false), Turned::Down);
+        let mut reach = Reachability::Up { failing: None };
+        assert_eq!(fails(&mut reach, true), Transition::Down);
+        assert_eq!(fails(&mut Reachability::Untried, false), Transition::Down);
     }
 
     #[test]
     fn another_reason_of_an_outage_is_news_and_another_text_is_none() {
-        let mut reach = Reach::Untried;
+        let mut reach = Reachability::Untried;
         let mut fails = |reason, message: &str, refused| {
             reach.failed(reason, message.to_owned(), refused, &Policy::default())
         };
-        assert_eq!(fails("DriverUnavailable", "no answer", false), Turned::Down);
-        assert_eq!(fails("DriverUnavailable", "no route", false), Turned::Nothing);
-        assert_eq!(fails("DriverRefused", "401", true), Turned::Otherwise);
-        assert_eq!(fails("DriverRefused", "401 again", true), Turned::Nothing);
-        assert_eq!(fails("DriverUnavailable", "no answer", false), Turned::Otherwise);
-        assert!(matches!(&reach, Reach::Down(outage) if outage.message == "no answer" && !outage.was_up));
-        assert_eq!(reach.succeeded(), Turned::Up);
+        assert_eq!(fails("DriverUnavailable", "no answer", false), Transition::Down);
+        assert_eq!(fails("DriverUnavailable", "no route", false), Transition::Nothing);
+        assert_eq!(fails("DriverRefused", "401", true), Transition::Otherwise);
+        assert_eq!(fails("DriverRefused", "401 again", true), Transition::Nothing);
+        assert_eq!(fails("DriverUnavailable", "no answer", false), Transition::Otherwise);
+        assert!(
+            matches!(&reach, Reachability::Down(outage) if outage.message == "no answer" && !outage.was_up)
+        );
+        assert_eq!(reach.succeeded(), Transition::Up);
     }
 
     #[test]

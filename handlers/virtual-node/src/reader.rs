@@ -1,13 +1,15 @@
-//! Reads the machines: one task a node, so that one that hangs delays no other.
+//! Reads the machines: one task per node, so that one that hangs delays no other.
 
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+
 use futures_util::future::{join_all, join3};
 use staffetta_driver::{DriverError, Reason};
-use staffetta_handler::{HandlerError, Outlet, Source, causes};
+use staffetta_handler::{HandlerError, Source, TriggerSender, causes};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
@@ -15,59 +17,59 @@ use crate::back_end::{NodeBackEnd, Reply};
 use crate::error::VirtualNodeError;
 use crate::figures::Read;
 use crate::machine::Machine;
-use crate::notes::{reached_note, unreachable_note};
 use crate::reach::knock;
+use crate::recorder::EventReason;
 use crate::shared::Shared;
-use crate::signals::NodeDue;
-use crate::source::Intake;
+use crate::triggers::NodeDue;
 
-/// The source of all signals of a handler: its nodes come and go, their machines are read, leases fall due, and pods whose time
-/// has come are called.
-pub(crate) struct Readers(pub(crate) Arc<Shared>);
+/// The source of all triggers of a handler: nodes that appear and disappear, what is read of their machines, leases that are
+/// due, and pods whose delay is over.
+pub(crate) struct MachineReaders(pub(crate) Arc<Shared>);
 
-impl Source for Readers {
-    async fn run(&self, outlet: Outlet) -> Result<(), HandlerError> {
+#[async_trait]
+impl Source for MachineReaders {
+    async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError> {
         let shared = &self.0;
-        shared.fleet.speaks_to(&outlet);
+        shared.node_store.notifier.connect(&sender);
         tokio::select! {
-            result = shared.source.run(Intake(Arc::clone(&shared.fleet))) => result,
-            () = self.call(&outlet) => Ok(()),
-            () = self.read(&outlet) => Ok(()),
+            result = shared.given.source.run(Arc::clone(&shared.node_store)) => result,
+            () = self.call(&sender) => Ok(()),
+            () = self.read(&sender) => Ok(()),
         }
     }
 
-    /// Each machine is looked at once; what is due at the start is due then.
-    async fn rehearse(&self, outlet: Outlet) -> Result<(), HandlerError> {
+    /// Reads each machine once.
+    async fn run_once(&self, sender: TriggerSender) -> Result<(), HandlerError> {
         let shared = &self.0;
-        shared.fleet.speaks_to(&outlet);
+        shared.node_store.notifier.connect(&sender);
         tokio::select! {
-            result = shared.source.run(Intake(Arc::clone(&shared.fleet))) => result?,
-            () = shared.fleet.completed() => {}
+            result = shared.given.source.run(Arc::clone(&shared.node_store)) => result?,
+            () = shared.node_store.completed() => {}
         }
-        let machines = shared.fleet.all();
-        let looks = machines.iter().map(|machine| look_once(shared, machine, &outlet));
+        let machines = shared.node_store.all();
+        let looks = machines.iter().map(|machine| look_once(shared, machine, &sender));
         let unread: Vec<_> = join_all(looks).await.into_iter().flatten().collect();
-        self.strays();
+        self.orphaned_nodes();
         if unread.is_empty() { Ok(()) } else { Err(VirtualNodeError::Unread(unread.join("; ")).into()) }
     }
 }
 
-impl Readers {
-    async fn call(&self, outlet: &Outlet) {
+impl MachineReaders {
+    async fn call(&self, sender: &TriggerSender) {
         loop {
-            outlet.signal(self.0.agenda.next().await);
+            sender.send(self.0.delay_queue.next().await);
         }
     }
 
     /// One task for each node that exists.
-    async fn read(&self, outlet: &Outlet) {
+    async fn read(&self, sender: &TriggerSender) {
         let mut tasks = JoinSet::new();
         let mut readers: HashMap<Arc<str>, (Arc<Machine>, AbortHandle)> = HashMap::new();
         loop {
             while tasks.try_join_next().is_some() {}
-            let fleet = &self.0.fleet;
+            let node_store = &self.0.node_store;
             readers.retain(|name, (machine, task)| {
-                let same = fleet.get(name).is_some_and(|now| Arc::ptr_eq(&now, machine));
+                let same = node_store.get(name).is_some_and(|now| Arc::ptr_eq(&now, machine));
                 if !same {
                     task.abort();
                     // What its pods have on the one before is nothing that another machine has lost.
@@ -78,42 +80,43 @@ impl Readers {
                 same && !task.is_finished()
             });
             self.0.environments.expire();
-            self.0.cluster.expire(|name| fleet.get(name).is_some() || fleet.is_unread(name));
-            for machine in fleet.all() {
-                if !readers.contains_key(machine.name()) {
-                    let (shared, outlet) = (Arc::clone(&self.0), outlet.clone());
+            self.0.cluster.expire(|name| node_store.get(name).is_some() || node_store.is_unread(name));
+            for machine in node_store.all() {
+                if !readers.contains_key(&machine.name) {
+                    let (shared, sender) = (Arc::clone(&self.0), sender.clone());
                     let of = Arc::clone(&machine);
                     let task = tasks.spawn(async move {
-                        join3(answer(&shared, &of), beat(&shared, &of, &outlet), watch_over(&shared, &of))
+                        join3(answer(&shared, &of), beat(&shared, &of, &sender), watch_over(&shared, &of))
                             .await;
                     });
-                    readers.insert(Arc::clone(machine.name()), (machine, task));
+                    readers.insert(Arc::clone(&machine.name), (machine, task));
                 }
             }
-            if fleet.is_complete() {
-                self.strays();
+            if node_store.is_complete() {
+                self.orphaned_nodes();
             }
             // A task that panicked is started again with the next turnover, and nodes without a machine may need their lease.
-            let _ = tokio::time::timeout(self.0.policy.lease_interval, fleet.turnover.notified()).await;
+            let _ = tokio::time::timeout(self.0.given.policy.lease_interval, node_store.turnover.notified())
+                .await;
         }
     }
 
-    /// Node objects of ours of which no source says that they exist.
-    fn strays(&self) {
-        for name in self.0.cluster.nodes_of(self.0.keeper()) {
-            if self.0.fleet.get(&name).is_none() {
-                self.0.fleet.node_due(&name);
+    /// Triggers the Node objects of ours that no source lists.
+    fn orphaned_nodes(&self) {
+        for name in self.0.cluster.nodes_of(self.0.node_owner()) {
+            if self.0.node_store.get(&name).is_none() {
+                self.0.node_store.notifier.node_due(&name);
             }
         }
     }
 }
 
-/// Reads a machine. Answers why that was not possible, if it was not.
-async fn look_once(shared: &Shared, machine: &Machine, outlet: &Outlet) -> Option<String> {
-    if let Some(kubelets) = &shared.kubelets {
-        machine.answers_at(kubelets.expected(shared.cluster.node(machine.name()).as_deref()));
+/// Reads a machine. Returns the error, if there was one.
+async fn look_once(shared: &Shared, machine: &Machine, sender: &TriggerSender) -> Option<String> {
+    if let Some(kubelets) = &shared.given.kubelets {
+        machine.answers_at(kubelets.expected(shared.cluster.node(&machine.name).as_deref()));
     }
-    outlet.signal(NodeDue::new(machine.name()));
+    sender.send(NodeDue::new(&machine.name));
     match bounded_read(shared, machine, &mut Instant::now()).await {
         Ok(()) => {
             machine.reached();
@@ -122,42 +125,43 @@ async fn look_once(shared: &Shared, machine: &Machine, outlet: &Outlet) -> Optio
         Err(error) => {
             let message = causes(&error);
             machine.missed(error.reason().name(), message.clone(), refuses(&error));
-            Some(format!("{}: {message}", machine.name()))
+            Some(format!("{}: {message}", machine.name))
         }
     }
 }
 
-/// The lease of a node is due, again and again; nodes that came together are spread over the interval.
-async fn beat(shared: &Shared, machine: &Machine, outlet: &Outlet) {
-    let interval = shared.policy.lease_interval;
-    outlet.signal(NodeDue::new(machine.name()));
-    let mut turn = 0;
+/// Triggers each renewal of a node's lease; nodes that came together are spread over the interval.
+async fn beat(shared: &Shared, machine: &Machine, sender: &TriggerSender) {
+    let interval = shared.given.policy.lease_interval;
+    sender.send(NodeDue::new(&machine.name));
+    let mut round = 0;
     loop {
-        tokio::time::sleep(spread(interval, machine.name(), turn)).await;
-        outlet.signal(NodeDue::new(machine.name()));
-        turn += 1;
+        tokio::time::sleep(spread(interval, &machine.name, round)).await;
+        sender.send(NodeDue::new(&machine.name));
+        round += 1;
     }
 }
 
-/// Answers the kubelet API of a node, where this process does.
+/// Serves the kubelet API of a node, if this process does.
 async fn answer(shared: &Shared, machine: &Arc<Machine>) {
-    if let Some(kubelets) = &shared.kubelets {
+    if let Some(kubelets) = &shared.given.kubelets {
         kubelets.serve(machine, &shared.cluster, &shared.counts).await;
     }
 }
 
 /// Reads one machine, for ever.
 async fn watch_over(shared: &Shared, machine: &Machine) {
-    let (mut health_due, mut failed, mut turn) = (Instant::now(), 0, 0);
+    let (mut health_due, mut failed, mut round) = (Instant::now(), 0, 0);
     loop {
         let wait = match bounded_read(shared, machine, &mut health_due).await {
             Ok(()) => {
                 failed = 0;
                 shared.counts.read(Read::Success);
                 if machine.reached() {
-                    shared.notes.tell(reached_note(shared.handler, machine));
+                    let text = "the machine behind this node can be reached";
+                    shared.note_node(&machine.name, EventReason::Reached, text);
                 }
-                shared.policy.poll_interval
+                shared.given.policy.poll_interval
             }
             Err(error) => {
                 failed += 1;
@@ -169,25 +173,27 @@ async fn watch_over(shared: &Shared, machine: &Machine) {
                 }
                 let message = causes(&error);
                 if machine.missed(error.reason().name(), message.clone(), refused) {
-                    shared.notes.tell(unreachable_note(shared.handler, machine, &message));
+                    let text =
+                        "the machine behind this node cannot be reached; its pods are left as they are";
+                    shared.note_node(&machine.name, EventReason::Unreachable, format!("{text}: {message}"));
                 }
-                let wait = knock(failed, refused, &shared.policy);
+                let wait = knock(failed, refused, &shared.given.policy);
                 error.retry_after().map_or(wait, |after| after.max(wait))
             }
         };
-        turn += 1;
-        let wait = spread(wait, machine.name(), turn);
+        round += 1;
+        let wait = spread(wait, &machine.name, round);
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            // Another way to the machine, which nobody has tried yet.
+            // A new connection, which was not tried yet.
             () = machine.moved.notified() => failed = 0,
-            // What somebody else wants to know is no reason to knock more often.
+            // A machine that does not answer is not read more often because of its pods.
             () = machine.poked.notified(), if failed == 0 => {}
         }
     }
 }
 
-/// Whether the machine answered, and will not answer otherwise for being asked again.
+/// Returns `true` if the machine answered and a retry would give the same answer.
 fn refuses(error: &DriverError) -> bool {
     matches!(error.reason(), Reason::Refused | Reason::Unsupported | Reason::NotFound)
 }
@@ -197,7 +203,7 @@ async fn bounded_read(
     machine: &Machine,
     health_due: &mut Instant,
 ) -> Result<(), DriverError> {
-    let limit = shared.policy.read_timeout;
+    let limit = shared.given.policy.read_timeout;
     let answered = || machine.back_end().and_then(|back_end| back_end.last_answer());
     let read = patiently(limit, answered, read(shared, machine, health_due)).await;
     read.unwrap_or_else(|| {
@@ -206,8 +212,8 @@ async fn bounded_read(
     })
 }
 
-/// What comes of `work`, if that comes within `limit`, or within `limit` of the last answer that the machine gave to somebody: who
-/// waits for others to be answered does not wait for the machine.
+/// Runs `work` with a time limit that is extended while the machine answers other requests: waiting behind those is
+/// no silence.
 async fn patiently<T>(
     limit: Duration,
     answered: impl Fn() -> Option<Instant>,
@@ -227,12 +233,12 @@ async fn read(shared: &Shared, machine: &Machine, health_due: &mut Instant) -> R
     let back_end = back_end(shared, machine).await?;
     if *health_due <= Instant::now() {
         if let Reply::Now(health) = back_end.health().await? {
-            machine.told_health(health);
+            machine.reported_health(health);
         }
-        *health_due = Instant::now() + shared.policy.health_interval;
+        *health_due = Instant::now() + shared.given.policy.health_interval;
     }
     if let Reply::Now(workloads) = back_end.inventory().await? {
-        machine.told_inventory(workloads);
+        machine.reported_inventory(&workloads);
     }
     Ok(())
 }
@@ -242,20 +248,20 @@ async fn back_end(shared: &Shared, machine: &Machine) -> Result<Arc<dyn NodeBack
         return Ok(open);
     }
     loop {
-        let spec = machine.spec();
-        let opened = shared.source.open(&spec).await?;
+        let spec = machine.view().spec;
+        let opened = shared.given.source.open(&spec).await?;
         if machine.opened(spec.session, &opened) {
             return Ok(opened);
         }
     }
 }
 
-/// A time up to a tenth shorter or longer than `wait`, other for each node and each turn, so that many that began together do
+/// A time up to a tenth shorter or longer than `wait`, different for each node and round, so that many that began together do
 /// not go on together.
-fn spread(wait: Duration, name: &str, turn: u32) -> Duration {
+fn spread(wait: Duration, name: &str, round: u32) -> Duration {
     use std::hash::{Hash, Hasher};
     let mut digest = std::hash::DefaultHasher::new();
-    (name, turn).hash(&mut digest);
+    (name, round).hash(&mut digest);
     let tenth = u32::try_from(digest.finish() % 201).unwrap_or(100);
     wait * (900 + tenth) / 1000
 }
@@ -264,17 +270,16 @@ fn spread(wait: Duration, name: &str, turn: u32) -> Duration {
 mod tests {
     use std::sync::Mutex;
 
-    use async_trait::async_trait;
-    use staffetta_driver::memory::{
-        AppHostingMethod, Fault, MemoryAppHostingDriver, MemoryDevice, MemoryDevices,
-    };
-    use staffetta_handler::{Note, Notebook, Notes};
+    use staffetta_handler::{EventNote, EventRecorder, Recorder};
+    use staffetta_memory::{AppHostingMethod, Fault, MemoryAppHostingDriver, MemoryDevice, MemoryDevices};
 
     use super::*;
     use crate::app_hosting::DeviceBackEnd;
-    use crate::handler::tests::{idle, wiring};
-    use crate::handler::{VirtualNodes, Wiring};
+    use crate::handler::VirtualNodes;
+    use crate::handler::tests::{dependencies, idle};
     use crate::node::NodeSpec;
+    use crate::node_store::NodeStore;
+    use crate::shared::Dependencies;
     use crate::source::NodeSource;
 
     #[tokio::test(start_paused = true)]
@@ -284,13 +289,14 @@ mod tests {
         shared.environments.keep("stays");
         shared.forget(&"gone".into());
         assert_eq!(shared.environments.kept(), 1);
-        let readers = Readers(Arc::clone(&shared));
-        let run =
-            |seconds| tokio::time::timeout(Duration::from_secs(seconds), readers.run(Outlet::new(|_| ())));
+        let readers = MachineReaders(Arc::clone(&shared));
+        let run = |seconds| {
+            tokio::time::timeout(Duration::from_secs(seconds), readers.run(TriggerSender::new(|_| ())))
+        };
         assert!(run(50).await.is_err());
         assert_eq!(shared.environments.kept(), 1);
         assert!(run(30).await.is_err());
-        assert_eq!(shared.environments.kept(), 0, "nobody asked for it once more");
+        assert_eq!(shared.environments.kept(), 0, "it expired");
     }
 
     /// A device in memory is behind the one node.
@@ -298,9 +304,9 @@ mod tests {
 
     #[async_trait]
     impl NodeSource for OneDevice {
-        async fn run(&self, intake: Intake) -> Result<(), HandlerError> {
-            intake.exists(NodeSpec::bare("r1"));
-            intake.complete();
+        async fn run(&self, nodes: Arc<NodeStore>) -> Result<(), HandlerError> {
+            nodes.exists(NodeSpec::bare("r1"));
+            nodes.complete();
             std::future::pending().await
         }
 
@@ -310,18 +316,18 @@ mod tests {
         }
     }
 
-    /// What was told.
+    /// The recorded Events.
     #[derive(Clone, Default)]
-    struct Heard(Arc<Mutex<Vec<Note>>>);
+    struct Heard(Arc<Mutex<Vec<EventNote>>>);
 
-    impl Notebook for Heard {
-        fn tell(&self, note: Note) {
+    impl EventRecorder for Heard {
+        fn record(&self, note: EventNote) {
             self.0.lock().unwrap().push(note);
         }
     }
 
     impl Heard {
-        /// What was told in the next minutes, as reasons and texts.
+        /// Returns the Events of the next minutes, as reasons and texts.
         async fn in_minutes(&self, minutes: u64) -> Vec<(&'static str, String)> {
             tokio::time::sleep(Duration::from_secs(60 * minutes)).await;
             self.0.lock().unwrap().drain(..).map(|note| (note.reason, note.text)).collect()
@@ -329,26 +335,32 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_machine_that_refuses_us_after_an_outage_is_told_anew_and_its_first_answer_is_no_news() {
+    async fn a_machine_that_refuses_us_after_an_outage_is_reported_anew_and_its_first_answer_is_no_news() {
         let (device, heard) = (MemoryDevices::default().device("r1"), Heard::default());
         let source = Arc::new(OneDevice(Arc::clone(&device)));
-        let wiring = Wiring { source, notes: Notes::new(heard.clone()), ..wiring() };
-        let readers = Readers(VirtualNodes::new(wiring).shared());
-        let reading = tokio::spawn(async move { readers.run(Outlet::new(|_| ())).await });
+        let dependencies = Dependencies { source, recorder: Recorder::new(heard.clone()), ..dependencies() };
+        let readers = MachineReaders(VirtualNodes::new(dependencies).shared());
+        let reading = tokio::spawn(async move { readers.run(TriggerSender::new(|_| ())).await });
         assert_eq!(heard.in_minutes(5).await, [], "it was reached at the start");
         device.set_reachable(false);
-        let told = heard.in_minutes(5).await;
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].0 == "MachineUnreachable" && told[0].1.contains("switched off"), "{told:?}");
+        let reported = heard.in_minutes(5).await;
+        assert_eq!(reported.len(), 1, "{reported:?}");
+        assert!(
+            reported[0].0 == "MachineUnreachable" && reported[0].1.contains("switched off"),
+            "{reported:?}"
+        );
         let refusal = DriverError::new(Reason::Refused, "log in").detail("401");
         device.faults().inject(AppHostingMethod::Resources, 1000, Fault::Fail(refusal));
-        let told = heard.in_minutes(60).await;
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].0 == "MachineUnreachable" && told[0].1.contains("it was refused: 401"), "{told:?}");
+        let reported = heard.in_minutes(60).await;
+        assert_eq!(reported.len(), 1, "{reported:?}");
+        assert!(
+            reported[0].0 == "MachineUnreachable" && reported[0].1.contains("it was refused: 401"),
+            "{reported:?}"
+        );
         device.faults().clear();
         device.set_reachable(true);
-        let told = heard.in_minutes(15).await;
-        assert_eq!(told.iter().map(|(reason, _)| *reason).collect::<Vec<_>>(), ["MachineReached"]);
+        let reported = heard.in_minutes(15).await;
+        assert_eq!(reported.iter().map(|(reason, _)| *reason).collect::<Vec<_>>(), ["MachineReached"]);
         reading.abort();
     }
 

@@ -1,4 +1,4 @@
-//! What runs on a machine, as it was read.
+//! Workloads as read from a machine.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -13,57 +13,57 @@ pub type Workloads = Arc<[Arc<Workload>]>;
 /// A pod as it is on a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// Whose it is. The UID is whole; names may have been cut by the machine.
+    /// The owning pod. The UID is complete; the machine may have shortened names.
     pub owner: Owner,
-    /// Whether it carries the mark of this cluster; only such ones are removed when their owner is gone.
+    /// `true` if it carries the mark of this cluster; only such workloads are removed when their owner is gone.
     pub ours: bool,
-    /// What stands for its containers.
-    pub containers: Vec<ContainerSight>,
+    /// Its containers.
+    pub containers: Vec<ObservedContainer>,
     /// The address of the pod, once one is known.
     pub ip: Option<IpAddr>,
 }
 
-/// What stands for a container on a machine.
+/// A container on a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContainerSight {
+pub struct ObservedContainer {
     /// The name in the pod.
     pub name: String,
-    /// What the machine calls it, with a scheme: `cisco://...`. It tells one run of a container from the next where the machine
-    /// does so.
+    /// The machine's id with a scheme, `cisco://...`. It differs between runs of a container if the machine
+    /// distinguishes them.
     pub id: String,
-    /// How it is.
+    /// The state of the container.
     pub state: ContainerState,
 }
 
-/// How something that stands for a container is.
+/// The state of a container on a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContainerState {
     /// It does not run yet.
     Waiting {
-        /// Why, in one word of CamelCase.
+        /// The reason, in CamelCase.
         reason: Cow<'static, str>,
-        /// Why, for people.
+        /// The message.
         message: String,
     },
     /// It runs.
     Running {
-        /// Since when, where the machine knows.
+        /// The start time, if the machine knows it.
         since: Option<Timestamp>,
     },
     /// It ended.
     Ended {
         /// 0 is success.
         exit_code: i32,
-        /// Why, in one word of CamelCase.
+        /// The reason, in CamelCase.
         reason: Cow<'static, str>,
-        /// Why, for people.
+        /// The message.
         message: String,
     },
 }
 
 impl Workload {
-    /// What stands for the container of that name.
-    pub fn container(&self, name: &str) -> Option<&ContainerSight> {
+    /// The container with this name.
+    pub fn container(&self, name: &str) -> Option<&ObservedContainer> {
         self.containers.iter().find(|container| container.name == name)
     }
 }

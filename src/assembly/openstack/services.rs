@@ -2,50 +2,42 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
 use staffetta_driver::{DriverError, LoadBalancerDriver, ServicePublicIpDriver};
 use staffetta_handler::{Registry, Setup, SetupError};
 use staffetta_openstack::{LbaasV2Driver, MemberSubnets, NeutronFloatingIps, OctaviaDefaults};
 
-use super::{Unreachable, cloud, defaults, known_namespaces, known_subnets, required};
+use super::super::unreachable::Unreachable;
+use super::{UNUSABLE, cloud, defaults, required, shared_namespaces, shared_subnets};
+use crate::config::KubernetesOptions;
 
-/// The provider that means that the cloud chooses.
-const ANY: &str = "default";
+/// The name of the provider that stands for the cloud's default.
+const DEFAULT_PROVIDER: &str = "default";
 
-/// Adds the drivers.
+const FLOATING_IP: &str = "OpenStack: a floating IP of the external_svc_net of [neutron_defaults].";
+
+/// Registers the drivers.
 pub(super) fn drivers(registry: &mut Registry) {
     registry.section::<OctaviaDefaults>("octavia_defaults");
-    registry.driver::<dyn LoadBalancerDriver>(
-        "lbaasv2",
-        "OpenStack: a load balancer of Octavia for each service.",
-        |setup| Ok(Arc::new(lbaasv2(setup)?)),
-    );
-    registry.driver::<dyn ServicePublicIpDriver>(
-        "neutron_floating_ip",
-        "OpenStack: a floating IP of the external_svc_net of [neutron_defaults].",
-        |setup| {
+    drivers! { registry, setup:
+        dyn LoadBalancerDriver, "lbaasv2", "OpenStack: an Octavia load balancer for each service." => Arc::new(lbaasv2(setup)?);
+        dyn ServicePublicIpDriver, "neutron_floating_ip", FLOATING_IP => {
             let defaults = defaults(setup)?;
             let pool = required(defaults.external_svc_net, "neutron_defaults.external_svc_net")?;
             let (cloud, cluster) = (cloud(setup)?, setup.cluster_id()?.into());
-            Ok(Arc::new(NeutronFloatingIps::new(&cloud, cluster, pool, defaults.external_svc_subnet)))
-        },
-    );
+            Arc::new(NeutronFloatingIps::new(&cloud, cluster, pool, defaults.external_svc_subnet))
+        };
+    }
 }
 
 fn lbaasv2(setup: &Setup) -> Result<LbaasV2Driver, SetupError> {
-    /// What of the section `[kubernetes]` concerns load balancers.
-    #[derive(Deserialize)]
-    struct Kubernetes {
-        #[serde(default)]
-        endpoints_driver_octavia_provider: String,
-    }
-    let Kubernetes { endpoints_driver_octavia_provider: provider } = setup.section("kubernetes")?;
+    let KubernetesOptions { endpoints_driver_octavia_provider: provider, .. } =
+        setup.section("kubernetes")?;
     let options: OctaviaDefaults = setup.section("octavia_defaults")?;
     let members = MemberSubnets {
         mode: options.member_mode,
         pods: defaults(setup)?.pod_subnet,
-        subnets: known_subnets(setup)?,
-        namespaces: known_namespaces(setup)?,
+        subnets: shared_subnets(setup)?,
+        namespaces: shared_namespaces(setup)?,
     };
     let cloud = cloud(setup)?;
     let octavia = cloud.load_balancer();
@@ -53,9 +45,9 @@ fn lbaasv2(setup: &Setup) -> Result<LbaasV2Driver, SetupError> {
         let octavia = octavia.clone();
         async move {
             let asked = octavia.version().await;
-            asked.map(drop).map_err(|error| Unreachable(DriverError::from(error)).into())
+            asked.map(drop).map_err(|error| Unreachable::new(UNUSABLE, DriverError::from(error)).into())
         }
     });
-    let provider = Some(provider).filter(|provider| !provider.is_empty() && provider != ANY);
+    let provider = Some(provider).filter(|provider| !provider.is_empty() && provider != DEFAULT_PROVIDER);
     Ok(LbaasV2Driver::new(&cloud, setup.cluster_id()?.into(), members, &options, provider))
 }

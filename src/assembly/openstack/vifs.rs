@@ -1,88 +1,59 @@
-//! The VIF drivers of OpenStack, and the ports in stock for pools in front of them.
+//! The VIF drivers of OpenStack and their pools.
 
 use std::sync::Arc;
 
-use serde::Deserialize;
 use staffetta_driver::{PodVifDriver, VifPoolDriver};
 use staffetta_handler::{Registry, Setup, SetupError};
 use staffetta_openstack::{
-    NestedMacvlanDriver, NestedStock, NestedVlanDriver, NeutronStock, NeutronVifDriver, PodVifNestedOptions,
-    PortOptions,
+    NestedMacvlanDriver, NestedVlanDriver, NeutronVifDriver, PodVifNestedOptions, PortOptions,
 };
 
-use super::{cloud, defaults, known_subnets};
+use super::{cloud, defaults, shared_subnets};
 use crate::assembly::vif_pool;
+use crate::config::KubernetesOptions;
 
-/// The bridge of Open vSwitch that Neutron's agents have when nobody names another one.
+/// The default integration bridge of Neutron's Open vSwitch agents.
 const BRIDGE: &str = "br-int";
 
-/// Adds the drivers, and the pools that stand on them.
+const MACVLAN: &str =
+    "OpenStack: a port whose address is allowed on the port of the node, a server in the same cloud.";
+
+/// Registers the drivers and their pools.
 pub(super) fn drivers(registry: &mut Registry) {
     registry.section::<PodVifNestedOptions>("pod_vif_nested");
-    registry.driver::<dyn PodVifDriver>(
-        "neutron-vif",
-        "OpenStack: a port that is bound on the node of the pod.",
-        |setup| Ok(neutron_vif(setup)?),
-    );
-    registry.driver::<dyn PodVifDriver>(
-        "nested-vlan",
-        "OpenStack: a subport of the trunk of the node, which is a machine of the same cloud.",
-        |setup| Ok(nested_vlan(setup)?),
-    );
-    registry.driver::<dyn PodVifDriver>(
-        "nested-macvlan",
-        "OpenStack: a port whose addresses the port of the node may use, a machine of the same cloud.",
-        |setup| Ok(nested_macvlan(setup)?),
-    );
-    registry.driver::<dyn VifPoolDriver>(
-        "neutron",
-        "Keeps ports ready for the driver `neutron-vif`, each on its node.",
-        |setup| {
-            let stock = NeutronStock::new(NeutronVifDriver::clone(&*neutron_vif(setup)?));
-            vif_pool::pooled(setup, "neutron", Arc::new(stock))
-        },
-    );
-    registry.driver::<dyn VifPoolDriver>(
-        "nested",
-        "Keeps subports ready for the driver `nested-vlan`, each on the trunk of its node.",
-        |setup| {
-            let stock = NestedStock::new(NestedVlanDriver::clone(&*nested_vlan(setup)?));
-            vif_pool::pooled(setup, "nested", Arc::new(stock))
-        },
-    );
+    drivers! { registry, setup:
+        dyn PodVifDriver, "neutron-vif", "OpenStack: a port that is bound on the node of the pod." => neutron_vif(setup)?;
+        dyn PodVifDriver, "nested-vlan", "OpenStack: a subport of the trunk of the node, a server in the same cloud." =>
+            nested_vlan(setup)?;
+        dyn PodVifDriver, "nested-macvlan", MACVLAN => {
+            let (cloud, subnets, nested) = (cloud(setup)?, shared_subnets(setup)?, nested(setup)?);
+            Arc::new(NestedMacvlanDriver::new(&cloud, subnets, setup.cluster_id()?.into(), ports(setup)?, nested))
+        };
+        dyn VifPoolDriver, "neutron", "Keeps ports ready for the driver `neutron-vif`, each on its node." =>
+            vif_pool::pooled(setup, "neutron", neutron_vif(setup)?)?;
+        dyn VifPoolDriver, "nested", "Keeps subports ready for the driver `nested-vlan`, each on the trunk of its node." =>
+            vif_pool::pooled(setup, "nested", nested_vlan(setup)?)?;
+    }
 }
 
-/// The driver `neutron-vif`; its stock is of the same one.
+/// The driver `neutron-vif`, shared with its pool.
 fn neutron_vif(setup: &Setup) -> Result<Arc<NeutronVifDriver>, SetupError> {
     setup.shared(|| {
-        let (cloud, subnets) = (cloud(setup)?, known_subnets(setup)?);
+        let (cloud, subnets) = (cloud(setup)?, shared_subnets(setup)?);
         Ok(NeutronVifDriver::new(&cloud, subnets, setup.cluster_id()?.into(), ports(setup)?))
     })
 }
 
-/// The driver `nested-vlan`; its stock is of the same one.
+/// The driver `nested-vlan`, shared with its pool.
 fn nested_vlan(setup: &Setup) -> Result<Arc<NestedVlanDriver>, SetupError> {
     setup.shared(|| {
-        let (cloud, subnets, nested) = (cloud(setup)?, known_subnets(setup)?, nested(setup)?);
+        let (cloud, subnets, nested) = (cloud(setup)?, shared_subnets(setup)?, nested(setup)?);
         Ok(NestedVlanDriver::new(&cloud, subnets, setup.cluster_id()?.into(), ports(setup)?, nested))
     })
 }
 
-fn nested_macvlan(setup: &Setup) -> Result<Arc<NestedMacvlanDriver>, SetupError> {
-    setup.shared(|| {
-        let (cloud, subnets, nested) = (cloud(setup)?, known_subnets(setup)?, nested(setup)?);
-        Ok(NestedMacvlanDriver::new(&cloud, subnets, setup.cluster_id()?.into(), ports(setup)?, nested))
-    })
-}
-
 fn ports(setup: &Setup) -> Result<PortOptions, SetupError> {
-    /// What of the section `[kubernetes]` concerns ports.
-    #[derive(Deserialize)]
-    struct Kubernetes {
-        #[serde(default)]
-        port_debug: bool,
-    }
-    let Kubernetes { port_debug } = setup.section("kubernetes")?;
+    let KubernetesOptions { port_debug, .. } = setup.section("kubernetes")?;
     let ovs_bridge = defaults(setup)?.ovs_bridge.unwrap_or_else(|| BRIDGE.to_owned());
     Ok(PortOptions { ovs_bridge, port_debug })
 }
@@ -91,7 +62,7 @@ fn nested(setup: &Setup) -> Result<PodVifNestedOptions, SetupError> {
     let nested: PodVifNestedOptions = setup.section("pod_vif_nested")?;
     if nested.worker_nodes_subnets.is_empty() {
         let missing =
-            "`pod_vif_nested.worker_nodes_subnets` is empty: without it the port of a node cannot be found";
+            "`pod_vif_nested.worker_nodes_subnets` is empty: without it the ports of nodes cannot be found";
         return Err(SetupError::Invalid(missing.to_owned()));
     }
     Ok(nested)

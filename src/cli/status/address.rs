@@ -1,40 +1,39 @@
-//! Where the controller's admin server is.
+//! The address of the controller's admin server.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use reqwest::Url;
 
-/// Why it is not known where the admin server is.
+/// The address of the admin server is wrong or unknown.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum AddressError {
-    /// What was said is no address.
-    #[error("`{given}` is no address of an admin server; it is one such as http://127.0.0.1:8082")]
-    NotOne {
-        /// What was said.
+    /// The value of `--admin` is not an address.
+    #[error("`{given}` is not the address of an admin server; expected one such as http://127.0.0.1:8082")]
+    Invalid {
+        /// The value.
         given: String,
     },
-    /// The configuration lets the system choose the port.
-    #[error("`admin.listen` is {0}, so the system chooses the port: say with --admin which one it is")]
+    /// With port 0 in the configuration, the system chooses the port.
+    #[error("the port of `admin.listen` = {0} is chosen by the system; pass the actual address with --admin")]
     AnyPort(SocketAddr),
 }
 
-/// The address of `/debug/state` under `given`: a URL, perhaps with a path under which a proxy has the admin server, or
-/// just a host and a port.
-pub(super) fn given(given: &str) -> Result<Url, AddressError> {
-    let refused = || AddressError::NotOne { given: given.to_owned() };
+/// The URL of `/debug/state` at the admin server `given`: a URL, possibly with a path of a proxy, or a host and a port.
+pub(super) fn from_argument(given: &str) -> Result<Url, AddressError> {
+    let invalid = || AddressError::Invalid { given: given.to_owned() };
     let text = if given.contains("://") { given.to_owned() } else { format!("http://{given}") };
-    let mut url = Url::parse(&text).map_err(|_| refused())?;
+    let mut url = Url::parse(&text).map_err(|_| invalid())?;
     if url.scheme() != "http" || url.host_str().is_none_or(str::is_empty) {
-        return Err(refused());
+        return Err(invalid());
     }
     url.set_query(None);
     url.set_fragment(None);
-    url.path_segments_mut().map_err(|()| refused())?.pop_if_empty().extend(["debug", "state"]);
+    url.path_segments_mut().map_err(|()| invalid())?.pop_if_empty().extend(["debug", "state"]);
     Ok(url)
 }
 
-/// The address of `/debug/state` of who listens at `listen`. Who listens on all addresses listens on loopback too.
-pub(super) fn configured(listen: SocketAddr) -> Result<Url, AddressError> {
+/// The URL of `/debug/state` at the listen address `listen`. A server that listens on all addresses is reached on loopback.
+pub(super) fn from_listen_address(listen: SocketAddr) -> Result<Url, AddressError> {
     if listen.port() == 0 {
         return Err(AddressError::AnyPort(listen));
     }
@@ -43,7 +42,7 @@ pub(super) fn configured(listen: SocketAddr) -> Result<Url, AddressError> {
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
         ip => ip,
     };
-    given(&SocketAddr::new(address, listen.port()).to_string())
+    from_argument(&SocketAddr::new(address, listen.port()).to_string())
 }
 
 #[cfg(test)]
@@ -51,27 +50,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_and_a_host_with_a_port_name_an_admin_server() {
-        for (said, asked) in [
+    fn a_url_or_a_host_with_a_port_is_an_address() {
+        for (argument, url) in [
             ("http://127.0.0.1:8082", "http://127.0.0.1:8082/debug/state"),
             ("http://web-1:8082/", "http://web-1:8082/debug/state"),
             ("web-1:8082", "http://web-1:8082/debug/state"),
             ("[::1]:8082", "http://[::1]:8082/debug/state"),
             ("http://127.0.0.1:8001/api/v1/proxy/?x=1", "http://127.0.0.1:8001/api/v1/proxy/debug/state"),
         ] {
-            assert_eq!(given(said).unwrap().as_str(), asked, "{said}");
+            assert_eq!(from_argument(argument).unwrap().as_str(), url, "{argument}");
         }
         for wrong in ["", "https://127.0.0.1:8082", "ftp://a", "http://", "a b"] {
-            assert!(given(wrong).is_err(), "{wrong}");
+            assert!(from_argument(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn who_listens_everywhere_is_asked_on_loopback() {
-        let asked = |listen: &str| configured(listen.parse().unwrap()).map(|url| url.to_string());
-        assert_eq!(asked("0.0.0.0:8082").unwrap(), "http://127.0.0.1:8082/debug/state");
-        assert_eq!(asked("[::]:8082").unwrap(), "http://[::1]:8082/debug/state");
-        assert_eq!(asked("10.0.0.7:80").unwrap(), "http://10.0.0.7/debug/state");
-        assert!(asked("127.0.0.1:0").unwrap_err().to_string().contains("--admin"));
+    fn a_server_that_listens_on_all_addresses_is_reached_on_loopback() {
+        let url = |listen: &str| from_listen_address(listen.parse().unwrap()).map(|url| url.to_string());
+        assert_eq!(url("0.0.0.0:8082").unwrap(), "http://127.0.0.1:8082/debug/state");
+        assert_eq!(url("[::]:8082").unwrap(), "http://[::1]:8082/debug/state");
+        assert_eq!(url("10.0.0.7:80").unwrap(), "http://10.0.0.7/debug/state");
+        assert!(url("127.0.0.1:0").unwrap_err().to_string().contains("--admin"));
     }
 }

@@ -1,22 +1,24 @@
-//! All that is known of single objects.
+//! The details of single objects.
 
 use std::fmt::Write;
 
-use super::overview::{blind, full_name, head};
-use super::words::{line, time};
-use crate::state::{Document, Object};
+use super::overview::{full_name, head, incomplete_reason};
+use super::text::duration;
+use crate::cli::table::single_line;
+use crate::state::{ObjectSummary, StateSnapshot};
 
-/// The controller in a line, then each object in full.
-pub(super) fn details(document: &Document) -> String {
+/// The controller on one line, followed by each object with all details.
+pub(super) fn details(document: &StateSnapshot) -> String {
     let mut text = head(document);
     for object in &document.objects {
-        let _ = write!(text, "\n{}", one(object));
+        let _ = write!(text, "\n{}", details_of(object));
     }
     for object in &document.undecodable {
         let name = full_name(object.namespace.as_deref(), &object.name);
-        let _ = writeln!(text, "\n{} {name} ({})", line(&object.kind), line(&object.uid));
-        row(&mut text, "state", "cannot be decoded; no handler gets to see it");
-        row(&mut text, "error", &line(&object.error));
+        let title = format!("{} {name} ({})", object.kind, object.uid);
+        let _ = writeln!(text, "\n{}", single_line(&title));
+        row(&mut text, "state", "cannot be decoded; not passed to handlers");
+        row(&mut text, "error", &object.error);
     }
     if document.objects.is_empty() && document.undecodable.is_empty() {
         let nothing = match document.known {
@@ -25,30 +27,30 @@ pub(super) fn details(document: &Document) -> String {
             }
             _ => "Nothing of that name waits or is at work: it is handled, or no handler wants it.",
         };
-        let _ = writeln!(text, "\n{}", blind(document).unwrap_or_else(|| nothing.to_owned()));
+        let _ = writeln!(text, "\n{}", incomplete_reason(document).unwrap_or_else(|| nothing.to_owned()));
     }
     text
 }
 
-fn one(object: &Object) -> String {
+fn details_of(object: &ObjectSummary) -> String {
     let name = full_name(object.namespace.as_deref(), &object.name);
-    let mut text = format!("{} {name} ({})\n", line(&object.kind), line(&object.uid));
-    row(&mut text, "handler", &line(&object.handler));
-    row(&mut text, "event", &line(&object.change));
-    let phase = format!("{}, for {}, since {}", object.phase, time(object.since_seconds), object.since);
-    row(&mut text, "state", &line(&phase));
+    let mut text = single_line(&format!("{} {name} ({})", object.kind, object.uid)) + "\n";
+    row(&mut text, "handler", &object.handler);
+    row(&mut text, "event", &object.change);
+    let since = duration(object.since_seconds);
+    row(&mut text, "state", &format!("{}, for {since}, since {}", object.phase, object.since));
     if let (Some(next), Some(seconds)) = (&object.next, object.next_seconds) {
-        row(&mut text, "next", &line(&format!("in {}, at {next}", time(seconds))));
+        row(&mut text, "next", &format!("in {}, at {next}", duration(seconds)));
     }
-    if let Some(trouble) = &object.trouble {
-        let first = format!("the first {} ago, at {}", time(trouble.since_seconds), trouble.since);
-        row(&mut text, "attempts", &line(&format!("{} failed, {first}", trouble.attempts)));
-        row(&mut text, "reason", &line(&trouble.reason));
-        row(&mut text, "error", &line(&trouble.error));
+    if let Some(last_error) = &object.last_error {
+        let first = format!("the first {} ago, at {}", duration(last_error.since_seconds), last_error.since);
+        row(&mut text, "attempts", &format!("{} failed, {first}", last_error.attempts));
+        row(&mut text, "reason", &last_error.reason);
+        row(&mut text, "error", &last_error.error);
     }
     text
 }
 
 fn row(text: &mut String, name: &str, value: &str) {
-    let _ = writeln!(text, "  {name:8}  {value}");
+    let _ = writeln!(text, "  {name:8}  {}", single_line(value));
 }

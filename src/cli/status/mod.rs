@@ -1,64 +1,59 @@
-//! `staffetta status`: asks a running controller how it is, and shows its answer.
+//! `staffetta status`: requests the state of a running controller and shows it.
 
 mod address;
-mod ask;
 mod details;
 mod overview;
-mod words;
+mod request;
+mod text;
 
 use std::io::{self, IsTerminal, Write};
 
 use super::CommandError;
-use super::arguments::{OutputForm, StatusArguments};
+use super::arguments::{OutputFormat, StatusArguments};
 use crate::config::{Configuration, ConfigurationError};
-use crate::state::{Document, MAX_LIMIT, Query};
+use crate::state::{MAX_LIMIT, Query, StateSnapshot};
 
 pub(super) use address::AddressError;
-pub(super) use ask::AskError;
+pub(super) use request::RequestError;
 
-/// How long an object may be in one phase before it is shown without being asked for, in seconds.
-const UNREMARKABLE: f64 = 5.0;
+/// The time in one phase, in seconds, after which an object is stuck and shown by default.
+const STUCK_AFTER_SECONDS: f64 = 5.0;
 
-/// Asks and shows. The configuration is read only when the command line does not say where the controller is.
+/// Requests and shows the state. The configuration is read only if the command line has no address.
 pub(super) fn status(
     arguments: StatusArguments,
     load: impl FnOnce() -> Result<Configuration, ConfigurationError>,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
     let url = match &arguments.admin {
-        Some(url) => address::given(url)?,
-        None => address::configured(load()?.admin.listen)?,
+        Some(url) => address::from_argument(url)?,
+        None => address::from_listen_address(load()?.admin.listen)?,
     };
-    let query = Query {
-        namespace: arguments.namespace,
-        name: arguments.name,
-        kind: arguments.kind,
-        handler: arguments.handler,
-        phase: arguments.phase,
-        limit: Some(MAX_LIMIT),
-    };
-    let mut document = ask::ask(url, &query)?;
+    let query = Query { limit: Some(MAX_LIMIT), ..arguments.query };
+    let mut document = request::request(url, &query)?;
     if !arguments.all && query.name.is_none() && query.phase.is_none() {
-        hide_the_unremarkable(&mut document);
+        retain_failing_and_stuck(&mut document);
     }
     match arguments.output {
-        OutputForm::Json => {
+        OutputFormat::Json => {
             serde_json::to_writer_pretty(&mut *output, &document).map_err(io::Error::from)?;
             writeln!(output)?;
         }
-        OutputForm::Table if query.name.is_some() => write!(output, "{}", details::details(&document))?,
-        OutputForm::Table => write!(output, "{}", overview::overview(&document, width()))?,
+        OutputFormat::Table if query.name.is_some() => write!(output, "{}", details::details(&document))?,
+        OutputFormat::Table => write!(output, "{}", overview::overview(&document, terminal_width()))?,
     }
     Ok(())
 }
 
-/// What is well and moves along needs nobody's eye.
-fn hide_the_unremarkable(document: &mut Document) {
-    document.objects.retain(|object| object.trouble.is_some() || object.since_seconds > UNREMARKABLE);
+/// Removes the objects that neither fail nor are stuck.
+fn retain_failing_and_stuck(document: &mut StateSnapshot) {
+    document
+        .objects
+        .retain(|object| object.last_error.is_some() || object.since_seconds > STUCK_AFTER_SECONDS);
 }
 
-/// How wide the terminal is; none where the answer goes elsewhere, and is not cut.
-fn width() -> Option<usize> {
+/// The width of the terminal. `None` if the output goes to a file or a pipe and is not truncated.
+fn terminal_width() -> Option<usize> {
     let stdout = io::stdout();
     let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok())??;
     (size.ws_col > 0).then(|| usize::from(size.ws_col))
@@ -68,11 +63,11 @@ fn width() -> Option<usize> {
 mod testing {
     use serde_json::json;
 
-    use crate::state::{Document, Object};
+    use crate::state::{ObjectSummary, StateSnapshot};
 
-    /// A controller in which all is well but for these objects.
-    pub(super) fn document(objects: Vec<Object>) -> Document {
-        let mut document: Document = serde_json::from_value(json!({
+    /// A healthy controller with these objects.
+    pub(super) fn document(objects: Vec<ObjectSummary>) -> StateSnapshot {
+        let mut document: StateSnapshot = serde_json::from_value(json!({
             "version": "0.1.0", "identity": "web-1", "started": "2026-11-21T14:00:00.000Z", "uptimeSeconds": 3723.0,
             "leadership": { "name": "staffetta", "leads": true, "role": "leader", "slowRenewals": 0 },
             "ready": true, "waits": [], "watches": [], "objects": [], "omitted": 0, "undecodable": [],
@@ -84,15 +79,15 @@ mod testing {
         document
     }
 
-    /// A pod that has been in a phase for so long.
-    pub(super) fn object(name: &str, phase: &str, seconds: f64, error: Option<&str>) -> Object {
+    /// A pod that has been in `phase` for `seconds`.
+    pub(super) fn object(name: &str, phase: &str, seconds: f64, error: Option<&str>) -> ObjectSummary {
         let since = "2026-11-21T14:00:00.000Z";
-        let trouble = error.map(|error| {
+        let last_error = error.map(|error| {
             json!({ "error": error, "reason": "NoAddress", "attempts": 3, "since": since, "sinceSeconds": seconds })
         });
         serde_json::from_value(json!({
             "handler": "vif", "kind": "Pod", "namespace": "default", "name": name, "uid": "u1", "change": "added",
-            "phase": phase, "since": since, "sinceSeconds": seconds, "trouble": trouble,
+            "phase": phase, "since": since, "sinceSeconds": seconds, "lastError": last_error,
             "next": error.map(|_| since), "nextSeconds": error.map(|_| 30.0),
         }))
         .unwrap()
@@ -105,14 +100,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unasked_are_shown_those_in_trouble_and_those_that_do_not_move() {
+    fn failing_and_stuck_objects_are_shown_by_default() {
         let mut document = document(vec![
-            object("in-trouble", "running", 0.1, Some("no address")),
-            object("moves", "running", 4.9, None),
-            object("does-not", "queued", 5.1, None),
+            object("failing", "running", 0.1, Some("no address")),
+            object("moving", "running", 4.9, None),
+            object("stuck", "queued", 5.1, None),
         ]);
-        hide_the_unremarkable(&mut document);
+        retain_failing_and_stuck(&mut document);
         let names: Vec<_> = document.objects.iter().map(|object| object.name.as_str()).collect();
-        assert_eq!(names, ["in-trouble", "does-not"]);
+        assert_eq!(names, ["failing", "stuck"]);
     }
 }

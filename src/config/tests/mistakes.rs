@@ -1,4 +1,4 @@
-//! What is said about a file and an environment in which something is wrong.
+//! Mistakes in the file and in the environment.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use super::*;
 
 #[test]
-fn all_mistakes_of_a_file_are_found_at_once() {
+fn all_mistakes_of_a_file_are_reported_at_once() {
     let file = r#"
 queue_depth = 5
 [kubernetes]
@@ -35,19 +35,19 @@ level = "inof"
     let expected = [
         r#"s.toml:2:1: queue_depth: there is no such section; "queue_depth" is an option of [relay]"#,
         r#"s.toml:4:28: kubernetes.enabled_handlers[1]: there is no "nihgt" (did you mean "night"?); known are "lb", "night", "vif""#,
-        r#"s.toml:4:37: kubernetes.enabled_handlers[2]: "vif" stands there twice"#,
+        r#"s.toml:4:37: kubernetes.enabled_handlers[2]: "vif" is listed twice"#,
         r#"s.toml:5:14: kubernetes.cluster_id: "My Cluster" is not made of lower-case letters, digits and inner hyphens"#,
         r#"s.toml:6:15: kubernetes.lamp_driver: there is no "touch" (did you mean "torch"?); known are "candle", "torch""#,
         r#"s.toml:8:1: relay.queue_dept: there is no such option; did you mean "queue_depth"?"#,
         "s.toml:9:19: relay.max_concurrency: must be at least 1, not 0",
-        r#"s.toml:10:19: relay.handler_timeout: "soon" is not a length of time; write seconds, or units as in "500ms", "30s" or "2m30s""#,
-        r#"s.toml:11:18: relay.retry_interval: "-1s" is negative"#,
+        r#"s.toml:10:19: relay.handler_timeout: not a length of time; write seconds, or units as in "500ms", "30s" or "2m30s""#,
+        "s.toml:11:18: relay.retry_interval: negative",
         "s.toml:12:22: relay.retry_max_interval: must be at least 1ms, not 0s",
-        "s.toml:13:12: relay.coalesce: must be true or false, not a string",
+        r#"s.toml:13:12: relay.coalesce: invalid type: string "yes", expected a boolean"#,
         "s.toml:14:2: rely: there is no such section; did you mean [relay]?",
         "s.toml:16:14: lamp.brightness: must be at most 90, not 91",
-        "s.toml:17:10: lamp.rooms[0]: must be a string, not an integer",
-        "s.toml:18:1: lamp.coalesce: there is no such option; it is an option of [relay]",
+        "s.toml:17:10: lamp.rooms[0]: invalid type: integer `1`, expected a string",
+        r#"s.toml:18:1: lamp.coalesce: there is no such option; "coalesce" is an option of [relay]"#,
         r#"s.toml:20:10: admin.listen: "localhost:80" is not an IP address and a port, such as "127.0.0.1:8082" or "[::]:8082""#,
         r#"s.toml:22:10: log.format: there is no "yaml"; known are "text", "json""#,
         r#"s.toml:23:9: log.level: "inof" names a level that does not exist; did you mean "info"?"#,
@@ -56,26 +56,28 @@ level = "inof"
 }
 
 #[test]
-fn all_mistakes_of_syntax_are_found_at_once_and_lead_to_no_others() {
+fn all_syntax_errors_are_reported_at_once_and_no_errors_that_follow_from_them() {
     let found = mistakes(
         "[relay]\nqueue_depth = \ncoalesce = true true\n[log]\nlevel = 'loud'\n[admin\nlisten = 1\n",
         &[],
     );
-    assert_eq!(found.len(), 4, "{found:#?}");
-    assert!(found[0].starts_with("s.toml:2:") && found[0].contains("this is not TOML"), "{found:#?}");
-    assert!(found[1].starts_with("s.toml:3:") && found[1].contains("this is not TOML"), "{found:#?}");
-    assert!(found[2].starts_with("s.toml:5:9: log.level"), "{found:#?}");
-    assert!(found[3].starts_with("s.toml:6:") && found[3].contains("this is not TOML"), "{found:#?}");
+    assert_eq!(found.len(), 3, "{found:#?}");
+    for (mistake, line) in found.iter().zip([2, 3, 6]) {
+        assert!(
+            mistake.starts_with(&format!("s.toml:{line}:")) && mistake.contains("this is not TOML"),
+            "{found:#?}"
+        );
+    }
 }
 
 #[test]
-fn a_name_that_stands_twice_is_refused_where_it_stands_again() {
+fn a_duplicate_key_is_rejected_at_its_second_location() {
     let found = mistakes("[relay]\nqueue_depth = 1\nqueue_depth = 2\n", &[]);
     assert_eq!(found, ["s.toml:3:1: this is not TOML: duplicate key"]);
 }
 
 #[test]
-fn a_file_that_is_not_text_is_refused_where_it_stops_being_text() {
+fn a_file_that_is_not_utf_8_is_rejected_at_the_first_invalid_byte() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.toml");
     std::fs::write(&path, b"[relay]\nx = \xff").unwrap();
@@ -84,9 +86,9 @@ fn a_file_that_is_not_text_is_refused_where_it_stops_being_text() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn the_error_about_a_missing_file_names_the_file() {
     let error = Configuration::load(&schema(), Some(Path::new("/nowhere/s.toml")), []).unwrap_err();
-    assert!(error.to_string().starts_with("cannot read the configuration /nowhere/s.toml: "), "{error}");
+    assert!(error.to_string().starts_with("cannot read the configuration file /nowhere/s.toml: "), "{error}");
 }
 
 #[test]
@@ -102,14 +104,14 @@ fn mistakes_in_the_environment_name_the_variable() {
         r#"environment STAFFETTA_KUBERNETES__ENABLED_HANDLERS: kubernetes.enabled_handlers[1]: there is no "viff" (did you mean "vif"?); known are "lb", "night", "vif""#,
         "environment STAFFETTA_RELAY_COALESCE: sets nothing; write STAFFETTA_RELAY__COALESCE, with two underscores after the section",
         r#"environment STAFFETTA_RELAY__QUEUE_DEPHT: relay.queue_depht: there is no such option; did you mean "queue_depth"?"#,
-        "environment STAFFETTA_RELAY__QUEUE_DEPTH: relay.queue_depth: must be an integer, not a string",
-        "environment STAFFETTA_RELLAY__QUEUE_DEPTH: rellay: there is no such section; did you mean STAFFETTA_RELAY__...?",
+        "environment STAFFETTA_RELAY__QUEUE_DEPTH: relay.queue_depth: invalid type: string \"many\", expected a nonzero usize",
+        "environment STAFFETTA_RELLAY__QUEUE_DEPTH: rellay: there is no such section; did you mean [relay]?",
     ];
     assert_eq!(mistakes("", &variables), expected);
 }
 
 #[test]
-fn variables_that_are_no_options_are_left_alone() {
+fn variables_that_are_no_options_are_ignored() {
     let variables = [
         ("STAFFETTA_REQUIRE", "all"),
         ("STAFFETTA_CONFIG", "x.toml"),
@@ -121,7 +123,7 @@ fn variables_that_are_no_options_are_left_alone() {
 }
 
 #[test]
-fn options_that_contradict_each_other_are_refused_where_they_were_set() {
+fn contradicting_options_are_rejected_at_the_location_that_sets_them() {
     let found = mistakes("[relay]\nretry_interval = '2m'\n", &[("STAFFETTA_RELAY__FAILED_RESYNC_MAX", "30")]);
     let expected = [
         "s.toml:2:18: relay.retry_interval: 2m is more than relay.retry_max_interval, which is 1m",
@@ -131,7 +133,7 @@ fn options_that_contradict_each_other_are_refused_where_they_were_set() {
 }
 
 #[test]
-fn a_leader_that_would_outlive_its_lease_or_renew_it_too_late_is_refused() {
+fn a_leader_that_would_outlive_its_lease_or_renew_it_too_late_is_rejected() {
     let found = mistakes(
         "[leader_election]\nrenew_deadline = '15s'\n",
         &[("STAFFETTA_LEADER_ELECTION__RETRY_PERIOD", "20s")],
@@ -144,9 +146,9 @@ fn a_leader_that_would_outlive_its_lease_or_renew_it_too_late_is_refused() {
 }
 
 #[test]
-fn a_secret_is_neither_quoted_nor_shown() {
+fn a_secret_is_neither_in_a_message_nor_shown() {
     let found = mistakes("[lamp]\npassword = 'hunter2'\n", &[]);
-    assert_eq!(found, ["s.toml:2:12: lamp.password: must have at least 8 characters, not 7"]);
+    assert_eq!(found, ["s.toml:2:12: lamp.password: length must be at least 8"]);
     let found = mistakes("", &[("STAFFETTA_LAMP__PASSWORD", "hunter2")]);
     assert!(!found.is_empty() && !found[0].contains("hunter2"), "{found:#?}");
 
@@ -200,7 +202,7 @@ fn a_part_of_an_option_cannot_be_secret() {
 }
 
 #[test]
-fn a_registry_whose_sections_make_no_schema_is_refused() {
+fn a_registry_whose_sections_form_no_schema_is_rejected() {
     #[derive(Default, Serialize, Deserialize, JsonSchema)]
     #[serde(default, deny_unknown_fields)]
     struct Strange {

@@ -1,5 +1,6 @@
-//! The configuration as a whole: from a file and an environment to mistakes or values.
+//! Tests of the whole configuration: from a file and an environment to mistakes or options.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,23 +19,25 @@ trait Lamp: Send + Sync {}
 struct Candle;
 impl Lamp for Candle {}
 
-/// How the lamp burns.
+/// The way the lamp burns.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct LampOptions {
-    /// How bright it is, in candelas.
+    /// The brightness, in candelas.
     #[schemars(range(max = 90))]
     brightness: u8,
     /// The word that lights it.
     #[schemars(length(min = 8), example = "open sesame", extend("x-secret" = true))]
     password: Option<String>,
-    /// Where it hangs.
+    /// The rooms in which it hangs.
     rooms: Vec<String>,
+    /// The colour of each shade.
+    shades: BTreeMap<String, u16>,
 }
 
 impl Default for LampOptions {
     fn default() -> Self {
-        Self { brightness: 60, password: None, rooms: vec!["kitchen".to_owned()] }
+        Self { brightness: 60, password: None, rooms: vec!["kitchen".to_owned()], shades: BTreeMap::new() }
     }
 }
 
@@ -45,7 +48,7 @@ fn registry() -> Registry {
         registry
             .handler(name, about, |_| Err(SetupError::Invalid("a handler that is only named".to_owned())));
     }
-    registry.interface::<dyn Lamp>("lamp", "candle", "What lights the way.");
+    registry.driver_trait::<dyn Lamp>("lamp", "candle", "What lights the way.");
     registry.driver::<dyn Lamp>("candle", "Wax and a wick.", |_| Ok(Arc::new(Candle)));
     registry.driver::<dyn Lamp>("torch", "A stick.", |_| Ok(Arc::new(Candle)));
     registry.section::<LampOptions>("lamp");
@@ -64,7 +67,7 @@ fn load(text: &str, variables: &[(&str, &str)]) -> Result<Configuration, Configu
     Configuration::load(&schema(), Some(&path), variables)
 }
 
-/// The mistakes, a line each, with the bare name of the file.
+/// The mistakes, a line each, with the file's name instead of its path.
 fn mistakes(text: &str, variables: &[(&str, &str)]) -> Vec<String> {
     let mistakes = match load(text, variables) {
         Err(ConfigurationError::Mistakes(Mistakes(mistakes))) => mistakes,
@@ -72,7 +75,7 @@ fn mistakes(text: &str, variables: &[(&str, &str)]) -> Vec<String> {
         Ok(_) => Vec::new(),
     };
     let bare = |mut mistake: Mistake| {
-        if let Place::File { path, .. } = &mut mistake.place {
+        if let Location::File { path, .. } = &mut mistake.location {
             *path = PathBuf::from("s.toml").into();
         }
         mistake.to_string()

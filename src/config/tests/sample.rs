@@ -1,8 +1,8 @@
-//! What is written from the schema: the sample and the JSON Schema.
+//! The sample and the JSON Schema.
 
 use super::*;
 
-/// Takes the `#` from each option of a sample.
+/// Removes the `#` from each option of a sample.
 fn all_set(sample: &str) -> String {
     let option =
         |line: &str| line.starts_with('#') && line[1..].starts_with(|first: char| first.is_ascii_lowercase());
@@ -24,27 +24,27 @@ fn check_sample(schema: &FileSchema) {
     let set = load(&all_set(&schema.sample()));
     let options: usize = schema.sections.iter().map(|section| section.options.len()).sum();
     assert_eq!(set.origins.len(), options);
-    assert_eq!(set.relay, Relay::default());
+    assert_eq!(set.relay, RelayOptions::default());
 }
 
 #[test]
-fn the_sample_passes_the_check_with_every_option_commented_out_and_with_every_option_set() {
+fn the_sample_is_valid_with_every_option_commented_out_and_with_every_option_set() {
     check_sample(&schema());
 }
 
 #[test]
-fn every_option_of_the_program_that_ships_is_checked_and_every_default_passes() {
+fn every_option_of_the_program_is_checked_and_every_default_is_valid() {
     let shipped =
         FileSchema::assemble(&crate::assembly::registry()).unwrap_or_else(|error| panic!("{error}"));
     check_sample(&shipped);
 }
 
 #[test]
-fn the_sample_tells_what_each_option_means_and_may_be() {
+fn the_sample_documents_each_option_and_its_limits() {
     let sample = schema().sample();
     for part in [
-        "\n# How the lamp burns.\n[lamp]\n",
-        "\n# How bright it is, in candelas.\n# From 0 to 90.\n#brightness = 60\n",
+        "\n# The way the lamp burns.\n[lamp]\n",
+        "\n# The brightness, in candelas.\n# From 0 to 90.\n#brightness = 60\n",
         "\n# What lights the way.\n# One of:\n# - \"candle\": Wax and a wick.\n# - \"torch\": A stick.\n#lamp_driver = \"candle\"\n",
         "# Any of:\n# - \"lb\": Balances.\n",
         "# Not set by default.\n#kubeconfig = \"/etc/staffetta/kubeconfig\"\n",

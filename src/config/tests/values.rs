@@ -1,4 +1,4 @@
-//! What comes out of a file and an environment in which nothing is wrong.
+//! The options of a valid file and a valid environment.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -6,20 +6,20 @@ use serde_json::{Value, json};
 use super::*;
 
 #[test]
-fn without_file_and_environment_the_defaults_hold() {
+fn without_file_and_environment_all_options_have_their_defaults() {
     let configuration = Configuration::load(&schema(), None, []).unwrap();
-    assert_eq!(configuration.relay, Relay::default());
+    assert_eq!(configuration.relay, RelayOptions::default());
     assert_eq!(configuration.kubernetes.enabled_handlers, ["vif", "lb"]);
     assert_eq!(configuration.value["kubernetes"]["lamp_driver"], "candle");
     assert_eq!(configuration.value["relay"]["retry_timeout"], "500s");
     assert_eq!(
         configuration.value["lamp"],
-        json!({"brightness": 60, "password": null, "rooms": ["kitchen"]})
+        json!({"brightness": 60, "password": null, "rooms": ["kitchen"], "shades": {}})
     );
 }
 
 #[test]
-fn the_environment_goes_before_the_file_and_the_file_before_the_defaults() {
+fn the_environment_overrides_the_file_and_the_file_overrides_the_defaults() {
     let file = "[relay]\nqueue_depth = 7\nmax_concurrency = 3\nhandler_timeout = 5\n[lamp]\nrooms = ['a']";
     let variables = [
         ("STAFFETTA_RELAY__QUEUE_DEPTH", "8"),
@@ -32,15 +32,22 @@ fn the_environment_goes_before_the_file_and_the_file_before_the_defaults() {
     let configuration = load(file, &variables).unwrap();
     let relay = &configuration.relay;
     assert_eq!((relay.queue_depth.get(), relay.max_concurrency.get(), relay.coalesce), (8, 3, false));
-    assert_eq!(relay.handler_timeout, Span::from_secs(5));
-    assert_eq!(relay.retry_interval, Span::from_millis(250));
+    assert_eq!(relay.handler_timeout, TimeSpan::from_secs(5));
+    assert_eq!(relay.retry_interval, TimeSpan::from_millis(250));
     assert_eq!(configuration.kubernetes.enabled_handlers, ["night"]);
     assert_eq!(configuration.value["kubernetes"]["lamp_driver"], "torch");
     assert_eq!(configuration.value["lamp"]["rooms"], json!(["b", "c"]));
 }
 
 #[test]
-fn what_is_shown_names_the_origin_of_each_value() {
+fn the_keys_of_a_table_are_taken_literally() {
+    let file = "[lamp.shades]\n'example.com/x[0]' = 1\nUpper = 2\n";
+    let configuration = load(file, &[]).unwrap();
+    assert_eq!(configuration.value["lamp"]["shades"], json!({"example.com/x[0]": 1, "Upper": 2}));
+}
+
+#[test]
+fn config_show_names_the_origin_of_each_value() {
     let configuration = load("[relay]\nqueue_depth = 7\n", &[("STAFFETTA_LOG__FORMAT", "json")]).unwrap();
     let shown = configuration.show(&schema());
     let line =
@@ -56,7 +63,7 @@ fn what_is_shown_names_the_origin_of_each_value() {
 fn relay() -> impl Strategy<Value = Value> {
     let span = || {
         prop_oneof![
-            (1_000..100_000_u64).prop_map(|ms| json!(Span::from_millis(ms))),
+            (1_000..100_000_u64).prop_map(|ms| json!(TimeSpan::from_millis(ms))),
             (1..9_000_u64).prop_map(|s| json!(s))
         ]
     };
@@ -76,7 +83,7 @@ fn lamp() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn valid_values_come_out_as_they_went_in(relay in relay(), lamp in lamp()) {
+    fn valid_values_are_loaded_unchanged(relay in relay(), lamp in lamp()) {
         let file = json!({"relay": relay, "lamp": lamp});
         let configuration = load(&toml::to_string(&file).unwrap(), &[]).unwrap();
         for (section, options) in file.as_object().unwrap() {
@@ -84,7 +91,7 @@ proptest! {
                 prop_assert_eq!(&configuration.value[section][option], value);
             }
         }
-        let typed: Relay = serde_json::from_value(configuration.value["relay"].clone()).unwrap();
+        let typed: RelayOptions = serde_json::from_value(configuration.value["relay"].clone()).unwrap();
         prop_assert_eq!(&typed, &configuration.relay);
 
         let shown = configuration.show(&schema()).replace("\"(secret)\"", &toml::Value::from(lamp["password"].as_str().unwrap()).to_string());
@@ -92,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_check_panic(text in "[\\[\\]a-c=\"'{}0-9.,#\n -]{0,60}") {
+    fn the_check_never_panics(text in "[\\[\\]a-c=\"'{}0-9.,#\n -]{0,60}") {
         let _ = mistakes(&text, &[]);
     }
 }

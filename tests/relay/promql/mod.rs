@@ -7,7 +7,7 @@ mod token;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What a query asks for.
+/// A parsed query.
 #[derive(Debug, Default)]
 pub(crate) struct Query {
     /// The series that it reads.
@@ -21,7 +21,7 @@ pub(crate) struct Query {
 pub(crate) struct Selector {
     pub(crate) metric: String,
     pub(crate) matchers: Vec<Matcher>,
-    /// What becomes of the series over a length of time; none where it is read as it is.
+    /// The range of the series; `None` for an instant vector.
     pub(crate) range: Option<Range>,
 }
 

@@ -24,7 +24,7 @@ pub(super) fn parse(tokens: Vec<Token>) -> Result<Query, String> {
 }
 
 struct Parser {
-    /// What is left, the next word last.
+    /// The remaining tokens in reverse order.
     tokens: Vec<Token>,
     query: Query,
 }

@@ -17,7 +17,7 @@ pub(super) enum Token {
     Sign(String),
 }
 
-/// What may stand between names, the longer ones first.
+/// The operators, longer ones first.
 const SIGNS: [&str; 21] = [
     "==", "!=", "=~", "!~", ">=", "<=", "(", ")", "{", "}", "[", "]", ",", "=", ">", "<", "+", "-", "*", "/",
     "%",

@@ -1,4 +1,4 @@
-//! What the server fills in where a request is silent.
+//! Default values that the server sets.
 
 mod pod;
 mod policy;
@@ -32,7 +32,7 @@ pub(crate) fn fill(kind: &str, object: &mut Value) {
     }
 }
 
-/// What admission adds to a new object.
+/// Admission of a new object.
 pub(crate) fn admit(kind: &str, object: &mut Value) {
     match kind {
         "Pod" => pod::admit(entry(object, "spec")),

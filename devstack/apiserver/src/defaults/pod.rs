@@ -19,7 +19,7 @@ pub(super) fn fill_spec(spec: &mut Map<String, Value>) {
     }
 }
 
-/// What admission adds to a new pod: its account, its priority, and patience with a node that is not ready.
+/// Admission of a new pod: service account, priority, and tolerations for nodes that are not ready.
 pub(super) fn admit(spec: &mut Map<String, Value>) {
     default(spec, "enableServiceLinks", true);
     default(spec, "serviceAccountName", "default");

@@ -72,8 +72,8 @@ pub(crate) fn allocate_addresses(service: &mut Value, others: &[Object]) -> Opti
     Some(())
 }
 
-/// What an update takes over from the service as it was: one that is sent without its addresses keeps them, and one
-/// that changes its type loses what only the former type had, unless that was changed too.
+/// Carries fields of the stored service over to an update: an update without addresses keeps them, and one that
+/// changes the type drops what only the former type had, unless it changes that too.
 pub(crate) fn carry_addresses(old: &Value, new: &mut Value) {
     let (Some(before), Some(spec)) = (old["spec"].as_object(), new["spec"].as_object_mut()) else { return };
     if kind(spec) != "ExternalName" && spec.get("clusterIP").is_none_or(is_empty) {

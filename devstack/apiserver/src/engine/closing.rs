@@ -1,5 +1,5 @@
-//! What follows from an end: the content of a namespace, the objects of a definition, the dependents of an owner.
-//! In a real cluster controllers do this a moment later; here it is done when the request that caused it returns.
+//! Cascading deletion: the content of a namespace, the objects of a definition, the dependents of an owner. In a real
+//! cluster controllers do this a moment later; here it is complete when the request returns.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) fn may_end(place: &str, object: &Value) -> bool {
     }
 }
 
-/// What a namespace or a definition says of itself when its end has begun.
+/// Sets the status of a namespace or definition whose deletion began.
 pub(super) fn announce(place: &str, object: &mut Value) {
     if place == NAMESPACES {
         map_mut(object).insert("status".into(), json!({"phase": "Terminating"}));
@@ -92,7 +92,7 @@ impl Cluster {
         self.put(place, at, object);
     }
 
-    /// What has to go before the object can.
+    /// Lists the objects that must be deleted first.
     fn content(&self, place: &str, at: &Key, object: &Value) -> Vec<(Arc<str>, Key)> {
         if place == NAMESPACES {
             return self.store.contents(&at.name);

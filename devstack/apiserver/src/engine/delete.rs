@@ -25,7 +25,7 @@ pub(crate) struct DeleteOptions {
     pub(crate) dry_run: Vec<String>,
 }
 
-/// What must hold for the object to be deleted.
+/// The preconditions of a deletion.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Preconditions {
@@ -33,7 +33,7 @@ pub(crate) struct Preconditions {
     resource_version: Option<String>,
 }
 
-/// What becomes of the dependents.
+/// The propagation policy for dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) enum Propagation {
     /// They follow.
@@ -44,7 +44,7 @@ pub(crate) enum Propagation {
     Orphan,
 }
 
-/// What a DELETE did.
+/// The result of a DELETE.
 pub(crate) enum Deleted {
     /// The object is gone; this is what it was.
     Gone(Object),
@@ -122,7 +122,7 @@ impl Cluster {
         let grace = if resource.has(Trait::Graceful) {
             match pod::mark(&mut marked, options.grace_period_seconds, now) {
                 Grace::Pending => return Ok(Deleted::Waits(old)),
-                Grace::Marked(period) => Some(period),
+                Grace::Owned(period) => Some(period),
             }
         } else {
             None

@@ -10,7 +10,7 @@ use crate::selector::Selector;
 use crate::status::{Cause, Status};
 use crate::table::Resource;
 
-/// What a list asks for, as it stands in the query.
+/// The query of a list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListQuery {
     pub(crate) resource_version: String,
@@ -27,7 +27,7 @@ pub(crate) struct Listing {
     pub(crate) next: Option<(String, Option<usize>)>,
 }
 
-/// Where the next page starts. All pages show one revision.
+/// The continue token of a list. All pages show one revision.
 #[derive(Serialize, Deserialize)]
 struct Token {
     revision: u64,

@@ -1,4 +1,4 @@
-//! What the requests do to the store. Pure but for random names: the time is an argument.
+//! The operations on the store. Pure but for random names: the time is an argument.
 
 mod closing;
 mod create;

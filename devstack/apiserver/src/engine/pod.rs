@@ -1,4 +1,4 @@
-//! What is special to pods: they are bound to a node, and they end with grace.
+//! Rules for pods only: binding to a node, and graceful deletion.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -16,13 +16,13 @@ pub(super) fn next_generation(object: &mut Value) {
     }
 }
 
-/// What a graceful DELETE does to a pod.
+/// The effect of a graceful DELETE on a pod.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Grace {
     /// The deletion was asked for before, and this request does not hasten it.
     Pending,
     /// The pod ends after this many seconds; its metadata says so now.
-    Marked(i64),
+    Owned(i64),
 }
 
 /// Marks a pod as terminating, or hastens its end. `asked` is the grace period of the request.
@@ -45,7 +45,7 @@ pub(super) fn mark(pod: &mut Value, asked: Option<i64>, now: Timestamp) -> Grace
     let metadata = meta_mut(pod);
     metadata.insert("deletionTimestamp".into(), seconds(deadline).into());
     metadata.insert("deletionGracePeriodSeconds".into(), period.into());
-    Grace::Marked(period)
+    Grace::Owned(period)
 }
 
 /// Nobody has to stop a pod that has no node or is finished.

@@ -14,7 +14,7 @@ use crate::table::{Resource, Trait};
 use crate::version::{shown, stored};
 use crate::{defaults, event, rules, validate};
 
-/// What a write wants.
+/// The kind of a write.
 pub(crate) enum Change {
     /// PUT: this object.
     Replace(Value),
@@ -22,7 +22,7 @@ pub(crate) enum Change {
     Patch(Form, Vec<u8>),
 }
 
-/// Which part of the object a write may touch.
+/// The part of an object that a write may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// All but the status.

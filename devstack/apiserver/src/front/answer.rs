@@ -32,7 +32,7 @@ pub(super) fn busy(code: u16, retry_after: u64) -> Response {
     response
 }
 
-/// What a test has chosen: JSON, where it is an object, or plain text.
+/// A response chosen by a test: JSON if it is an object, otherwise plain text.
 pub(super) fn chosen(code: u16, body: &str) -> Response {
     let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if body.starts_with('{') {

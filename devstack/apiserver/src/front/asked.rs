@@ -1,4 +1,4 @@
-//! What a request asks for, as far as its first line tells.
+//! The target of a request, as far as its first line tells.
 
 use http::{Method, Uri};
 
@@ -15,13 +15,13 @@ pub(crate) enum Asked {
     Fixed(Fixed),
 }
 
-/// What is asked of which objects.
+/// The verb and the objects of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
     /// get, list, watch, create, update, patch, delete or deletecollection.
     pub(crate) verb: &'static str,
     pub(crate) target: Target,
-    /// Whether the query says `dryRun=All`.
+    /// `true` if the query contains `dryRun=All`.
     pub(crate) dry_run: bool,
 }
 

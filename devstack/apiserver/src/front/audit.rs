@@ -1,4 +1,4 @@
-//! What was asked of the server, so that tests can count reads and writes.
+//! A record of requests, with which tests count reads and writes.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ pub struct RequestRecord {
     pub namespace: String,
     /// Empty for requests that are about many objects.
     pub name: String,
-    /// Whether the query says `dryRun=All`. A deletion with a body is one only if its body says so too.
+    /// `true` if the query contains `dryRun=All`. A deletion with a body is a dry run only if the body says so too.
     pub dry_run: bool,
     /// The User-Agent header.
     pub user_agent: String,

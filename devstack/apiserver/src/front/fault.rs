@@ -1,4 +1,4 @@
-//! What can happen to a request.
+//! Faults of requests.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::status::{Cause, Status};
 
-/// What happens to a request.
+/// The fate of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It is refused with this HTTP status, and nothing is done.
@@ -54,7 +54,7 @@ pub enum Fault {
         name: String,
         /// The place in the object, a JSON pointer (RFC 6901). Where its parent is absent, nothing is changed.
         pointer: String,
-        /// What stands there instead.
+        /// The value that replaces it.
         value: Value,
     },
 }

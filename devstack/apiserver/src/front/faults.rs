@@ -1,4 +1,4 @@
-//! What goes wrong on purpose: the handle by which a test breaks a running server, or the way to one.
+//! The handle with which a test injects faults into a running server or a proxy.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ impl Faults {
         self.front.plan.clear();
     }
 
-    /// How many injected faults have not happened yet.
+    /// The number of injected faults that have not occurred yet.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.front.plan.pending()

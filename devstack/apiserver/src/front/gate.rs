@@ -1,4 +1,4 @@
-//! What is done to all watches at once: their answers pass a gate that can be shut or cut off.
+//! Controls all watches at once: their answers pass a gate that can be closed or cut.
 
 use std::io;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ struct Gate<S> {
     held: Held,
 }
 
-/// What was read and has not passed the gate.
+/// Data that was read and has not passed the gate.
 enum Held {
     Nothing,
     Chunk(io::Result<Bytes>),

@@ -2,7 +2,7 @@
 
 use tokio::sync::watch;
 
-/// Where requests wait.
+/// Holds back requests.
 #[derive(Default)]
 pub(super) struct Hold(watch::Sender<State>);
 

@@ -1,5 +1,5 @@
-//! What stands before the objects, whoever keeps them: the connections, what goes wrong on purpose, the record of requests.
-//! The embedded server and the proxy differ only in their [`Backend`].
+//! The front of every server: connections, injected faults, the record of requests. The embedded server and the proxy
+//! differ only in their [`Backend`].
 
 pub(crate) mod answer;
 mod asked;
@@ -40,7 +40,7 @@ pub(crate) use serving::Serving;
 
 use crate::status::Status;
 
-/// Who answers what no fault has answered.
+/// Answers the requests that no fault has answered.
 pub(crate) trait Backend: Send + Sync + 'static {
     /// The answer, or None where nobody is there to answer: the connection is cut then.
     fn answer(
@@ -50,7 +50,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
     ) -> impl Future<Output = Option<Response>> + Send;
 }
 
-/// What a test can reach of one listener.
+/// The parts of one listener that tests control.
 #[derive(Default)]
 pub(crate) struct Front {
     plan: Plan,
@@ -58,6 +58,6 @@ pub(crate) struct Front {
     connections: Arc<Connections>,
     watches: watch::Sender<Watches>,
     hold: Hold,
-    /// By how many seconds the Date headers are wrong.
+    /// The error of the Date headers, in seconds.
     skew: AtomicI64,
 }

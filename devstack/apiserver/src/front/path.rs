@@ -16,7 +16,7 @@ pub(crate) struct Target {
 pub(super) enum Path {
     /// Objects.
     Objects(Target),
-    /// What there is.
+    /// An existing path.
     Fixed(Fixed),
 }
 

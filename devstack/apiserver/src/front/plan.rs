@@ -1,4 +1,4 @@
-//! Which requests go wrong on purpose, and how. No I/O: the front asks with each request.
+//! Planned faults and the requests they apply to. No I/O: the front consults it at each request.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -33,12 +33,12 @@ impl Plan {
         self.planned().clear();
     }
 
-    /// How many faults have not happened yet.
+    /// The number of faults that have not occurred yet.
     pub(super) fn pending(&self) -> usize {
         self.planned().iter().fold(0, |sum, planned| sum.saturating_add(planned.left))
     }
 
-    /// Whether it takes the body of this question to know which fault meets it.
+    /// Returns `true` if the request's body decides which fault applies.
     pub(super) fn reads_body(&self, question: &Question) -> bool {
         let reads = |planned: &Planned| planned.requests.read_bodies() && planned.requests.include(question);
         self.planned().iter().any(reads)

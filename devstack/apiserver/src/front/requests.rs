@@ -1,8 +1,8 @@
-//! Which requests a test means.
+//! Selects requests.
 
 use super::asked::Question;
 
-/// Which requests a fault meets. What is not named matches everything.
+/// Selects the requests that a fault applies to. An absent criterion matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     verb: Option<String>,
@@ -10,7 +10,7 @@ pub struct Requests {
     subresource: Option<String>,
     namespace: Option<String>,
     name: Option<String>,
-    /// What the body says, all of it.
+    /// Texts that the body must contain.
     body: Vec<String>,
 }
 

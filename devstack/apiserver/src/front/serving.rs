@@ -10,7 +10,7 @@ use super::connections::{Door, Socket, listen};
 use super::handle::{House, handle};
 use super::{Backend, Faults, Front, RequestRecord};
 
-/// What the embedded server and the proxy have in common.
+/// Parts common to the embedded server and the proxy.
 pub(crate) struct Serving {
     url: String,
     front: Arc<Front>,

@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    /// What a client gets of a watch that says this, in these chunks; the last one is how it ends.
+    /// Returns what a client receives of a watch with these chunks; the last one is how it ends.
     async fn watched(chunks: &[&'static str], fault: Fault) -> Vec<Result<String, String>> {
         let chunks: Vec<_> = chunks.iter().map(|chunk| Ok::<_, io::Error>(*chunk)).collect();
         let mut told = watch(Body::from_stream(stream::iter(chunks)), Some(fault));

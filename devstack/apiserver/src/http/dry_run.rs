@@ -4,8 +4,8 @@ use serde_json::json;
 
 use crate::status::{Cause, Status};
 
-/// Whether these values ask for a dry run. `All` is the only one that a server knows; `options` are those that hold it,
-/// such as `PatchOptions`.
+/// Returns `true` if the values request a dry run. `All` is the only valid one; `options` names the options object
+/// for the error, such as `PatchOptions`.
 pub(super) fn wanted(values: &[String], options: &str) -> Result<bool, Status> {
     if values.iter().all(|value| value == "All") {
         return Ok(!values.is_empty());

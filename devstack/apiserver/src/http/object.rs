@@ -86,7 +86,7 @@ fn get(cluster: &Cluster, call: &Call) -> Result<Done, Status> {
     Ok(Done::ok(Content::Object(Arc::clone(object))))
 }
 
-/// Whether the query of a write other than a deletion asks for a dry run.
+/// Returns `true` if the query of a write other than a deletion requests a dry run.
 fn dry_run(call: &Call) -> Result<bool, Status> {
     let options = match call.verb {
         "create" => "CreateOptions",

@@ -1,4 +1,4 @@
-//! What the verbs read from the query of a request.
+//! The query parameters of the verbs.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Query {
         })
     }
 
-    /// How long a watch goes on; without a wish half an hour.
+    /// The time limit of a watch, half an hour by default.
     pub(super) fn timeout(&self) -> Result<Duration, Status> {
         Ok(Duration::from_secs(self.number("timeoutSeconds")?.filter(|seconds| *seconds > 0).unwrap_or(1800)))
     }

@@ -1,4 +1,4 @@
-//! What was sent with a request.
+//! The body of a request.
 
 use axum::body::Bytes;
 use serde_json::Value;

@@ -24,11 +24,11 @@ use crate::table::Resource;
 use crate::views::form::Form;
 use crate::watch::{Happened, Watcher};
 
-/// Where a watch begins: with the objects that are there, or after a revision.
+/// The start of a watch: the present objects, or a revision.
 struct Beginning {
     watcher: Watcher,
     present: Vec<Object>,
-    /// Whether a bookmark says where the present objects end.
+    /// `true` if a bookmark marks the end of the present objects.
     marks_present: bool,
 }
 

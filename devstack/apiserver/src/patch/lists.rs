@@ -1,7 +1,7 @@
-//! How a strategic merge treats each list: by the key of its elements, as a set, or as one value.
-//! The source is the `patchMergeKey` and `patchStrategy` of the Kubernetes API reference.
+//! The merge strategy of each list in a strategic merge: by the key of its elements, as a set, or as one value. The
+//! source is the `patchMergeKey` and `patchStrategy` of the Kubernetes API reference.
 
-/// What a list is to a strategic merge.
+/// The merge strategy of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List {
     /// Elements are maps; those with the same value of this field are one element.

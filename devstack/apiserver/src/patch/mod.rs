@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::status::Status;
 use crate::table::{Resource, Trait};
 
-/// What the Content-Type of a PATCH says its body is.
+/// The kind of a PATCH, by its Content-Type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// RFC 6902.

@@ -177,7 +177,7 @@ impl Merge<'_> {
     }
 }
 
-/// Whether two elements of a list are one.
+/// Compares two elements of a list for identity.
 type Same = dyn Fn(&Value, &Value) -> bool;
 
 /// Puts the elements that `wanted` names in its order; the others keep their places among them as they stood

@@ -6,7 +6,7 @@ use Field::{
     Text, TextMap, Texts, Truth,
 };
 
-/// What a field holds. A zero is written also where nothing was set, so only optional fields keep theirs.
+/// The type of a field. A zero is written even if nothing was set, so only optional fields keep their absence.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Field {
     Text,

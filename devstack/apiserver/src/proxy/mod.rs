@@ -21,7 +21,7 @@ pub struct Proxy {
     upstream: Arc<Upstream>,
 }
 
-/// Why there is no proxy.
+/// Errors of starting a proxy.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     /// The socket could not be opened.
@@ -69,7 +69,7 @@ impl Proxy {
         self.serving.kubeconfig()
     }
 
-    /// What goes wrong on purpose.
+    /// The handle of the injected faults.
     #[must_use]
     pub fn faults(&self) -> Faults {
         self.serving.faults()

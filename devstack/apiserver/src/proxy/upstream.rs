@@ -18,7 +18,7 @@ use crate::status::Status;
 /// The largest body that is sent on. A real server takes no more than 3 MiB and says so itself.
 const BODY_BYTES: usize = 16 * 1024 * 1024;
 
-/// What concerns one connection and not the request (RFC 9110, section 7.6.1).
+/// The headers that concern one connection only (RFC 9110, section 7.6.1).
 const HOP_BY_HOP: [HeaderName; 6] =
     [CONNECTION, HeaderName::from_static("keep-alive"), TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
 

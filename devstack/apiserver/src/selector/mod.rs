@@ -1,4 +1,4 @@
-//! Which objects a list or a watch is about.
+//! Selectors of lists and watches.
 
 mod field;
 mod label;

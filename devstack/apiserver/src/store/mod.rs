@@ -69,7 +69,7 @@ impl Store {
         Ok(in_namespace(&objects, namespace))
     }
 
-    /// What happened after a revision, oldest first.
+    /// The events after a revision, oldest first.
     pub(crate) fn events_after(&self, revision: u64) -> Result<impl Iterator<Item = &Event>, Expired> {
         self.log.after(revision)
     }

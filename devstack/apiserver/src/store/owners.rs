@@ -1,4 +1,4 @@
-//! Who is owned by whom, kept so that the end of an owner need not search all objects.
+//! An index of owners, so that deleting an owner does not search all objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -7,8 +7,6 @@ use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{real_kubeconfig, skip};
-
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../real/kubernetes");
 /// Names the folder in which the script keeps the state of what runs.
 const STATE: &str = "STAFFETTA_REAL_STATE";
@@ -32,44 +30,19 @@ pub struct RealServer {
     _turn: SemaphorePermit<'static>,
 }
 
-/// What etcd held at one time. It ends with its [`RealServer`].
+/// A copy of etcd's data. It is deleted with its [`RealServer`].
 pub struct Snapshot(PathBuf);
 
 impl RealServer {
-    /// Starts one, in its turn. `flags` go to kube-apiserver: `--watch-cache=false` ...
-    ///
-    /// Where no tests on a real Kubernetes are wanted, or where its programs would have to be built first, the test says
-    /// that it is skipped, and has to return.
-    ///
-    /// # Panics
-    /// Where every test is required.
-    pub async fn start(flags: &[&str]) -> Option<Self> {
-        Self::start_in_turn(flags, false).await
-    }
-
-    /// The same with the controllers that belong to a Kubernetes, for namespaces, service accounts and the rest, and its
-    /// scheduler.
-    ///
-    /// # Panics
-    /// Where every test is required.
-    pub async fn start_whole(flags: &[&str]) -> Option<Self> {
-        Self::start_in_turn(flags, true).await
-    }
-
-    async fn start_in_turn(flags: &[&str], whole: bool) -> Option<Self> {
-        real_kubeconfig()?;
-        let server = Self::make(flags, whole).await;
-        let built = server.command(&["build", "--check"]).output();
-        if !built.is_ok_and(|output| output.status.success()) {
-            skip("the programs of a Kubernetes are not there: `devstack/real/kubernetes build` builds them");
-            return None;
-        }
-        Some(server.begin().await)
-    }
-
-    /// Starts one, in its turn, for a benchmark: programs that are missing are built first.
-    pub async fn launch(flags: &[&str]) -> Self {
+    /// Starts a control plane once no other one runs in this process, and builds missing programs first. `flags` are
+    /// passed to kube-apiserver: `--watch-cache=false` ...
+    pub async fn start(flags: &[&str]) -> Self {
         Self::make(flags, false).await.begin().await
+    }
+
+    /// Starts one with the kube-controller-manager and the scheduler.
+    pub async fn start_whole(flags: &[&str]) -> Self {
+        Self::make(flags, true).await.begin().await
     }
 
     async fn begin(mut self) -> Self {

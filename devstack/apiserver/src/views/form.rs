@@ -11,7 +11,7 @@ use crate::status::Status;
 use crate::table::{Resource, Trait};
 use crate::version::shown;
 
-/// What the Accept header asks for.
+/// The representation that the Accept header asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// The objects.
@@ -22,7 +22,7 @@ pub(crate) enum Form {
     Table(Include),
 }
 
-/// What a row of a table carries of its object.
+/// The part of the object in a row of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Include {
     /// The metadata.

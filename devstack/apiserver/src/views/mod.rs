@@ -1,4 +1,4 @@
-//! How a stored object looks to those who ask for it.
+//! Representations of stored objects.
 
 pub(crate) mod form;
 mod printer;

@@ -1,4 +1,4 @@
-//! What stands in the way of a write.
+//! Preconditions and conflicts of writes.
 
 use std::sync::Arc;
 

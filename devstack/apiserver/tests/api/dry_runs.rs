@@ -13,7 +13,7 @@ fn version(object: &Value) -> &str {
     object["metadata"]["resourceVersion"].as_str().unwrap_or_default()
 }
 
-/// What the controllers of a real server do meanwhile is no concern of a test: it looks at labels, which they leave alone.
+/// Returns a label. Tests compare labels, which the controllers of a real server do not change.
 fn label<'a>(object: &'a Value, name: &str) -> &'a Value {
     &object["metadata"]["labels"][name]
 }

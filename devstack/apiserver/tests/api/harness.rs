@@ -16,7 +16,7 @@ pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
 pub(crate) const JSON: &str = "application/json";
 
-/// Where a test works.
+/// The server, namespace and names of a test.
 #[derive(Clone)]
 pub(crate) struct Place {
     client: Client,
@@ -229,7 +229,6 @@ pub(crate) async fn on_a_real_server<F>(test: impl FnOnce(Arc<Place>) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    if let Some(path) = testing::real_kubeconfig() {
-        run(client(Kubeconfig::read_from(path).unwrap()).await, test).await;
-    }
+    let path = testing::real_kubeconfig();
+    run(client(Kubeconfig::read_from(path).unwrap()).await, test).await;
 }

@@ -97,7 +97,7 @@ impl Row {
         object
     }
 
-    /// What messages call the row.
+    /// The name of the row in messages.
     pub(crate) fn called(&self) -> String {
         if self.group.is_empty() { self.plural.into() } else { format!("{}.{}", self.plural, self.group) }
     }
@@ -188,7 +188,7 @@ pub(crate) fn definition(place: &Place) -> Value {
     })
 }
 
-/// Where definitions are kept.
+/// The path of custom resource definitions.
 pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 async fn define(place: &Place) {

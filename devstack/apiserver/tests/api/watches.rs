@@ -1,4 +1,4 @@
-//! Where watches begin, and what they are told.
+//! The start of watches and their events.
 
 use std::sync::Arc;
 

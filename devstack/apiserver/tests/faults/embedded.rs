@@ -1,4 +1,4 @@
-//! What only the embedded server has: a short memory, bookmarks at will, and an end.
+//! Properties of the embedded server only: the event log's size, bookmarks on demand, and shutdown.
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ use kube::{Client, Error};
 use serde_json::{Value, json};
 use staffetta_apiserver::{ApiServer, Faults, Options, Proxy, RequestRecord, testing};
 
-/// What a test works with.
+/// The server and clients of a test.
 pub(crate) struct World {
     /// Goes the way that faults stand in.
     pub(crate) client: Client,
@@ -58,10 +58,10 @@ impl World {
         Self { _upstream: Some(server), ..world }
     }
 
-    pub(crate) async fn real() -> Option<Self> {
-        let upstream = Kubeconfig::read_from(testing::real_kubeconfig()?).unwrap();
+    pub(crate) async fn real() -> Self {
+        let upstream = Kubeconfig::read_from(testing::real_kubeconfig()).unwrap();
         let proxy = Proxy::start(upstream.clone()).await.unwrap();
-        Some(Self::new(upstream, yaml(&proxy.kubeconfig()), Way::Proxied(proxy)).await)
+        Self::new(upstream, yaml(&proxy.kubeconfig()), Way::Proxied(proxy)).await
     }
 
     async fn new(server: Kubeconfig, front: Kubeconfig, way: Way) -> Self {
@@ -150,7 +150,7 @@ pub(crate) fn code(error: &Error) -> u16 {
     }
 }
 
-/// Where the chunks of an answer end, and what they were.
+/// Reads an answer's chunks and the way it ended.
 pub(crate) async fn chunks(body: Body) -> (String, bool) {
     let mut stream = axum::body::Body::new(body).into_data_stream();
     let mut text = String::new();

@@ -18,32 +18,32 @@ pub(crate) struct Kubectl {
 
 impl Kubectl {
     /// With an embedded server; None where there is no kubectl.
-    pub(crate) fn embedded() -> Option<Self> {
-        let program = testing::program("kubectl")?;
+    pub(crate) fn embedded() -> Self {
+        let program = testing::program("kubectl");
         let runtime = runtime();
         let server = runtime.block_on(ApiServer::start(Options::default())).unwrap();
         let kubeconfig = server.kubeconfig();
-        Some(Self::new(program, &kubeconfig, None, Some(server), runtime))
+        Self::new(program, &kubeconfig, None, Some(server), runtime)
     }
 
     /// With a proxy before an embedded server; None where there is no kubectl.
-    pub(crate) fn proxied() -> Option<Self> {
-        let program = testing::program("kubectl")?;
+    pub(crate) fn proxied() -> Self {
+        let program = testing::program("kubectl");
         let runtime = runtime();
         let server = runtime.block_on(ApiServer::start(Options::default())).unwrap();
         let upstream = Kubeconfig::from_yaml(&server.kubeconfig()).unwrap();
         let proxy = runtime.block_on(Proxy::start(upstream)).unwrap();
         let kubeconfig = proxy.kubeconfig();
-        Some(Self::new(program, &kubeconfig, Some(proxy), Some(server), runtime))
+        Self::new(program, &kubeconfig, Some(proxy), Some(server), runtime)
     }
 
     /// With a proxy before a real server; None where one of the two is not there.
-    pub(crate) fn real() -> Option<Self> {
-        let (program, upstream) = (testing::program("kubectl")?, testing::real_kubeconfig()?);
+    pub(crate) fn real() -> Self {
+        let (program, upstream) = (testing::program("kubectl"), testing::real_kubeconfig());
         let runtime = runtime();
         let proxy = runtime.block_on(Proxy::start(Kubeconfig::read_from(upstream).unwrap())).unwrap();
         let kubeconfig = proxy.kubeconfig();
-        Some(Self::new(program, &kubeconfig, Some(proxy), None, runtime))
+        Self::new(program, &kubeconfig, Some(proxy), None, runtime)
     }
 
     fn new(
@@ -79,7 +79,7 @@ impl Kubectl {
         self.command(arguments).output().unwrap()
     }
 
-    /// What it prints when it succeeds.
+    /// Runs it and returns its output; panics if it fails.
     #[track_caller]
     pub(crate) fn run(&self, arguments: &str) -> String {
         let output = self.output(arguments);
@@ -93,7 +93,7 @@ impl Kubectl {
         text(&output.stdout)
     }
 
-    /// What it says when it fails.
+    /// Runs it and returns its error output; panics if it succeeds.
     #[track_caller]
     pub(crate) fn fail(&self, arguments: &str) -> String {
         let output = self.output(arguments);

@@ -21,10 +21,10 @@ use crate::shell::Plan;
 /// The label by which the pods of one template are told from those of another.
 const HASH: &str = "pod-template-hash";
 
-/// How many replica sets of earlier templates are kept if the Deployment does not say.
+/// The default number of old replica sets kept.
 const HISTORY: i32 = 10;
 
-/// What is due for all deployments.
+/// Returns the calls that are due for all deployments.
 pub(crate) fn plan(deployments: &[Arc<Deployment>], sets: &[Arc<ReplicaSet>], now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     for deployment in deployments {

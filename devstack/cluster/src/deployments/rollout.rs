@@ -1,4 +1,4 @@
-//! How many pods each replica set of a Deployment is to have next.
+//! The next sizes of the replica sets of a Deployment.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn recreate(goal: usize, new: &ReplicaSet, old: &[Arc<ReplicaSet>]) -> (usize, V
     (if left { wanted(new) } else { goal }, old.iter().map(|set| wanted(set)).collect())
 }
 
-/// By how many pods each old set shrinks, if `least` pods must stay available: what is not available goes first.
+/// The number of pods by which each old set shrinks if `least` pods must stay available: unavailable pods go first.
 fn roll(least: usize, new: &ReplicaSet, old: &[Arc<ReplicaSet>]) -> Vec<usize> {
     let all: usize = wanted(new) + old.iter().map(|set| wanted(set)).sum::<usize>();
     let starting = wanted(new).saturating_sub(available(new));
@@ -60,13 +60,13 @@ fn roll(least: usize, new: &ReplicaSet, old: &[Arc<ReplicaSet>]) -> Vec<usize> {
     cuts
 }
 
-/// How many pods the set wants and has.
+/// The number of available pods of the set.
 fn available(set: &ReplicaSet) -> usize {
     let available = set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0);
     usize::try_from(available).unwrap_or(0).min(wanted(set))
 }
 
-/// How many pods a rolling update may have too many and too few; none where all old pods go first.
+/// The surge and unavailability that a rolling update allows; `None` if old pods are deleted first.
 fn bounds(spec: &DeploymentSpec, goal: usize) -> Option<(usize, usize)> {
     let strategy = spec.strategy.as_ref();
     if strategy.is_some_and(|strategy| strategy.type_.as_deref() == Some("Recreate")) {

@@ -1,4 +1,4 @@
-//! What a Deployment says of itself: `kubectl rollout status` and `kubectl wait` go by it.
+//! The status of a Deployment, on which `kubectl rollout status` and `kubectl wait` rely.
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ use kube::ResourceExt;
 use crate::pods::{is_finished, is_ready};
 use crate::shell::Plan;
 
-/// What is due for all services.
+/// Returns the calls that are due for all services.
 pub(crate) fn plan(
     services: &[Arc<Service>],
     pods: &[Arc<Pod>],
@@ -29,7 +29,7 @@ pub(crate) fn plan(
     plan
 }
 
-/// Whether its endpoints follow from its selector; those of others are the user's own.
+/// Returns `true` if the service has a selector; endpoints of others are the user's own.
 fn has_endpoints(service: &Service) -> bool {
     let spec = service.spec.as_ref();
     let selector = spec.and_then(|spec| spec.selector.as_ref()).is_some_and(|selector| !selector.is_empty());
@@ -37,7 +37,7 @@ fn has_endpoints(service: &Service) -> bool {
     selector && !external
 }
 
-/// Whether the pod is an endpoint of the service, ready or not: it has an address and lives.
+/// Returns `true` if the pod is an endpoint of the service, ready or not: it has an address and is not finished.
 fn selects(service: &Service, pod: &Pod) -> bool {
     let mut selector = service.spec.iter().flat_map(|spec| spec.selector.iter().flatten());
     service.namespace() == pod.namespace()
@@ -46,7 +46,7 @@ fn selects(service: &Service, pod: &Pod) -> bool {
         && pod.status.as_ref().is_some_and(|status| status.pod_ip.is_some())
 }
 
-/// Whether connections are to go to the pod.
+/// Returns `true` if the pod accepts connections.
 fn takes_connections(service: &Service, pod: &Pod) -> bool {
     let anyway = service.spec.as_ref().and_then(|spec| spec.publish_not_ready_addresses).unwrap_or(false);
     anyway || is_ready(pod) && pod.metadata.deletion_timestamp.is_none()

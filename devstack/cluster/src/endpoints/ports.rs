@@ -1,4 +1,4 @@
-//! On which ports of a pod the ports of a Service arrive.
+//! The mapping of a Service's ports to ports of a pod.
 
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;

@@ -19,7 +19,7 @@ use crate::pods::{is_ready, node};
 const SERVICE: &str = "kubernetes.io/service-name";
 const MANAGED_BY: (&str, &str) = ("endpointslice.kubernetes.io/managed-by", "staffetta-cluster");
 
-/// How many endpoints a slice holds at most.
+/// The maximum number of endpoints of a slice.
 const SIZE: usize = 100;
 
 pub(super) fn calls(service: &Service, pods: &[&Pod], slices: &[Arc<EndpointSlice>]) -> Vec<Call> {

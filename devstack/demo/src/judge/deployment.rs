@@ -1,17 +1,17 @@
-//! Whether a deployment has its pods.
+//! Checks deployments.
 
 use k8s_openapi::api::apps::v1::Deployment;
 
 use super::{going, name};
 
-/// Why the deployment has not come about.
+/// Returns the reason why the deployment is not complete.
 pub(super) fn reason(deployment: &Deployment) -> Option<String> {
     going(deployment)
         .or_else(|| fault(deployment))
         .map(|what| format!("the deployment {} {what}", name(deployment)))
 }
 
-/// How many pods it wants.
+/// The wanted number of pods.
 pub(super) fn goal(deployment: &Deployment) -> usize {
     let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     usize::try_from(replicas).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Whether all is as it should be, and if not, why not. Pure: it goes by what the API said.
+//! Decides whether the demo has converged, and lists the reasons if not. Pure: it uses what the API returned.
 
 mod deployment;
 mod pod;
@@ -17,8 +17,8 @@ use crate::read::Objects;
 
 pub(crate) use pod::is_on_device;
 
-/// Why not all of it has come about: deployments have their pods, pods their VIFs, services their load balancers, and
-/// nothing waits for its deletion. Empty when it has.
+/// The reasons why not everything has converged: deployments have their pods, pods their VIFs, services their load
+/// balancers, and nothing waits for deletion. Empty if it has.
 pub(crate) fn reasons(objects: &Objects) -> Vec<String> {
     let mut reasons: Vec<_> = objects.deployments.iter().filter_map(deployment::reason).collect();
     reasons.extend(objects.pods.iter().filter_map(pod::reason));
@@ -27,7 +27,7 @@ pub(crate) fn reasons(objects: &Objects) -> Vec<String> {
     reasons
 }
 
-/// Why the subnet of a namespace has not run full: `held` pods run in it, and all others wait for a VIF.
+/// The reasons why the subnet of a namespace is not exhausted: `held` pods run in it, and all others wait for a VIF.
 pub(crate) fn not_full(objects: &Objects, namespace: &str, held: usize) -> Vec<String> {
     let deployments = objects.deployments.iter().filter(|one| one.namespace().as_deref() == Some(namespace));
     let wanted: usize = deployments.map(deployment::goal).sum();
@@ -43,7 +43,7 @@ pub(crate) fn not_full(objects: &Objects, namespace: &str, held: usize) -> Vec<S
     )]
 }
 
-/// Why the rollout of a deployment to a new image has not come to its end, or anything else has not.
+/// The reasons why a rollout to a new image is not complete.
 pub(crate) fn not_rolled(objects: &Objects, deployment: &str, image: &str) -> Vec<String> {
     let mut reasons = reasons(objects);
     let prefix = format!("{deployment}-");
@@ -65,7 +65,7 @@ pub(crate) fn not_rolled(objects: &Objects, deployment: &str, image: &str) -> Ve
     reasons
 }
 
-/// Why a deployment and a service of the same name are not gone with all they had, or anything else has not come about.
+/// The reasons why a deployment and a service of the same name are not deleted with all they had.
 pub(crate) fn not_deleted(objects: &Objects, deleted: &str) -> Vec<String> {
     let deployments = objects.deployments.iter().map(|one| ("deployment", name(one)));
     let services = objects.services.iter().map(|one| ("service", name(one)));
@@ -76,7 +76,7 @@ pub(crate) fn not_deleted(objects: &Objects, deleted: &str) -> Vec<String> {
     reasons(objects).into_iter().chain(there).collect()
 }
 
-/// What exists in the other world, by the object to which it belongs.
+/// The resources that exist outside the cluster, by owner.
 #[derive(Debug, Default)]
 pub(crate) struct Elsewhere {
     /// The ids of ports.
@@ -87,7 +87,7 @@ pub(crate) struct Elsewhere {
     pub(crate) public_ips: BTreeSet<String>,
 }
 
-/// What was left behind in the other world, or is missing there.
+/// Resources left behind or missing outside the cluster.
 pub(crate) fn leaks(objects: &Objects, elsewhere: &Elsewhere) -> Vec<String> {
     let annotated = objects.pods.iter().filter_map(|pod| Some(vif(pod)?.id)).collect();
     let balanced =
@@ -106,7 +106,7 @@ pub(crate) fn leaks(objects: &Objects, elsewhere: &Elsewhere) -> Vec<String> {
     .concat()
 }
 
-/// Why the routers do not run just the pods that are for them, or anything else has not come about.
+/// The reasons why the routers do not run exactly their pods.
 pub(crate) fn not_hosted(objects: &Objects, hosted: &BTreeSet<String>, running: usize) -> Vec<String> {
     let wanted: BTreeSet<_> = objects.pods.iter().filter(|pod| is_on_device(pod)).map(name).collect();
     let mut reasons = reasons(objects);

@@ -1,4 +1,4 @@
-//! Whether a pod has its VIF and runs.
+//! Checks pods.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::{going, name};
 use crate::annotations::{VifState, vif};
 
-/// Why the pod has not come about.
+/// Returns the reason why the pod is not complete.
 pub(super) fn reason(pod: &Pod) -> Option<String> {
     going(pod).or_else(|| fault(pod)).map(|what| format!("the pod {} {what}", name(pod)))
 }
@@ -29,7 +29,7 @@ pub(super) fn is_scheduled(pod: &Pod) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()).is_some_and(|node| !node.is_empty())
 }
 
-/// Whether the pod is for a router: an app there, with an address of the router's.
+/// Returns `true` if the pod runs on a router, with an address of the router's network.
 pub(crate) fn is_on_device(pod: &Pod) -> bool {
     let wanted = pod.spec.iter().flat_map(|spec| spec.node_selector.iter().flatten());
     wanted.into_iter().any(|(key, value)| key == "platform" && value == "cisco-ios-xe")

@@ -1,4 +1,4 @@
-//! Whether a service has its load balancer.
+//! Checks services.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,7 +10,8 @@ use kube::ResourceExt;
 use super::{going, name};
 use crate::annotations::{LbaasState, lbaas_spec, lbaas_state};
 
-/// Why the service has not come about. One without selector or cluster IP needs no load balancer.
+/// Returns the reason why the service is not complete. A service without selector or cluster IP needs no load
+/// balancer.
 pub(super) fn reason(service: &Service, slices: &[EndpointSlice]) -> Option<String> {
     let spec = service.spec.as_ref()?;
     let headless = matches!(spec.cluster_ip.as_deref(), None | Some("" | "None"));

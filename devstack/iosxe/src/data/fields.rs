@@ -69,7 +69,7 @@ impl Fields {
         }
     }
 
-    /// What is left of `value`.
+    /// Returns the selected part of `value`.
     pub(crate) fn of(&self, value: &Value) -> Value {
         match value {
             _ if self.0.is_empty() => value.clone(),

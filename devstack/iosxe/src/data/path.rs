@@ -18,7 +18,7 @@ pub(crate) struct Step {
     pub(crate) keys: Option<Vec<(&'static str, String)>>,
 }
 
-/// Why a path leads nowhere.
+/// Reasons why a path is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Astray {
     /// The module has no such node.
@@ -65,7 +65,7 @@ impl Place {
         Ok(place)
     }
 
-    /// Whether it is one entry of a list.
+    /// Returns `true` if the path denotes one entry of a list.
     pub(crate) fn is_entry(&self) -> bool {
         self.steps.last().is_some_and(|step| step.keys.is_some())
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::path::{Place, Step};
 use crate::schema::Node;
 
-/// What a change came upon.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// There was nothing before.
@@ -19,7 +19,7 @@ pub(crate) enum Change {
     Missing,
 }
 
-/// What stands at `place`: nothing, where the container or list is empty.
+/// Returns the data at `place`; `None` where the container or list is empty.
 pub(crate) fn get<'a>(data: &'a Value, place: &Place) -> Option<&'a Value> {
     let here = place.steps.iter().try_fold(data, |here, step| {
         let here = here.get(&step.name)?;
@@ -111,7 +111,7 @@ fn make<'a>(data: &'a mut Value, steps: &[Step]) -> Option<&'a mut Value> {
     })
 }
 
-/// Whether the entry has these values as its key.
+/// Returns `true` if the entry's key has these values.
 fn has_keys(entry: &Value, keys: &[(&'static str, String)]) -> bool {
     keys.iter().all(|(name, value)| match entry.get(name) {
         Some(Value::String(text)) => text == value,

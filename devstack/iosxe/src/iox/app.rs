@@ -9,15 +9,15 @@ pub(crate) struct App {
     pub(crate) name: String,
     pub(crate) package: String,
     pub(crate) state: State,
-    /// What it does next, and when. While there is something, no operation is taken.
+    /// The next step and its time. No operation is accepted while one is pending.
     pub(crate) next: Option<(Instant, Step)>,
-    /// Whether what it does next, or has done last, nobody told it: it starts by itself.
+    /// `true` if the pending or last step was started by the device itself.
     pub(crate) by_itself: bool,
-    /// What its MAC address is made of.
+    /// The number from which its MAC address is derived.
     pub(crate) interface: u32,
     /// Its address, and since when it is known.
     pub(crate) address: Option<(Ipv4Addr, Instant)>,
-    /// Since when it runs.
+    /// The time at which it started.
     pub(crate) started: Option<Instant>,
     /// The state that its operational data tell instead of the true one.
     pub(crate) shown: Option<String>,
@@ -47,7 +47,7 @@ pub(crate) enum Step {
     Uninstall,
 }
 
-/// What comes of an install.
+/// The result of an install.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
     Deployed,
@@ -77,17 +77,17 @@ impl App {
         self.shown.as_deref().unwrap_or(self.state.text())
     }
 
-    /// Whether it holds what it has reserved.
+    /// Returns `true` if the app holds its reserved resources.
     pub(crate) fn is_active(&self) -> bool {
         matches!(self.state, State::Activated | State::Running | State::Stopped)
     }
 
-    /// Who is to blame that it is not where an operation expects it, as a refusal tells it.
+    /// The cause that a refusal names when the app is in an unexpected state.
     pub(crate) fn blame(&self) -> &'static str {
         if self.by_itself { " by its own start" } else { "" }
     }
 
-    /// Whether it is being uninstalled.
+    /// Returns `true` during an uninstall.
     pub(crate) fn is_leaving(&self) -> bool {
         matches!(self.next, Some((_, Step::Uninstall)))
     }

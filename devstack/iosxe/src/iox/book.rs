@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::ledger::{Effect, Entry};
 
-/// What happened so far.
+/// The recorded events of the apps.
 #[derive(Debug)]
 pub(crate) struct Book {
     entries: Vec<Entry>,
@@ -24,7 +24,7 @@ impl Book {
         self.entries.push(Entry { number, at: self.clock(at), app: app.to_owned(), effect });
     }
 
-    /// What the clock of the device shows at `at`.
+    /// Converts `at` to the clock of the device.
     pub(crate) fn clock(&self, at: Instant) -> Timestamp {
         let since = SignedDuration::try_from(at.saturating_duration_since(self.clock.0));
         since.ok().and_then(|since| self.clock.1.checked_add(since).ok()).unwrap_or(self.clock.1)

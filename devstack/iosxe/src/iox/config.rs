@@ -1,4 +1,4 @@
-//! What the hosting of apps reads from their configuration.
+//! The parts of the configuration that app hosting reads.
 
 use std::net::Ipv4Addr;
 
@@ -25,12 +25,12 @@ impl<'a> AppConfig<'a> {
         self.apps().find(|app| app["application-name"] == name)
     }
 
-    /// Whether the app is to start by itself.
+    /// Returns `true` if the app is configured to start by itself.
     pub(crate) fn starts(self, name: &str) -> bool {
         self.app(name).is_some_and(|app| app["start"] == true)
     }
 
-    /// What the app reserves.
+    /// The resources that the app reserves.
     pub(crate) fn profile(self, name: &str) -> Resources {
         let profile = self.app(name).map(|app| &app["application-resource-profile"]);
         let number = |leaf: &str| profile.and_then(|profile| profile[leaf].as_u64()).unwrap_or_default();
@@ -41,7 +41,7 @@ impl<'a> AppConfig<'a> {
         }
     }
 
-    /// How many virtual CPUs the app has.
+    /// The number of virtual CPUs of the app.
     pub(crate) fn vcpus(self, name: &str) -> u64 {
         self.app(name).and_then(|app| app["application-resource-profile"]["vcpu"].as_u64()).unwrap_or(1)
     }

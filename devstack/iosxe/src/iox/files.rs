@@ -9,7 +9,7 @@ use crate::ledger::Effect;
 /// The files, and when each is whole.
 pub(crate) type Files = BTreeMap<String, Instant>;
 
-/// What the device says when it cannot do something with a file.
+/// The device's message about a failed file operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileError(pub(crate) String);
 

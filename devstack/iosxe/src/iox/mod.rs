@@ -32,16 +32,17 @@ use crate::options::{Options, Resources, StopsTo};
 #[derive(Debug)]
 pub(crate) struct Iox {
     pub(crate) options: Options,
-    /// Whether it hosts apps at this moment: while it does not, it shows none and takes no operation.
+    /// `true` while app hosting is enabled; otherwise it lists no apps and accepts no operation.
     pub(crate) enabled: bool,
     pub(crate) apps: Vec<App>,
     pub(crate) book: Book,
     pub(crate) notifications: Notifications,
     /// Files that `copy` has brought.
     pub(crate) files: Files,
-    /// How the next installs of matching apps go: a part of the app's name or package, how often, how.
+    /// The behaviour of the next installs: a part of the app's name or package, the number of installs, and the
+    /// behaviour.
     planned: Vec<(String, usize, Install)>,
-    /// What tells the apps' interfaces apart.
+    /// The number of interfaces assigned so far.
     interfaces: u32,
 }
 
@@ -203,7 +204,7 @@ impl Iox {
         self.notifications.add(self.book.clock(at), notification);
     }
 
-    /// What active apps leave of the resources.
+    /// The resources not reserved by active apps.
     pub(crate) fn left(&self, config: AppConfig<'_>) -> Resources {
         let active = self.apps.iter().filter(|app| app.is_active());
         active.fold(self.options.resources, |left, app| {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// How many notifications a device remembers.
+/// The number of notifications that a device keeps.
 const REMEMBERED: usize = 100;
 
 /// Something a device notes.
@@ -46,7 +46,7 @@ impl Notification {
 #[derive(Debug)]
 pub(crate) struct Notifications {
     host: String,
-    /// How many there ever were.
+    /// The total number of notifications so far.
     count: u64,
     entries: VecDeque<Value>,
 }

@@ -8,10 +8,10 @@ use super::config::AppConfig;
 use crate::fault::Install;
 use crate::ledger::Effect;
 
-/// Where a device can read packages from.
+/// The file systems and URL schemes from which packages are read.
 const PLACES: [&str; 7] = ["flash:", "bootflash:", "harddisk:", "usb0:", "usb1:", "http://", "https://"];
 
-/// What is to be done with an app.
+/// An operation on an app.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Install { app: String, package: String },
@@ -143,7 +143,7 @@ impl Iox {
         Ok(())
     }
 
-    /// How an install will go.
+    /// Determines the duration and result of an install.
     fn outcome(&mut self, name: &str, package: &str, now: Instant) -> (Duration, Outcome) {
         let takes = self.options.times.install;
         let meant = |part: &str| name.contains(part) || package.contains(part);
@@ -170,7 +170,7 @@ impl Iox {
         }
     }
 
-    /// Whether a package can be read.
+    /// Returns `true` if the package can be read.
     pub(crate) fn exists(&self, package: &str, now: Instant) -> bool {
         let readable = PLACES.iter().any(|place| package.starts_with(place));
         let known = self.options.packages.as_ref().is_none_or(|packages| packages.contains(package));
@@ -178,7 +178,7 @@ impl Iox {
     }
 }
 
-/// Whether an app in this state can take this step.
+/// Returns `true` if an app in this state can take the step.
 fn fits(step: &Step, state: State) -> bool {
     match step {
         Step::Install(_) => false,

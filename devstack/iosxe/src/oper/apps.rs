@@ -120,7 +120,7 @@ fn process(app: &App, now: Instant) -> Value {
     })
 }
 
-/// For how long it runs.
+/// The time for which the app has been running, in seconds.
 fn seconds(app: &App, now: Instant) -> u64 {
     app.started.map_or(0, |started| now.saturating_duration_since(started).as_secs())
 }

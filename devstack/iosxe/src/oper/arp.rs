@@ -8,7 +8,7 @@ use super::date_and_time;
 use crate::iox::{AppConfig, Iox, State};
 use crate::options::ArpLists;
 
-/// What stands below `arp-data`.
+/// Generates the data below `arp-data`.
 pub(crate) fn arp(iox: &Iox, config: AppConfig<'_>, now: Instant) -> Value {
     let time = date_and_time(iox.book.clock(now));
     let gateway = iox.options.dhcp_pool.hosts().next();

@@ -1,4 +1,4 @@
-//! What the device is: its chassis, and the software that runs.
+//! Hardware data: the chassis and the running software.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::date_and_time;
 use crate::iox::Iox;
 
-/// What stands below `device-hardware-data`. `booted` is when the device was started last.
+/// Generates the data below `device-hardware-data`. `booted` is the time of the last boot.
 pub(crate) fn hardware(iox: &Iox, booted: Timestamp, now: Instant) -> Value {
     let options = &iox.options;
     let version = &options.version;

@@ -10,7 +10,7 @@ const MODULES: [(&str, &str); 5] = [
     ("Cisco-IOS-XE-rpc", "2025-07-10"),
 ];
 
-/// What stands below `modules-state`.
+/// Generates the data below `modules-state`.
 pub(crate) fn library() -> Value {
     let module = |(name, revision): (&str, &str)| {
         json!({

@@ -17,7 +17,7 @@ pub(crate) use library::library;
 
 use crate::iox::{AppConfig, Iox};
 
-/// What stands below `app-hosting-oper-data`.
+/// Generates the data below `app-hosting-oper-data`.
 pub(crate) fn app_hosting(iox: &Iox, config: AppConfig<'_>, now: Instant) -> Value {
     let mut data = json!({
         "app-resources": [resources::resources(iox, config)],

@@ -1,10 +1,10 @@
-//! What the device has for apps, as `app-hosting-oper-data/app-resources` has it.
+//! Resources of the device for apps, as in `app-hosting-oper-data/app-resources`.
 
 use serde_json::{Value, json};
 
 use crate::iox::{AppConfig, Iox};
 
-/// How much of the whole CPU is for apps, in percent.
+/// The share of the CPU for apps, in percent.
 const SHARE: u64 = 75;
 
 /// The resources, and what is left of them.

@@ -1,4 +1,4 @@
-//! What is answered: data, nothing, or an error of RFC 8040 (section 7).
+//! Answers: data, nothing, or an error (RFC 8040, section 7).
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) struct Answer {
     pub(crate) body: String,
     /// The path of what was made.
     pub(crate) location: Option<String>,
-    /// How long the device works before it answers.
+    /// The delay before the answer.
     pub(crate) after: Duration,
 }
 
@@ -32,7 +32,7 @@ impl Answer {
     }
 }
 
-/// Why a request is refused.
+/// The reason of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     code: u16,

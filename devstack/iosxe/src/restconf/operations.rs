@@ -13,10 +13,10 @@ use crate::options::Accepted;
 const COPY: &str = "Cisco-IOS-XE-rpc:copy";
 const DELETE: &str = "Cisco-IOS-XE-rpc:delete";
 
-/// Where `copy` reads and writes, as far as it is simulated; the module has the configurations of the device too.
+/// The locations that `copy` reads and writes, as far as simulated; the module also has the device's configurations.
 const REMOTE: [&str; 9] =
     ["bootflash:", "harddisk:", "flash:", "nvram:", "ftp:", "http:", "https:", "scp:", "tftp:"];
-/// Where `delete` deletes; the module has the members of a stack too.
+/// The locations of `delete`; the module also has the members of a stack.
 const LOCAL: [&str; 5] = ["bootflash:", "harddisk:", "crashinfo:", "flash:", "nvram:"];
 
 /// The top member of every input.

@@ -1,4 +1,4 @@
-//! Whether data are as their module wants them.
+//! Validation of data against their module.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Field, Node, Type, child};
 
-/// What is wrong with the data that were sent, as RFC 8040 (section 7) has words for it.
+/// A validation error, in the terms of RFC 8040 (section 7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Invalid {
     pub(crate) tag: &'static str,

@@ -1,4 +1,4 @@
-//! What the YANG modules say of the data that a device takes and gives: names, keys, types, ranges. Pure.
+//! The parts of the YANG modules that a device uses: names, keys, types, ranges. Pure.
 
 pub(crate) mod app_hosting_cfg;
 mod check;
@@ -17,7 +17,7 @@ pub(crate) enum Node {
     List {
         /// The leaves that are the key, in the order of the module.
         keys: &'static [&'static str],
-        /// What an entry holds, its key included.
+        /// The fields of an entry, its key included.
         fields: &'static [Field],
     },
 }
@@ -25,7 +25,7 @@ pub(crate) enum Node {
 /// A node and its name.
 pub(crate) type Field = (&'static str, Node);
 
-/// What a leaf may be.
+/// The type of a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Type {
     /// Text of so many characters, each of them allowed.

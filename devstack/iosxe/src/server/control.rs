@@ -69,7 +69,7 @@ async fn apps(State(devices): State<Devices>, Path(name): Path<String>) -> Resul
     Ok(Json(find(&devices, &name)?.apps()).into_response())
 }
 
-/// Where a page of the ledger begins.
+/// The start of a page of the ledger.
 #[derive(Deserialize)]
 struct From {
     #[serde(default)]

@@ -60,7 +60,7 @@ impl Device {
         &self.0.name
     }
 
-    /// Where it listens.
+    /// The listen address.
     pub fn address(&self) -> SocketAddr {
         self.0.at
     }
@@ -85,7 +85,7 @@ impl Device {
         self.0.machine().plan.clear();
     }
 
-    /// How many injected faults have not happened yet.
+    /// The number of injected faults that have not occurred yet.
     pub fn pending_faults(&self) -> usize {
         self.0.machine().plan.pending()
     }
@@ -95,7 +95,7 @@ impl Device {
         self.0.machine().plan_installs(part, times, install);
     }
 
-    /// Whether and how it can be reached from now on; open connections end.
+    /// Changes the reachability of the device; open connections are closed.
     pub fn reach(&self, reachability: Reachability) {
         self.0.reachability.send_replace(reachability);
     }
@@ -112,8 +112,8 @@ impl Device {
         });
     }
 
-    /// Whether it hosts apps from now on. While it does not, it says so, shows none and takes no operation; what was there is
-    /// there again afterwards.
+    /// Enables or disables app hosting. While disabled, the device says so, lists no apps and accepts no operation;
+    /// the apps reappear afterwards.
     pub fn host_apps(&self, hosts: bool) {
         self.0.machine().iox.enabled = hosts;
     }
@@ -145,7 +145,7 @@ impl Device {
         self.0.machine().iox.files.keys().cloned().collect()
     }
 
-    /// What happened to its apps so far.
+    /// Returns what happened to its apps so far.
     pub fn ledger(&self) -> Ledger {
         Ledger::new(self.entries(0))
     }
@@ -157,17 +157,17 @@ impl Device {
         machine.iox.book.entries(after)
     }
 
-    /// What was asked of it so far.
+    /// Returns the counts of its requests so far.
     pub fn counts(&self) -> Counts {
         self.0.machine().counts.clone()
     }
 
-    /// How many requests were refused with 401.
+    /// The number of requests refused with 401.
     pub fn denied(&self) -> u64 {
         self.0.machine().account.denied
     }
 
-    /// How often its account was locked for too many wrong passwords.
+    /// The number of times the account was locked for too many wrong passwords.
     pub fn locks(&self) -> u64 {
         self.0.machine().account.locks
     }

@@ -16,7 +16,7 @@ use super::handle::handle;
 use super::shared::Shared;
 use crate::fault::Reachability;
 
-/// How many connections may wait to be accepted.
+/// The maximum number of connections waiting to be accepted.
 const BACKLOG: u32 = 1024;
 /// The wait before what failed for a lack of something is tried again.
 const PAUSE: Duration = Duration::from_millis(10);

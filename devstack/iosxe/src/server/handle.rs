@@ -18,7 +18,7 @@ use super::shared::Shared;
 use crate::fault::Fault;
 use crate::restconf::{self, Answer, Asked, Problem, YANG_JSON};
 
-/// How long the body of a request may be, in bytes.
+/// The maximum length of a request body, in bytes.
 const MOST: usize = 1 << 20;
 
 /// The connection ends without an answer.

@@ -1,4 +1,4 @@
-//! What the handle of a device and its connections share.
+//! State shared by the handle of a device and its connections.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -17,7 +17,7 @@ pub(crate) const HARDWARE: &str = "/restconf/data/Cisco-IOS-XE-device-hardware-o
 pub(crate) const RPC: &str = "/restconf/operations/Cisco-IOS-XE-rpc:app-hosting";
 const JSON: &str = "application/yang-data+json";
 
-/// How long anything may take before the test fails. It is no measure of speed.
+/// The time limit of a test step. It does not measure speed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A site with one device whose changes of state take a millisecond.
@@ -29,7 +29,7 @@ pub(crate) fn device(change: impl FnOnce(&mut Options)) -> (Site, Device) {
     (site, device)
 }
 
-/// What was answered.
+/// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) code: u16,

@@ -1,4 +1,4 @@
-//! What a test can do to single requests.
+//! Faults of single requests.
 
 use std::time::Duration;
 

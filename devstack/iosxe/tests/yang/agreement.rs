@@ -37,8 +37,9 @@ fn body(path: &str, value: &Value) -> Value {
 }
 
 #[tokio::test]
+#[ignore = "needs yanglint and the YANG modules: devstack/real/test"]
 async fn the_device_takes_what_is_valid_and_nothing_else() {
-    let Some(yanglint) = Yanglint::find() else { return };
+    let yanglint = Yanglint::find();
     let (_site, device) = device(|_| ());
     let (mut taken, mut refused) = (0, 0);
     let mut differences = Vec::new();

@@ -21,13 +21,14 @@ fn bodies() -> Vec<(PathBuf, Kind)> {
 }
 
 #[test]
+#[ignore = "needs yanglint and the YANG modules: devstack/real/test"]
 fn every_body_that_the_driver_sends_is_valid() {
     let bodies = bodies();
     for kind in [Kind::Config, Kind::Rpc] {
         let count = bodies.iter().filter(|(_, one)| *one == kind).count();
         assert!(count >= 5, "{count} bodies are {kind:?}");
     }
-    let Some(yanglint) = Yanglint::find() else { return };
+    let yanglint = Yanglint::find();
     for (file, kind) in bodies {
         let body = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
         assert_eq!(yanglint.complaint(kind, &body), None, "{}", file.display());

@@ -1,7 +1,7 @@
-//! What devices answer, and what is sent to them, held against the YANG modules by a validator that is not ours.
+//! Validates the simulator's answers and the driver's requests against Cisco's YANG modules with `yanglint` (Debian:
+//! libyang2-tools).
 //!
-//! The modules are not part of the repository: `STAFFETTA_YANG_DIR` names their folder. Without it, or without the program
-//! `yanglint` (Debian: libyang2-tools), these tests say that they were skipped.
+//! The modules are not part of the repository: `STAFFETTA_YANG_DIR` names their folder.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -7,8 +7,6 @@ use serde_json::{Value, json};
 
 /// Names the folder of the modules.
 const YANG_DIR: &str = "STAFFETTA_YANG_DIR";
-/// `all` makes a skipped test a failed one.
-const REQUIRE: &str = "STAFFETTA_REQUIRE";
 
 const CFG: &str = "Cisco-IOS-XE-app-hosting-cfg";
 const RPC: &str = "Cisco-IOS-XE-rpc";
@@ -20,7 +18,7 @@ pub(crate) struct Yanglint {
     pub(crate) modules: PathBuf,
 }
 
-/// What sort of document is validated.
+/// The kind of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Configuration.
@@ -34,20 +32,16 @@ pub(crate) enum Kind {
 }
 
 impl Yanglint {
-    /// The validator; without one the test says that it is skipped, and has to return.
-    pub(crate) fn find() -> Option<Self> {
-        let Some(modules) = std::env::var_os(YANG_DIR).filter(|folder| !folder.is_empty()) else {
-            return skip(&format!("{YANG_DIR} is not set"));
-        };
-        let modules = PathBuf::from(modules);
+    /// Finds the validator and the modules; panics if either is missing.
+    pub(crate) fn find() -> Self {
+        let modules = std::env::var_os(YANG_DIR).filter(|folder| !folder.is_empty());
+        let modules = PathBuf::from(modules.unwrap_or_else(|| panic!("{YANG_DIR} is not set")));
         assert!(modules.join(format!("{CFG}.yang")).is_file(), "{YANG_DIR} has no {CFG}.yang");
-        if Command::new("yanglint").arg("--version").output().is_err() {
-            return skip("yanglint is not on the PATH");
-        }
-        Some(Self { modules })
+        assert!(Command::new("yanglint").arg("--version").output().is_ok(), "yanglint is not on the PATH");
+        Self { modules }
     }
 
-    /// What it has against a body of RESTCONF; nothing, if that is valid.
+    /// Returns the validator's error for a RESTCONF body; `None` if it is valid.
     pub(crate) fn complaint(&self, kind: Kind, body: &Value) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("body.json");
@@ -101,13 +95,4 @@ fn document(kind: Kind, body: &Value) -> Value {
         },
         Kind::Data => body.clone(),
     }
-}
-
-fn skip(why: &str) -> Option<Yanglint> {
-    assert!(
-        std::env::var_os(REQUIRE).is_none_or(|required| required != "all"),
-        "required by {REQUIRE}=all: {why}"
-    );
-    eprintln!("skipped: {why}");
-    None
 }

@@ -1,4 +1,4 @@
-//! What can go wrong on the way.
+//! Faults between the controller and the services.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl Fault {
     }
 }
 
-/// Which calls are meant: those whose method is this one, and whose path and query contain all of these texts.
+/// Selects calls with this method whose path and query contain all of these texts.
 #[derive(Clone, Debug)]
 pub struct Match {
     method: Option<Method>,
@@ -81,7 +81,7 @@ impl Match {
         self
     }
 
-    /// Whether a call is meant.
+    /// Returns `true` if the call is selected.
     #[must_use]
     pub fn takes(&self, method: &Method, path_and_query: &str) -> bool {
         self.method.as_ref().is_none_or(|wanted| wanted == method)

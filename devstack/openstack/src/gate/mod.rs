@@ -35,9 +35,9 @@ pub struct Seen {
     pub method: Method,
     /// `/network/v2.0/ports?name=web`.
     pub path_and_query: String,
-    /// When it came.
+    /// The arrival time.
     pub came: Instant,
-    /// When its answer was there, and with what; none where there was no answer.
+    /// The time and status of the answer; `None` without an answer.
     pub answered: Option<(Instant, StatusCode)>,
 }
 
@@ -51,7 +51,7 @@ struct Shared {
     token: Mutex<Option<String>>,
     tags_missing: AtomicBool,
     refuses: AtomicBool,
-    /// How many calls are not done yet.
+    /// The number of calls in progress.
     under_way: AtomicUsize,
 }
 
@@ -96,7 +96,7 @@ impl Gate {
         self.shared.plan.clear();
     }
 
-    /// How many injected faults have not happened yet.
+    /// The number of injected faults that have not occurred yet.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.shared.plan.pending()
@@ -118,13 +118,13 @@ impl Gate {
         lock(&self.shared.seen).clone()
     }
 
-    /// How many of the calls so far match.
+    /// The number of matching calls so far.
     #[must_use]
     pub fn count(&self, calls: &Match) -> usize {
         lock(&self.shared.seen).iter().filter(|seen| calls.takes(&seen.method, &seen.path_and_query)).count()
     }
 
-    /// How many calls came and are not done yet, whether or not somebody still waits for the answer.
+    /// The number of calls in progress, whether or not the client still waits.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.shared.under_way.load(Ordering::Relaxed)

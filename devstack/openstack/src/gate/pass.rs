@@ -12,7 +12,7 @@ use hyper::body::{Bytes, Incoming};
 use super::fault::Fault;
 use super::{Seen, Shared, lock, tags};
 
-/// What an error makes of a connection: its end, without an answer.
+/// An error that closes the connection without an answer.
 type Cut = io::Error;
 
 /// Passes a call on; an error cuts its connection.

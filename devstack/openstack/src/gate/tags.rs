@@ -13,7 +13,7 @@ const ALIASES: [&str; 4] = [
     "standard-attr-tag-vlan-transparency",
 ];
 
-/// How a Neutron without tags refuses a call that speaks of them.
+/// The refusal of a Neutron without tags for a call that uses them.
 pub(super) fn refusal(method: &Method, path: &str, body: &[u8]) -> Option<Fault> {
     if path.contains("/tags") {
         return Some(Fault::Answer {

@@ -1,8 +1,8 @@
-//! What a device is, and what it has.
+//! Facts about a device and its resources.
 
 use serde::{Deserialize, Serialize};
 
-/// What a device is. What it does not tell is empty.
+/// Facts about a device. A fact that it does not report is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceInfo {
     /// The serial number of the chassis.
@@ -17,31 +17,31 @@ pub struct DeviceInfo {
     pub architecture: String,
 }
 
-/// What a device has for applications.
+/// The resources of a device for applications.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceResources {
-    /// Whether it hosts applications at all at this moment.
+    /// `true` if application hosting is enabled at this moment.
     pub enabled: bool,
     /// Processor time, in thousandths of a CPU.
     pub cpu_millis: u64,
-    /// What of it is free.
+    /// The free part of it.
     pub free_cpu_millis: u64,
     /// Memory, in bytes.
     pub memory_bytes: u64,
-    /// What of it is free.
+    /// The free part of it.
     pub free_memory_bytes: u64,
     /// Storage, in bytes.
     pub storage_bytes: u64,
-    /// What of it is free.
+    /// The free part of it.
     pub free_storage_bytes: u64,
-    /// What of all that pods cannot have: somebody else has reserved it.
+    /// The part of the capacity that is reserved by applications of others.
     #[serde(default)]
-    pub taken: TakenResources,
+    pub taken: ReservedResources,
 }
 
-/// What applications have reserved that are not this cluster's.
+/// Resources that are reserved by applications that are not this cluster's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TakenResources {
+pub struct ReservedResources {
     /// Processor time, in thousandths of a CPU.
     pub cpu_millis: u64,
     /// Memory, in bytes.

@@ -7,24 +7,24 @@ use super::device::{DeviceInfo, DeviceResources};
 use super::hosted::{HostedPod, HostedPods};
 use crate::error::{DriverError, Reason};
 use crate::owner::Owner;
-use crate::virtual_node::{PodRequest, PodUsage, Progress};
+use crate::virtual_node::{PodProgress, PodRequest, PodUsage};
 
 /// Runs pods on one device.
 ///
-/// What every implementation guarantees:
+/// Guarantees of every implementation:
 ///
 /// * It is level-triggered. [`deploy_pod`](Self::deploy_pod), [`update_pod`](Self::update_pod) and
-///   [`delete_pod`](Self::delete_pod) look at what is there, go at most one step nearer for each container, and answer at
-///   once how far it is; none of them waits for anything but its own requests. Whoever asks, asks again until
-///   [`Progress::Done`]. A process that ends between two calls loses nothing.
-/// * What it makes carries the mark of this cluster and of its owner from its first moment. What belongs to another cluster
-///   or carries no owner is never touched; two pods are the same when their UIDs are.
-/// * A device that cannot be reached, or whose answer cannot be understood, is the error
-///   [`Reason::Unavailable`]. It is never told as the absence of a pod.
-/// * Wrong credentials are [`Reason::Refused`], with the time after which it is worth asking again. Until then no request
-///   leaves, however often it is called, so that no account is locked.
-/// * What a device cannot do is [`Reason::Unsupported`] or [`Reason::Refused`], with the path of the field in the pod; it is
-///   said before anything is made.
+///   [`delete_pod`](Self::delete_pod) read the present state, take at most one step for each container, and return the progress at
+///   once; each waits for its own requests only. The caller repeats the call until [`PodProgress::Done`]. A process that ends
+///   between two calls loses nothing.
+/// * A container carries the mark of this cluster and of its owner from its creation. One of another cluster or without an owner
+///   is never touched; two pods are the same if their UIDs are.
+/// * A device that cannot be reached, or whose answer cannot be understood, is the error [`Reason::Unavailable`], never the
+///   absence of a pod.
+/// * Wrong credentials are [`Reason::Refused`], with the delay before the next attempt. Until then no request is sent, however
+///   often the driver is called, so that no account is locked.
+/// * A function that the device lacks is [`Reason::Unsupported`] or [`Reason::Refused`], with the path of the field in the pod,
+///   before anything is created.
 ///
 /// Calls may overlap; a device that takes one change at a time gets one at a time.
 ///
@@ -33,10 +33,10 @@ use crate::virtual_node::{PodRequest, PodUsage, Progress};
 /// use std::time::Duration;
 /// use async_trait::async_trait;
 /// use staffetta_driver::app_hosting::{AppHostingDriver, DeviceInfo, DeviceResources, HostedPods};
-/// use staffetta_driver::virtual_node::{PodRequest, Progress};
+/// use staffetta_driver::virtual_node::{PodRequest, PodProgress};
 /// use staffetta_driver::{DriverError, Owner, Reason};
 ///
-/// /// A device that has room for nothing.
+/// /// A device without room for a pod.
 /// struct Full;
 ///
 /// #[async_trait]
@@ -50,11 +50,11 @@ use crate::virtual_node::{PodRequest, PodUsage, Progress};
 ///     async fn get_device_resources(&self) -> Result<DeviceResources, DriverError> {
 ///         Ok(DeviceResources::default())
 ///     }
-///     async fn deploy_pod(&self, _: &PodRequest) -> Result<Progress, DriverError> {
+///     async fn deploy_pod(&self, _: &PodRequest) -> Result<PodProgress, DriverError> {
 ///         Err(DriverError::new(Reason::Quota, "deploy a pod").after(Duration::from_secs(60)))
 ///     }
-///     async fn delete_pod(&self, _: &Owner) -> Result<Progress, DriverError> {
-///         Ok(Progress::Done)
+///     async fn delete_pod(&self, _: &Owner) -> Result<PodProgress, DriverError> {
+///         Ok(PodProgress::Done)
 ///     }
 ///     async fn list_pods(&self) -> Result<HostedPods, DriverError> {
 ///         Ok(Arc::new([]))
@@ -63,46 +63,44 @@ use crate::virtual_node::{PodRequest, PodUsage, Progress};
 /// ```
 #[async_trait]
 pub trait AppHostingDriver: Send + Sync {
-    /// Whether the device answers, and takes the credentials. It asks for as little as the device allows.
+    /// Checks that the device answers and accepts the credentials, with the smallest request that it allows.
     async fn check_connection(&self) -> Result<(), DriverError>;
 
-    /// What the device is.
+    /// Reads facts about the device.
     async fn get_device_info(&self) -> Result<DeviceInfo, DriverError>;
 
-    /// What the device has for applications, and what of it is free.
+    /// Reads the total and the free resources for applications.
     async fn get_device_resources(&self) -> Result<DeviceResources, DriverError>;
 
-    /// One step nearer to a pod that runs as `request` says. It is done when each container runs, or has ended and is not
-    /// to be started again by the pod's `restartPolicy`. A container that is there in another form than the one asked for
-    /// is removed first.
-    async fn deploy_pod(&self, request: &PodRequest) -> Result<Progress, DriverError>;
+    /// Takes a step towards a pod that runs as `request` says. It is done when each container runs, or has ended and is not
+    /// restarted by the pod's `restartPolicy`. A container of another form is removed first.
+    async fn deploy_pod(&self, request: &PodRequest) -> Result<PodProgress, DriverError>;
 
-    /// One step nearer to a pod that was deployed before and has another form by now. What did not change goes on running;
-    /// containers that did are removed and made anew. Labels and annotations of the pod are not its form.
-    async fn update_pod(&self, request: &PodRequest) -> Result<Progress, DriverError> {
+    /// Takes a step towards the new form of a pod that was deployed before. Unchanged containers go on running; changed ones are
+    /// removed and created again. Labels and annotations of the pod are not its form.
+    async fn update_pod(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
         self.deploy_pod(request).await
     }
 
-    /// One step nearer to a device on which nothing of `owner` is left. It is done when that is the case; a pod that never
-    /// was there is deleted.
-    async fn delete_pod(&self, owner: &Owner) -> Result<Progress, DriverError>;
+    /// Takes a step towards a device without containers of `owner`. A pod that was never there counts as deleted.
+    async fn delete_pod(&self, owner: &Owner) -> Result<PodProgress, DriverError>;
 
-    /// The pod of `owner` as it is on the device; none when a good answer of the device does not have it.
+    /// Returns the pod of `owner` as it is on the device; `None` if a complete answer of the device does not contain it.
     async fn get_pod_status(&self, owner: &Owner) -> Result<Option<HostedPod>, DriverError> {
         Ok(self.list_pods().await?.iter().find(|pod| pod.owner.uid == owner.uid).cloned())
     }
 
-    /// All pods on the device that are this cluster's, or may become so: see [`HostedPod::marked`]. However many there are,
-    /// the device is read once. An answer that is the same as the one before may be the same `Arc`.
+    /// Lists the pods on the device that belong to this cluster, or may be adopted: see [`HostedPod::marked`]. The device is read
+    /// once, however many there are. A result equal to the last one may be the same `Arc`.
     async fn list_pods(&self) -> Result<HostedPods, DriverError>;
 
-    /// When the device answered last, whatever it was asked; none where the driver does not know. A call may wait long behind
+    /// The time of the device's last answer, to any request; `None` if the driver does not track it. A call may wait long behind
     /// others while the device answers all the time.
     fn last_answer(&self) -> Option<Instant> {
         None
     }
 
-    /// What the pods of [`list_pods`](Self::list_pods) use at this moment. Nobody asks for it regularly.
+    /// Reads the current resource usage of the pods of [`list_pods`](Self::list_pods). It is called on demand only.
     async fn get_usage(&self) -> Result<Vec<PodUsage>, DriverError> {
         Err(DriverError::new(Reason::Unsupported, "read what pods use").detail("this driver cannot tell"))
     }

@@ -13,11 +13,11 @@ pub type HostedPods = Arc<[HostedPod]>;
 /// A pod on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostedPod {
-    /// Whose it is, as its mark says. A name or a namespace that is too long for the device is told in part; the UID is
+    /// The owner that its mark names. A name or a namespace that is too long for the device is cut; the UID is
     /// always whole.
     pub owner: Owner,
-    /// Whether it carries the mark of this cluster. One that does not was made by an agent that knows no such mark: it may
-    /// be taken over for a pod with its UID, and is nobody's orphan.
+    /// `true` if it carries the mark of this cluster. One that does not was created by an agent without such marks: it may
+    /// be adopted for a pod with its UID, and is never removed as an orphan.
     pub marked: bool,
     /// Its containers, those of which only the configuration exists too. Never empty.
     pub containers: Vec<HostedContainer>,
@@ -30,43 +30,43 @@ pub struct HostedPod {
 pub struct HostedContainer {
     /// The name in the pod.
     pub name: String,
-    /// What the device calls it, with the scheme of the device's kind: `cisco://0000...`.
+    /// The id on the device, with the scheme of the kind of device: `cisco://0000...`.
     pub id: String,
-    /// How it is.
-    pub state: HostedState,
+    /// The state.
+    pub state: HostedContainerState,
 }
 
-/// How a container on a device is.
+/// The state of a container on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum HostedState {
+pub enum HostedContainerState {
     /// It does not run yet.
     Waiting {
-        /// How far it is.
-        stage: Stage,
-        /// What the device says, for people: `App state: DEPLOYED`.
+        /// The stage that it has reached.
+        stage: DeploymentStage,
+        /// The message of the device, for people: `App state: DEPLOYED`.
         message: String,
     },
     /// It runs.
     Running,
     /// It ended. The devices of today do not tell how, which counts as success.
     Ended {
-        /// What the device says, for people.
+        /// The message of the device, for people.
         message: String,
     },
     /// It failed, and the device will not go on with it.
     Failed {
-        /// Why, in one word of CamelCase.
+        /// The reason, one word in CamelCase.
         reason: String,
-        /// Why, for people.
+        /// The message, for people.
         message: String,
     },
 }
 
-/// How far a container is that does not run yet.
+/// The deployment stage of a container that does not run yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
+pub enum DeploymentStage {
     /// It is configured; the device does not have its image yet.
     Configured,
     /// Its image is being fetched or unpacked.
@@ -79,7 +79,7 @@ pub enum Stage {
     Unknown,
 }
 
-impl Stage {
+impl DeploymentStage {
     /// The reason of a waiting container, as `kubectl` shows it.
     pub fn reason(self) -> &'static str {
         match self {

@@ -6,12 +6,12 @@ mod drivers;
 mod hosted;
 mod spec;
 
-pub use device::{DeviceInfo, DeviceResources, TakenResources};
+pub use device::{DeviceInfo, DeviceResources, ReservedResources};
 pub use driver::AppHostingDriver;
-pub use drivers::{AppHostingDrivers, DriverTable};
-pub use hosted::{HostedContainer, HostedPod, HostedPods, HostedState, Stage};
+pub use drivers::{AppHostingDriverTable, AppHostingDrivers};
+pub use hosted::{DeploymentStage, HostedContainer, HostedContainerState, HostedPod, HostedPods};
 pub use spec::{
-    AppGigabitEthernet, CredentialSecretRef, DeviceSpec, Effect, Interface, InterfaceType, LogLevel,
-    Management, Networking, Password, PortMode, ResourceLimits, Taint, TlsSpec, VirtualPortGroup,
-    VlanInterface, XeSpec,
+    AppGigabitEthernet, CredentialSecretRef, DeviceSpec, InterfaceSpec, InterfaceType, LogLevel,
+    ManagementSpec, Networking, Password, PortMode, ResourceLimits, TaintEffect, TaintSpec, TlsSpec,
+    VirtualPortGroup, VlanInterface, XeSpec,
 };

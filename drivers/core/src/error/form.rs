@@ -1,62 +1,9 @@
-//! An error as it travels in JSON: whole, with its causes as texts.
+//! The fields of a [`DriverError`](super::DriverError) that have another form in JSON.
 
-use std::borrow::Cow;
 use std::error::Error;
 use std::sync::Arc;
-use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use super::{DriverError, Reason};
-use crate::milliseconds;
-
-/// The fields of a [`DriverError`]. Those that say nothing are left out.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Form {
-    reason: Reason,
-    step: Cow<'static, str>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    retry_after_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    ambiguous: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    request_id: Option<String>,
-    /// The chain of causes, the nearest one first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    causes: Vec<String>,
-}
-
-impl From<DriverError> for Form {
-    fn from(error: DriverError) -> Self {
-        let causes = std::iter::successors(error.source(), |cause| (*cause).source());
-        Self {
-            causes: causes.map(ToString::to_string).collect(),
-            reason: error.reason,
-            retry_after_ms: error.retry_after.map(milliseconds::of),
-            ambiguous: error.ambiguous,
-            step: error.step,
-            detail: error.detail,
-            request_id: error.request_id,
-        }
-    }
-}
-
-impl From<Form> for DriverError {
-    fn from(form: Form) -> Self {
-        Self {
-            reason: form.reason,
-            step: form.step,
-            detail: form.detail,
-            retry_after: form.retry_after_ms.map(Duration::from_millis),
-            ambiguous: form.ambiguous,
-            request_id: form.request_id,
-            source: Cause::chain(form.causes).map(|cause| cause as Arc<dyn Error + Send + Sync>),
-        }
-    }
-}
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A cause of which only the text is known.
 #[derive(Debug, thiserror::Error)]
@@ -67,15 +14,59 @@ struct Cause {
     next: Option<Arc<Cause>>,
 }
 
-impl Cause {
-    fn chain(texts: Vec<String>) -> Option<Arc<Self>> {
-        texts.into_iter().rev().fold(None, |next, text| Some(Arc::new(Self { text, next })))
+/// The delay in milliseconds.
+pub(super) mod delay {
+    use std::time::Duration;
+
+    use super::{Deserialize, Deserializer, Serialize, Serializer};
+    use crate::milliseconds;
+
+    #[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
+    pub(in super::super) fn serialize<S: Serializer>(
+        delay: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        delay.map(milliseconds::of).serialize(serializer)
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::deserialize(deserializer)?.map(Duration::from_millis))
+    }
+}
+
+/// The source as the texts of its chain, the nearest cause first.
+pub(super) mod causes {
+    use super::{Arc, Cause, Deserialize, Deserializer, Error, Serializer};
+
+    type Source = Arc<dyn Error + Send + Sync>;
+
+    #[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
+    pub(in super::super) fn serialize<S: Serializer>(
+        source: &Option<Source>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let source = source.as_deref().map(|source| source as &dyn Error);
+        serializer
+            .collect_seq(std::iter::successors(source, |cause| (*cause).source()).map(ToString::to_string))
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Source>, D::Error> {
+        let texts = Vec::deserialize(deserializer)?;
+        let chain = texts.into_iter().rev().fold(None, |next, text| Some(Arc::new(Cause { text, next })));
+        Ok(chain.map(|cause| cause as Source))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::error::Error;
+    use std::time::Duration;
+
+    use crate::{DriverError, Reason};
 
     #[test]
     fn an_error_travels_whole() {
@@ -83,7 +74,7 @@ mod tests {
         let error = DriverError::new(Reason::Quota, "make a port")
             .detail("3 ports are allowed")
             .after(Duration::from_micros(1500))
-            .maybe_done()
+            .maybe_applied()
             .request_id("req-7")
             .because(inner.because(std::io::Error::other("broken pipe")));
         let json = serde_json::to_value(&error).unwrap();

@@ -1,9 +1,9 @@
-//! Pods on a node that some other machine stands for, whatever that machine is: what it is given, how far it is, what it uses.
+//! Pods on a virtual node: requests, progress and resource usage.
 
 mod progress;
 mod request;
 mod usage;
 
-pub use progress::Progress;
+pub use progress::PodProgress;
 pub use request::{EnvironmentVariable, PodRequest};
 pub use usage::{ContainerUsage, PodUsage};

@@ -1,4 +1,4 @@
-//! What a driver is given to run a pod.
+//! The request to run a pod.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ pub struct PodRequest {
 }
 
 impl PodRequest {
-    /// The pod's mark.
+    /// Returns the owner mark of the pod.
     pub fn owner(&self) -> Owner {
         Owner::of(&self.pod.metadata)
     }
 
-    /// The environment of a container; empty where nothing is said of it.
+    /// Returns the environment of a container, which may be empty.
     pub fn environment_of(&self, container: &str) -> &[EnvironmentVariable] {
         self.environment.get(container).map_or(&[], Vec::as_slice)
     }

@@ -1,15 +1,15 @@
-//! What pods use.
+//! Resource usage of pods.
 
 use serde::{Deserialize, Serialize};
 
 use crate::owner::Owner;
 
-/// What a pod uses at this moment.
+/// The current resource usage of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodUsage {
-    /// Whose it is.
+    /// The owner.
     pub owner: Owner,
-    /// What its containers use.
+    /// The usage of its containers.
     pub containers: Vec<ContainerUsage>,
     /// The bytes that it received since it started.
     pub received_bytes: Option<u64>,
@@ -17,7 +17,7 @@ pub struct PodUsage {
     pub sent_bytes: Option<u64>,
 }
 
-/// What a container uses at this moment. What the machine does not tell is absent.
+/// The current resource usage of a container. Values that the machine does not report are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerUsage {
     /// The name in the pod.

@@ -1,4 +1,4 @@
-//! Addresses of pods where there is no DHCP: from the subnet of the device, one that nobody on it has.
+//! Addresses of pods without DHCP: from the subnet of the device, one that is not used on it.
 
 use std::net::Ipv4Addr;
 
@@ -9,7 +9,7 @@ pub(super) fn gateway(subnet: Ipv4Net) -> Option<Ipv4Addr> {
     subnet.hosts().next()
 }
 
-/// The lowest address of `subnet` that nobody uses: never the router's, the subnet's own or that for broadcast.
+/// The lowest address of `subnet` that is not used: never the router's, the subnet's own or that for broadcast.
 pub(crate) fn free_address(subnet: Ipv4Net, used: impl Fn(Ipv4Addr) -> bool) -> Option<Ipv4Addr> {
     subnet.hosts().skip(1).find(|address| !used(*address))
 }

@@ -2,86 +2,72 @@
 //!
 //! A field that is not looked at here either is read elsewhere in `app`, or says nothing to a node.
 
-use k8s_openapi::api::core::v1::{Container, PodSecurityContext, PodSpec, SeccompProfile, SecurityContext};
+use k8s_openapi::api::core::v1::{
+    Container, ContainerPort, PodSecurityContext, PodSpec, SeccompProfile, VolumeMount,
+};
 
 use super::image::is_url;
 use super::refusal::Refusal;
-use super::run_options::{Options, Unfit};
+use super::run_options::{Options, UnsupportedValue};
 
-/// Where Kubernetes mounts a token into every container by itself. No device has one, and no pod is refused for it.
+/// The mount path of service account tokens, which Kubernetes adds to every container. Devices have none, and no pod
+/// is refused for it.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Refuses what concerns the whole pod and cannot be.
+/// The reason for refusing a field about which the device has no choice.
+const DECIDED: &str = "the device decides that itself";
+
+/// Refuses the first field of the whole pod that the device does not support.
 pub(super) fn check_pod(spec: &PodSpec) -> Result<(), Refusal> {
-    let unsupported = |path: &str, why: &str| Err(Refusal::unsupported(format!("spec.{path}"), why));
     if spec.containers.is_empty() {
         return Err(Refusal::invalid("spec.containers", "there is none"));
     }
-    if spec.init_containers.as_ref().is_some_and(|containers| !containers.is_empty()) {
-        return unsupported("initContainers", "the device starts its applications without an order");
-    }
-    // What is on the device already needs no account, and service accounts put such secrets into every pod of theirs.
+    // A package on the device needs no account, and service accounts put such secrets into every pod of theirs.
     let fetched = spec.containers.iter().filter_map(|container| container.image.as_deref()).any(is_url);
-    if fetched && spec.image_pull_secrets.as_ref().is_some_and(|secrets| !secrets.is_empty()) {
-        return unsupported(
-            "imagePullSecrets",
-            "the device fetches an image from its URL without an account",
-        );
-    }
-    for (path, wanted) in [
-        ("hostNetwork", spec.host_network),
-        ("hostPID", spec.host_pid),
-        ("hostIPC", spec.host_ipc),
-        ("shareProcessNamespace", spec.share_process_namespace),
-    ] {
-        if wanted == Some(true) {
-            return unsupported(path, "each container is an application of its own on the device");
-        }
-    }
-    if spec.runtime_class_name.is_some() {
-        return unsupported("runtimeClassName", "the device has one way to run containers");
-    }
-    if spec.host_users == Some(false) {
-        return unsupported("hostUsers", "the device keeps no users apart");
-    }
-    if spec.os.as_ref().is_some_and(|os| os.name != "linux") {
-        return unsupported("os", "the device runs Linux containers");
-    }
-    if spec.resources.is_some() {
-        return unsupported("resources", "each container has resources of its own on the device");
-    }
-    if spec.active_deadline_seconds.is_some() {
-        return unsupported("activeDeadlineSeconds", "nobody ends an application on the device after a time");
-    }
-    if spec.set_hostname_as_fqdn == Some(true) {
-        return unsupported("setHostnameAsFQDN", "the device takes a host name without a domain");
-    }
-    if spec.host_aliases.as_ref().is_some_and(|aliases| !aliases.is_empty()) {
-        return unsupported("hostAliases", "the device writes the container's hosts file itself");
-    }
     let dns = spec.dns_config.as_ref();
-    if dns.is_some_and(|dns| dns.searches.as_ref().is_some_and(|list| !list.is_empty())) {
-        return unsupported("dnsConfig.searches", "the device takes only name servers");
-    }
-    if dns.is_some_and(|dns| dns.options.as_ref().is_some_and(|list| !list.is_empty())) {
-        return unsupported("dnsConfig.options", "the device takes only name servers");
-    }
-    match &spec.security_context {
-        Some(context) => check_pod_security(context),
-        None => Ok(()),
-    }
+    let apart = "each container is an application of its own on the device";
+    let servers = "the device takes only name servers";
+    let order = "the device starts its applications without an order";
+    let account = "the device fetches an image from its URL without an account";
+    let runtime = "the device has one way to run containers";
+    let endless = "the device ends no application after a time";
+    let domain = "the device takes a host name without a domain";
+    let hosts = "the device writes the container's hosts file itself";
+    refuse_set(
+        "spec",
+        &[
+            ("initContainers", is_filled(spec.init_containers.as_ref()), order),
+            ("imagePullSecrets", fetched && is_filled(spec.image_pull_secrets.as_ref()), account),
+            ("hostNetwork", spec.host_network == Some(true), apart),
+            ("hostPID", spec.host_pid == Some(true), apart),
+            ("hostIPC", spec.host_ipc == Some(true), apart),
+            ("shareProcessNamespace", spec.share_process_namespace == Some(true), apart),
+            ("runtimeClassName", spec.runtime_class_name.is_some(), runtime),
+            ("hostUsers", spec.host_users == Some(false), "the device keeps no users apart"),
+            ("os", spec.os.as_ref().is_some_and(|os| os.name != "linux"), "the device runs Linux containers"),
+            ("resources", spec.resources.is_some(), "each container has resources of its own on the device"),
+            ("activeDeadlineSeconds", spec.active_deadline_seconds.is_some(), endless),
+            ("setHostnameAsFQDN", spec.set_hostname_as_fqdn == Some(true), domain),
+            ("hostAliases", is_filled(spec.host_aliases.as_ref()), hosts),
+            ("dnsConfig.searches", is_filled(dns.and_then(|dns| dns.searches.as_ref())), servers),
+            ("dnsConfig.options", is_filled(dns.and_then(|dns| dns.options.as_ref())), servers),
+        ],
+    )?;
+    spec.security_context.as_ref().map_or(Ok(()), check_pod_security)
 }
 
 fn check_pod_security(context: &PodSecurityContext) -> Result<(), Refusal> {
-    let set = [
-        ("fsGroup", context.fs_group.is_some()),
-        ("supplementalGroups", context.supplemental_groups.as_ref().is_some_and(|list| !list.is_empty())),
-        ("sysctls", context.sysctls.as_ref().is_some_and(|list| !list.is_empty())),
-        ("seLinuxOptions", context.se_linux_options.is_some()),
-        ("appArmorProfile", context.app_armor_profile.is_some()),
-        ("seccompProfile", !is_default(context.seccomp_profile.as_ref())),
-    ];
-    refuse_set("spec.securityContext", &set)
+    refuse_set(
+        "spec.securityContext",
+        &[
+            ("fsGroup", context.fs_group.is_some(), DECIDED),
+            ("supplementalGroups", is_filled(context.supplemental_groups.as_ref()), DECIDED),
+            ("sysctls", is_filled(context.sysctls.as_ref()), DECIDED),
+            ("seLinuxOptions", context.se_linux_options.is_some(), DECIDED),
+            ("appArmorProfile", context.app_armor_profile.is_some(), DECIDED),
+            ("seccompProfile", !is_default(context.seccomp_profile.as_ref()), DECIDED),
+        ],
+    )
 }
 
 /// Adds the options that the fields of a container become.
@@ -104,16 +90,13 @@ pub(super) fn container_options(
     if let Some(hostname) = &spec.hostname {
         add("hostname", "--hostname", hostname)?;
     }
-    let of_pod = spec.security_context.as_ref();
-    let of_container = container.security_context.as_ref();
-    let user = of_container.and_then(|context| context.run_as_user);
-    let user = user.or_else(|| of_pod.and_then(|context| context.run_as_user));
-    let group = of_container.and_then(|context| context.run_as_group);
-    let group = group.or_else(|| of_pod.and_then(|context| context.run_as_group));
-    let non_root = of_container.and_then(|context| context.run_as_non_root);
-    let non_root = non_root.or_else(|| of_pod.and_then(|context| context.run_as_non_root));
+    let of_pod = spec.security_context.clone().unwrap_or_default();
+    let context = container.security_context.clone().unwrap_or_default();
+    let user = context.run_as_user.or(of_pod.run_as_user);
+    let group = context.run_as_group.or(of_pod.run_as_group);
+    let non_root = context.run_as_non_root.or(of_pod.run_as_non_root);
     if non_root == Some(true) && user.is_none_or(|user| user == 0) {
-        let why = "nobody can tell as whom the image runs; `runAsUser` must say it";
+        let why = "the user of the image is not known; `runAsUser` must say it";
         return Err(Refusal::unsupported(format!("{path}.securityContext.runAsNonRoot"), why));
     }
     match (user, group) {
@@ -125,7 +108,6 @@ pub(super) fn container_options(
         }
         (None, None) => {}
     }
-    let Some(context) = of_container else { return Ok(()) };
     if context.read_only_root_filesystem == Some(true) {
         add("securityContext", "--read-only", "")?;
     }
@@ -144,78 +126,65 @@ pub(super) fn container_options(
     Ok(())
 }
 
-/// Refuses what concerns one container and cannot be.
+/// Refuses the first field of a container that the device does not support.
 fn check_container(path: &str, container: &Container) -> Result<(), Refusal> {
-    let unsupported = |field: String, why: &str| Err(Refusal::unsupported(format!("{path}.{field}"), why));
-    if container.args.as_ref().is_some_and(|args| !args.is_empty()) {
-        return unsupported("args".into(), "the device passes no arguments to what it starts");
-    }
-    if container.command.as_ref().is_some_and(|command| command.len() > 1) {
-        return unsupported("command".into(), "the device takes a program without arguments");
-    }
     let hook = "the device watches its applications itself";
-    for (field, there) in [
-        ("livenessProbe", container.liveness_probe.is_some()),
-        ("readinessProbe", container.readiness_probe.is_some()),
-        ("startupProbe", container.startup_probe.is_some()),
-        ("lifecycle", container.lifecycle.is_some()),
-    ] {
-        if there {
-            return unsupported(field.into(), hook);
-        }
-    }
-    for (number, port) in container.ports.iter().flatten().enumerate() {
-        if port.host_port.is_some_and(|port| port != 0) {
-            return unsupported(format!("ports[{number}].hostPort"), "the device forwards no ports");
-        }
-    }
-    for (number, mount) in container.volume_mounts.iter().flatten().enumerate() {
-        if mount.mount_path.trim_end_matches('/') != SERVICE_ACCOUNT {
-            return unsupported(format!("volumeMounts[{number}]"), "the device has no volumes");
-        }
-    }
-    if container.volume_devices.as_ref().is_some_and(|devices| !devices.is_empty()) {
-        return unsupported("volumeDevices".into(), "the device has no volumes");
-    }
-    for (field, wanted) in [("stdin", container.stdin), ("tty", container.tty)] {
-        if wanted == Some(true) {
-            return unsupported(field.into(), "nobody can attach to a container on the device");
-        }
-    }
-    match &container.security_context {
-        Some(context) => check_security(&format!("{path}.securityContext"), context),
-        None => Ok(()),
-    }
+    let attached = "the device lets nobody attach to a container";
+    let port = |port: &ContainerPort| port.host_port.is_some_and(|port| port != 0);
+    let port = container.ports.iter().flatten().position(port);
+    let mount = |mount: &VolumeMount| mount.mount_path.trim_end_matches('/') != SERVICE_ACCOUNT;
+    let mount = container.volume_mounts.iter().flatten().position(mount);
+    let (host_port, volume_mount) =
+        (format!("ports[{}].hostPort", port.unwrap_or(0)), format!("volumeMounts[{}]", mount.unwrap_or(0)));
+    let volumes = "the device has no volumes";
+    let command = container.command.as_ref().is_some_and(|command| command.len() > 1);
+    refuse_set(
+        path,
+        &[
+            ("args", is_filled(container.args.as_ref()), "the device passes no arguments to what it starts"),
+            ("command", command, "the device takes a program without arguments"),
+            ("livenessProbe", container.liveness_probe.is_some(), hook),
+            ("readinessProbe", container.readiness_probe.is_some(), hook),
+            ("startupProbe", container.startup_probe.is_some(), hook),
+            ("lifecycle", container.lifecycle.is_some(), hook),
+            (&host_port, port.is_some(), "the device forwards no ports"),
+            (&volume_mount, mount.is_some(), volumes),
+            ("volumeDevices", is_filled(container.volume_devices.as_ref()), volumes),
+            ("stdin", container.stdin == Some(true), attached),
+            ("tty", container.tty == Some(true), attached),
+        ],
+    )?;
+    let Some(context) = &container.security_context else { return Ok(()) };
+    refuse_set(
+        &format!("{path}.securityContext"),
+        &[
+            ("privileged", context.privileged == Some(true), DECIDED),
+            ("procMount", context.proc_mount.as_ref().is_some_and(|mount| mount != "Default"), DECIDED),
+            ("seLinuxOptions", context.se_linux_options.is_some(), DECIDED),
+            ("appArmorProfile", context.app_armor_profile.is_some(), DECIDED),
+            ("seccompProfile", !is_default(context.seccomp_profile.as_ref()), DECIDED),
+            ("windowsOptions", context.windows_options.is_some(), DECIDED),
+        ],
+    )
 }
 
-fn check_security(path: &str, context: &SecurityContext) -> Result<(), Refusal> {
-    let set = [
-        ("privileged", context.privileged == Some(true)),
-        ("procMount", context.proc_mount.as_ref().is_some_and(|mount| mount != "Default")),
-        ("seLinuxOptions", context.se_linux_options.is_some()),
-        ("appArmorProfile", context.app_armor_profile.is_some()),
-        ("seccompProfile", !is_default(context.seccomp_profile.as_ref())),
-        ("windowsOptions", context.windows_options.is_some()),
-    ];
-    refuse_set(path, &set)
+/// Refuses the first field that is set, by its path and the reason.
+fn refuse_set(path: &str, fields: &[(&str, bool, &str)]) -> Result<(), Refusal> {
+    let set = fields.iter().find(|(_, set, _)| *set);
+    set.map_or(Ok(()), |(field, _, why)| Err(Refusal::unsupported(format!("{path}.{field}"), *why)))
 }
 
-fn refuse_set(path: &str, fields: &[(&str, bool)]) -> Result<(), Refusal> {
-    match fields.iter().find(|(_, set)| *set) {
-        None => Ok(()),
-        Some((field, _)) => {
-            Err(Refusal::unsupported(format!("{path}.{field}"), "the device decides that itself"))
-        }
-    }
+fn is_filled<T>(list: Option<&Vec<T>>) -> bool {
+    list.is_some_and(|list| !list.is_empty())
 }
 
-/// Whether a container runs under the profile that it gets on the device anyway.
+/// Returns `true` if the container asks for the profile that the device applies anyway.
 fn is_default(profile: Option<&SeccompProfile>) -> bool {
     profile.is_none_or(|profile| profile.type_ == "RuntimeDefault")
 }
 
-/// What does not fit into an option of the container.
-pub(super) fn unfit_at(path: impl Into<String>, unfit: &Unfit) -> Refusal {
+/// Refuses a container because of a value that cannot be expressed as an option.
+pub(super) fn unfit_at(path: impl Into<String>, unfit: &UnsupportedValue) -> Refusal {
     Refusal::unsupported(path, unfit.why())
 }
 
@@ -229,9 +198,10 @@ mod tests {
     fn options(spec: Value) -> Result<Vec<String>, String> {
         let spec: PodSpec = serde_json::from_value(spec).unwrap();
         let mut options = Options::default();
-        let told = |refusal: Refusal| DriverError::from(refusal).to_string();
-        check_pod(&spec).map_err(told)?;
-        container_options("spec.containers[0]", &spec, &spec.containers[0], &mut options).map_err(told)?;
+        let reported = |refusal: Refusal| DriverError::from(refusal).to_string();
+        check_pod(&spec).map_err(reported)?;
+        container_options("spec.containers[0]", &spec, &spec.containers[0], &mut options)
+            .map_err(reported)?;
         Ok(options.finish().run_opts.into_iter().map(|line| line.line_run_opts).collect())
     }
 

@@ -2,10 +2,10 @@
 
 use super::digest::digest;
 
-/// How many digits a UID has without its hyphens.
+/// The number of digits of a UID without hyphens.
 const UID: usize = 32;
 
-/// How many digits are left for the container: 40 less the UID and what stands between.
+/// The number of digits left for the container: 40 less the UID and the separator.
 const CONTAINER: usize = 7;
 
 /// The name of the application of a container: its pod's UID, and a digest of its own name. A UID that is no UUID is
@@ -14,7 +14,7 @@ pub(super) fn app_id(uid: &str, container: &str) -> String {
     format!("{}_{}", plain(uid), digest(container, CONTAINER))
 }
 
-/// Whether this is the name that an application of the pod with this UID has, whatever its container.
+/// Returns `true` if this is the name of an application of the pod with this UID, for any container.
 pub(crate) fn is_of(id: &str, uid: &str) -> bool {
     let container = id.strip_prefix(&plain(uid)).and_then(|rest| rest.strip_prefix('_'));
     container.is_some_and(|container| container.len() == CONTAINER)

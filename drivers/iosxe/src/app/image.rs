@@ -1,4 +1,4 @@
-//! What a device can install: a package on one of its file systems, or at a URL.
+//! Images that a device can install: a package on one of its file systems, or at a URL.
 
 use super::refusal::Refusal;
 
@@ -35,13 +35,13 @@ pub(super) fn check(path: &str, image: &str, pull_policy: Option<&str>) -> Resul
     }
 }
 
-/// Whether the device fetches the image itself.
+/// Returns `true` if the device downloads the image itself.
 pub(super) fn is_url(image: &str) -> bool {
     image.starts_with("http://") || image.starts_with("https://")
 }
 
-/// Where the package of an application is copied to, from a URL of which the device does not install. The name says whose it
-/// is, and of which application.
+/// The path of the copy of a package from a URL that the device cannot install directly. Its name contains our prefix
+/// and the application id.
 pub(crate) fn copy_of(id: &str) -> String {
     format!("flash:/staffetta_{id}.tar")
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use staffetta_driver::{ClusterId, Owner};
 
 use super::digest::digest;
-use super::run_options::{Options, Unfit};
+use super::run_options::{Options, UnsupportedValue};
 use crate::model::config::RunOptions;
 
 const POD_NAME: [&str; 2] = ["cisco.vk/pod-name", "io.kubernetes.pod.name"];
@@ -24,30 +24,30 @@ const FLASH: &str = "flash";
 /// The longest text that is written whole: a line less `--label ` and the longest key.
 const WHOLE: usize = 200;
 
-/// How much is left of a longer text, before a digest of it.
+/// The number of characters kept of a longer text, before its digest.
 const PART: usize = 160;
 
-/// What stands before the digest: in no name of Kubernetes.
+/// The separator before the digest; it occurs in no Kubernetes name.
 const CUT: char = '~';
 
-/// Whose an application is.
+/// The owner of an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct AppMark {
     /// The pod. A text that is too long for a line is cut, and ends with a digest of the whole.
     pub(crate) owner: Owner,
     /// The name of the container.
     pub(crate) container: String,
-    /// The cluster, as [`Mark::cluster`] writes it; none where an agent made it that knows no clusters.
+    /// The cluster, as [`AppMark::cluster`] writes it; none where an agent made it that knows no clusters.
     pub(crate) cluster: Option<String>,
     /// A digest of what may change of a container.
     pub(crate) form: Option<String>,
     /// The place of the container in its pod.
     pub(crate) position: Option<usize>,
-    /// Whether its package comes from a copy on the flash, which was or is to be made.
+    /// `true` if the package is installed from a copy on the flash.
     pub(crate) copied: bool,
 }
 
-impl Mark {
+impl AppMark {
     /// A cluster as it is written in a mark.
     pub(crate) fn cluster(cluster: &ClusterId) -> String {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
@@ -57,7 +57,7 @@ impl Mark {
     }
 
     /// Writes the mark, a label a line.
-    pub(super) fn write(&self, options: &mut Options) -> Result<(), Unfit> {
+    pub(super) fn write(&self, options: &mut Options) -> Result<(), UnsupportedValue> {
         let position = self.position.map(|position| position.to_string());
         let labels = [
             (POD_NAME[0], Some(self.owner.name.as_str())),
@@ -130,8 +130,8 @@ mod tests {
     use super::*;
     use crate::model::config::Line;
 
-    fn mark(name: &str) -> Mark {
-        Mark {
+    fn mark(name: &str) -> AppMark {
+        AppMark {
             owner: Owner { namespace: "shop".into(), name: name.into(), uid: "u-1".into() },
             container: "app".into(),
             cluster: Some("east".into()),
@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    fn written(mark: &Mark) -> RunOptions {
+    fn written(mark: &AppMark) -> RunOptions {
         let mut options = Options::default();
         mark.write(&mut options).unwrap();
         options.finish()
@@ -162,8 +162,8 @@ mod tests {
             lines(&[seed, "-e A=1 --label cisco.vk/container-name=app"]),
             lines(&[later, "--label io.kubernetes.container.name=app"]),
         ] {
-            let expected = Mark { cluster: None, form: None, position: None, ..mark("web") };
-            assert_eq!(Mark::read(&options), Some(expected));
+            let expected = AppMark { cluster: None, form: None, position: None, ..mark("web") };
+            assert_eq!(AppMark::read(&options), Some(expected));
         }
     }
 
@@ -178,25 +178,25 @@ mod tests {
             lines(&["cisco.vk/pod-uid=u cisco.vk/pod-name=w cisco.vk/container-name=a"]),
             lines(&["--label"]),
         ] {
-            assert_eq!(Mark::read(&options), None, "{options:?}");
+            assert_eq!(AppMark::read(&options), None, "{options:?}");
         }
     }
 
     #[test]
     fn a_cluster_that_is_no_plain_word_is_known_by_a_digest() {
-        assert_eq!(Mark::cluster(&"east.example_1-a".into()), "east.example_1-a");
-        let odd = Mark::cluster(&"the east".into());
-        assert!(odd.starts_with('~') && odd != Mark::cluster(&"the west".into()), "{odd}");
+        assert_eq!(AppMark::cluster(&"east.example_1-a".into()), "east.example_1-a");
+        let odd = AppMark::cluster(&"the east".into());
+        assert!(odd.starts_with('~') && odd != AppMark::cluster(&"the west".into()), "{odd}");
     }
 
     #[test]
     fn that_a_copy_is_on_the_flash_is_said_in_a_line_that_is_there_already() {
-        let (plain, copied) = (mark("web"), Mark { copied: true, ..mark("web") });
+        let (plain, copied) = (mark("web"), AppMark { copied: true, ..mark("web") });
         let (before, after) = (written(&plain), written(&copied));
         assert_eq!(before.run_opts.len(), after.run_opts.len());
         let changed: Vec<_> = before.run_opts.iter().zip(&after.run_opts).filter(|(a, b)| a != b).collect();
         assert_eq!(changed.len(), 1);
-        assert_eq!((Mark::read(&before), Mark::read(&after)), (Some(plain), Some(copied)));
+        assert_eq!((AppMark::read(&before), AppMark::read(&after)), (Some(plain), Some(copied)));
     }
 
     proptest! {
@@ -210,7 +210,7 @@ mod tests {
             let options = written(&mark);
             prop_assert!(options.run_opts.iter().all(|line| line.line_run_opts.len() <= 235));
             prop_assert_eq!(options.run_opts.len(), 7);
-            let read = Mark::read(&options).unwrap();
+            let read = AppMark::read(&options).unwrap();
             if name.len() <= WHOLE {
                 prop_assert_eq!(read, mark);
             } else {

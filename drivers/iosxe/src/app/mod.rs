@@ -1,4 +1,4 @@
-//! What a pod becomes on a device: one application a container, or a reason why it cannot be.
+//! Translates a pod into applications of a device, one per container, or refuses it with a reason.
 
 mod addresses;
 mod digest;
@@ -17,8 +17,8 @@ pub(crate) use addresses::free_address;
 pub(crate) use digest::digest;
 pub(crate) use id::is_of;
 pub(crate) use image::copy_of;
-pub(crate) use mark::Mark;
+pub(crate) use mark::AppMark;
 pub(crate) use network::PodNetwork;
 pub(crate) use refusal::Refusal;
-pub(crate) use resources::Limits;
+pub(crate) use resources::AppResourceLimits;
 pub(crate) use wanted::{Translator, WantedApp};

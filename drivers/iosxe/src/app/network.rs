@@ -1,15 +1,15 @@
-//! How applications of a device reach the network: what its description says, held against what the modules allow.
+//! The network of a device's applications: validation of its description against the YANG modules.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
+use serde_json::{Value, json};
 use staffetta_driver::app_hosting::{
-    AppGigabitEthernet, DeviceSpec, Interface, InterfaceType, PortMode, VirtualPortGroup, VlanInterface,
+    AppGigabitEthernet, DeviceSpec, InterfaceSpec, InterfaceType, PortMode, VirtualPortGroup, VlanInterface,
 };
 
 use super::addresses::gateway;
 use super::refusal::Refusal;
-use crate::model::config::{App, Management, VlanRule, VlanRules};
 
 const INTERFACE: &str = "xe.networking.interface";
 
@@ -20,16 +20,16 @@ const LAST_GATEWAY: u8 = 3;
 const LAST_MANAGEMENT: u8 = 3;
 const LAST_MANAGEMENT_GATEWAY: u8 = 1;
 
-/// How applications of a device reach the network.
+/// The network of a device's applications.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PodNetwork {
-    attachment: Attachment,
-    /// The subnet of the addresses that are configured; none where applications ask a DHCP server.
+    attachment: NetworkAttachment,
+    /// The subnet of the addresses that are configured; `None` if a DHCP server gives them.
     pub(crate) subnet: Option<Ipv4Net>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Attachment {
+enum NetworkAttachment {
     PortGroup { group: u8, guest: u8 },
     Access { guest: u8, flags: Flags },
     Vlan { mode: PortMode, vlan: u16, guest: u8, flags: Flags },
@@ -48,7 +48,7 @@ impl PodNetwork {
     pub(crate) fn read(spec: &DeviceSpec) -> Result<Self, Refusal> {
         let interface = spec.xe.as_ref().and_then(|xe| xe.networking.interface.as_ref());
         let Some(interface) = interface else {
-            let attachment = Attachment::PortGroup { group: 0, guest: 0 };
+            let attachment = NetworkAttachment::PortGroup { group: 0, guest: 0 };
             return Ok(Self { attachment, subnet: None });
         };
         only_its_section(interface)?;
@@ -70,7 +70,7 @@ impl PodNetwork {
                 if !section.dhcp {
                     with_a_way_out(guest, LAST_MANAGEMENT_GATEWAY, place)?;
                 }
-                (Attachment::Management { guest }, section.dhcp, "management.dhcp")
+                (NetworkAttachment::Management { guest }, section.dhcp, "management.dhcp")
             }
         };
         let subnet = match (dhcp, spec.pod_cidr) {
@@ -85,73 +85,70 @@ impl PodNetwork {
         Ok(Self { attachment, subnet })
     }
 
-    /// Puts the network into an application, with the address that it is to have.
-    pub(crate) fn apply(&self, app: &mut App, address: Option<Ipv4Addr>) {
+    /// Puts the network into an application, with its address if there is one.
+    pub(crate) fn apply(&self, app: &mut Value, address: Option<Ipv4Addr>) {
         let subnet = self.subnet.filter(|_| address.is_some());
-        let address = address.map(IpAddr::V4);
-        let mask = subnet.map(|subnet| IpAddr::V4(subnet.netmask()));
-        let router = subnet.and_then(gateway).map(IpAddr::V4);
-        let network = &mut app.application_network_resource;
-        match self.attachment {
-            Attachment::PortGroup { group, guest } => {
-                network.vnic_gateway_0 = Some(group.to_string());
-                network.virtualportgroup_guest_interface_name_1 = Some(guest.to_string());
-                network.virtualportgroup_guest_ip_address_1 = address;
-                network.virtualportgroup_guest_ip_netmask_1 = mask;
+        let (mask, router) = (subnet.map(|subnet| subnet.netmask()), subnet.and_then(gateway));
+        let routed = |guest: u8| router.map(|_| guest);
+        let network = match self.attachment {
+            NetworkAttachment::PortGroup { group, guest } => json!({
+                "vnic-gateway-0": group.to_string(),
+                "virtualportgroup-guest-interface-name-1": guest.to_string(),
+                "virtualportgroup-guest-ip-address-1": address,
+                "virtualportgroup-guest-ip-netmask-1": mask,
+                "virtualportgroup-application-default-gateway-1": router,
+                "virtualportgroup-guest-interface-default-gateway-1": routed(guest),
+            }),
+            NetworkAttachment::Access { guest, flags } => json!({
+                "appintf-vlan-mode": "appintf-access",
+                "appintf-access-interface-number": guest,
+                "mac-forward-enable": flags.mac_forward.then_some(true),
+                "mcast-enable": flags.multicast.then_some(true),
+                "mirror-enable": flags.mirror.then_some(true),
+            }),
+            NetworkAttachment::Vlan { mode, vlan, guest, flags } => {
+                let mut rule = json!({
+                    "vlan-id": vlan,
+                    "guest-interface": guest,
+                    "mac-forward-enable": flags.mac_forward,
+                    "mcast-enable": flags.multicast,
+                    "mirror-enable": flags.mirror,
+                });
+                put(&mut rule, json!({ "guest-ip": address, "guest-ipnetmask": mask }));
+                app["appintf-vlan-rules"] = json!({ "appintf-vlan-rule": [rule] });
+                let access = mode == PortMode::Access;
+                json!({
+                    "appintf-vlan-mode": if access { "appintf-access" } else { "appintf-trunk" },
+                    "appintf-access-interface-number": access.then_some(guest),
+                    "virtualportgroup-application-default-gateway-1": router,
+                    "virtualportgroup-guest-interface-default-gateway-1": routed(guest),
+                })
             }
-            Attachment::Access { guest, flags } => {
-                network.appintf_vlan_mode = Some("appintf-access".into());
-                network.appintf_access_interface_number = Some(guest);
-                network.mac_forward_enable = flags.mac_forward.then_some(true);
-                network.mcast_enable = flags.multicast.then_some(true);
-                network.mirror_enable = flags.mirror.then_some(true);
+            NetworkAttachment::Management { guest } => {
+                app["appintf-mgmt"] = json!({ "access-if-num": guest });
+                json!({
+                    "management-interface-name": guest.to_string(),
+                    "management-guest-ip-address": address,
+                    "management-guest-ip-netmask": mask,
+                    "management-application-gateway": router,
+                    "management-guest-interface-default-gateway": routed(guest),
+                })
             }
-            Attachment::Vlan { mode, vlan, guest, flags } => {
-                let (name, number) = match mode {
-                    PortMode::Access => ("appintf-access", Some(guest)),
-                    PortMode::Trunk => ("appintf-trunk", None),
-                };
-                network.appintf_vlan_mode = Some(name.into());
-                network.appintf_access_interface_number = number;
-                let rule = VlanRule {
-                    vlan_id: vlan,
-                    guest_interface: guest,
-                    guest_ip: address,
-                    guest_ipnetmask: mask,
-                    mac_forward_enable: flags.mac_forward,
-                    mcast_enable: flags.multicast,
-                    mirror_enable: flags.mirror,
-                };
-                app.appintf_vlan_rules = VlanRules { appintf_vlan_rule: vec![rule] };
-            }
-            Attachment::Management { guest } => {
-                network.management_interface_name = Some(guest.to_string());
-                network.management_guest_ip_address = address;
-                network.management_guest_ip_netmask = mask;
-                app.appintf_mgmt = Some(Management { access_if_num: guest });
-            }
-        }
-        self.route(app, router);
+        };
+        put(&mut app["application-network-resource"], network);
     }
+}
 
-    /// Puts the way out into an application that has an address.
-    fn route(&self, app: &mut App, router: Option<IpAddr>) {
-        let network = &mut app.application_network_resource;
-        match self.attachment {
-            Attachment::Management { guest } => {
-                network.management_application_gateway = router;
-                network.management_guest_interface_default_gateway = router.map(|_| guest);
-            }
-            Attachment::PortGroup { guest, .. } | Attachment::Vlan { guest, .. } => {
-                network.virtualportgroup_application_default_gateway_1 = router;
-                network.virtualportgroup_guest_interface_default_gateway_1 = router.map(|_| guest);
-            }
-            Attachment::Access { .. } => {}
+/// Puts leaves into a container; those without a value are left out.
+pub(super) fn put(container: &mut Value, leaves: Value) {
+    if let Value::Object(leaves) = leaves {
+        for (name, value) in leaves.into_iter().filter(|(_, value)| !value.is_null()) {
+            container[name] = value;
         }
     }
 }
 
-fn only_its_section(interface: &Interface) -> Result<(), Refusal> {
+fn only_its_section(interface: &InterfaceSpec) -> Result<(), Refusal> {
     let sections = [
         ("virtualPortGroup", interface.virtual_port_group.is_some(), InterfaceType::VirtualPortGroup),
         ("appGigabitEthernet", interface.app_gigabit_ethernet.is_some(), InterfaceType::AppGigabitEthernet),
@@ -171,24 +168,22 @@ fn missing(section: &str) -> Refusal {
 }
 
 fn within(number: u8, most: u8, what: &str) -> Result<u8, Refusal> {
-    if number <= most {
-        return Ok(number);
-    }
-    Err(Refusal::invalid(format!("{INTERFACE}.{what}"), format!("{number} is not within 0 and {most}")))
+    bounded(number, most, what, format!("{number} is not within 0 and {most}"))
 }
 
 /// Refuses an interface in the container for which the modules have no gateway, where pods get addresses here.
-fn with_a_way_out(guest: u8, most: u8, what: &str) -> Result<(), Refusal> {
-    if guest <= most {
-        return Ok(());
-    }
+fn with_a_way_out(guest: u8, most: u8, what: &str) -> Result<u8, Refusal> {
     let why = format!(
         "{guest} is not within 0 and {most}, for which alone a gateway can be configured, and `dhcp` is false"
     );
-    Err(Refusal::invalid(format!("{INTERFACE}.{what}"), why))
+    bounded(guest, most, what, why)
 }
 
-fn port_group(section: &VirtualPortGroup) -> Result<Attachment, Refusal> {
+fn bounded(number: u8, most: u8, what: &str, why: String) -> Result<u8, Refusal> {
+    if number <= most { Ok(number) } else { Err(Refusal::invalid(format!("{INTERFACE}.{what}"), why)) }
+}
+
+fn port_group(section: &VirtualPortGroup) -> Result<NetworkAttachment, Refusal> {
     let group = section.interface.as_deref().unwrap_or("0");
     let number = group.parse().ok().filter(|number| (0..=3_u8).contains(number));
     let group = number.ok_or_else(|| {
@@ -196,10 +191,10 @@ fn port_group(section: &VirtualPortGroup) -> Result<Attachment, Refusal> {
         Refusal::invalid(format!("{INTERFACE}.virtualPortGroup.interface"), why)
     })?;
     let guest = within(section.guest_interface, 3, "virtualPortGroup.guestInterface")?;
-    Ok(Attachment::PortGroup { group, guest })
+    Ok(NetworkAttachment::PortGroup { group, guest })
 }
 
-fn ethernet(section: &AppGigabitEthernet) -> Result<(Attachment, bool, &'static str), Refusal> {
+fn ethernet(section: &AppGigabitEthernet) -> Result<(NetworkAttachment, bool, &'static str), Refusal> {
     let none = VlanInterface::default();
     let vlan_if = section.vlan_if.as_ref().unwrap_or(&none);
     let (guest, place) = match vlan_if.guest_interface {
@@ -219,13 +214,15 @@ fn ethernet(section: &AppGigabitEthernet) -> Result<(Attachment, bool, &'static 
         (PortMode::Access, 0) if !section.dhcp => {
             refused("dhcp", "an access port without a VLAN has no place for addresses: it must be true")
         }
-        (PortMode::Access, 0) => Ok((Attachment::Access { guest, flags }, true, "appGigabitEthernet.dhcp")),
+        (PortMode::Access, 0) => {
+            Ok((NetworkAttachment::Access { guest, flags }, true, "appGigabitEthernet.dhcp"))
+        }
         (_, 4095..) => refused("vlanIf.vlan", "a VLAN is within 1 and 4094"),
         (mode, vlan) => {
             if !vlan_if.dhcp {
                 with_a_way_out(guest, LAST_GATEWAY, place)?;
             }
-            let attachment = Attachment::Vlan { mode, vlan, guest, flags };
+            let attachment = NetworkAttachment::Vlan { mode, vlan, guest, flags };
             Ok((attachment, vlan_if.dhcp, "appGigabitEthernet.vlanIf.dhcp"))
         }
     }
@@ -233,8 +230,6 @@ fn ethernet(section: &AppGigabitEthernet) -> Result<(Attachment, bool, &'static 
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
 
     fn read(interface: &Value, cidr: Option<&str>) -> Result<PodNetwork, String> {
@@ -248,10 +243,12 @@ mod tests {
     #[test]
     fn without_an_interface_it_is_port_group_0_with_dhcp() {
         let network = PodNetwork::read(&DeviceSpec::default()).unwrap();
-        let mut app = App::default();
+        let mut app = json!({});
         network.apply(&mut app, None);
-        let written = serde_json::to_value(&app.application_network_resource).unwrap();
-        assert_eq!(written, json!({ "vnic-gateway-0": "0", "virtualportgroup-guest-interface-name-1": "0" }));
+        assert_eq!(
+            app["application-network-resource"],
+            json!({ "vnic-gateway-0": "0", "virtualportgroup-guest-interface-name-1": "0" })
+        );
     }
 
     #[test]

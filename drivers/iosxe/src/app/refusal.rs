@@ -1,4 +1,4 @@
-//! Why a pod cannot run on a device.
+//! Reasons for refusing a pod.
 
 use staffetta_driver::{DriverError, Reason};
 

@@ -1,10 +1,10 @@
-//! What an application reserves: from the requests and limits of its container.
+//! The resources that an application reserves, from its container's requests and limits.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use staffetta_driver::Amount;
+use staffetta_driver::ExactQuantity;
 use staffetta_driver::app_hosting::ResourceLimits;
 
 use super::refusal::Refusal;
@@ -17,10 +17,10 @@ const MEBIBYTE: u64 = 1 << 20;
 struct Measure {
     /// The names in requests and limits; the first that is there holds.
     names: &'static [&'static str],
-    /// How many of the unit of Kubernetes are one of the device, as a factor and a divisor.
+    /// The conversion from the unit of Kubernetes to that of the device, as a factor and a divisor.
     factor: u64,
     divisor: u64,
-    /// What a container gets for which nobody says anything, in the device's unit.
+    /// The amount for a container without requests and limits, in the device's unit.
     default: u64,
     /// The most that the module takes, in the device's unit.
     most: u64,
@@ -63,56 +63,46 @@ const STORAGE: Measure = Measure {
 impl Measure {
     /// A quantity in the device's unit, rounded up.
     fn read(self, quantity: &str) -> Option<u64> {
-        Amount::read(quantity)?.times(self.factor).map(|amount| amount.div_ceil(self.divisor))
+        ExactQuantity::parse(quantity)?.times(self.factor).map(|amount| amount.div_ceil(self.divisor))
     }
 }
 
-/// The limits of a device, in its own units.
+/// The measures of a device, with its own defaults and limits.
 #[derive(Clone, Debug)]
-pub(crate) struct Limits {
-    cpu: Bounds,
-    memory: Bounds,
-    storage: Bounds,
+pub(crate) struct AppResourceLimits {
+    cpu: Measure,
+    memory: Measure,
+    storage: Measure,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Bounds {
-    measure: Measure,
-    default: u64,
-    most: u64,
-    most_beside: u64,
-}
-
-impl Limits {
+impl AppResourceLimits {
     /// Reads the limits of a device.
     pub(crate) fn read(limits: &ResourceLimits) -> Result<Self, Refusal> {
-        let bounds = |measure: Measure, default: &Option<String>, most: &Option<String>, what: &str| {
-            let read = |text: &Option<String>, name: String, absent: u64| match text {
-                None => Ok(absent),
-                Some(text) => measure
-                    .read(text)
-                    .filter(|amount| *amount <= measure.most)
-                    .ok_or_else(|| Refusal::invalid(name, wrong(text, measure))),
+        let bounded = |measure: Measure, default: &Option<String>, most: &Option<String>, what: &str| {
+            let read = |text: &str, name: &str| {
+                let amount = measure.read(text).filter(|amount| *amount <= measure.most);
+                amount.ok_or_else(|| Refusal::invalid(format!("resourceLimits.{name}"), wrong(text, measure)))
             };
-            let described = most.is_some();
-            let most = read(most, format!("resourceLimits.max{what}"), measure.most)?;
-            let path = format!("resourceLimits.default{what}");
-            let given = read(default, path.clone(), measure.default.min(most))?;
-            if given > most {
-                return Err(Refusal::invalid(path, format!("it is more than `resourceLimits.max{what}`")));
+            let given = most.as_deref().map(|text| read(text, &format!("max{what}"))).transpose()?;
+            let (most, most_beside) = (given.unwrap_or(measure.most), given.unwrap_or(measure.most_beside));
+            let path = format!("default{what}");
+            let default = default.as_deref().map(|text| read(text, &path)).transpose()?;
+            let default = default.unwrap_or(measure.default.min(most));
+            if default > most {
+                let why = format!("it is more than `resourceLimits.max{what}`");
+                return Err(Refusal::invalid(format!("resourceLimits.{path}"), why));
             }
-            let most_beside = if described { most } else { measure.most_beside };
-            Ok(Bounds { measure, default: given, most, most_beside })
+            Ok(Measure { default, most, most_beside, ..measure })
         };
         Ok(Self {
-            cpu: bounds(CPU, &limits.default_cpu, &limits.max_cpu, "CPU")?,
-            memory: bounds(MEMORY, &limits.default_memory, &limits.max_memory, "Memory")?,
-            storage: bounds(STORAGE, &limits.default_storage, &limits.max_storage, "Storage")?,
+            cpu: bounded(CPU, &limits.default_cpu, &limits.max_cpu, "CPU")?,
+            memory: bounded(MEMORY, &limits.default_memory, &limits.max_memory, "Memory")?,
+            storage: bounded(STORAGE, &limits.default_storage, &limits.max_storage, "Storage")?,
         })
     }
 
-    /// What a container reserves: what it requests, or else its limit, or else the default of the device. `path` is that of
-    /// the container.
+    /// The resource profile of a container: its requests, else its limits, else the device's defaults. `path` is the
+    /// path of the container in the pod.
     pub(super) fn profile(&self, path: &str, container: &Container) -> Result<ResourceProfile, Refusal> {
         let empty = BTreeMap::new();
         let resources = container.resources.as_ref();
@@ -131,22 +121,21 @@ impl Limits {
                 format!("the device has no `{other}`"),
             ));
         }
-        let read = |measure: Measure, most: u64, words: &str, amounts| match of(amounts, measure) {
+        let read = |measure: Measure, words: &str, amounts| match of(amounts, measure) {
             None => Ok(None),
             Some((name, Quantity(text))) => {
-                let amount = measure.read(text).filter(|amount| *amount <= most);
-                let why = || wrong(text, Measure { most, ..measure });
-                let refusal = || Refusal::invalid(format!("{path}.resources.{words}.{name}"), why());
-                amount.map(Some).ok_or_else(refusal)
+                let amount = measure.read(text).filter(|amount| *amount <= measure.most);
+                let path = || format!("{path}.resources.{words}.{name}");
+                amount.map(Some).ok_or_else(|| Refusal::invalid(path(), wrong(text, measure)))
             }
         };
-        let amount = |Bounds { measure, default, most, most_beside }: Bounds| {
-            let request = read(measure, most, "requests", requests)?;
-            let most = if request.is_some() { most_beside } else { most };
-            let limit = read(measure, most, "limits", limits)?;
-            Ok(request.or(limit).filter(|amount| *amount > 0).unwrap_or(default))
+        let amount = |measure: Measure| {
+            let request = read(measure, "requests", requests)?;
+            let most = if request.is_some() { measure.most_beside } else { measure.most };
+            let limit = read(Measure { most, ..measure }, "limits", limits)?;
+            Ok(request.or(limit).filter(|amount| *amount > 0).unwrap_or(measure.default))
         };
-        let cpus = read(CPU, self.cpu.most_beside, "limits", limits)?;
+        let cpus = read(Measure { most: self.cpu.most_beside, ..self.cpu }, "limits", limits)?;
         let cpus = cpus.map_or(1, |units| units.div_ceil(CPU.factor).max(1));
         // The module's ranges are within 16 bits, and so is everything that was held against them.
         let narrow = |amount: u64| u16::try_from(amount).unwrap_or(u16::MAX);
@@ -178,9 +167,10 @@ mod tests {
     fn profile(limits: &ResourceLimits, resources: &Value) -> Result<(u16, u16, u16, u16), String> {
         let container = json!({ "name": "app", "resources": resources });
         let container: Container = serde_json::from_value(container).unwrap();
-        let told = |refusal: Refusal| staffetta_driver::DriverError::from(refusal).to_string();
-        let profile =
-            Limits::read(limits).and_then(|limits| limits.profile("c", &container)).map_err(told)?;
+        let reported = |refusal: Refusal| staffetta_driver::DriverError::from(refusal).to_string();
+        let profile = AppResourceLimits::read(limits)
+            .and_then(|limits| limits.profile("c", &container))
+            .map_err(reported)?;
         Ok((profile.cpu_units, profile.memory_capacity_mb, profile.disk_size_mb, profile.vcpu))
     }
 

@@ -12,9 +12,9 @@ pub(super) const LINE: usize = 235;
 #[derive(Default)]
 pub(super) struct Options(Vec<String>);
 
-/// Why options do not fit.
+/// Reasons why a value cannot be expressed as run options.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unfit {
+pub(super) enum UnsupportedValue {
     /// A character that would be read as something else.
     Character,
     /// One option is longer than a line.
@@ -23,7 +23,7 @@ pub(super) enum Unfit {
     TooMany,
 }
 
-impl Unfit {
+impl UnsupportedValue {
     pub(super) fn why(&self) -> &'static str {
         match self {
             Self::Character => {
@@ -39,37 +39,35 @@ impl Unfit {
 
 impl Options {
     /// Adds an option and its value in a line of their own.
-    pub(super) fn line(&mut self, option: &str, value: &str) -> Result<(), Unfit> {
-        let line = checked(option, value)?;
-        self.0.push(line);
+    pub(super) fn line(&mut self, option: &str, value: &str) -> Result<(), UnsupportedValue> {
+        self.0.push(checked(option, value)?);
         self.bounded()
     }
 
     /// Adds an option and its value where there is room.
-    pub(super) fn packed(&mut self, option: &str, value: &str) -> Result<(), Unfit> {
+    pub(super) fn packed(&mut self, option: &str, value: &str) -> Result<(), UnsupportedValue> {
         let text = checked(option, value)?;
-        match self.0.last_mut() {
-            Some(last) if !last.starts_with("--label ") && last.len() + 1 + text.len() <= LINE => {
-                last.push(' ');
-                last.push_str(&text);
-            }
-            _ => self.0.push(text),
+        match self.last_with_room(&text).filter(|last| !last.starts_with("--label ")) {
+            Some(last) => *last = format!("{last} {text}"),
+            None => self.0.push(text),
         }
         self.bounded()
     }
 
     /// Adds an option and its value to the last line.
-    pub(super) fn joined(&mut self, option: &str, value: &str) -> Result<(), Unfit> {
+    pub(super) fn joined(&mut self, option: &str, value: &str) -> Result<(), UnsupportedValue> {
         let text = checked(option, value)?;
-        let last =
-            self.0.last_mut().filter(|last| last.len() + 1 + text.len() <= LINE).ok_or(Unfit::TooLong)?;
-        last.push(' ');
-        last.push_str(&text);
+        let last = self.last_with_room(&text).ok_or(UnsupportedValue::TooLong)?;
+        *last = format!("{last} {text}");
         Ok(())
     }
 
-    fn bounded(&self) -> Result<(), Unfit> {
-        if self.0.len() > LINES { Err(Unfit::TooMany) } else { Ok(()) }
+    fn last_with_room(&mut self, text: &str) -> Option<&mut String> {
+        self.0.last_mut().filter(|last| last.len() + 1 + text.len() <= LINE)
+    }
+
+    fn bounded(&self) -> Result<(), UnsupportedValue> {
+        if self.0.len() > LINES { Err(UnsupportedValue::TooMany) } else { Ok(()) }
     }
 
     /// As the device takes them.
@@ -79,13 +77,13 @@ impl Options {
     }
 }
 
-fn checked(option: &str, value: &str) -> Result<String, Unfit> {
+fn checked(option: &str, value: &str) -> Result<String, UnsupportedValue> {
     let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\'' | '\\' | '$' | '`');
     if !value.chars().all(plain) {
-        return Err(Unfit::Character);
+        return Err(UnsupportedValue::Character);
     }
     let text = if value.is_empty() { option.to_owned() } else { format!("{option} {value}") };
-    if text.len() > LINE { Err(Unfit::TooLong) } else { Ok(text) }
+    if text.len() > LINE { Err(UnsupportedValue::TooLong) } else { Ok(text) }
 }
 
 #[cfg(test)]
@@ -109,17 +107,17 @@ mod tests {
     #[test]
     fn a_line_has_at_most_235_characters_and_there_are_at_most_30() {
         let mut options = Options::default();
-        assert_eq!(options.packed("-e", &"x".repeat(233)), Err(Unfit::TooLong));
+        assert_eq!(options.packed("-e", &"x".repeat(233)), Err(UnsupportedValue::TooLong));
         for _ in 0..30 {
             options.packed("-e", &"x".repeat(232)).unwrap();
         }
-        assert_eq!(options.packed("-e", "x"), Err(Unfit::TooMany));
+        assert_eq!(options.packed("-e", "x"), Err(UnsupportedValue::TooMany));
     }
 
     #[test]
     fn what_a_shell_would_read_otherwise_is_refused() {
         for value in ["a b", "a\"b", "a'b", "a\\b", "$HOME", "a`b", "ü", "a\nb", "a\tb"] {
-            assert_eq!(Options::default().packed("-e", value), Err(Unfit::Character), "{value}");
+            assert_eq!(Options::default().packed("-e", value), Err(UnsupportedValue::Character), "{value}");
         }
     }
 }

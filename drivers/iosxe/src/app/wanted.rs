@@ -12,25 +12,22 @@ use super::digest::digest;
 use super::fields::{check_pod, container_options, unfit_at};
 use super::id::app_id;
 use super::image;
-use super::mark::Mark;
+use super::mark::AppMark;
 use super::network::PodNetwork;
 use super::refusal::Refusal;
-use super::resources::Limits;
+use super::resources::AppResourceLimits;
 use super::run_options::Options;
-use crate::model::config::{App, RunOptions};
+use crate::model::config::{RunOptions, body};
 
-/// How many digits of a form's digest are kept.
+/// The number of digits kept of a configuration digest.
 const FORM: usize = 12;
-
-/// How many name servers an application may have.
-const NAME_SERVERS: usize = 5;
 
 /// Turns pods into applications of one device.
 #[derive(Clone, Debug)]
 pub(crate) struct Translator {
     /// The cluster, as marks name it.
     pub(crate) cluster: String,
-    pub(crate) limits: Limits,
+    pub(crate) limits: AppResourceLimits,
     pub(crate) network: PodNetwork,
 }
 
@@ -38,9 +35,9 @@ pub(crate) struct Translator {
 #[derive(Debug)]
 pub(crate) struct WantedPod {
     pub(crate) owner: Owner,
-    /// Whether a container that ended is started again.
+    /// `true` if a container that exited is restarted.
     pub(crate) restarts_ended: bool,
-    /// Whether a container that failed is tried again.
+    /// `true` if a container that failed is restarted.
     pub(crate) restarts_failed: bool,
     /// In the order of the containers.
     pub(crate) apps: Vec<WantedApp>,
@@ -51,26 +48,28 @@ pub(crate) struct WantedPod {
 pub(crate) struct WantedApp {
     pub(crate) id: String,
     pub(crate) container: String,
-    /// What `install` is given.
+    /// The package argument of `install`.
     pub(crate) package: String,
-    /// Whether the device fetches the package itself.
+    /// `true` if the device downloads the package itself.
     pub(crate) remote: bool,
     /// A digest of what may change of a container.
     pub(crate) form: String,
-    /// Its configuration, without an address.
-    config: App,
-    /// The options of its container where the package comes from a copy on the flash.
+    /// Its configuration, without its network and its options.
+    config: Value,
+    /// The options of its container.
+    options: RunOptions,
+    /// The same where the package comes from a copy on the flash.
     options_of_copied: RunOptions,
     network: PodNetwork,
 }
 
 impl Translator {
     /// A translator for the devices of one description.
-    pub(crate) fn new(cluster: &ClusterId, limits: Limits, network: PodNetwork) -> Self {
-        Self { cluster: Mark::cluster(cluster), limits, network }
+    pub(crate) fn new(cluster: &ClusterId, limits: AppResourceLimits, network: PodNetwork) -> Self {
+        Self { cluster: AppMark::cluster(cluster), limits, network }
     }
 
-    /// What the pod is to become, or why it cannot be.
+    /// Translates a pod into applications, or returns why it cannot run.
     pub(crate) fn translate(&self, request: &PodRequest) -> Result<WantedPod, Refusal> {
         let none = PodSpec::default();
         let spec = request.pod.spec.as_ref().unwrap_or(&none);
@@ -99,7 +98,7 @@ impl Translator {
         let owner = request.owner();
         let id = app_id(owner.uid.as_str(), &container.name);
         let form = form(container);
-        let mark = Mark {
+        let mark = AppMark {
             owner,
             container: container.name.clone(),
             cluster: Some(self.cluster.clone()),
@@ -107,7 +106,7 @@ impl Translator {
             position: Some(position),
             copied: false,
         };
-        let run_options = |mark: &Mark| {
+        let run_options = |mark: &AppMark| {
             let mut options = Options::default();
             mark.write(&mut options).map_err(|unfit| unfit_at("metadata", &unfit))?;
             container_options(&path, spec, container, &mut options)?;
@@ -118,14 +117,12 @@ impl Translator {
             }
             Ok(options.finish())
         };
-        let mut config = App {
-            application_name: id.clone(),
-            application_resource_profile: Some(self.limits.profile(&path, container)?),
-            run_optss: run_options(&mark)?,
-            start: true,
-            ..App::default()
-        };
-        name_servers(spec, &mut config)?;
+        let config = json!({
+            "application-name": id,
+            "application-network-resource": name_servers(spec)?,
+            "application-resource-profile": self.limits.profile(&path, container)?,
+            "start": true,
+        });
         Ok(WantedApp {
             id,
             container: container.name.clone(),
@@ -133,20 +130,19 @@ impl Translator {
             package,
             form,
             config,
-            options_of_copied: run_options(&Mark { copied: true, ..mark })?,
+            options: run_options(&mark)?,
+            options_of_copied: run_options(&AppMark { copied: true, ..mark })?,
             network: self.network.clone(),
         })
     }
 }
 
 impl WantedApp {
-    /// Its configuration, with the address that it is to have; none where it asks a DHCP server. `copied` where its package
-    /// comes from a copy on the flash.
-    pub(crate) fn config(&self, address: Option<Ipv4Addr>, copied: bool) -> App {
+    /// Its configuration, with its address; `None` if it gets one from a DHCP server. `copied` if its package comes from a
+    /// copy on the flash.
+    pub(crate) fn config(&self, address: Option<Ipv4Addr>, copied: bool) -> Value {
         let mut config = self.config.clone();
-        if copied {
-            config.run_optss.clone_from(&self.options_of_copied);
-        }
+        config["run-optss"] = json!(if copied { &self.options_of_copied } else { &self.options });
         self.network.apply(&mut config, address);
         config
     }
@@ -154,12 +150,11 @@ impl WantedApp {
     /// The body of the request that makes the configuration that of an application whose package is copied: the one line that
     /// is another one.
     pub(crate) fn diversion(&self, id: &str) -> Value {
-        let before = &self.config.run_optss.run_opts;
+        let before = &self.options.run_opts;
         let other =
             self.options_of_copied.run_opts.iter().zip(before).filter(|(line, before)| line != before);
         let lines: Vec<_> = other.map(|(line, _)| line).collect();
-        let app = json!({ "application-name": id, "run-optss": { "run-opts": lines } });
-        json!({ "Cisco-IOS-XE-app-hosting-cfg:app": [app] })
+        body(&json!({ "application-name": id, "run-optss": { "run-opts": lines } }))
     }
 }
 
@@ -169,25 +164,20 @@ fn form(container: &Container) -> String {
     digest(&format!("{}\n{resources}", container.image.as_deref().unwrap_or_default()), FORM)
 }
 
-fn name_servers(spec: &PodSpec, app: &mut App) -> Result<(), Refusal> {
+fn name_servers(spec: &PodSpec) -> Result<Value, Refusal> {
     const PATH: &str = "spec.dnsConfig.nameservers";
+    // The names are the module's own.
+    let leaves = ["nameserver-0", "nameserver-1", "nameserver2", "nameserver-3", "nameseerver4"];
     let servers = spec.dns_config.as_ref().and_then(|dns| dns.nameservers.as_deref()).unwrap_or_default();
-    if servers.len() > NAME_SERVERS {
-        return Err(Refusal::unsupported(PATH, format!("the device takes at most {NAME_SERVERS}")));
+    if servers.len() > leaves.len() {
+        return Err(Refusal::unsupported(PATH, format!("the device takes at most {}", leaves.len())));
     }
-    let network = &mut app.application_network_resource;
-    let places = [
-        &mut network.nameserver_0,
-        &mut network.nameserver_1,
-        &mut network.nameserver_2,
-        &mut network.nameserver_3,
-        &mut network.nameserver_4,
-    ];
-    for (place, server) in places.into_iter().zip(servers) {
+    let mut network = json!({});
+    for (leaf, server) in leaves.into_iter().zip(servers) {
         let address: Option<IpAddr> = server.parse().ok();
-        *place = Some(address.ok_or_else(|| Refusal::invalid(PATH, "one of them is no address"))?);
+        network[leaf] = json!(address.ok_or_else(|| Refusal::invalid(PATH, "one of them is no address"))?);
     }
-    Ok(())
+    Ok(network)
 }
 
 #[cfg(test)]

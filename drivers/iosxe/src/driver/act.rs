@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use staffetta_driver::virtual_node::Progress;
+use staffetta_driver::virtual_node::PodProgress;
 use staffetta_driver::{DriverError, Reason};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -13,30 +13,31 @@ use super::copies::is_not_there;
 use super::{FRESH, IosXeDriver, State, state_of};
 use crate::app::{WantedApp, copy_of, free_address};
 use crate::machine::{
-    Act, AppState, Busy, Configured, Decision, Goal, Package, Patience, Sort, Track, View, decide,
+    AppRecord, AppState, AppStep, AppView, Busy, Configured, Decision, Goal, Package, RefusalKind,
+    StepLimits, decide,
 };
-use crate::model::file::FileOperation;
+use crate::model::config::body;
 use crate::model::operation::Operation;
 use crate::observe::Observed;
 use crate::restconf::Fault;
 
-/// When it is worth asking again after a step that the device takes its time for.
+/// The delay before the next look after a step that takes time on the device.
 const AFTER_A_STEP: Duration = Duration::from_millis(300);
 
-/// When it is worth asking again after one that is done.
+/// The delay before the next look after a step that is complete when accepted.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
-/// When it is worth asking again while the device hosts nothing.
+/// The delay before the next look while app hosting is disabled on the device.
 const DISABLED: Duration = Duration::from_secs(30);
 
-/// How long an address rests after it was given back.
+/// The cool-down of an address after its release.
 const REST: Duration = Duration::from_secs(30);
 
 /// One application, and where it is to get.
 #[derive(Clone, Copy)]
-pub(super) struct Case<'a> {
+pub(super) struct AppCase<'a> {
     pub(super) id: &'a str,
-    /// What people know it by.
+    /// The name of the pod, for messages.
     pub(super) name: &'a str,
     pub(super) goal: Goal,
     pub(super) wanted: Option<&'a WantedApp>,
@@ -49,51 +50,51 @@ impl IosXeDriver {
         &self,
         state: &mut State,
         observed: &Observed,
-        case: Case<'_>,
-    ) -> Result<Progress, DriverError> {
-        let Case { id, name, goal, wanted, configured } = case;
+        case: AppCase<'_>,
+    ) -> Result<PodProgress, DriverError> {
+        let AppCase { id, name, goal, wanted, configured } = case;
         let now = Instant::now();
         let there = state_of(observed, id);
         let busy = busy(state, id, now);
-        let track = state.tracks.entry(id.to_owned()).or_insert_with(|| Track::new(there, now));
+        let track = state.tracks.entry(id.to_owned()).or_insert_with(|| AppRecord::new(there, now));
         track.observe(there, now);
         track.heard(&observed.notifications, id, now);
         let only_configured = track.is_only_configured();
         let package = package(observed, track, case);
-        let patience = Patience::of(&self.options, package);
+        let patience = StepLimits::of(&self.options, package);
         let said = observed.apps.get(id).map_or("nothing", |app| app.said.as_str());
         let copying = state.copies.under_way();
         let busy = busy.as_ref().map(|(app, since)| Busy { app, since: *since });
-        let view = View { configured, state: there, said, package, busy, copying };
+        let view = AppView { configured, state: there, said, package, busy, copying };
         let act = match decide(view, goal, track, patience, now) {
             Decision::Done => {
                 if goal == Goal::Gone {
                     state.tracks.remove(id);
                 }
-                return Ok(Progress::Done);
+                return Ok(PodProgress::Done);
             }
-            Decision::Wait { state, ask_again } => {
-                return Ok(Progress::Working { state: format!("{name}: {state}"), ask_again });
+            Decision::Wait { state, poll_after } => {
+                return Ok(PodProgress::Working { state: format!("{name}: {state}"), poll_after });
             }
-            Decision::Fail { reason, message, ask_again } => {
+            Decision::Fail { reason, message, poll_after } => {
                 let message = format!("{name}: {message}");
-                return Ok(Progress::Failing { reason: reason.into(), message, ask_again });
+                return Ok(PodProgress::Failing { reason: reason.into(), message, poll_after });
             }
             Decision::Do(act) => act,
         };
         let must_be_absent = match act {
-            Act::Install => true,
-            Act::Discard | Act::Remove => !only_configured,
+            AppStep::Install => true,
+            AppStep::Discard | AppStep::Remove => !only_configured,
             _ => false,
         };
         if must_be_absent && let Some(wait) = self.is_hidden(state, id).await? {
             return Ok(wait);
         }
-        if matches!(act, Act::Install | Act::Activate | Act::Start) {
+        if matches!(act, AppStep::Install | AppStep::Activate | AppStep::Start) {
             self.listen(state, id).await?;
         }
         let current;
-        let observed = if act == Act::Configure && self.translator.network.subnet.is_some() {
+        let observed = if act == AppStep::Configure && self.translator.network.subnet.is_some() {
             // Others may have got addresses since the configuration was read.
             state.reading.changed();
             current = state.reading.look(&*self.client, false).await?;
@@ -102,18 +103,18 @@ impl IosXeDriver {
             observed
         };
         track_of(state, id).attempted(act, now, patience.limit(act));
-        if let (Act::Copy, Some(wanted)) = (act, wanted) {
+        if let (AppStep::Copy, Some(wanted)) = (act, wanted) {
             info!(app = id, "the device copies a package to its flash");
             let way = (wanted.package.clone(), copy_of(id));
             state.copies.begin(Arc::clone(&self.client), id, way, patience.limit(act));
         } else {
             self.act(state, observed, case, act, package).await?;
         }
-        let ask_again = if act.is_done_when_accepted() { AT_ONCE } else { AFTER_A_STEP };
-        Ok(Progress::Working { state: format!("{name}: {}", act.doing()), ask_again })
+        let poll_after = if act.is_done_when_accepted() { AT_ONCE } else { AFTER_A_STEP };
+        Ok(PodProgress::Working { state: format!("{name}: {}", act.doing()), poll_after })
     }
 
-    /// Takes down what came of a copy to the flash.
+    /// Records the result of a copy to the flash.
     pub(super) fn look_at_copies(state: &mut State) {
         while let Some((id, outcome)) = state.copies.ended() {
             let track = track_of(state, &id);
@@ -128,7 +129,7 @@ impl IosXeDriver {
                     }
                     let said = fault.said.unwrap_or_else(|| fault.error.to_string());
                     debug!(app = id, said, "the device did not copy a package to its flash");
-                    track.refused(Act::Copy, said, Sort::Now, Instant::now());
+                    track.refused(AppStep::Copy, said, RefusalKind::Now, Instant::now());
                 }
             }
         }
@@ -136,46 +137,46 @@ impl IosXeDriver {
 
     /// A look at whether the device hosts applications at all, which it does not for a while after it started: one that it does
     /// not show may be there. None when it certainly is not.
-    async fn is_hidden(&self, state: &mut State, id: &str) -> Result<Option<Progress>, DriverError> {
+    async fn is_hidden(&self, state: &mut State, id: &str) -> Result<Option<PodProgress>, DriverError> {
         let observed = state.reading.look(&*self.client, true).await?;
         if observed.enabled == Some(false) {
-            return Ok(Some(Progress::Failing {
+            return Ok(Some(PodProgress::Failing {
                 reason: "AppHostingDisabled".into(),
                 message: "IOx is not enabled on the device".into(),
-                ask_again: DISABLED,
+                poll_after: DISABLED,
             }));
         }
         track_of(state, id).observe(state_of(&observed, id), Instant::now());
-        Ok((state_of(&observed, id) != AppState::Absent).then(|| Progress::Working {
+        Ok((state_of(&observed, id) != AppState::Absent).then(|| PodProgress::Working {
             state: "the device went on by itself".to_owned(),
-            ask_again: AFTER_A_STEP,
+            poll_after: AFTER_A_STEP,
         }))
     }
 
-    /// A look at what the device told so far, unless there was one just now: what it tells of the next step is known from that.
+    /// Reads what the device has reported so far, unless that was done just now: only so are its reports on the next step distinguished.
     async fn listen(&self, state: &mut State, id: &str) -> Result<(), DriverError> {
         let observed = state.reading.observed(&*self.client, FRESH, true).await?;
         track_of(state, id).heard_before(&observed.notifications, id);
         Ok(())
     }
 
-    /// Does the step. What the device refused is taken down and decides the next one; what never reached it, or has no
+    /// Does the step. What the device refused is recorded and decides the next one; what never reached it, or has no
     /// answer, is an error.
     async fn act(
         &self,
         state: &mut State,
         observed: &Observed,
-        Case { id, wanted, .. }: Case<'_>,
-        mut act: Act,
+        AppCase { id, wanted, .. }: AppCase<'_>,
+        mut act: AppStep,
         package: Package,
     ) -> Result<(), DriverError> {
-        let patience = Patience::of(&self.options, package);
+        let patience = StepLimits::of(&self.options, package);
         let limit = patience.limit(act);
         // Whoever waits for this may not do so to the end.
         state.reading.changed();
         track_of(state, id).uncertain(act);
         let outcome = match (act, wanted) {
-            (Act::Configure, Some(wanted)) => {
+            (AppStep::Configure, Some(wanted)) => {
                 let address = match self.address(state, observed) {
                     Ok(address) => address,
                     Err(error) => {
@@ -185,18 +186,19 @@ impl IosXeDriver {
                 };
                 // Another container of the pod is decided by the same look at the device.
                 state.resting.extend(address.map(|address| (address, Instant::now() + REST)));
-                self.client.configure(&wanted.config(address, package == Package::Copied).body()).await
+                let config = wanted.config(address, package == Package::Copied);
+                self.client.configure(&body(&config)).await
             }
-            (Act::Divert, Some(wanted)) => self.client.amend(id, &wanted.diversion(id)).await,
-            (Act::Remove, _) => self.client.remove(id).await,
-            (Act::Discard, _) => {
+            (AppStep::Divert, Some(wanted)) => self.client.amend(id, &wanted.diversion(id)).await,
+            (AppStep::Remove, _) => self.client.remove(id).await,
+            (AppStep::Discard, _) => {
                 let may_come = track_of(state, id).copy_may_come(patience, Instant::now());
                 match self.discard(id, may_come).await {
                     Ok(()) => {
                         // Who comes after this process would not know that the copy is gone.
                         let track = track_of(state, id);
                         track.discarded();
-                        act = Act::Remove;
+                        act = AppStep::Remove;
                         track.attempted(act, Instant::now(), limit);
                         track.uncertain(act);
                         self.client.remove(id).await
@@ -205,28 +207,14 @@ impl IosXeDriver {
                 }
             }
             (act, wanted) => {
-                let appid = id.to_owned();
-                let operation = match (act, wanted) {
-                    (Act::Install, Some(_)) if package == Package::Copied => {
-                        Operation::Install { appid, package: copy_of(id) }
-                    }
-                    (Act::Install, Some(wanted)) => {
-                        Operation::Install { appid, package: wanted.package.clone() }
-                    }
-                    (Act::Activate, _) => Operation::Activate { appid },
-                    (Act::Start, _) => Operation::Start { appid },
-                    (Act::Stop, _) => Operation::Stop { appid },
-                    (Act::Deactivate, _) => Operation::Deactivate { appid },
-                    (Act::Uninstall, _) => Operation::Uninstall { appid },
-                    _ => unreachable!("nothing is configured, copied or installed that nobody wants"),
-                };
-                self.client.operate(&operation).await
+                let operation = operation(act, id.to_owned(), wanted, package);
+                self.client.operate(&operation, None).await
             }
         };
         let Err(fault) = outcome else {
             track_of(state, id).answered(act, limit);
             info!(app = id, step = act.doing(), "the device accepted a step");
-            if act == Act::Remove {
+            if act == AppStep::Remove {
                 self.rest(state, observed, id);
                 state.tracks.remove(id);
             }
@@ -256,8 +244,8 @@ impl IosXeDriver {
 
     /// Deletes the copy of a package. One that is not there is deleted, unless it may still come.
     async fn discard(&self, id: &str, may_come: bool) -> Result<(), Fault> {
-        let operation = FileOperation::Delete { file: copy_of(id) };
-        match self.client.handle_file(&operation, None).await {
+        let operation = Operation::Delete { file: copy_of(id) };
+        match self.client.operate(&operation, None).await {
             Err(fault) if is_not_there(&fault) && may_come => {
                 let said = fault.said.map(|said| format!("a copy may be under way: {said}"));
                 Err(Fault { said, ..fault })
@@ -267,25 +255,18 @@ impl IosXeDriver {
         }
     }
 
-    /// An address for a new application; none where it asks a DHCP server.
+    /// An address for a new application; `None` if it gets one from a DHCP server.
     fn address(&self, state: &mut State, observed: &Observed) -> Result<Option<Ipv4Addr>, DriverError> {
         let Some(subnet) = self.translator.network.subnet else { return Ok(None) };
         let now = Instant::now();
         state.resting.retain(|(_, until)| *until > now);
-        let used = |address: Ipv4Addr| {
-            let resting = state.resting.iter().any(|(resting, _)| *resting == address);
-            resting || observed.addresses.contains(&IpAddr::V4(address))
-        };
-        free_address(subnet, used).map(Some).ok_or_else(|| {
+        let in_use = |address: Ipv4Addr| observed.addresses.contains(&IpAddr::V4(address));
+        let rests = |address| state.resting.iter().any(|(resting, _)| *resting == address);
+        free_address(subnet, |address| rests(address) || in_use(address)).map(Some).ok_or_else(|| {
             let full = DriverError::new(Reason::NoAddress, "configure an app");
             let full = full.detail(format!("the subnet {subnet} of the device is full"));
-            let in_use = |address: &Ipv4Addr| observed.addresses.contains(&IpAddr::V4(*address));
-            let rested =
-                state.resting.iter().filter(|(address, _)| !in_use(address)).map(|(_, until)| *until - now);
-            match rested.min() {
-                Some(rest) => full.after(rest),
-                None => full,
-            }
+            let rested = state.resting.iter().filter(|(address, _)| !in_use(*address));
+            rested.map(|(_, until)| *until - now).min().map_or(full.clone(), |rest| full.after(rest))
         })
     }
 
@@ -299,22 +280,42 @@ impl IosXeDriver {
     }
 }
 
-fn sort(error: &DriverError) -> Sort {
-    match error.reason() {
-        Reason::Conflict => Sort::Busy,
-        _ if error.transient() => Sort::Now,
-        _ => Sort::Lasting,
+/// The operation of a step of an application's life.
+fn operation(act: AppStep, appid: String, wanted: Option<&WantedApp>, package: Package) -> Operation {
+    match act {
+        AppStep::Install if package == Package::Copied => {
+            let package = copy_of(&appid);
+            Operation::Install { appid, package }
+        }
+        AppStep::Install => {
+            let package = wanted.map(|wanted| wanted.package.clone()).unwrap_or_default();
+            Operation::Install { appid, package }
+        }
+        AppStep::Activate => Operation::Activate { appid },
+        AppStep::Start => Operation::Start { appid },
+        AppStep::Stop => Operation::Stop { appid },
+        AppStep::Deactivate => Operation::Deactivate { appid },
+        AppStep::Uninstall => Operation::Uninstall { appid },
+        _ => unreachable!("it is no operation on an application"),
     }
 }
 
-/// What was tried with an application.
-fn track_of<'a>(state: &'a mut State, id: &str) -> &'a mut Track {
-    let now = Instant::now();
-    state.tracks.entry(id.to_owned()).or_insert_with(|| Track::new(AppState::Absent, now))
+fn sort(error: &DriverError) -> RefusalKind {
+    match error.reason() {
+        Reason::Conflict => RefusalKind::Busy,
+        _ if error.transient() => RefusalKind::Now,
+        _ => RefusalKind::Lasting,
+    }
 }
 
-/// Where the package of an application comes from: the configuration says so, or, where there is none, what was done before.
-fn package(observed: &Observed, track: &Track, Case { id, wanted, .. }: Case<'_>) -> Package {
+/// The record of the steps tried for an application.
+fn track_of<'a>(state: &'a mut State, id: &str) -> &'a mut AppRecord {
+    let now = Instant::now();
+    state.tracks.entry(id.to_owned()).or_insert_with(|| AppRecord::new(AppState::Absent, now))
+}
+
+/// The source of an application's package: as configured, or, without a configuration, as recorded.
+fn package(observed: &Observed, track: &AppRecord, AppCase { id, wanted, .. }: AppCase<'_>) -> Package {
     let mark = observed.apps.get(id).and_then(|app| app.mark.as_ref());
     if mark.map_or_else(|| track.may_have_copy(), |mark| mark.copied) {
         return Package::Copied;

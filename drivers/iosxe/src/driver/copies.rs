@@ -7,7 +7,7 @@ use std::time::Duration;
 use staffetta_driver::{DriverError, Reason};
 use tokio::task::JoinSet;
 
-use crate::model::file::FileOperation;
+use crate::model::operation::Operation;
 use crate::restconf::{Fault, NetworkClient};
 
 /// The copy that is being made. It is not waited for any more when this is dropped; the device goes on with it.
@@ -34,17 +34,17 @@ impl Copies {
     ) {
         self.under_way = Some(id.to_owned());
         self.tasks.spawn(async move {
-            let rest = FileOperation::Delete { file: to.clone() };
-            match client.handle_file(&rest, None).await {
+            let rest = Operation::Delete { file: to.clone() };
+            match client.operate(&rest, None).await {
                 // Usually there is none.
                 Err(fault) if fault.said.is_none() => return Err(fault),
                 _ => {}
             }
-            client.handle_file(&FileOperation::Copy { from, to }, Some(limit)).await
+            client.operate(&Operation::Copy { from, to }, Some(limit)).await
         });
     }
 
-    /// What came of the copy, once that is known.
+    /// Returns the result of a copy, once it ended.
     pub(super) fn ended(&mut self) -> Option<(String, Result<(), Fault>)> {
         let ended = self.tasks.try_join_next()?;
         let lost = |error| DriverError::new(Reason::Unavailable, "copy a package").because(error).into();
@@ -52,7 +52,7 @@ impl Copies {
     }
 }
 
-/// Whether a device says that the file which it was to delete is not there.
+/// Returns `true` if the device reports that the file to delete does not exist.
 pub(super) fn is_not_there(fault: &Fault) -> bool {
     fault.said.as_ref().is_some_and(|said| said.to_ascii_lowercase().contains("no such file"))
 }

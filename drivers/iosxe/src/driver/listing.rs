@@ -1,8 +1,7 @@
-//! The pods of a device, as they are told.
+//! The list of the pods of a device.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use staffetta_driver::Uid;
@@ -10,53 +9,37 @@ use staffetta_driver::app_hosting::{HostedContainer, HostedPod, HostedPods};
 use tokio::time::Instant;
 use tracing::debug;
 
-use super::fetch::fetch;
-use crate::machine::{AppState, Track};
+use super::reading::fetch;
+use crate::machine::{AppRecord, AppState};
 use crate::model::arp::{ArpData, Mac};
 use crate::model::resource;
 use crate::observe::{Observed, ObservedApp};
 use crate::restconf::NetworkClient;
 
-/// How long the address table is not read again while somebody's address is missing.
+/// The minimum age of the ARP table before it is read again, while an address is missing.
 const MISSING: Duration = Duration::from_secs(4);
 
-/// How long the address table is not read again while all are known: a server may give another one.
+/// The minimum age of the ARP table before it is read again, while all addresses are known: DHCP may assign others.
 const KNOWN: Duration = Duration::from_secs(60);
 
-/// The last list, and what is needed to tell it again.
+/// Lists the pods, with addresses from the ARP table of the device.
 #[derive(Default)]
-pub(super) struct Listing {
-    last: Option<(Arc<Observed>, HostedPods)>,
-    /// The addresses from the table of the device.
+pub(super) struct PodListing {
     addresses: HashMap<Mac, IpAddr>,
-    asked: Option<Instant>,
+    /// The time at which the table was read last.
+    read_at: Option<Instant>,
 }
 
-impl Listing {
-    /// The pods. When nothing changed, it is the list of the time before.
+impl PodListing {
+    /// Lists the pods of this cluster, and those of no cluster that have an owner.
     pub(super) async fn pods(
         &mut self,
         client: &dyn NetworkClient,
-        observed: &Arc<Observed>,
-        tracks: &HashMap<String, Track>,
+        observed: &Observed,
+        tracks: &HashMap<String, AppRecord>,
         cluster: &str,
     ) -> HostedPods {
-        let table_changed = self.ask(client, observed, cluster).await;
-        let troubled = tracks.values().any(|track| track.trouble().is_some());
-        if let Some((seen, pods)) = &self.last
-            && Arc::ptr_eq(seen, observed)
-            && !table_changed
-            && !troubled
-        {
-            return Arc::clone(pods);
-        }
-        let pods = self.list(observed, tracks, cluster);
-        // A list with troubles is never the list of a time without.
-        self.last = (!troubled).then(|| (Arc::clone(observed), Arc::clone(&pods)));
-        pods
-    }
-
-    fn list(&self, observed: &Observed, tracks: &HashMap<String, Track>, cluster: &str) -> HostedPods {
+        self.read_addresses(client, observed, cluster).await;
         let mut apps: Vec<_> = ours(observed, cluster).collect();
         apps.sort_by_key(|app| app.mark.as_ref().and_then(|mark| mark.position));
         let mut pods: BTreeMap<&Uid, HostedPod> = BTreeMap::new();
@@ -73,7 +56,7 @@ impl Listing {
             pod.containers.push(HostedContainer {
                 name: mark.container.clone(),
                 id: format!("cisco://{}", app.id),
-                state: app.hosted(tracks.get(&app.id).and_then(Track::trouble)),
+                state: app.hosted(tracks.get(&app.id).and_then(AppRecord::problem)),
             });
         }
         pods.into_values().collect()
@@ -83,31 +66,26 @@ impl Listing {
         app.address.or_else(|| app.macs.iter().find_map(|mac| self.addresses.get(mac)).copied())
     }
 
-    /// Reads the address table of the device where an application does not tell its address itself; says whether it
-    /// changed. A list without an address is better than none: a table that cannot be read is asked for later.
-    async fn ask(&mut self, client: &dyn NetworkClient, observed: &Observed, cluster: &str) -> bool {
+    /// Reads the ARP table of the device, if an application does not report its address itself. A list without an address
+    /// is better than none: a table that cannot be read is read again later.
+    async fn read_addresses(&mut self, client: &dyn NetworkClient, observed: &Observed, cluster: &str) {
         let silent =
             ours(observed, cluster).filter(|app| app.state == AppState::Running && app.address.is_none());
         let macs: Vec<Mac> = silent.flat_map(|app| app.macs.iter().copied()).collect();
         let known = macs.iter().all(|mac| self.addresses.contains_key(mac));
         let pause = if known { KNOWN } else { MISSING };
-        if macs.is_empty() || self.asked.is_some_and(|asked| asked.elapsed() < pause) {
-            return false;
+        if macs.is_empty() || self.read_at.is_some_and(|at| at.elapsed() < pause) {
+            return;
         }
-        self.asked = Some(Instant::now());
-        let table: ArpData = match fetch(client, resource::ARP, "read the address table of the device").await
-        {
-            Ok(table) => table,
-            Err(error) => {
-                debug!(%error, "the address table of the device cannot be read");
-                return false;
+        self.read_at = Some(Instant::now());
+        let table = fetch::<ArpData>(client, resource::ARP, "read the address table of the device").await;
+        match table {
+            Ok(table) => {
+                let addresses = macs.into_iter().filter_map(|mac| Some((mac, table.address(mac)?)));
+                self.addresses = addresses.collect();
             }
-        };
-        let found: HashMap<_, _> =
-            macs.into_iter().filter_map(|mac| Some((mac, table.address(mac)?))).collect();
-        let changed = found != self.addresses;
-        self.addresses = found;
-        changed
+            Err(error) => debug!(%error, "the address table of the device cannot be read"),
+        }
     }
 }
 

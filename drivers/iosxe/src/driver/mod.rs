@@ -2,7 +2,6 @@
 
 mod act;
 mod copies;
-mod fetch;
 mod listing;
 mod reading;
 mod resources;
@@ -16,34 +15,33 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use staffetta_driver::app_hosting::{AppHostingDriver, DeviceInfo, DeviceResources, HostedPods};
-use staffetta_driver::virtual_node::{PodRequest, PodUsage, Progress};
+use staffetta_driver::virtual_node::{PodProgress, PodRequest, PodUsage};
 use staffetta_driver::{DriverError, Owner, Reason};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use self::act::Case;
+use self::act::AppCase;
 use self::copies::Copies;
-use self::fetch::fetch;
-use self::listing::Listing;
-use self::reading::Reading;
+use self::listing::PodListing;
+use self::reading::{DeviceReading, fetch};
 use crate::app::{Translator, WantedApp, is_of};
-use crate::machine::{AppState, Configured, Goal, Track};
+use crate::machine::{AppRecord, AppState, Configured, Goal};
 use crate::model::hardware::HardwareData;
 use crate::model::resource;
 use crate::observe::{Observed, ObservedApp};
 use crate::options::IosXeOptions;
 use crate::restconf::NetworkClient;
 
-/// How old a look at the device may be from which a step is decided: pods that are deployed at the same time share looks.
+/// The maximum age of an observation on which a step is decided; pods that start together share observations.
 const FRESH: Duration = Duration::from_millis(150);
 
-/// How old a look may be that shows that the device can be reached.
+/// The maximum age of an observation that proves that the device is reachable.
 const RECENT: Duration = Duration::from_secs(10);
 
-/// How long a device counts as what it said it is: it takes longer to become another one.
+/// The time for which device information is cached.
 const SAME: Duration = Duration::from_secs(300);
 
-/// How long it is remembered what was tried with an application that is not there.
+/// The time for which the steps tried for a missing application are remembered.
 const FORGOTTEN: Duration = Duration::from_secs(30 * 60);
 
 /// Runs pods on one device.
@@ -55,18 +53,18 @@ pub(crate) struct IosXeDriver {
     state: Mutex<State>,
 }
 
-/// What is kept between calls. Nothing is lost with it but time.
+/// The state kept between calls. Losing it costs only time.
 #[derive(Default)]
 struct State {
-    reading: Reading,
-    tracks: HashMap<String, Track>,
+    reading: DeviceReading,
+    tracks: HashMap<String, AppRecord>,
     copies: Copies,
     /// The applications that the device says it is installing, anybody's, and since when they are seen to be.
     installing: BTreeMap<String, Instant>,
-    /// Addresses that were given out or given back a moment ago, and until when nobody else gets them.
+    /// Addresses that were given out or given back a moment ago, and the time until which they are not given out again.
     resting: Vec<(Ipv4Addr, Instant)>,
-    listing: Listing,
-    /// What the device is, and when it said so.
+    listing: PodListing,
+    /// The device information and the time at which it was read.
     info: Option<(Instant, DeviceInfo)>,
 }
 
@@ -77,7 +75,7 @@ impl IosXeDriver {
 
     /// The device, as it was a moment ago at most.
     async fn observe(&self, state: &mut State, age: Duration) -> Result<Arc<Observed>, DriverError> {
-        let full = state.tracks.values().any(Track::listens);
+        let full = state.tracks.values().any(AppRecord::listens);
         let observed = state.reading.observed(&*self.client, age, full).await?;
         Self::look_at_copies(state);
         let now = Instant::now();
@@ -94,23 +92,24 @@ impl IosXeDriver {
     }
 
     /// One step nearer to a pod that runs as `request` says.
-    async fn bring(&self, request: &PodRequest, unformed: Unformed) -> Result<Progress, DriverError> {
+    async fn bring(&self, request: &PodRequest, unformed: LegacyMark) -> Result<PodProgress, DriverError> {
         let pod = self.translator.translate(request)?;
         let (uid, cluster) = (pod.owner.uid.as_str(), self.translator.cluster.as_str());
         let mut state = self.locked().await;
         let observed = self.observe(&mut state, FRESH).await?;
         let of_pod = || observed.apps.values().filter(|app| app.belongs_to(uid, cluster));
         let mut kept = Vec::new();
-        let mut whole = Progress::Done;
+        let mut whole = PodProgress::Done;
         for wanted in &pod.apps {
             let of_container =
                 |app: &&ObservedApp| app.mark.as_ref().is_some_and(|mark| mark.container == wanted.container);
             let by_name = observed.apps.get(&wanted.id);
             if by_name.is_some_and(|app| !app.belongs_to(uid, cluster)) {
                 let error = DriverError::new(Reason::Refused, "configure an app");
-                return Err(
-                    error.detail(format!("{} is there already, and belongs to somebody else", wanted.id))
-                );
+                return Err(error.detail(format!(
+                    "{} is there already, and belongs to another pod or cluster",
+                    wanted.id
+                )));
             }
             let there = by_name.or_else(|| of_pod().find(of_container));
             let id = there.map_or(wanted.id.as_str(), |app| app.id.as_str());
@@ -118,7 +117,7 @@ impl IosXeDriver {
             let as_wanted = there.map_or(Configured::No, |app| configured(app, Some((wanted, unformed))));
             let goal = Goal::Running { ended: pod.restarts_ended, failed: pod.restarts_failed };
             let name = &wanted.container;
-            let case = Case { id, name, goal, wanted: Some(wanted), configured: as_wanted };
+            let case = AppCase { id, name, goal, wanted: Some(wanted), configured: as_wanted };
             whole = whole.and(self.step(&mut state, &observed, case).await?);
         }
         // What an earlier form of the pod left.
@@ -132,12 +131,12 @@ impl IosXeDriver {
         state: &mut State,
         observed: &Observed,
         ids: impl Iterator<Item = &str>,
-    ) -> Result<Progress, DriverError> {
-        let mut whole = Progress::Done;
+    ) -> Result<PodProgress, DriverError> {
+        let mut whole = PodProgress::Done;
         let mut failed = None;
         for id in ids {
             let configured = observed.apps.get(id).map_or(Configured::No, |app| configured(app, None));
-            let case = Case { id, name: id, goal: Goal::Gone, wanted: None, configured };
+            let case = AppCase { id, name: id, goal: Goal::Gone, wanted: None, configured };
             match self.step(state, observed, case).await {
                 Ok(progress) => whole = whole.and(progress),
                 // The other applications are not to stay because of this one.
@@ -157,21 +156,21 @@ fn state_of(observed: &Observed, id: &str) -> AppState {
     observed.apps.get(id).map_or(AppState::Absent, |app| app.state)
 }
 
-/// What an application counts as that was marked by an agent which knows no forms.
+/// The treatment of an application whose mark, written by an older agent, has no configuration digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unformed {
+enum LegacyMark {
     /// It is as its pod wants it: nothing says otherwise.
     AsWanted,
     /// Its pod has changed since.
     Otherwise,
 }
 
-/// Whether an application is configured, and as it is wanted.
-fn configured(app: &ObservedApp, wanted: Option<(&WantedApp, Unformed)>) -> Configured {
+/// Compares the configuration of an application with the wanted one.
+fn configured(app: &ObservedApp, wanted: Option<(&WantedApp, LegacyMark)>) -> Configured {
     let form = app.mark.as_ref().and_then(|mark| mark.form.as_ref());
     let other = match (wanted, form) {
         (Some((wanted, _)), Some(form)) => *form != wanted.form,
-        (Some((_, unformed)), None) => unformed == Unformed::Otherwise,
+        (Some((_, unformed)), None) => unformed == LegacyMark::Otherwise,
         (None, _) => false,
     };
     match (app.configured, other) {
@@ -206,15 +205,15 @@ impl AppHostingDriver for IosXeDriver {
         resources::read_resources(&*self.client, &observed, &self.translator.cluster).await
     }
 
-    async fn deploy_pod(&self, request: &PodRequest) -> Result<Progress, DriverError> {
-        self.bring(request, Unformed::AsWanted).await
+    async fn deploy_pod(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
+        self.bring(request, LegacyMark::AsWanted).await
     }
 
-    async fn update_pod(&self, request: &PodRequest) -> Result<Progress, DriverError> {
-        self.bring(request, Unformed::Otherwise).await
+    async fn update_pod(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
+        self.bring(request, LegacyMark::Otherwise).await
     }
 
-    async fn delete_pod(&self, owner: &Owner) -> Result<Progress, DriverError> {
+    async fn delete_pod(&self, owner: &Owner) -> Result<PodProgress, DriverError> {
         let mut state = self.locked().await;
         let observed = self.observe(&mut state, FRESH).await?;
         let (uid, cluster) = (owner.uid.as_str(), self.translator.cluster.as_str());

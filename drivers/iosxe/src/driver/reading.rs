@@ -1,20 +1,22 @@
-//! Looks at the device, and remembers what was seen.
+//! Reads the device, and caches its answers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use staffetta_driver::DriverError;
+use serde::de::DeserializeOwned;
+use staffetta_driver::{DriverError, Reason};
 use tokio::time::Instant;
 
-use super::fetch::parsed;
 use crate::model::config::ConfigData;
 use crate::model::oper::OperData;
-use crate::model::resource;
+use crate::model::read;
+use crate::model::resource::{self, Resource};
 use crate::observe::Observed;
 use crate::restconf::NetworkClient;
 
-/// How long the configuration counts as what it was, while nobody here changes it and no application comes or goes.
+/// The time for which the configuration is cached, as long as this process does not change it and no application
+/// appears or disappears.
 const CONFIGURED: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = "read the configured apps";
@@ -22,25 +24,25 @@ const OPER: &str = "read the state of the apps";
 
 /// The last look at the device.
 #[derive(Default)]
-pub(super) struct Reading {
-    /// When it was done; none once something was changed since.
+pub(super) struct DeviceReading {
+    /// The time of the observation; `None` after a change.
     at: Option<Instant>,
-    /// When the configuration was read; none once it may be another one.
+    /// The time at which the configuration was read; `None` if it may have changed.
     configured_at: Option<Instant>,
-    /// Whether it was a look at the notifications too.
+    /// `true` if notifications were read too.
     full: bool,
     /// The answers, to find out whether they changed.
     config: Option<Vec<u8>>,
     oper: Option<Vec<u8>>,
     /// The applications that the device has, configured or not.
     names: BTreeSet<String>,
-    /// What these answers say.
+    /// The parsed observation.
     observed: Option<Arc<Observed>>,
 }
 
-impl Reading {
-    /// What is on the device, as it was `age` ago at most; `full` with its notifications. When the answers are those of the
-    /// look before, so is what is returned.
+impl DeviceReading {
+    /// Returns the state of the device, at most `age` old, with notifications if `full`. Unchanged answers return the
+    /// same `Arc`.
     pub(super) async fn observed(
         &mut self,
         client: &dyn NetworkClient,
@@ -105,4 +107,27 @@ impl Reading {
 
 fn operational(body: Option<&[u8]>) -> Result<OperData, DriverError> {
     parsed(resource::STATES, body, OPER)
+}
+
+/// Reads a resource. An empty resource gives the default value.
+pub(super) async fn fetch<T: DeserializeOwned + Default>(
+    client: &dyn NetworkClient,
+    resource: Resource,
+    step: &'static str,
+) -> Result<T, DriverError> {
+    let body = client.get(resource, step).await?;
+    parsed(resource, body.as_deref(), step)
+}
+
+/// Parses the answer of a resource.
+fn parsed<T: DeserializeOwned + Default>(
+    resource: Resource,
+    body: Option<&[u8]>,
+    step: &'static str,
+) -> Result<T, DriverError> {
+    let Some(body) = body else { return Ok(T::default()) };
+    read(body, resource.container()).map_err(|error| {
+        let unreadable = DriverError::new(Reason::Unavailable, step);
+        unreadable.detail("the answer is not what it should be").because(error)
+    })
 }

@@ -1,13 +1,14 @@
-//! What a device has, and what pods use of it.
+//! The resources of a device and their usage by pods.
 
 use std::collections::BTreeMap;
 
-use staffetta_driver::app_hosting::{DeviceResources, TakenResources};
+use serde_json::Value;
+use staffetta_driver::app_hosting::{DeviceResources, ReservedResources};
 use staffetta_driver::virtual_node::{ContainerUsage, PodUsage};
 use staffetta_driver::{DriverError, Uid};
 
-use super::fetch::fetch;
-use crate::model::oper::{Amount, App, OperData, Reservation};
+use super::reading::fetch;
+use crate::model::oper::{App, OperData, number, total};
 use crate::model::resource;
 use crate::observe::Observed;
 use crate::restconf::NetworkClient;
@@ -17,7 +18,7 @@ const MEBIBYTE: u64 = 1 << 20;
 /// A unit of CPU is a thousandth of one, and that is a million billionths.
 const NANOCORES_A_UNIT: u64 = 1_000_000;
 
-/// What the device has for applications, and what of that is not for pods of this cluster.
+/// Reads the device's resources for applications and the part reserved by others than pods of this cluster.
 pub(super) async fn read_resources(
     client: &dyn NetworkClient,
     observed: &Observed,
@@ -30,47 +31,41 @@ pub(super) async fn read_resources(
 }
 
 fn resources(data: &OperData, is_ours: impl Fn(&str) -> bool) -> DeviceResources {
-    let all = || data.resources.iter();
-    let units = |unit: fn(&crate::model::oper::Cpu) -> Option<u64>| -> u64 {
-        all().flat_map(|resources| &resources.cpu).filter_map(unit).fold(0, u64::saturating_add)
+    let sum = |list: &str, leaf: &str| {
+        data.resources.iter().filter_map(|all| total(&all[list], leaf)).fold(0, u64::saturating_add)
     };
-    let bytes = |amounts: &mut dyn Iterator<Item = Option<u64>>| {
-        amounts.flatten().fold(0, u64::saturating_add).saturating_mul(MEBIBYTE)
+    let disks: Vec<_> = data.resources.iter().filter_map(|all| disk(&all["storage-device"])).collect();
+    let disk = |leaf: &str| disks.iter().filter_map(|disk| number(&disk[leaf])).fold(0, u64::saturating_add);
+    let others: Vec<_> = data.apps.iter().filter(|app| !is_ours(&app.name)).collect();
+    let taken = |amount: fn(&App) -> Option<u64>| {
+        others.iter().filter_map(|app| amount(app)).fold(0, u64::saturating_add)
     };
-    let memory = || all().flat_map(|resources| &resources.memory);
-    let disk = all().filter_map(|resources| disk(&resources.storage_device)).collect::<Vec<_>>();
+    let bytes = |megabytes: u64| megabytes.saturating_mul(MEBIBYTE);
     DeviceResources {
         enabled: data.globals.as_ref().map_or(!data.resources.is_empty(), |globals| globals.iox_enabled),
-        cpu_millis: units(|cpu| cpu.quota_unit),
-        free_cpu_millis: units(|cpu| cpu.available_unit),
-        memory_bytes: bytes(&mut memory().map(|memory| memory.quota)),
-        free_memory_bytes: bytes(&mut memory().map(|memory| memory.available)),
-        storage_bytes: bytes(&mut disk.iter().map(|disk| disk.quota)),
-        free_storage_bytes: bytes(&mut disk.iter().map(|disk| disk.available)),
-        taken: taken(data.apps.iter().filter(|app| !is_ours(&app.name))),
+        cpu_millis: sum("cpu", "quota-unit"),
+        free_cpu_millis: sum("cpu", "available-unit"),
+        memory_bytes: bytes(sum("memory", "quota")),
+        free_memory_bytes: bytes(sum("memory", "available")),
+        storage_bytes: bytes(disk("quota")),
+        free_storage_bytes: bytes(disk("available")),
+        taken: ReservedResources {
+            cpu_millis: taken(|app| app.cpu),
+            memory_bytes: bytes(taken(|app| app.memory)),
+            storage_bytes: bytes(taken(|app| app.disk)),
+        },
     }
 }
 
-/// What these applications have reserved.
-fn taken<'a>(apps: impl Iterator<Item = &'a App>) -> TakenResources {
-    let all: Vec<_> = apps.map(|app| &app.details.resource_reservation).collect();
-    let sum = |amount: fn(&Reservation) -> Option<u64>| {
-        all.iter().filter_map(|reserved| amount(reserved)).fold(0, u64::saturating_add)
-    };
-    TakenResources {
-        cpu_millis: sum(|reserved| reserved.cpu),
-        memory_bytes: sum(|reserved| reserved.memory).saturating_mul(MEBIBYTE),
-        storage_bytes: sum(|reserved| reserved.disk).saturating_mul(MEBIBYTE),
-    }
+/// The disk of applications. Devices list the file system on which it lies too, which is no further one.
+fn disk(devices: &Value) -> Option<&Value> {
+    let devices = devices.as_array()?;
+    let is_persistent = |disk: &&Value| disk["name"].as_str().is_some_and(|name| name.contains("persist"));
+    let persistent = devices.iter().find(is_persistent);
+    persistent.or_else(|| devices.iter().max_by_key(|device| number(&device["quota"])))
 }
 
-/// The disk of applications. Devices tell the file system on which it lies too, which is no further one.
-fn disk(devices: &[Amount]) -> Option<&Amount> {
-    let persistent = devices.iter().find(|device| device.name.contains("persist"));
-    persistent.or_else(|| devices.iter().max_by_key(|device| device.quota))
-}
-
-/// What the pods of this cluster use.
+/// Reads the resource usage of this cluster's pods.
 pub(super) async fn read_usage(
     client: &dyn NetworkClient,
     observed: &Observed,
@@ -88,36 +83,27 @@ pub(super) async fn read_usage(
             received_bytes: None,
             sent_bytes: None,
         });
-        for interface in &app.network_utils.network_util {
-            pod.received_bytes = sum(pod.received_bytes, interface.rx_bytes);
-            pod.sent_bytes = sum(pod.sent_bytes, interface.tx_bytes);
-        }
+        pod.received_bytes = sum(pod.received_bytes, app.received_bytes);
+        pod.sent_bytes = sum(pod.sent_bytes, app.sent_bytes);
         pod.containers.push(usage(&mark.container, app));
     }
     Ok(pods.into_values().collect())
 }
 
 fn usage(name: &str, app: &App) -> ContainerUsage {
-    let reserved = app.details.resource_reservation.cpu;
-    let percent = app.utilization.cpu_util.actual_application_util;
-    let cpu = reserved
-        .zip(percent)
-        .map(|(reserved, percent)| reserved.saturating_mul(NANOCORES_A_UNIT).saturating_mul(percent) / 100);
-    let blocks = app.storage_utils.storage_util.iter().fold(None, |all, storage| sum(all, storage.used));
+    let cpu = app.cpu.zip(app.used_cpu);
     ContainerUsage {
         name: name.to_owned(),
-        cpu_nanocores: cpu,
-        memory_bytes: app.utilization.memory_util.memory_used.map(|kilobytes| kilobytes.saturating_mul(1024)),
-        storage_bytes: blocks.map(|blocks| blocks.saturating_mul(1000)),
+        cpu_nanocores: cpu
+            .map(|(units, percent)| units.saturating_mul(NANOCORES_A_UNIT).saturating_mul(percent) / 100),
+        memory_bytes: app.used_memory.map(|kilobytes| kilobytes.saturating_mul(1024)),
+        storage_bytes: app.used_storage.map(|blocks| blocks.saturating_mul(1000)),
     }
 }
 
-/// Both together, where one is known.
+/// The sum of the known amounts.
 fn sum(all: Option<u64>, one: Option<u64>) -> Option<u64> {
-    match (all, one) {
-        (Some(all), Some(one)) => Some(all.saturating_add(one)),
-        (all, one) => all.or(one),
-    }
+    all.into_iter().chain(one).reduce(u64::saturating_add)
 }
 
 #[cfg(test)]
@@ -153,7 +139,7 @@ mod tests {
             free_memory_bytes: 1 << 30,
             storage_bytes: 8 << 30,
             free_storage_bytes: 4 << 30,
-            taken: TakenResources { cpu_millis: 7, memory_bytes: 5 << 20, storage_bytes: 3 << 20 },
+            taken: ReservedResources { cpu_millis: 7, memory_bytes: 5 << 20, storage_bytes: 3 << 20 },
         };
         let is_ours = |name: &str| name == "ours";
         assert_eq!(resources(&serde_json::from_value(data).unwrap(), is_ours), expected);
@@ -161,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn use_is_told_in_the_units_of_kubernetes_and_what_is_not_told_is_absent() {
+    fn usage_is_in_the_units_of_kubernetes_and_what_is_not_reported_is_absent() {
         let app = json!({
             "name": "a", "details": { "resource-reservation": { "cpu": "1000" } },
             "utilization": {
@@ -175,7 +161,8 @@ mod tests {
             memory_bytes: Some(2 << 20),
             storage_bytes: Some(7000),
         };
-        assert_eq!(usage("app", &serde_json::from_value(app).unwrap()), expected);
+        let data: OperData = serde_json::from_value(json!({ "app": [app] })).unwrap();
+        assert_eq!(usage("app", &data.apps[0]), expected);
         let nothing = ContainerUsage { name: "app".into(), ..ContainerUsage::default() };
         assert_eq!(usage("app", &App::default()), nothing);
     }

@@ -1,14 +1,24 @@
-//! The steps of an application's life, and how patient one is with each.
+//! The steps of an application's life, with their time limits.
 
 use std::time::Duration;
 
-use super::package::Package;
 use super::state::AppState;
-use crate::options::IosXeOptions;
+use crate::options::{IosXeOptions, milliseconds};
+
+/// The source of an application's package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Package {
+    /// From a file system of the device.
+    OnDevice,
+    /// From a URL, which the device is to fetch itself.
+    AtUrl,
+    /// From a copy on the flash, as the configuration says.
+    Copied,
+}
 
 /// A step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Act {
+pub(crate) enum AppStep {
     Configure,
     /// The configuration says from now on that the package is to come from a copy on the flash.
     Divert,
@@ -24,30 +34,40 @@ pub(crate) enum Act {
     Remove,
 }
 
-impl Act {
-    /// What happens meanwhile, for people.
-    pub(crate) fn doing(self) -> &'static str {
+impl AppStep {
+    /// The ongoing operation, for messages, and the reason of a failure, in CamelCase.
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Configure => "is configured",
-            Self::Divert => "is turned to a copy on the flash",
-            Self::Copy => "is copied to the flash",
-            Self::Install => "is installed",
-            Self::Activate => "is activated",
-            Self::Start => "is started",
-            Self::Stop => "is stopped",
-            Self::Deactivate => "is deactivated",
-            Self::Uninstall => "is uninstalled",
-            Self::Discard => "is deleted from the flash",
-            Self::Remove => "is taken out of the configuration",
+            Self::Configure => ("is configured", "ConfigureFailed"),
+            Self::Divert => ("is turned to a copy on the flash", "ConfigureFailed"),
+            Self::Copy => ("is copied to the flash", "CopyFailed"),
+            Self::Install => ("is installed", "InstallFailed"),
+            Self::Activate => ("is activated", "ActivateFailed"),
+            Self::Start => ("is started", "StartFailed"),
+            Self::Stop => ("is stopped", "StopFailed"),
+            Self::Deactivate => ("is deactivated", "DeactivateFailed"),
+            Self::Uninstall => ("is uninstalled", "UninstallFailed"),
+            Self::Discard => ("is deleted from the flash", "DiscardFailed"),
+            Self::Remove => ("is taken out of the configuration", "RemoveFailed"),
         }
     }
 
-    /// Whether the device answers when it is done, and not when it begins.
+    /// The ongoing operation, for messages.
+    pub(crate) fn doing(self) -> &'static str {
+        self.words().0
+    }
+
+    /// The reason of a failure of this step, in CamelCase.
+    pub(crate) fn failed(self) -> &'static str {
+        self.words().1
+    }
+
+    /// Returns `true` if the device answers when the step is complete, rather than when it begins.
     pub(crate) fn is_done_when_accepted(self) -> bool {
         matches!(self, Self::Configure | Self::Divert | Self::Discard | Self::Remove)
     }
 
-    /// Whether an application in this state has got where the step leads, or beyond.
+    /// Returns `true` if this state is the target of the step, or beyond it.
     pub(crate) fn is_fulfilled_by(self, state: AppState) -> bool {
         use AppState::{Absent, Activated, Deployed, Installing, Running, Stopped};
         match self {
@@ -61,27 +81,11 @@ impl Act {
             Self::Configure | Self::Divert | Self::Discard | Self::Remove => true,
         }
     }
-
-    /// What is wrong when it does not come about, in one word.
-    pub(crate) fn failed(self) -> &'static str {
-        match self {
-            Self::Configure | Self::Divert => "ConfigureFailed",
-            Self::Copy => "CopyFailed",
-            Self::Install => "InstallFailed",
-            Self::Activate => "ActivateFailed",
-            Self::Start => "StartFailed",
-            Self::Stop => "StopFailed",
-            Self::Deactivate => "DeactivateFailed",
-            Self::Uninstall => "UninstallFailed",
-            Self::Discard => "DiscardFailed",
-            Self::Remove => "RemoveFailed",
-        }
-    }
 }
 
-/// How long a step may take, and how long to wait before it is tried again.
+/// The time limits of steps and the delays before they are retried.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct StepLimits {
     pub(crate) install: Duration,
     /// Of a copy to the flash.
     pub(crate) copy: Duration,
@@ -94,33 +98,30 @@ const FIRST_PAUSE: Duration = Duration::from_secs(2);
 /// The longest such pause.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-impl Patience {
+impl StepLimits {
     /// For an application whose package comes from there.
     pub(crate) fn of(options: &IosXeOptions, package: Package) -> Self {
-        let download = Duration::from_millis(options.download_limit_ms);
-        let install = if package == Package::AtUrl {
-            download
-        } else {
-            Duration::from_millis(options.install_limit_ms)
-        };
-        Self { install, copy: download, step: Duration::from_millis(options.step_limit_ms) }
+        let download = milliseconds(options.download_limit_ms);
+        let install =
+            if package == Package::AtUrl { download } else { milliseconds(options.install_limit_ms) };
+        Self { install, copy: download, step: milliseconds(options.step_limit_ms) }
     }
 
-    /// How long a step may take before it is tried again.
-    pub(crate) fn limit(&self, act: Act) -> Duration {
+    /// The time limit of a step.
+    pub(crate) fn limit(&self, act: AppStep) -> Duration {
         match act {
-            Act::Install => self.install,
-            Act::Copy => self.copy,
+            AppStep::Install => self.install,
+            AppStep::Copy => self.copy,
             _ => self.step,
         }
     }
 
-    /// How long an install may take wherever its package comes from.
+    /// The longest time limit of an install, for any source of the package.
     pub(super) fn longest_install(&self) -> Duration {
         self.install.max(self.copy)
     }
 
-    /// How long to wait after a step that failed for the `tries`th time.
+    /// The delay after the `tries`th failure of a step.
     pub(crate) fn pause(tries: u32) -> Duration {
         FIRST_PAUSE.saturating_mul(1 << tries.saturating_sub(1).min(10)).min(LONGEST_PAUSE)
     }

@@ -1,9 +1,10 @@
 //! The states of an application, as the device names them.
 
-/// How an application is on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The state of an application on the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum AppState {
     /// The device has no such application.
+    #[default]
     Absent,
     Installing,
     Deployed,

@@ -1,81 +1,81 @@
-//! What was tried with one application, and when. It spaces the steps; a process that has lost it goes on all the same.
+//! The record of the steps tried for one application. It spaces the steps; a process without it continues correctly.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::act::Act;
+use super::act::AppStep;
 use super::state::AppState;
 use crate::model::oper::Notification;
 use crate::model::quote::quoted;
 
-/// How long an application must run for its earlier failures to be forgotten.
+/// The running time after which earlier failures of an application are forgotten.
 const STEADY: Duration = Duration::from_secs(600);
 
-/// How long to wait for the effect of a step of which nobody knows whether the device was told.
+/// The time to wait for the effect of a step whose request may not have reached the device.
 const UNCERTAIN: Duration = Duration::from_secs(5);
 
-/// What was tried with one application.
+/// The record of the steps tried for one application.
 #[derive(Clone, Debug)]
-pub(crate) struct Track {
-    /// How it was when somebody looked last, and since when.
+pub(crate) struct AppRecord {
+    /// The last observed state and the time since which it holds.
     state: AppState,
     since: Instant,
-    /// What was tried, and has not led where it leads yet.
-    attempts: HashMap<Act, Attempt>,
-    /// How often the device gave up since it ran steadily.
+    /// The steps that were tried and have not had their effect yet.
+    attempts: HashMap<AppStep, Attempt>,
+    /// The number of failures reported by the device since the last steady run.
     pub(super) failures: u32,
-    /// How often it ended since it ran steadily.
+    /// The number of exits since the last steady run.
     pub(super) ended: u32,
-    /// Whether it is being installed, or failed to be.
+    /// `true` during an install, or after one failed.
     installing: bool,
-    /// The times of the failures that the device told before the install.
+    /// The times of the failures that the device reported before the install.
     heard: HashSet<String>,
-    /// What the device told of the failure that it is in.
+    /// The device's explanation of the current failure.
     reason: Option<String>,
-    /// What was found out of its package.
+    /// The state of the package.
     pub(super) fetch: Fetch,
 }
 
-/// What was found out of a package, beside the steps that were tried.
+/// The state of a package, beside the steps that were tried.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fetch {
-    /// Whether the device hung while it fetched the package itself.
+    /// `true` if the device's own download did not complete.
     pub(super) hung: bool,
-    /// How often a copy was made.
+    /// The number of copies made.
     pub(super) copies: u32,
-    /// Whether there is none any more.
+    /// `true` if no copy is left.
     pub(super) discarded: bool,
-    /// Whether the device may be making a copy for whose end nobody here waits: somebody began it before this process did anything,
-    /// or its answer got lost.
-    pub(super) stray: bool,
+    /// `true` if the device may be making a copy that this process does not wait for: it was started by another
+    /// process, or its answer was lost.
+    pub(super) untracked_copy: bool,
 }
 
 /// A step that was tried.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
     pub(super) at: Instant,
-    /// Until when it may take.
+    /// The time at which it must be complete.
     pub(super) until: Instant,
-    /// How often in a row it was tried without any change of the application.
+    /// The number of consecutive attempts without any change of the application.
     pub(super) tries: u32,
-    /// Whether nobody knows if the device was told.
+    /// `true` if the request may not have reached the device.
     uncertain: bool,
-    pub(super) refusal: Option<Refusal>,
+    pub(super) refusal: Option<StepRefusal>,
 }
 
-/// What the device said, where it did not want to or could not.
+/// The device's refusal of a step.
 #[derive(Clone, Debug)]
-pub(super) struct Refusal {
+pub(super) struct StepRefusal {
     pub(super) at: Instant,
     pub(super) said: String,
-    pub(super) sort: Sort,
+    pub(super) sort: RefusalKind,
 }
 
-/// What sort of a refusal it is.
+/// The kind of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sort {
+pub(crate) enum RefusalKind {
     /// The device is busy, with a step of its own perhaps.
     Busy,
     /// It could not, this time.
@@ -84,7 +84,7 @@ pub(crate) enum Sort {
     Lasting,
 }
 
-impl Track {
+impl AppRecord {
     /// Nothing was tried yet.
     pub(crate) fn new(state: AppState, now: Instant) -> Self {
         Self {
@@ -96,11 +96,11 @@ impl Track {
             installing: state == AppState::Installing,
             heard: HashSet::new(),
             reason: None,
-            fetch: Fetch { stray: !Act::Copy.is_fulfilled_by(state), ..Fetch::default() },
+            fetch: Fetch { untracked_copy: !AppStep::Copy.is_fulfilled_by(state), ..Fetch::default() },
         }
     }
 
-    /// Takes down how the application is. When that changed, what was refused before is past, and so is what led there. When
+    /// Records the state of the application. When that changed, what was refused before is past, and so is what led there. When
     /// it is not there long after an install was accepted, or not any more, the install failed.
     pub(crate) fn observe(&mut self, state: AppState, now: Instant) {
         if state == self.state {
@@ -109,13 +109,13 @@ impl Track {
         }
         let (before, lasted) = (self.state, now - self.since);
         (self.state, self.since, self.reason) = (state, now, None);
-        let install = self.attempts.get(&Act::Install).cloned();
-        let told_to_go = self.attempts.get(&Act::Uninstall).map(|uninstall| uninstall.at);
+        let install = self.attempts.get(&AppStep::Install).cloned();
+        let asked_to_stop = self.attempts.get(&AppStep::Uninstall).map(|uninstall| uninstall.at);
         let in_vain = |at: Instant| install.as_ref().is_none_or(|install| at >= install.until);
-        let past = |act: &Act| state == AppState::Absent || act.is_fulfilled_by(state);
+        let past = |act: &AppStep| state == AppState::Absent || act.is_fulfilled_by(state);
         self.attempts.retain(|act, attempt| attempt.refusal.is_none() && !past(act));
         self.fetch.hung &= !matches!(state, AppState::Activated | AppState::Running);
-        self.fetch.stray &= !Act::Copy.is_fulfilled_by(state);
+        self.fetch.untracked_copy &= !AppStep::Copy.is_fulfilled_by(state);
         if before == AppState::Running && lasted >= STEADY {
             (self.failures, self.ended) = (0, 0);
         }
@@ -123,19 +123,18 @@ impl Track {
         match (before, state) {
             (_, AppState::Failed) => self.failures += 1,
             // The pause after it grows with each.
-            (AppState::Installing, AppState::Absent) if told_to_go.is_some_and(in_vain) => {
-                let said = "the install came to no end, and was ended".to_owned();
-                let refusal = Some(Refusal { at: now, said, sort: Sort::Now });
+            (AppState::Installing, AppState::Absent) if asked_to_stop.is_some_and(in_vain) => {
                 let tries = install.map_or(1, |install| install.tries);
-                let ended = Attempt { at: now, until: now, tries, uncertain: false, refusal };
-                self.attempts.insert(Act::Install, ended);
+                let ended = Attempt { at: now, until: now, tries, uncertain: false, refusal: None };
+                self.attempts.insert(AppStep::Install, ended);
+                let said = "the install came to no end, and was ended".to_owned();
+                self.refused(AppStep::Install, said, RefusalKind::Now, now);
             }
             (AppState::Running, AppState::Stopped) => self.ended += 1,
-            (AppState::Installing | AppState::Unknown, AppState::Absent) if told_to_go.is_none() => {
+            (AppState::Installing | AppState::Unknown, AppState::Absent) if asked_to_stop.is_none() => {
+                self.attempts.extend(install.map(|install| (AppStep::Install, install)));
                 let said = "the device gave the install up".to_owned();
-                let refusal = Some(Refusal { at: now, said, sort: Sort::Lasting });
-                let install = install.map(|install| Attempt { refusal, ..install });
-                self.attempts.extend(install.map(|install| (Act::Install, install)));
+                self.refused(AppStep::Install, said, RefusalKind::Lasting, now);
             }
             _ => {}
         }
@@ -143,58 +142,58 @@ impl Track {
 
     fn give_up_install(&mut self, now: Instant) {
         let absent = self.state == AppState::Absent;
-        let install = self.attempts.get_mut(&Act::Install).filter(|_| absent);
+        let install = self.attempts.get_mut(&AppStep::Install).filter(|_| absent);
         if let Some(install) = install.filter(|install| install.refusal.is_none() && now >= install.until) {
             let limit = (install.until - install.at).as_secs();
             let said = format!("the device accepted the install, and nothing came of it within {limit} s");
-            let sort = if install.uncertain { Sort::Now } else { Sort::Lasting };
-            install.refusal = Some(Refusal { at: now, said, sort });
+            let sort = if install.uncertain { RefusalKind::Now } else { RefusalKind::Lasting };
+            install.refusal = Some(StepRefusal { at: now, said, sort });
         }
     }
 
-    /// Takes down that a step is being tried, which may take that long.
-    pub(crate) fn attempted(&mut self, act: Act, now: Instant, limit: Duration) {
+    /// Records that a step is being tried, which may take that long.
+    pub(crate) fn attempted(&mut self, act: AppStep, now: Instant, limit: Duration) {
         let tries = self.attempts.get(&act).map_or(0, |attempt| attempt.tries).saturating_add(1);
         let attempt = Attempt { at: now, until: now + limit, tries, uncertain: false, refusal: None };
         self.attempts.insert(act, attempt);
-        self.installing |= act == Act::Install;
+        self.installing |= act == AppStep::Install;
         // No copy is made before the configuration says so.
-        self.fetch.stray &= act != Act::Divert;
-        self.fetch.hung |= act == Act::Uninstall && self.state == AppState::Installing;
+        self.fetch.untracked_copy &= act != AppStep::Divert;
+        self.fetch.hung |= act == AppStep::Uninstall && self.state == AppState::Installing;
     }
 
-    /// Takes down that the device has answered to a step, which may take that long.
-    pub(crate) fn answered(&mut self, act: Act, limit: Duration) {
+    /// Records that the device has answered to a step, which may take that long.
+    pub(crate) fn answered(&mut self, act: AppStep, limit: Duration) {
         if let Some(attempt) = self.attempts.get_mut(&act) {
             attempt.until = attempt.at + limit;
             attempt.uncertain = false;
         }
     }
 
-    /// Takes down that nobody knows whether the device was told of a step.
-    pub(crate) fn uncertain(&mut self, act: Act) {
+    /// Records that the device may not have received a step.
+    pub(crate) fn uncertain(&mut self, act: AppStep) {
         if let Some(attempt) = self.attempts.get_mut(&act) {
             attempt.until = attempt.until.min(attempt.at + UNCERTAIN);
             attempt.uncertain = true;
         }
     }
 
-    /// Takes down that the device does not want to, or could not, as far as it was tried.
-    pub(crate) fn refused(&mut self, act: Act, said: String, sort: Sort, now: Instant) {
+    /// Records that the device refused a step that was tried, or could not take it.
+    pub(crate) fn refused(&mut self, act: AppStep, said: String, sort: RefusalKind, now: Instant) {
         if let Some(attempt) = self.attempts.get_mut(&act) {
-            attempt.refusal = Some(Refusal { at: now, said, sort });
+            attempt.refusal = Some(StepRefusal { at: now, said, sort });
         }
     }
 
-    /// Takes down what the device told before a step of `id`. Its clock is another one: times are only told apart.
+    /// Records the failures that the device reported before a step of `id`. Its clock is another one: times are only compared for equality.
     pub(crate) fn heard_before(&mut self, notifications: &[Notification], id: &str) {
-        let told = notifications.iter().filter(|notification| notification.tells_of_failure(id));
-        self.heard = told.map(|notification| notification.timestamp.clone()).collect();
+        let reported = notifications.iter().filter(|notification| notification.is_failure(id));
+        self.heard = reported.map(|notification| notification.timestamp.clone()).collect();
     }
 
-    /// Takes down what the device tells now: why `id` could not be installed, activated or started, or failed later.
+    /// Records what the device reports now: why `id` could not be installed, activated or started, or failed later.
     pub(crate) fn heard(&mut self, notifications: &[Notification], id: &str, now: Instant) {
-        let mut failures = notifications.iter().rev().filter(|told| told.tells_of_failure(id));
+        let mut failures = notifications.iter().rev().filter(|reported| reported.is_failure(id));
         let Some(failure) = failures.find(|failure| !self.heard.contains(&failure.timestamp)) else {
             return;
         };
@@ -203,68 +202,68 @@ impl Track {
                 self.reason = Some(quoted(&failure.message));
                 return;
             }
-            AppState::Absent => (Act::Install, failure.tells_of_the_impossible()),
+            AppState::Absent => (AppStep::Install, failure.is_unsupported()),
             // That there is no room now says nothing of later.
-            AppState::Deployed => (Act::Activate, false),
-            AppState::Activated | AppState::Stopped => (Act::Start, false),
+            AppState::Deployed => (AppStep::Activate, false),
+            AppState::Activated | AppState::Stopped => (AppStep::Start, false),
             AppState::Installing | AppState::Running | AppState::Unknown => return,
         };
         if let Some(attempt) = self.attempts.get_mut(&act) {
             let at = attempt.refusal.as_ref().map_or(now, |refusal| refusal.at);
             let said = quoted(&failure.message);
-            let sort = if impossible { Sort::Lasting } else { Sort::Now };
-            attempt.refusal = Some(Refusal { at, said, sort });
+            let sort = if impossible { RefusalKind::Lasting } else { RefusalKind::Now };
+            attempt.refusal = Some(StepRefusal { at, said, sort });
         }
     }
 
-    /// Whether the device may have something to tell of a failure.
+    /// Returns `true` if the device may have an explanation of a failure.
     pub(crate) fn listens(&self) -> bool {
         let open = |act| self.attempt(act).is_some_and(|attempt| attempt.refusal.is_none());
         match self.state {
             AppState::Failed => true,
-            AppState::Deployed => self.installing || open(Act::Activate),
-            AppState::Activated | AppState::Stopped => self.installing || open(Act::Start),
+            AppState::Deployed => self.installing || open(AppStep::Activate),
+            AppState::Activated | AppState::Stopped => self.installing || open(AppStep::Start),
             AppState::Absent | AppState::Installing | AppState::Running | AppState::Unknown => {
                 self.installing
             }
         }
     }
 
-    /// Whether it is certain that the device has nothing of it but what this process has configured.
+    /// Returns `true` if the device certainly has only the configuration that this process wrote.
     pub(crate) fn is_only_configured(&self) -> bool {
         let tried = |act| self.attempts.contains_key(&act);
-        self.state == AppState::Absent && tried(Act::Configure) && !tried(Act::Install)
+        self.state == AppState::Absent && tried(AppStep::Configure) && !tried(AppStep::Install)
     }
 
-    /// Takes back an attempt that certainly never reached the device.
-    pub(crate) fn unsent(&mut self, act: Act) {
+    /// Withdraws an attempt that certainly never reached the device.
+    pub(crate) fn unsent(&mut self, act: AppStep) {
         self.attempts.remove(&act);
     }
 
-    /// Whether an install was accepted of which nothing is to be seen yet.
+    /// Returns `true` if an install was accepted but is not visible yet.
     pub(crate) fn installs(&self, now: Instant) -> bool {
-        let install = self.attempts.get(&Act::Install).filter(|install| install.refusal.is_none());
+        let install = self.attempts.get(&AppStep::Install).filter(|install| install.refusal.is_none());
         self.state == AppState::Absent && install.is_some_and(|install| now < install.until)
     }
 
-    /// Whether anything was tried within that time.
+    /// Returns `true` if a step was tried within `age`.
     pub(crate) fn recent(&self, now: Instant, age: Duration) -> bool {
         now < self.since + age || self.attempts.values().any(|attempt| now < attempt.at + age)
     }
 
-    /// What the device said when it refused last, for people.
-    pub(crate) fn trouble(&self) -> Option<&str> {
+    /// The message of the last refusal.
+    pub(crate) fn problem(&self) -> Option<&str> {
         let refusals = self.attempts.values().filter_map(|attempt| attempt.refusal.as_ref());
         let said = refusals.max_by_key(|refusal| refusal.at).map(|refusal| refusal.said.as_str());
         said.or(self.reason())
     }
 
-    /// What the device told of the failure that it is in.
+    /// The device's explanation of the current failure.
     pub(super) fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
 
-    pub(super) fn attempt(&self, act: Act) -> Option<&Attempt> {
+    pub(super) fn attempt(&self, act: AppStep) -> Option<&Attempt> {
         self.attempts.get(&act)
     }
 
@@ -272,8 +271,8 @@ impl Track {
         self.since
     }
 
-    /// When the state that it is in began, or the step that led to it was tried.
-    pub(super) fn waiting_since(&self, act: Act) -> Instant {
+    /// The time at which the current state began, or the step that led to it was tried.
+    pub(super) fn waiting_since(&self, act: AppStep) -> Instant {
         self.attempt(act).map_or(self.since, |attempt| attempt.at.max(self.since))
     }
 }

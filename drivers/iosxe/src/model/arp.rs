@@ -15,14 +15,14 @@ pub(crate) struct ArpData {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct Vrf {
-    pub(crate) arp_entry: Vec<Entry>,
-    pub(crate) arp_oper: Vec<Entry>,
+    pub(crate) arp_entry: Vec<ArpEntry>,
+    pub(crate) arp_oper: Vec<ArpEntry>,
 }
 
 /// A line of a table.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Entry {
+pub(crate) struct ArpEntry {
     pub(crate) address: String,
     pub(crate) hardware: String,
     pub(crate) mode: String,
@@ -46,7 +46,7 @@ impl ArpData {
 pub(crate) struct Mac([u8; 6]);
 
 impl Mac {
-    /// Reads `52:54:dd:dc:f1:7c`, `52-54-DD-DC-F1-7C` and `5254.dddc.f17c`. That of nobody, all zeros, is none.
+    /// Reads `52:54:dd:dc:f1:7c`, `52-54-DD-DC-F1-7C` and `5254.dddc.f17c`. All zeros are none.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut digits = text.chars().filter(|c| !matches!(c, ':' | '-' | '.')).map(|c| c.to_digit(16));
         let mut bytes = [0; 6];
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn an_address_is_found_in_any_table_and_not_where_it_is_only_asked_for() {
         let mac = Mac::parse("0200.0000.0001").unwrap();
-        let entry = |address: &str, mode: &str| Entry {
+        let entry = |address: &str, mode: &str| ArpEntry {
             address: address.into(),
             hardware: "02:00:00:00:00:01".into(),
             mode: mode.into(),

@@ -1,12 +1,9 @@
-//! The module `Cisco-IOS-XE-app-hosting-cfg`: what applications are configured to be. The misspelt names are the
-//! module's own.
+//! The module `Cisco-IOS-XE-app-hosting-cfg`: the configuration of applications.
 
 use std::net::IpAddr;
 
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
-
-use super::list::each;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// The container `app-hosting-cfg-data`.
 #[derive(Debug, Default, Deserialize)]
@@ -18,22 +15,36 @@ pub(crate) struct ConfigData {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Apps {
-    #[serde(deserialize_with = "apps")]
-    pub(crate) app: Vec<App>,
+    pub(crate) app: Vec<ConfiguredApp>,
 }
 
-/// The applications one by one: of one that cannot be read, somebody else's, there remains that it is there, and which addresses
-/// it has.
-fn apps<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<App>, D::Error> {
-    each(list, |entry, read| {
-        let named = || App {
-            application_name: entry["application-name"].as_str().unwrap_or_default().to_owned(),
-            ..App::default()
-        };
-        let mut app = read.unwrap_or_else(named);
-        addresses_in(entry, &mut app.mentioned);
-        Some(app)
-    })
+/// A configured application. A part that cannot be read, of an application of others, hides no other part.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "Value")]
+pub(crate) struct ConfiguredApp {
+    pub(crate) name: String,
+    pub(crate) run_options: RunOptions,
+    /// The first address that it is given; `None` if it gets one from a DHCP server.
+    pub(crate) address: Option<IpAddr>,
+    /// Every address in its configuration: no other application may get any of them.
+    pub(crate) mentioned: Vec<IpAddr>,
+}
+
+impl From<Value> for ConfiguredApp {
+    fn from(app: Value) -> Self {
+        let mut mentioned = Vec::new();
+        addresses_in(&app, &mut mentioned);
+        let network = &app["application-network-resource"];
+        let rules = app["appintf-vlan-rules"]["appintf-vlan-rule"].as_array();
+        let own = [&network["virtualportgroup-guest-ip-address-1"], &network["management-guest-ip-address"]];
+        let mut own = own.into_iter().chain(rules.into_iter().flatten().map(|rule| &rule["guest-ip"]));
+        Self {
+            name: app["application-name"].as_str().unwrap_or_default().to_owned(),
+            run_options: RunOptions::deserialize(&app["run-optss"]).unwrap_or_default(),
+            address: own.find_map(|address| parsed(address.as_str()?)),
+            mentioned,
+        }
+    }
 }
 
 /// All addresses in a part of the configuration, whatever they are for: the module has a dozen places for them.
@@ -46,116 +57,19 @@ fn addresses_in(value: &Value, found: &mut Vec<IpAddr>) {
     }
 }
 
-/// An address. One that carries a zone (RFC 6991, `inet:ip-address`) is read without it, and what is none is none.
-fn address<'de, D: Deserializer<'de>>(text: D) -> Result<Option<IpAddr>, D::Error> {
-    let text = Option::<String>::deserialize(text)?;
-    Ok(text.as_deref().and_then(parsed))
-}
-
+/// An address. One that carries a zone (RFC 6991, `inet:ip-address`) is read without it.
 fn parsed(text: &str) -> Option<IpAddr> {
     text.split('%').next()?.parse().ok()
 }
 
-/// An application.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub(crate) struct App {
-    pub(crate) application_name: String,
-    pub(crate) application_network_resource: Network,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) application_resource_profile: Option<ResourceProfile>,
-    #[serde(skip_serializing_if = "VlanRules::is_empty")]
-    pub(crate) appintf_vlan_rules: VlanRules,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) appintf_mgmt: Option<Management>,
-    pub(crate) run_optss: RunOptions,
-    pub(crate) start: bool,
-    /// Every address that its configuration names: nobody else is to get any of them.
-    #[serde(skip)]
-    pub(crate) mentioned: Vec<IpAddr>,
-}
-
-impl App {
-    /// The body of the request that adds it to the list.
-    pub(crate) fn body(&self) -> Value {
-        serde_json::json!({ "Cisco-IOS-XE-app-hosting-cfg:app": [self] })
-    }
-
-    /// The addresses that it is given, none where it asks a DHCP server.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        let network = &self.application_network_resource;
-        let own = [network.virtualportgroup_guest_ip_address_1, network.management_guest_ip_address];
-        let of_vlans = self.appintf_vlan_rules.appintf_vlan_rule.iter().filter_map(|rule| rule.guest_ip);
-        own.into_iter().flatten().chain(of_vlans)
-    }
-}
-
-/// The container `application-network-resource`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub(crate) struct Network {
-    #[serde(rename = "vnic-gateway-0", skip_serializing_if = "Option::is_none")]
-    pub(crate) vnic_gateway_0: Option<String>,
-    #[serde(rename = "virtualportgroup-guest-interface-name-1", skip_serializing_if = "Option::is_none")]
-    pub(crate) virtualportgroup_guest_interface_name_1: Option<String>,
-    #[serde(
-        rename = "virtualportgroup-guest-ip-address-1",
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "address"
-    )]
-    pub(crate) virtualportgroup_guest_ip_address_1: Option<IpAddr>,
-    #[serde(
-        rename = "virtualportgroup-guest-ip-netmask-1",
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "address"
-    )]
-    pub(crate) virtualportgroup_guest_ip_netmask_1: Option<IpAddr>,
-    #[serde(
-        rename = "virtualportgroup-application-default-gateway-1",
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "address"
-    )]
-    pub(crate) virtualportgroup_application_default_gateway_1: Option<IpAddr>,
-    #[serde(
-        rename = "virtualportgroup-guest-interface-default-gateway-1",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub(crate) virtualportgroup_guest_interface_default_gateway_1: Option<u8>,
-    #[serde(rename = "nameserver-0", skip_serializing_if = "Option::is_none", deserialize_with = "address")]
-    pub(crate) nameserver_0: Option<IpAddr>,
-    #[serde(rename = "nameserver-1", skip_serializing_if = "Option::is_none", deserialize_with = "address")]
-    pub(crate) nameserver_1: Option<IpAddr>,
-    #[serde(rename = "nameserver2", skip_serializing_if = "Option::is_none", deserialize_with = "address")]
-    pub(crate) nameserver_2: Option<IpAddr>,
-    #[serde(rename = "nameserver-3", skip_serializing_if = "Option::is_none", deserialize_with = "address")]
-    pub(crate) nameserver_3: Option<IpAddr>,
-    #[serde(rename = "nameseerver4", skip_serializing_if = "Option::is_none", deserialize_with = "address")]
-    pub(crate) nameserver_4: Option<IpAddr>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) management_interface_name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "address")]
-    pub(crate) management_guest_ip_address: Option<IpAddr>,
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "address")]
-    pub(crate) management_guest_ip_netmask: Option<IpAddr>,
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "address")]
-    pub(crate) management_application_gateway: Option<IpAddr>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) management_guest_interface_default_gateway: Option<u8>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) appintf_vlan_mode: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) appintf_access_interface_number: Option<u8>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) mac_forward_enable: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) mcast_enable: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) mirror_enable: Option<bool>,
+/// The body of a request with an entry of the list `app`.
+pub(crate) fn body(app: &Value) -> Value {
+    json!({ "Cisco-IOS-XE-app-hosting-cfg:app": [app] })
 }
 
 /// The container `application-resource-profile`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) struct ResourceProfile {
     pub(crate) profile_name: String,
     pub(crate) cpu_units: u16,
@@ -164,42 +78,7 @@ pub(crate) struct ResourceProfile {
     pub(crate) vcpu: u16,
 }
 
-/// The container `appintf-vlan-rules`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub(crate) struct VlanRules {
-    pub(crate) appintf_vlan_rule: Vec<VlanRule>,
-}
-
-impl VlanRules {
-    fn is_empty(&self) -> bool {
-        self.appintf_vlan_rule.is_empty()
-    }
-}
-
-/// How a VLAN reaches an application.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub(crate) struct VlanRule {
-    pub(crate) vlan_id: u16,
-    pub(crate) guest_interface: u8,
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "address")]
-    pub(crate) guest_ip: Option<IpAddr>,
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "address")]
-    pub(crate) guest_ipnetmask: Option<IpAddr>,
-    pub(crate) mac_forward_enable: bool,
-    pub(crate) mcast_enable: bool,
-    pub(crate) mirror_enable: bool,
-}
-
-/// The container `appintf-mgmt`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub(crate) struct Management {
-    pub(crate) access_if_num: u8,
-}
-
-/// The container `run-optss`.
+/// The container `run-optss`; the misspelt name is the module's own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct RunOptions {
@@ -221,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_else_configured_is_read_as_far_as_it_can_be() {
+    fn what_others_configured_is_read_as_far_as_it_can_be() {
         let network = |field: &str, text: Value| json!({ "application-network-resource": { field: text } });
         let app = |name: &str, mut rest: Value| {
             rest["application-name"] = name.into();
@@ -235,7 +114,7 @@ mod tests {
             app("plain", network("virtualportgroup-guest-ip-address-1", json!("10.0.0.9"))),
         ] } });
         let read: ConfigData = serde_json::from_value(data).unwrap();
-        let found = |app: &App| (app.application_name.clone(), app.addresses().next());
+        let found = |app: &ConfiguredApp| (app.name.clone(), app.address);
         let address = |text: &str| text.parse::<IpAddr>().ok();
         let expected = [
             ("zone".to_owned(), address("fe80::1")),

@@ -13,13 +13,13 @@ pub(crate) struct HardwareData {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 struct Hardware {
-    device_inventory: Vec<Inventory>,
+    device_inventory: Vec<HardwareInventory>,
     device_system_data: System,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
-struct Inventory {
+struct HardwareInventory {
     hw_type: String,
     part_number: String,
     serial_number: String,
@@ -31,11 +31,11 @@ struct System {
     software_version: String,
 }
 
-/// How the part numbers begin of those devices whose applications run on ARM.
+/// The part number prefixes of devices whose applications run on ARM.
 const ARM: [&str; 6] = ["IR11", "IR18", "IR81", "IE-3", "IE3", "ESS-3"];
 
 impl HardwareData {
-    /// What the device is; the first chassis with a serial number stands for all of it.
+    /// The device information; the first chassis with a serial number represents the device.
     pub(crate) fn info(&self) -> DeviceInfo {
         let parts = &self.device_hardware.device_inventory;
         let chassis =

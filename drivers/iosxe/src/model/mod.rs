@@ -3,10 +3,7 @@
 
 pub(crate) mod arp;
 pub(crate) mod config;
-pub(crate) mod file;
 pub(crate) mod hardware;
-mod list;
-mod number;
 pub(crate) mod oper;
 pub(crate) mod operation;
 pub(crate) mod quote;
@@ -15,8 +12,5 @@ mod top;
 
 pub(crate) use top::read;
 
-/// Where changes are sent, under the root of RESTCONF.
-pub(crate) mod path {
-    pub(crate) const APPS: &str = "data/Cisco-IOS-XE-app-hosting-cfg:app-hosting-cfg-data/apps";
-    pub(crate) const OPERATION: &str = "operations/Cisco-IOS-XE-rpc:app-hosting";
-}
+/// The path of the configured applications below the RESTCONF root.
+pub(crate) const APPS: &str = "data/Cisco-IOS-XE-app-hosting-cfg:app-hosting-cfg-data/apps";

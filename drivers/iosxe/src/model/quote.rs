@@ -1,6 +1,6 @@
-//! What a device says, for people.
+//! Quotes messages of a device.
 
-/// How much of what a device says is quoted, in characters.
+/// The maximum length of a quotation, in characters.
 pub(crate) const QUOTED: usize = 300;
 
 /// The beginning of what a device says, without what would spoil a line.

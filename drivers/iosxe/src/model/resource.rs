@@ -1,13 +1,13 @@
-//! The resources under the root of RESTCONF, and how much of each is asked for (RFC 8040, section 4.8.3).
+//! The resources under the root of RESTCONF, and the requested part of each (RFC 8040, section 4.8.3).
 
 /// A resource that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resource {
-    /// Where it is.
+    /// The path below the RESTCONF root.
     pub(crate) path: &'static str,
     /// The query for just what is needed; none where all of it is.
     pub(crate) fine: Option<&'static str>,
-    /// What is asked instead of a device that does not understand that.
+    /// The path for devices that do not support the more specific one.
     pub(crate) coarse: Option<&'static str>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) const STATES: Resource = Resource {
     coarse: Some("fields=app"),
 };
 
-/// The same, with what the device told of them, and whether it hosts any at all.
+/// The same, with the notifications about them, and a flag that the device hosts applications.
 pub(crate) const EVENTS: Resource = Resource {
     path: OPER,
     fine: Some("fields=app(name;details/state;network-interfaces);app-notifications;app-globals"),
@@ -41,7 +41,7 @@ pub(crate) const EVENTS: Resource = Resource {
 pub(crate) const USAGE: Resource =
     Resource { path: OPER, fine: Some("fields=app"), coarse: Some("fields=app") };
 
-/// What the device has for applications, and what each has reserved of it.
+/// The device's resources for applications, and the reservation of each application.
 pub(crate) const AMOUNTS: Resource = Resource {
     path: OPER,
     fine: Some("fields=app-resources;app-globals;app(name;details/resource-reservation)"),
@@ -51,7 +51,7 @@ pub(crate) const AMOUNTS: Resource = Resource {
 /// The address tables.
 pub(crate) const ARP: Resource = whole("data/Cisco-IOS-XE-arp-oper:arp-data");
 
-/// What the device is.
+/// Information about the device.
 pub(crate) const HARDWARE: Resource = whole("data/Cisco-IOS-XE-device-hardware-oper:device-hardware-data");
 
 const fn whole(path: &'static str) -> Resource {

@@ -11,7 +11,7 @@ use staffetta_driver::{DriverError, Reason};
 
 use super::gate::Gate;
 use super::tls;
-use crate::options::IosXeOptions;
+use crate::options::{IosXeOptions, milliseconds};
 
 /// The largest answer that is read, in bytes.
 const MAX_ANSWER: usize = 16 << 20;
@@ -19,19 +19,19 @@ const MAX_ANSWER: usize = 16 << 20;
 /// RESTCONF to one device.
 pub(crate) struct Restconf {
     pub(super) http: reqwest::Client,
-    /// Where the device is, without a path.
+    /// The address of the device, without a path.
     pub(super) base: Url,
     pub(super) username: String,
     pub(super) password: Password,
     pub(super) max_answer: usize,
     pub(super) gate: Gate,
-    /// The path of the API, once the device has told it.
+    /// The path of the API, once the device has reported it.
     pub(super) root: Mutex<Option<String>>,
     /// The paths of resources that were there once.
     pub(super) served: Mutex<HashSet<&'static str>>,
-    /// Whether the device does not understand what is asked of a part of a resource alone.
+    /// `true` if the device does not support requests for parts of a resource.
     pub(super) coarse: AtomicBool,
-    /// Whether the device wants operations without the envelope that RFC 8040 puts around them.
+    /// `true` if the device expects operations without the envelope of RFC 8040.
     pub(super) bare: AtomicBool,
 }
 
@@ -60,8 +60,8 @@ impl Restconf {
             .redirect(redirect::Policy::none())
             .retry(reqwest::retry::never()) // whoever asks repeats
             .pool_max_idle_per_host(1)
-            .connect_timeout(options.connect_timeout())
-            .timeout(options.request_timeout());
+            .connect_timeout(milliseconds(options.connect_timeout_ms))
+            .timeout(milliseconds(options.request_timeout_ms));
         let config = tls::config(&spec.tls, &spec.address)?;
         let http = builder.tls_backend_preconfigured(config).build().map_err(|error| {
             DriverError::new(Reason::Refused, "make a client of the device").because(error.without_url())

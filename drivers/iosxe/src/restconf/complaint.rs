@@ -1,4 +1,4 @@
-//! What a device says when it does not want to: the errors of RFC 8040, section 3.9 and 7.1.
+//! Error messages of devices (RFC 8040, sections 3.9 and 7.1).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use staffetta_driver::{DriverError, Reason};
 use super::Fault;
 use crate::model::quote::quoted;
 
-/// What a device says when it does not want to.
+/// An error reported by a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Complaint {
     status: StatusCode,
@@ -32,13 +32,6 @@ struct Entry {
     path: String,
 }
 
-/// The output of an operation.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Output {
-    result: String,
-}
-
 impl Complaint {
     /// Reads an answer.
     pub(super) fn read(status: StatusCode, body: &[u8]) -> Self {
@@ -50,10 +43,10 @@ impl Complaint {
         Self { status, tag: None, message: quoted(&String::from_utf8_lossy(body)) }
     }
 
-    /// What the device has against an operation that it answered well: some say it in the output alone.
+    /// Returns the error in the output of an operation with a success status: some devices report errors only there.
     pub(super) fn spoken(status: StatusCode, body: &[u8]) -> Option<Self> {
-        let top: BTreeMap<String, Output> = serde_json::from_slice(body).ok()?;
-        let said = top.into_values().next()?.result.trim().to_owned();
+        let top: BTreeMap<String, Value> = serde_json::from_slice(body).ok()?;
+        let said = top.into_values().next()?["result"].as_str()?.trim().to_owned();
         said.starts_with('%').then(|| Self { status, tag: None, message: quoted(&said) })
     }
 
@@ -61,7 +54,8 @@ impl Complaint {
         self.tag.as_deref() == Some(tag)
     }
 
-    /// Whether the API has the resource and nothing in it. A 404 of something that is not the API says nothing.
+    /// Returns `true` if the API has the resource and it is empty. A 404 from anything else than the API proves
+    /// nothing.
     pub(super) fn is_nothing_there(&self) -> bool {
         let unknown =
             |tag: &str| matches!(tag, "unknown-element" | "unknown-namespace" | "operation-not-supported");
@@ -82,7 +76,7 @@ impl Complaint {
     pub(super) fn fault(self, step: &'static str, changes: bool) -> Fault {
         let said = self.to_string();
         let error = DriverError::new(self.reason(), step).detail(said.clone());
-        let error = if changes && self.status.is_server_error() { error.maybe_done() } else { error };
+        let error = if changes && self.status.is_server_error() { error.maybe_applied() } else { error };
         Fault { error: Box::new(error), said: Some(said) }
     }
 }
@@ -147,9 +141,9 @@ mod tests {
             let body = serde_json::json!({ "Cisco-IOS-XE-rpc:output": { "result": result } });
             Complaint::spoken(StatusCode::OK, body.to_string().as_bytes())
         };
-        let told = spoken("\n%Error opening http://h/a.tar (No such file)").unwrap();
-        assert_eq!(told.to_string(), "HTTP 200: %Error opening http://h/a.tar (No such file)");
-        assert!(!told.fault("copy", true).error.transient());
+        let reported = spoken("\n%Error opening http://h/a.tar (No such file)").unwrap();
+        assert_eq!(reported.to_string(), "HTTP 200: %Error opening http://h/a.tar (No such file)");
+        assert!(!reported.fault("copy", true).error.transient());
         assert_eq!(spoken("RPC request successful"), None);
         assert_eq!(Complaint::spoken(StatusCode::NO_CONTENT, b""), None);
     }

@@ -1,4 +1,4 @@
-//! Where the API is: RFC 8040, section 3.1.
+//! Discovery of the API root (RFC 8040, section 3.1).
 
 use reqwest::header::ACCEPT;
 use reqwest::{StatusCode, Url};
@@ -10,7 +10,7 @@ use crate::model::quote::quoted;
 
 const STEP: &str = "find the API of the device";
 
-/// Where the API is on a device that does not say.
+/// The API root of devices that do not report it.
 const USUAL: &str = "/restconf";
 
 impl Restconf {

@@ -12,30 +12,17 @@ use super::complaint::Complaint;
 
 const YANG_DATA: &str = "application/yang-data+json";
 
-/// What is asked.
+/// A request to the device.
 #[derive(Clone)]
-pub(super) struct Ask<'a> {
-    method: Method,
-    body: Option<&'a Value>,
+pub(super) struct Call<'a> {
+    pub(super) method: Method,
+    /// The step, as an imperative, for errors.
     pub(super) step: &'static str,
-    /// How long the answer may take, where that is not the time of every answer.
-    limit: Option<Duration>,
-}
-
-impl<'a> Ask<'a> {
-    pub(super) fn to(method: Method, step: &'static str) -> Self {
-        Self { method, body: None, step, limit: None }
-    }
-
-    /// With a body in JSON.
-    pub(super) fn body(self, body: &'a Value) -> Self {
-        Self { body: Some(body), ..self }
-    }
-
-    /// For what takes its time on the device: that it takes too long says nothing of whether the device can be reached.
-    pub(super) fn within(self, limit: Option<Duration>) -> Self {
-        Self { limit, ..self }
-    }
+    /// The body, in JSON.
+    pub(super) body: Option<&'a Value>,
+    /// The time limit of an operation that takes long on the device; exceeding it does not mean that the device is
+    /// unreachable. `None` for the default of all requests.
+    pub(super) limit: Option<Duration>,
 }
 
 impl Restconf {
@@ -43,19 +30,19 @@ impl Restconf {
     pub(super) async fn exchange(
         &self,
         url: Url,
-        ask: Ask<'_>,
+        call: Call<'_>,
     ) -> Result<(StatusCode, Vec<u8>), DriverError> {
-        let changes = ask.method != Method::GET;
-        let request = self.http.request(ask.method, url).header(ACCEPT, YANG_DATA);
+        let changes = call.method != Method::GET;
+        let request = self.http.request(call.method, url).header(ACCEPT, YANG_DATA);
         let mut request = request.header(CONTENT_TYPE, YANG_DATA);
-        if let Some(body) = ask.body {
+        if let Some(body) = call.body {
             request = request.body(body.to_string());
         }
-        let answer = match ask.limit {
-            None => self.send(request, ask.step, changes).await?,
+        let answer = match call.limit {
+            None => self.send(request, call.step, changes).await?,
             Some(limit) => {
                 self.gate.pass()?;
-                self.attempt(request.timeout(limit), ask.step, changes).await?
+                self.attempt(request.timeout(limit), call.step, changes).await?
             }
         };
         if answer.0.is_success() {
@@ -64,7 +51,7 @@ impl Restconf {
         Ok(answer)
     }
 
-    /// Sends a request. Whoever waits behind it is told when the device does not answer.
+    /// Sends a request. If the device does not answer, the requests that wait behind it fail too.
     pub(super) async fn send(
         &self,
         request: RequestBuilder,
@@ -113,7 +100,7 @@ impl Restconf {
             if body.len() + chunk.len() > self.max_answer {
                 let error = DriverError::new(Reason::Unavailable, step);
                 let error = error.detail(format!("the answer has more than {} bytes", self.max_answer));
-                return Err(if changes { error.maybe_done() } else { error });
+                return Err(if changes { error.maybe_applied() } else { error });
             }
             body.extend_from_slice(&chunk);
         }
@@ -130,5 +117,5 @@ fn unanswered(error: reqwest::Error, step: &'static str, changes: bool) -> Drive
     }
     let detail = if error.is_timeout() { "no answer in time" } else { "the connection broke" };
     let unavailable = unavailable.detail(detail).because(error);
-    if changes { unavailable.maybe_done() } else { unavailable }
+    if changes { unavailable.maybe_applied() } else { unavailable }
 }

@@ -19,14 +19,14 @@ pub(super) struct Gate(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     closed: Option<(Instant, DriverError)>,
-    /// Whether the API ever did what it was asked: it knows who we are.
+    /// `true` if the API ever completed a request: the credentials are valid.
     known: bool,
-    /// When the device answered last.
+    /// The time of the device's last answer.
     answered: Option<Instant>,
 }
 
 impl Gate {
-    /// Whether a request may leave; if not, the error of the one that closed the gate.
+    /// Returns the error of the request that closed the gate, if it is closed.
     pub(super) fn pass(&self) -> Result<(), DriverError> {
         let state = self.state();
         match &state.closed {
@@ -43,17 +43,17 @@ impl Gate {
         *state = State { known: state.known, answered: Some(Instant::now()), ..State::default() };
     }
 
-    /// The API did what it was asked.
+    /// Records that the API completed a request.
     pub(super) fn know(&self) {
         self.state().known = true;
     }
 
-    /// Whether the API ever did what it was asked. What it forbids after that is no question of the log-in.
+    /// Returns `true` if the API ever completed a request. A later refusal is then not caused by the credentials.
     pub(super) fn is_known(&self) -> bool {
         self.state().known
     }
 
-    /// When the device answered last.
+    /// The time of the device's last answer.
     pub(super) fn answered(&self) -> Option<Instant> {
         self.state().answered
     }

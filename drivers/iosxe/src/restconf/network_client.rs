@@ -1,4 +1,4 @@
-//! A way to a device, as the driver sees it.
+//! The connection to a device, as the driver uses it.
 
 use std::time::Duration;
 
@@ -7,41 +7,36 @@ use serde_json::Value;
 use staffetta_driver::DriverError;
 use tokio::time::Instant;
 
-use crate::model::file::FileOperation;
 use crate::model::operation::Operation;
 use crate::model::resource::Resource;
 
-/// A way to a device: RESTCONF today.
+/// The connection to a device: RESTCONF, or a simulated device in tests.
 #[async_trait]
 pub(crate) trait NetworkClient: Send + Sync {
-    /// A resource; none when the device has nothing there.
+    /// Reads a resource; `None` if the device has nothing there.
     async fn get(&self, resource: Resource, step: &'static str) -> Result<Option<Vec<u8>>, Fault>;
 
     /// Adds an application to the configuration.
     async fn configure(&self, body: &Value) -> Result<(), Fault>;
 
-    /// Changes the configuration of an application by what `body` says of it; the rest stays.
+    /// Merges `body` into the configuration of an application.
     async fn amend(&self, id: &str, body: &Value) -> Result<(), Fault>;
 
-    /// Takes an application out of the configuration. One that is not there is taken out.
+    /// Removes an application from the configuration, if it is there.
     async fn remove(&self, id: &str) -> Result<(), Fault>;
 
-    /// Does a step of an application's life. The device has accepted it then, not done.
-    async fn operate(&self, operation: &Operation) -> Result<(), Fault>;
+    /// Calls an operation. The device may take until `limit` to answer; `None`: no longer than for any other request.
+    async fn operate(&self, operation: &Operation, limit: Option<Duration>) -> Result<(), Fault>;
 
-    /// Does something with a file. It is done then, for which the device may take until `limit`; none: no longer than for any
-    /// other answer.
-    async fn handle_file(&self, operation: &FileOperation, limit: Option<Duration>) -> Result<(), Fault>;
-
-    /// When the device answered last, whatever it was asked.
+    /// The time of the device's last answer to any request.
     fn last_answer(&self) -> Option<Instant>;
 }
 
-/// Why a request did not do what it was to do.
+/// The failure of a request.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) error: Box<DriverError>,
-    /// What the device said, where it understood the request and did not want to.
+    /// The device's message, if it understood and refused the request.
     pub(crate) said: Option<String>,
 }
 

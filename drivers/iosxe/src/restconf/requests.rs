@@ -1,4 +1,4 @@
-//! What is asked of a device, and what its answers mean.
+//! Requests to a device and the meaning of its answers.
 
 use std::fmt::Write as _;
 use std::sync::PoisonError;
@@ -12,11 +12,10 @@ use staffetta_driver::{DriverError, Reason};
 use tokio::time::Instant;
 
 use super::complaint::Complaint;
-use super::exchange::Ask;
+use super::exchange::Call;
 use super::{Fault, NetworkClient, Restconf};
-use crate::model::file::FileOperation;
+use crate::model::APPS;
 use crate::model::operation::{Operation, in_envelope};
-use crate::model::path;
 use crate::model::resource::Resource;
 
 #[async_trait]
@@ -38,35 +37,42 @@ impl NetworkClient for Restconf {
 
     async fn configure(&self, body: &Value) -> Result<(), Fault> {
         const STEP: &str = "configure an app";
-        let ask = Ask::to(Method::POST, STEP).body(body);
-        self.change(path::APPS, ask).await?.map_or(Ok(()), |complaint| Err(complaint.fault(STEP, true)))
+        let call = Call { method: Method::POST, step: STEP, body: Some(body), limit: None };
+        accepted(self.change(APPS, call).await?, STEP)
     }
 
     async fn amend(&self, id: &str, body: &Value) -> Result<(), Fault> {
         const STEP: &str = "change the configuration of an app";
-        let ask = Ask::to(Method::PATCH, STEP).body(body);
-        let complaint = self.change(&path_of(id), ask).await?;
-        complaint.map_or(Ok(()), |complaint| Err(complaint.fault(STEP, true)))
+        let call = Call { method: Method::PATCH, step: STEP, body: Some(body), limit: None };
+        accepted(self.change(&path_of(id), call).await?, STEP)
     }
 
     async fn remove(&self, id: &str) -> Result<(), Fault> {
         const STEP: &str = "remove the configuration of an app";
-        match self.change(&path_of(id), Ask::to(Method::DELETE, STEP)).await? {
-            Some(complaint) if !complaint.is_nothing_there() && !complaint.has_tag("data-missing") => {
-                Err(complaint.fault(STEP, true))
-            }
-            _ => Ok(()),
+        let call = Call { method: Method::DELETE, step: STEP, body: None, limit: None };
+        let complaint = self.change(&path_of(id), call).await?;
+        let is_there =
+            |complaint: &Complaint| !complaint.is_nothing_there() && !complaint.has_tag("data-missing");
+        accepted(complaint.filter(is_there), STEP)
+    }
+
+    async fn operate(&self, operation: &Operation, limit: Option<Duration>) -> Result<(), Fault> {
+        let (path, step, input) = (operation.path(), operation.step(), operation.input());
+        let (bare, enveloped) = (self.bare.load(Ordering::Relaxed), in_envelope(&input));
+        let (usual, other) = if bare { (&input, &enveloped) } else { (&enveloped, &input) };
+        let call = |body| Call { method: Method::POST, step, body: Some(body), limit };
+        let complaint = self.change(path, call(usual)).await?;
+        // What was malformed was not done: the other form may be sent at once.
+        if !complaint.as_ref().is_some_and(|complaint| complaint.has_tag("malformed-message")) {
+            return accepted(complaint, step);
         }
-    }
-
-    async fn operate(&self, operation: &Operation) -> Result<(), Fault> {
-        let ask = Ask::to(Method::POST, operation.step());
-        self.call(path::OPERATION, &operation.input(), ask).await
-    }
-
-    async fn handle_file(&self, operation: &FileOperation, limit: Option<Duration>) -> Result<(), Fault> {
-        let ask = Ask::to(Method::POST, operation.step()).within(limit);
-        self.call(operation.path(), &operation.input(), ask).await
+        match self.change(path, call(other)).await? {
+            Some(again) if again.has_tag("malformed-message") => accepted(complaint, step),
+            again => {
+                self.bare.store(!bare, Ordering::Relaxed);
+                accepted(again, step)
+            }
+        }
     }
 
     fn last_answer(&self) -> Option<Instant> {
@@ -81,9 +87,10 @@ impl Restconf {
         query: Option<&'static str>,
         step: &'static str,
     ) -> Result<Option<Vec<u8>>, Fault> {
+        let call = Call { method: Method::GET, step, body: None, limit: None };
         let mut url = self.url(path).await?;
         url.set_query(query);
-        let (status, body) = self.exchange(url, Ask::to(Method::GET, step)).await?;
+        let (status, body) = self.exchange(url, call).await?;
         let served = || self.served.lock().unwrap_or_else(PoisonError::into_inner);
         if status.is_success() {
             served().insert(path);
@@ -103,40 +110,26 @@ impl Restconf {
         Err(complaint.fault(step, false))
     }
 
-    /// Sends a change; what the device has against it, if anything.
-    async fn change(&self, path: &str, ask: Ask<'_>) -> Result<Option<Complaint>, DriverError> {
+    /// Sends a change. Returns what the device has against it, if anything.
+    async fn change(&self, path: &str, call: Call<'_>) -> Result<Option<Complaint>, DriverError> {
         let url = self.url(path).await?;
-        let (status, answer) = self.exchange(url, ask).await?;
+        let (status, answer) = self.exchange(url, call).await?;
         if status.is_success() {
             Ok(Complaint::spoken(status, &answer))
         } else {
             Ok(Some(Complaint::read(status, &answer)))
         }
     }
-
-    /// Calls an operation, in the form that the device takes.
-    async fn call(&self, path: &str, input: &Value, ask: Ask<'_>) -> Result<(), Fault> {
-        let (bare, enveloped) = (self.bare.load(Ordering::Relaxed), in_envelope(input));
-        let (usual, other) = if bare { (input, &enveloped) } else { (&enveloped, input) };
-        let step = ask.step;
-        let Some(complaint) = self.change(path, ask.clone().body(usual)).await? else { return Ok(()) };
-        // What was malformed was not done: the other form may be sent at once.
-        if !complaint.has_tag("malformed-message") {
-            return Err(complaint.fault(step, true));
-        }
-        match self.change(path, ask.body(other)).await? {
-            Some(again) if again.has_tag("malformed-message") => Err(complaint.fault(step, true)),
-            again => {
-                self.bare.store(!bare, Ordering::Relaxed);
-                again.map_or(Ok(()), |again| Err(again.fault(step, true)))
-            }
-        }
-    }
 }
 
-/// Where the configuration of an application is.
+/// The result of a change, from what the device has against it.
+fn accepted(complaint: Option<Complaint>, step: &'static str) -> Result<(), Fault> {
+    complaint.map_or(Ok(()), |complaint| Err(complaint.fault(step, true)))
+}
+
+/// The path of an application's configuration.
 fn path_of(id: &str) -> String {
-    format!("{}/app={}", path::APPS, encoded(id))
+    format!("{}/app={}", APPS, encoded(id))
 }
 
 /// A key in a path (RFC 8040, section 3.5.3).

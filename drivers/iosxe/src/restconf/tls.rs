@@ -1,4 +1,4 @@
-//! How a device proves who it is: by an authority, or by the one certificate that was named.
+//! Authentication of a device by an authority or by one pinned certificate.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -16,13 +16,13 @@ use tracing::warn;
 
 const STEP: &str = "prepare TLS to the device";
 
-/// How many bytes a SHA-256 has.
+/// The length of a SHA-256 digest, in bytes.
 const DIGEST: usize = 32;
 
 /// The largest file that is read, in bytes: four times what all public authorities together take.
 const MAX_FILE: u64 = 1 << 20;
 
-/// What TLS to a device is to be. `address` is only told.
+/// Builds the TLS configuration for a device. `address` is for messages.
 pub(super) fn config(spec: &TlsSpec, address: &str) -> Result<ClientConfig, DriverError> {
     check(spec)?;
     if !spec.enabled {
@@ -81,7 +81,7 @@ fn check(spec: &TlsSpec) -> Result<(), DriverError> {
     }
 }
 
-/// Whom to trust.
+/// The trust anchor.
 enum Trust {
     Authorities(Arc<RootCertStore>),
     Pinned([u8; DIGEST]),
@@ -132,8 +132,8 @@ fn certificates_in(file: &Path, field: &str) -> Result<Vec<CertificateDer<'stati
     Ok(certificates)
 }
 
-/// What is in a file. Nothing that is no file is opened, and no more is read than the file has, which is bounded: whoever
-/// describes a device chooses the path.
+/// Reads a file. Only regular files are opened and the size is bounded, because the path comes from the device's
+/// description.
 fn content(file: &Path, field: &str) -> Result<Vec<u8>, DriverError> {
     let about = fs::metadata(file).map_err(|error| unreadable(field, error))?;
     if !about.is_file() {

@@ -5,21 +5,22 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use staffetta_driver::app_hosting::AppHostingDriver;
-use staffetta_driver::virtual_node::{PodRequest, Progress};
+use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 use staffetta_iosxe::IosXeOptions;
 use staffetta_iosxe_device::{Device, Fault, Install, Options, Requests, Site, Times};
 
 use crate::world::{
-    CLUSTER, World, delete, deploy, done, driver, pod, request, runs, spec, told, until, web,
+    CLUSTER, World, delete, deploy, done, driver, pod, reported, request, runs, spec, until, web,
 };
 
-/// How many requests of a life are made to fail, one in each run. A life has fewer.
+/// The number of runs, in each of which one request fails. One life has fewer requests.
 const REQUESTS: usize = 40;
 
 /// The life of a pod on a device of its own, in which one request fails. Returns whether that request came.
 async fn life(device: Device, fault: Fault, skip: usize) -> bool {
     // A step that has no effect within its limit is tried again.
-    let options = IosXeOptions { install_limit_ms: 1000, step_limit_ms: 1000, ..IosXeOptions::default() };
+    let second = 1000.try_into().unwrap();
+    let options = IosXeOptions { install_limit_ms: second, step_limit_ms: second, ..IosXeOptions::default() };
     let driver = driver(options, CLUSTER, &spec(&device));
     let request = request(&pod("web", 1, &["app"]));
     device.inject(Requests::any().after(skip), 1, fault.clone());
@@ -50,17 +51,17 @@ async fn lives(fault: Fault) {
 
 /// Deploys until the device fails, and answers what it says of it.
 async fn failing(driver: &dyn AppHostingDriver, request: &PodRequest) -> String {
-    let mut told = String::new();
+    let mut reported = String::new();
     done("deploy", async || {
         let progress = driver.deploy_pod(request).await?;
-        if let Progress::Failing { message, .. } = &progress {
-            told.clone_from(message);
-            return Ok(Progress::Done);
+        if let PodProgress::Failing { message, .. } = &progress {
+            reported.clone_from(message);
+            return Ok(PodProgress::Done);
         }
         Ok(progress)
     })
     .await;
-    told
+    reported
 }
 
 #[tokio::test]
@@ -100,9 +101,9 @@ async fn an_install_that_fails_with_a_reason_tells_it() {
     let mut reasons = Vec::new();
     done("deploy", async || {
         let progress = driver.deploy_pod(&request).await?;
-        if let Progress::Failing { message, .. } = &progress {
+        if let PodProgress::Failing { message, .. } = &progress {
             reasons.push(message.clone());
-            return Ok(Progress::Done);
+            return Ok(PodProgress::Done);
         }
         Ok(progress)
     })
@@ -115,19 +116,19 @@ async fn an_install_that_fails_with_a_reason_tells_it() {
 #[tokio::test]
 async fn an_install_that_fails_in_silence_is_told_and_tried_again_later() {
     let mut world = World::new(|_| ());
-    world.options.install_limit_ms = 300;
+    world.options.install_limit_ms = 300.try_into().unwrap();
     world.device.plan_installs("", 1, Install::FailsInSilence);
     let (driver, request) = (world.driver(), web());
     let mut failing = false;
     done("deploy", async || {
         let progress = driver.deploy_pod(&request).await?;
-        failing |= matches!(progress, Progress::Failing { .. });
-        Ok(if failing { Progress::Done } else { progress })
+        failing |= matches!(progress, PodProgress::Failing { .. });
+        Ok(if failing { PodProgress::Done } else { progress })
     })
     .await;
     // Another process does not know that it has to wait.
     deploy(&*world.driver(), &request).await;
-    assert!(runs(&told(&*driver, &request.owner()).await.unwrap()));
+    assert!(runs(&reported(&*driver, &request.owner()).await.unwrap()));
     assert_eq!(world.device.ledger().installs().into_values().collect::<Vec<_>>(), [2]);
     delete(&*driver, &request.owner()).await;
     world.assert_clean();
@@ -138,8 +139,8 @@ async fn an_app_that_the_device_broke_is_told_with_the_reason_and_removed() {
     let world = World::new(|_| ());
     world.device.plan_installs("", 1, Install::Breaks("the disk is full".into()));
     let (driver, request) = (world.driver(), web());
-    let told = failing(&*driver, &request).await;
-    assert!(told.contains("the disk is full"), "{told}");
+    let reported = failing(&*driver, &request).await;
+    assert!(reported.contains("the disk is full"), "{reported}");
     delete(&*driver, &request.owner()).await;
     world.assert_clean();
 }
@@ -150,8 +151,8 @@ async fn an_activation_for_which_the_device_has_no_room_is_told_with_its_reason(
         (options.resources.cpu_units, options.auto_start) = (1, false);
     });
     let (driver, request) = (world.driver(), web());
-    let told = failing(&*driver, &request).await;
-    assert!(told.contains("not enough CPU"), "{told}");
+    let reported = failing(&*driver, &request).await;
+    assert!(reported.contains("not enough CPU"), "{reported}");
     delete(&*driver, &request.owner()).await;
     world.assert_clean();
 }
@@ -163,9 +164,9 @@ async fn an_app_that_the_device_does_not_show_while_it_starts_is_not_left_behind
     deploy(&*driver, &request).await;
     world.device.host_apps(false);
     assert!(!driver.get_device_resources().await.unwrap().enabled);
-    until("the app is hidden", async || !runs(&told(&*driver, &request.owner()).await.unwrap())).await;
+    until("the app is hidden", async || !runs(&reported(&*driver, &request.owner()).await.unwrap())).await;
     let progress = driver.delete_pod(&request.owner()).await.unwrap();
-    let waits = matches!(&progress, Progress::Failing { reason, .. } if reason == "AppHostingDisabled");
+    let waits = matches!(&progress, PodProgress::Failing { reason, .. } if reason == "AppHostingDisabled");
     assert!(waits, "{progress:?}");
     world.device.host_apps(true);
     delete(&*driver, &request.owner()).await;

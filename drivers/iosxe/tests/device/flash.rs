@@ -5,7 +5,7 @@ use std::time::Duration;
 use staffetta_driver::virtual_node::PodRequest;
 use staffetta_iosxe_device::{Accepted, Effect, Fault, Install, Kept, Options, Requests, Style};
 
-use crate::world::{World, delete, deploy, done, pod, request, runs, told, until};
+use crate::world::{World, delete, deploy, done, pod, reported, request, runs, until};
 
 const PACKAGE: &str = "https://repo.example/hello.tar";
 
@@ -28,7 +28,7 @@ fn world_with(change: impl FnOnce(&mut Options)) -> World {
     })
 }
 
-/// How often a package was copied to the device.
+/// The number of copies of a package to the device.
 fn copies(world: &World) -> usize {
     let copied = |effect: &Effect| matches!(effect, Effect::FileCopied(from) if from == PACKAGE);
     world.device.ledger().entries().iter().filter(|entry| copied(&entry.effect)).count()
@@ -40,7 +40,7 @@ async fn what_the_device_does_not_install_from_a_url_comes_over_its_flash_and_le
         let (world, request) = (world(accepted), from_url());
         let driver = world.driver();
         deploy(&*driver, &request).await;
-        assert!(runs(&told(&*driver, &request.owner()).await.unwrap()));
+        assert!(runs(&reported(&*driver, &request.owner()).await.unwrap()));
         let name = world.device.apps()[0].name.clone();
         assert_eq!(world.device.files(), [format!("flash:/staffetta_{name}.tar")]);
         assert_eq!((world.device.apps()[0].package.clone(), copies(&world)), (world.device.files().pop(), 1));
@@ -52,7 +52,7 @@ async fn what_the_device_does_not_install_from_a_url_comes_over_its_flash_and_le
 #[tokio::test]
 async fn an_install_from_a_url_of_which_nothing_comes_is_made_up_for_over_the_flash() {
     let mut world = World::new(|_| ());
-    world.options.download_limit_ms = 300;
+    world.options.download_limit_ms = 300.try_into().unwrap();
     world.device.plan_installs("", 1, Install::FailsInSilence);
     let (driver, request) = (world.driver(), from_url());
     deploy(&*driver, &request).await;

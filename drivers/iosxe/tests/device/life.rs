@@ -1,23 +1,25 @@
 //! A pod on a device from its beginning to its end, for every kind of interface and every habit of devices.
 
 use serde_json::{Value, json};
-use staffetta_driver::app_hosting::TakenResources;
+use staffetta_driver::app_hosting::ReservedResources;
 use staffetta_driver::virtual_node::ContainerUsage;
 use staffetta_iosxe_device::{
     Accepted, ArpLists, Effect, Empty, ErrorForm, Gone, Narrowed, Options, StopsTo, Style,
 };
 
-use crate::world::{World, delete, deploy, pod, request, runs, told, until, web, with_variable};
+use crate::world::{World, delete, deploy, pod, reported, request, runs, until, web, with_variable};
 
 /// From nothing to a pod that runs with an address, and back to nothing.
 async fn lives(world: &World, spec: &Value) {
     let (driver, request) = (world.driver_by(spec), request(&pod("web", 1, &["app", "side"])));
     let owner = request.owner();
-    assert_eq!(told(&*driver, &owner).await, None);
+    assert_eq!(reported(&*driver, &owner).await, None);
     deploy(&*driver, &request).await;
-    until("there is an address", async || told(&*driver, &owner).await.is_some_and(|pod| pod.ip.is_some()))
-        .await;
-    let pod = told(&*driver, &owner).await.unwrap();
+    until("there is an address", async || {
+        reported(&*driver, &owner).await.is_some_and(|pod| pod.ip.is_some())
+    })
+    .await;
+    let pod = reported(&*driver, &owner).await.unwrap();
     assert!(runs(&pod) && pod.marked && pod.owner == owner, "{pod:?}");
     let names: Vec<_> = pod.containers.iter().map(|container| container.name.as_str()).collect();
     assert_eq!(names, ["app", "side"]);
@@ -29,7 +31,7 @@ async fn lives(world: &World, spec: &Value) {
     deploy(&*driver, &request).await;
     assert_eq!(world.device.ledger().entries().len(), before, "what is there is left as it is");
     delete(&*driver, &owner).await;
-    assert_eq!(told(&*driver, &owner).await, None);
+    assert_eq!(reported(&*driver, &owner).await, None);
     world.assert_clean();
     world.assert_done_once();
     delete(&*driver, &owner).await;
@@ -80,7 +82,7 @@ async fn a_driver_that_forgets_everything_after_each_call_does_nothing_twice() {
     let world = World::new(|_| ());
     let request = request(&pod("web", 1, &["app", "side"]));
     crate::world::done("deploy", async || world.driver().deploy_pod(&request).await).await;
-    assert!(runs(&told(&*world.driver(), &request.owner()).await.unwrap()));
+    assert!(runs(&reported(&*world.driver(), &request.owner()).await.unwrap()));
     crate::world::done("delete", async || world.driver().delete_pod(&request.owner()).await).await;
     world.assert_clean();
     world.assert_done_once();
@@ -96,7 +98,7 @@ async fn a_container_that_changes_is_made_anew_and_its_sibling_goes_on() {
     pod["metadata"]["labels"] = json!({ "new": "label" });
     let changed = request(&pod);
     crate::world::done("update", async || driver.update_pod(&changed).await).await;
-    until("it runs again", async || told(&*driver, &changed.owner()).await.is_some_and(|pod| runs(&pod)))
+    until("it runs again", async || reported(&*driver, &changed.owner()).await.is_some_and(|pod| runs(&pod)))
         .await;
     let packages: Vec<_> = world.device.apps().into_iter().filter_map(|app| app.package).collect();
     assert!(packages.contains(&"flash:/other.tar".to_owned()), "{packages:?}");
@@ -128,7 +130,7 @@ async fn an_app_that_ended_by_itself_is_started_again_if_its_pod_wants_that() {
             })
             .await;
         } else {
-            until("it is told", async || !runs(&told(&*driver, &request.owner()).await.unwrap())).await;
+            until("it is told", async || !runs(&reported(&*driver, &request.owner()).await.unwrap())).await;
             assert!(driver.deploy_pod(&request).await.unwrap().is_done(), "it may stay as it is");
         }
         assert_eq!(world.device.ledger().installs()[name.as_str()], 1, "it is not installed again");
@@ -151,7 +153,7 @@ async fn the_environment_and_the_resources_of_a_container_reach_the_device() {
     let reserved = (left.cpu_millis - left.free_cpu_millis, left.memory_bytes - left.free_memory_bytes);
     assert_eq!(reserved, (2000, 256 << 20));
     assert_eq!(left.storage_bytes - left.free_storage_bytes, 1 << 30, "the default");
-    assert_eq!(left.taken, TakenResources::default(), "it is ours");
+    assert_eq!(left.taken, ReservedResources::default(), "it is ours");
     // The device says 3 % of the CPU, and a quarter of the rest.
     let used = ContainerUsage {
         name: "app".into(),

@@ -8,7 +8,7 @@ use staffetta_driver::Reason;
 use staffetta_iosxe::IosXeOptions;
 use staffetta_iosxe_device::{Fault, Kept, Requests};
 
-use crate::world::{World, delete, deploy, driver, pod, request, runs, told, until, web};
+use crate::world::{World, delete, deploy, driver, pod, reported, request, runs, until, web};
 
 #[tokio::test]
 async fn pods_that_come_at_the_same_time_are_installed_one_after_the_other_and_get_an_address_each() {
@@ -38,8 +38,8 @@ async fn two_pods_of_one_name_are_two_pods() {
     deploy(&*driver, &second).await;
     assert_eq!(world.device.apps().len(), 2);
     delete(&*driver, &first.owner()).await;
-    assert_eq!(told(&*driver, &first.owner()).await, None);
-    assert!(runs(&told(&*driver, &second.owner()).await.unwrap()));
+    assert_eq!(reported(&*driver, &first.owner()).await, None);
+    assert!(runs(&reported(&*driver, &second.owner()).await.unwrap()));
     delete(&*driver, &second.owner()).await;
     world.assert_clean();
 }
@@ -53,7 +53,7 @@ async fn the_pods_of_another_cluster_are_neither_told_nor_touched() {
     assert_eq!(east.list_pods().await.unwrap().len(), 0);
     delete(&*east, &web().owner()).await;
     assert_eq!(world.device.apps().len(), 1);
-    assert!(runs(&told(&*west, &web().owner()).await.unwrap()));
+    assert!(runs(&reported(&*west, &web().owner()).await.unwrap()));
     delete(&*west, &web().owner()).await;
     world.assert_clean();
 }

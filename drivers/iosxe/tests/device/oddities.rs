@@ -1,11 +1,11 @@
 //! States that nobody knows, numbers out of range, and names of the greatest length.
 
 use serde_json::{Value, json};
-use staffetta_driver::app_hosting::{DeviceResources, HostedPod, HostedState};
+use staffetta_driver::app_hosting::{DeviceResources, HostedContainerState, HostedPod};
 use staffetta_driver::virtual_node::ContainerUsage;
 use staffetta_iosxe_device::{Fault, Requests};
 
-use crate::world::{World, delete, deploy, pod, request, runs, told, until, web};
+use crate::world::{World, delete, deploy, pod, reported, request, runs, until, web};
 
 #[tokio::test]
 async fn a_state_that_nobody_knows_is_waited_out() {
@@ -15,8 +15,8 @@ async fn a_state_that_nobody_knows_is_waited_out() {
     let name = world.device.apps()[0].name.clone();
     world.device.show_state(&name, Some("HIBERNATING"));
     until("it is told", async || {
-        let pod = told(&*driver, &request.owner()).await.unwrap();
-        matches!(&pod.containers[0].state, HostedState::Waiting { message, .. } if message.contains("HIBERNATING"))
+        let pod = reported(&*driver, &request.owner()).await.unwrap();
+        matches!(&pod.containers[0].state, HostedContainerState::Waiting { message, .. } if message.contains("HIBERNATING"))
     })
     .await;
     let before = world.device.ledger().entries().len();
@@ -30,7 +30,7 @@ async fn a_state_that_nobody_knows_is_waited_out() {
     world.assert_clean();
 }
 
-/// What is told of a device, of what a container on it uses, and of its pod; and whether that is right.
+/// The reported resources, container usage and pod.
 type Told = (DeviceResources, ContainerUsage, HostedPod);
 type Holds = fn(&Told) -> bool;
 
@@ -66,8 +66,8 @@ async fn numbers_out_of_range_are_no_reason_to_fall() {
         let other = world.driver();
         let usage = other.get_usage().await.unwrap().remove(0).containers.remove(0);
         let resources = other.get_device_resources().await.unwrap();
-        let told = (resources, usage, told(&*other, &request.owner()).await.unwrap());
-        assert!(runs(&told.2) && holds(&told), "{place}: {told:?}");
+        let reported = (resources, usage, reported(&*other, &request.owner()).await.unwrap());
+        assert!(runs(&reported.2) && holds(&reported), "{place}: {reported:?}");
         world.device.clear_faults();
     }
     delete(&*driver, &request.owner()).await;
@@ -84,9 +84,9 @@ async fn names_of_the_greatest_length_fit() {
     pod["metadata"]["namespace"] = "n".repeat(63).into();
     let request = request(&pod);
     deploy(&*driver, &request).await;
-    let told = told(&*world.driver(), &request.owner()).await.unwrap();
-    assert!(runs(&told) && told.owner.uid == request.owner().uid);
-    assert_eq!(told.containers[0].name, container);
+    let reported = reported(&*world.driver(), &request.owner()).await.unwrap();
+    assert!(runs(&reported) && reported.owner.uid == request.owner().uid);
+    assert_eq!(reported.containers[0].name, container);
     delete(&*world.driver(), &request.owner()).await;
     world.assert_clean();
     world.assert_done_once();

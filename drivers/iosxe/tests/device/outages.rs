@@ -5,12 +5,13 @@ use std::time::Duration;
 use staffetta_driver::Reason;
 use staffetta_iosxe_device::{Install, Kept, Reachability};
 
-use crate::world::{World, delete, deploy, runs, told, until, web};
+use crate::world::{World, delete, deploy, reported, runs, until, web};
 
 #[tokio::test]
 async fn a_device_that_cannot_be_reached_is_unavailable_and_its_pods_are_not_gone() {
     let mut world = World::new(|_| ());
-    (world.options.request_timeout_ms, world.options.connect_timeout_ms) = (200, 200);
+    (world.options.request_timeout_ms, world.options.connect_timeout_ms) =
+        (200.try_into().unwrap(), 200.try_into().unwrap());
     let (driver, request) = (world.driver(), web());
     deploy(&*driver, &request).await;
     for reachability in [Reachability::Refuses, Reachability::Hangs, Reachability::Resets] {
@@ -26,7 +27,7 @@ async fn a_device_that_cannot_be_reached_is_unavailable_and_its_pods_are_not_gon
         assert_eq!(world.device.ledger().entries().len(), before);
         world.device.reach(Reachability::Up);
         until("it answers again", async || driver.list_pods().await.is_ok()).await;
-        assert!(runs(&told(&*driver, &request.owner()).await.unwrap()));
+        assert!(runs(&reported(&*driver, &request.owner()).await.unwrap()));
     }
     delete(&*driver, &request.owner()).await;
     world.assert_clean();
@@ -36,7 +37,7 @@ async fn a_device_that_cannot_be_reached_is_unavailable_and_its_pods_are_not_gon
 #[tokio::test]
 async fn an_outage_in_the_middle_of_an_install_costs_nothing_but_time() {
     let mut world = World::new(|_| ());
-    world.options.connect_timeout_ms = 200;
+    world.options.connect_timeout_ms = 200.try_into().unwrap();
     world.device.plan_installs("", 1, Install::Takes(Duration::from_millis(300)));
     let (driver, request) = (world.driver(), web());
     until("the install has begun", async || {
@@ -63,7 +64,7 @@ async fn apps_that_a_device_forgot_in_a_reboot_are_made_again() {
         until("it is down", async || driver.list_pods().await.is_err()).await;
         until("it is back", async || driver.list_pods().await.is_ok()).await;
         deploy(&*driver, &request).await;
-        assert!(runs(&told(&*driver, &request.owner()).await.unwrap()));
+        assert!(runs(&reported(&*driver, &request.owner()).await.unwrap()));
         delete(&*driver, &request.owner()).await;
         world.assert_clean();
         let expected = if kept == Kept::Apps { 1 } else { 2 };

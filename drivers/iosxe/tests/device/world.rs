@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use staffetta_driver::app_hosting::{
-    AppHostingDriver, AppHostingDrivers, DeviceSpec, HostedPod, HostedState,
+    AppHostingDriver, AppHostingDrivers, DeviceSpec, HostedContainerState, HostedPod,
 };
-use staffetta_driver::virtual_node::{EnvironmentVariable, PodRequest, Progress};
+use staffetta_driver::virtual_node::{EnvironmentVariable, PodProgress, PodRequest};
 use staffetta_driver::{DriverError, Owner};
 use staffetta_iosxe::{IosXeDrivers, IosXeOptions};
 use staffetta_iosxe_device::{Device, Options, Site, Times, Tls};
 use tokio::time::{Instant, sleep};
 
-/// How long anything may take before the test fails. It is no measure of speed.
+/// The time limit of a test step. It does not measure speed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The cluster of the pods.
@@ -36,7 +36,7 @@ impl World {
         Self { site, device, options: IosXeOptions::default() }
     }
 
-    /// How the device is described.
+    /// The device's description.
     pub(crate) fn spec(&self) -> Value {
         spec(&self.device)
     }
@@ -50,7 +50,7 @@ impl World {
         driver(self.options.clone(), CLUSTER, spec)
     }
 
-    /// Whether nothing is left of anything.
+    /// Asserts that nothing is left behind.
     pub(crate) fn assert_clean(&self) {
         assert_eq!(self.device.apps(), []);
         assert!(self.device.ledger().standing().is_empty(), "{:#?}", self.device.ledger().entries());
@@ -89,7 +89,7 @@ pub(crate) fn driver(options: IosXeOptions, cluster: &str, spec: &Value) -> Arc<
     // An error means that somebody installed one before.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let spec: DeviceSpec = serde_json::from_value(spec.clone()).unwrap();
-    IosXeDrivers::new(options, cluster.into()).unwrap().driver(&spec).unwrap()
+    IosXeDrivers::new(options, cluster.into()).driver(&spec).unwrap()
 }
 
 /// The UID of the pod of this number.
@@ -123,13 +123,13 @@ pub(crate) fn web() -> PodRequest {
 }
 
 /// Asks again until `progress` says that it is done; failures that pass are waited for.
-pub(crate) async fn done(what: &str, mut ask: impl AsyncFnMut() -> Result<Progress, DriverError>) {
+pub(crate) async fn done(what: &str, mut ask: impl AsyncFnMut() -> Result<PodProgress, DriverError>) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let answer = ask().await;
         let wait = match &answer {
             Ok(progress) if progress.is_done() => return,
-            Ok(progress) => progress.ask_again().unwrap_or_default(),
+            Ok(progress) => progress.poll_after().unwrap_or_default(),
             Err(error) if error.transient() => error.retry_after().unwrap_or(Duration::from_millis(20)),
             Err(error) => panic!("{what}: {error}"),
         };
@@ -156,12 +156,12 @@ pub(crate) async fn until(what: &str, mut wanted: impl AsyncFnMut() -> bool) {
 }
 
 /// The pod of that UID as the driver tells it.
-pub(crate) async fn told(driver: &dyn AppHostingDriver, owner: &Owner) -> Option<HostedPod> {
+pub(crate) async fn reported(driver: &dyn AppHostingDriver, owner: &Owner) -> Option<HostedPod> {
     driver.get_pod_status(owner).await.unwrap()
 }
 
 pub(crate) fn runs(pod: &HostedPod) -> bool {
-    pod.containers.iter().all(|container| container.state == HostedState::Running)
+    pod.containers.iter().all(|container| container.state == HostedContainerState::Running)
 }
 
 /// A device with TLS.

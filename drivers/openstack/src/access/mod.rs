@@ -1,8 +1,8 @@
-//! How a cloud is reached: as whom, where, and by which certificates.
+//! The access to a cloud: login, endpoints and certificates.
 
-mod above;
 mod clouds;
-mod mistakes;
+mod error;
+mod merge;
 mod options;
 mod resolve;
 mod secret;
@@ -11,108 +11,105 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use reqwest::Url;
+use serde::Serialize;
 
 pub use self::clouds::Environment;
-pub use self::mistakes::{AccessError, AccessMistake};
+pub use self::error::{AccessError, AccessProblem};
 pub use self::options::NeutronOptions;
 pub use self::secret::Secret;
 
-/// How a cloud is reached.
+/// The access to a cloud.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// As whom.
+    /// The login.
     pub auth: Auth,
-    /// The region, where the cloud has several. Without it: the first of the catalogue.
+    /// The region. Without it: the first one in the catalogue.
     pub region: Option<String>,
-    /// Which of the URLs of a service is used.
-    pub interface: Interface,
-    /// Where services are, instead of what the catalogue says.
-    pub urls: Urls,
-    /// Whom to believe.
-    pub tls: Tls,
-    /// How long a call may take that does one thing.
+    /// The interface of endpoints.
+    pub interface: EndpointInterface,
+    /// Endpoints that override the catalogue.
+    pub urls: EndpointOverrides,
+    /// The certificates.
+    pub tls: TlsOptions,
+    /// The time-out of a call that creates at most one resource.
     pub timeout: Duration,
-    /// How many calls of one service may be in flight at a time.
+    /// The most calls of one service in flight.
     pub max_concurrency: usize,
 }
 
-/// As whom calls are made.
+/// The login of a cloud.
 #[derive(Clone, Debug)]
 pub enum Auth {
-    /// As nobody: the services ask for no token.
+    /// No login: the services need no token.
     None,
-    /// As a user of a project.
+    /// The password of a user of a project.
     Password {
         /// Keystone, with or without the version at its end.
         url: Url,
         /// The user.
-        user: User,
+        user: DomainResource,
         /// The user's password.
         password: Secret,
         /// The project.
-        scope: Scope,
+        scope: DomainResource,
     },
-    /// With an application credential, which knows its user and its project.
+    /// An application credential, which implies a user and a project.
     ApplicationCredential {
         /// Keystone, with or without the version at its end.
         url: Url,
-        /// The credential: its id, or its name with the user to whom it belongs.
+        /// The credential.
         credential: Credential,
         /// Its secret.
         secret: Secret,
     },
 }
 
-/// A user of Keystone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum User {
-    /// By id.
+/// The id or the name of a resource of Keystone, serialized as in its API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IdOrName {
+    /// The id.
     Id(String),
-    /// By name, which is unique within a domain.
-    Name(String, Domain),
-}
-
-/// The project in which calls are made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// By id.
-    Id(String),
-    /// By name, which is unique within a domain.
-    Name(String, Domain),
-}
-
-/// A domain of Keystone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Domain {
-    /// By id.
-    Id(String),
-    /// By name.
+    /// The name, which is unique within a domain, or for a user.
     Name(String),
 }
 
-/// An application credential.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Credential {
-    /// By id.
-    Id(String),
-    /// By name, which is unique for a user.
-    Name(String, User),
+/// A user or a project.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DomainResource {
+    /// The id or the name.
+    #[serde(flatten)]
+    pub key: IdOrName,
+    /// The domain of a name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domain: Option<IdOrName>,
 }
 
-/// Which of the URLs of a service is used.
+/// An application credential.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Credential {
+    /// The id or the name.
+    #[serde(flatten)]
+    pub key: IdOrName,
+    /// The user of a name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<DomainResource>,
+}
+
+/// The interface of the endpoints in a catalogue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Interface {
-    /// The one for everybody.
+pub enum EndpointInterface {
+    /// The public network.
     #[default]
     Public,
-    /// The one within the cloud.
+    /// The internal network of the cloud.
     Internal,
-    /// The one for administrators.
+    /// The network of administrators.
     Admin,
 }
 
-impl Interface {
-    /// The name, as a catalogue says it.
+impl EndpointInterface {
+    /// The name in a catalogue.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Public => "public",
@@ -121,30 +118,30 @@ impl Interface {
         }
     }
 
-    /// The interface of that name; `publicURL`, as in older files, is the same as `public`.
+    /// The interface with this name; `publicURL`, as in older files, means `public`.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = name.strip_suffix("URL").unwrap_or(name);
         [Self::Public, Self::Internal, Self::Admin].into_iter().find(|interface| interface.as_str() == name)
     }
 }
 
-/// Where services are, instead of what the catalogue says.
+/// Endpoints that override the catalogue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Urls {
+pub struct EndpointOverrides {
     /// Neutron.
     pub network: Option<Url>,
     /// Octavia.
     pub load_balancer: Option<Url>,
 }
 
-/// Whom to believe, and as whom to connect.
+/// The certificates of connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tls {
-    /// Whether any certificate is believed.
+pub struct TlsOptions {
+    /// Disables the verification of certificates.
     pub insecure: bool,
-    /// A PEM file with the only authorities that are believed. Without it: those of the system.
+    /// A PEM file with the only trusted authorities. Without it: those of the system.
     pub ca_file: Option<PathBuf>,
-    /// A PEM file with our own certificate and what leads to its authority.
+    /// A PEM file with the client certificate and its chain.
     pub certificate_file: Option<PathBuf>,
     /// A PEM file with its key. Without it, the key is in the same file.
     pub key_file: Option<PathBuf>,

@@ -1,214 +1,206 @@
-//! From options, whoever gave them, to an [`Access`]: what fits by itself must fit together.
+//! Converts options, from the section or from clouds.yaml, to an [`Access`] and checks that they fit together.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use reqwest::Url;
 
-use super::mistakes::Mistakes;
+use super::error::AccessProblems;
 use super::{
-    Access, AccessError, Auth, Credential, Domain, Interface, NeutronOptions, Scope, Secret, Tls, Urls, User,
+    Access, AccessError, Auth, Credential, DomainResource, EndpointInterface, EndpointOverrides, IdOrName,
+    NeutronOptions, Secret, TlsOptions,
 };
 
-/// How long a call may take when nobody says.
+/// The default time-out of a call.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How many seconds it may be, whoever says.
+/// The valid time-outs, in seconds.
 const TIMEOUTS: RangeInclusive<u64> = 1..=3600;
 
-/// The domain of who names none, as it is in every cloud that was not told otherwise.
+/// The id of the domain of users and projects without one, as every cloud has it by default.
 const DEFAULT_DOMAIN: &str = "default";
 
-/// Where options stand, for people.
-pub(super) struct Places {
-    /// What stands before the name of an option that is missing.
-    pub(super) home: String,
-    /// Where each option was given that was.
+/// The locations of options, for error messages.
+pub(super) struct Locations {
+    /// The prefix of options that are not given.
+    pub(super) prefix: String,
+    /// The locations of the options that are given.
     pub(super) given: HashMap<&'static str, String>,
 }
 
-impl Places {
-    /// The section `[neutron]`.
+impl Locations {
+    /// The locations in the section `[neutron]`.
     pub(super) fn section() -> Self {
-        Self { home: Self::in_section(""), given: HashMap::new() }
+        Self { prefix: Self::in_section(""), given: HashMap::new() }
     }
 
-    /// An option of the section.
+    /// The location of an option in the section.
     pub(super) fn in_section(option: &str) -> String {
         format!("neutron.{option}")
     }
 
     fn of(&self, option: &'static str) -> String {
-        self.given.get(option).cloned().unwrap_or_else(|| format!("{}{option}", self.home))
+        self.given.get(option).cloned().unwrap_or_else(|| format!("{}{option}", self.prefix))
     }
 
-    fn wrong(&self, option: &'static str, what: impl Into<String>) -> AccessError {
-        AccessError::new(self.of(option), what)
+    fn error(&self, option: &'static str, message: impl Into<String>) -> AccessError {
+        AccessError::new(self.of(option), message)
     }
 }
 
-/// Puts the options together.
-pub(super) fn resolve(options: &NeutronOptions, places: &Places) -> Result<Access, AccessError> {
-    let mut wrong = Mistakes::default();
+/// Converts the options to an [`Access`].
+pub(super) fn resolve(options: &NeutronOptions, locations: &Locations) -> Result<Access, AccessError> {
+    let mut problems = AccessProblems::default();
     let mut url = |option, text: Option<&String>| {
-        wrong.note(text.map(|text| http_url(text).map_err(|what| places.wrong(option, what))).transpose())
+        let url = text.map(|text| http_url(text).map_err(|message| locations.error(option, message)));
+        problems.check(url.transpose())
     };
     let network = url("endpoint_override", options.endpoint_override.as_ref());
     let load_balancer =
         url("load_balancer_endpoint_override", options.load_balancer_endpoint_override.as_ref());
-    let interface = wrong.note(interface(options, places));
+    let interface = problems.check(interface(options, locations));
     if options.keyfile.is_some() && options.certfile.is_none() {
-        wrong.add(places.wrong("certfile", "is missing, and there is a key"));
+        problems.add(locations.error("certfile", "is missing, and there is a key"));
     }
     if options.timeout.is_some_and(|seconds| !TIMEOUTS.contains(&seconds)) {
         let (least, most) = TIMEOUTS.into_inner();
-        wrong.add(places.wrong("timeout", format!("is not between {least} and {most} seconds")));
+        problems.add(locations.error("timeout", format!("is not between {least} and {most} seconds")));
     }
-    let auth = wrong.note(auth(options, places));
+    let auth = problems.check(auth(options, locations));
     if matches!(auth, Some(Auth::None)) && options.endpoint_override.is_none() {
-        wrong.add(places.wrong("endpoint_override", "is missing: without a login there is no catalogue"));
+        let message = "is missing: without a login there is no catalogue";
+        problems.add(locations.error("endpoint_override", message));
     }
-    let (Some(network), Some(load_balancer), Some(interface), Some(auth), true) =
-        (network, load_balancer, interface, auth, wrong.are_none())
-    else {
-        return Err(wrong.into());
+    let access = || {
+        Some(Access {
+            auth: auth?,
+            region: options.region_name.clone(),
+            interface: interface?,
+            urls: EndpointOverrides { network: network?, load_balancer: load_balancer? },
+            tls: TlsOptions {
+                insecure: options.insecure.unwrap_or(false),
+                ca_file: options.cafile.clone(),
+                certificate_file: options.certfile.clone(),
+                key_file: options.keyfile.clone(),
+            },
+            timeout: options.timeout.map_or(TIMEOUT, Duration::from_secs),
+            max_concurrency: options.max_concurrency,
+        })
     };
-    Ok(Access {
-        auth,
-        region: options.region_name.clone(),
-        interface,
-        urls: Urls { network, load_balancer },
-        tls: Tls {
-            insecure: options.insecure.unwrap_or(false),
-            ca_file: options.cafile.clone(),
-            certificate_file: options.certfile.clone(),
-            key_file: options.keyfile.clone(),
-        },
-        timeout: options.timeout.map_or(TIMEOUT, Duration::from_secs),
-        max_concurrency: options.max_concurrency,
+    problems.finish(access())
+}
+
+fn interface(options: &NeutronOptions, locations: &Locations) -> Result<EndpointInterface, AccessError> {
+    let Some(name) = &options.endpoint_type else { return Ok(EndpointInterface::default()) };
+    EndpointInterface::from_name(name).ok_or_else(|| {
+        let message = format!("there is no interface {name:?}; known are public, internal and admin");
+        locations.error("endpoint_type", message)
     })
 }
 
-fn interface(options: &NeutronOptions, places: &Places) -> Result<Interface, AccessError> {
-    let Some(name) = &options.endpoint_type else { return Ok(Interface::default()) };
-    Interface::from_name(name).ok_or_else(|| {
-        let what = format!("there is no interface {name:?}; known are public, internal and admin");
-        places.wrong("endpoint_type", what)
-    })
-}
-
-fn auth(options: &NeutronOptions, places: &Places) -> Result<Auth, AccessError> {
-    let credential_given =
+fn auth(options: &NeutronOptions, locations: &Locations) -> Result<Auth, AccessError> {
+    let has_credential =
         options.application_credential_id.is_some() || options.application_credential_name.is_some();
     match options.auth_type.as_deref() {
         Some("none" | "noauth") => Ok(Auth::None),
-        Some("v3applicationcredential") => credential(options, places),
-        None if credential_given => credential(options, places),
-        None | Some("password" | "v3password") => password(options, places),
+        Some("v3applicationcredential") => credential(options, locations),
+        None if has_credential => credential(options, locations),
+        None | Some("password" | "v3password") => password(options, locations),
         Some(other) => {
-            let what = format!(
-                "there is no way to log in by {other:?} here; known are password, v3password, \
+            let message = format!(
+                "the login method {other:?} is not supported; known are password, v3password, \
                  v3applicationcredential and none"
             );
-            Err(places.wrong("auth_type", what))
+            Err(locations.error("auth_type", message))
         }
     }
 }
 
-fn password(options: &NeutronOptions, places: &Places) -> Result<Auth, AccessError> {
-    let mut wrong = Mistakes::default();
-    let scope = wrong.note(scope(options, places));
-    let url = wrong.note(keystone(options, places));
-    let user = wrong.note(user(options, places));
-    let password = wrong.note(secret(
-        places,
+fn password(options: &NeutronOptions, locations: &Locations) -> Result<Auth, AccessError> {
+    let mut problems = AccessProblems::default();
+    let scope = problems.check(scope(options, locations));
+    let url = problems.check(keystone(options, locations));
+    let user = problems.check(user(options, locations));
+    let password = problems.check(secret(
+        locations,
         ("password", options.password.as_ref()),
         ("password_file", options.password_file.as_ref()),
     ));
-    match (url, user, password, scope) {
-        (Some(url), Some(user), Some(password), Some(scope)) => {
-            Ok(Auth::Password { url, user, password, scope })
-        }
-        _ => Err(wrong.into()),
-    }
+    let auth = || Some(Auth::Password { url: url?, user: user?, password: password?, scope: scope? });
+    problems.finish(auth())
 }
 
-fn credential(options: &NeutronOptions, places: &Places) -> Result<Auth, AccessError> {
-    let mut wrong = Mistakes::default();
-    let credential = match (&options.application_credential_id, &options.application_credential_name) {
-        (Some(id), _) => Ok(Credential::Id(id.clone())),
-        (None, Some(name)) => user(options, places).map(|user| Credential::Name(name.clone(), user)),
-        (None, None) => Err(places.wrong("application_credential_id", "is missing")),
+fn credential(options: &NeutronOptions, locations: &Locations) -> Result<Auth, AccessError> {
+    let mut problems = AccessProblems::default();
+    let credential = match id_or_name(
+        options.application_credential_id.as_ref(),
+        options.application_credential_name.as_ref(),
+    ) {
+        Some(key @ IdOrName::Id(_)) => Ok(Credential { key, user: None }),
+        Some(key) => user(options, locations).map(|user| Credential { key, user: Some(user) }),
+        None => Err(locations.error("application_credential_id", "is missing")),
     };
-    let credential = wrong.note(credential);
-    let url = wrong.note(keystone(options, places));
-    let secret = wrong.note(secret(
-        places,
+    let credential = problems.check(credential);
+    let url = problems.check(keystone(options, locations));
+    let secret = problems.check(secret(
+        locations,
         ("application_credential_secret", options.application_credential_secret.as_ref()),
         ("application_credential_secret_file", options.application_credential_secret_file.as_ref()),
     ));
-    match (url, credential, secret) {
-        (Some(url), Some(credential), Some(secret)) => {
-            Ok(Auth::ApplicationCredential { url, credential, secret })
-        }
-        _ => Err(wrong.into()),
-    }
+    let auth = || Some(Auth::ApplicationCredential { url: url?, credential: credential?, secret: secret? });
+    problems.finish(auth())
 }
 
-fn keystone(options: &NeutronOptions, places: &Places) -> Result<Url, AccessError> {
-    let text = options.auth_url.as_ref().ok_or_else(|| places.wrong("auth_url", "is missing"))?;
-    http_url(text).map_err(|what| places.wrong("auth_url", what))
+fn keystone(options: &NeutronOptions, locations: &Locations) -> Result<Url, AccessError> {
+    let text = options.auth_url.as_ref().ok_or_else(|| locations.error("auth_url", "is missing"))?;
+    http_url(text).map_err(|message| locations.error("auth_url", message))
 }
 
-fn scope(options: &NeutronOptions, places: &Places) -> Result<Scope, AccessError> {
-    match (&options.project_id, &options.project_name) {
-        (Some(id), _) => Ok(Scope::Id(id.clone())),
-        (None, Some(name)) => Ok(Scope::Name(
-            name.clone(),
-            domain(options.project_domain_id.as_ref(), options.project_domain_name.as_ref()),
-        )),
-        (None, None) => {
-            Err(places.wrong("project_name", "is missing: a login without a project leads nowhere"))
-        }
-    }
+fn scope(options: &NeutronOptions, locations: &Locations) -> Result<DomainResource, AccessError> {
+    let domain = id_or_name(options.project_domain_id.as_ref(), options.project_domain_name.as_ref());
+    let project = id_or_name(options.project_id.as_ref(), options.project_name.as_ref());
+    project.map(|key| in_domain(key, domain)).ok_or_else(|| {
+        locations.error("project_name", "is missing: a login without a project has no catalogue")
+    })
 }
 
-fn user(options: &NeutronOptions, places: &Places) -> Result<User, AccessError> {
-    match (&options.user_id, &options.username) {
-        (Some(id), _) => Ok(User::Id(id.clone())),
-        (None, Some(name)) => Ok(User::Name(
-            name.clone(),
-            domain(options.user_domain_id.as_ref(), options.user_domain_name.as_ref()),
-        )),
-        (None, None) => Err(places.wrong("username", "is missing")),
-    }
+fn user(options: &NeutronOptions, locations: &Locations) -> Result<DomainResource, AccessError> {
+    let domain = id_or_name(options.user_domain_id.as_ref(), options.user_domain_name.as_ref());
+    let user = id_or_name(options.user_id.as_ref(), options.username.as_ref());
+    user.map(|key| in_domain(key, domain)).ok_or_else(|| locations.error("username", "is missing"))
 }
 
-fn domain(id: Option<&String>, name: Option<&String>) -> Domain {
-    match (id, name) {
-        (Some(id), _) => Domain::Id(id.clone()),
-        (None, Some(name)) => Domain::Name(name.clone()),
-        (None, None) => Domain::Id(DEFAULT_DOMAIN.into()),
-    }
+/// The id if there is one, or else the name.
+fn id_or_name(id: Option<&String>, name: Option<&String>) -> Option<IdOrName> {
+    id.cloned().map(IdOrName::Id).or_else(|| name.cloned().map(IdOrName::Name))
+}
+
+/// A user or a project, which has a domain if it is given by its name.
+fn in_domain(key: IdOrName, domain: Option<IdOrName>) -> DomainResource {
+    let by_default = || IdOrName::Id(DEFAULT_DOMAIN.to_owned());
+    let domain = matches!(key, IdOrName::Name(_)).then(|| domain.unwrap_or_else(by_default));
+    DomainResource { key, domain }
 }
 
 fn secret(
-    places: &Places,
+    locations: &Locations,
     (name, text): (&'static str, Option<&Secret>),
-    (file_name, file): (&'static str, Option<&std::path::PathBuf>),
+    (file_name, file): (&'static str, Option<&PathBuf>),
 ) -> Result<Secret, AccessError> {
     match (text, file) {
         (Some(_), Some(_)) => {
-            Err(places.wrong(file_name, format!("only one of this and {} may be given", places.of(name))))
+            let message = format!("only one of this and {} may be given", locations.of(name));
+            Err(locations.error(file_name, message))
         }
         (Some(secret), None) => Ok(secret.clone()),
         (None, Some(file)) => Ok(Secret::in_file(file)),
-        (None, None) => Err(places.wrong(name, "is missing")),
+        (None, None) => Err(locations.error(name, "is missing")),
     }
 }
 
-/// The URL in `text`. Who puts a password there would find it in a log.
+/// Parses a URL without user, password and query: a password there would end up in logs.
 fn http_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     let url = url.ok_or("is not a URL of the form https://HOST:PORT/PATH")?;

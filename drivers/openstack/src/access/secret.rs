@@ -1,4 +1,4 @@
-//! What nobody may see.
+//! Secrets that are never logged or serialized.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -9,68 +9,67 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// No secret is longer, in bytes; what a file holds beyond that is not read.
+/// The longest secret, in bytes; the rest of a file is not read.
 const LARGEST: u64 = 64 * 1024;
 
-/// A password or the like: the text itself, or the file that holds it. It is never shown, by `Debug` either.
+/// A password or similar: its text, or the file that contains it. `Debug` and `Serialize` do not show it.
 #[derive(Clone)]
-pub struct Secret(Kept);
+pub struct Secret(SecretSource);
 
 #[derive(Clone)]
-enum Kept {
+enum SecretSource {
     Text(SecretString),
     File(PathBuf),
 }
 
 impl Secret {
-    /// The secret that `path` holds: its first line. It is read anew at each use, so that it can be changed. A file of more than
-    /// 64 KiB is refused then.
+    /// The secret in the first line of `path`, which is read at each use. A file of more than 64 KiB is an error then.
     pub fn in_file(path: impl Into<PathBuf>) -> Self {
-        Self(Kept::File(path.into()))
+        Self(SecretSource::File(path.into()))
     }
 
-    /// The text, for the one who sends it. That of a file may be long in coming.
+    /// Returns the text. Reading a file may block.
     pub(crate) fn reveal(&self) -> Result<Cow<'_, str>, io::Error> {
         match &self.0 {
-            Kept::Text(text) => Ok(text.expose_secret().into()),
-            Kept::File(path) => {
+            SecretSource::Text(text) => Ok(text.expose_secret().into()),
+            SecretSource::File(path) => {
                 let mut text = String::new();
                 fs::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
                 let text = SecretString::from(text);
                 if text.expose_secret().len() as u64 > LARGEST {
-                    return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it holds more than 64 KiB"));
+                    return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 64 KiB"));
                 }
                 Ok(text.expose_secret().lines().next().unwrap_or_default().to_owned().into())
             }
         }
     }
 
-    /// The file that holds it, if one does.
+    /// The file that contains the secret.
     pub(crate) fn file(&self) -> Option<&Path> {
         match &self.0 {
-            Kept::Text(_) => None,
-            Kept::File(path) => Some(path),
+            SecretSource::Text(_) => None,
+            SecretSource::File(path) => Some(path),
         }
     }
 }
 
 impl From<String> for Secret {
     fn from(text: String) -> Self {
-        Self(Kept::Text(text.into()))
+        Self(SecretSource::Text(text.into()))
     }
 }
 
 impl From<&str> for Secret {
     fn from(text: &str) -> Self {
-        Self(Kept::Text(text.into()))
+        Self(SecretSource::Text(text.into()))
     }
 }
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kept::Text(_) => f.write_str("Secret(..)"),
-            Kept::File(path) => f.debug_tuple("Secret").field(path).finish(),
+            SecretSource::Text(_) => f.write_str("Secret(..)"),
+            SecretSource::File(path) => f.debug_tuple("Secret").field(path).finish(),
         }
     }
 }
@@ -81,7 +80,7 @@ impl<'de> Deserialize<'de> for Secret {
     }
 }
 
-/// Says that there is one, and not which: what is written down again is never a secret.
+/// Writes a placeholder.
 impl Serialize for Secret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str("(secret)")
@@ -138,7 +137,7 @@ mod tests {
         let error = secret.reveal().unwrap_err();
         assert_eq!(
             (error.kind(), error.to_string().as_str()),
-            (io::ErrorKind::FileTooLarge, "it holds more than 64 KiB")
+            (io::ErrorKind::FileTooLarge, "it has more than 64 KiB")
         );
         assert!(Secret::in_file("/dev/zero").reveal().is_err(), "it has no end");
     }

@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Folders with files, as a user has them.
+/// A temporary home directory with files.
 struct Home(TempDir);
 
 impl Home {
@@ -36,7 +36,7 @@ impl Home {
     }
 }
 
-/// What is wrong is told without the folder of the test.
+/// Returns errors without the path of the temporary directory.
 fn access(options: &NeutronOptions, environment: &Environment, home: &Path) -> Result<Access, String> {
     let told = |error: AccessError| error.to_string().replace(&format!("{}/", home.display()), "");
     options.access(environment).map_err(told)
@@ -78,6 +78,14 @@ clouds:
   empty:
 ";
 
+fn named(name: &str, domain: IdOrName) -> DomainResource {
+    DomainResource { key: IdOrName::Name(name.into()), domain: Some(domain) }
+}
+
+fn by_id(id: &str) -> DomainResource {
+    DomainResource { key: IdOrName::Id(id.into()), domain: None }
+}
+
 fn opened(auth: &Auth) -> (String, String) {
     match auth {
         Auth::None => ("none".into(), String::new()),
@@ -94,10 +102,10 @@ fn a_cloud_is_reached_as_clouds_yaml_says() {
     let access = home.access("prod").unwrap();
     assert_eq!(opened(&access.auth), ("https://k:5000/v3".into(), "12345".into()));
     let Auth::Password { user, scope, .. } = &access.auth else { panic!("{:?}", access.auth) };
-    assert_eq!(*user, User::Name("kuryr".into(), Domain::Name("People".into())));
-    assert_eq!(*scope, Scope::Name("k8s".into(), Domain::Id("machines".into())));
-    assert_eq!((access.region.as_deref(), access.interface), (Some("Two"), Interface::Internal));
-    let tls = Tls { insecure: true, ca_file: Some("/etc/ca.pem".into()), ..Tls::default() };
+    assert_eq!(*user, named("kuryr", IdOrName::Name("People".into())));
+    assert_eq!(*scope, named("k8s", IdOrName::Id("machines".into())));
+    assert_eq!((access.region.as_deref(), access.interface), (Some("Two"), EndpointInterface::Internal));
+    let tls = TlsOptions { insecure: true, ca_file: Some("/etc/ca.pem".into()), ..TlsOptions::default() };
     assert_eq!((access.tls, access.timeout), (tls, Duration::from_secs(7)));
     let access = home.access("app").unwrap();
     assert_eq!(opened(&access.auth), ("http://k/".into(), "s".into()));
@@ -138,24 +146,21 @@ fn a_secure_file_stands_above_and_a_profile_below() {
     let access = home.access("a").unwrap();
     assert_eq!(opened(&access.auth), ("http://acme/".into(), "hidden".into()));
     assert_eq!(access.region.as_deref(), Some("R"));
-    assert!(matches!(access.auth, Auth::Password { user: User::Name(name, _), .. } if name == "me"));
+    assert!(matches!(access.auth, Auth::Password { user, .. } if user.key == IdOrName::Name("me".into())));
 }
 
 #[test]
 fn a_default_domain_is_that_of_user_and_project() {
     for (given, expected) in [
-        ("default_domain: d1", Domain::Id("d1".into())),
-        ("auth_type: password", Domain::Id("default".into())),
+        ("default_domain: d1", IdOrName::Id("d1".into())),
+        ("auth_type: password", IdOrName::Id("default".into())),
     ] {
         let text = format!(
             "clouds: {{a: {{auth: {{auth_url: 'http://k', username: u, password: p, project_name: q}}, {given}}}}}"
         );
         let access = Home::new(&[("work/clouds.yaml", &text)]).access("a").unwrap();
-        let Auth::Password { user: User::Name(_, user), scope: Scope::Name(_, project), .. } = access.auth
-        else {
-            panic!("{:?}", access.auth)
-        };
-        assert_eq!((user, project), (expected.clone(), expected));
+        let Auth::Password { user, scope, .. } = access.auth else { panic!("{:?}", access.auth) };
+        assert_eq!((user.domain, scope.domain), (Some(expected.clone()), Some(expected)));
     }
 }
 
@@ -174,7 +179,7 @@ fn mistakes_in_clouds_yaml_are_told_with_their_place_and_without_secrets() {
         ),
         (
             "clouds:\n  a:\n    auth:\n      auth_url: http://k\n      username: u\n      password: hidden\n",
-            "work/clouds.yaml:3:5: clouds.a: project_name: is missing: a login without a project leads nowhere",
+            "work/clouds.yaml:3:5: clouds.a: project_name: is missing: a login without a project has no catalogue",
         ),
         (
             "clouds:\n  a:\n    interface: outer\n",
@@ -182,7 +187,7 @@ fn mistakes_in_clouds_yaml_are_told_with_their_place_and_without_secrets() {
         ),
         (
             "clouds:\n  a:\n    auth_type: v3totp\n",
-            "work/clouds.yaml:3:16: there is no way to log in by \"v3totp\" here; known are",
+            "work/clouds.yaml:3:16: the login method \"v3totp\" is not supported; known are",
         ),
         ("clouds:\n  a:\n    key: k.pem\n", "certfile: is missing, and there is a key"),
         ("clouds:\n  a:\n    api_timeout: 0\n", "work/clouds.yaml:3:18: is not between 1 and 3600 seconds"),
@@ -192,11 +197,11 @@ fn mistakes_in_clouds_yaml_are_told_with_their_place_and_without_secrets() {
         ),
         (
             "clouds:\n  a:\n    interface: internal\n    network_interface: public\n",
-            "work/clouds.yaml:4:24: \"public\" is for one service alone; here one `interface` is for all",
+            "work/clouds.yaml:4:24: \"public\" is for one service only; one `interface` is for all",
         ),
         (
             "clouds:\n  a:\n    load_balancer_region_name: Two\n",
-            "work/clouds.yaml:3:32: \"Two\" is for one service alone; here one `region_name` is for all",
+            "work/clouds.yaml:3:32: \"Two\" is for one service only; one `region_name` is for all",
         ),
         ("clouds: {b: {}}", "work/clouds.yaml: there is no cloud \"a\"; known are \"b\""),
         ("clouds:\n  a:\n    profile: nowhere\n", "work/clouds.yaml:3:14: there is no profile \"nowhere\""),
@@ -211,7 +216,7 @@ fn mistakes_in_clouds_yaml_are_told_with_their_place_and_without_secrets() {
         assert!(!error.contains("hidden") && !error.contains('\n'), "{error}");
     }
     let error = Home::new(&[]).access("a").unwrap_err();
-    assert_eq!(error, "clouds.yaml: the cloud \"a\" is wanted, and there is no such file in work, user, etc");
+    assert_eq!(error, "clouds.yaml: is needed for the cloud \"a\" and is not in work, user, etc");
 }
 
 #[test]
@@ -219,7 +224,7 @@ fn what_is_said_of_one_service_and_is_true_of_all_is_taken() {
     let text = "clouds: {a: {auth: {auth_url: 'http://k', username: u, password: p, project_name: q}, region_name: Two,
         interface: internal, network_interface: internalURL, load_balancer_region_name: Two}}";
     let access = Home::new(&[("work/clouds.yaml", text)]).access("a").unwrap();
-    assert_eq!((access.region.as_deref(), access.interface), (Some("Two"), Interface::Internal));
+    assert_eq!((access.region.as_deref(), access.interface), (Some("Two"), EndpointInterface::Internal));
 }
 
 #[test]
@@ -229,7 +234,7 @@ fn the_folder_of_the_user_may_be_written_as_in_a_shell() {
     let home = Home::new(&[("work/clouds.yaml", text)]);
     let environment = Environment { home: Some("/home/kuryr".into()), ..home.environment(Some("a")) };
     let tls = access(&NeutronOptions::default(), &environment, home.0.path()).unwrap().tls;
-    let expected = Tls {
+    let expected = TlsOptions {
         insecure: false,
         ca_file: Some("/home/kuryr/ca.pem".into()),
         certificate_file: Some("/home/kuryr/tls/us.pem".into()),
@@ -268,7 +273,7 @@ fn the_section_has_the_names_of_kuryr_conf() {
     }))
     .unwrap();
     let access = section(&named).unwrap();
-    assert_eq!((opened(&access.auth).1.as_str(), access.interface), ("s", Interface::Public));
+    assert_eq!((opened(&access.auth).1.as_str(), access.interface), ("s", EndpointInterface::Public));
     let none = NeutronOptions {
         auth_type: Some("none".into()),
         endpoint_override: Some("http://n:9696".into()),
@@ -328,7 +333,7 @@ fn options_that_concern_the_way_stand_above_clouds_yaml() {
     };
     let access = access(&options, &home.environment(Some("app")), home.0.path()).unwrap();
     assert_eq!((access.region.as_deref(), access.tls.insecure), (Some("One"), false));
-    assert_eq!((access.timeout, access.interface), (Duration::from_secs(3), Interface::Internal));
+    assert_eq!((access.timeout, access.interface), (Duration::from_secs(3), EndpointInterface::Internal));
     let wrong = NeutronOptions { endpoint_type: Some("out".into()), ..options };
     let error = tests::access(&wrong, &home.environment(None), home.0.path()).unwrap_err();
     assert!(error.starts_with("neutron.endpoint_type: there is no interface"), "{error}");
@@ -348,8 +353,8 @@ fn an_option_stands_above_those_of_clouds_yaml_whose_place_it_takes() {
         ..NeutronOptions::default()
     };
     let Auth::Password { user, password, scope, .. } = beside("prod", other) else { panic!("by password") };
-    assert_eq!(user, User::Name("kuryr".into(), Domain::Id("d1".into())), "in another domain");
-    assert_eq!((password.file(), scope), (Some(Path::new("/etc/password")), Scope::Id("p1".into())));
+    assert_eq!(user, named("kuryr", IdOrName::Id("d1".into())), "in another domain");
+    assert_eq!((password.file(), scope), (Some(Path::new("/etc/password")), by_id("p1")));
     let named = NeutronOptions {
         application_credential_name: Some("c".into()),
         user_id: Some("u1".into()),
@@ -358,7 +363,7 @@ fn an_option_stands_above_those_of_clouds_yaml_whose_place_it_takes() {
     let Auth::ApplicationCredential { credential, .. } = beside("app", named) else {
         panic!("by credential")
     };
-    assert_eq!(credential, Credential::Name("c".into(), User::Id("u1".into())));
+    assert_eq!(credential, Credential { key: IdOrName::Name("c".into()), user: Some(by_id("u1")) });
 }
 
 #[test]
@@ -388,7 +393,7 @@ fn what_has_no_part_in_a_login_beside_a_cloud_is_refused_by_name() {
         let options = serde_json::json!({ "cloud": cloud, "auth_type": auth_type, option: "hidden" });
         let options = serde_json::from_value(options).unwrap();
         let error = access(&options, &home.environment(None), home.0.path()).unwrap_err();
-        assert!(error.starts_with(&format!("neutron.{option}: has no part in the login")), "{error}");
+        assert!(error.starts_with(&format!("neutron.{option}: is not used by the login")), "{error}");
         assert!(error.ends_with(auth_type) && !error.contains("hidden"), "{error}");
     }
 }
@@ -400,7 +405,7 @@ fn nothing_secret_is_shown() {
     assert!(!format!("{:?}", by_password()).contains("open sesame"));
 }
 
-/// What comes of the section with its secrets, which are not shown otherwise.
+/// Shows the access of a section with its secrets.
 fn revealed(options: &serde_json::Value, environment: &Environment) -> String {
     let options: NeutronOptions = serde_json::from_value(options.clone()).unwrap();
     let access = options.access(environment).unwrap_or_else(|error| panic!("{options:?}: {error}"));

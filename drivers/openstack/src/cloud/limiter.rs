@@ -1,78 +1,66 @@
-//! The calls of one service that are in flight, shared by all who make them.
+//! Limits the calls of one service that are in flight.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Mutex;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-use super::window::Window;
+use super::window::ConcurrencyWindow;
+use crate::lock::lock;
 
-/// Lets so many calls through at a time as the service bears, in the order in which they come.
+/// Limits the calls in flight to the size of a [`ConcurrencyWindow`], first come, first served.
 #[derive(Debug)]
 pub(super) struct Limiter {
-    permits: Arc<Semaphore>,
-    state: Arc<Mutex<State>>,
+    permits: Semaphore,
+    /// The window, and the number of permits in use to be dropped instead of returned.
+    state: Mutex<(ConcurrencyWindow, usize)>,
 }
 
+/// Permission for one call to be in flight.
 #[derive(Debug)]
-struct State {
-    window: Window,
-    /// Permits that are still out, and of which so many are not given out again.
-    surplus: usize,
-}
-
-/// A call may be in flight while this exists.
-#[derive(Debug)]
-pub(super) struct Permit {
-    held: Option<OwnedSemaphorePermit>,
-    permits: Arc<Semaphore>,
-    state: Arc<Mutex<State>>,
+pub(super) struct Permit<'a> {
+    held: Option<SemaphorePermit<'a>>,
+    limiter: &'a Limiter,
 }
 
 impl Limiter {
     pub(super) fn new(max: usize) -> Self {
-        let window = Window::new(max);
-        let permits = Arc::new(Semaphore::new(window.size()));
-        Self { permits, state: Arc::new(Mutex::new(State { window, surplus: 0 })) }
+        let window = ConcurrencyWindow::new(max);
+        Self { permits: Semaphore::new(window.size()), state: Mutex::new((window, 0)) }
     }
 
-    /// Waits for its turn.
-    pub(super) async fn permit(&self) -> Permit {
-        let permit = Arc::clone(&self.permits).acquire_owned().await;
-        Permit {
-            held: Some(permit.expect("the semaphore is never closed")),
-            permits: Arc::clone(&self.permits),
-            state: Arc::clone(&self.state),
-        }
+    /// Waits until a call may be sent.
+    pub(super) async fn permit(&self) -> Permit<'_> {
+        let permit = self.permits.acquire().await.expect("the semaphore is never closed");
+        Permit { held: Some(permit), limiter: self }
     }
 }
 
-impl Permit {
-    /// The call was answered: with too much work, or as it should be.
+impl Permit<'_> {
+    /// Adapts the limit to the response of the call.
     pub(super) fn answered(&self, throttled: bool) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = state.window.size();
+        let (window, surplus) = &mut *lock(&self.limiter.state);
+        let before = window.size();
         if throttled {
-            state.window.throttled(Instant::now());
+            window.throttled(Instant::now());
         } else {
-            state.window.answered();
+            window.answered();
         }
-        let after = state.window.size();
-        let shrunk = before.saturating_sub(after);
-        state.surplus += shrunk - self.permits.forget_permits(shrunk);
-        let grown = after.saturating_sub(before);
-        let kept = grown.min(state.surplus);
-        state.surplus -= kept;
-        self.permits.add_permits(grown - kept);
+        let shrunk = before.saturating_sub(window.size());
+        *surplus += shrunk - self.limiter.permits.forget_permits(shrunk);
+        let grown = window.size().saturating_sub(before);
+        let kept = grown.min(*surplus);
+        *surplus -= kept;
+        self.limiter.permits.add_permits(grown - kept);
     }
 }
 
-impl Drop for Permit {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.surplus > 0 {
-            state.surplus -= 1;
-            self.held.take().into_iter().for_each(OwnedSemaphorePermit::forget);
+        let (_, surplus) = &mut *lock(&self.limiter.state);
+        if *surplus > 0 {
+            *surplus -= 1;
+            self.held.take().into_iter().for_each(SemaphorePermit::forget);
         }
     }
 }

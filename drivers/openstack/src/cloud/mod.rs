@@ -1,85 +1,76 @@
-//! The client: one pool of connections and one token for all services of a cloud.
+//! The client of a cloud: calls of its services with one token and limited concurrency.
 
 mod call;
-mod connection;
-mod exchange;
 mod limiter;
 mod page;
 mod service;
-mod text;
-mod version;
 mod window;
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use staffetta_driver::RequestObserver;
 use tracing::warn;
 
 use self::limiter::Limiter;
+use self::service::TTL;
 use crate::access::Access;
 use crate::cached::Cached;
-use crate::identity::Session;
+use crate::http::{CloudError, HttpClient};
+use crate::identity::KeystoneSession;
+use crate::service_kind::ServiceKind;
 
-pub use self::call::Call;
-pub use self::connection::CloudError;
-pub(crate) use self::exchange::{Answer, Exchange, Http};
-pub use self::service::{Service, ServiceKind};
-pub(crate) use self::text::{or_default, well_formed};
+pub use self::call::ApiCall;
+pub use self::service::Service;
 
-/// A cloud. Its clones share their connections, their token and their limits.
+/// A cloud. Clones share connections, token and limits.
 #[derive(Clone, Debug)]
-pub struct Cloud(Arc<Inner>);
+pub struct Cloud(Arc<CloudClient>);
 
 #[derive(Debug)]
-struct Inner {
-    http: Http,
-    session: Arc<Session>,
-    network: State,
-    load_balancer: State,
-    timeout: std::time::Duration,
+struct CloudClient {
+    http: HttpClient,
+    session: Arc<KeystoneSession>,
+    services: [ServiceState; ServiceKind::COUNT],
+    timeout: Duration,
 }
 
-/// What is known of one service.
+/// The limiter and the cached capabilities of one service.
 #[derive(Debug)]
-struct State {
+struct ServiceState {
     limiter: Limiter,
-    extensions: Cached<(), Arc<std::collections::HashSet<String>>>,
+    extensions: Cached<(), Arc<HashSet<String>>>,
     version: Cached<(), (u32, u32)>,
 }
 
-impl State {
-    fn new(max_concurrency: usize) -> Self {
-        Self {
-            limiter: Limiter::new(max_concurrency),
-            extensions: Cached::new(version::FRESH),
-            version: Cached::new(version::FRESH),
-        }
-    }
-}
-
 impl Cloud {
-    /// The cloud that is reached so. Nothing is sent before it is used; `observer` learns of each request.
+    /// Creates the client of a cloud, without a request. `observer` is called after each later request.
     pub fn new(access: Access, observer: Arc<dyn RequestObserver>) -> Result<Self, CloudError> {
         if access.tls.insecure {
             warn!(
-                "TLS VERIFICATION IS OFF for OpenStack: whoever stands in between can read the password and change \
-                 what is done; give `neutron.cafile` instead"
+                "TLS VERIFICATION IS OFF for OpenStack: the password can be read, and requests changed, on the network; \
+                 give `neutron.cafile` instead"
             );
         }
-        let http = Http::new(connection::client(&access.tls)?, observer);
+        let http = HttpClient::new(&access.tls, observer)?;
         let (timeout, max) = (access.timeout, access.max_concurrency);
-        let session = Arc::new(Session::new(http.clone(), access));
-        let state = || State::new(max);
-        Ok(Self(Arc::new(Inner { http, session, network: state(), load_balancer: state(), timeout })))
+        let session = Arc::new(KeystoneSession::new(http.clone(), access));
+        let services = [(); ServiceKind::COUNT].map(|()| ServiceState {
+            limiter: Limiter::new(max),
+            extensions: Cached::new(TTL),
+            version: Cached::new(TTL),
+        });
+        Ok(Self(Arc::new(CloudClient { http, session, services, timeout })))
     }
 
     /// Neutron.
     pub fn network(&self) -> Service {
-        Service::new(Arc::clone(&self.0), ServiceKind::Network)
+        Service { cloud: Arc::clone(&self.0), kind: ServiceKind::Network }
     }
 
     /// Octavia.
     pub fn load_balancer(&self) -> Service {
-        Service::new(Arc::clone(&self.0), ServiceKind::LoadBalancer)
+        Service { cloud: Arc::clone(&self.0), kind: ServiceKind::LoadBalancer }
     }
 }

@@ -1,16 +1,23 @@
 //! One service of a cloud.
 
-use std::fmt;
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use reqwest::{Method, Url};
+use serde::Deserialize;
 
-use super::{Call, Inner, State, page};
-use crate::access::Urls;
-use crate::error::{OpenStackError, Problem};
+use super::{ApiCall, CloudClient, ServiceState};
+use crate::error::{OpenStackError, Result, Step};
+use crate::http::{service_root, url_below};
 use crate::identity::Token;
+use crate::service_kind::ServiceKind;
 
-/// One service of a cloud.
+/// The time for which capabilities are cached; only an upgrade of the cloud changes them.
+pub(super) const TTL: Duration = Duration::from_secs(600);
+
+/// One service of a cloud. In its methods, `step` names the operation in errors, as an imperative; `path` is below the version:
+/// `ports/p1`.
 ///
 /// ```no_run
 /// # async fn example(cloud: staffetta_openstack::Cloud) -> Result<(), staffetta_openstack::OpenStackError> {
@@ -21,134 +28,126 @@ use crate::identity::Token;
 ///
 /// let network = cloud.network();
 /// let body = serde_json::json!({ "port": { "network_id": "n1" } });
-/// let port: Port = network.post("make a port", "ports").json(&body).answer_in("port").await?;
+/// let port: Port = network.post("create a port", "ports").json(&body).answer_in("port").await?;
 /// let down = network.get("list the ports", "ports").query("status", "DOWN").list::<Port>("ports").await?;
 /// network.delete("delete a port", format!("ports/{}", port.id)).done().await
 /// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Service {
-    pub(super) cloud: Arc<Inner>,
-    kind: ServiceKind,
-}
-
-/// Which service it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServiceKind {
-    /// Neutron, at its version 2.0.
-    Network,
-    /// Octavia, at its version 2: paths begin below `lbaas`.
-    LoadBalancer,
-}
-
-impl ServiceKind {
-    /// The type, as a catalogue says it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Network => "network",
-            Self::LoadBalancer => "load-balancer",
-        }
-    }
-
-    /// How many services there are.
-    pub(crate) const COUNT: usize = 2;
-
-    /// Its place among them.
-    pub(crate) fn place(self) -> usize {
-        match self {
-            Self::Network => 0,
-            Self::LoadBalancer => 1,
-        }
-    }
-
-    /// What stands between the URL of a service and its paths.
-    fn version(self) -> &'static str {
-        match self {
-            Self::Network => "v2.0",
-            Self::LoadBalancer => "v2",
-        }
-    }
-
-    fn prefix(self) -> &'static str {
-        match self {
-            Self::Network => "",
-            Self::LoadBalancer => "lbaas/",
-        }
-    }
-
-    fn overridden(self, urls: &Urls) -> Option<&Url> {
-        match self {
-            Self::Network => urls.network.as_ref(),
-            Self::LoadBalancer => urls.load_balancer.as_ref(),
-        }
-    }
-}
-
-impl fmt::Display for ServiceKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
+    pub(super) cloud: Arc<CloudClient>,
+    pub(super) kind: ServiceKind,
 }
 
 impl Service {
-    pub(super) fn new(cloud: Arc<Inner>, kind: ServiceKind) -> Self {
-        Self { cloud, kind }
-    }
-
-    /// Which service it is.
-    pub fn kind(&self) -> ServiceKind {
-        self.kind
-    }
-
-    /// How many calls of it may be in flight, while it is well.
+    /// The most calls in flight while the service does not throttle.
     pub(crate) fn max_concurrency(&self) -> usize {
-        self.cloud.session.access().max_concurrency
+        self.cloud.session.access.max_concurrency
     }
 
-    /// A call that reads. `step` says what is tried, as an imperative; `path` stands below the version: `ports/p1`.
-    pub fn get(&self, step: &'static str, path: impl Into<String>) -> Call<'_> {
-        Call::new(self, step, Method::GET, path.into())
+    /// A call that reads.
+    pub fn get(&self, step: Step, path: impl Into<String>) -> ApiCall<'_> {
+        ApiCall::new(self, step, Method::GET, path.into())
     }
 
-    /// A call that makes something; made twice, there are two.
-    pub fn post(&self, step: &'static str, path: impl Into<String>) -> Call<'_> {
-        Call::new(self, step, Method::POST, path.into()).once()
+    /// A call that creates a resource; it is not idempotent.
+    pub fn post(&self, step: Step, path: impl Into<String>) -> ApiCall<'_> {
+        ApiCall::new(self, step, Method::POST, path.into()).once()
     }
 
-    /// A call that changes something; changed twice, it is as if changed once ([`Call::once`] says otherwise).
-    pub fn put(&self, step: &'static str, path: impl Into<String>) -> Call<'_> {
-        Call::new(self, step, Method::PUT, path.into())
+    /// A call that updates a resource; idempotent unless [`ApiCall::once`] says otherwise.
+    pub fn put(&self, step: Step, path: impl Into<String>) -> ApiCall<'_> {
+        ApiCall::new(self, step, Method::PUT, path.into())
     }
 
-    /// A call that deletes something.
-    pub fn delete(&self, step: &'static str, path: impl Into<String>) -> Call<'_> {
-        Call::new(self, step, Method::DELETE, path.into())
+    /// A call that deletes a resource.
+    pub fn delete(&self, step: Step, path: impl Into<String>) -> ApiCall<'_> {
+        ApiCall::new(self, step, Method::DELETE, path.into())
     }
 
-    pub(super) fn state(&self) -> &State {
-        match self.kind {
-            ServiceKind::Network => &self.cloud.network,
-            ServiceKind::LoadBalancer => &self.cloud.load_balancer,
-        }
+    pub(super) fn state(&self) -> &ServiceState {
+        &self.cloud.services[self.kind as usize]
     }
 
-    /// The URL of a path, as the options or the catalogue have it.
-    pub(super) fn url(&self, token: &Token, step: &'static str, path: &str) -> Result<Url, OpenStackError> {
-        let base = self.base(token, step)?;
-        Ok(page::below(&base, self.kind.version(), &format!("{}{path}", self.kind.prefix())))
+    /// The URL of a path, below the endpoint in the options or else in the catalogue.
+    pub(super) fn url(&self, token: &Token, step: Step, path: &str) -> Result<Url> {
+        let base = self.endpoint(token, step)?;
+        let (version, prefix) = self.kind.path();
+        Ok(url_below(&base, version, &format!("{prefix}{path}")))
     }
 
-    /// Where the service tells which versions it has.
-    pub(super) fn root(&self, token: &Token, step: &'static str) -> Result<Url, OpenStackError> {
-        Ok(page::root(&self.base(token, step)?))
+    /// The URL of the version list.
+    pub(super) fn root(&self, token: &Token, step: Step) -> Result<Url> {
+        Ok(service_root(&self.endpoint(token, step)?))
     }
 
-    fn base(&self, token: &Token, step: &'static str) -> Result<Url, OpenStackError> {
-        let access = self.cloud.session.access();
-        if let Some(url) = self.kind.overridden(&access.urls) {
+    fn endpoint(&self, token: &Token, step: Step) -> Result<Url> {
+        let access = &self.cloud.session.access;
+        let given = match self.kind {
+            ServiceKind::Network => &access.urls.network,
+            ServiceKind::LoadBalancer => &access.urls.load_balancer,
+        };
+        if let Some(url) = given {
             return Ok(url.clone());
         }
-        let missing = |text| OpenStackError::new(step, Problem::NoService(text));
-        token.catalogue().url(self.kind.as_str(), access.interface, access.region.as_deref()).map_err(missing)
+        let missing = |text| OpenStackError::unavailable(step, text);
+        token.catalogue.url(self.kind.as_str(), access.interface, access.region.as_deref()).map_err(missing)
+    }
+
+    /// Returns `true` if Neutron has the extension `alias`. The list of extensions is cached for ten minutes.
+    pub async fn has_extension(&self, alias: &str) -> Result<bool> {
+        let list = || async {
+            let call = self.get("list the extensions", "extensions");
+            let extensions: Vec<ExtensionBody> = call.answer_in("extensions").await?;
+            let aliases: HashSet<_> = extensions.into_iter().map(|extension| extension.alias).collect();
+            Ok::<_, OpenStackError>(Arc::new(aliases))
+        };
+        Ok(self.state().extensions.get(&(), list).await?.contains(alias))
+    }
+
+    /// The newest API version that the service lists, such as `(2, 30)`. It is cached for ten minutes.
+    pub async fn version(&self) -> Result<(u32, u32)> {
+        const STEP: &str = "read the versions of a service";
+        let read = || async {
+            let response = self.get(STEP, "").send_to_root().await?;
+            let list: VersionList = response.json(STEP, false)?;
+            newest(&list).ok_or_else(|| response.unreadable(STEP, false))
+        };
+        self.state().version.get(&(), read).await
+    }
+}
+
+#[derive(Deserialize)]
+struct ExtensionBody {
+    alias: String,
+}
+
+#[derive(Deserialize)]
+struct VersionList {
+    versions: Vec<VersionBody>,
+}
+
+#[derive(Deserialize)]
+struct VersionBody {
+    id: String,
+}
+
+fn newest(list: &VersionList) -> Option<(u32, u32)> {
+    let number = |id: &str| {
+        let (major, minor) = id.strip_prefix('v')?.split_once('.')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    };
+    list.versions.iter().filter_map(|version| number(&version.id)).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_version_is_the_greatest_number() {
+        let versions = ["v2.0", "v2.9", "v2.30", "beta"].map(|id| VersionBody { id: id.to_owned() });
+        assert_eq!(newest(&VersionList { versions: versions.into() }), Some((2, 30)));
+        assert_eq!(newest(&VersionList { versions: Vec::new() }), None);
     }
 }

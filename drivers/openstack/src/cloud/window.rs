@@ -1,35 +1,36 @@
-//! How many calls may be in flight: additive increase, multiplicative decrease, as TCP does it (RFC 5681). A function of
-//! what was answered and of time.
+//! The number of calls in flight, by additive increase and multiplicative decrease as in TCP (RFC 5681): a pure function of
+//! responses and time.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// After a decrease, further ones are ignored for so long: they are answers to calls that were under way.
-const SETTLE: Duration = Duration::from_secs(1);
+/// The time after a decrease in which further ones are ignored: they answer calls that were in flight.
+const DECREASE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many calls may be in flight.
+/// The number of calls that may be in flight.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct ConcurrencyWindow {
     size: usize,
     max: usize,
-    /// Good answers since the size last changed.
+    /// Unthrottled responses since the size last changed.
     good: usize,
-    settled: Option<Instant>,
+    /// The earliest instant of the next decrease.
+    next_decrease: Option<Instant>,
 }
 
-impl Window {
-    /// As wide as it may be.
+impl ConcurrencyWindow {
+    /// Starts at the maximum, which is at least one.
     pub(super) fn new(max: usize) -> Self {
         let max = max.max(1);
-        Self { size: max, max, good: 0, settled: None }
+        Self { size: max, max, good: 0, next_decrease: None }
     }
 
     pub(super) fn size(&self) -> usize {
         self.size
     }
 
-    /// The service answered as it should: after a whole window of such answers, one more call may be in flight.
+    /// Records an unthrottled response: the window grows by one after a whole window of them.
     pub(super) fn answered(&mut self) {
         self.good += 1;
         if self.good >= self.size && self.size < self.max {
@@ -37,12 +38,12 @@ impl Window {
         }
     }
 
-    /// The service said that it is asked too much: half as many calls, one at least.
+    /// Records a throttled response: the window halves, down to one.
     pub(super) fn throttled(&mut self, now: Instant) {
-        if self.settled.is_some_and(|settled| now < settled) {
-            return;
+        if self.next_decrease.is_none_or(|next| now >= next) {
+            (self.size, self.good) = ((self.size / 2).max(1), 0);
+            self.next_decrease = Some(now + DECREASE_INTERVAL);
         }
-        (self.size, self.good, self.settled) = ((self.size / 2).max(1), 0, Some(now + SETTLE));
     }
 }
 
@@ -52,7 +53,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_halves_when_throttled_and_grows_by_one_a_window() {
-        let mut window = Window::new(16);
+        let mut window = ConcurrencyWindow::new(16);
         window.throttled(Instant::now());
         window.throttled(Instant::now());
         assert_eq!(window.size(), 8, "one decrease for all calls that were under way");
@@ -61,7 +62,7 @@ mod tests {
         }
         assert_eq!(window.size(), 9);
         for _ in 0..10 {
-            tokio::time::advance(SETTLE).await;
+            tokio::time::advance(DECREASE_INTERVAL).await;
             window.throttled(Instant::now());
         }
         assert_eq!(window.size(), 1);

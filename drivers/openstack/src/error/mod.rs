@@ -1,158 +1,113 @@
-//! What an OpenStack service refused, or why nobody knows.
+//! Errors of calls: driver errors that keep the error response of the service.
 
-mod body;
-mod meaning;
+mod rejection;
 
-use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
-use std::sync::Arc;
+use std::ops::Deref;
 use std::time::Duration;
 
 use staffetta_driver::{DriverError, Reason};
 
-pub(crate) use self::body::{bounded, refused};
+pub use self::rejection::Rejection;
+pub(crate) use self::rejection::truncated;
 
-/// Why a call of a service did not come to its answer.
+/// The result of a call.
+pub(crate) type Result<T, E = OpenStackError> = std::result::Result<T, E>;
+
+/// The result of a method of a driver.
+pub(crate) type DriverResult<T> = Result<T, DriverError>;
+
+/// The operation of a call, as an imperative for errors: `create a port`.
+pub(crate) type Step = &'static str;
+
+/// The failure of a call to a service: a [`DriverError`], with the error response of the service if there was one.
 ///
-/// It names the step, says what was wrong, keeps the id by which the service's own log names the request, and becomes a
-/// [`DriverError`] that says what a handler must know. It never holds a secret.
+/// It names the step and the id of the request in the service's log. It never contains a secret.
 #[derive(Clone, Debug)]
-pub struct OpenStackError(Box<Told>);
-
-#[derive(Clone, Debug)]
-struct Told {
-    step: Cow<'static, str>,
-    problem: Problem,
-    ambiguous: bool,
-    retry_after: Option<Duration>,
-    request_id: Option<String>,
-    source: Option<Arc<dyn Error + Send + Sync>>,
-}
-
-/// What was wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Problem {
-    /// The service answered, and said no.
-    Refused(Refusal),
-    /// There is no way to the service: nothing was sent, or something that stands before it answered.
-    Unreachable(String),
-    /// The request was sent, and no whole answer came.
-    Unanswered(String),
-    /// A whole answer came that says nothing which can be understood.
-    Unreadable(String),
-    /// The cloud has no such service, or not where it is looked for.
-    NoService(String),
-}
-
-/// The answer of a service that said no.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The HTTP status.
-    pub status: u16,
-    /// What kind of refusal it is, where the service has a word for it: `NeutronError.type`.
-    pub kind: Option<String>,
-    /// What the service said, cut where it said too much. Empty when it said nothing.
-    pub message: String,
-}
+pub struct OpenStackError(Box<(DriverError, Option<Rejection>)>);
 
 impl OpenStackError {
-    /// `step` says what was tried, as an imperative: `make a port`.
-    pub fn new(step: impl Into<Cow<'static, str>>, problem: Problem) -> Self {
-        Self(Box::new(Told {
-            step: step.into(),
-            problem,
-            ambiguous: false,
-            retry_after: None,
-            request_id: None,
-            source: None,
-        }))
+    /// The error of a call without a response of the service: nothing was sent, or the response is lost or unusable.
+    pub(crate) fn unavailable(step: Step, text: impl Into<String>) -> Self {
+        Self(Box::new((DriverError::new(Reason::Unavailable, step).detail(text), None)))
     }
 
-    /// Says that the step may have taken effect all the same.
-    #[must_use]
-    pub(crate) fn maybe_done(mut self, ambiguous: bool) -> Self {
-        self.0.ambiguous = ambiguous;
-        self
-    }
-
-    /// Adds how long to wait before the call is repeated.
-    #[must_use]
-    pub(crate) fn after(mut self, delay: Option<Duration>) -> Self {
-        self.0.retry_after = delay;
-        self
-    }
-
-    /// Adds to what the service said why it may have said no.
-    #[must_use]
-    pub(crate) fn adding(mut self, words: &str) -> Self {
-        if let Problem::Refused(refusal) = &mut self.0.problem {
-            refusal.message.push_str("; ");
-            refusal.message.push_str(words);
+    /// The error of a response with this status. A 404 whose body no service writes does not mean that the resource is missing: it
+    /// is a proxy that does not find the service.
+    pub(crate) fn rejected(step: Step, status: u16, body: &[u8]) -> Self {
+        let (rejection, is_of_a_service) = Rejection::parse(status, body);
+        if matches!(status, 404 | 410) && !is_of_a_service {
+            return Self::unavailable(step, format!("{rejection}; the answer is not that of the service"));
         }
-        self
+        let error = DriverError::new(rejection.reason(), step).detail(rejection.to_string());
+        Self(Box::new((error, Some(rejection))))
     }
 
-    /// Adds the id by which the service's log names the request.
+    /// Marks the request as one that may have taken effect, if it is `ambiguous`.
     #[must_use]
-    pub(crate) fn request_id(mut self, id: Option<String>) -> Self {
-        self.0.request_id = id;
-        self
+    pub(crate) fn maybe_applied(self, ambiguous: bool) -> Self {
+        if ambiguous { self.with(DriverError::maybe_applied) } else { self }
     }
 
-    /// Adds the cause.
+    /// Sets the delay before the call may be repeated.
     #[must_use]
-    pub(crate) fn because(mut self, source: impl Error + Send + Sync + 'static) -> Self {
-        self.0.source = Some(Arc::new(source));
+    pub(crate) fn after(self, delay: Duration) -> Self {
+        self.with(|error| error.after(delay))
+    }
+
+    /// Appends a hint to the message of the service.
+    #[must_use]
+    pub(crate) fn hint(self, hint: &str) -> Self {
+        let said = self.rejection().map(ToString::to_string).unwrap_or_default();
+        self.with(|error| error.detail(format!("{said}; {hint}")))
+    }
+
+    /// Sets the id of the request in the service's log.
+    #[must_use]
+    pub(crate) fn request_id(self, id: impl Into<String>) -> Self {
+        self.with(|error| error.request_id(id))
+    }
+
+    /// Sets the cause.
+    #[must_use]
+    pub(crate) fn because(self, source: impl Error + Send + Sync + 'static) -> Self {
+        self.with(|error| error.because(source))
+    }
+
+    fn with(mut self, change: impl FnOnce(DriverError) -> DriverError) -> Self {
+        self.0.0 = change(self.0.0);
         self
     }
 
-    /// What was wrong.
-    pub fn problem(&self) -> &Problem {
-        &self.0.problem
+    /// The error response of the service, if there was one.
+    pub fn rejection(&self) -> Option<&Rejection> {
+        self.0.1.as_ref()
     }
 
-    /// The service's refusal, if that is what it is.
-    pub fn refusal(&self) -> Option<&Refusal> {
-        match &self.0.problem {
-            Problem::Refused(refusal) => Some(refusal),
-            _ => None,
-        }
-    }
-
-    /// The HTTP status, where there was an answer.
+    /// The HTTP status of the error response.
     pub fn status(&self) -> Option<u16> {
-        self.refusal().map(|refusal| refusal.status)
+        self.rejection().map(|rejection| rejection.status)
     }
 
-    /// Whether the service called it so: `error.is("DuplicateSubPort")`.
+    /// Returns `true` if the service named this error type: `error.is("DuplicateSubPort")`.
     pub fn is(&self, kind: &str) -> bool {
-        self.refusal().is_some_and(|refusal| refusal.kind.as_deref() == Some(kind))
+        self.rejection().is_some_and(|rejection| rejection.kind.as_deref() == Some(kind))
     }
 
-    /// Whether what the call names does not exist (404): to one who deletes it, it is done.
+    /// Returns `true` if the error message of the service contains `text`.
+    pub(crate) fn mentions(&self, text: &str) -> bool {
+        self.rejection().is_some_and(|rejection| rejection.message.contains(text))
+    }
+
+    /// Returns `true` if the resource does not exist (404).
     pub fn is_not_found(&self) -> bool {
         self.status() == Some(404)
     }
-
-    /// Whether the step may have taken effect all the same.
-    pub fn ambiguous(&self) -> bool {
-        self.0.ambiguous
-    }
-
-    /// After how long the service wants to be asked again.
-    pub fn retry_after(&self) -> Option<Duration> {
-        self.0.retry_after
-    }
-
-    /// What it means to a handler.
-    pub fn reason(&self) -> Reason {
-        meaning::reason(&self.0.problem)
-    }
 }
 
-/// What was found, or done; none where it does not exist (404).
-pub(crate) fn existing<T>(result: Result<T, OpenStackError>) -> Result<Option<T>, OpenStackError> {
+/// Turns the error of a missing resource (404) into `None`.
+pub(crate) fn existing<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.is_not_found() => Ok(None),
@@ -160,69 +115,53 @@ pub(crate) fn existing<T>(result: Result<T, OpenStackError>) -> Result<Option<T>
     }
 }
 
-impl fmt::Display for OpenStackError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.0.step, self.0.problem)?;
-        if let Some(id) = &self.0.request_id {
-            write!(f, " (request {id})")?;
-        }
-        Ok(())
-    }
-}
+/// The error as handlers get it.
+impl Deref for OpenStackError {
+    type Target = DriverError;
 
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(refusal) => refusal.fmt(f),
-            Self::Unreachable(text)
-            | Self::Unanswered(text)
-            | Self::Unreadable(text)
-            | Self::NoService(text) => f.write_str(text),
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HTTP {}", self.status)?;
-        if let Some(kind) = &self.kind {
-            write!(f, " {kind}")?;
-        }
-        if !self.message.is_empty() {
-            write!(f, ": {}", self.message)?;
-        }
-        Ok(())
-    }
-}
-
-impl Error for OpenStackError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.0.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    fn deref(&self) -> &DriverError {
+        &self.0.0
     }
 }
 
 impl From<OpenStackError> for DriverError {
     fn from(error: OpenStackError) -> Self {
-        let reason = error.reason();
-        let error = *error.0;
-        let mut driver = Self::new(reason, error.step).detail(error.problem.to_string());
-        if let Some(delay) = error.retry_after {
-            driver = driver.after(delay);
-        }
-        if error.ambiguous {
-            driver = driver.maybe_done();
-        }
-        if let Some(id) = error.request_id {
-            driver = driver.request_id(id);
-        }
-        match error.source {
-            Some(source) => driver.because(Cause(source)),
-            None => driver,
-        }
+        error.0.0
     }
 }
 
-/// A cause that is shared.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Cause(Arc<dyn Error + Send + Sync>);
+impl fmt::Display for OpenStackError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.0.fmt(f)
+    }
+}
+
+impl Error for OpenStackError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.0.source()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_a_thing_does_not_exist_is_believed_of_services_alone() {
+        let is_believed = |status, body: &str| {
+            let error = OpenStackError::rejected("look", status, body.as_bytes());
+            assert!(error.rejection().is_some() || error.reason() == Reason::Unavailable, "{body}");
+            error.rejection().is_some()
+        };
+        for body in [
+            r#"{"NeutronError":{"type":"PortNotFound","message":"no","detail":""}}"#,
+            r#"{"faultcode":"Client","faultstring":"Load Balancer 1 not found.","debuginfo":null}"#,
+            r#"{"error":{"code":404,"message":"Could not find it","title":"Not Found"}}"#,
+        ] {
+            assert!(is_believed(404, body), "{body}");
+        }
+        for body in ["", "<html><h1>404</h1></html>", r#"{"other":1}"#] {
+            assert!(!is_believed(404, body) && is_believed(403, body), "{body}");
+        }
+    }
+}

@@ -1,14 +1,14 @@
-//! Where the services of a cloud are.
+//! The endpoints of a cloud's services.
 
 use reqwest::Url;
 use serde::Deserialize;
 
-use crate::access::Interface;
+use crate::access::EndpointInterface;
 
-/// How many services a message names at most.
-const NAMED: usize = 20;
+/// The most endpoints that an error message names.
+const MAX_NAMED: usize = 20;
 
-/// The catalogue that comes with a token.
+/// The service catalogue that comes with a token.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Catalogue(Vec<CatalogueService>);
@@ -24,7 +24,7 @@ struct CatalogueService {
 #[derive(Clone, Debug, Deserialize)]
 struct Endpoint {
     interface: String,
-    /// Older catalogues have `region` alone.
+    /// Older catalogues have only `region`.
     region_id: Option<String>,
     region: Option<String>,
     url: String,
@@ -37,12 +37,16 @@ impl Endpoint {
 }
 
 impl Catalogue {
-    /// The URL of a service, or in words that there is none, and what there is.
-    pub(crate) fn url(&self, kind: &str, interface: Interface, region: Option<&str>) -> Result<Url, String> {
+    /// Returns the URL of the service type `kind`, or a message that names the endpoints of the catalogue.
+    pub(crate) fn url(
+        &self,
+        kind: &str,
+        interface: EndpointInterface,
+        region: Option<&str>,
+    ) -> Result<Url, String> {
         let interface = interface.as_str();
-        let endpoints =
-            self.0.iter().filter(|service| service.kind == kind).flat_map(|known| &known.endpoints);
-        let found = endpoints.into_iter().find(|endpoint| {
+        let services = self.0.iter().filter(|service| service.kind == kind);
+        let found = services.flat_map(|service| &service.endpoints).find(|endpoint| {
             endpoint.interface == interface && region.is_none_or(|region| endpoint.region() == region)
         });
         let wanted = match region {
@@ -50,31 +54,30 @@ impl Catalogue {
             None => format!("`{kind}` with the interface `{interface}`"),
         };
         let Some(endpoint) = found else {
-            return Err(format!("the catalogue of the cloud has no {wanted}; it has {}", self.told()));
+            return Err(format!("the catalogue of the cloud has no {wanted}; it has {}", self.endpoints()));
         };
         let http = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host();
         let url = Url::parse(&endpoint.url).ok().filter(http);
         url.ok_or_else(|| format!("the catalogue of the cloud has no usable URL for {wanted}"))
     }
 
-    fn told(&self) -> String {
-        let mut told: Vec<_> = self
-            .0
-            .iter()
-            .flat_map(|service| {
-                service.endpoints.iter().map(|endpoint| {
-                    format!("{} ({} in {})", service.kind, endpoint.interface, endpoint.region())
-                })
-            })
-            .collect();
-        told.sort();
-        told.dedup();
-        let more = told.len().saturating_sub(NAMED);
-        told.truncate(NAMED);
-        match (told.is_empty(), more) {
-            (true, _) => "nothing at all; is the user a member of the project?".to_owned(),
-            (false, 0) => told.join(", "),
-            (false, more) => format!("{} and {more} more", told.join(", ")),
+    /// Names the endpoints for an error message.
+    fn endpoints(&self) -> String {
+        let names = self.0.iter().flat_map(|service| {
+            let name = |endpoint: &Endpoint| {
+                format!("{} ({} in {})", service.kind, endpoint.interface, endpoint.region())
+            };
+            service.endpoints.iter().map(name)
+        });
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names.dedup();
+        let more = names.len().saturating_sub(MAX_NAMED);
+        names.truncate(MAX_NAMED);
+        match (names.is_empty(), more) {
+            (true, _) => "no endpoints; is the user a member of the project?".to_owned(),
+            (false, 0) => names.join(", "),
+            (false, more) => format!("{} and {more} more", names.join(", ")),
         }
     }
 }
@@ -98,33 +101,33 @@ mod tests {
         .unwrap()
     }
 
-    fn url(interface: Interface, region: Option<&str>) -> Result<String, String> {
+    fn url(interface: EndpointInterface, region: Option<&str>) -> Result<String, String> {
         catalogue().url("network", interface, region).map(|url| url.to_string())
     }
 
     #[test]
     fn a_url_is_found_by_type_interface_and_region() {
-        assert_eq!(url(Interface::Public, None).as_deref(), Ok("http://one/"));
-        assert_eq!(url(Interface::Public, Some("Two")).as_deref(), Ok("http://two/"));
-        assert_eq!(url(Interface::Internal, Some("One")).as_deref(), Ok("http://one-in/"));
+        assert_eq!(url(EndpointInterface::Public, None).as_deref(), Ok("http://one/"));
+        assert_eq!(url(EndpointInterface::Public, Some("Two")).as_deref(), Ok("http://two/"));
+        assert_eq!(url(EndpointInterface::Internal, Some("One")).as_deref(), Ok("http://one-in/"));
     }
 
     #[test]
     fn what_is_missing_is_told_with_what_there_is() {
-        let error = url(Interface::Internal, Some("Two")).unwrap_err();
+        let error = url(EndpointInterface::Internal, Some("Two")).unwrap_err();
         let expected = "the catalogue of the cloud has no `network` with the interface `internal` in the region `Two`; \
             it has identity (internal in One), identity (public in One), network (admin in Two), \
             network (internal in One), network (public in One), network (public in Two)";
         assert_eq!(error, expected);
-        let error = catalogue().url("load-balancer", Interface::Public, None).unwrap_err();
+        let error = catalogue().url("load-balancer", EndpointInterface::Public, None).unwrap_err();
         assert!(
             error.starts_with(
                 "the catalogue of the cloud has no `load-balancer` with the interface `public`;"
             )
         );
-        let error = url(Interface::Admin, Some("Two")).unwrap_err();
+        let error = url(EndpointInterface::Admin, Some("Two")).unwrap_err();
         assert!(error.contains("no usable URL"), "{error}");
-        let nothing = Catalogue::default().url("network", Interface::Public, None).unwrap_err();
-        assert!(nothing.contains("nothing at all"), "{nothing}");
+        let nothing = Catalogue::default().url("network", EndpointInterface::Public, None).unwrap_err();
+        assert!(nothing.contains("no endpoints"), "{nothing}");
     }
 }

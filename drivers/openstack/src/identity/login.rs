@@ -1,57 +1,58 @@
-//! The login itself: `POST /v3/auth/tokens`.
+//! The login: `POST /v3/auth/tokens`.
 
+use std::path::Path;
 use std::time::Duration;
 
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::secret::Reading;
-use super::token::{Token, Told};
-use crate::access::{Auth, Credential, Domain, Scope, Secret, User};
-use crate::cloud::{Exchange, Http};
-use crate::error::{OpenStackError, Problem};
+use super::secret::SecretReader;
+use super::token::{Token, TokenBody};
+use crate::access::{Auth, Credential, DomainResource, Secret};
+use crate::error::{OpenStackError, Result};
+use crate::http::{HttpClient, HttpRequest};
 
 const STEP: &str = "log in to Keystone";
 
-/// Asks Keystone for a token. `reading` is that of the secret.
+/// Requests a token from Keystone.
 pub(super) async fn login(
-    http: &Http,
+    http: &HttpClient,
     auth: &Auth,
     timeout: Duration,
-    reading: &mut Reading,
-) -> Result<Token, OpenStackError> {
+    secrets: &mut SecretReader,
+) -> Result<Token> {
     let (url, body) = match auth {
         Auth::None => return Ok(Token::none()),
         Auth::Password { url, user, password, scope } => {
-            (url, by_password(user, &reveal(password, reading).await?, scope))
+            (url, by_password(user, &reveal(password, secrets).await?, scope))
         }
         Auth::ApplicationCredential { url, credential, secret } => {
-            (url, by_credential(credential, &reveal(secret, reading).await?))
+            (url, by_credential(credential, &reveal(secret, secrets).await?))
         }
     };
-    let exchange = Exchange {
+    let request = HttpRequest {
         service: "identity",
         step: STEP,
         method: &Method::POST,
-        url: tokens(url),
+        url: tokens_url(url),
         headers: Vec::new(),
         body: Some(body.to_string().into_bytes()),
         timeout,
         repeatable: true,
     };
-    let asked = Instant::now();
-    let answer = http.exchange(&exchange).await?;
-    if !answer.is_success() {
-        return Err(answer.refused(STEP, true));
+    let sent = Instant::now();
+    let response = http.send(&request).await?;
+    if !response.is_success() {
+        return Err(response.into_error(STEP, true));
     }
-    let told: Told = answer.read(STEP, false)?;
-    let value = answer.headers.get("x-subject-token").cloned();
-    Ok(Token::new(value.ok_or_else(|| answer.unreadable(STEP, false))?, told, asked))
+    let body: TokenBody = response.json(STEP, false)?;
+    let value = response.headers.get("x-subject-token").cloned();
+    Ok(Token::new(value.ok_or_else(|| response.unreadable(STEP, false))?, body, sent))
 }
 
-/// Where tokens are made. The URL of Keystone may end with a version, and with an older one than we speak.
-fn tokens(keystone: &Url) -> Url {
+/// Returns the URL that creates tokens. The URL of Keystone may end with a version, even with an older one.
+fn tokens_url(keystone: &Url) -> Url {
     let path = keystone.path().trim_end_matches('/');
     let path = ["/v3", "/v2.0"].into_iter().find_map(|version| path.strip_suffix(version)).unwrap_or(path);
     let path = format!("{path}/v3/auth/tokens");
@@ -60,54 +61,33 @@ fn tokens(keystone: &Url) -> Url {
     url
 }
 
-async fn reveal(secret: &Secret, reading: &mut Reading) -> Result<String, OpenStackError> {
-    reading.reveal(secret).await.map_err(|error| {
-        let file = secret.file().map(|path| path.display().to_string()).unwrap_or_default();
-        let text = format!("cannot read the secret in {file}");
-        OpenStackError::new(STEP, Problem::Unreachable(text)).because(error)
+async fn reveal(secret: &Secret, secrets: &mut SecretReader) -> Result<String> {
+    secrets.reveal(secret).await.map_err(|error| {
+        let text = format!("cannot read the secret in {}", secret.file().unwrap_or(Path::new("")).display());
+        OpenStackError::unavailable(STEP, text).because(error)
     })
 }
 
-fn by_password(user: &User, password: &str, scope: &Scope) -> Value {
-    let mut user = user_of(user);
+fn by_password(user: &DomainResource, password: &str, project: &DomainResource) -> Value {
+    let mut user = json!(user);
     user["password"] = password.into();
-    let project = match scope {
-        Scope::Id(id) => json!({ "id": id }),
-        Scope::Name(name, domain) => json!({ "name": name, "domain": domain_of(domain) }),
-    };
     json!({ "auth": {
         "identity": { "methods": ["password"], "password": { "user": user } },
         "scope": { "project": project },
     } })
 }
 
-/// Without a scope: an application credential has one, and Keystone refuses another beside it.
+/// An application credential implies a scope, and Keystone rejects another one beside it.
 fn by_credential(credential: &Credential, secret: &str) -> Value {
-    let mut about = match credential {
-        Credential::Id(id) => json!({ "id": id }),
-        Credential::Name(name, user) => json!({ "name": name, "user": user_of(user) }),
-    };
-    about["secret"] = secret.into();
-    json!({ "auth": { "identity": { "methods": ["application_credential"], "application_credential": about } } })
-}
-
-fn user_of(user: &User) -> Value {
-    match user {
-        User::Id(id) => json!({ "id": id }),
-        User::Name(name, domain) => json!({ "name": name, "domain": domain_of(domain) }),
-    }
-}
-
-fn domain_of(domain: &Domain) -> Value {
-    match domain {
-        Domain::Id(id) => json!({ "id": id }),
-        Domain::Name(name) => json!({ "name": name }),
-    }
+    let mut value = json!(credential);
+    value["secret"] = secret.into();
+    json!({ "auth": { "identity": { "methods": ["application_credential"], "application_credential": value } } })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::IdOrName;
 
     #[test]
     fn keystone_may_be_named_with_or_without_its_version() {
@@ -117,14 +97,18 @@ mod tests {
             ("http://k/identity/v3", "http://k/identity/v3/auth/tokens"),
             ("http://k/identity/v2.0", "http://k/identity/v3/auth/tokens"),
         ] {
-            assert_eq!(tokens(&Url::parse(named).unwrap()).as_str(), expected);
+            assert_eq!(tokens_url(&Url::parse(named).unwrap()).as_str(), expected);
         }
     }
 
     #[test]
     fn a_password_is_scoped_to_its_project_and_a_credential_to_nothing() {
-        let user = User::Name("kuryr".into(), Domain::Id("default".into()));
-        let scope = Scope::Name("k8s".into(), Domain::Name("Default".into()));
+        let named = |name: &str, domain| {
+            let (key, domain) = (IdOrName::Name(name.into()), Some(domain));
+            DomainResource { key, domain }
+        };
+        let user = named("kuryr", IdOrName::Id("default".into()));
+        let scope = named("k8s", IdOrName::Name("Default".into()));
         let expected = json!({ "auth": {
             "identity": { "methods": ["password"], "password": { "user":
                 { "name": "kuryr", "domain": { "id": "default" }, "password": "p" } } },
@@ -132,8 +116,9 @@ mod tests {
         assert_eq!(by_password(&user, "p", &scope), expected);
         let expected = json!({ "auth": { "identity": { "methods": ["application_credential"],
             "application_credential": { "id": "c1", "secret": "s" } } } });
-        assert_eq!(by_credential(&Credential::Id("c1".into()), "s"), expected);
-        let named = by_credential(&Credential::Name("c".into(), User::Id("u1".into())), "s");
+        assert_eq!(by_credential(&Credential { key: IdOrName::Id("c1".into()), user: None }, "s"), expected);
+        let user = Some(DomainResource { key: IdOrName::Id("u1".into()), domain: None });
+        let named = by_credential(&Credential { key: IdOrName::Name("c".into()), user }, "s");
         let about = &named["auth"]["identity"]["application_credential"];
         assert_eq!(*about, json!({ "name": "c", "user": { "id": "u1" }, "secret": "s" }));
     }

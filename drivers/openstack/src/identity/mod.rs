@@ -1,11 +1,11 @@
-//! Who we are to the services: the token of Keystone (API v3), and the catalogue that comes with it.
+//! Authentication: the token of Keystone (API v3) and the service catalogue that comes with it.
 
+mod backoff;
 mod catalogue;
-mod hold_off;
 mod login;
 mod secret;
 mod session;
 mod token;
 
-pub(crate) use self::session::Session;
+pub(crate) use self::session::KeystoneSession;
 pub(crate) use self::token::Token;

@@ -1,4 +1,4 @@
-//! The secret of a login, which may be in a file.
+//! Reads the secret of a login, which may be in a file.
 
 use std::borrow::Cow;
 use std::io;
@@ -9,16 +9,15 @@ use tokio::time::timeout;
 
 use crate::access::Secret;
 
-/// For so long a login waits for a file.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest time to wait for a file.
+const FILE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The reading of the secret that is still on its way. A file that never comes holds one thread, however often somebody
-/// gives up and tries again.
+/// Reads secrets, with at most one pending read of a file: a file that hangs occupies one thread, however many logins time out.
 #[derive(Debug, Default)]
-pub(super) struct Reading(Option<JoinHandle<io::Result<String>>>);
+pub(super) struct SecretReader(Option<JoinHandle<io::Result<String>>>);
 
-impl Reading {
-    /// The text of the secret. A file that is slow in coming holds up nobody else.
+impl SecretReader {
+    /// Returns the text of the secret. Files are read on a blocking thread, for at most five seconds.
     pub(super) async fn reveal(&mut self, secret: &Secret) -> io::Result<String> {
         if secret.file().is_none() {
             return secret.reveal().map(Cow::into_owned);
@@ -31,15 +30,15 @@ impl Reading {
         &mut self,
         read: impl FnOnce() -> io::Result<String> + Send + 'static,
     ) -> io::Result<String> {
-        // What came when nobody waited for it any more may be another secret than the file holds by now.
-        let pending = self.0.take().filter(|reading| !reading.is_finished());
-        let reading = self.0.insert(pending.unwrap_or_else(|| spawn_blocking(read)));
-        let Ok(read) = timeout(PATIENCE, reading).await else {
-            let text = format!("it did not come within {} s", PATIENCE.as_secs());
+        // The result of a read that finished after its time-out may be outdated, and is dropped.
+        let pending = self.0.take().filter(|handle| !handle.is_finished());
+        let handle = self.0.insert(pending.unwrap_or_else(|| spawn_blocking(read)));
+        let Ok(text) = timeout(FILE_TIMEOUT, handle).await else {
+            let text = format!("it could not be read within {} s", FILE_TIMEOUT.as_secs());
             return Err(io::Error::new(io::ErrorKind::TimedOut, text));
         };
         self.0 = None;
-        read.unwrap_or_else(|error| Err(io::Error::other(error)))
+        text.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 }
 
@@ -74,15 +73,15 @@ mod tests {
         }
 
         /// Somebody waits for the file, in vain.
-        async fn stays_away(&self, reading: &mut Reading) {
-            let (read, ()) = tokio::join!(reading.read(self.read()), tokio::time::advance(PATIENCE));
+        async fn stays_away(&self, reading: &mut SecretReader) {
+            let (read, ()) = tokio::join!(reading.read(self.read()), tokio::time::advance(FILE_TIMEOUT));
             assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_secret_that_does_not_come_is_given_up_and_holds_one_thread_however_often_it_is_tried() {
-        let (slow, mut reading) = (Slow::new(), Reading::default());
+        let (slow, mut reading) = (Slow::new(), SecretReader::default());
         for _ in 0..3 {
             slow.stays_away(&mut reading).await;
         }
@@ -93,7 +92,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_secret_that_came_when_nobody_waited_any_more_is_read_anew() {
-        let (slow, mut reading) = (Slow::new(), Reading::default());
+        let (slow, mut reading) = (Slow::new(), SecretReader::default());
         slow.stays_away(&mut reading).await;
         slow.comes.send("outdated").unwrap();
         while reading.0.as_ref().is_some_and(|reading| !reading.is_finished()) {
@@ -106,7 +105,7 @@ mod tests {
     #[tokio::test]
     async fn a_secret_in_a_file_is_read_at_each_login() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let (secret, mut reading) = (Secret::in_file(file.path()), Reading::default());
+        let (secret, mut reading) = (Secret::in_file(file.path()), SecretReader::default());
         for text in ["first", "second"] {
             std::fs::write(file.path(), text).unwrap();
             assert_eq!(reading.reveal(&secret).await.unwrap(), text);

@@ -1,4 +1,4 @@
-//! A token, and how long it is good for.
+//! A token and its lifetime.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,39 +9,38 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::catalogue::Catalogue;
-use crate::cloud::ServiceKind;
+use crate::service_kind::ServiceKind;
 
-/// A token is renewed so long before it expires, or when half of its time is over, whichever is later.
-const MARGIN: Duration = Duration::from_secs(60);
+/// A token is renewed this long before it expires, or at half of its lifetime, whichever is later.
+const RENEWAL_MARGIN: Duration = Duration::from_secs(60);
 
-/// The header in which a token is sent.
-const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
+/// The header that carries a token.
+const AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
-/// A token with the catalogue that came with it, or none where the services ask for none.
-#[derive(Debug)]
+/// A token with its catalogue; an empty one where the services need none.
+#[derive(Debug, Default)]
 pub(crate) struct Token {
     value: Option<HeaderValue>,
-    catalogue: Catalogue,
-    life: Option<Life>,
-    /// Whether the service has accepted it, each at its place.
+    pub(crate) catalogue: Catalogue,
+    lifetime: Option<TokenLifetime>,
+    /// For each service, whether it has accepted the token.
     accepted: [AtomicBool; ServiceKind::COUNT],
 }
 
-/// From when to when a token is good.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Life {
-    began: Instant,
+struct TokenLifetime {
+    start: Instant,
     length: Duration,
 }
 
-/// What Keystone says of a token.
+/// The body of Keystone's response to a login.
 #[derive(Deserialize)]
-pub(super) struct Told {
-    token: ToldToken,
+pub(super) struct TokenBody {
+    token: TokenFields,
 }
 
 #[derive(Deserialize)]
-struct ToldToken {
+struct TokenFields {
     issued_at: Timestamp,
     expires_at: Timestamp,
     #[serde(default)]
@@ -49,69 +48,49 @@ struct ToldToken {
 }
 
 impl Token {
-    /// No token.
+    /// Returns the empty token, which every service accepts.
     pub(super) fn none() -> Self {
-        Self {
-            value: None,
-            catalogue: Catalogue::default(),
-            life: None,
-            accepted: [true; ServiceKind::COUNT].map(AtomicBool::new),
-        }
+        Self { accepted: [true; ServiceKind::COUNT].map(AtomicBool::new), ..Self::default() }
     }
 
-    /// The token of this `value`, of which Keystone said this in answer to a question of `asked`. How long it is good for
-    /// is told by Keystone's own clock alone: ours may be wrong.
-    pub(super) fn new(mut value: HeaderValue, told: Told, asked: Instant) -> Self {
+    /// Creates the token of a login that was sent at `start`. Its lifetime is the difference of two times of Keystone's clock, so
+    /// that the local clock may be wrong.
+    pub(super) fn new(mut value: HeaderValue, body: TokenBody, start: Instant) -> Self {
         value.set_sensitive(true);
-        let length = told.token.expires_at.duration_since(told.token.issued_at);
-        let life = Life { began: asked, length: length.try_into().unwrap_or_default() };
-        Self {
-            value: Some(value),
-            catalogue: told.token.catalog,
-            life: Some(life),
-            accepted: [false; ServiceKind::COUNT].map(AtomicBool::new),
-        }
+        let length = body.token.expires_at.duration_since(body.token.issued_at);
+        let lifetime = TokenLifetime { start, length: length.try_into().unwrap_or_default() };
+        let (value, catalogue) = (Some(value), body.token.catalog);
+        Self { value, catalogue, lifetime: Some(lifetime), ..Self::default() }
     }
 
-    /// The header that a request carries.
+    /// The header of requests.
     pub(crate) fn header(&self) -> Option<(HeaderName, HeaderValue)> {
-        self.value.clone().map(|value| (TOKEN, value))
+        self.value.clone().map(|value| (AUTH_TOKEN, value))
     }
 
-    /// Where the services are.
-    pub(crate) fn catalogue(&self) -> &Catalogue {
-        &self.catalogue
+    /// Records that the service has accepted the token.
+    pub(crate) fn set_accepted(&self, service: ServiceKind) {
+        self.accepted[service as usize].store(true, Ordering::Relaxed);
     }
 
-    /// The service has accepted it.
-    pub(crate) fn accepted(&self, service: ServiceKind) {
-        self.accepted[service.place()].store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the service has ever accepted it.
     pub(super) fn was_accepted(&self, service: ServiceKind) -> bool {
-        self.accepted[service.place()].load(Ordering::Relaxed)
+        self.accepted[service as usize].load(Ordering::Relaxed)
     }
 
-    /// Whether it is time for another one.
-    pub(super) fn is_old(&self, now: Instant) -> bool {
-        self.life.is_some_and(|life| now >= life.renew_at())
+    /// Returns `true` if it is time to renew the token.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.lifetime.is_some_and(|TokenLifetime { start, length }| {
+            now >= start + (length / 2).max(length.saturating_sub(RENEWAL_MARGIN))
+        })
     }
 
-    /// Whether it is good no more.
     pub(super) fn has_expired(&self, now: Instant) -> bool {
-        self.life.is_some_and(|life| now >= life.began + life.length)
+        self.lifetime.is_some_and(|lifetime| now >= lifetime.start + lifetime.length)
     }
 
-    /// For how long it has been there; nothing where there is none.
+    /// The time since the login; zero for the empty token.
     pub(super) fn age(&self, now: Instant) -> Duration {
-        self.life.map_or(Duration::ZERO, |life| now.saturating_duration_since(life.began))
-    }
-}
-
-impl Life {
-    fn renew_at(self) -> Instant {
-        self.began + (self.length / 2).max(self.length.saturating_sub(MARGIN))
+        self.lifetime.map_or(Duration::ZERO, |lifetime| now.saturating_duration_since(lifetime.start))
     }
 }
 
@@ -131,11 +110,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_token_is_renewed_a_minute_before_it_expires_whatever_our_clock_says() {
         let token = token("2026-01-01T01:00:00.000000Z");
-        assert!(!token.is_old(Instant::now()));
+        assert!(!token.is_due(Instant::now()));
         tokio::time::advance(Duration::from_secs(59 * 60 - 1)).await;
-        assert!(!token.is_old(Instant::now()));
+        assert!(!token.is_due(Instant::now()));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(token.is_old(Instant::now()) && !token.has_expired(Instant::now()));
+        assert!(token.is_due(Instant::now()) && !token.has_expired(Instant::now()));
         tokio::time::advance(Duration::from_secs(60)).await;
         assert!(token.has_expired(Instant::now()));
     }
@@ -144,9 +123,9 @@ mod tests {
     async fn a_token_of_a_few_seconds_is_used_for_half_of_them() {
         let token = token("2026-01-01T00:00:30Z");
         tokio::time::advance(Duration::from_secs(14)).await;
-        assert!(!token.is_old(Instant::now()));
+        assert!(!token.is_due(Instant::now()));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(token.is_old(Instant::now()));
+        assert!(token.is_due(Instant::now()));
     }
 
     #[tokio::test]

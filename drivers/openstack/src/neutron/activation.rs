@@ -1,147 +1,291 @@
-//! Whether ports are ACTIVE: one list answers for many.
+//! The activation of ports: their status, polled for all callers at once, and the repair of ports that stay DOWN.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use staffetta_driver::{DriverError, Reason, Vif, VifId};
 use tokio::time::Instant;
 
-use super::api::Neutron;
-use super::board::{Board, End, Known, Mending};
-use super::together::Together;
-use super::translate::Binding;
-use super::wire::Port;
+use super::api::NeutronApi;
+use super::translate::BindingStatus;
+use super::wire::PortBody;
+use crate::error::DriverResult;
+use crate::poll::{Pacing, PollEntry, PollState, Poller};
 
-/// What a look at a port shows that is bound by itself.
-const BOUND: &[&str] = &["id", "status", "binding:vif_type"];
-/// What a look at a subport shows. Its node has Neutron bind it, and again when it is attached again: a binding that failed is no
-/// end of the wait.
-const SUBPORT: &[&str] = &["id", "status"];
+/// The fields that are polled of a port that Neutron binds itself.
+pub(crate) const BOUND_FIELDS: &str = "id status binding:vif_type";
+/// The fields that are polled of a subport. Its node makes Neutron bind it, again whenever it is attached: a failed binding does
+/// not end the wait.
+pub(crate) const SUBPORT_FIELDS: &str = "id status";
 const STEP: &str = "read the status of a port";
 
-/// Looks at ports on behalf of all who wait for one.
+/// The delay before a port is polled again after a change.
+pub(crate) const MIN_INTERVAL: Duration = PortPacing::MIN_INTERVAL;
+/// The pause after a poll of several ports, as a multiple of its duration.
+const REST_FACTOR: u32 = 2;
+/// The time for which a port may be DOWN before its attachment is redone, each time.
+const REDO_INTERVAL: Duration = Duration::from_secs(90);
+
+/// Polls the status of ports.
 #[derive(Debug)]
 pub(crate) struct Activations {
-    neutron: Neutron,
-    fields: &'static [&'static str],
-    board: Mutex<Board>,
-    looks: Together<VifId, Result<Known, DriverError>>,
+    neutron: NeutronApi,
+    fields: &'static str,
+    poller: Poller<VifId, PortPacing>,
 }
 
-/// Where a port stands.
+/// The status of a port during its activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// Packets pass.
+pub(crate) enum ActivationStatus {
+    /// The port is ACTIVE.
     Active,
-    /// Not yet.
-    Waiting {
-        /// When it is worth asking again.
-        ask_again: Duration,
-        /// What may help.
-        mending: Mending,
+    /// The port is DOWN.
+    Down {
+        /// The time until the next poll.
+        poll_after: Duration,
+        /// The action that may help.
+        repair: Repair,
     },
-    /// Its binding failed. It is never said of subports.
+    /// The binding of the port failed; never returned for subports.
     Failed,
 }
 
-impl Activations {
-    /// Nobody waits yet for ports that are bound by themselves.
-    pub(crate) fn of_bound(neutron: Neutron) -> Self {
-        Self::asking(neutron, BOUND)
-    }
+/// An action on a port that stays DOWN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repair {
+    None,
+    /// Complete the attachment, which may have been interrupted.
+    Complete,
+    /// Detach the port and attach it again.
+    Redo,
+}
 
-    /// Nobody waits yet for subports.
-    pub(crate) fn of_subports(neutron: Neutron) -> Self {
-        Self::asking(neutron, SUBPORT)
-    }
+/// A status that ends the wait for a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ActivationOutcome {
+    Active,
+    BindingFailed,
+    Missing,
+}
 
-    fn asking(neutron: Neutron, fields: &'static [&'static str]) -> Self {
-        Self { neutron, fields, board: Mutex::default(), looks: Together::default() }
-    }
+/// The repairs of a port so far.
+#[derive(Debug, Default)]
+pub(crate) struct RepairState {
+    /// The number of intervals after which the attachment was redone.
+    redone: u32,
+    /// This process saw the attachment, or the last repair, complete.
+    complete: bool,
+}
 
-    /// The wait for a port that was made just now begins.
-    pub(crate) fn made(&self, id: &VifId) {
-        self.board().made(id, Instant::now());
-    }
+/// Pauses after each poll of several ports, so that polls do not delay the creation of ports; no poll is delayed beyond a quarter
+/// of the wait for its port.
+#[derive(Debug, Default)]
+pub(crate) struct PortPacing {
+    /// The start and the end of the last pause.
+    rest: Option<(Instant, Instant)>,
+}
 
-    /// The wait for a port ends.
-    pub(crate) fn forget(&self, id: &VifId) {
-        self.board().forget(id);
-    }
+impl Pacing for PortPacing {
+    type Status = ActivationOutcome;
+    type Context = RepairState;
+    const MISSING: ActivationOutcome = ActivationOutcome::Missing;
+    const MIN_INTERVAL: Duration = Duration::from_millis(50);
+    const INTEREST: Duration = Duration::from_secs(30);
 
-    /// Somebody begins to help a port, or is done.
-    pub(crate) fn mends(&self, id: &VifId, done: bool) {
-        self.board().mends(id, done);
-    }
-
-    /// Where the port of `vif` stands. It is asked for only when what is known of it is too old.
-    pub(crate) async fn progress(&self, vif: &Vif) -> Result<Progress, DriverError> {
-        let known = self.board().ask(&vif.id, Instant::now());
-        let known = match known {
-            Some(known) => known,
-            None => self.looks.call(vif.id.clone(), |ids| self.look(ids)).await?,
-        };
-        match known {
-            Known::Over(End::Active) => Ok(Progress::Active),
-            Known::Over(End::Failed) => Ok(Progress::Failed),
-            Known::Over(End::Gone) => {
-                let detail = format!("port {} does not exist any more; somebody removed it", vif.id);
-                Err(DriverError::new(Reason::NotFound, STEP).detail(detail))
-            }
-            Known::Down { ask_again, waited } => {
-                let mending = self.board().mending(&vif.id, waited);
-                Ok(Progress::Waiting { ask_again, mending })
-            }
+    fn polled(&mut self, count: usize, started: Instant, ended: Instant) {
+        if count > 1 {
+            self.rest = Some((ended, ended + ended.saturating_duration_since(started) * REST_FACTOR));
         }
     }
 
-    /// Looks at these and at what else is due soon.
-    async fn look(&self, ids: Vec<VifId>) -> Vec<Result<Known, DriverError>> {
-        let began = Instant::now();
-        // The look for which they waited may have taken some of them along.
-        let known: Vec<Option<Known>> = {
-            let mut board = self.board();
-            ids.iter().map(|id| board.ask(id, began)).collect()
-        };
-        let unknown = ids.iter().zip(&known).filter(|(_, known)| known.is_none());
-        let unknown: Vec<VifId> = unknown.map(|(id, _)| id.clone()).collect();
-        let looked = if unknown.is_empty() { Ok(()) } else { self.look_at(&unknown, began).await };
-        let mut board = self.board();
-        let answer = |(id, known): (&VifId, Option<Known>)| match (known, &looked) {
-            (Some(known), _) => Ok(known),
-            (None, Ok(())) => Ok(board.answer(id, Instant::now())),
-            (None, Err(error)) => Err(error.clone()),
-        };
-        ids.iter().zip(known).map(answer).collect()
-    }
-
-    async fn look_at(&self, ids: &[VifId], began: Instant) -> Result<(), DriverError> {
-        let lot = self.board().lot(ids, began);
-        let ports = self.neutron.ports_by_id(STEP, &lot, self.fields).await?;
-        let ports: HashMap<VifId, Port> = ports.into_iter().map(|port| (port.id.clone(), port)).collect();
-        let mut board = self.board();
-        board.ended(lot.len(), began, Instant::now());
-        board.saw(
-            lot.into_iter().map(|id| {
-                let end = end(ports.get(&id));
-                (id, end)
-            }),
-            began,
-        );
-        Ok(())
-    }
-
-    fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    fn not_before(&self, entry: &PollEntry<Self>, _: Instant) -> Option<Instant> {
+        self.rest.map(|(since, until)| until.min(entry.due_at(since)))
     }
 }
 
-fn end(port: Option<&Port>) -> Option<End> {
-    match port {
-        None => Some(End::Gone),
-        Some(port) if port.active() => Some(End::Active),
-        Some(port) if Binding::of(port) == Binding::Failed => Some(End::Failed),
-        Some(_) => None,
+impl Activations {
+    /// Polls these fields of ports: [`BOUND_FIELDS`] or [`SUBPORT_FIELDS`].
+    pub(crate) fn new(neutron: NeutronApi, fields: &'static str) -> Self {
+        Self { neutron, fields, poller: Poller::default() }
+    }
+
+    /// Starts the wait for a port that this process just attached.
+    pub(crate) fn start(&self, id: &VifId) {
+        let context = RepairState { redone: 0, complete: true };
+        self.poller.schedule().start(id, context, Instant::now());
+    }
+
+    /// Ends the wait for a port.
+    pub(crate) fn forget(&self, id: &VifId) {
+        self.poller.schedule().forget(id);
+    }
+
+    /// Records the start or the end of a repair. A repair that does not end is completed by the next caller.
+    pub(crate) fn set_repaired(&self, id: &VifId, complete: bool) {
+        if let Some(state) = self.poller.schedule().context_mut(id) {
+            state.complete = complete;
+        }
+    }
+
+    /// Returns the status of the port of `vif`, polled if it is due.
+    pub(crate) async fn status(&self, vif: &Vif) -> DriverResult<ActivationStatus> {
+        let fetch = |ids: Vec<VifId>| async move {
+            let ports = self.neutron.ports_by_id(STEP, &ids, self.fields).await?;
+            Ok(ports.into_iter().map(|port| (port.id.clone(), final_status(&port))).collect())
+        };
+        match self.poller.state(&vif.id, fetch).await? {
+            PollState::Final(ActivationOutcome::Active) => Ok(ActivationStatus::Active),
+            PollState::Final(ActivationOutcome::BindingFailed) => Ok(ActivationStatus::Failed),
+            PollState::Final(ActivationOutcome::Missing) => {
+                let detail = format!("port {} was deleted", vif.id);
+                Err(DriverError::new(Reason::NotFound, STEP).detail(detail))
+            }
+            PollState::Pending { poll_after, waited } => {
+                let mut schedule = self.poller.schedule();
+                let repair = schedule.context_mut(&vif.id).map(|state| state.next(waited));
+                Ok(ActivationStatus::Down { poll_after, repair: repair.unwrap_or(Repair::None) })
+            }
+        }
+    }
+}
+
+impl RepairState {
+    /// Returns the repair of a port that has been DOWN for `waited`, each once.
+    fn next(&mut self, waited: Duration) -> Repair {
+        let intervals = u32::try_from(waited.as_secs() / REDO_INTERVAL.as_secs()).unwrap_or(u32::MAX);
+        if intervals > self.redone {
+            self.redone = intervals;
+            Repair::Redo
+        } else if std::mem::replace(&mut self.complete, true) {
+            Repair::None
+        } else {
+            Repair::Complete
+        }
+    }
+}
+
+fn final_status(port: &PortBody) -> Option<ActivationOutcome> {
+    if port.is_active() {
+        Some(ActivationOutcome::Active)
+    } else {
+        (BindingStatus::of(port) == BindingStatus::Failed).then_some(ActivationOutcome::BindingFailed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::poll::{MAX_INTERVAL, PollSchedule};
+
+    type Schedule = PollSchedule<VifId, PortPacing>;
+
+    fn milliseconds(number: u64) -> Duration {
+        Duration::from_millis(number)
+    }
+
+    fn id(name: &str) -> VifId {
+        name.into()
+    }
+
+    #[test]
+    fn after_a_poll_of_several_ports_none_is_polled_for_twice_its_duration_or_a_quarter_of_the_wait() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        for name in ["a", "b"] {
+            schedule.start(&id(name), RepairState::default(), now);
+        }
+        let started = now + milliseconds(1000);
+        let mut poll = |names: &[&str], duration| {
+            let ended = started + milliseconds(duration);
+            schedule.record(names.iter().map(|name| (id(name), None)), started, ended);
+            let PollState::Pending { poll_after, .. } = schedule.state_after_poll(&id("a"), ended) else {
+                panic!()
+            };
+            poll_after.as_millis()
+        };
+        assert_eq!(poll(&["a"], 100), 150, "a quarter of a second since the poll began");
+        assert_eq!(
+            poll(&["a", "b"], 85),
+            170,
+            "until 1255, and a quarter of 1085 after the poll began is 1271"
+        );
+        assert_eq!(poll(&["a", "b"], 10), 240, "an interval is not shortened");
+        assert_eq!(poll(&["a", "b"], 200), 100, "a quarter of 1200 after the poll began");
+        assert_eq!(poll(&["a", "b"], 900), 50, "the poll took longer than that");
+    }
+
+    #[test]
+    fn each_repair_of_a_port_that_stays_down_is_due_once() {
+        let mut new = RepairState { redone: 0, complete: true };
+        let mut old = RepairState::default();
+        let seconds = Duration::from_secs;
+        assert_eq!((new.next(seconds(1)), new.next(seconds(89))), (Repair::None, Repair::None));
+        assert_eq!((old.next(seconds(1)), old.next(seconds(2))), (Repair::Complete, Repair::None));
+        for state in [&mut new, &mut old] {
+            assert_eq!((state.next(seconds(90)), state.next(seconds(91))), (Repair::Redo, Repair::None));
+            assert_eq!((state.next(seconds(181)), state.next(seconds(182))), (Repair::Redo, Repair::None));
+        }
+    }
+
+    #[test]
+    fn an_interrupted_repair_is_completed_by_the_next_caller() {
+        let mut state = RepairState { redone: 0, complete: true };
+        let waited = Duration::from_secs(90);
+        assert_eq!(state.next(waited), Repair::Redo);
+        for _ in 0..2 {
+            state.complete = false;
+            assert_eq!(state.next(waited), Repair::Complete);
+        }
+        state.complete = true;
+        assert_eq!(state.next(waited), Repair::None);
+    }
+
+    proptest! {
+        /// Callers ask again when they were told to. Neutron sets each port ACTIVE at some time and answers with the status at the
+        /// start of a poll. One poll is in flight at a time.
+        #[test]
+        fn each_port_is_seen_active_within_an_interval_and_polls_are_shared(
+            actives in prop::collection::vec(1..30_000_u64, 1..20),
+            took in prop_oneof![Just(0), 1..3_000_u64],
+        ) {
+            let took = milliseconds(took);
+            let (mut schedule, start) = (Schedule::default(), Instant::now());
+            let name = |number: usize| id(&number.to_string());
+            let mut waiting: Vec<(Instant, usize)> = (0..actives.len()).map(|number| (start, number)).collect();
+            let (mut polls, mut busy) = (0_u64, start);
+            (0..actives.len()).for_each(|number| schedule.start(&name(number), RepairState::default(), start));
+            while let Some((at, number)) = waiting.iter().min().copied() {
+                waiting.retain(|waits| *waits != (at, number));
+                let (now, state) = match schedule.state(&name(number), at) {
+                    Some(state) => (at, state),
+                    None if at < busy => {
+                        waiting.push((busy, number));
+                        continue;
+                    }
+                    None => {
+                        polls += 1;
+                        busy = at + took;
+                        let results: Vec<_> = schedule.batch(&[name(number)], at).into_iter().map(|id| {
+                            let active = start + milliseconds(actives[id.as_str().parse::<usize>().unwrap()]);
+                            (id, (active <= at).then_some(ActivationOutcome::Active))
+                        }).collect();
+                        schedule.record(results, at, busy);
+                        (busy, schedule.state_after_poll(&name(number), busy))
+                    }
+                };
+                match state {
+                    PollState::Final(ActivationOutcome::Active) => {
+                        let late = now - (start + milliseconds(actives[number]));
+                        let interval = ((now - start) / 4).clamp(MIN_INTERVAL, MAX_INTERVAL);
+                        // One poll, and the rest of the one that was in flight.
+                        prop_assert!(late <= interval.max(interval / 2 + took) + took, "{late:?} late, after {:?}", now - start);
+                    }
+                    PollState::Pending { poll_after, .. } => waiting.push((now + poll_after, number)),
+                    PollState::Final(other) => prop_assert!(false, "{other:?}"),
+                }
+            }
+            // A single port takes 41 polls in half a minute; half of the intervals are shortened by others.
+            prop_assert!(polls <= 90, "{polls} polls");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The pairs of addresses with which the port of a node may send besides its own.
+//! The allowed address pairs of the ports of nodes.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -6,135 +6,133 @@ use std::sync::Arc;
 
 use dashmap::DashMap;
 use ipnet::IpNet;
+use serde_json::json;
 use staffetta_driver::{DriverError, MacAddress, PortId, Reason};
 
-use super::api::Neutron;
-use super::together::Together;
-use super::wire::{AddressPair, Port, PortChange};
-use crate::error::OpenStackError;
+use super::api::NeutronApi;
+use super::wire::{AddressPair, PortBody};
+use crate::error::{DriverResult, OpenStackError};
+use crate::poll::Coalescer;
 
 const READ: &str = "read the address pairs of the port of the node";
 const WRITE: &str = "change the address pairs of the port of the node";
 
-/// The changes of one port.
-type Edits = Together<Edit, Result<(), DriverError>>;
+/// The edits of one port.
+type Edits = Coalescer<Edit, DriverResult<()>>;
 
-/// Changes the pairs of nodes' ports. Neutron knows lists of them only, so that a change is refused when somebody else
-/// changed the port since it was read; changes of this process never get into each other's way.
+/// Edits the address pairs of ports. Neutron replaces whole lists, so an edit is rejected if the port was changed since it was read;
+/// the edits of this process are coalesced and do not conflict.
 #[derive(Debug)]
 pub(crate) struct AddressPairs {
-    neutron: Neutron,
+    neutron: NeutronApi,
     attempts: NonZeroU32,
-    parents: DashMap<PortId, Arc<Edits>>,
+    ports: DashMap<PortId, Arc<Edits>>,
 }
 
-/// A change of the pairs of a port.
+/// An edit of the address pairs of a port.
 #[derive(Clone, Debug)]
 pub(crate) enum Edit {
-    /// These are to be there.
     Add(Vec<AddressPair>),
-    /// These are not.
     Remove(Vec<AddressPair>),
 }
 
 impl AddressPairs {
-    /// Tries so often when others change the same port.
-    pub(crate) fn new(neutron: Neutron, attempts: NonZeroU32) -> Self {
-        Self { neutron, attempts, parents: DashMap::new() }
+    /// Makes up to `attempts` attempts if others change the same port.
+    pub(crate) fn new(neutron: NeutronApi, attempts: NonZeroU32) -> Self {
+        Self { neutron, attempts, ports: DashMap::new() }
     }
 
-    /// Makes a change. All changes of one port that come meanwhile are made together.
-    pub(crate) async fn edit(&self, parent: &PortId, edit: Edit) -> Result<(), DriverError> {
-        let together = Arc::clone(&self.parents.entry(parent.clone()).or_default());
-        let done = together.call(edit, |edits| self.make(parent, edits)).await;
-        // The place and this one: nobody else is at work.
-        self.parents.remove_if(parent, |_, edits| Arc::strong_count(edits) == 2);
+    /// Makes an edit, by one request with others of the same port that arrive meanwhile.
+    pub(crate) async fn edit(&self, port: &PortId, edit: Edit) -> DriverResult<()> {
+        let edits = Arc::clone(&self.ports.entry(port.clone()).or_default());
+        let done = edits.call(edit, |edits| self.apply(port, edits)).await;
+        // Two references are those of the map and of this call: no other call is waiting.
+        self.ports.remove_if(port, |_, edits| Arc::strong_count(edits) == 2);
         done
     }
 
-    async fn make(&self, parent: &PortId, edits: Vec<Edit>) -> Vec<Result<(), DriverError>> {
-        match self.attempt(parent, &edits).await {
+    async fn apply(&self, port: &PortId, edits: Vec<Edit>) -> Vec<DriverResult<()>> {
+        match self.attempt(port, &edits).await {
             Ok(()) => edits.iter().map(|_| Ok(())).collect(),
-            // There is not room for all of them, but there may be for some.
+            // There may be room for some of them.
             Err(error) if error.reason() == Reason::Quota && edits.len() > 1 => {
-                let mut answers = Vec::new();
+                let mut results = Vec::new();
                 for edit in edits {
-                    answers.push(self.attempt(parent, &[edit]).await);
+                    results.push(self.attempt(port, &[edit]).await);
                 }
-                answers
+                results
             }
             Err(error) if error.reason() == Reason::NotFound => {
-                // A port that is gone has no pairs.
-                self.parents.remove(parent);
-                let answer = |edit: &Edit| match edit {
+                // A port that does not exist has no pairs.
+                self.ports.remove(port);
+                let result = |edit: &Edit| match edit {
                     Edit::Add(_) => Err(error.clone()),
                     Edit::Remove(_) => Ok(()),
                 };
-                edits.iter().map(answer).collect()
+                edits.iter().map(result).collect()
             }
             Err(error) => edits.iter().map(|_| Err(error.clone())).collect(),
         }
     }
 
-    async fn attempt(&self, parent: &PortId, edits: &[Edit]) -> Result<(), DriverError> {
-        let id = parent.as_str().into();
+    async fn attempt(&self, port: &PortId, edits: &[Edit]) -> DriverResult<()> {
+        let id = port.as_str().into();
         let mut last = None;
         for _ in 0..self.attempts.get() {
             let read = self.neutron.port(READ, &id).await?;
-            let Port { allowed_address_pairs: old, revision_number, .. } = read.ok_or_else(|| {
-                DriverError::new(Reason::NotFound, READ).detail(format!("port {parent} does not exist"))
+            let PortBody { allowed_address_pairs: old, revision_number, .. } = read.ok_or_else(|| {
+                DriverError::new(Reason::NotFound, READ).detail(format!("port {port} does not exist"))
             })?;
             let new = edited(&old, edits);
             if new == old {
                 return Ok(());
             }
-            let change = PortChange { allowed_address_pairs: Some(new), ..PortChange::default() };
-            match self.neutron.change_port(WRITE, &id, &change, Some(revision_number)).await {
+            let change = json!({ "allowed_address_pairs": new });
+            match self.neutron.update_port(WRITE, &id, &change, Some(revision_number)).await {
                 Ok(_) => return Ok(()),
                 Err(error) if error.status() == Some(412) => last = Some(error),
-                Err(error) => return Err(refused(error)),
+                Err(error) => return Err(rejected(error)),
             }
         }
         Err(last.map_or_else(|| DriverError::new(Reason::Conflict, WRITE), DriverError::from))
     }
 }
 
-/// A port may have so many pairs and no more (`max_allowed_address_pair`, 10 where nobody raised it): one that goes makes
-/// room, so that it is worth waiting.
-fn refused(error: OpenStackError) -> DriverError {
+/// An exceeded number of pairs (`max_allowed_address_pair`, by default 10) is a transient error: removed pairs make room.
+fn rejected(error: OpenStackError) -> DriverError {
     if error.is("AllowedAddressPairExhausted") {
         return DriverError::new(Reason::Quota, WRITE).detail(error.to_string());
     }
     error.into()
 }
 
-/// The pairs after all the changes, in their order. What is there already stays as it is written.
+/// Applies the edits in their order. Existing pairs keep their notation.
 fn edited(old: &[AddressPair], edits: &[Edit]) -> Vec<AddressPair> {
     let mut new = old.to_vec();
     for edit in edits {
         match edit {
             Edit::Add(pairs) => {
                 for pair in pairs {
-                    if !new.iter().any(|other| same(other, pair)) {
+                    if !new.iter().any(|other| is_same(other, pair)) {
                         new.push(pair.clone());
                     }
                 }
             }
-            Edit::Remove(pairs) => new.retain(|other| !pairs.iter().any(|pair| same(other, pair))),
+            Edit::Remove(pairs) => new.retain(|other| !pairs.iter().any(|pair| is_same(other, pair))),
         }
     }
     new
 }
 
-/// Whether two pairs say the same, however it is written.
-fn same(one: &AddressPair, other: &AddressPair) -> bool {
-    let address = |pair: &AddressPair| {
+/// Compares two pairs independently of their notation.
+fn is_same(one: &AddressPair, other: &AddressPair) -> bool {
+    let network = |pair: &AddressPair| {
         let text = &pair.ip_address;
         text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).map_err(|_| text.clone())
     };
-    let hardware =
+    let mac_address =
         |pair: &AddressPair| pair.mac_address.as_deref().and_then(|text| text.parse::<MacAddress>().ok());
-    address(one) == address(other) && hardware(one) == hardware(other)
+    network(one) == network(other) && mac_address(one) == mac_address(other)
 }
 
 #[cfg(test)]

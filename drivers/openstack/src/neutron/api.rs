@@ -1,182 +1,160 @@
-//! The calls of Neutron that the VIF drivers make.
+//! The calls of Neutron for ports and trunks.
 
 use std::fmt::Display;
 
 use futures_util::future::try_join_all;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 use staffetta_driver::{SecurityGroupId, VifId};
 
-use super::wire::{NewPort, Port, PortChange, SubPort, Trunk};
-use crate::cloud::{Call, Cloud, Service};
-use crate::error::{OpenStackError, existing};
+use super::wire::{NewPort, PortBody, TrunkBody};
+use crate::cloud::{ApiCall, Service};
+use crate::error::{Result, Step, existing};
 
-/// How many characters of ids one list may name. With what else there is, a request stays below 4 KiB, which is what an
-/// application server takes that nobody configured.
-const IDS: usize = 2800;
+/// The most characters of ids in one list request. The request stays below 4 KiB, the default limit of application servers.
+const MAX_IDS: usize = 2800;
 
-/// Neutron, as far as ports and trunks are concerned.
+const TRUNK_FIELDS: &str = "id sub_ports";
+
+/// The client of Neutron for ports and trunks.
 #[derive(Clone, Debug)]
-pub(crate) struct Neutron {
-    service: Service,
+pub(crate) struct NeutronApi {
+    pub(crate) service: Service,
 }
 
-impl Neutron {
-    pub(crate) fn new(cloud: &Cloud) -> Self {
-        Self { service: cloud.network() }
+impl NeutronApi {
+    pub(crate) fn new(service: Service) -> Self {
+        Self { service }
     }
 
-    /// How many calls may be in flight.
-    pub(crate) fn max_concurrency(&self) -> usize {
-        self.service.max_concurrency()
-    }
-
-    /// Whether tags may be given to a port in the call that makes it. Where not, nothing is tagged: a tag that comes later
-    /// is no mark, for whoever makes the port may be stopped before.
-    pub(crate) async fn tags_new_ports(&self) -> Result<bool, OpenStackError> {
+    /// Returns `true` if Neutron accepts tags in the request that creates a port. Otherwise ports are not tagged: a tag that is added
+    /// later is no mark, since the process may be stopped before.
+    pub(crate) async fn tags_new_ports(&self) -> Result<bool> {
         self.service.has_extension("tag-ports-during-bulk-creation").await
     }
 
-    pub(crate) async fn create_port(
-        &self,
-        step: &'static str,
-        port: &NewPort,
-    ) -> Result<Port, OpenStackError> {
-        let call = self.service.post(step, "ports").json(&json!({ "port": port }));
-        let (port, request_id) = call.signed_answer_in::<Port>("port").await?;
-        Ok(Port { request_id: Some(request_id), ..port })
+    pub(crate) async fn create_port(&self, step: Step, port: &NewPort) -> Result<PortBody> {
+        let body = json!({ "port": self.body(port).await? });
+        with_request_id(self.service.post(step, "ports").json(&body)).await
     }
 
-    /// Makes all of the ports or none. The answer has their order.
-    pub(crate) async fn create_ports(
-        &self,
-        step: &'static str,
-        ports: &[&NewPort],
-    ) -> Result<Vec<Port>, OpenStackError> {
-        let call = self.service.post(step, "ports").json(&json!({ "ports": ports })).things(ports.len());
-        let (mut ports, request_id) = call.signed_answer_in::<Vec<Port>>("ports").await?;
+    /// Creates all of the ports or none. The result has their order.
+    pub(crate) async fn create_ports(&self, step: Step, ports: &[&NewPort]) -> Result<Vec<PortBody>> {
+        let bodies = try_join_all(ports.iter().map(|port| self.body(port))).await?;
+        let call = self.service.post(step, "ports").json(&json!({ "ports": bodies })).items(ports.len());
+        let (mut ports, request_id) = call.answer_with_id::<Vec<PortBody>>("ports").await?;
         for port in &mut ports {
             port.request_id = Some(request_id.clone());
         }
         Ok(ports)
     }
 
-    /// The port of that id, if there is one.
-    pub(crate) async fn port(&self, step: &'static str, id: &VifId) -> Result<Option<Port>, OpenStackError> {
+    /// The body of a new port, with its tags if Neutron accepts them.
+    async fn body(&self, port: &NewPort) -> Result<Value> {
+        let mut body = json!(port);
+        if let (Value::Object(body), false) = (&mut body, self.tags_new_ports().await?) {
+            body.remove("tags");
+        }
+        Ok(body)
+    }
+
+    /// The port with this id, or `None` if it does not exist.
+    pub(crate) async fn port(&self, step: Step, id: &VifId) -> Result<Option<PortBody>> {
         existing(self.service.get(step, format!("ports/{id}")).answer_in("port").await)
     }
 
-    /// The ports that pass the filter.
+    /// Lists ports.
     pub(crate) async fn ports(
         &self,
-        step: &'static str,
+        step: Step,
         filter: &[(&'static str, String)],
-        fields: &[&str],
-    ) -> Result<Vec<Port>, OpenStackError> {
-        let call = self.service.get(step, "ports").fields(fields);
-        filter.iter().fold(call, |call, (name, value)| call.query(*name, value)).list("ports").await
+        fields: &str,
+    ) -> Result<Vec<PortBody>> {
+        self.service.get(step, "ports").fields(fields).filter(filter).list("ports").await
     }
 
-    /// Those ports of these ids that exist, in any order.
-    pub(crate) async fn ports_by_id(
-        &self,
-        step: &'static str,
-        ids: &[VifId],
-        fields: &[&str],
-    ) -> Result<Vec<Port>, OpenStackError> {
+    /// The existing ports among these ids, in any order.
+    pub(crate) async fn ports_by_id(&self, step: Step, ids: &[VifId], fields: &str) -> Result<Vec<PortBody>> {
         self.by_id(step, "ports", ids, fields).await
     }
 
-    /// Changes a port; at a revision, only if it still has that one.
-    pub(crate) async fn change_port(
+    /// Updates a port, if it still has this revision where one is given.
+    pub(crate) async fn update_port(
         &self,
-        step: &'static str,
+        step: Step,
         id: &VifId,
-        change: &PortChange,
+        change: &Value,
         revision: Option<u64>,
-    ) -> Result<Port, OpenStackError> {
+    ) -> Result<PortBody> {
         let call = self.service.put(step, format!("ports/{id}")).json(&json!({ "port": change }));
-        let call = revision.into_iter().fold(call, Call::revision);
-        let (port, request_id) = call.signed_answer_in::<Port>("port").await?;
-        Ok(Port { request_id: Some(request_id), ..port })
+        with_request_id(revision.into_iter().fold(call, ApiCall::revision)).await
     }
 
-    /// Gives a port one more tag; one that does not exist needs none.
-    pub(crate) async fn tag_port(
-        &self,
-        step: &'static str,
-        id: &VifId,
-        tag: &str,
-    ) -> Result<(), OpenStackError> {
+    /// Adds a tag to a port, unless the port does not exist.
+    pub(crate) async fn tag_port(&self, step: Step, id: &VifId, tag: &str) -> Result<()> {
         existing(self.service.put(step, format!("ports/{id}/tags/{tag}")).done().await).map(drop)
     }
 
-    /// Deletes a port; one that does not exist is deleted.
-    pub(crate) async fn delete_port(&self, step: &'static str, id: &VifId) -> Result<(), OpenStackError> {
-        existing(self.service.delete(step, format!("ports/{id}")).done().await).map(drop)
+    /// Deletes a port, unless it does not exist. A subport is first removed from its trunk.
+    pub(crate) async fn delete_port(&self, step: Step, id: &VifId) -> Result<()> {
+        let delete = || async { existing(self.service.delete(step, format!("ports/{id}")).done().await) };
+        match delete().await {
+            Err(error) if error.is("PortInUseAsSubPort") => {
+                let has_port = |trunk: &&TrunkBody| trunk.sub_ports.iter().any(|port| port.port_id == *id);
+                for trunk in self.trunks(step).await?.iter().filter(has_port) {
+                    existing(self.remove_subports(step, &trunk.id, std::slice::from_ref(id)).await)?;
+                }
+                delete().await.map(drop)
+            }
+            result => result.map(drop),
+        }
     }
 
-    /// All trunks.
-    pub(crate) async fn trunks(&self, step: &'static str) -> Result<Vec<Trunk>, OpenStackError> {
-        self.service.get(step, "trunks").fields(&["id", "sub_ports"]).list("trunks").await
+    /// Lists all trunks.
+    async fn trunks(&self, step: Step) -> Result<Vec<TrunkBody>> {
+        self.service.get(step, "trunks").fields(TRUNK_FIELDS).list("trunks").await
     }
 
-    /// Those trunks of these ids that exist, in any order.
-    pub(crate) async fn trunks_by_id(
-        &self,
-        step: &'static str,
-        ids: &[String],
-    ) -> Result<Vec<Trunk>, OpenStackError> {
-        self.by_id(step, "trunks", ids, &["id", "sub_ports"]).await
+    /// The existing trunks among these ids, in any order.
+    pub(crate) async fn trunks_by_id(&self, step: Step, ids: &[String]) -> Result<Vec<TrunkBody>> {
+        self.by_id(step, "trunks", ids, TRUNK_FIELDS).await
     }
 
-    /// Adds all of the subports to the trunk, or none.
-    pub(crate) async fn add_subports(
-        &self,
-        step: &'static str,
-        trunk: &str,
-        subports: &[SubPort],
-    ) -> Result<(), OpenStackError> {
+    /// Adds ports with their VLANs to the trunk, all of them or none.
+    pub(crate) async fn add_subports(&self, step: Step, trunk: &str, ports: &[(VifId, u16)]) -> Result<()> {
+        let subport = |(id, vlan): &(VifId, u16)| json!({ "port_id": id, "segmentation_type": "vlan", "segmentation_id": vlan });
+        let subports: Vec<_> = ports.iter().map(subport).collect();
         let call = self.service.put(step, format!("trunks/{trunk}/add_subports"));
-        call.json(&json!({ "sub_ports": subports })).things(subports.len()).done().await
+        call.json(&json!({ "sub_ports": subports })).items(ports.len()).done().await
     }
 
     /// Removes all of the subports from the trunk, or none.
-    pub(crate) async fn remove_subports(
-        &self,
-        step: &'static str,
-        trunk: &str,
-        subports: &[VifId],
-    ) -> Result<(), OpenStackError> {
+    pub(crate) async fn remove_subports(&self, step: Step, trunk: &str, subports: &[VifId]) -> Result<()> {
         let subports: Vec<_> = subports.iter().map(|id| json!({ "port_id": id })).collect();
         let call = self.service.put(step, format!("trunks/{trunk}/remove_subports"));
-        call.json(&json!({ "sub_ports": subports })).things(subports.len()).done().await
+        call.json(&json!({ "sub_ports": subports })).items(subports.len()).done().await
     }
 
-    /// The security group that ports of a project get when they name none. Each project with a port has one, but not everybody
-    /// may see that of another project.
-    pub(crate) async fn default_group(
-        &self,
-        step: &'static str,
-        project: &str,
-    ) -> Result<Vec<SecurityGroupId>, OpenStackError> {
-        #[derive(serde::Deserialize)]
-        struct Group {
+    /// The default security group of a project; none if the user may not see it.
+    pub(crate) async fn default_group(&self, step: Step, project: &str) -> Result<Vec<SecurityGroupId>> {
+        #[derive(Deserialize)]
+        struct GroupIdBody {
             id: SecurityGroupId,
         }
-        let call = self.service.get(step, "security-groups").fields(&["id"]).query("name", "default");
-        let groups: Vec<Group> = call.query("project_id", project).list("security_groups").await?;
+        let call = self.service.get(step, "security-groups").fields("id").query("name", "default");
+        let groups: Vec<GroupIdBody> = call.query("project_id", project).list("security_groups").await?;
         Ok(groups.into_iter().map(|group| group.id).collect())
     }
 
-    /// Those of a collection that have one of the ids: as few calls as fit into URLs, all at a time.
+    /// Lists resources by id, by as few simultaneous calls as the length of URLs allows.
     async fn by_id<T: DeserializeOwned, I: Display>(
         &self,
-        step: &'static str,
+        step: Step,
         collection: &'static str,
         ids: &[I],
-        fields: &[&str],
-    ) -> Result<Vec<T>, OpenStackError> {
+        fields: &str,
+    ) -> Result<Vec<T>> {
         let lists = chunks(ids).into_iter().map(|ids| {
             let call = self.service.get(step, collection).fields(fields);
             ids.iter().fold(call, |call, id| call.query("id", id.to_string())).list(collection)
@@ -185,18 +163,23 @@ impl Neutron {
     }
 }
 
-/// Parts of a list that fit into a URL each.
+async fn with_request_id(call: ApiCall<'_>) -> Result<PortBody> {
+    let (port, request_id) = call.answer_with_id::<PortBody>("port").await?;
+    Ok(PortBody { request_id: Some(request_id), ..port })
+}
+
+/// Divides ids into chunks that fit into a URL each.
 fn chunks<I: Display>(ids: &[I]) -> Vec<Vec<&I>> {
-    const NAMED: usize = "id=&".len();
+    const PARAMETER: usize = "id=&".len();
     let mut chunks: Vec<Vec<&I>> = Vec::new();
     let mut room = 0;
     for id in ids {
-        let length = id.to_string().len() + NAMED;
+        let length = id.to_string().len() + PARAMETER;
         match chunks.last_mut() {
             Some(chunk) if length <= room => chunk.push(id),
             _ => {
                 chunks.push(vec![id]);
-                room = IDS;
+                room = MAX_IDS;
             }
         }
         room = room.saturating_sub(length);

@@ -1,124 +1,143 @@
-//! The driver `nested-vlan`: each pod has a subport of its node's trunk.
+//! The driver `nested-vlan`: each pod has a subport of the trunk of its node. The pool `nested` keeps such subports ready.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::slice;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use staffetta_driver::{
-    Activation, DriverError, Marked, Owner, PodVifDriver, Reason, Vif, VifClass, VifId, VifRequest,
+    Activation, BulkVifDriver, BulkVifRequest, BulkVifResult, ClusterId, DriverError, Owned, Owner,
+    PodVifDriver, PooledVifList, Reason, SecurityGroupId, Vif, VifClass, VifId, VifRequest,
 };
 use tracing::info;
 
-use super::activation::{Activations, Progress};
-use super::board::{FIRST_STEP, Mending};
-use super::mark::{Mark, Nesting, Parent};
+use super::activation::{ActivationStatus, Activations, MIN_INTERVAL, Repair, SUBPORT_FIELDS};
+use super::bulk::{PooledPort, all_failed, create_batch, failed};
 use super::nodes::host_of;
-use super::ports::{Ports, Standing};
-use super::translate::{self, Kind};
+use super::options::{PodVifNestedOptions, PortOptions};
+use super::ports::{MarkedPort, MarkedPorts, PortOwnership, check_id};
+use super::translate::{self, PortAttachment};
 use super::trunks::Trunks;
-use super::vif::no_port;
-use super::wire::{Port, SubPort};
-use crate::cloud::well_formed;
+use super::wire::PortBody;
+use crate::cloud::Cloud;
+use crate::error::{DriverResult, Step};
+use crate::mark::{Nesting, Parent, PortMark};
+use crate::subnets::{SubnetMap, Subnets};
 
-const MEND: &str = "add a subport to its trunk again";
+const REPAIR: Step = "add a subport to its trunk again";
 
-/// The driver `nested-vlan`.
+/// The driver `nested-vlan`, and bulk creation of its subports. A subport becomes ACTIVE in the pool, and stays so.
 #[derive(Clone, Debug)]
-pub struct NestedVlanDriver(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    ports: Ports,
-    trunks: Trunks,
-    activations: Activations,
+pub struct NestedVlanDriver {
+    ports: Arc<MarkedPorts>,
+    trunks: Arc<Trunks>,
+    activations: Arc<Activations>,
 }
 
 impl NestedVlanDriver {
-    pub(crate) fn over(ports: Ports, trunks: Trunks) -> Self {
-        let activations = Activations::of_subports(ports.neutron.clone());
-        Self(Arc::new(Inner { ports, trunks, activations }))
+    /// Creates subports in `cloud` with the mark of `cluster`.
+    pub fn new(
+        cloud: &Cloud,
+        subnets: Arc<Subnets>,
+        cluster: ClusterId,
+        options: PortOptions,
+        nested: PodVifNestedOptions,
+    ) -> Self {
+        let ports = MarkedPorts::new(cloud, subnets, cluster, options);
+        let trunks = Arc::new(Trunks::new(ports.neutron.clone(), nested.worker_nodes_subnets));
+        let activations = Arc::new(Activations::new(ports.neutron.clone(), SUBPORT_FIELDS));
+        Self { ports: Arc::new(ports), trunks, activations }
     }
 
-    pub(crate) fn ports(&self) -> &Ports {
-        &self.0.ports
-    }
-
-    pub(crate) fn trunks(&self) -> &Trunks {
-        &self.0.trunks
-    }
-
-    /// Takes ports off their trunk and removes them, as far as that is possible. Answers what is still there.
-    pub(crate) async fn dismantle(
+    /// Removes ports from their trunk and deletes them. Returns the ports that remain.
+    async fn delete_subports(
         &self,
         nesting: &Nesting,
         ids: &[VifId],
         vlans: &HashMap<VifId, u16>,
     ) -> Vec<(VifId, DriverError)> {
         if let Parent::Trunk { id, .. } = &nesting.parent
-            && let Err(error) = self.0.trunks.detach(nesting.host, id, ids).await
+            && let Err(error) = self.trunks.detach(nesting.host, id, ids).await
         {
             return ids.iter().map(|id| (id.clone(), error.clone())).collect();
         }
-        let removals = ids.iter().map(|id| async { (id.clone(), self.remove_port(id).await) });
-        let removed = futures_util::future::join_all(removals).await;
-        let mut left = Vec::new();
-        for (id, removed) in removed {
-            match removed {
-                Ok(()) => {
-                    self.0.activations.forget(&id);
-                    self.0.trunks.give_back(nesting.host, vlans.get(&id).copied());
-                }
-                Err(error) => left.push((id, error)),
+        let deletions = ids.iter().map(|id| async move {
+            if let Err(error) = self.ports.delete(id).await {
+                return Some((id.clone(), error.into()));
             }
+            self.activations.forget(id);
+            self.trunks.release(nesting.host, vlans.get(id).copied());
+            None
+        });
+        join_all(deletions).await.into_iter().flatten().collect()
+    }
+
+    /// Creates up to `count` pooled subports by one call for the ports and one for the trunk.
+    async fn create_pooled(&self, request: &BulkVifRequest, host: IpAddr, count: usize) -> BulkVifResult {
+        let (ports, trunks) = (&self.ports, &self.trunks);
+        let batch = ports.batches.begin();
+        let reservation = match trunks.reserve_vlans(host, count).await {
+            Ok(reservation) => reservation,
+            Err(error) => return failed(error),
+        };
+        let parent = Parent::Trunk { id: reservation.trunk.id.clone(), vlan: None };
+        let (nesting, count) = (Some(Nesting { host, parent }), reservation.vlans.len());
+        let (created, failure) = ports.create_pooled(request, &batch, count, nesting, None).await;
+        if created.is_empty() {
+            return BulkVifResult { vifs: Vec::new(), failure };
         }
-        left
-    }
-
-    /// What was seen of a port says nothing of it any more.
-    pub(crate) fn unsee(&self, id: &VifId) {
-        self.0.activations.forget(id);
-    }
-
-    /// The wait for a port that was made just now begins.
-    pub(crate) fn made(&self, id: &VifId) {
-        self.0.activations.made(id);
-    }
-
-    /// Removes a port. When it is on a trunk of which nothing was known, it is taken off that first.
-    async fn remove_port(&self, id: &VifId) -> Result<(), DriverError> {
-        match self.0.ports.remove(id).await {
-            Err(error) if error.is("PortInUseAsSubPort") => {
-                if let Some(trunk) = self.0.trunks.with(id).await? {
-                    self.0.trunks.detach_from(&trunk, std::slice::from_ref(id)).await?;
-                }
-                Ok(self.0.ports.remove(id).await?)
+        let ids: Vec<VifId> = created.iter().map(|port| port.id.clone()).collect();
+        let vlans = match trunks.attach(host, reservation, &ids).await {
+            Ok(vlans) => vlans,
+            // The list shows the incomplete ports, and they are deleted.
+            Err(error) if error.ambiguous() => return failed(error),
+            Err(error) => {
+                let left = ports.delete_all(ids).await;
+                return failed(if left.is_empty() { error } else { error.maybe_applied() });
             }
-            result => Ok(result?),
+        };
+        let vif = |port: &PortBody| {
+            translate::vif_in(port, &request.subnets, PortAttachment::Vlan(vlans[&port.id]))
+        };
+        match created.iter().map(vif).collect() {
+            Ok(vifs) => {
+                for id in &ids {
+                    self.activations.start(id);
+                }
+                BulkVifResult { vifs, failure }
+            }
+            Err(error) => failed(DriverError::maybe_applied(error)),
         }
     }
 
-    /// Adds the port to its trunk when it is not there; with `anew` even when it is.
-    async fn mend(&self, vif: &Vif, anew: bool) -> Result<(), DriverError> {
+    /// Adds the port to its trunk if it is not on it; with `redo`, removes it first if it is.
+    async fn repair(&self, vif: &Vif, redo: bool) -> DriverResult<()> {
         let Some(vlan) = vlan_of(vif) else { return Ok(()) };
-        let nesting = self.0.ports.nesting(&vif.id).await?;
+        let nesting = self.ports.nesting(&vif.id).await?;
         let Some(Nesting { host, parent: Parent::Trunk { id: trunk, .. } }) = nesting else { return Ok(()) };
-        let trunks = &self.0.trunks;
-        let shown = trunks.subports(std::slice::from_ref(&trunk)).await?;
-        let there = shown.contains_key(&vif.id);
-        if there && anew {
-            info!(port = %vif.id, trunk, vlan, "a subport stays DOWN, it is detached and attached again");
-            trunks.detach(host, &trunk, std::slice::from_ref(&vif.id)).await?;
+        let attached = self.trunks.subports(slice::from_ref(&trunk)).await?.contains_key(&vif.id);
+        if attached && !redo {
+            return Ok(());
         }
-        if !there || anew {
-            let subports = [SubPort::new(vif.id.clone(), vlan)];
-            let added = self.0.ports.neutron.add_subports(MEND, &trunk, &subports);
-            match added.await {
-                Ok(()) => trunks.attached(host, vlan),
-                // Somebody else has just done it; the next look tells.
-                Err(error) if error.is("TrunkPortInUse") => {}
-                Err(error) if error.is("DuplicateSubPort") => return Err(overtaken(vif, &trunk, vlan)),
-                Err(error) => return Err(error.into()),
+        if attached {
+            info!(port = %vif.id, trunk, vlan, "a subport stays DOWN; removing it from its trunk and adding it again");
+            self.trunks.detach(host, &trunk, slice::from_ref(&vif.id)).await?;
+        }
+        let subports = [(vif.id.clone(), vlan)];
+        match self.ports.neutron.add_subports(REPAIR, &trunk, &subports).await {
+            Ok(()) => self.trunks.set_attached(host, vlan),
+            // It was added meanwhile; the next poll shows it.
+            Err(error) if error.is("TrunkPortInUse") => {}
+            Err(error) if error.is("DuplicateSubPort") => {
+                let detail = format!(
+                    "port {} is no subport, and another one has its VLAN {vlan} on the trunk {trunk}",
+                    vif.id
+                );
+                return Err(DriverError::new(Reason::NotFound, REPAIR).detail(detail));
             }
+            Err(error) => return Err(error.into()),
         }
         Ok(())
     }
@@ -126,106 +145,154 @@ impl NestedVlanDriver {
 
 #[async_trait]
 impl PodVifDriver for NestedVlanDriver {
-    async fn request_vif(&self, request: &VifRequest) -> Result<Vif, DriverError> {
-        let Inner { ports, trunks, .. } = &*self.0;
+    async fn request_vif(&self, request: &VifRequest) -> DriverResult<Vif> {
         let host = host_of(request)?;
-        let promise = trunks.promise(host, 1).await?;
-        let parent = Parent::Trunk { id: promise.trunk.id.clone(), vlan: promise.vlans.first().copied() };
-        let port = ports.make(ports.for_pod(request, Some(Nesting { host, parent }), None)).await?;
-        let attached = trunks.attach(host, promise, std::slice::from_ref(&port.id)).await;
+        let reservation = self.trunks.reserve_vlans(host, 1).await?;
+        let vlan = reservation.vlans.first().copied();
+        let parent = Parent::Trunk { id: reservation.trunk.id.clone(), vlan };
+        let port = self.ports.for_pod(request, Some(Nesting { host, parent }), None);
+        let port = self.ports.create(port).await?;
+        let attached = self.trunks.attach(host, reservation, slice::from_ref(&port.id)).await;
         let vif = attached.and_then(|vlans| {
             let vlan = vlans.get(&port.id).copied().unwrap_or_default();
-            translate::vif_in(&port, &request.subnets, Kind::Vlan(vlan))
+            translate::vif_in(&port, &request.subnets, PortAttachment::Vlan(vlan))
         });
         match vif {
             Ok(vif) => {
-                self.made(&vif.id);
+                self.activations.start(&vif.id);
                 Ok(vif)
             }
-            // Whether it is a subport is not known. It says itself to which trunk and VLAN it belongs.
+            // The port may be a subport. Its mark names the trunk and the VLAN.
             Err(error) if error.ambiguous() => Err(error),
-            Err(error) => Err(ports.undo(&port.id, error).await),
+            Err(error) => Err(self.ports.undo(&port.id, error).await),
         }
     }
 
-    async fn release_vif(&self, owner: &Owner, vif: &Vif) -> Result<(), DriverError> {
-        self.0.activations.forget(&vif.id);
-        match self.0.ports.standing(owner, vif).await? {
-            Standing::Gone | Standing::Theirs => Ok(()),
-            // It does not say itself of which trunk it is, as those do not that Kuryr made.
-            Standing::Ours(None) => self.remove_port(&vif.id).await,
-            Standing::Ours(Some(nesting)) => {
+    async fn release_vif(&self, owner: &Owner, vif: &Vif) -> DriverResult<()> {
+        self.activations.forget(&vif.id);
+        match self.ports.ownership(owner, vif).await? {
+            PortOwnership::Missing | PortOwnership::Foreign => Ok(()),
+            // The ports of Kuryr do not name their trunk.
+            PortOwnership::Owned(None) => Ok(self.ports.delete(&vif.id).await?),
+            PortOwnership::Owned(Some(nesting)) => {
                 let vlans = HashMap::from_iter(vlan_of(vif).map(|vlan| (vif.id.clone(), vlan)));
-                let left = self.dismantle(&nesting, std::slice::from_ref(&vif.id), &vlans).await;
+                let left = self.delete_subports(&nesting, slice::from_ref(&vif.id), &vlans).await;
                 left.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
             }
         }
     }
 
-    async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
-        if !well_formed(vif.id.as_str()) {
-            return Err(no_port(vif));
-        }
-        let (ask_again, mending) = match self.0.activations.progress(vif).await? {
-            Progress::Active => return Ok(Activation::Active(Vif { active: true, ..vif.clone() })),
-            Progress::Waiting { ask_again, mending } => (ask_again, mending),
-            // Nobody looks whether a subport is bound.
-            Progress::Failed => (FIRST_STEP, Mending::None),
+    async fn activate_vif(&self, vif: &Vif) -> DriverResult<Activation> {
+        check_id(vif)?;
+        let (poll_after, repair) = match self.activations.status(vif).await? {
+            ActivationStatus::Active => {
+                return Ok(Activation::Active(Vif { active: true, ..vif.clone() }));
+            }
+            ActivationStatus::Down { poll_after, repair } => (poll_after, repair),
+            // The binding of subports is not polled.
+            ActivationStatus::Failed => (MIN_INTERVAL, Repair::None),
         };
-        if mending != Mending::None {
-            // Said before the calls: what ends them in the middle leaves a port that is on no trunk.
-            self.0.activations.mends(&vif.id, false);
-            self.mend(vif, mending == Mending::Redo).await?;
-            self.0.activations.mends(&vif.id, true);
+        if repair != Repair::None {
+            // Recorded before the calls: if they are interrupted, the port is on no trunk.
+            self.activations.set_repaired(&vif.id, false);
+            self.repair(vif, repair == Repair::Redo).await?;
+            self.activations.set_repaired(&vif.id, true);
         }
-        Ok(Activation::NotYet { ask_again })
+        Ok(Activation::NotYet { poll_after })
     }
 
-    async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Marked<Vif>>, DriverError> {
-        let Inner { ports, trunks, .. } = &*self.0;
-        let mut marked = ports.marked(owner).await?;
-        marked.retain(|(mark, _)| trunk_of(mark).is_some());
-        let subnets = ports.subnets(&marked).await?;
-        let vlans = trunks.subports(&trunks_of(&marked)).await?;
-        let halves = marked.iter().filter(|(_, port)| !vlans.contains_key(&port.id));
-        let meant = halves.filter_map(|(mark, _)| {
-            let (trunk, vlan) = trunk_of(mark)?;
+    async fn vifs(&self, owner: Option<&Owner>) -> DriverResult<Vec<Owned<Vif>>> {
+        let mut marked = self.ports.marked(owner).await?;
+        marked.retain(|(mark, _)| mark.trunk().is_some());
+        let vlans = self.trunks.subports(&trunks_of(&marked)).await?;
+        let detached = marked.iter().filter(|(_, port)| !vlans.contains_key(&port.id));
+        let reserved = detached.filter_map(|(mark, _)| {
+            let (trunk, vlan) = mark.trunk()?;
             Some((trunk.to_owned(), vlan?))
         });
-        trunks.reserve(meant, owner.is_none());
-        let vif = |(mark, port): (Mark, Port)| {
-            let meant = trunk_of(&mark).and_then(|(_, vlan)| vlan);
-            // One that is on no trunk yet is to be added with the VLAN that was meant for it.
-            let vlan = vlans.get(&port.id).copied().or(meant).unwrap_or_default();
-            let thing = translate::listed(&port, &subnets, Kind::Vlan(vlan));
-            Marked { owner: mark.owner().cloned(), thing }
+        self.trunks.set_reserved(reserved, owner.is_none());
+        let vif = |mark: &PortMark, port: &PortBody, subnets: &SubnetMap| {
+            let reserved = mark.trunk().and_then(|(_, vlan)| vlan);
+            // A port that is not on its trunk yet is added with the VLAN in its mark.
+            let vlan = vlans.get(&port.id).copied().or(reserved).unwrap_or_default();
+            translate::listed(port, subnets, PortAttachment::Vlan(vlan))
         };
-        Ok(marked.into_iter().map(vif).collect())
+        self.ports.vifs(marked, vif).await
+    }
+
+    fn vif_returned(&self, vif: &VifId) {
+        self.activations.forget(vif);
     }
 }
 
-/// The trunk in a mark, with the VLAN that was meant for the port.
-pub(crate) fn trunk_of(mark: &Mark) -> Option<(&str, Option<u16>)> {
-    match &mark.nesting.as_ref()?.parent {
-        Parent::Trunk { id, vlan } => Some((id, *vlan)),
-        Parent::Port(_) => None,
+#[async_trait]
+impl BulkVifDriver for NestedVlanDriver {
+    fn host(&self, request: &VifRequest) -> DriverResult<String> {
+        host_of(request).map(|host| host.to_string())
+    }
+
+    async fn create_vifs(&self, request: &BulkVifRequest) -> BulkVifResult {
+        match request.key.host.parse() {
+            Ok(host) => create_batch(request.count, |count| self.create_pooled(request, host, count)).await,
+            Err(error) => {
+                let detail = format!("`{}` is no address of a node", request.key.host);
+                failed(DriverError::new(Reason::Refused, "create ports").detail(detail).because(error))
+            }
+        }
+    }
+
+    async fn set_security_groups(&self, vif: &Vif, security_groups: &[SecurityGroupId]) -> DriverResult<()> {
+        self.ports.set_groups(vif, security_groups).await
+    }
+
+    async fn delete_vifs(&self, vifs: &[Vif]) -> Vec<(VifId, DriverError)> {
+        let pooled = match self.ports.pooled(vifs).await {
+            Ok(pooled) => pooled,
+            Err(error) => return all_failed(vifs, &error),
+        };
+        let vlans: HashMap<VifId, u16> =
+            vifs.iter().filter_map(|vif| Some((vif.id.clone(), vlan_of(vif)?))).collect();
+        let mut by_trunk: BTreeMap<String, (Nesting, Vec<VifId>)> = BTreeMap::new();
+        for (id, nesting) in pooled {
+            let Some(nesting) = nesting else { continue };
+            if let Parent::Trunk { id: trunk, .. } = &nesting.parent {
+                by_trunk.entry(trunk.clone()).or_insert_with(|| (nesting.clone(), Vec::new())).1.push(id);
+            }
+        }
+        let trunks = by_trunk.values();
+        join_all(trunks.map(|(nesting, ids)| self.delete_subports(nesting, ids, &vlans))).await.concat()
+    }
+
+    async fn list_vifs(&self) -> DriverResult<PooledVifList> {
+        let cutoff = self.ports.batches.cutoff();
+        let mut marked = self.ports.marked(None).await?;
+        marked.retain(|(mark, _)| mark.trunk().is_some() && mark.owner().is_none());
+        // Trunks are read after the ports, so that a port without a trunk had none when it was listed.
+        let vlans = self.trunks.subports(&trunks_of(&marked)).await?;
+        let pooled = |mark: &PortMark, port: &PortBody, subnets: &SubnetMap| {
+            let vlan = vlans.get(&port.id);
+            let vif = match vlan {
+                Some(vlan) => translate::listed(port, subnets, PortAttachment::Vlan(*vlan)),
+                None => translate::incomplete(port, subnets),
+            };
+            let host = mark.nesting.as_ref()?.host.to_string();
+            Some(PooledPort { host, vif, complete: vlan.is_some() })
+        };
+        self.ports.pooled_vifs(marked, cutoff, pooled).await
+    }
+
+    fn is_active_unbound(&self, _: &Vif) -> bool {
+        true
     }
 }
 
 /// The trunks in the marks, each once.
-pub(crate) fn trunks_of(marked: &[(Mark, Port)]) -> Vec<String> {
-    let trunks: BTreeSet<&str> = marked.iter().filter_map(|(mark, _)| Some(trunk_of(mark)?.0)).collect();
+fn trunks_of(marked: &[MarkedPort]) -> Vec<String> {
+    let trunks: BTreeSet<&str> = marked.iter().filter_map(|(mark, _)| Some(mark.trunk()?.0)).collect();
     trunks.into_iter().map(str::to_owned).collect()
 }
 
-/// The VIF cannot be what it is any more: whoever it was meant for needs another one.
-fn overtaken(vif: &Vif, trunk: &str, vlan: u16) -> DriverError {
-    let detail =
-        format!("port {} is no subport, and another one has its VLAN {vlan} on the trunk {trunk}", vif.id);
-    DriverError::new(Reason::NotFound, MEND).detail(detail)
-}
-
-pub(crate) fn vlan_of(vif: &Vif) -> Option<u16> {
+fn vlan_of(vif: &Vif) -> Option<u16> {
     match &vif.class {
         VifClass::VlanNested { vlan_id, .. } => Some(*vlan_id),
         _ => None,

@@ -4,81 +4,73 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use dashmap::DashMap;
-use staffetta_driver::{DriverError, Reason, SubnetId, VifId, VifRequest};
+use staffetta_driver::{DriverError, Reason, SubnetId, VifRequest};
 use tokio::sync::OnceCell;
 
-use super::api::Neutron;
-use super::wire::{Port, TrunkDetails};
+use super::api::NeutronApi;
+use super::wire::PortBody;
+use crate::error::DriverResult;
 
 const STEP: &str = "find the port of the node";
-const FIELDS: [&str; 2] = ["id", "trunk_details"];
+const FIELDS: &str = "id trunk_details";
 
-/// The ports of nodes, by the address at which Kubernetes knows the node. Each is asked for once, and again after it was
-/// forgotten.
+/// Values that are derived from the ports of nodes, cached by the address of the node in Kubernetes until they are forgotten.
 #[derive(Debug)]
-pub(crate) struct Nodes<T> {
-    neutron: Neutron,
-    /// Where nodes have their addresses.
+pub(crate) struct NodePorts<T> {
+    neutron: NeutronApi,
+    /// The subnets of the nodes' addresses.
     subnets: Vec<SubnetId>,
-    known: DashMap<IpAddr, Arc<OnceCell<Arc<T>>>>,
+    cache: DashMap<IpAddr, Arc<OnceCell<Arc<T>>>>,
 }
 
-/// The port of a node.
-pub(crate) struct NodePort {
-    pub(crate) id: VifId,
-    pub(crate) trunk: Option<TrunkDetails>,
-}
-
-impl<T> Nodes<T> {
-    /// Nodes whose addresses are in these subnets.
-    pub(crate) fn new(neutron: Neutron, subnets: Vec<SubnetId>) -> Self {
-        Self { neutron, subnets, known: DashMap::new() }
+impl<T> NodePorts<T> {
+    pub(crate) fn new(neutron: NeutronApi, subnets: Vec<SubnetId>) -> Self {
+        Self { neutron, subnets, cache: DashMap::new() }
     }
 
-    /// What `make` makes of the port of the node at `host`. However many ask, Neutron is asked once.
+    /// Returns the cached value of the node at `host`, or derives it from the node's port. Simultaneous calls share one request.
     pub(crate) async fn of(
         &self,
         host: IpAddr,
-        make: impl Fn(NodePort) -> Result<T, DriverError>,
-    ) -> Result<Arc<T>, DriverError> {
-        let cell = Arc::clone(&self.known.entry(host).or_default());
-        cell.get_or_try_init(|| async { make(self.find(host).await?).map(Arc::new) }).await.cloned()
+        derive: impl Fn(PortBody) -> DriverResult<T>,
+    ) -> DriverResult<Arc<T>> {
+        let cell = Arc::clone(&self.cache.entry(host).or_default());
+        cell.get_or_try_init(|| async { derive(self.find(host).await?).map(Arc::new) }).await.cloned()
     }
 
-    /// What is known of the node at `host`, if anything is.
+    /// The cached value.
     pub(crate) fn known(&self, host: IpAddr) -> Option<Arc<T>> {
-        self.known.get(&host)?.get().cloned()
+        self.cache.get(&host)?.get().cloned()
     }
 
-    /// Whatever is known of the node at `host` is wrong by now.
+    /// Drops the cached value.
     pub(crate) fn forget(&self, host: IpAddr) {
-        self.known.remove(&host);
+        self.cache.remove(&host);
     }
 
-    async fn find(&self, host: IpAddr) -> Result<NodePort, DriverError> {
+    async fn find(&self, host: IpAddr) -> DriverResult<PortBody> {
         let subnets = self.subnets.iter().map(|subnet| format!("subnet_id={subnet}"));
         let filter: Vec<_> =
             subnets.chain([format!("ip_address={host}")]).map(|fixed_ip| ("fixed_ips", fixed_ip)).collect();
-        let mut ports = self.neutron.ports(STEP, &filter, &FIELDS).await?.into_iter();
-        let failed = |detail| Err(DriverError::new(Reason::NotFound, STEP).detail(detail));
-        match (ports.next(), ports.next()) {
-            (Some(Port { id, trunk_details, .. }), None) => Ok(NodePort { id, trunk: trunk_details }),
-            (None, _) => failed(format!(
-                "no port has the address {host} in the subnets of `pod_vif_nested.worker_nodes_subnets`"
-            )),
-            (Some(one), Some(other)) => failed(format!(
-                "both {} and {} have the address {host} in the subnets of `pod_vif_nested.worker_nodes_subnets`",
-                one.id, other.id
-            )),
-        }
+        let mut ports = self.neutron.ports(STEP, &filter, FIELDS).await?.into_iter();
+        let found = match (ports.next(), ports.next()) {
+            (Some(port), None) => return Ok(port),
+            (Some(one), Some(other)) => format!("both {} and {} have", one.id, other.id),
+            (None, _) => "no port has".to_owned(),
+        };
+        let detail =
+            format!("{found} the address {host} in the subnets of `pod_vif_nested.worker_nodes_subnets`");
+        Err(DriverError::new(Reason::NotFound, STEP).detail(detail))
     }
 }
 
-/// The address of the node, of which the pod's status tells once the kubelet knows of the pod.
-pub(crate) fn host_of(request: &VifRequest) -> Result<IpAddr, DriverError> {
+/// The address of the node, which the pod's status contains once the kubelet has reported it.
+pub(crate) fn host_of(request: &VifRequest) -> DriverResult<IpAddr> {
     request.host_ip.ok_or_else(|| {
-        let detail =
-            format!("the status of the pod does not tell the address of the node {} yet", request.node_name);
+        let detail = format!(
+            "the status of the pod does not contain the address of the node {} yet",
+            request.node_name
+        );
         DriverError::new(Reason::Awaited, STEP).detail(detail)
     })
 }

@@ -1,4 +1,4 @@
-//! The section `[pod_vif_nested]`, and what ports take from others.
+//! The section `[pod_vif_nested]`, and options of ports from other sections.
 
 use std::num::NonZeroU32;
 
@@ -6,15 +6,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use staffetta_driver::SubnetId;
 
-/// Pods whose node is a machine of the same cloud, and lives behind a port itself.
+/// Pods on nodes that are machines of the same cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PodVifNestedOptions {
-    /// The ids of the subnets in which the nodes have the addresses that Kubernetes knows of them. By these the port of a
-    /// node is found; the drivers `nested-vlan` and `nested-macvlan` need at least one.
+    /// The ids of the subnets of the nodes' addresses in Kubernetes, by which the port of a node is found. The drivers
+    /// `nested-vlan` and `nested-macvlan` need at least one.
     #[schemars(example = "6a1b6f5c-3d0e-4d51-9b1e-0c5c3f0c7d10")]
     pub worker_nodes_subnets: Vec<SubnetId>,
-    /// How often a change of a node's port is tried when others change it at the same time.
+    /// The most attempts to change a node's port while others change it at the same time.
     pub rev_update_attempts: NonZeroU32,
 }
 
@@ -25,11 +25,11 @@ impl Default for PodVifNestedOptions {
     }
 }
 
-/// What all ports take from other sections.
+/// Options of all ports, from other sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortOptions {
-    /// The bridge of Open vSwitch on each node, where Neutron does not name it.
+    /// The Open vSwitch bridge of ports whose binding does not name one.
     pub ovs_bridge: String,
-    /// Whether a port carries the name of its pod, for people who look at Neutron.
+    /// Gives ports the names of their pods.
     pub port_debug: bool,
 }

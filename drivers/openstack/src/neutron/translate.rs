@@ -1,6 +1,4 @@
-//! A port becomes a VIF: by what Neutron says of its binding, or by the way in which it is nested.
-
-use std::collections::HashMap;
+//! Converts ports to VIFs, by their binding or their parent.
 
 use serde_json::Map;
 use staffetta_driver::{
@@ -8,42 +6,44 @@ use staffetta_driver::{
 };
 use tracing::warn;
 
-use super::wire::{Port, VifDetails};
+use super::wire::{PortBody, VifDetails};
+use crate::error::DriverResult;
+use crate::subnets::SubnetMap;
 
-/// How many characters the name of an interface has, of the 15 that Linux allows: Neutron's agents cut theirs off there.
+/// The length of interface names, of the 15 characters that Linux allows: Neutron's agents truncate theirs to it.
 const INTERFACE_NAME: usize = 14;
 const STEP: &str = "make a VIF of a port";
 
-/// How a port is bound.
+/// The attachment of a port to its node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind<'a> {
-    /// As its own binding says; the bridge of Open vSwitch, where the binding does not name it.
+pub(crate) enum PortAttachment<'a> {
+    /// By Neutron's binding, with the Open vSwitch bridge of bindings that do not name one.
     Bound {
         /// The bridge.
         ovs_bridge: &'a str,
     },
     /// By a VLAN of a trunk.
     Vlan(u16),
-    /// By a pair of addresses of the node's port.
+    /// By an address pair of the node's port.
     Macvlan,
 }
 
-/// What became of a port's binding.
+/// The status of a port's binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Binding {
-    /// It is bound.
+pub(crate) enum BindingStatus {
+    /// The port is bound.
     Bound,
-    /// Not yet, as far as this answer says.
+    /// The port is not bound yet.
     Unbound,
-    /// No mechanism of Neutron's could bind it on its host.
+    /// No mechanism driver of Neutron could bind the port on its host.
     Failed,
-    /// The caller may not see it.
+    /// The user may not see the binding.
     Hidden,
 }
 
-impl Binding {
-    /// That of a port with a host.
-    pub(crate) fn of(port: &Port) -> Self {
+impl BindingStatus {
+    /// The status of a port with a host.
+    pub(crate) fn of(port: &PortBody) -> Self {
         match port.vif_type.as_deref() {
             Some("binding_failed") => Self::Failed,
             Some("unbound") => Self::Unbound,
@@ -53,55 +53,51 @@ impl Binding {
     }
 }
 
-/// The VIF of `port`. Addresses in subnets that are not among `subnets` are left out; those that are keep the order of
-/// the port.
-pub(crate) fn vif(
-    port: &Port,
-    subnets: &HashMap<SubnetId, Subnet>,
-    kind: Kind<'_>,
-) -> Result<Vif, DriverError> {
+/// Returns the VIF of `port`, with its addresses in `subnets` in the order of the port.
+pub(crate) fn vif(port: &PortBody, subnets: &SubnetMap, kind: PortAttachment<'_>) -> DriverResult<Vif> {
     let address = port.mac_address.parse().map_err(|error| {
         DriverError::new(Reason::Refused, STEP).detail(format!("port {}", port.id)).because(error)
     })?;
     let mut vif = base(port, subnets, address);
     match kind {
-        Kind::Bound { ovs_bridge } => bind(&mut vif, port, ovs_bridge)?,
-        Kind::Vlan(vlan_id) => {
+        PortAttachment::Bound { ovs_bridge } => bind(&mut vif, port, ovs_bridge)?,
+        PortAttachment::Vlan(vlan_id) => {
             let vif_name = interface("tap", port.id.as_str());
             vif.class = VifClass::VlanNested { vif_name, vlan_id };
         }
-        Kind::Macvlan => vif.class = VifClass::MacvlanNested { vif_name: interface("tap", port.id.as_str()) },
+        PortAttachment::Macvlan => {
+            vif.class = VifClass::MacvlanNested { vif_name: interface("tap", port.id.as_str()) }
+        }
     }
     Ok(vif)
 }
 
-/// The VIF of a port that was made in these subnets.
-pub(crate) fn vif_in(port: &Port, subnets: &[Subnet], kind: Kind<'_>) -> Result<Vif, DriverError> {
+/// Returns the VIF of a port in these subnets.
+pub(crate) fn vif_in(port: &PortBody, subnets: &[Subnet], kind: PortAttachment<'_>) -> DriverResult<Vif> {
     let subnets = subnets.iter().map(|subnet| (subnet.id.clone(), subnet.clone())).collect();
     vif(port, &subnets, kind)
 }
 
-/// The VIF of a port in a list, which is there whatever becomes of it: one that no node can bind is of a class that none
-/// knows.
-pub(crate) fn listed(port: &Port, subnets: &HashMap<SubnetId, Subnet>, kind: Kind<'_>) -> Vif {
+/// Returns the VIF of a port in a list; if no node can bind it, its class is unknown to all nodes.
+pub(crate) fn listed(port: &PortBody, subnets: &SubnetMap, kind: PortAttachment<'_>) -> Vif {
     vif(port, subnets, kind).unwrap_or_else(|error| {
-        warn!(port = %port.id, %error, "a port of this cluster is none that a node can bind");
-        half(port, subnets)
+        warn!(port = %port.id, %error, "no node can bind a port of this cluster");
+        incomplete(port, subnets)
     })
 }
 
-/// The VIF of a port that lacks what a node needs to bind it.
-pub(crate) fn half(port: &Port, subnets: &HashMap<SubnetId, Subnet>) -> Vif {
+/// Returns the VIF of a port that no node can bind.
+pub(crate) fn incomplete(port: &PortBody, subnets: &SubnetMap) -> Vif {
     base(port, subnets, port.mac_address.parse().unwrap_or(MacAddress([0; 6])))
 }
 
-/// What a VIF has whatever its class.
-fn base(port: &Port, subnets: &HashMap<SubnetId, Subnet>, address: MacAddress) -> Vif {
+/// Returns a VIF without a class.
+fn base(port: &PortBody, subnets: &SubnetMap, address: MacAddress) -> Vif {
     let (network, subnets) = addresses(port, subnets);
     Vif {
         id: port.id.clone(),
         address,
-        active: port.active(),
+        active: port.is_active(),
         plugin: "noop".into(),
         class: VifClass::Other { name: "VIFUnbindable".into(), version: "1.0".into(), fields: Map::new() },
         network,
@@ -112,12 +108,14 @@ fn base(port: &Port, subnets: &HashMap<SubnetId, Subnet>, address: MacAddress) -
     }
 }
 
-/// The classes that Kuryr makes of the same bindings.
-fn bind(vif: &mut Vif, port: &Port, ovs_bridge: &str) -> Result<(), DriverError> {
+/// Sets the class of the binding; Kuryr uses the same classes.
+fn bind(vif: &mut Vif, port: &PortBody, ovs_bridge: &str) -> DriverResult<()> {
+    let refused =
+        |reason, text: &str| Err(DriverError::new(reason, STEP).detail(format!("port {}: {text}", port.id)));
     let details = &port.vif_details;
     vif.has_traffic_filtering = details.port_filter;
     match port.vif_type.as_deref() {
-        // One that is not bound is taken for what most of them become; it is written anew when it is ACTIVE.
+        // An unbound port is treated like most bound ones; its VIF is written again when the port is ACTIVE.
         Some("ovs" | "vhostuser" | "unbound" | "binding_failed") => {
             let bridge = details.bridge_name.clone().unwrap_or_else(|| ovs_bridge.to_owned());
             vif.plugin = "ovs".into();
@@ -136,22 +134,17 @@ fn bind(vif: &mut Vif, port: &Port, ovs_bridge: &str) -> Result<(), DriverError>
             vif.network.bridge = Some(bridge);
             vif.network.should_provide_bridge = true;
         }
-        Some(other) => {
-            let detail = format!("port {}: no node binds `{other}` for pods", port.id);
-            return Err(DriverError::new(Reason::Unsupported, STEP).detail(detail));
-        }
+        Some(other) => return refused(Reason::Unsupported, &format!("no node binds `{other}` for pods")),
         None => {
-            let detail = format!(
-                "port {}: Neutron does not show its binding; the user needs a role that may see it, such as `service`",
-                port.id
-            );
-            return Err(DriverError::new(Reason::Refused, STEP).detail(detail));
+            let hidden =
+                "Neutron does not show its binding; the user needs a role that may see it, such as `service`";
+            return refused(Reason::Refused, hidden);
         }
     }
     Ok(())
 }
 
-fn open_vswitch(port: &Port, details: &VifDetails, bridge: &str) -> VifClass {
+fn open_vswitch(port: &PortBody, details: &VifDetails, bridge: &str) -> VifClass {
     let id = port.id.as_str();
     match (&details.vhostuser_mode, &details.vhostuser_socket) {
         (Some(mode), Some(socket)) => {
@@ -165,7 +158,7 @@ fn open_vswitch(port: &Port, details: &VifDetails, bridge: &str) -> VifClass {
 }
 
 /// The network of the port, and its addresses by subnet.
-fn addresses(port: &Port, subnets: &HashMap<SubnetId, Subnet>) -> (Network, Vec<SubnetAddresses>) {
+fn addresses(port: &PortBody, subnets: &SubnetMap) -> (Network, Vec<SubnetAddresses>) {
     let mut network = Network::new(port.network_id.clone());
     let mut addresses: Vec<(&SubnetId, SubnetAddresses)> = Vec::new();
     for fixed in &port.fixed_ips {
@@ -187,13 +180,15 @@ fn interface(prefix: &str, id: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use serde_json::{Value, json};
 
     use super::*;
 
     const ID: &str = "889e8fb0-3c6e-4c8e-9d3e-2f1a0b5c7d11";
 
-    fn port(binding: &Value) -> Port {
+    fn port(binding: &Value) -> PortBody {
         let mut port = json!({
             "id": ID, "network_id": "0a1b2c3d-0000-4000-8000-000000000001", "mac_address": "fa:16:3e:00:00:02",
             "status": "DOWN", "description": null,
@@ -221,7 +216,7 @@ mod tests {
     }
 
     fn bound(binding: &Value) -> Vif {
-        vif(&port(binding), &subnets(), Kind::Bound { ovs_bridge: "br-int" }).unwrap()
+        vif(&port(binding), &subnets(), PortAttachment::Bound { ovs_bridge: "br-int" }).unwrap()
     }
 
     #[test]
@@ -284,10 +279,10 @@ mod tests {
     #[test]
     fn nested_ports_are_bound_by_the_node() {
         let nested = port(&json!({ "binding:vif_type": "unbound" }));
-        let vlan = vif(&nested, &subnets(), Kind::Vlan(7)).unwrap();
+        let vlan = vif(&nested, &subnets(), PortAttachment::Vlan(7)).unwrap();
         let class = VifClass::VlanNested { vif_name: "tap889e8fb0-3c".into(), vlan_id: 7 };
         assert_eq!((vlan.class, &*vlan.plugin, vlan.active), (class, "noop", false));
-        let macvlan = vif(&nested, &subnets(), Kind::Macvlan).unwrap();
+        let macvlan = vif(&nested, &subnets(), PortAttachment::Macvlan).unwrap();
         assert_eq!(macvlan.class, VifClass::MacvlanNested { vif_name: "tap889e8fb0-3c".into() });
         assert!(macvlan.network.bridge.is_none() && macvlan.port_profile.is_none());
     }
@@ -295,7 +290,8 @@ mod tests {
     #[test]
     fn what_no_node_binds_and_what_cannot_be_seen_is_refused_by_name() {
         let refused = |binding: &Value| {
-            let error = vif(&port(binding), &subnets(), Kind::Bound { ovs_bridge: "br-int" }).unwrap_err();
+            let error =
+                vif(&port(binding), &subnets(), PortAttachment::Bound { ovs_bridge: "br-int" }).unwrap_err();
             assert!(!error.transient());
             (error.reason(), error.to_string())
         };
@@ -309,7 +305,7 @@ mod tests {
     #[test]
     fn a_port_that_no_node_binds_is_in_a_list_all_the_same() {
         let port = port(&json!({ "mac_address": "?", "binding:vif_type": "hw_veb" }));
-        let vif = listed(&port, &subnets(), Kind::Bound { ovs_bridge: "br-int" });
+        let vif = listed(&port, &subnets(), PortAttachment::Bound { ovs_bridge: "br-int" });
         assert_eq!((vif.id.as_str(), vif.ips().count()), (ID, 3));
         assert!(matches!(vif.class, VifClass::Other { .. }));
     }

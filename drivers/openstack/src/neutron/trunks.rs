@@ -1,22 +1,23 @@
-//! The trunks of nodes, and the subports on them.
+//! The trunks of nodes and their subports.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use staffetta_driver::{DriverError, Reason, SubnetId, VifId};
 
-use super::api::Neutron;
-use super::nodes::{NodePort, Nodes};
-use super::vlans::Vlans;
-use super::wire::{SubPort, Trunk};
-use crate::error::OpenStackError;
+use super::api::NeutronApi;
+use super::nodes::NodePorts;
+use super::vlans::VlanPool;
+use super::wire::PortBody;
+use crate::error::{DriverResult, OpenStackError};
+use crate::lock::lock;
 
-/// How often VLANs are chosen for the same ports, when others take the chosen ones at the same time.
-const ATTEMPTS: usize = 4;
-/// The time until it is looked again whether a VLAN has become free.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// The most attempts to find free VLANs while other processes use the same trunk.
+const MAX_ATTEMPTS: usize = 4;
+/// The retry delay if all VLANs of a trunk are in use.
+const FULL_RETRY: Duration = Duration::from_secs(5);
 const ATTACH: &str = "add subports to the trunk of the node";
 const DETACH: &str = "remove subports from the trunk of the node";
 const READ: &str = "read the trunk of the node";
@@ -24,226 +25,195 @@ const READ: &str = "read the trunk of the node";
 /// The trunks of all nodes.
 #[derive(Debug)]
 pub(crate) struct Trunks {
-    neutron: Neutron,
-    nodes: Nodes<TrunkOf>,
-    /// By trunk, the VLANs that are meant for ports which somebody left without it.
-    meant: Mutex<HashMap<String, Arc<BTreeSet<u16>>>>,
+    neutron: NeutronApi,
+    nodes: NodePorts<NodeTrunk>,
+    /// By trunk, the VLANs in the marks of ports that are not on it.
+    reserved: Mutex<HashMap<String, Arc<BTreeSet<u16>>>>,
 }
 
 /// The trunk of a node.
 #[derive(Debug)]
-pub(crate) struct TrunkOf {
+pub(crate) struct NodeTrunk {
     pub(crate) id: String,
-    vlans: Mutex<Vlans>,
+    vlans: Mutex<VlanPool>,
 }
 
-/// VLANs that are promised to ports. Those that no port got in the end are given back.
-pub(crate) struct Promise {
-    pub(crate) trunk: Arc<TrunkOf>,
+/// VLANs for new subports; those without a subport are released when it is dropped.
+pub(crate) struct VlanReservation {
+    pub(crate) trunk: Arc<NodeTrunk>,
     pub(crate) vlans: Vec<u16>,
 }
 
 impl Trunks {
-    pub(crate) fn new(neutron: Neutron, subnets: Vec<SubnetId>) -> Self {
-        Self { nodes: Nodes::new(neutron.clone(), subnets), neutron, meant: Mutex::default() }
+    pub(crate) fn new(neutron: NeutronApi, subnets: Vec<SubnetId>) -> Self {
+        Self { nodes: NodePorts::new(neutron.clone(), subnets), neutron, reserved: Mutex::default() }
     }
 
-    /// Promises as many VLANs of the node at `host` as are free, up to `count`; at least one.
-    pub(crate) async fn promise(&self, host: IpAddr, count: usize) -> Result<Promise, DriverError> {
+    /// Reserves up to `count` VLANs of the node at `host`, at least one.
+    pub(crate) async fn reserve_vlans(&self, host: IpAddr, count: usize) -> DriverResult<VlanReservation> {
         let trunk = self.nodes.of(host, trunk_of).await?;
-        trunk.vlans().reserve(self.meant().get(&trunk.id).cloned().unwrap_or_default());
-        trunk.promise(count)
+        trunk.vlans().set_reserved(lock(&self.reserved).get(&trunk.id).cloned().unwrap_or_default());
+        trunk.reserve(count)
     }
 
-    /// These VLANs of trunks are meant for ports that are on no trunk yet, and promised to no other port: with `all` just
-    /// these, else these too.
-    pub(crate) fn reserve(&self, vlans: impl IntoIterator<Item = (String, u16)>, all: bool) {
-        let mut meant = self.meant();
+    /// Sets the VLANs in the marks of ports that are not on their trunk: with `all` only these, otherwise these in addition.
+    pub(crate) fn set_reserved(&self, vlans: impl IntoIterator<Item = (String, u16)>, all: bool) {
+        let mut reserved = lock(&self.reserved);
         if all {
-            meant.clear();
+            reserved.clear();
         }
         for (trunk, vlan) in vlans {
-            Arc::make_mut(meant.entry(trunk).or_default()).insert(vlan);
+            Arc::make_mut(reserved.entry(trunk).or_default()).insert(vlan);
         }
     }
 
-    /// The subport with this VLAN is at the trunk of the node at `host`.
-    pub(crate) fn attached(&self, host: IpAddr, vlan: u16) {
+    /// Records that a subport with this VLAN is on the trunk of the node at `host`.
+    pub(crate) fn set_attached(&self, host: IpAddr, vlan: u16) {
         if let Some(trunk) = self.nodes.known(host) {
-            trunk.vlans().attached(vlan);
+            trunk.vlans().set_attached(vlan);
         }
     }
 
-    /// Adds the ports to the trunk, with the VLANs that are promised, or with others when somebody else was faster.
+    /// Adds the ports to the trunk, with the reserved VLANs or, if another process uses one of them, with others.
     ///
-    /// Answers the VLAN of each port. After an error that is not ambiguous, none is a subport, and none will be.
+    /// Returns the VLAN of each port. After an error that is not ambiguous, none of them is a subport or will be.
     pub(crate) async fn attach(
         &self,
         host: IpAddr,
-        mut promise: Promise,
+        mut reservation: VlanReservation,
         ports: &[VifId],
-    ) -> Result<HashMap<VifId, u16>, DriverError> {
+    ) -> DriverResult<HashMap<VifId, u16>> {
         let mut last = None;
-        for _ in 0..ATTEMPTS {
-            let subports: Vec<SubPort> =
-                ports.iter().zip(&promise.vlans).map(|(id, vlan)| SubPort::new(id.clone(), *vlan)).collect();
-            let trunk = Arc::clone(&promise.trunk);
+        for _ in 0..MAX_ATTEMPTS {
+            let subports: Vec<_> = ports.iter().cloned().zip(reservation.vlans.iter().copied()).collect();
+            let trunk = Arc::clone(&reservation.trunk);
             let error = match self.neutron.add_subports(ATTACH, &trunk.id, &subports).await {
                 Ok(()) => {
-                    promise.keep(&subports);
-                    return Ok(subports
-                        .into_iter()
-                        .map(|port| (port.port_id, port.segmentation_id))
-                        .collect());
+                    reservation.keep(subports.len());
+                    return Ok(subports.into_iter().collect());
                 }
                 Err(error) => error,
             };
-            let unsure = error.refusal().is_none_or(|refusal| refusal.status >= 500);
-            if !taken(&error) && !unsure {
+            let unclear = error.rejection().is_none_or(|rejection| rejection.status >= 500);
+            if !is_in_use(&error) && !unclear {
                 if error.is("TrunkNotFound") {
+                    // The trunk of the node was replaced.
                     self.nodes.forget(host);
-                    // The node has another one by now.
-                    return Err(
-                        DriverError::new(Reason::Unavailable, ATTACH).because(DriverError::from(error))
-                    );
+                    let error = DriverError::from(error);
+                    return Err(DriverError::new(Reason::Unavailable, ATTACH).because(error));
                 }
                 return Err(error.into());
             }
-            // Who does not learn what came of it must not think that nothing did.
-            let shown = self.read(&trunk).await.map_err(DriverError::maybe_done)?;
+            // If the trunk cannot be read, the subports may have been added.
+            let actual = self.read(&trunk).await.map_err(DriverError::maybe_applied)?;
             let attached: HashMap<VifId, u16> =
-                ports.iter().filter_map(|id| Some((id.clone(), *shown.get(id)?))).collect();
+                ports.iter().filter_map(|id| Some((id.clone(), *actual.get(id)?))).collect();
             if attached.len() == ports.len() {
                 return Ok(attached);
             }
-            // It may still take effect, and whoever asks again would not know.
-            if unsure || !attached.is_empty() {
-                return Err(DriverError::from(error).maybe_done());
+            // The request may still take effect.
+            if unclear || !attached.is_empty() {
+                return Err(DriverError::from(error).maybe_applied());
             }
-            // Those that were promised first are given back when the new ones are there, so that these are others.
-            promise = trunk.promise(ports.len())?;
-            if promise.vlans.len() < ports.len() {
-                return Err(full(&trunk.id));
+            // The new VLANs are reserved before the old ones are released, so that they differ.
+            reservation = trunk.reserve(ports.len())?;
+            if reservation.vlans.len() < ports.len() {
+                return Err(trunk_full(&trunk.id));
             }
             last = Some(error);
         }
-        Err(last.map_or_else(|| full(&promise.trunk.id), DriverError::from))
+        Err(last.map_or_else(|| trunk_full(&reservation.trunk.id), DriverError::from))
     }
 
-    /// Takes the ports off the trunk of the node at `host`; those that are not on it are off.
-    pub(crate) async fn detach(&self, host: IpAddr, trunk: &str, ports: &[VifId]) -> Result<(), DriverError> {
-        if !self.detach_from(trunk, ports).await? {
-            self.nodes.forget(host);
+    /// Removes those of the ports that are on the trunk of the node at `host`, unless the trunk does not exist.
+    pub(crate) async fn detach(&self, host: IpAddr, trunk: &str, ports: &[VifId]) -> DriverResult<()> {
+        match self.neutron.remove_subports(DETACH, trunk, ports).await {
+            Err(error) if error.is("SubPortNotFound") => {
+                // If one of them is not on the trunk, Neutron removes none.
+                let actual = self.subports(&[trunk.to_owned()]).await?;
+                let attached: Vec<VifId> =
+                    ports.iter().filter(|id| actual.contains_key(id)).cloned().collect();
+                if !attached.is_empty() {
+                    self.neutron.remove_subports(DETACH, trunk, &attached).await?;
+                }
+            }
+            Err(error) if error.is_not_found() => self.nodes.forget(host),
+            result => result?,
         }
         Ok(())
     }
 
-    /// Takes the ports off the trunk; those that are not on it are off. Answers whether there is such a trunk.
-    pub(crate) async fn detach_from(&self, trunk: &str, ports: &[VifId]) -> Result<bool, DriverError> {
-        match self.neutron.remove_subports(DETACH, trunk, ports).await {
-            Ok(()) => Ok(true),
-            Err(error) if error.is("SubPortNotFound") => {
-                // One of them is missing, and then none was taken off.
-                let shown = self.subports(&[trunk.to_owned()]).await?;
-                let still: Vec<VifId> = ports.iter().filter(|id| shown.contains_key(id)).cloned().collect();
-                if !still.is_empty() {
-                    self.neutron.remove_subports(DETACH, trunk, &still).await?;
-                }
-                Ok(true)
-            }
-            Err(error) if error.is_not_found() => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The VLANs of these ports of the node at `host` are free again.
-    pub(crate) fn give_back(&self, host: IpAddr, vlans: impl IntoIterator<Item = u16>) {
+    /// Releases the VLANs of deleted subports of the node at `host`.
+    pub(crate) fn release(&self, host: IpAddr, vlans: impl IntoIterator<Item = u16>) {
         if let Some(trunk) = self.nodes.known(host) {
-            let mut known = trunk.vlans();
-            vlans.into_iter().for_each(|vlan| known.give_back(vlan));
+            let mut pool = trunk.vlans();
+            vlans.into_iter().for_each(|vlan| pool.release(vlan));
         }
     }
 
     /// The VLANs of all subports of these trunks.
-    pub(crate) async fn subports(&self, trunks: &[String]) -> Result<HashMap<VifId, u16>, DriverError> {
+    pub(crate) async fn subports(&self, trunks: &[String]) -> DriverResult<HashMap<VifId, u16>> {
         let trunks = self.neutron.trunks_by_id(READ, trunks).await?;
-        Ok(trunks
-            .into_iter()
-            .flat_map(|trunk| trunk.sub_ports)
-            .map(|port| (port.port_id, port.segmentation_id))
-            .collect())
+        let subports = trunks.into_iter().flat_map(|trunk| trunk.sub_ports);
+        Ok(subports.map(|subport| (subport.port_id, subport.segmentation_id)).collect())
     }
 
-    /// The trunk to which somebody added the port. All trunks are looked through: it is for ports that
-    /// do not say themselves of which they are.
-    pub(crate) async fn with(&self, port: &VifId) -> Result<Option<String>, DriverError> {
-        let all = self.neutron.trunks(READ).await?;
-        let has = |trunk: &Trunk| trunk.sub_ports.iter().any(|subport| subport.port_id == *port);
-        Ok(all.into_iter().find(has).map(|trunk| trunk.id))
-    }
-
-    fn meant(&self) -> MutexGuard<'_, HashMap<String, Arc<BTreeSet<u16>>>> {
-        self.meant.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn read(&self, trunk: &TrunkOf) -> Result<HashMap<VifId, u16>, DriverError> {
-        let shown = self.subports(std::slice::from_ref(&trunk.id)).await?;
-        trunk.vlans().show(shown.values().copied());
-        Ok(shown)
+    async fn read(&self, trunk: &NodeTrunk) -> DriverResult<HashMap<VifId, u16>> {
+        let actual = self.subports(std::slice::from_ref(&trunk.id)).await?;
+        trunk.vlans().set_used(actual.values().copied());
+        Ok(actual)
     }
 }
 
-impl TrunkOf {
-    /// Promises up to `count` VLANs; at least one.
-    pub(crate) fn promise(self: &Arc<Self>, count: usize) -> Result<Promise, DriverError> {
-        let mut free = self.vlans();
-        let vlans: Vec<u16> = std::iter::from_fn(|| free.take()).take(count).collect();
-        drop(free);
-        if vlans.is_empty() { Err(full(&self.id)) } else { Ok(Promise { trunk: Arc::clone(self), vlans }) }
+impl NodeTrunk {
+    /// Reserves up to `count` VLANs, at least one.
+    pub(crate) fn reserve(self: &Arc<Self>, count: usize) -> DriverResult<VlanReservation> {
+        let mut pool = self.vlans();
+        let vlans: Vec<u16> = std::iter::from_fn(|| pool.reserve()).take(count).collect();
+        drop(pool);
+        let reservation = VlanReservation { trunk: Arc::clone(self), vlans };
+        if reservation.vlans.is_empty() { Err(trunk_full(&self.id)) } else { Ok(reservation) }
     }
 
-    fn vlans(&self) -> MutexGuard<'_, Vlans> {
-        self.vlans.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Promise {
-    /// These ports have theirs now; those for which there was no port are given back.
-    fn keep(&mut self, subports: &[SubPort]) {
-        let mut known = self.trunk.vlans();
-        for SubPort { segmentation_id: vlan, .. } in subports {
-            known.attached(*vlan);
-            self.vlans.retain(|promised| promised != vlan);
-        }
+    fn vlans(&self) -> MutexGuard<'_, VlanPool> {
+        lock(&self.vlans)
     }
 }
 
-impl Drop for Promise {
+impl VlanReservation {
+    /// Assigns the first `count` VLANs to subports; the others are released on drop.
+    fn keep(&mut self, count: usize) {
+        let mut pool = self.trunk.vlans();
+        self.vlans.drain(..count).for_each(|vlan| pool.set_attached(vlan));
+    }
+}
+
+impl Drop for VlanReservation {
     fn drop(&mut self) {
-        let mut known = self.trunk.vlans();
-        self.vlans.drain(..).for_each(|vlan| known.withdraw(vlan));
+        let mut pool = self.trunk.vlans();
+        self.vlans.drain(..).for_each(|vlan| pool.cancel(vlan));
     }
 }
 
-fn trunk_of(port: NodePort) -> Result<TrunkOf, DriverError> {
-    let NodePort { id, trunk } = port;
-    let trunk = trunk.ok_or_else(|| {
+fn trunk_of(port: PortBody) -> DriverResult<NodeTrunk> {
+    let PortBody { id, trunk_details, .. } = port;
+    let trunk = trunk_details.filter(|trunk| !trunk.id.is_empty()).ok_or_else(|| {
         let detail = format!("the port {id} of the node is no parent of a trunk");
         DriverError::new(Reason::Unsupported, READ).detail(detail)
     })?;
-    let shown = trunk.sub_ports.iter().map(|port| port.segmentation_id);
-    Ok(TrunkOf { id: trunk.trunk_id, vlans: Mutex::new(Vlans::new(shown)) })
+    let used = trunk.sub_ports.iter().map(|port| port.segmentation_id);
+    Ok(NodeTrunk { id: trunk.id, vlans: Mutex::new(VlanPool::new(used)) })
 }
 
-/// Whether another subport has the VLAN, or the port is a subport already.
-fn taken(error: &OpenStackError) -> bool {
+/// Returns `true` if another subport has the VLAN, or the port is a subport already.
+fn is_in_use(error: &OpenStackError) -> bool {
     error.is("DuplicateSubPort") || error.is("TrunkPortInUse") || error.is("PortInUseAsSubPort")
 }
 
-fn full(trunk: &str) -> DriverError {
+/// The error of a trunk without free VLANs. It has a delay, since it concerns one node and not the quota of the project.
+fn trunk_full(trunk: &str) -> DriverError {
     let detail = format!("all 4094 VLANs of the trunk {trunk} are in use");
-    // With a time, for it is this node's affair alone: other nodes of the project have trunks of their own.
-    DriverError::new(Reason::Quota, ATTACH).detail(detail).after(LOOK_AGAIN)
+    DriverError::new(Reason::Quota, ATTACH).detail(detail).after(FULL_RETRY)
 }
 
 #[cfg(test)]
@@ -251,20 +221,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vlans_for_which_there_was_no_port_are_free_again() {
-        let trunk = Arc::new(TrunkOf { id: "t".into(), vlans: Mutex::new(Vlans::new([])) });
-        let mut promise = trunk.promise(5).unwrap();
-        let subports: Vec<_> =
-            promise.vlans.iter().take(2).map(|vlan| SubPort::new("p".into(), *vlan)).collect();
-        promise.keep(&subports);
-        drop(promise);
-        assert_eq!(trunk.promise(5000).unwrap().vlans.len(), 4094 - 2);
+    fn reserved_vlans_without_a_subport_are_released() {
+        let trunk = Arc::new(NodeTrunk { id: "t".into(), vlans: Mutex::new(VlanPool::new([])) });
+        let mut reservation = trunk.reserve(5).unwrap();
+        reservation.keep(2);
+        drop(reservation);
+        assert_eq!(trunk.reserve(5000).unwrap().vlans.len(), 4094 - 2);
     }
 
     #[test]
-    fn a_trunk_that_is_full_is_no_quota_of_the_project() {
-        let trunk = Arc::new(TrunkOf { id: "t".into(), vlans: Mutex::new(Vlans::new(1..=4094)) });
-        let full = trunk.promise(1).map(drop).unwrap_err();
-        assert_eq!((full.reason(), full.retry_after()), (Reason::Quota, Some(LOOK_AGAIN)));
+    fn a_full_trunk_is_not_an_exceeded_quota_of_the_project() {
+        let trunk = Arc::new(NodeTrunk { id: "t".into(), vlans: Mutex::new(VlanPool::new(1..=4094)) });
+        let full = trunk.reserve(1).map(drop).unwrap_err();
+        assert_eq!((full.reason(), full.retry_after()), (Reason::Quota, Some(FULL_RETRY)));
     }
 }

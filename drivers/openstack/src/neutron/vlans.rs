@@ -1,77 +1,74 @@
-//! The VLAN ids of one trunk: which are free, as far as Neutron shows and this process knows.
+//! The VLAN ids of one trunk.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// The ids that IEEE 802.1Q leaves for use.
+/// The ids that IEEE 802.1Q does not reserve.
 pub(crate) const VLANS: RangeInclusive<u16> = 1..=4094;
 
-/// The VLAN ids of one trunk.
-///
-/// Each trunk has all of them for itself. One that is given back is the last to be taken again: what still travels with
-/// it on the node has died out by then.
+/// The VLAN ids of one trunk. A released id is the last to be reused, so that no packet of its last user remains on the node.
 #[derive(Debug)]
-pub(crate) struct Vlans {
-    /// Those of the trunk's subports, as Neutron showed them.
-    shown: BTreeSet<u16>,
-    /// Those of subports that are on their way to the trunk.
-    promised: BTreeSet<u16>,
-    /// Those that are meant for ports which somebody left without their trunk.
+pub(crate) struct VlanPool {
+    /// The ids of subports, as Neutron listed them.
+    used: BTreeSet<u16>,
+    /// The ids of subports that are being added.
+    pending: BTreeSet<u16>,
+    /// The ids in the marks of ports that are not on their trunk.
     reserved: Arc<BTreeSet<u16>>,
-    /// From here on a free one is looked for.
+    /// The next id to be tried.
     next: u16,
 }
 
-impl Vlans {
-    /// Of a trunk whose subports have these.
-    pub(crate) fn new(shown: impl IntoIterator<Item = u16>) -> Self {
-        let shown = BTreeSet::from_iter(shown);
-        let next = shown.last().map_or(*VLANS.start(), |last| after(*last));
-        Self { shown, promised: BTreeSet::new(), reserved: Arc::default(), next }
+impl VlanPool {
+    /// The pool of a trunk whose subports have these ids.
+    pub(crate) fn new(used: impl IntoIterator<Item = u16>) -> Self {
+        let used = BTreeSet::from_iter(used);
+        let next = used.last().map_or(*VLANS.start(), |last| after(*last));
+        Self { used, pending: BTreeSet::new(), reserved: Arc::default(), next }
     }
 
-    /// Promises one that is free; none when all are in use.
-    pub(crate) fn take(&mut self) -> Option<u16> {
-        let vlan =
-            (self.next..=*VLANS.end()).chain(*VLANS.start()..self.next).find(|vlan| self.free(*vlan))?;
-        self.promised.insert(vlan);
+    /// Reserves a free id, or returns `None` if all are in use.
+    pub(crate) fn reserve(&mut self) -> Option<u16> {
+        let mut ids = (self.next..=*VLANS.end()).chain(*VLANS.start()..self.next);
+        let vlan = ids.find(|vlan| self.is_free(*vlan))?;
+        self.pending.insert(vlan);
         self.next = after(vlan);
         Some(vlan)
     }
 
-    /// Just these are kept for the ports for which they are meant.
-    pub(crate) fn reserve(&mut self, reserved: Arc<BTreeSet<u16>>) {
+    /// Sets the ids in the marks of ports that are not on their trunk.
+    pub(crate) fn set_reserved(&mut self, reserved: Arc<BTreeSet<u16>>) {
         self.reserved = reserved;
     }
 
-    /// The subport with this one is at the trunk.
-    pub(crate) fn attached(&mut self, vlan: u16) {
-        self.promised.remove(&vlan);
-        self.shown.insert(vlan);
+    /// Records that the subport with this id was added.
+    pub(crate) fn set_attached(&mut self, vlan: u16) {
+        self.pending.remove(&vlan);
+        self.used.insert(vlan);
     }
 
-    /// No subport will have this one that was promised.
-    pub(crate) fn withdraw(&mut self, vlan: u16) {
-        self.promised.remove(&vlan);
+    /// Cancels the reservation of an id.
+    pub(crate) fn cancel(&mut self, vlan: u16) {
+        self.pending.remove(&vlan);
     }
 
-    /// The subport with this one is gone.
-    pub(crate) fn give_back(&mut self, vlan: u16) {
-        self.shown.remove(&vlan);
+    /// Records that the subport with this id was deleted.
+    pub(crate) fn release(&mut self, vlan: u16) {
+        self.used.remove(&vlan);
     }
 
-    /// The trunk's subports have these now; what is promised stays so.
-    pub(crate) fn show(&mut self, shown: impl IntoIterator<Item = u16>) {
-        self.shown = shown.into_iter().collect();
+    /// Replaces the ids of subports; reservations stay.
+    pub(crate) fn set_used(&mut self, used: impl IntoIterator<Item = u16>) {
+        self.used = used.into_iter().collect();
     }
 
-    fn free(&self, vlan: u16) -> bool {
-        ![&self.shown, &self.promised, &*self.reserved].iter().any(|used| used.contains(&vlan))
+    fn is_free(&self, vlan: u16) -> bool {
+        ![&self.used, &self.pending, &*self.reserved].iter().any(|ids| ids.contains(&vlan))
     }
 }
 
-/// The next one, in a circle.
+/// The next id, cyclically.
 fn after(vlan: u16) -> u16 {
     if VLANS.contains(&vlan) && vlan != *VLANS.end() { vlan + 1 } else { *VLANS.start() }
 }
@@ -107,12 +104,12 @@ mod tests {
         #[test]
         fn no_vlan_is_in_use_twice_and_none_is_refused_while_one_is_free(steps in steps()) {
             let foreign: BTreeSet<u16> = (7..=4094).collect();
-            let mut vlans = Vlans::new(foreign.iter().copied());
+            let mut vlans = VlanPool::new(foreign.iter().copied());
             let (mut shown, mut promised, mut reserved) = (BTreeSet::new(), Vec::new(), BTreeSet::new());
             for step in steps {
                 match step {
                     Step::Take => {
-                        let taken = vlans.take();
+                        let taken = vlans.reserve();
                         let used = |vlan: &u16| shown.contains(vlan) || promised.contains(vlan) || reserved.contains(vlan);
                         prop_assert_eq!(taken.is_none(), (1..=6).all(|vlan| used(&vlan)));
                         prop_assert!(taken.is_none_or(|vlan| (1..=6).contains(&vlan) && !used(&vlan)));
@@ -120,22 +117,22 @@ mod tests {
                     }
                     Step::Attach(at) if at < promised.len() => {
                         let vlan = promised.remove(at);
-                        vlans.attached(vlan);
+                        vlans.set_attached(vlan);
                         shown.insert(vlan);
                     }
-                    Step::GiveBack(at) if at < promised.len() => vlans.withdraw(promised.remove(at)),
+                    Step::GiveBack(at) if at < promised.len() => vlans.cancel(promised.remove(at)),
                     Step::GiveBack(at) => {
                         if let Some(vlan) = shown.iter().copied().nth(at % 6) {
-                            vlans.give_back(vlan);
+                            vlans.release(vlan);
                             shown.remove(&vlan);
                         }
                     }
                     Step::Show(now) => {
-                        vlans.show(now.iter().chain(&foreign).copied());
+                        vlans.set_used(now.iter().chain(&foreign).copied());
                         shown = now;
                     }
                     Step::Reserve(now) => {
-                        vlans.reserve(Arc::new(now.clone()));
+                        vlans.set_reserved(Arc::new(now.clone()));
                         reserved = now;
                     }
                     Step::Attach(_) => {}
@@ -146,21 +143,21 @@ mod tests {
 
     #[test]
     fn all_of_them_can_be_taken_and_no_more() {
-        let mut vlans = Vlans::new([]);
-        let taken: BTreeSet<u16> = std::iter::from_fn(|| vlans.take()).collect();
+        let mut vlans = VlanPool::new([]);
+        let taken: BTreeSet<u16> = std::iter::from_fn(|| vlans.reserve()).collect();
         assert_eq!(taken, VLANS.collect());
-        vlans.withdraw(100);
-        assert_eq!((vlans.take(), vlans.take()), (Some(100), None));
+        vlans.cancel(100);
+        assert_eq!((vlans.reserve(), vlans.reserve()), (Some(100), None));
     }
 
     #[test]
     fn one_that_was_given_back_is_the_last_to_be_taken_again() {
-        let mut vlans = Vlans::new([1, 2, 4090]);
-        let first = vlans.take();
+        let mut vlans = VlanPool::new([1, 2, 4090]);
+        let first = vlans.reserve();
         assert_eq!(first, Some(4091));
-        vlans.attached(4091);
-        vlans.give_back(4091);
-        let round: Vec<u16> = (0..4094 - 3).filter_map(|_| vlans.take()).collect();
+        vlans.set_attached(4091);
+        vlans.release(4091);
+        let round: Vec<u16> = (0..4094 - 3).filter_map(|_| vlans.reserve()).collect();
         assert_eq!(round.last(), Some(&4091));
     }
 }

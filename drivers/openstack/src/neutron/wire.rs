@@ -1,23 +1,31 @@
-//! Ports and trunks, as Neutron writes and reads them. The fields are those of its API reference.
+//! The JSON bodies of ports and trunks. The fields are those of Neutron's API reference.
 
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use staffetta_driver::{NetworkId, PortId, ProjectId, SecurityGroupId, Subnet, SubnetId, VifId};
+use staffetta_driver::{ClusterId, NetworkId, ProjectId, SecurityGroupId, Subnet, SubnetId, VifId};
 
-use super::mark::{DEVICE_OWNER, Mark};
-use crate::cloud::or_default;
+use crate::mark::PortMark;
+use crate::text::or_default;
 
-/// A port as it is read. A field that was not asked for, or that the caller may not see, is as good as empty.
+/// The `device_owner` of the ports that these drivers create. The prefix is that of all machines. Kuryr deletes ports of
+/// `compute:kuryr` that lack its own marks, so this one differs.
+pub(crate) const DEVICE_OWNER: &str = "compute:staffetta";
+/// The `device_owner` that Neutron gives to subports.
+pub(crate) const SUBPORT_OWNER: &str = "trunk:subport";
+/// The `device_owner` of Kuryr's ports.
+pub(crate) const KURYR_OWNER: &str = "compute:kuryr";
+
+/// A port. Fields that were not requested, or that the user may not see, are empty.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Port {
+pub(crate) struct PortBody {
     pub(crate) id: VifId,
     pub(crate) project_id: ProjectId,
     pub(crate) network_id: NetworkId,
     pub(crate) mac_address: String,
     pub(crate) status: String,
-    pub(crate) fixed_ips: Vec<FixedIp>,
+    pub(crate) fixed_ips: Vec<FixedIpBody>,
     pub(crate) security_groups: Vec<SecurityGroupId>,
     pub(crate) device_owner: String,
     pub(crate) device_id: String,
@@ -29,118 +37,91 @@ pub(crate) struct Port {
     pub(crate) vif_type: Option<String>,
     #[serde(rename = "binding:vif_details", deserialize_with = "or_default")]
     pub(crate) vif_details: VifDetails,
-    pub(crate) trunk_details: Option<TrunkDetails>,
+    /// The trunk whose parent the port is.
+    pub(crate) trunk_details: Option<TrunkBody>,
     pub(crate) allowed_address_pairs: Vec<AddressPair>,
     pub(crate) revision_number: u64,
-    /// The request that made or changed it, as the service's log names it.
+    /// The service's id of the request that created or updated the port.
     #[serde(skip)]
     pub(crate) request_id: Option<String>,
 }
 
-/// The fields of a port by which it becomes a VIF.
-pub(crate) const VIF_FIELDS: [&str; 14] = [
-    "id",
-    "project_id",
-    "network_id",
-    "mac_address",
-    "status",
-    "fixed_ips",
-    "security_groups",
-    "device_owner",
-    "device_id",
-    "description",
-    "binding:host_id",
-    "binding:vif_type",
-    "binding:vif_details",
-    "revision_number",
-];
+/// The fields of a port that its VIF needs.
+pub(crate) const VIF_FIELDS: &str = "id project_id network_id mac_address status fixed_ips security_groups device_owner \
+     device_id description binding:host_id binding:vif_type binding:vif_details revision_number";
 
-impl Port {
-    /// Whether packets pass.
-    pub(crate) fn active(&self) -> bool {
+impl PortBody {
+    /// Returns `true` if the port forwards packets.
+    pub(crate) fn is_active(&self) -> bool {
         self.status == "ACTIVE"
     }
 
-    /// For whom it was made; none when nobody marked it.
-    pub(crate) fn mark(&self) -> Option<Mark> {
-        Mark::read(&self.description)
+    /// The mark of any cluster.
+    pub(crate) fn mark(&self) -> Option<PortMark> {
+        PortMark::parse(&self.description)
+    }
+
+    /// The mark of this cluster.
+    pub(crate) fn mark_of(&self, cluster: &ClusterId) -> Option<PortMark> {
+        self.mark().filter(|mark| mark.cluster == *cluster)
     }
 }
 
 /// An address of a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FixedIp {
+pub(crate) struct FixedIpBody {
     pub(crate) subnet_id: SubnetId,
-    /// Neutron chooses one when a new port names none.
+    /// Neutron chooses an address for a new port without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ip_address: Option<IpAddr>,
 }
 
-/// What the mechanism that bound a port says of it.
+/// The details of a binding, which depend on the mechanism driver.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct VifDetails {
     pub(crate) bridge_name: Option<String>,
     #[serde(deserialize_with = "or_default")]
     pub(crate) port_filter: bool,
-    /// Null where the agent has not said how it is to be plugged.
+    /// Null if the agent did not report it.
     #[serde(deserialize_with = "or_default")]
     pub(crate) ovs_hybrid_plug: bool,
     pub(crate) vhostuser_mode: Option<String>,
     pub(crate) vhostuser_socket: Option<String>,
 }
 
-/// A pair of addresses with which a port may send besides its own.
+/// A pair of addresses that a port may use in addition to its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AddressPair {
-    /// An address, or a whole subnet.
+    /// An address or a CIDR.
     pub(crate) ip_address: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mac_address: Option<String>,
 }
 
-/// What a port shows of the trunk whose parent it is.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct TrunkDetails {
-    pub(crate) trunk_id: String,
-    #[serde(default)]
-    pub(crate) sub_ports: Vec<SubPort>,
-}
-
-/// A trunk as it is read.
+/// A trunk. The port that is its parent names its id differently.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Trunk {
+pub(crate) struct TrunkBody {
+    #[serde(alias = "trunk_id")]
     pub(crate) id: String,
-    pub(crate) sub_ports: Vec<SubPort>,
+    pub(crate) sub_ports: Vec<SubportBody>,
 }
 
-/// A port of a trunk.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SubPort {
+/// A subport of a trunk.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct SubportBody {
     pub(crate) port_id: VifId,
+    /// The VLAN.
     pub(crate) segmentation_id: u16,
-    #[serde(default = "vlan")]
-    pub(crate) segmentation_type: String,
 }
 
-impl SubPort {
-    /// With a VLAN.
-    pub(crate) fn new(port_id: VifId, segmentation_id: u16) -> Self {
-        Self { port_id, segmentation_id, segmentation_type: vlan() }
-    }
-}
-
-fn vlan() -> String {
-    "vlan".to_owned()
-}
-
-/// A port that is to be made.
+/// A port to be created.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct NewPort {
     pub(crate) project_id: ProjectId,
     pub(crate) network_id: NetworkId,
-    pub(crate) fixed_ips: Vec<FixedIp>,
+    pub(crate) fixed_ips: Vec<FixedIpBody>,
     pub(crate) admin_state_up: bool,
     pub(crate) device_owner: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -148,7 +129,7 @@ pub(crate) struct NewPort {
     pub(crate) description: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
-    /// Without any, those of the project's group `default`: Neutron chooses.
+    /// Without any, the port gets the default group of its project.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) security_groups: Vec<SecurityGroupId>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -158,9 +139,9 @@ pub(crate) struct NewPort {
 }
 
 impl NewPort {
-    /// A port with this mark and an address in each of the subnets; where there is a host, it is bound there.
-    pub(crate) fn marked(mark: &Mark, subnets: &[Subnet], host: Option<&str>) -> Self {
-        let fixed_ip = |subnet: &Subnet| FixedIp { subnet_id: subnet.id.clone(), ip_address: None };
+    /// A port with this mark and an address in each of the subnets, to be bound on `host` if there is one.
+    pub(crate) fn marked(mark: &PortMark, subnets: &[Subnet], host: Option<&str>) -> Self {
+        let fixed_ip = |subnet: &Subnet| FixedIpBody { subnet_id: subnet.id.clone(), ip_address: None };
         Self {
             project_id: ProjectId::default(),
             network_id: subnets.first().map(|subnet| subnet.network.id.clone()).unwrap_or_default(),
@@ -175,20 +156,4 @@ impl NewPort {
             host: host.map(str::to_owned),
         }
     }
-}
-
-/// What is changed of a port; the rest stays.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct PortChange {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) security_groups: Option<Vec<SecurityGroupId>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) allowed_address_pairs: Option<Vec<AddressPair>>,
-    #[serde(rename = "binding:host_id", skip_serializing_if = "Option::is_none")]
-    pub(crate) host: Option<String>,
-}
-
-/// The port that is the node's.
-pub(crate) fn as_port_id(id: &VifId) -> PortId {
-    id.as_str().into()
 }

@@ -1,36 +1,36 @@
-//! What of a load balancer this cloud can serve: pure.
+//! The part of a spec that the cloud supports: a pure function.
 
 use std::collections::BTreeSet;
 
 use staffetta_driver::{
-    Algorithm, Feasible, HealthMonitor, ListenerPort, ListenerSpec, LoadBalancerSpec, Protocol,
+    Algorithm, HealthMonitor, ListenerPort, ListenerSpec, LoadBalancerSpec, NormalizedSpec, Protocol,
     SessionPersistence,
 };
 
 use super::features::Features;
 
-/// The provider without load balancers of its own, which lacks some things.
+/// The provider `ovn`, which lacks some features.
 const OVN: &str = "ovn";
-/// The longest time-out that Octavia takes, in milliseconds: 24 days.
+/// The longest time-out of Octavia, in milliseconds: 24 days.
 const LONGEST: u32 = 24 * 24 * 60 * 60 * 1000;
-/// The shortest time between two questions over UDP, in seconds.
+/// The shortest interval of UDP health checks, in seconds.
 const UDP_DELAY: u32 = 3;
-/// What Kubernetes takes for the time-out of session affinity when nobody names one, in seconds. Nobody misses it.
+/// The default time-out of session affinity in Kubernetes, in seconds. It is not reported as missing.
 const UNNAMED_AFFINITY: u32 = 10_800;
 
-/// What the driver chooses where a spec leaves it open.
+/// The defaults of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Choices {
     pub(super) provider: Option<String>,
     pub(super) algorithm: Algorithm,
-    /// Of clients and of members, in milliseconds.
+    /// The time-outs of clients and of members, in milliseconds.
     pub(super) timeouts: (u32, u32),
-    /// Whether the security groups of a spec guard its address.
+    /// Applies the security groups of a spec to its address.
     pub(super) guards: bool,
 }
 
-/// The spec as it can be carried out, but for the subnets of members.
-pub(super) fn feasible(mut spec: LoadBalancerSpec, choices: &Choices, features: Features) -> Feasible {
+/// Completes the spec with defaults and removes what the release and the provider lack. The subnets of members are left.
+pub(super) fn feasible(mut spec: LoadBalancerSpec, choices: &Choices, features: Features) -> NormalizedSpec {
     let mut without = Vec::new();
     spec.provider = spec.provider.or_else(|| choices.provider.clone());
     let on_ovn = spec.provider.as_deref() == Some(OVN);
@@ -44,7 +44,7 @@ pub(super) fn feasible(mut spec: LoadBalancerSpec, choices: &Choices, features: 
             let beside = if has_ranges { " beside loadBalancerSourceRanges" } else { "" };
             without.push(format!("security groups{beside}"));
         }
-        // It refuses ranges as long as there are groups. OVN takes groups, and nothing comes of them.
+        // Octavia rejects ranges while there are groups. OVN accepts groups without effect.
         spec.security_groups = (features.vip_groups && !on_ovn).then(Vec::new);
     }
     let mut ports = BTreeSet::new();
@@ -86,7 +86,7 @@ pub(super) fn feasible(mut spec: LoadBalancerSpec, choices: &Choices, features: 
         let lacks_monitor = on_ovn && at.protocol == Protocol::Sctp;
         pool.monitor = pool.monitor.filter(|_| !lacks_monitor).map(|asked| slowed(at, asked));
     }
-    Feasible { spec, without }
+    NormalizedSpec { spec, without }
 }
 
 fn timeout(asked: Option<u32>, chosen: u32) -> u32 {
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_is_left_open_gets_the_drivers_choice() {
-        let Feasible { spec, without } =
+        let NormalizedSpec { spec, without } =
             feasible(spec(vec![listener(Protocol::Udp, &[])]), &choices(), NEWEST);
         let ListenerSpec { settings, pool, .. } = &spec.listeners[0];
         assert_eq!((settings.client_timeout_ms, settings.member_timeout_ms), (Some(50_000), Some(7)));
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn what_an_old_release_lacks_is_left_out_and_told() {
         let wanted = spec(vec![listener(Protocol::Sctp, &[]), listener(Protocol::Tcp, &["192.0.2.0/24"])]);
-        let Feasible { spec, without } = feasible(wanted, &choices(), Features::of((2, 0)));
+        let NormalizedSpec { spec, without } = feasible(wanted, &choices(), Features::of((2, 0)));
         assert_eq!(spec.listeners.len(), 1);
         assert!(spec.security_groups.is_none() && spec.listeners[0].settings.allowed_cidrs.is_empty());
         let told = [
@@ -179,7 +179,7 @@ mod tests {
     fn what_ovn_lacks_is_left_out_and_told() {
         let wanted = spec(vec![listener(Protocol::Sctp, &["192.0.2.0/24"])]);
         let choices = Choices { provider: Some("ovn".into()), ..choices() };
-        let Feasible { spec, without } = feasible(wanted, &choices, NEWEST);
+        let NormalizedSpec { spec, without } = feasible(wanted, &choices, NEWEST);
         let pool = &spec.listeners[0].pool.settings;
         assert_eq!(pool.algorithm, Some(Algorithm::SourceIpPort));
         assert_eq!(pool.monitor, None);
@@ -191,7 +191,7 @@ mod tests {
     fn ovn_keeps_session_affinity_since_it_can() {
         let choices = Choices { provider: Some(OVN.into()), guards: false, ..choices() };
         let kept = |protocol, features| {
-            let Feasible { spec, without } =
+            let NormalizedSpec { spec, without } =
                 feasible(spec(vec![listener(protocol, &[])]), &choices, features);
             (spec.listeners[0].pool.settings.persistence, without)
         };
@@ -237,7 +237,7 @@ mod tests {
                 let once = feasible(wanted, &choices, NEWEST).spec;
                 assert_eq!(
                     feasible(once.clone(), &choices, NEWEST),
-                    Feasible { spec: once, without: Vec::new() }
+                    NormalizedSpec { spec: once, without: Vec::new() }
                 );
             }
         }

@@ -1,21 +1,26 @@
-//! What a release of Octavia can do, by the newest version that it tells.
+//! The features of an Octavia release, by its newest API version.
 
-use staffetta_driver::Protocol;
+use staffetta_driver::{ClusterId, Owner, Protocol};
 
-/// What a release can do. The versions are those of Octavia's list at its root.
+use crate::mark;
+
+/// The query parameters that filter a list.
+pub(super) type Filter = Vec<(&'static str, String)>;
+
+/// The features of a release. The versions are those that Octavia lists at its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a thing that a release has or lacks by itself")]
+#[allow(clippy::struct_excessive_bools, reason = "each feature exists independently of the others")]
 pub(super) struct Features {
     /// Tags, since 2.5.
     pub(super) tags: bool,
     /// `allowed_cidrs` of a listener, since 2.12.
     pub(super) allowed_cidrs: bool,
-    /// Several listeners at one port, each of another protocol, since 2.13.
+    /// Several listeners at one port with different protocols, since 2.13.
     pub(super) same_port: bool,
     /// SCTP, since 2.23.
     pub(super) sctp: bool,
-    /// Session affinity by the provider `ovn`: OVN has it since its release 22.12, which came after 2.26. Providers before that
-    /// take it and do not keep it.
+    /// Session affinity by the provider `ovn`: OVN has it since its release 22.12, which came after 2.26. Older providers accept it
+    /// without effect.
     pub(super) ovn_affinity: bool,
     /// `vip_sg_ids` of a load balancer, since 2.29.
     pub(super) vip_groups: bool,
@@ -33,9 +38,14 @@ impl Features {
         }
     }
 
-    /// Whether there are listeners of that protocol.
+    /// Returns `true` if listeners may have the protocol.
     pub(super) fn serves(self, protocol: Protocol) -> bool {
         self.sctp || protocol != Protocol::Sctp
+    }
+
+    /// The filter for the load balancers of a cluster, or of one owner. Without tags, it is empty.
+    pub(super) fn filter(self, cluster: &ClusterId, owner: Option<&Owner>) -> Filter {
+        self.tags.then(|| ("tags", mark::tags(cluster, owner).join(","))).into_iter().collect()
     }
 }
 
@@ -44,15 +54,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_release_can_do_what_came_with_its_version_or_before() {
+    fn a_release_has_the_features_of_its_version_and_of_older_ones() {
         let of = |minor| {
             let Features { tags, allowed_cidrs, same_port, sctp, ovn_affinity, vip_groups } =
                 Features::of((2, minor));
             let all = [tags, allowed_cidrs, same_port, sctp, ovn_affinity, vip_groups];
             all.into_iter().filter(|has| *has).count()
         };
-        let gained = [0, 4, 5, 11, 12, 13, 22, 23, 25, 26, 28, 29, 30].map(of);
-        assert_eq!(gained, [0, 0, 1, 1, 2, 3, 3, 4, 4, 5, 5, 6, 6]);
+        let counts = [0, 4, 5, 11, 12, 13, 22, 23, 25, 26, 28, 29, 30].map(of);
+        assert_eq!(counts, [0, 0, 1, 1, 2, 3, 3, 4, 4, 5, 5, 6, 6]);
         assert!(!Features::of((2, 22)).serves(Protocol::Sctp) && Features::of((2, 0)).serves(Protocol::Udp));
+    }
+
+    #[test]
+    fn load_balancers_are_filtered_by_their_tags_where_there_are_any() {
+        let owner = Owner { namespace: "shop".into(), name: "web".into(), uid: "u1".into() };
+        let tags = |owner| Features::of((2, 5)).filter(&"east".into(), owner);
+        assert_eq!(tags(None), [("tags", "staffetta:cluster=east".to_owned())]);
+        assert_eq!(tags(Some(&owner)), [("tags", "staffetta:cluster=east,staffetta:uid=u1".to_owned())]);
+        assert_eq!(Features::of((2, 4)).filter(&"east".into(), None), []);
     }
 }

@@ -1,30 +1,31 @@
-//! Through which subnet a load balancer reaches a member.
+//! The subnets through which load balancers reach their members.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use staffetta_driver::{DriverError, Reason, SubnetId};
+use staffetta_driver::{Reason, SubnetId};
 
 use super::options::MemberMode;
+use crate::error::DriverResult;
 use crate::namespaces::Namespaces;
 use crate::subnets::Subnets;
 
-/// Knows through which subnet a load balancer reaches a member.
+/// Finds the subnet through which a load balancer reaches a member.
 pub struct MemberSubnets {
-    /// Whether it has interfaces in the subnets of pods.
+    /// The member mode.
     pub mode: MemberMode,
-    /// The subnet of pods whose namespace has none.
+    /// The subnet of pods in namespaces without a network.
     pub pods: Option<SubnetId>,
-    /// What is known of subnets.
+    /// The subnets.
     pub subnets: Arc<Subnets>,
-    /// What is known of namespaces.
+    /// The namespaces.
     pub namespaces: Arc<Namespaces>,
 }
 
 impl MemberSubnets {
-    /// The subnet for the member `name` (`namespace/pod:port`) with the address `ip`, of a load balancer whose own address is
-    /// in the subnet `vip`: that one, unless the member's own subnet is wanted and known.
-    pub(super) async fn of(&self, name: &str, ip: IpAddr, vip: &SubnetId) -> Result<SubnetId, DriverError> {
+    /// Returns the subnet of the member `name` (`namespace/pod:port`) with the address `ip`. In the mode `L3`, or if it is not known, it is
+    /// `vip`, that of the load balancer's address.
+    pub(super) async fn of(&self, name: &str, ip: IpAddr, vip: &SubnetId) -> DriverResult<SubnetId> {
         if self.mode == MemberMode::L3 {
             return Ok(vip.clone());
         }

@@ -1,43 +1,42 @@
 //! Load balancers of services: the driver `lbaasv2`.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
-//! | `options`, `features`, `feasible` | what is asked for, what a release can do, and what of the one the other can serve |
-//! | `wire`, `api` | load balancers as Octavia writes them, and the calls |
-//! | `tree`, `reading` | how what Octavia tells becomes a tree; whole trees by one list a kind |
-//! | `board`, `waiting` | which load balancers are waited for, and one list that answers for many |
-//! | `inventory`, `memory` | what this process knows, so that it need not ask |
-//! | `member_subnets`, `vip_port` | through which subnet a member is reached; ports of addresses that are ours |
-//! | `making`, `changing` | making a load balancer, and changing what hangs on it |
+//! | `options`, `features`, `feasible` | the options, the features of a release, and the part of a spec that it serves |
+//! | `wire`, `request`, `api` | bodies of responses, bodies of requests, calls |
+//! | `tree`, `reading` | conversion of bodies to load balancers, and reads of all of them by one list of each kind |
+//! | `pacing`, `provisioning` | the times of polls and creations, and changes of load balancers that accept them |
+//! | `cache` | the load balancers and members that this process knows |
+//! | `member_subnets`, `vip_port` | the subnets of members, and ports of virtual addresses |
+//! | `creation`, `changes` | creation of load balancers, and changes of their listeners and pools |
 //! | `driver` | the driver |
 
 mod api;
-mod board;
-mod changing;
+mod cache;
+mod changes;
+mod creation;
 mod driver;
 mod feasible;
 mod features;
-mod filter;
-mod inventory;
-mod making;
 mod member_subnets;
-mod memory;
 mod options;
+mod pacing;
+mod provisioning;
 mod reading;
+mod request;
 mod tree;
 mod vip_port;
-mod waiting;
 mod wire;
 
 use std::sync::Arc;
 
 use staffetta_driver::ClusterId;
 
-use self::api::Octavia;
+use self::api::OctaviaApi;
+use self::cache::LoadBalancerCache;
 use self::feasible::Choices;
-use self::memory::Memory;
+use self::provisioning::ProvisioningPoller;
 use self::vip_port::VipPorts;
-use self::waiting::Waiting;
 use crate::cloud::Cloud;
 
 pub use self::member_subnets::MemberSubnets;
@@ -45,19 +44,19 @@ pub use self::options::{LbAlgorithm, MemberMode, OctaviaDefaults};
 
 /// The driver `lbaasv2`: load balancers in Octavia.
 pub struct LbaasV2Driver {
-    octavia: Octavia,
+    octavia: OctaviaApi,
     cluster: ClusterId,
     choices: Choices,
     members: MemberSubnets,
     ports: VipPorts,
-    /// Whether the ports of addresses are made by us. Those that were are ours, whatever is made by now.
+    /// Creates the ports of new load balancers. Existing ports of this cluster are deleted either way.
     own_ports: bool,
-    waiting: Waiting,
-    memory: Memory,
+    provisioning: ProvisioningPoller,
+    cache: LoadBalancerCache,
 }
 
 impl LbaasV2Driver {
-    /// Makes load balancers in `cloud` with the mark of `cluster`, by `provider` where it is not the cloud's own choice.
+    /// Creates load balancers in `cloud` with the mark of `cluster`, by `provider` or the default provider of the cloud.
     pub fn new(
         cloud: &Cloud,
         cluster: ClusterId,
@@ -65,24 +64,21 @@ impl LbaasV2Driver {
         options: &OctaviaDefaults,
         provider: Option<String>,
     ) -> Self {
-        let octavia = Octavia::new(cloud);
-        let ports = VipPorts::new(cloud, Arc::clone(&members.subnets), cluster.clone());
-        let choices = Choices {
-            provider,
-            algorithm: options.lb_algorithm.into(),
-            timeouts: options.timeouts(),
-            guards: options.enforce_sg_rules,
-        };
-        let waiting = Waiting::new(octavia.clone(), cluster.clone());
+        let octavia = OctaviaApi::new(cloud);
         Self {
+            ports: VipPorts::new(cloud, Arc::clone(&members.subnets), cluster.clone()),
+            choices: Choices {
+                provider,
+                algorithm: options.lb_algorithm.into(),
+                timeouts: options.timeouts(),
+                guards: options.enforce_sg_rules,
+            },
+            provisioning: ProvisioningPoller::new(octavia.clone(), cluster.clone()),
             octavia,
             cluster,
-            choices,
             members,
-            ports,
             own_ports: options.own_vip_port,
-            waiting,
-            memory: Memory::default(),
+            cache: LoadBalancerCache::default(),
         }
     }
 }

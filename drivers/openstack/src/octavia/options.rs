@@ -1,35 +1,35 @@
-//! The section `[octavia_defaults]`, and what the driver takes from others.
+//! The section `[octavia_defaults]`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use staffetta_driver::Algorithm;
 
-/// How the driver `lbaasv2` makes load balancers in Octavia. The names are those of kuryr.conf where it has them.
+/// The load balancers of the driver `lbaasv2`. The names are those of kuryr.conf where it has them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OctaviaDefaults {
-    /// How load balancers reach pods. `L3`: through the subnet of the virtual address, by its router. `L2`: through the
+    /// The path from load balancers to pods. `L3`: through the subnet of the virtual address, by its router. `L2`: through the
     /// subnet of the pod, with an interface of their own there, as the provider `ovn` needs it.
     pub member_mode: MemberMode,
-    /// Whether the security groups of a service guard its virtual address. Where not, Octavia's own group does, which lets
-    /// the service's ports in. With the provider `ovn` they guard nothing.
+    /// Apply the security groups of a service to its virtual address. Otherwise Octavia's own group applies, which allows
+    /// the service's ports. With the provider `ovn`, neither has an effect.
     pub enforce_sg_rules: bool,
-    /// By which rule a pool chooses a member. The provider `ovn` has `SOURCE_IP_PORT` only, and gets it.
+    /// The algorithm of pools. The provider `ovn` supports only `SOURCE_IP_PORT`, and gets it.
     pub lb_algorithm: LbAlgorithm,
-    /// How long a client may be silent, in milliseconds; 0 for Octavia's own default, 50000. The annotation
+    /// The inactivity time-out of clients, in milliseconds; 0 for Octavia's own default, 50000. The annotation
     /// openstack.org/kuryr-timeout-client-data of a service overrides it.
     #[schemars(range(max = 2_073_600_000))]
     pub timeout_client_data: u32,
-    /// How long a member may be silent, in milliseconds; 0 for Octavia's own default, 50000. The annotation
+    /// The inactivity time-out of members, in milliseconds; 0 for Octavia's own default, 50000. The annotation
     /// openstack.org/kuryr-timeout-member-data of a service overrides it.
     #[schemars(range(max = 2_073_600_000))]
     pub timeout_member_data: u32,
-    /// Whether the port of the virtual address is made by us in Neutron and handed over to Octavia, instead of by Octavia
-    /// itself. It is then ours, with its mark, and is removed with the load balancer; what guards it is put there by Octavia.
+    /// Create the port of the virtual address in Neutron and hand it over to Octavia, instead of letting Octavia create it. The port
+    /// then has the mark of the cluster and is deleted with the load balancer; Octavia sets its security groups.
     pub own_vip_port: bool,
 }
 
-/// How load balancers reach pods.
+/// The path from load balancers to pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum MemberMode {
     /// By an interface in the subnet of the pod.
@@ -39,14 +39,14 @@ pub enum MemberMode {
     L3,
 }
 
-/// By which rule a pool chooses a member, as the configuration says it.
+/// The algorithm of pools, as a configuration value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum LbAlgorithm {
-    /// One after the other.
+    /// In turn.
     #[default]
     RoundRobin,
-    /// The one with the fewest connections.
+    /// The member with the fewest connections.
     LeastConnections,
     /// By the client's address.
     SourceIp,
@@ -54,7 +54,7 @@ pub enum LbAlgorithm {
     SourceIpPort,
 }
 
-/// What Octavia takes for a time-out that nobody names, in milliseconds.
+/// The default time-out of Octavia, in milliseconds.
 const TIMEOUT: u32 = 50_000;
 
 impl Default for OctaviaDefaults {

@@ -1,258 +1,239 @@
-//! What stands: whole trees, by one list a kind.
+//! Reads load balancers with their listeners, pools and members, by one list of each kind.
 
 use std::collections::{BTreeSet, HashMap};
 
 use futures_util::future::try_join_all;
 use staffetta_driver::{
-    DriverError, Listener, LoadBalancer, LoadBalancerId, Marked, Member, Owner, Pool, PoolId, PortId,
-    ProjectId, SecurityGroupId, SubnetId,
+    Listener, LoadBalancer, LoadBalancerId, MemberId, Owned, Owner, PoolId, ProjectId, SecurityGroupId,
 };
 
 use super::LbaasV2Driver;
-use super::api::Filter;
-use super::filter::filter;
+use super::features::Filter;
 use super::options::MemberMode;
 use super::tree;
+use super::vip_port::port_id;
 use super::wire::{
-    GOING, LOAD_BALANCER_FIELDS, ListenerTold, LoadBalancerTold, MemberTold, MonitorTold, POOL_FIELDS,
-    PoolTold,
+    ListenerBody, LoadBalancerBody, MemberBody, MonitorBody, OctaviaResource, PENDING_DELETE, PoolBody,
 };
-use crate::error::OpenStackError;
+use crate::error::{DriverResult, Result};
 use crate::mark::{self, cluster_tag, uid_of};
 
+const PROJECT: &str = "project_id";
+
 impl LbaasV2Driver {
-    /// The load balancers that this cluster marked, or those for `owner`, each with its owner and without what hangs on it;
-    /// those that go are among them.
-    pub(super) async fn marked(
-        &self,
-        owner: Option<&Owner>,
-    ) -> Result<Vec<(Owner, LoadBalancerTold)>, OpenStackError> {
-        const STEP: &str = "list the load balancers of this cluster";
-        let filter = filter(self.octavia.features().await?, &self.cluster, owner);
-        let told = self.octavia.load_balancers(STEP, &filter, &LOAD_BALANCER_FIELDS).await?;
-        let marked = told.into_iter().filter_map(|told| {
-            let marked = self.owner_of(&told)?;
-            owner.is_none_or(|owner| owner.uid == marked.uid).then_some((marked, told))
+    /// Lists the load balancers with the mark of this cluster, or of `owner`, including those that are being deleted.
+    pub(super) async fn marked(&self, owner: Option<&Owner>) -> Result<Vec<(Owner, LoadBalancerBody)>> {
+        let filter = self.octavia.features().await?.filter(&self.cluster, owner);
+        let step = "list the load balancers of this cluster";
+        let bodies: Vec<LoadBalancerBody> =
+            self.octavia.list(step, &filter, LoadBalancerBody::FIELDS).await?;
+        let marked = bodies.into_iter().filter_map(|body| {
+            let marked = self.owner_of(&body)?;
+            owner.is_none_or(|owner| owner.uid == marked.uid).then_some((marked, body))
         });
         Ok(marked.collect())
     }
 
-    /// For whom a load balancer was made; none when this cluster did not mark it.
-    pub(super) fn owner_of(&self, told: &LoadBalancerTold) -> Option<Owner> {
-        let described = mark::owner_in(&told.description, &self.cluster);
+    /// The owner in the mark of a load balancer, or `None` without a mark of this cluster.
+    pub(super) fn owner_of(&self, body: &LoadBalancerBody) -> Option<Owner> {
+        let described = mark::owner_in(&body.description, &self.cluster);
         described.or_else(|| {
-            if !told.tags.contains(&cluster_tag(&self.cluster)) {
-                return None;
-            }
-            let uid = told.tags.iter().find_map(|tag| uid_of(tag))?;
-            let (namespace, name) = told.name.split_once('/').unwrap_or(("", &told.name));
+            body.tags.contains(&cluster_tag(&self.cluster)).then_some(())?;
+            let uid = body.tags.iter().find_map(|tag| uid_of(tag))?;
+            let (namespace, name) = body.name.split_once('/').unwrap_or(("", &body.name));
             Some(Owner { namespace: namespace.to_owned(), name: name.to_owned(), uid })
         })
     }
 
-    /// The trees of all marked load balancers, or of those that are marked for `owner`. What goes is none.
-    pub(super) async fn trees(
-        &self,
-        owner: Option<&Owner>,
-    ) -> Result<Vec<Marked<LoadBalancer>>, DriverError> {
-        let look = self.memory.look();
+    /// Reads the load balancers with the mark of this cluster, or of `owner`, except those that are being deleted.
+    pub(super) async fn trees(&self, owner: Option<&Owner>) -> DriverResult<Vec<Owned<LoadBalancer>>> {
+        let list = self.cache.owners.start_list();
         let marked = self.marked(owner).await?;
         let ports = match owner {
             Some(owner) if !self.ports.may_have(owner) => Vec::new(),
             _ => self.ports.marked(owner).await?,
         };
-        let used: BTreeSet<PortId> = marked.iter().filter_map(|(_, told)| told.vip_port_id.clone()).collect();
-        let standing: Vec<_> =
-            marked.into_iter().filter(|(_, told)| told.provisioning_status != GOING).collect();
-        let hanging = self.hanging(standing.iter().map(|(_, told)| told)).await?;
+        let used: BTreeSet<_> = marked.iter().filter_map(|(_, body)| body.vip_port_id.clone()).collect();
+        let (owners, bodies): (Vec<_>, Vec<_>) =
+            marked.into_iter().filter(|(_, body)| body.provisioning_status != PENDING_DELETE).unzip();
+        let listeners = self.listeners(&bodies).await?;
+        let pools = listeners.iter().flatten().filter_map(|listener| listener.pool.as_ref());
+        let pools: Vec<PoolId> = pools.map(|pool| pool.id.clone()).collect();
         let mut trees = Vec::new();
-        let mut pools = Vec::new();
-        for ((owner, told), listeners) in standing.iter().zip(hanging) {
-            pools.extend(
-                listeners.iter().filter_map(|listener| listener.pool.as_ref()).map(|pool| pool.id.clone()),
-            );
-            if let Some(thing) = tree::load_balancer(told, groups_of(told), listeners) {
-                self.memory.owns(&owner.uid, &told.id);
-                trees.push(Marked { owner: Some(owner.clone()), thing });
+        for ((owner, body), listeners) in owners.into_iter().zip(&bodies).zip(listeners) {
+            if let Some(thing) = tree::load_balancer(body, security_groups(body), listeners) {
+                self.cache.owners.insert(body.id.clone(), owner.uid.clone());
+                trees.push(Owned { owner: Some(owner), thing });
             }
         }
         match owner {
-            Some(owner) => self.memory.looked(&owner.uid),
-            None => self.memory.listed(look, standing.iter().map(|(_, told)| &told.id), pools.iter()),
+            Some(owner) => drop(self.cache.dirty.remove(&owner.uid)),
+            None => self.cache.end_list(list, bodies.iter().map(|body| &body.id), pools.iter()),
         }
-        let left = ports.iter().filter(|(_, port)| !used.contains(&super::vip_port::port_id(port)));
-        trees.extend(left.filter_map(|(owner, port)| {
-            Some(Marked { owner: Some(owner.clone()), thing: tree::half_made(owner, port)? })
+        let unused = ports.iter().filter(|(_, port)| !used.contains(&port_id(port)));
+        trees.extend(unused.filter_map(|(owner, port)| {
+            Some(Owned { owner: Some(owner.clone()), thing: tree::port_alone(owner, port)? })
         }));
         Ok(trees)
     }
 
-    /// The tree of one load balancer.
-    pub(super) async fn tree(&self, told: &LoadBalancerTold) -> Result<Option<LoadBalancer>, DriverError> {
-        let listeners = self.hanging(std::iter::once(told)).await?.pop().unwrap_or_default();
-        Ok(tree::load_balancer(told, groups_of(told), listeners))
+    /// Reads the listeners of one load balancer.
+    pub(super) async fn tree(&self, body: &LoadBalancerBody) -> DriverResult<Option<LoadBalancer>> {
+        let listeners = self.listeners(std::slice::from_ref(body)).await?.pop().unwrap_or_default();
+        Ok(tree::load_balancer(body, security_groups(body), listeners))
     }
 
-    /// What hangs on each of these load balancers, in their order: its listeners, by protocol and port.
-    async fn hanging<'a>(
-        &self,
-        standing: impl Iterator<Item = &'a LoadBalancerTold> + Clone,
-    ) -> Result<Vec<Vec<Listener>>, DriverError> {
-        let Some(scope) = scope(standing.clone()) else { return Ok(Vec::new()) };
+    /// Reads the listeners of each of these load balancers, in their order, sorted by protocol and port.
+    async fn listeners(&self, bodies: &[LoadBalancerBody]) -> DriverResult<Vec<Vec<Listener>>> {
+        let Some(scope) = scope(bodies) else { return Ok(Vec::new()) };
         let (listeners, pools) = futures_util::try_join!(
-            self.octavia.listeners("list the listeners of this cluster", &scope),
-            self.octavia.pools("list the pools of this cluster", &scope, &POOL_FIELDS),
+            self.octavia.list::<ListenerBody>(
+                "list the listeners of this cluster",
+                &scope,
+                ListenerBody::FIELDS
+            ),
+            self.octavia.list::<PoolBody>("list the pools of this cluster", &scope, PoolBody::FIELDS),
         )?;
-        let mut by_balancer: HashMap<LoadBalancerId, Vec<ListenerTold>> = HashMap::new();
+        let mut by_balancer: HashMap<LoadBalancerId, Vec<ListenerBody>> = HashMap::new();
         for listener in listeners {
             let Some(balancer) = listener.loadbalancers.first() else { continue };
             by_balancer.entry(balancer.id.clone()).or_default().push(listener);
         }
         let monitors = self.monitors(&scope, &pools).await?;
-        let pools: HashMap<PoolId, PoolTold> =
+        let pools: HashMap<PoolId, PoolBody> =
             pools.into_iter().map(|pool| (pool.id.clone(), pool)).collect();
-        let trees = standing.map(|told| {
-            let mut listeners = by_balancer.remove(&told.id).unwrap_or_default();
+        let read = bodies.iter().map(|body| {
+            let mut listeners = by_balancer.remove(&body.id).unwrap_or_default();
             listeners.sort_by(|one, other| {
                 (&one.protocol, one.protocol_port).cmp(&(&other.protocol, other.protocol_port))
             });
-            self.listeners(told, listeners, &pools, &monitors)
+            let (pools, monitors) = (&pools, &monitors);
+            async move {
+                self.read_members(body, &listeners, pools).await?;
+                Ok(self.assemble(&listeners, pools, monitors))
+            }
         });
-        try_join_all(trees).await
+        try_join_all(read).await
     }
 
-    /// The listeners of one load balancer with their pools. Members that this process never saw are read.
-    async fn listeners(
+    /// Reads the members that are not cached. One status tree has those of all pools, without their subnets; where these may
+    /// differ, members are read by pool.
+    async fn read_members(
         &self,
-        told: &LoadBalancerTold,
-        listeners: Vec<ListenerTold>,
-        pools: &HashMap<PoolId, PoolTold>,
-        monitors: &HashMap<String, MonitorTold>,
-    ) -> Result<Vec<Listener>, DriverError> {
-        let pool_of = |listener: &ListenerTold| pools.get(listener.default_pool_id.as_ref()?);
-        let known = |pool: &PoolTold| {
-            self.memory.members(&pool.id, pool.members.iter().map(|member| &member.id)).is_some()
-        };
-        let unknown: Vec<&PoolTold> =
-            listeners.iter().filter_map(pool_of).filter(|pool| !known(pool)).collect();
-        if !unknown.is_empty() {
-            self.learn_members(told, &unknown).await?;
-        }
-        let listeners = listeners.iter().filter_map(|listener| {
-            let pool = pool_of(listener).map(|pool| {
-                let monitor = pool.healthmonitor_id.as_ref().and_then(|id| monitors.get(id));
-                let ids = pool.members.iter().map(|member| &member.id);
-                // What changed since the members were read is seen by the next look.
-                let members = self.memory.members(&pool.id, ids);
-                tree::pool(
-                    pool,
-                    monitor,
-                    members.or_else(|| self.memory.last_members(&pool.id)).unwrap_or_default(),
-                )
-            });
-            tree::listener(listener, pool)
-        });
-        Ok(listeners.collect())
-    }
-
-    /// Reads the members of these pools of a load balancer. One answer has those of all, but without their subnets: where these
-    /// may differ, pool by pool.
-    async fn learn_members(&self, told: &LoadBalancerTold, pools: &[&PoolTold]) -> Result<(), DriverError> {
-        let mut learned: Vec<(PoolId, Vec<MemberTold>)> = Vec::new();
+        body: &LoadBalancerBody,
+        listeners: &[ListenerBody],
+        pools: &HashMap<PoolId, PoolBody>,
+    ) -> DriverResult<()> {
+        let attached = listeners.iter().filter_map(|listener| pools.get(listener.default_pool_id.as_ref()?));
+        let unknown: Vec<&PoolBody> = attached
+            .filter(|pool| self.cache.current_members(&pool.id, member_ids(pool)).is_none())
+            .collect();
+        let mut read: Vec<(PoolId, Vec<MemberBody>)> = Vec::new();
         match self.members.mode {
+            _ if unknown.is_empty() => {}
             MemberMode::L2 => {
-                for pool in pools {
+                for pool in unknown {
                     let members = self.octavia.members(&pool.id).await?;
-                    learned.push((pool.id.clone(), members.unwrap_or_default()));
+                    read.push((pool.id.clone(), members.unwrap_or_default()));
                 }
             }
             MemberMode::L3 => {
-                let states = self.octavia.states(&told.id).await?;
-                let listeners = states.into_iter().flat_map(|states| states.loadbalancer.listeners);
-                learned.extend(
-                    listeners.flat_map(|listener| listener.pools).map(|pool| (pool.id, pool.members)),
-                );
+                let tree = self.octavia.status_tree(&body.id).await?;
+                let listeners = tree.into_iter().flat_map(|tree| tree.loadbalancer.listeners);
+                let pools = listeners.flat_map(|listener| listener.pools);
+                read.extend(pools.map(|pool| (pool.id, pool.members)));
             }
         }
-        let subnet = told.vip_subnet_id.clone().unwrap_or_default();
-        for (pool, mut members) in learned {
-            members.retain(|member| member.provisioning_status != GOING);
-            self.memory.remember(&pool, &members_told(&members, &subnet));
+        let subnet = body.vip_subnet_id.clone().unwrap_or_default();
+        for (pool, mut members) in read {
+            members.retain(|member| member.provisioning_status != PENDING_DELETE);
+            self.cache.members.insert(pool, tree::members(&members, &subnet));
         }
         Ok(())
     }
 
-    /// The health monitors of these pools by their ids. Where there are none, nobody is asked.
-    async fn monitors(
+    /// Combines listeners with their pools, monitors and cached members. A change since the members were read is seen by the
+    /// next read.
+    fn assemble(
         &self,
-        scope: &Filter,
-        pools: &[PoolTold],
-    ) -> Result<HashMap<String, MonitorTold>, OpenStackError> {
+        listeners: &[ListenerBody],
+        pools: &HashMap<PoolId, PoolBody>,
+        monitors: &HashMap<String, MonitorBody>,
+    ) -> Vec<Listener> {
+        let pool = |body: &PoolBody| {
+            let listed = body.healthmonitor_id.as_ref().and_then(|id| monitors.get(id));
+            let members = self.cache.current_members(&body.id, member_ids(body));
+            let members = members
+                .or_else(|| self.cache.members.get(&body.id).map(|last| last.clone()))
+                .unwrap_or_default();
+            tree::pool(body, body.healthmonitor.as_ref().or(listed), members)
+        };
+        let listener = |body: &ListenerBody| {
+            let default_pool = body.default_pool_id.as_ref().and_then(|id| pools.get(id));
+            tree::listener(body, default_pool.map(pool))
+        };
+        listeners.iter().filter_map(listener).collect()
+    }
+
+    /// The listeners in the response to the creation of a load balancer.
+    pub(super) fn created_listeners(&self, body: &LoadBalancerBody) -> Vec<Listener> {
+        let subnet = body.vip_subnet_id.clone().unwrap_or_default();
+        for pool in &body.pools {
+            self.cache.members.insert(pool.id.clone(), tree::members(&pool.members, &subnet));
+        }
+        let pools = body.pools.iter().map(|pool| (pool.id.clone(), pool.clone())).collect();
+        self.assemble(&body.listeners, &pools, &HashMap::new())
+    }
+
+    /// Lists the health monitors of these pools by id. A monitor has no load balancer, so the list is that of the project.
+    async fn monitors(&self, scope: &Filter, pools: &[PoolBody]) -> Result<HashMap<String, MonitorBody>> {
         if pools.iter().all(|pool| pool.healthmonitor_id.is_none()) {
             return Ok(HashMap::new());
         }
-        // A monitor knows no load balancer: those of the project are read.
         let scope = scope.iter().filter(|(name, _)| *name == PROJECT).cloned().collect();
-        let monitors = self.octavia.monitors("list the health monitors of this cluster", &scope).await?;
+        let step = "list the health monitors of this cluster";
+        let monitors: Vec<MonitorBody> = self.octavia.list(step, &scope, MonitorBody::FIELDS).await?;
         Ok(monitors.into_iter().map(|monitor| (monitor.id.clone(), monitor)).collect())
     }
-
-    /// The whole tree as the answer to its creation tells it.
-    pub(super) fn tree_of_answer(&self, told: &LoadBalancerTold) -> Vec<Listener> {
-        let subnet = told.vip_subnet_id.clone().unwrap_or_default();
-        let mut pools: HashMap<PoolId, Pool> = HashMap::new();
-        for pool in &told.pools {
-            let members = members_told(&pool.members, &subnet);
-            self.memory.remember(&pool.id, &members);
-            pools.insert(pool.id.clone(), tree::pool(pool, pool.healthmonitor.as_ref(), members));
-        }
-        let listeners = told.listeners.iter().filter_map(|listener| {
-            tree::listener(listener, listener.default_pool_id.as_ref().and_then(|id| pools.remove(id)))
-        });
-        listeners.collect()
-    }
 }
 
-/// Members as they are told, of a load balancer whose own address is in the subnet `vip`.
-pub(super) fn members_told(told: &[MemberTold], vip: &SubnetId) -> Vec<Member> {
-    told.iter().filter_map(|told| tree::member(told, vip)).collect()
+fn member_ids(pool: &PoolBody) -> impl Iterator<Item = &MemberId> {
+    pool.members.iter().map(|member| &member.id)
 }
 
-/// The security groups that Octavia was told to put before a load balancer, sorted. Which its port has is Octavia's business,
-/// whoever made the port: there is one of its own among them.
-fn groups_of(told: &LoadBalancerTold) -> Vec<SecurityGroupId> {
-    let mut groups = told.vip_sg_ids.clone();
+/// The security groups that Octavia was given for the load balancer, sorted. Those of its port include one of Octavia's own.
+fn security_groups(body: &LoadBalancerBody) -> Vec<SecurityGroupId> {
+    let mut groups = body.vip_sg_ids.clone();
     groups.sort_unstable();
     groups
 }
 
-const PROJECT: &str = "project_id";
-
-/// What the listeners and pools of these load balancers pass, and as few others as possible; none for no load balancer.
-fn scope<'a>(standing: impl Iterator<Item = &'a LoadBalancerTold> + Clone) -> Option<Filter> {
-    let mut ids = standing.clone().map(|told| &told.id);
-    let (first, second) = (ids.next()?, ids.next());
-    let projects: BTreeSet<&ProjectId> = standing.map(|told| &told.project_id).collect();
+/// The narrowest filter for the listeners and pools of these load balancers, or `None` for no load balancer.
+fn scope(bodies: &[LoadBalancerBody]) -> Option<Filter> {
+    let projects: BTreeSet<&ProjectId> = bodies.iter().map(|body| &body.project_id).collect();
     let project = projects.first().filter(|_| projects.len() == 1).map(|id| (PROJECT, id.to_string()));
-    let only = second.is_none().then(|| ("loadbalancer_id", first.to_string()));
-    Some(only.into_iter().chain(project).collect())
+    let balancer = match bodies {
+        [] => return None,
+        [body] => Some(("loadbalancer_id", body.id.to_string())),
+        _ => None,
+    };
+    Some(balancer.into_iter().chain(project).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(id: &str, project: &str) -> LoadBalancerTold {
-        LoadBalancerTold { id: id.into(), project_id: project.into(), ..LoadBalancerTold::default() }
+    fn body(id: &str, project: &str) -> LoadBalancerBody {
+        LoadBalancerBody { id: id.into(), project_id: project.into(), ..LoadBalancerBody::default() }
     }
 
     #[test]
-    fn lists_have_as_little_of_others_as_can_be_said() {
-        let of = |standing: &[LoadBalancerTold]| scope(standing.iter());
-        assert_eq!(of(&[]), None);
+    fn lists_are_filtered_by_load_balancer_and_project_where_there_is_one() {
+        assert_eq!(scope(&[]), None);
         let one = vec![("loadbalancer_id", "a".to_owned()), ("project_id", "p".to_owned())];
-        assert_eq!(of(&[told("a", "p")]), Some(one));
-        assert_eq!(of(&[told("a", "p"), told("b", "p")]), Some(vec![("project_id", "p".to_owned())]));
-        assert_eq!(of(&[told("a", "p"), told("b", "q")]), Some(vec![]));
+        assert_eq!(scope(&[body("a", "p")]), Some(one));
+        assert_eq!(scope(&[body("a", "p"), body("b", "p")]), Some(vec![("project_id", "p".to_owned())]));
+        assert_eq!(scope(&[body("a", "p"), body("b", "q")]), Some(vec![]));
     }
 }

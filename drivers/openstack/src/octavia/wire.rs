@@ -1,22 +1,79 @@
-//! Load balancers, listeners, pools and members, as Octavia writes and reads them. The fields are those of its API reference.
+//! The JSON bodies of Octavia. The fields are those of its API reference.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use staffetta_driver::{
     ListenerId, LoadBalancerId, MemberId, PoolId, PortId, ProjectId, SecurityGroupId, SubnetId,
 };
 
-use crate::cloud::or_default;
+use crate::text::or_default;
 
-/// The state of a load balancer or a member that is being deleted.
-pub(super) const GOING: &str = "PENDING_DELETE";
+/// The provisioning status of a resource that is being deleted.
+pub(super) const PENDING_DELETE: &str = "PENDING_DELETE";
 
-/// A load balancer as it is read. The answer to its creation has all that hangs on it; others have just ids there.
+/// A kind of resource, with the steps of its calls for errors.
+pub(super) trait OctaviaResource: DeserializeOwned {
+    /// The path of the collection, which is also its key in lists.
+    const COLLECTION: &'static str;
+    /// The key of a single resource in bodies.
+    const KEY: &'static str;
+    /// The fields that lists return.
+    const FIELDS: &'static str;
+    const CREATE: &'static str;
+    const UPDATE: &'static str;
+    const DELETE: &'static str;
+}
+
+macro_rules! resource {
+    ($body:ty, $collection:literal, $key:literal, $name:literal, $fields:literal) => {
+        impl OctaviaResource for $body {
+            const COLLECTION: &'static str = $collection;
+            const KEY: &'static str = $key;
+            const FIELDS: &'static str = $fields;
+            const CREATE: &'static str = concat!("create ", $name);
+            const UPDATE: &'static str = concat!("update ", $name);
+            const DELETE: &'static str = concat!("delete ", $name);
+        }
+    };
+}
+
+resource!(
+    LoadBalancerBody,
+    "loadbalancers",
+    "loadbalancer",
+    "a load balancer",
+    "id name project_id description tags provisioning_status vip_address vip_subnet_id vip_port_id vip_sg_ids \
+     provider admin_state_up"
+);
+resource!(
+    ListenerBody,
+    "listeners",
+    "listener",
+    "a listener",
+    "id protocol protocol_port default_pool_id timeout_client_data timeout_member_data allowed_cidrs admin_state_up loadbalancers"
+);
+resource!(
+    PoolBody,
+    "pools",
+    "pool",
+    "a pool",
+    "id lb_algorithm session_persistence healthmonitor_id admin_state_up members"
+);
+resource!(
+    MonitorBody,
+    "healthmonitors",
+    "healthmonitor",
+    "a health monitor",
+    "id type delay timeout max_retries admin_state_up"
+);
+
+/// A load balancer. The response to its creation contains its listeners and pools; all others have only their ids.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct LoadBalancerTold {
+pub(super) struct LoadBalancerBody {
     pub(super) id: LoadBalancerId,
     #[serde(deserialize_with = "or_default")]
     pub(super) name: String,
@@ -33,30 +90,14 @@ pub(super) struct LoadBalancerTold {
     pub(super) vip_sg_ids: Vec<SecurityGroupId>,
     pub(super) provider: Option<String>,
     pub(super) admin_state_up: Option<bool>,
-    pub(super) listeners: Vec<ListenerTold>,
-    pub(super) pools: Vec<PoolTold>,
+    pub(super) listeners: Vec<ListenerBody>,
+    pub(super) pools: Vec<PoolBody>,
 }
 
-/// The fields of a load balancer without what hangs on it.
-pub(super) const LOAD_BALANCER_FIELDS: [&str; 12] = [
-    "id",
-    "name",
-    "project_id",
-    "description",
-    "tags",
-    "provisioning_status",
-    "vip_address",
-    "vip_subnet_id",
-    "vip_port_id",
-    "vip_sg_ids",
-    "provider",
-    "admin_state_up",
-];
-
-/// A listener as it is read.
+/// A listener.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct ListenerTold {
+pub(super) struct ListenerBody {
     pub(super) id: ListenerId,
     pub(super) protocol: String,
     pub(super) protocol_port: u16,
@@ -66,82 +107,62 @@ pub(super) struct ListenerTold {
     #[serde(deserialize_with = "or_default")]
     pub(super) allowed_cidrs: Vec<IpNet>,
     pub(super) admin_state_up: Option<bool>,
-    pub(super) loadbalancers: Vec<IdTold<LoadBalancerId>>,
+    pub(super) loadbalancers: Vec<IdBody<LoadBalancerId>>,
+    /// The pools in a status tree.
+    pub(super) pools: Vec<PoolBody>,
 }
 
-pub(super) const LISTENER_FIELDS: [&str; 9] = [
-    "id",
-    "protocol",
-    "protocol_port",
-    "default_pool_id",
-    "timeout_client_data",
-    "timeout_member_data",
-    "allowed_cidrs",
-    "admin_state_up",
-    "loadbalancers",
-];
-
-/// A pool as it is read. Only the answer to the creation of a load balancer has more of its members than their ids, and has
-/// its monitor.
+/// A pool. Only the response to the creation of a load balancer contains its monitor, and more of its members than their ids.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct PoolTold {
+pub(super) struct PoolBody {
     pub(super) id: PoolId,
     pub(super) protocol: String,
     #[serde(deserialize_with = "or_default")]
     pub(super) name: String,
     pub(super) lb_algorithm: String,
-    pub(super) session_persistence: Option<PersistenceTold>,
+    pub(super) session_persistence: Option<PersistenceBody>,
     pub(super) healthmonitor_id: Option<String>,
-    pub(super) healthmonitor: Option<MonitorTold>,
+    pub(super) healthmonitor: Option<MonitorBody>,
     pub(super) admin_state_up: Option<bool>,
-    pub(super) members: Vec<MemberTold>,
-    pub(super) listeners: Vec<IdTold<ListenerId>>,
-    pub(super) loadbalancers: Vec<IdTold<LoadBalancerId>>,
+    pub(super) members: Vec<MemberBody>,
+    pub(super) listeners: Vec<IdBody<ListenerId>>,
+    pub(super) loadbalancers: Vec<IdBody<LoadBalancerId>>,
 }
 
-/// The fields of a pool that hangs on a listener.
-pub(super) const POOL_FIELDS: [&str; 6] =
-    ["id", "lb_algorithm", "session_persistence", "healthmonitor_id", "admin_state_up", "members"];
+/// The fields that identify a pool without a listener.
+pub(super) const DETACHED_POOL_FIELDS: &str = "id name protocol listeners loadbalancers";
 
-/// The fields by which a pool is known that may hang on no listener.
-pub(super) const SPARE_POOL_FIELDS: [&str; 5] = ["id", "name", "protocol", "listeners", "loadbalancers"];
-
-/// Something of which just the id is told.
+/// A reference to a resource.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct IdTold<I> {
+pub(super) struct IdBody<I> {
     pub(super) id: I,
 }
 
-/// A pool's session persistence.
+/// The session persistence of a pool, in requests and responses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct PersistenceTold {
+pub(super) struct PersistenceBody {
     #[serde(rename = "type")]
     pub(super) kind: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) persistence_timeout: Option<u32>,
 }
 
-/// A pool's health monitor.
+/// A health monitor.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct MonitorTold {
+pub(super) struct MonitorBody {
     pub(super) id: String,
-    #[serde(rename = "type")]
-    pub(super) kind: String,
     pub(super) delay: u32,
     pub(super) timeout: u32,
     pub(super) max_retries: u8,
     pub(super) admin_state_up: Option<bool>,
 }
 
-pub(super) const MONITOR_FIELDS: [&str; 6] =
-    ["id", "type", "delay", "timeout", "max_retries", "admin_state_up"];
-
-/// A member of a pool, as it is read. The tree of states has no subnet.
+/// A member of a pool. The status tree omits the subnet.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct MemberTold {
+pub(super) struct MemberBody {
     pub(super) id: MemberId,
     #[serde(deserialize_with = "or_default")]
     pub(super) name: String,
@@ -152,147 +173,10 @@ pub(super) struct MemberTold {
     pub(super) provisioning_status: String,
 }
 
-pub(super) const MEMBER_FIELDS: [&str; 6] =
-    ["id", "name", "address", "protocol_port", "subnet_id", "provisioning_status"];
+pub(super) const MEMBER_FIELDS: &str = "id name address protocol_port subnet_id provisioning_status";
 
-/// The states of a load balancer and of all that hangs on it: one answer with the members of all its pools.
+/// The status tree of a load balancer: one response with its listeners, their pools, and the members of these.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct StatesTold {
-    pub(super) loadbalancer: LoadBalancerStates,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct LoadBalancerStates {
-    #[serde(default)]
-    pub(super) listeners: Vec<ListenerStates>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct ListenerStates {
-    #[serde(default)]
-    pub(super) pools: Vec<PoolStates>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct PoolStates {
-    pub(super) id: PoolId,
-    #[serde(default)]
-    pub(super) members: Vec<MemberTold>,
-}
-
-/// A load balancer that is to be made with all that hangs on it.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct NewLoadBalancer<'a> {
-    pub(super) name: &'a str,
-    pub(super) project_id: &'a ProjectId,
-    pub(super) description: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) tags: Vec<String>,
-    pub(super) vip_address: IpAddr,
-    pub(super) vip_subnet_id: &'a SubnetId,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) vip_port_id: Option<PortId>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    pub(super) vip_sg_ids: &'a [SecurityGroupId],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) provider: Option<&'a str>,
-    pub(super) admin_state_up: bool,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) listeners: Vec<NewListener>,
-}
-
-/// A listener that is to be made, with its pool or by itself.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct NewListener {
-    pub(super) name: String,
-    pub(super) protocol: &'static str,
-    pub(super) protocol_port: u16,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) loadbalancer_id: Option<LoadBalancerId>,
-    #[serde(flatten)]
-    pub(super) settings: ListenerChange,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) default_pool: Option<NewPool>,
-}
-
-/// What can be changed of a listener. What is left open is not sent: older releases know less.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct ListenerChange {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) timeout_client_data: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) timeout_member_data: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) allowed_cidrs: Option<Vec<IpNet>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) admin_state_up: Option<bool>,
-}
-
-/// A pool that is to be made, with its members or by itself.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct NewPool {
-    pub(super) name: String,
-    pub(super) protocol: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) listener_id: Option<ListenerId>,
-    pub(super) lb_algorithm: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) session_persistence: Option<PersistenceTold>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) healthmonitor: Option<NewMonitor>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) members: Vec<NewMember>,
-}
-
-/// What can be changed of a pool.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct PoolChange {
-    pub(super) lb_algorithm: &'static str,
-    pub(super) session_persistence: Option<PersistenceTold>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) admin_state_up: Option<bool>,
-}
-
-/// A health monitor that is to be made, with its pool or by itself.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct NewMonitor {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) pool_id: Option<PoolId>,
-    #[serde(rename = "type")]
-    pub(super) kind: &'static str,
-    #[serde(flatten)]
-    pub(super) settings: MonitorChange,
-}
-
-/// What can be changed of a health monitor.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct MonitorChange {
-    pub(super) delay: u32,
-    pub(super) timeout: u32,
-    pub(super) max_retries: u8,
-    pub(super) max_retries_down: u8,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) admin_state_up: Option<bool>,
-}
-
-/// A member that is to be there.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct NewMember {
-    pub(super) name: String,
-    pub(super) address: IpAddr,
-    pub(super) protocol_port: u16,
-    pub(super) subnet_id: SubnetId,
-}
-
-/// What is changed of a load balancer; the rest stays.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct LoadBalancerChange<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) description: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) tags: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) vip_sg_ids: Option<&'a [SecurityGroupId]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) admin_state_up: Option<bool>,
+pub(super) struct StatusTreeBody {
+    pub(super) loadbalancer: LoadBalancerBody,
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use staffetta_driver::{DriverError, Reason};
-use staffetta_openstack::{OpenStackError, Problem};
+use staffetta_openstack::OpenStackError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use wiremock::ResponseTemplate;
@@ -60,7 +60,7 @@ async fn a_list_that_leads_back_to_itself_ends() {
     world.answers("GET", "/v2.0/ports", vec![ok(&json!({ "ports": [1], "ports_links": links }))]).await;
     let network = world.cloud().network();
     let error = network.get("list the ports", "ports").list::<u8>("ports").await.unwrap_err();
-    assert!(error.to_string().contains("leads back to itself"), "{error}");
+    assert!(error.to_string().contains("links to itself"), "{error}");
 }
 
 #[tokio::test]
@@ -170,7 +170,7 @@ async fn an_answer_that_is_none_leaves_open_what_was_done() {
     world.answers("POST", "/v2.0/ports", vec![ResponseTemplate::new(201).set_body_string("{}")]).await;
     let error = world.cloud().network().post("make a port", "ports").answer_in::<Value>("port").await;
     let error = error.unwrap_err();
-    assert!(error.ambiguous() && matches!(error.problem(), Problem::Unreadable(_)), "{error}");
+    assert!(error.ambiguous() && error.to_string().contains("a body that cannot be read"), "{error}");
 }
 
 #[tokio::test]
@@ -205,7 +205,10 @@ async fn what_the_catalogue_does_not_have_may_come_and_is_no_thing_that_does_not
     let world = World::silent().await;
     world.keystone_for(3600, &["identity"]).await;
     let error = world.cloud().network().get("look", "ports/p1").done().await.unwrap_err();
-    assert!(matches!(error.problem(), Problem::NoService(_)) && !error.is_not_found());
+    assert!(
+        error.to_string().contains("the catalogue of the cloud has no") && !error.is_not_found(),
+        "{error}"
+    );
     assert_eq!(error.reason(), Reason::Unavailable);
 }
 
@@ -259,7 +262,7 @@ async fn a_service_that_is_not_there_has_done_nothing_and_one_that_hangs_perhaps
     assert!(text.contains("(request req-"), "{text}");
     drop(listener);
     let (ambiguous, reason, text) = told(made(&url).await);
-    assert!(!ambiguous && reason == Reason::Unavailable && text.contains("there is no way to"), "{text}");
+    assert!(!ambiguous && reason == Reason::Unavailable && text.contains("cannot connect to"), "{text}");
     assert!(!text.contains("req-"), "nobody has heard of it: {text}");
 }
 

@@ -237,7 +237,7 @@ async fn an_answer_of_keystone_that_is_none_is_told() {
     let world = World::silent().await;
     world.answers("POST", "/v3/auth/tokens", vec![ok(&json!({ "hello": "world" }))]).await;
     let error = read(&world.cloud()).await.unwrap_err();
-    assert!(error.to_string().contains("cannot be understood"), "{error}");
+    assert!(error.to_string().contains("cannot be read"), "{error}");
 }
 
 #[tokio::test]
@@ -247,7 +247,7 @@ async fn a_service_that_the_cloud_has_not_is_named_with_those_that_it_has() {
     for (service, name) in [(cloud.network(), "network"), (cloud.load_balancer(), "load-balancer")] {
         let error = service.get("look around", "x").done().await.unwrap_err().to_string();
         let expected = format!(
-            "look around: the catalogue of the cloud has no `{name}` with the interface `public` in the region `Two`; \
+            "look around: the other side is not available: the catalogue of the cloud has no `{name}` with the interface `public` in the region `Two`; \
              it has identity (public in One), network (public in One)"
         );
         assert_eq!(error, expected);

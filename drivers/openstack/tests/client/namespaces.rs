@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use staffetta_driver::{
-    Activation, DriverError, Marked, NamespaceSubnetDriver, NetworkId, Owner, Reason, Vif, VifPoolDriver,
-    VifRequest,
+    Activation, DriverError, NamespaceSubnetDriver, NetworkId, Owned, Owner, PodVifDriver, Reason, Vif,
+    VifPoolDriver, VifRequest,
 };
 use staffetta_openstack::NamespaceNetworks;
 use wiremock::matchers::any;
@@ -138,7 +138,7 @@ impl Neutron {
         self.things.lock().unwrap().get(kind).cloned().unwrap_or_default()
     }
 
-    /// How many networks, subnets and ports there are.
+    /// The numbers of networks, subnets and ports.
     fn counts(&self) -> [usize; 3] {
         ["networks", "subnets", "ports"].map(|kind| self.things(kind).len())
     }
@@ -263,6 +263,15 @@ struct Leaving {
 
 #[async_trait]
 impl VifPoolDriver for Leaving {
+    async fn drain_network(&self, network: &NetworkId) -> Result<(), DriverError> {
+        self.left.lock().unwrap().push(network.clone());
+        let busy = self.busy.load(Ordering::Relaxed);
+        if busy { Err(DriverError::new(Reason::Conflict, "leave a network")) } else { Ok(()) }
+    }
+}
+
+#[async_trait]
+impl PodVifDriver for Leaving {
     async fn request_vif(&self, _: &VifRequest) -> Result<Vif, DriverError> {
         Err(DriverError::new(Reason::Unsupported, "request a VIF"))
     }
@@ -275,14 +284,8 @@ impl VifPoolDriver for Leaving {
         Err(DriverError::new(Reason::Unsupported, "activate a VIF"))
     }
 
-    async fn vifs(&self, _: Option<&Owner>) -> Result<Vec<Marked<Vif>>, DriverError> {
+    async fn vifs(&self, _: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {
         Ok(Vec::new())
-    }
-
-    async fn vacate(&self, network: &NetworkId) -> Result<(), DriverError> {
-        self.left.lock().unwrap().push(network.clone());
-        let busy = self.busy.load(Ordering::Relaxed);
-        if busy { Err(DriverError::new(Reason::Conflict, "leave a network")) } else { Ok(()) }
     }
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use staffetta_driver::{RequestObserver, RequestOutcome};
-use staffetta_openstack::{Access, Auth, Cloud, Environment, Interface, NeutronOptions, Tls, Urls};
+use staffetta_openstack::{
+    Access, Auth, Cloud, EndpointInterface, EndpointOverrides, Environment, NeutronOptions, TlsOptions,
+};
 use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
@@ -18,7 +20,7 @@ pub(crate) struct World {
     pub(crate) seen: Arc<Seen>,
 }
 
-/// What the observer was told.
+/// The requests that the observer recorded.
 #[derive(Default)]
 pub(crate) struct Seen(Mutex<Vec<String>>);
 
@@ -106,7 +108,7 @@ impl World {
         requests.iter().filter(|request| request.url.path() == at).map(Asked::new).collect()
     }
 
-    /// How often somebody logged in.
+    /// The number of logins.
     pub(crate) async fn logins(&self) -> usize {
         self.requests("/v3/auth/tokens").await.len()
     }
@@ -117,9 +119,12 @@ pub(crate) fn without_login(url: &str, timeout: Duration) -> Cloud {
     let access = Access {
         auth: Auth::None,
         region: None,
-        interface: Interface::Public,
-        urls: Urls { network: Some(url.parse().unwrap()), load_balancer: Some(url.parse().unwrap()) },
-        tls: Tls::default(),
+        interface: EndpointInterface::Public,
+        urls: EndpointOverrides {
+            network: Some(url.parse().unwrap()),
+            load_balancer: Some(url.parse().unwrap()),
+        },
+        tls: TlsOptions::default(),
         timeout,
         max_concurrency: 4,
     };

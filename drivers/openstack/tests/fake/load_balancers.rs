@@ -10,17 +10,17 @@ use super::State;
 use super::answer::{Answer, fault};
 use super::query::Query;
 
-/// What Octavia keeps. Members lie in their pools.
+/// The state of the fake Octavia. Members are in their pools.
 pub(crate) struct Octavia {
     /// The newest version, after the point.
     pub(crate) version: u32,
-    /// How long a change takes.
+    /// The duration of a change.
     pub(crate) delay: Duration,
     /// Changes never end.
     pub(crate) stuck: bool,
-    /// How many of the next changes end in ERROR.
+    /// The number of following changes that end in ERROR.
     pub(crate) doomed: usize,
-    /// How many things of a kind there may be, by Octavia's word for it.
+    /// The quotas by Octavia's name for a kind of resource.
     quotas: BTreeMap<String, usize>,
     pub(crate) balancers: BTreeMap<String, Value>,
     pub(crate) listeners: BTreeMap<String, Value>,
@@ -116,7 +116,7 @@ impl Octavia {
         Some(fault(409, &format!("IP address {address} already allocated in subnet {subnet}")))
     }
 
-    /// So many more of a kind are refused when they are too many.
+    /// Rejects so many more of a kind if they exceed the quota.
     fn over_quota(&self, kind: &str, more: usize) -> Option<Answer> {
         let (present, words) = match kind {
             "load_balancer" => (self.balancers.len(), "Load Balancer"),
@@ -151,7 +151,7 @@ impl Octavia {
     }
 }
 
-/// Whether a member was removed by a change that is under way.
+/// Returns `true` for a member that a change in progress removes.
 fn goes(member: &Value) -> bool {
     member["provisioning_status"] == "PENDING_DELETE"
 }
@@ -281,7 +281,7 @@ impl State {
         Answer::json(201, json!({ "loadbalancer": self.octavia.whole(&id) }))
     }
 
-    /// Why a provider does not serve a listener.
+    /// The reason why a provider does not support a listener.
     fn unserved(&self, provider: &str, listener: &Value) -> Option<Answer> {
         if listener["protocol"] == "SCTP" && self.octavia.version < 23 {
             return Some(fault(

@@ -35,7 +35,7 @@ pub(crate) struct Fake {
     server: AbortHandle,
 }
 
-/// What goes wrong with a request.
+/// A fault of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
     /// It is refused with this status and kind; Octavia, which has no kinds, says it in words.
@@ -75,9 +75,9 @@ pub(crate) struct State {
     pub(crate) hides_bindings: bool,
     /// Whoever asks may not see the security groups of the project.
     pub(crate) hides_groups: bool,
-    /// How many things a page has at most.
+    /// The page size.
     pub(crate) page: Option<usize>,
-    /// How many pairs a port may have.
+    /// The most address pairs of a port.
     pub(crate) pairs: usize,
     made: u64,
     faults: Vec<(Method, &'static str, Fault)>,

@@ -157,7 +157,7 @@ impl State {
         Answer::json(200, json!({ "port": self.shown(&port) }))
     }
 
-    /// What an agent tells. One that nobody bound it knows nothing of.
+    /// The report of an agent, which does not know unbound ports.
     pub(crate) fn agent(&mut self, id: &str, up: bool) -> Answer {
         let Some(port) = self.ports.get_mut(id) else { return not_found("PortNotFound", id) };
         port["status"] = json!(if up { "ACTIVE" } else { "DOWN" });

@@ -24,12 +24,12 @@ impl Query {
         self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether it has this name with this value.
+    /// Returns `true` if the query has this name with this value.
     pub(crate) fn says(&self, name: &str, value: &str) -> bool {
         self.all(name).any(|said| said == value)
     }
 
-    /// What of `things` passes the filters, one page of it, with the fields that are wanted.
+    /// One page of the `things` that pass the filters, with the requested fields.
     pub(crate) fn list(
         &self,
         collection: &str,

@@ -1,4 +1,4 @@
-//! What Neutron is asked, and how often.
+//! The requests to Neutron, and their number.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,8 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::Value;
-use staffetta_driver::{Activation, PodVifDriver, Reason, Vif, VifStock};
-use staffetta_openstack::NeutronStock;
+use staffetta_driver::{Activation, BulkVifDriver, PodVifDriver, Reason, Vif};
 
 use crate::scenarios::stock::order;
 use crate::scenarios::world::{activated, within};
@@ -161,25 +160,25 @@ async fn a_pod_that_gives_up_in_the_middle_of_a_call_makes_nobodys_port_twice() 
 async fn a_list_in_pages_is_read_whole() {
     let (fake, world) = fake().await;
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
-    let stock = NeutronStock::new(world.bound("east"));
+    let stock = world.bound("east");
     let request = world.request("any", &host, &subnet);
     let order = order(&stock, &request, 10);
-    assert_eq!(stock.make(&order).await.vifs.len(), 10);
+    assert_eq!(stock.create_vifs(&order).await.vifs.len(), 10);
     fake.state().page = Some(3);
-    assert_eq!(stock.list().await.unwrap().whole.len(), 10);
+    assert_eq!(stock.list_vifs().await.unwrap().usable.len(), 10);
 }
 
 #[tokio::test]
 async fn a_lot_of_ports_is_made_by_one_call_and_bindings_that_come_late_are_read_by_one_list() {
     let (fake, world) = fake().await;
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
-    let stock = NeutronStock::new(world.bound("east"));
-    stock.list().await.unwrap();
+    let stock = world.bound("east");
+    stock.list_vifs().await.unwrap();
     fake.state().binds_late = true;
     fake.requests();
     let request = world.request("any", &host, &subnet);
     let order = order(&stock, &request, 20);
-    let made = stock.make(&order).await;
+    let made = stock.create_vifs(&order).await;
     assert!(made.failure.is_none() && made.vifs.len() == 20, "{:?}", made.failure);
     assert!(made.vifs.iter().all(|vif| vif.plugin == "ovs" && vif.has_traffic_filtering));
     let requests = fake.requests();
@@ -196,10 +195,10 @@ async fn what_was_seen_of_a_port_for_one_pod_is_not_told_to_the_next() {
     let (fake, world) = fake().await;
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
     let driver = world.bound("east");
-    let stock = NeutronStock::new(driver.clone());
+    let stock = driver.clone();
     let request = world.request("any", &host, &subnet);
     let order = order(&stock, &request, 2);
-    let [port, other]: [Vif; 2] = stock.make(&order).await.vifs.try_into().unwrap();
+    let [port, other]: [Vif; 2] = stock.create_vifs(&order).await.vifs.try_into().unwrap();
     let pass = async || {
         // Time passes at once; what goes over the network takes as long as it does.
         tokio::time::pause();
@@ -215,7 +214,7 @@ async fn what_was_seen_of_a_port_for_one_pod_is_not_told_to_the_next() {
     fake.requests();
     activated(&driver, &other).await.unwrap();
     assert!(fake.requests()[0].contains(port.id.as_str()), "it was taken along");
-    stock.came_back(&port.id);
+    driver.vif_returned(&port.id);
     let (status, _) = world.ask(Method::PUT, &format!("_agent/down/{}", port.id), &Value::Null).await;
     assert_eq!(status, 204);
     pass().await;
@@ -230,15 +229,15 @@ async fn what_was_seen_of_a_port_for_one_pod_is_not_told_to_the_next() {
 async fn the_group_of_a_project_is_asked_for_once_and_costs_a_pod_no_call() {
     let (fake, world) = fake().await;
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
-    let stock = NeutronStock::new(world.bound("east"));
+    let stock = world.bound("east");
     let request = world.request("any", &host, &subnet);
     let order = order(&stock, &request, 2);
-    let made = stock.make(&order).await.vifs;
-    let listed = stock.list().await.unwrap().whole;
+    let made = stock.create_vifs(&order).await.vifs;
+    let listed = stock.list_vifs().await.unwrap().usable;
     assert!(listed.len() == 2 && listed.iter().all(|stocked| stocked.security_groups.is_empty()));
     fake.requests();
     for vif in &made {
-        stock.adapt(vif, &[]).await.unwrap();
+        stock.set_security_groups(vif, &[]).await.unwrap();
     }
     let changes: Vec<_> = made.iter().map(|vif| format!("PUT ports/{}", vif.id)).collect();
     assert_eq!(fake.requests(), changes);

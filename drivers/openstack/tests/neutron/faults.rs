@@ -5,11 +5,8 @@ use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
-use staffetta_driver::{Activation, PodVifDriver, Reason, StockOrder, Vif, VifClass, VifStock};
-use staffetta_openstack::{
-    NestedMacvlanDriver, NestedStock, NeutronDefaults, NeutronStock, PodVifNestedOptions, PortOptions,
-    Subnets,
-};
+use staffetta_driver::{Activation, BulkVifDriver, BulkVifRequest, PodVifDriver, Reason, Vif, VifClass};
+use staffetta_openstack::{NestedMacvlanDriver, NeutronDefaults, PodVifNestedOptions, PortOptions, Subnets};
 
 use crate::fake::Fault;
 use crate::scenarios::stock::order;
@@ -35,15 +32,15 @@ async fn a_port_whose_answer_got_lost_is_found_by_its_mark_and_none_is_made_twic
 async fn a_lot_of_ports_whose_answer_got_lost_is_found_by_its_mark() {
     let (fake, world) = fake().await;
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
-    let stock = NeutronStock::new(world.bound("east"));
+    let stock = world.bound("east");
     let request = world.request("any", &host, &subnet);
     let order = order(&stock, &request, 4);
     // Ports of another call are not taken for those of this one, not even where lists are not filtered by descriptions.
-    let first = stock.make(&order).await.vifs;
+    let first = stock.create_vifs(&order).await.vifs;
     for ignored in [false, true] {
         fake.state().ignores_descriptions = ignored;
         fake.inject(Method::POST, "ports", Fault::DoneThenClose);
-        let made = stock.make(&order).await;
+        let made = stock.create_vifs(&order).await;
         assert!(made.failure.is_none() && made.vifs.len() == 4, "{:?}", made.failure);
         assert!(made.vifs.iter().all(|vif| first.iter().all(|other| other.id != vif.id)));
     }
@@ -122,7 +119,7 @@ async fn a_port_that_is_not_this_clusters_is_not_bound_again_whoever_shows_it() 
     world.ask(Method::PUT, "_agent/host/late", &Value::Null).await;
     fake.requests();
     let error = driver.activate_vif(&shown).await.unwrap_err();
-    assert!(error.to_string().contains("not this cluster's"), "{error}");
+    assert!(error.to_string().contains("does not belong to this cluster"), "{error}");
     assert!(fake.requests().iter().all(|request| request.starts_with("GET ")));
     assert_eq!(text(&world.port(text(&foreign["id"])).await["binding:vif_type"]), "binding_failed");
 }
@@ -155,11 +152,11 @@ async fn where_ports_cannot_be_tagged_they_are_found_by_what_else_they_say() {
             assert_eq!((found.len(), found[0].owner.as_ref()), (1, Some(&owner)));
         }
     }
-    let stock = NeutronStock::new(bound);
+    let stock = bound;
     let request = world.request("any", &host, &subnet);
     let order = order(&stock, &request, 3);
-    assert_eq!(stock.make(&order).await.vifs.len(), 3);
-    assert_eq!(stock.list().await.unwrap().whole.len(), 3);
+    assert_eq!(stock.create_vifs(&order).await.vifs.len(), 3);
+    assert_eq!(stock.list_vifs().await.unwrap().usable.len(), 3);
 }
 
 #[tokio::test]
@@ -167,19 +164,22 @@ async fn what_was_made_before_ports_could_be_tagged_is_found_afterwards() {
     let (fake, world) = fake().await;
     fake.state().extensions.remove("tag-ports-during-bulk-creation");
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
-    let stock = NeutronStock::new(world.bound("east"));
+    let stock = world.bound("east");
     let request = world.request("web", &host, &subnet);
     world.bound("east").request_vif(&request).await.unwrap();
     world.bound("west").request_vif(&request).await.unwrap();
     let order = order(&stock, &request, 2);
-    assert_eq!(stock.make(&order).await.vifs.len(), 2);
+    assert_eq!(stock.create_vifs(&order).await.vifs.len(), 2);
     // The cloud is upgraded, and the controller is started anew once that is known.
     fake.state().extensions.insert("tag-ports-during-bulk-creation");
     an_hour_passes().await;
-    let (driver, stock) = (world.bound("east"), NeutronStock::new(world.bound("east")));
+    let (driver, stock) = (world.bound("east"), world.bound("east"));
     for _ in 0..2 {
         assert_eq!(driver.vifs(Some(&request.owner)).await.unwrap().len(), 1);
-        assert_eq!((driver.vifs(None).await.unwrap().len(), stock.list().await.unwrap().whole.len()), (3, 2));
+        assert_eq!(
+            (driver.vifs(None).await.unwrap().len(), stock.list_vifs().await.unwrap().usable.len()),
+            (3, 2)
+        );
     }
     let last = fake.requests().pop().unwrap();
     let tagged = world.ports(&subnet).await;
@@ -291,13 +291,13 @@ async fn a_trunk_that_takes_no_subport_costs_no_port() {
         "it is not tried for ever"
     );
     assert!(world.ports(&subnet).await.is_empty());
-    let stock = NestedStock::new(driver.clone());
+    let stock = driver.clone();
     fake.inject(Method::PUT, "trunks", Fault::Refuse(409, "TrunkInErrorState"));
     let order = order(&stock, &request, 5);
-    let made = stock.make(&order).await;
+    let made = stock.create_vifs(&order).await;
     assert!(made.vifs.is_empty() && made.failure.is_some() && world.ports(&subnet).await.is_empty());
     // No VLAN was lost on the way.
-    let made = stock.make(&StockOrder { count: 60, ..order }).await;
+    let made = stock.create_vifs(&BulkVifRequest { count: 60, ..order }).await;
     assert_eq!(made.vifs.len(), 60);
 }
 
@@ -349,13 +349,13 @@ async fn a_subport_whose_binding_failed_is_looked_at_ever_more_seldom_and_attach
     fake.requests();
     let (mut waited, mut asked) = (Duration::ZERO, 0);
     while waited < Duration::from_secs(100) {
-        let Activation::NotYet { ask_again } = driver.activate_vif(&vif).await.unwrap() else {
+        let Activation::NotYet { poll_after } = driver.activate_vif(&vif).await.unwrap() else {
             panic!("nobody bound it")
         };
         asked += 1;
-        waited += ask_again;
+        waited += poll_after;
         tokio::time::pause();
-        tokio::time::advance(ask_again).await;
+        tokio::time::advance(poll_after).await;
         tokio::time::resume();
     }
     let requests = fake.requests();
@@ -369,16 +369,16 @@ async fn a_subport_whose_binding_failed_is_looked_at_ever_more_seldom_and_attach
 async fn a_user_who_may_not_see_bindings_any_more_costs_a_pool_no_port() {
     let (fake, world) = fake().await;
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
-    let stock = NeutronStock::new(world.bound("east"));
+    let stock = world.bound("east");
     let request = world.request("any", &host, &subnet);
     let order = order(&stock, &request, 4);
-    assert_eq!(stock.make(&order).await.vifs.len(), 4);
+    assert_eq!(stock.create_vifs(&order).await.vifs.len(), 4);
     fake.state().hides_bindings = true;
     // As a process that begins with what it reads.
-    let error = NeutronStock::new(world.bound("east")).list().await.unwrap_err();
+    let error = world.bound("east").list_vifs().await.unwrap_err();
     assert!(error.reason() == Reason::Refused && error.to_string().contains("role"), "{error}");
     fake.state().hides_bindings = false;
-    assert_eq!(stock.list().await.unwrap().whole.len(), 4);
+    assert_eq!(stock.list_vifs().await.unwrap().usable.len(), 4);
     assert!(fake.requests().iter().all(|request| !request.starts_with("DELETE")));
 }
 
@@ -389,23 +389,23 @@ async fn a_default_group_that_neutron_does_not_show_is_told_and_costs_no_port_it
     let wish = json!({ "name": "web", "project_id": world.project });
     let web = text(&world.create("security-groups", "security_group", wish).await["id"]).to_owned();
     fake.state().hides_groups = true;
-    let stock = NeutronStock::new(world.bound("east"));
+    let stock = world.bound("east");
     let request = world.request("any", &host, &subnet);
-    let vif = stock.make(&order(&stock, &request, 1)).await.vifs.remove(0);
+    let vif = stock.create_vifs(&order(&stock, &request, 1)).await.vifs.remove(0);
     let groups = async || world.port(vif.id.as_str()).await["security_groups"].clone();
     let default = groups().await;
     assert_eq!(default.as_array().unwrap().len(), 1);
-    let listed = stock.list().await.unwrap().whole.remove(0).security_groups;
+    let listed = stock.list_vifs().await.unwrap().usable.remove(0).security_groups;
     assert_eq!(json!(listed), default, "nobody knows that these are what a port gets that names none");
-    let error = stock.adapt(&vif, &[]).await.unwrap_err();
+    let error = stock.set_security_groups(&vif, &[]).await.unwrap_err();
     let told = error.to_string();
     assert!(error.reason() == Reason::Refused && told.contains(world.project.as_str()), "{told}");
     assert!(told.contains("`neutron_defaults.pod_security_groups`"), "{told}");
     assert_eq!(groups().await, default);
     // What is named needs no look.
-    stock.adapt(&vif, &[web.as_str().into()]).await.unwrap();
+    stock.set_security_groups(&vif, &[web.as_str().into()]).await.unwrap();
     assert_eq!(groups().await, json!([web]));
-    stock.adapt(&vif, &[]).await.unwrap_err();
+    stock.set_security_groups(&vif, &[]).await.unwrap_err();
     assert_eq!(groups().await, json!([web]));
 }
 

@@ -16,15 +16,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use staffetta_driver::Unobserved;
-use staffetta_openstack::{Access, Auth, Cloud, Interface, Tls, Urls};
+use staffetta_driver::NoopRequestObserver;
+use staffetta_openstack::{Access, Auth, Cloud, EndpointInterface, EndpointOverrides, TlsOptions};
 
 use crate::fake::Fake;
 use crate::scenarios::world::{World, client};
 
 const PROJECT: &str = "0f1e2d3c4b5a69788796a5b4c3d2e1f0";
 
-/// What was learnt of the cloud's extensions is out of date by now.
+/// Lets the cached extensions of the cloud expire.
 async fn an_hour_passes() {
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(3600)).await;
@@ -37,17 +37,17 @@ async fn fake() -> (Arc<Fake>, World) {
     let access = Access {
         auth: Auth::None,
         region: None,
-        interface: Interface::Public,
-        urls: Urls {
+        interface: EndpointInterface::Public,
+        urls: EndpointOverrides {
             network: Some(fake.url.parse().unwrap()),
             load_balancer: Some(fake.url.parse().unwrap()),
         },
-        tls: Tls::default(),
+        tls: TlsOptions::default(),
         timeout: Duration::from_secs(30),
         max_concurrency: 16,
     };
     let world = World {
-        cloud: Cloud::new(access, Arc::new(Unobserved)).unwrap(),
+        cloud: Cloud::new(access, Arc::new(NoopRequestObserver)).unwrap(),
         neutron: fake.url.clone(),
         octavia: fake.url.clone(),
         token: None,
@@ -61,8 +61,8 @@ async fn fake() -> (Arc<Fake>, World) {
     (fake, world)
 }
 
-async fn world() -> Option<World> {
-    Some(fake().await.1)
+async fn world() -> World {
+    fake().await.1
 }
 
 scenarios::in_world!(crate::world);

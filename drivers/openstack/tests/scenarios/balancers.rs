@@ -3,9 +3,10 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use staffetta_driver::{
-    Algorithm, HealthMonitor, Listener, ListenerPort, ListenerSettings, ListenerSpec, LoadBalancer,
-    LoadBalancerDriver, LoadBalancerSpec, Marked, MemberSpec, NetworkPolicyDriver, PoolSettings, PoolSpec,
-    Progress, Protocol, Provisioning, Reason, SessionPersistence, Subnet,
+    Algorithm, HealthMonitor, Listener, ListenerDriver, ListenerPort, ListenerSettings, ListenerSpec,
+    LoadBalancer, LoadBalancerDriver, LoadBalancerProgress, LoadBalancerSpec, MemberSpec,
+    NetworkPolicyDriver, Owned, PoolSettings, PoolSpec, Protocol, ProvisioningStatus, Reason,
+    SessionPersistence, Subnet,
 };
 use staffetta_openstack::{LbaasV2Driver, OctaviaDefaults};
 
@@ -16,11 +17,11 @@ const DNS: ListenerPort = ListenerPort { protocol: Protocol::Udp, port: 53 };
 const DIAMETER: ListenerPort = ListenerPort { protocol: Protocol::Sctp, port: 3868 };
 
 /// Waits until the load balancer takes changes, as the handler does.
-pub(crate) async fn settled(driver: &LbaasV2Driver, balancer: &LoadBalancer) -> Progress {
+pub(crate) async fn settled(driver: &LbaasV2Driver, balancer: &LoadBalancer) -> LoadBalancerProgress {
     within(async {
         loop {
             match driver.progress(balancer).await.unwrap() {
-                Progress::Pending { ask_again } => tokio::time::sleep(ask_again).await,
+                LoadBalancerProgress::Pending { poll_after } => tokio::time::sleep(poll_after).await,
                 end => return end,
             }
         }
@@ -81,12 +82,12 @@ pub(crate) async fn spec(
         listeners,
         adopt: None,
     };
-    let feasible = driver.feasible(spec).await.unwrap();
+    let feasible = driver.normalize(spec).await.unwrap();
     assert_eq!(feasible.without, [""; 0]);
     feasible.spec
 }
 
-/// What of a tree is asked for.
+/// The specs of the listeners of a load balancer.
 pub(crate) fn asked(balancer: &LoadBalancer) -> Vec<ListenerSpec> {
     let listeners = balancer.listeners.iter().map(|listener| {
         let pool = listener.pool.clone().unwrap();
@@ -120,15 +121,15 @@ pub(crate) async fn a_load_balancer_is_made_with_its_whole_tree_and_read_as_it_w
     }
     let spec = spec(world, &driver, &subnet, wanted.into()).await;
     let made = driver.ensure_load_balancer(&owner, &spec).await.unwrap();
-    assert_eq!((made.vip, &made.subnet, made.status), (spec.vip, &subnet.id, Provisioning::Pending));
+    assert_eq!((made.vip, &made.subnet, made.status), (spec.vip, &subnet.id, ProvisioningStatus::Pending));
     assert_eq!(asked(&made), spec.listeners);
-    assert_eq!(settled(&driver, &made).await, Progress::Active);
+    assert_eq!(settled(&driver, &made).await, LoadBalancerProgress::Active);
     // Whether this process made it or not.
     for driver in [&driver, &world.balancers("east", &OctaviaDefaults::default())] {
         for marks in [None, Some(&owner)] {
             let found = driver.load_balancers(marks).await.unwrap();
-            let [Marked { owner: marked, thing }] = &*found else { panic!("{found:?}") };
-            assert_eq!((marked.as_ref(), thing.status), (Some(&owner), Provisioning::Active));
+            let [Owned { owner: marked, thing }] = &*found else { panic!("{found:?}") };
+            assert_eq!((marked.as_ref(), thing.status), (Some(&owner), ProvisioningStatus::Active));
             assert_eq!(asked(thing), spec.listeners);
         }
         let again = driver.ensure_load_balancer(&owner, &spec).await.unwrap();
@@ -193,7 +194,7 @@ pub(crate) async fn a_listener_that_comes_later_is_made_step_by_step_and_goes_wi
     assert_eq!(patiently(async || driver.release_listener(&left, &dns).await).await, None);
 }
 
-/// What of a listener is asked for, if it has a pool by now.
+/// The spec of a listener that has a pool.
 fn asked_so_far(balancer: &LoadBalancer, at: ListenerPort) -> Option<ListenerSpec> {
     let listener = balancer.listener(at)?.clone();
     let pool = listener.pool?;
@@ -252,13 +253,13 @@ pub(crate) async fn until_made(driver: &LbaasV2Driver, balancer: &LoadBalancer, 
 pub(crate) async fn ranges_take_the_place_of_security_groups_and_give_it_back(world: &World) {
     let subnet = world.subnet("10.1.0.0/24").await;
     let driver = world.balancers("east", &OctaviaDefaults::default());
-    let (owner, group) = (world.owner("web"), world.policies("east").make_group(&"g".into(), None).await);
+    let (owner, group) = (world.owner("web"), world.policies("east").create_group(&"g".into(), None).await);
     let plain = spec(world, &driver, &subnet, vec![listener(HTTP, members(&subnet, &[1]))]).await;
     let guarded = LoadBalancerSpec { security_groups: Some(vec![group.unwrap().id]), ..plain };
-    let guarded = driver.feasible(guarded).await.unwrap().spec;
+    let guarded = driver.normalize(guarded).await.unwrap().spec;
     let mut ranged = guarded.clone();
     ranged.listeners[0].settings.allowed_cidrs = vec!["192.0.2.0/24".parse().unwrap()];
-    let ranged = driver.feasible(ranged).await.unwrap();
+    let ranged = driver.normalize(ranged).await.unwrap();
     assert_eq!(ranged.without, ["security groups beside loadBalancerSourceRanges"]);
     let made = driver.ensure_load_balancer(&owner, &guarded).await.unwrap();
     settled(&driver, &made).await;
@@ -447,7 +448,7 @@ pub(crate) async fn a_quota_of_listeners_or_pools_keeps_no_other_port_from_being
     let driver = world.balancers("east", &OctaviaDefaults::default());
     let listeners = vec![listener(HTTP, Vec::new()), listener(DNS, Vec::new())];
     let wanted = spec(world, &driver, &subnet, listeners).await;
-    // The first service, once it is whole, has two of each.
+    // The first service, once it is usable, has two of each.
     for (last, what, allowed) in [(100, "listener", 1), (101, "pool", 3)] {
         world.allow_of_octavia(what, allowed).await;
         let owner = world.owner(what);
@@ -499,7 +500,7 @@ pub(crate) async fn the_port_of_the_address_may_be_ours_and_goes_with_the_load_b
     let found = only(&driver).await;
     assert_eq!(Some(&found.security_groups), spec.security_groups.as_ref());
     let again = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
-    assert_eq!(again.status, Provisioning::Active, "there is nothing to change");
+    assert_eq!(again.status, ProvisioningStatus::Active, "there is nothing to change");
     // Octavia has its port as long as it is there.
     patiently(async || driver.release_load_balancer(&world.owner("web"), &made.id).await).await;
     assert!(world.port(made.port.as_str()).await.is_null());
@@ -514,14 +515,14 @@ pub(crate) async fn a_load_balancer_is_guarded_alike_whoever_made_its_port(world
     settled(&before, &made).await;
     let driver =
         world.balancers("east", &OctaviaDefaults { own_vip_port: true, ..OctaviaDefaults::default() });
-    let group = world.policies("east").make_group(&"g".into(), None).await.unwrap();
+    let group = world.policies("east").create_group(&"g".into(), None).await.unwrap();
     spec.security_groups = Some(vec![group.id]);
     patiently(async || driver.ensure_load_balancer(&world.owner("web"), &spec).await).await;
     settled(&driver, &made).await;
     let found = only(&driver).await;
     assert_eq!((&found.port, Some(&found.security_groups)), (&made.port, spec.security_groups.as_ref()));
     let again = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
-    assert_eq!(again.status, Provisioning::Active, "there is nothing to change");
+    assert_eq!(again.status, ProvisioningStatus::Active, "there is nothing to change");
 }
 
 pub(crate) async fn a_port_of_ours_goes_with_its_load_balancer_though_none_are_made_by_now(world: &World) {
@@ -564,7 +565,7 @@ pub(crate) async fn a_port_that_was_left_without_a_load_balancer_is_found_and_us
     }
     let mut left = driver.load_balancers(None).await.unwrap();
     left.retain(|marked| marked.owner == Some(world.owner("other")));
-    assert_eq!((left.len(), left[0].thing.status), (1, Provisioning::Error));
+    assert_eq!((left.len(), left[0].thing.status), (1, ProvisioningStatus::Error));
     driver.release_load_balancer(&world.owner("other"), &left[0].thing.id).await.unwrap();
     assert_eq!(driver.load_balancers(None).await.unwrap().len(), 1);
     world.allow_balancers(-1).await;

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::json;
-use staffetta_driver::{Activation, Marked, PodVifDriver, Reason, Vif, VifClass};
+use staffetta_driver::{Activation, Owned, PodVifDriver, Reason, Vif, VifClass};
 
 use super::world::{World, activated, text};
 
@@ -92,7 +92,7 @@ pub(crate) async fn a_vif_that_is_found_by_its_mark_is_the_one_that_was_made(wor
     let vif = world.bound("east").request_vif(&world.request("web", &host, &subnet)).await.unwrap();
     let owner = world.owner("web");
     let found = world.bound("east").vifs(Some(&owner)).await.unwrap();
-    assert_eq!(found, [Marked { owner: Some(owner), thing: vif }]);
+    assert_eq!(found, [Owned { owner: Some(owner), thing: vif }]);
 }
 
 pub(crate) async fn a_binding_that_fails_is_an_error_and_leaves_no_port(world: &World) {

@@ -1,7 +1,6 @@
 //! Quotas, full subnets, and networks that are gone.
 
-use staffetta_driver::{PodVifDriver, Reason, VifRequest, VifStock};
-use staffetta_openstack::NeutronStock;
+use staffetta_driver::{BulkVifDriver, PodVifDriver, Reason, VifRequest};
 
 use super::stock::order;
 use super::world::World;
@@ -48,8 +47,8 @@ pub(crate) async fn a_group_that_is_not_in_the_project_is_told_with_the_project(
     let group = "00000000-0000-4000-8000-000000000000";
     let request = VifRequest { security_groups: vec![group.into()], ..world.request("a", &host, &subnet) };
     let alone = driver.request_vif(&request).await.unwrap_err();
-    let stock = NeutronStock::new(driver);
-    let of_a_pool = stock.make(&order(&stock, &request, 2)).await.failure.unwrap();
+    let stock = driver;
+    let of_a_pool = stock.create_vifs(&order(&stock, &request, 2)).await.failure.unwrap();
     for error in [alone, of_a_pool] {
         assert_eq!(error.reason(), Reason::NotFound);
         let said = error.to_string();

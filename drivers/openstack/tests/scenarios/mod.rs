@@ -1,4 +1,4 @@
-//! What the drivers promise of any Neutron and Octavia: each scenario is played in a world of its own, be it the fake one of the
+//! The guarantees of the drivers with any Neutron and Octavia: each scenario runs in a world of its own, be it the fake one of the
 //! tests or the real services.
 
 pub(crate) mod balancers;
@@ -12,10 +12,10 @@ pub(crate) mod stock;
 pub(crate) mod vlan;
 pub(crate) mod world;
 
-/// Makes a test of each scenario. `$world` is an async function that makes a world, or none, and then the test is skipped.
+/// Declares a test for each scenario, with the attributes `$attribute`. `$world` is an async function that returns a world.
 macro_rules! in_world {
-    ($world:path) => {
-        $crate::scenarios::in_world! { @ $world;
+    ($(#[$attribute:meta])* $world:path) => {
+        $crate::scenarios::in_world! { @ [$(#[$attribute])*] $world;
             bound:
                 a_pod_gets_a_port_on_its_node_that_is_active_when_an_agent_wired_it,
                 pods_that_come_together_each_get_the_port_that_was_made_for_them,
@@ -91,15 +91,17 @@ macro_rules! in_world {
                 an_address_of_another_project_or_that_leads_elsewhere_is_left_alone;
         }
     };
-    (@ $world:path; $($module:ident: $($scenario:ident),+;)+) => {
+    (@ $attributes:tt $world:path; $($module:ident: $($scenario:ident),+;)+) => {
         $(mod $module {
-            $(#[tokio::test]
-            async fn $scenario() {
-                if let Some(world) = $world().await {
-                    $crate::scenarios::$module::$scenario(&world).await;
-                }
-            })+
+            $($crate::scenarios::in_world! { @test $attributes $world, $module, $scenario })+
         })+
+    };
+    (@test [$($attribute:tt)*] $world:path, $module:ident, $scenario:ident) => {
+        #[tokio::test]
+        $($attribute)*
+        async fn $scenario() {
+            $crate::scenarios::$module::$scenario(&$world().await).await;
+        }
     };
 }
 

@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use staffetta_driver::{HealthMonitor, ListenerPort, LoadBalancer, LoadBalancerDriver};
+use staffetta_driver::{HealthMonitor, ListenerDriver, ListenerPort, LoadBalancer, LoadBalancerDriver};
 use staffetta_openstack::OctaviaDefaults;
 
 use super::balancers::{

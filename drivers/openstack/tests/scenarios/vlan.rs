@@ -67,7 +67,7 @@ pub(crate) async fn a_vlan_that_another_controller_takes_meanwhile_is_not_used_t
     assert_eq!((vlans.len(), world.subports(&machine).await.len()), (6, 6));
 }
 
-/// What a controller leaves that is killed before it adds the port of the pod `web` to the trunk.
+/// The state after a controller is killed before it adds the port of the pod `web` to the trunk.
 async fn half_made(world: &World, machine: &Machine, subnet: &staffetta_driver::Subnet, vlan: u64) {
     let (cluster, owner) = (world.cluster("east"), world.owner("web"));
     let description = format!(

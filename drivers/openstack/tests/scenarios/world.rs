@@ -18,7 +18,7 @@ use staffetta_openstack::{
     PortOptions, Subnets,
 };
 
-/// How long anything may take before the test fails. It is no measure of speed.
+/// The time-out of each step, after which the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A cloud for one test.
@@ -35,7 +35,7 @@ pub(crate) struct World {
     pub(crate) project: ProjectId,
     /// By this the test itself asks.
     pub(crate) client: Client,
-    /// What lives as long as the world.
+    /// Values that live as long as the world.
     pub(crate) _keep: Box<dyn Any + Send + Sync>,
 }
 
@@ -150,24 +150,24 @@ impl World {
         }
     }
 
-    /// How many ports the project may have; -1 is any number.
+    /// Sets the quota of ports; -1 for no limit.
     pub(crate) async fn allow_ports(&self, count: i64) {
         self.allow("port", count).await;
     }
 
-    /// How many things of a kind the project may have; -1 is any number.
+    /// Sets the quota of a kind of resource; -1 for no limit.
     pub(crate) async fn allow(&self, what: &str, count: i64) {
         let quota = json!({ "quota": { what: count } });
         let (status, answer) = self.ask(Method::PUT, &format!("quotas/{}", self.project), &quota).await;
         assert_eq!(status, 200, "{answer}");
     }
 
-    /// How many load balancers the project may have; -1 is any number.
+    /// Sets the quota of load balancers; -1 for no limit.
     pub(crate) async fn allow_balancers(&self, count: i64) {
         self.allow_of_octavia("load_balancer", count).await;
     }
 
-    /// How many things of a kind that Octavia has the project may have; -1 is any number.
+    /// Sets the quota of a kind of resource in Octavia; -1 for no limit.
     pub(crate) async fn allow_of_octavia(&self, what: &str, count: i64) {
         let quota = json!({ "quota": { what: count } });
         let (status, answer) = self.balance(Method::PUT, &format!("quotas/{}", self.project), &quota).await;
@@ -363,14 +363,14 @@ pub(crate) async fn activated(driver: &dyn PodVifDriver, vif: &Vif) -> Result<Vi
         loop {
             match driver.activate_vif(vif).await? {
                 Activation::Active(vif) => return Ok(vif),
-                Activation::NotYet { ask_again } => tokio::time::sleep(ask_again).await,
+                Activation::NotYet { poll_after } => tokio::time::sleep(poll_after).await,
             }
         }
     })
     .await
 }
 
-/// What comes of it, unless it takes longer than anything may.
+/// Returns the result of the future, unless it times out.
 pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, work).await.expect("it takes longer than anything may")
 }

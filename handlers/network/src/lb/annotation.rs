@@ -1,64 +1,54 @@
-//! The annotation `openstack.org/kuryr-lbaas-state`: what load balancer a service has.
+//! The annotation `openstack.org/kuryr-lbaas-state`: the load balancer that a service has.
 //!
-//! It is a flat list of five classes; here and in the drivers it is a tree. How listeners and pools treat connections is
-//! told by fields of our own, where anything is: readers of these classes skip what they do not know. A list that somebody
-//! else wrote lacks them, and then that is brought back.
+//! The format is a flat list of objects of five classes; in memory it is a tree. Settings of
+//! listeners and pools are fields of our own, written only if set: other readers of these classes
+//! ignore unknown fields. An annotation that another program wrote lacks them, so the settings are
+//! applied again.
 
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use staffetta_driver::{
     Allocation, Listener, ListenerId, ListenerPort, ListenerSettings, LoadBalancer, LoadBalancerId, Member,
-    MemberId, MemberSpec, Pool, PoolId, PoolSettings, PortId, ProjectId, Protocol, Provisioning, PublicIp,
-    PublicIpId, SecurityGroupId, SubnetId,
+    MemberId, MemberSpec, Pool, PoolId, PoolSettings, PortId, ProjectId, Protocol, ProvisioningStatus,
+    PublicIp, PublicIpId, SecurityGroupId, SubnetId,
 };
 
-use super::standing::Standing;
+use super::state::LbaasState;
 use crate::annotation::{AnnotationError, read as read_annotation};
-use crate::versioned_object::{Versioned, VersionedObject, to_text};
+use crate::versioned_object::{Versioned, to_text, versioned_objects};
 
-/// The name of the annotation.
+/// The key of the annotation.
 pub const STATE_ANNOTATION: &str = "openstack.org/kuryr-lbaas-state";
 
-/// The longest text with members, in bytes. Kubernetes takes 256 KiB of annotations of one object, and there are others.
-const LONGEST: usize = 192 * 1024;
+/// The maximum length of an annotation with members, in bytes. Kubernetes allows 256 KiB for all
+/// annotations of an object.
+const MAX_LENGTH: usize = 192 * 1024;
 
-macro_rules! classes {
-    ($($class:ident $name:literal $version:literal;)+) => {$(
-        impl VersionedObject for $class {
-            const NAMESPACE: &'static str = "kuryr_kubernetes";
-            const NAME: &'static str = $name;
-            const VERSION: &'static str = $version;
-        }
-    )+};
+// The oldest version that has the fields, so that every later reader understands it.
+versioned_objects! { "kuryr_kubernetes":
+    StateForm, "LBaaSState", "1.0";
+    LoadBalancerForm, "LBaaSLoadBalancer", "1.2";
+    ListenerForm, "LBaaSListener", "1.0";
+    PoolForm, "LBaaSPool", "1.1";
+    MemberForm, "LBaaSMember", "1.0";
+    PublicIpForm, "LBaaSPubIp", "1.0";
 }
 
-// The oldest version that has the fields: every reader since understands it.
-classes! {
-    State "LBaaSState" "1.0";
-    StateLoadBalancer "LBaaSLoadBalancer" "1.2";
-    StateListener "LBaaSListener" "1.0";
-    StatePool "LBaaSPool" "1.1";
-    StateMember "LBaaSMember" "1.0";
-    StatePublicIp "LBaaSPubIp" "1.0";
+/// Kuryr's class `LBaaSState`: all objects in flat lists.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct StateForm {
+    loadbalancer: Option<Versioned<LoadBalancerForm>>,
+    listeners: Vec<Versioned<ListenerForm>>,
+    pools: Vec<Versioned<PoolForm>>,
+    members: Vec<Versioned<MemberForm>>,
+    service_pub_ip_info: Option<Versioned<PublicIpForm>>,
 }
 
+/// Kuryr's class `LBaaSLoadBalancer`.
 #[derive(Serialize, Deserialize)]
-struct State {
-    #[serde(default)]
-    loadbalancer: Option<Versioned<StateLoadBalancer>>,
-    #[serde(default)]
-    listeners: Vec<Versioned<StateListener>>,
-    #[serde(default)]
-    pools: Vec<Versioned<StatePool>>,
-    #[serde(default)]
-    members: Vec<Versioned<StateMember>>,
-    #[serde(default)]
-    service_pub_ip_info: Option<Versioned<StatePublicIp>>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StateLoadBalancer {
+struct LoadBalancerForm {
     id: LoadBalancerId,
     project_id: ProjectId,
     name: String,
@@ -71,8 +61,9 @@ struct StateLoadBalancer {
     security_groups: Option<Vec<SecurityGroupId>>,
 }
 
+/// Kuryr's class `LBaaSListener`, with our field `settings`.
 #[derive(Serialize, Deserialize)]
-struct StateListener {
+struct ListenerForm {
     id: ListenerId,
     project_id: ProjectId,
     name: String,
@@ -83,8 +74,9 @@ struct StateListener {
     settings: ListenerSettings,
 }
 
+/// Kuryr's class `LBaaSPool`, with our field `settings`.
 #[derive(Serialize, Deserialize)]
-struct StatePool {
+struct PoolForm {
     id: PoolId,
     project_id: ProjectId,
     name: String,
@@ -95,8 +87,9 @@ struct StatePool {
     settings: PoolSettings,
 }
 
+/// Kuryr's class `LBaaSMember`.
 #[derive(Serialize, Deserialize)]
-struct StateMember {
+struct MemberForm {
     id: MemberId,
     project_id: ProjectId,
     name: String,
@@ -106,30 +99,31 @@ struct StateMember {
     port: u16,
 }
 
+/// Kuryr's class `LBaaSPubIp`.
 #[derive(Serialize, Deserialize)]
-struct StatePublicIp {
+struct PublicIpForm {
     ip_id: PublicIpId,
     ip_addr: IpAddr,
-    alloc_method: AllocationMethod,
+    alloc_method: Allocation,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum AllocationMethod {
-    Pool,
-    User,
-}
-
-/// Reads the text of the annotation. What it shows was there when it was written.
-pub(super) fn read(text: &str) -> Result<Standing, AnnotationError> {
-    let Versioned(state) = read_annotation::<Versioned<State>>(STATE_ANNOTATION, text)?;
-    let pools: Vec<_> = state.pools.into_iter().map(|Versioned(pool)| pool).collect();
-    let members: Vec<_> = state.members.into_iter().map(|Versioned(member)| member).collect();
+/// Parses the annotation. The result is the state at the time of writing.
+pub(super) fn read(text: &str) -> Result<LbaasState, AnnotationError> {
+    let Versioned(state) = read_annotation::<Versioned<StateForm>>(STATE_ANNOTATION, text)?;
     let pool_of = |listener: &ListenerId| {
-        let pool = pools.iter().find(|pool| pool.listener_id == *listener)?;
-        let of_pool = members.iter().filter(|member| member.pool_id == pool.id);
-        let (id, settings) = (pool.id.clone(), pool.settings.clone());
-        Some(Pool { id, settings, members: of_pool.map(member).collect() })
+        let pool =
+            state.pools.iter().map(|Versioned(pool)| pool).find(|pool| pool.listener_id == *listener)?;
+        let members = state.members.iter().map(|Versioned(member)| member);
+        let members = members.filter(|member| member.pool_id == pool.id).map(|member| Member {
+            id: member.id.clone(),
+            spec: MemberSpec {
+                ip: member.ip,
+                port: member.port,
+                name: member.name.clone(),
+                subnet: member.subnet_id.clone(),
+            },
+        });
+        Some(Pool { id: pool.id.clone(), settings: pool.settings.clone(), members: members.collect() })
     };
     let listeners = state.listeners.into_iter().map(|Versioned(listener)| Listener {
         pool: pool_of(&listener.id),
@@ -138,52 +132,40 @@ pub(super) fn read(text: &str) -> Result<Standing, AnnotationError> {
         id: listener.id,
     });
     let listeners = listeners.collect();
-    let load_balancer = state.loadbalancer.map(|Versioned(found)| {
-        let mut security_groups = found.security_groups.unwrap_or_default();
+    let load_balancer = state.loadbalancer.map(|Versioned(form)| {
+        let mut security_groups = form.security_groups.unwrap_or_default();
         security_groups.sort();
         LoadBalancer {
-            id: found.id,
-            project: found.project_id,
-            name: found.name,
-            vip: found.ip,
-            subnet: found.subnet_id,
-            port: found.port_id,
-            provider: found.provider,
+            id: form.id,
+            project: form.project_id,
+            name: form.name,
+            vip: form.ip,
+            subnet: form.subnet_id,
+            port: form.port_id,
+            provider: form.provider,
             security_groups,
             disabled: false,
-            status: Provisioning::Active,
+            status: ProvisioningStatus::Active,
             listeners,
         }
     });
-    let public_ip = state.service_pub_ip_info.map(|Versioned(found)| PublicIp {
-        id: found.ip_id,
-        ip: found.ip_addr,
-        allocation: match found.alloc_method {
-            AllocationMethod::Pool => Allocation::Pool,
-            AllocationMethod::User => Allocation::User,
-        },
-        port: load_balancer.as_ref().map(|load_balancer: &LoadBalancer| load_balancer.port.clone()),
+    let public_ip = state.service_pub_ip_info.map(|Versioned(form)| PublicIp {
+        id: form.ip_id,
+        ip: form.ip_addr,
+        allocation: form.alloc_method,
+        port: load_balancer.as_ref().map(|load_balancer| load_balancer.port.clone()),
     });
-    Ok(Standing { load_balancer, public_ip, unmarked: false })
+    Ok(LbaasState { load_balancer, public_ip, unmarked: false })
 }
 
-fn member(member: &StateMember) -> Member {
-    let spec = MemberSpec {
-        ip: member.ip,
-        port: member.port,
-        name: member.name.clone(),
-        subnet: member.subnet_id.clone(),
-    };
-    Member { id: member.id.clone(), spec }
-}
-
-/// The text of the annotation, and whether it tells all: of a load balancer with very many members, it names none.
-pub(super) fn bounded(standing: &Standing) -> (String, bool) {
-    let text = write(standing);
-    if text.len() <= LONGEST {
+/// Formats the annotation, without members if it would be too long. Returns `true` if it is
+/// complete.
+pub(super) fn write_bounded(state: &LbaasState) -> (String, bool) {
+    let text = write(state);
+    if text.len() <= MAX_LENGTH {
         return (text, true);
     }
-    let mut bare = standing.clone();
+    let mut bare = state.clone();
     let listeners = bare.load_balancer.iter_mut().flat_map(|found| &mut found.listeners);
     for pool in listeners.filter_map(|listener| listener.pool.as_mut()) {
         pool.members.clear();
@@ -191,26 +173,16 @@ pub(super) fn bounded(standing: &Standing) -> (String, bool) {
     (write(&bare), false)
 }
 
-/// The text of the annotation. A public address is shown once it leads to the load balancer.
-pub(super) fn write(standing: &Standing) -> String {
-    let mut state = State {
-        loadbalancer: None,
-        listeners: Vec::new(),
-        pools: Vec::new(),
-        members: Vec::new(),
-        service_pub_ip_info: standing.reachable().map(|public_ip| {
-            Versioned(StatePublicIp {
-                ip_id: public_ip.id.clone(),
-                ip_addr: public_ip.ip,
-                alloc_method: match public_ip.allocation {
-                    Allocation::Pool => AllocationMethod::Pool,
-                    Allocation::User => AllocationMethod::User,
-                },
-            })
-        }),
-    };
-    if let Some(load_balancer) = &standing.load_balancer {
-        state.loadbalancer = Some(Versioned(StateLoadBalancer {
+/// Formats the annotation. A public address appears once it is associated with the load balancer.
+pub(super) fn write(state: &LbaasState) -> String {
+    let public_ip = state.reachable().map(|public_ip| PublicIpForm {
+        ip_id: public_ip.id.clone(),
+        ip_addr: public_ip.ip,
+        alloc_method: public_ip.allocation,
+    });
+    let mut form = StateForm { service_pub_ip_info: public_ip.map(Versioned), ..StateForm::default() };
+    if let Some(load_balancer) = &state.load_balancer {
+        form.loadbalancer = Some(Versioned(LoadBalancerForm {
             id: load_balancer.id.clone(),
             project_id: load_balancer.project.clone(),
             name: load_balancer.name.clone(),
@@ -223,15 +195,16 @@ pub(super) fn write(standing: &Standing) -> String {
         let mut listeners: Vec<_> = load_balancer.listeners.iter().collect();
         listeners.sort_by_key(|listener| listener.at);
         for listener in listeners {
-            add_listener(&mut state, load_balancer, listener);
+            add_listener(&mut form, load_balancer, listener);
         }
     }
-    to_text(&Versioned(state))
+    to_text(&Versioned(form))
 }
 
-fn add_listener(state: &mut State, load_balancer: &LoadBalancer, listener: &Listener) {
+/// Adds a listener with its pool and members to the lists, members sorted.
+fn add_listener(form: &mut StateForm, load_balancer: &LoadBalancer, listener: &Listener) {
     let name = load_balancer.listener_name(listener.at);
-    state.listeners.push(Versioned(StateListener {
+    form.listeners.push(Versioned(ListenerForm {
         id: listener.id.clone(),
         project_id: load_balancer.project.clone(),
         name: name.clone(),
@@ -241,7 +214,7 @@ fn add_listener(state: &mut State, load_balancer: &LoadBalancer, listener: &List
         settings: listener.settings.clone(),
     }));
     let Some(pool) = &listener.pool else { return };
-    state.pools.push(Versioned(StatePool {
+    form.pools.push(Versioned(PoolForm {
         id: pool.id.clone(),
         project_id: load_balancer.project.clone(),
         name,
@@ -252,8 +225,8 @@ fn add_listener(state: &mut State, load_balancer: &LoadBalancer, listener: &List
     }));
     let mut members: Vec<_> = pool.members.iter().collect();
     members.sort_by(|one, other| one.spec.cmp(&other.spec));
-    state.members.extend(members.into_iter().map(|member| {
-        Versioned(StateMember {
+    form.members.extend(members.into_iter().map(|member| {
+        Versioned(MemberForm {
             id: member.id.clone(),
             project_id: load_balancer.project.clone(),
             name: member.spec.name.clone(),
@@ -272,7 +245,7 @@ mod tests {
     use super::*;
     use crate::lb::testing::{listener, load_balancer, public_ip};
 
-    fn standing() -> Standing {
+    fn state() -> LbaasState {
         let tree = LoadBalancer {
             listeners: vec![
                 listener(Protocol::Tcp, 80, &["10.1.0.1", "10.1.0.2"]),
@@ -281,11 +254,15 @@ mod tests {
             ],
             ..load_balancer("default/web", "10.0.0.1")
         };
-        Standing { load_balancer: Some(tree), public_ip: Some(public_ip(Allocation::Pool)), unmarked: false }
+        LbaasState {
+            load_balancer: Some(tree),
+            public_ip: Some(public_ip(Allocation::Pool)),
+            unmarked: false,
+        }
     }
 
     #[test]
-    fn what_is_written_is_kuryrs_text_with_sorted_keys() {
+    fn the_format_is_kuryrs_with_sorted_keys() {
         let envelope = |name: &str, version: &str, data: serde_json::Value| {
             serde_json::json!({ "versioned_object.name": name, "versioned_object.namespace": "kuryr_kubernetes",
                 "versioned_object.version": version, "versioned_object.data": data })
@@ -294,7 +271,7 @@ mod tests {
             listeners: vec![listener(Protocol::Tcp, 80, &["10.1.0.1"])],
             ..load_balancer("default/web", "10.0.0.1")
         };
-        let standing = Standing { load_balancer: Some(tree), ..standing() };
+        let state = LbaasState { load_balancer: Some(tree), ..state() };
         let mut expected = envelope(
             "LBaaSState",
             "1.0",
@@ -316,45 +293,45 @@ mod tests {
             }),
         );
         expected.sort_all_objects();
-        assert_eq!(write(&standing), expected.to_string());
+        assert_eq!(write(&state), expected.to_string());
     }
 
     #[test]
-    fn what_is_written_is_read_as_it_was() {
-        assert_eq!(read(&write(&standing())).unwrap(), standing());
-        assert_eq!(read(&write(&Standing::default())).unwrap(), Standing::default());
+    fn reading_restores_the_written_state() {
+        assert_eq!(read(&write(&state())).unwrap(), state());
+        assert_eq!(read(&write(&LbaasState::default())).unwrap(), LbaasState::default());
     }
 
     #[test]
-    fn settings_are_told_by_fields_of_our_own_and_only_where_there_are_any() {
-        let mut settled = standing();
-        let plain = write(&settled);
+    fn settings_are_written_in_fields_of_our_own_and_only_if_set() {
+        let mut changed = state();
+        let plain = write(&changed);
         assert!(!plain.contains("settings"), "{plain}");
-        let listener = &mut settled.load_balancer.as_mut().unwrap().listeners[0];
+        let listener = &mut changed.load_balancer.as_mut().unwrap().listeners[0];
         listener.settings.client_timeout_ms = Some(5000);
         listener.settings.allowed_cidrs = vec!["192.0.2.0/24".parse().unwrap()];
         let pool = listener.pool.as_mut().unwrap();
         pool.settings.persistence = Some(SessionPersistence { timeout_s: Some(60) });
         pool.settings.algorithm = Some(Algorithm::SourceIp);
-        let text = write(&settled);
+        let text = write(&changed);
         assert!(
             text.contains(r#""settings":{"allowed_cidrs":["192.0.2.0/24"],"client_timeout_ms":5000}"#),
             "{text}"
         );
-        assert_eq!(read(&text).unwrap(), settled);
-        assert_eq!(read(&plain).unwrap(), standing(), "what another program wrote has none");
+        assert_eq!(read(&text).unwrap(), changed);
+        assert_eq!(read(&plain).unwrap(), state(), "an annotation of another program has none");
     }
 
     #[test]
-    fn older_and_newer_forms_are_read() {
-        let text = write(&standing());
+    fn older_and_newer_versions_are_read() {
+        let text = write(&state());
         for version in ["1.4", "1.0"] {
             let version = format!(
                 r#""LBaaSLoadBalancer","versioned_object.namespace":"kuryr_kubernetes","versioned_object.version":"{version}""#
             );
             let ours = r#""LBaaSLoadBalancer","versioned_object.namespace":"kuryr_kubernetes","versioned_object.version":"1.2""#;
             assert!(text.contains(ours), "{text}");
-            assert_eq!(read(&text.replace(ours, &version)).unwrap(), standing());
+            assert_eq!(read(&text.replace(ours, &version)).unwrap(), state());
         }
         let nulls = text
             .replace(r#""provider":"memory""#, r#""provider":null"#)
@@ -364,14 +341,14 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_leads_nowhere_yet_is_not_shown() {
-        let mut standing = standing();
-        standing.public_ip.as_mut().unwrap().port = None;
-        assert_eq!(read(&write(&standing)).unwrap().public_ip, None);
+    fn an_address_without_an_association_is_not_written() {
+        let mut state = state();
+        state.public_ip.as_mut().unwrap().port = None;
+        assert_eq!(read(&write(&state)).unwrap().public_ip, None);
     }
 
     #[test]
-    fn what_is_malformed_is_named_with_the_remedy() {
+    fn the_error_for_a_malformed_annotation_names_the_remedy() {
         for text in ["[", "{}", r#"{"versioned_object.name":"Other"}"#] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(STATE_ANNOTATION) && error.contains("remove it"), "{error}");

@@ -1,141 +1,143 @@
-//! Compares what stands outside with what it is to be, now and then: somebody may have changed, broken or removed it.
+//! Detects load balancers that were changed, broken or removed outside.
 //!
-//! One list of each kind answers for all services. Who is at work there by now knows better than a list, and is left alone; of
-//! the others, those whose annotation tells another story than the marks are looked at again, each in its own queue.
+//! At an interval, one list of each kind of resource is compared with the annotations of all
+//! services. Services with a record are being reconciled and are skipped. Each service that differs
+//! gets a trigger, which is handled in its own queue.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 use staffetta_driver::{PublicIp, PublicIpId, Uid};
-use staffetta_handler::{HandlerError, Identity, OrderingKey, Outlet, Signal, SignalHandler, Source};
+use staffetta_handler::{
+    HandlerError, Identity, OrderingKey, Source, Trigger, TriggerHandler, TriggerSender,
+};
 
 use super::annotation::{self, STATE_ANNOTATION};
-use super::claims::{Claim, Claims, by_owner, unmarked};
+use super::apply::LbDrivers;
+use super::endpoints::ServiceKey;
 use super::error::LbError;
-use super::index::{ServiceIndex, ServiceKey};
-use super::settle::LbDrivers;
-use super::standing::Standing;
-use super::{LbHandler, has_finalizer};
+use super::index::ServiceIndex;
+use super::records::{LbRecord, LbRecords};
+use super::state::LbaasState;
+use super::{DRIFTED, LbHandler, has_finalizer};
 
-/// What stands for a service is not what the service shows.
+/// Trigger: the load balancer of a service differs from its annotation.
 #[derive(Clone, Debug)]
-pub struct Drifted(Identity);
+pub struct LbDrift(Identity);
 
-impl Signal for Drifted {
+impl Trigger for LbDrift {
     fn identity(&self) -> &Identity {
         &self.0
     }
 }
 
-/// Looks for services that have drifted.
-pub(super) struct Comparison {
+/// Compares the load balancers with the annotations at an interval.
+pub(super) struct DriftDetector {
     pub(super) drivers: LbDrivers,
     pub(super) services: Arc<ServiceIndex>,
-    pub(super) claims: Arc<Claims>,
+    pub(super) records: Arc<LbRecords>,
     pub(super) interval: Duration,
 }
 
-impl Comparison {
-    /// The services whose annotation and marks tell different stories.
-    pub(super) async fn look(&self) -> Result<Vec<Identity>, LbError> {
-        // What is written down or begun after this may not be in the lists yet.
-        let shown: Vec<_> = self.services.all().iter().filter_map(|service| self.shown(service)).collect();
-        let balancers = self.drivers.load_balancer.load_balancers(None).await.map_err(LbError::Marks)?;
-        let public_ips = self.drivers.public_ip.public_ips(None).await.map_err(LbError::Marks)?;
-        let unmarked = unmarked(&public_ips);
-        let marked = by_owner(balancers, public_ips);
-        let drifted = shown.into_iter().filter(|Shown { service, text, standing }| {
-            let untouched = self.claims.get(&uid(service)).is_none() && self.shows(service, text);
-            untouched && !is_there(standing, marked.get(&uid(service)), &unmarked)
+impl DriftDetector {
+    /// The services whose load balancer differs from their annotation.
+    async fn drifted(&self) -> Result<Vec<Identity>, LbError> {
+        // Read before the lists: a service that changes meanwhile may be missing from them.
+        let annotated: Vec<_> =
+            self.services.all().into_iter().filter_map(|service| self.annotated(service)).collect();
+        let marks = self.drivers.marks(None, None).await?;
+        let unmarked = marks.unmarked_ips();
+        let marked = marks.into_records();
+        let drifted = annotated.into_iter().filter(|(service, state)| {
+            self.is_unchanged(service) && !is_marked(state, marked.get(&uid(service)), &unmarked)
         });
-        Ok(drifted.map(|Shown { service, .. }| Identity::of_object(&*service)).collect())
+        Ok(drifted.map(|(service, _)| Identity::of_object(&*service)).collect())
     }
 
-    /// What a service shows that is ours, whole and at rest.
-    fn shown(&self, service: &Arc<Service>) -> Option<Shown> {
-        let rests = has_finalizer(service)
+    /// The state in the annotation, if this process wrote it and nothing is in progress.
+    fn annotated(&self, service: Arc<Service>) -> Option<(Arc<Service>, LbaasState)> {
+        let text = service.annotations().get(STATE_ANNOTATION)?;
+        let at_rest = has_finalizer(&service)
             && service.metadata.deletion_timestamp.is_none()
-            && self.claims.get(&uid(service)).is_none();
-        let text = service.annotations().get(STATE_ANNOTATION).filter(|_| rests)?;
-        if !self.claims.wrote(&uid(service), text) {
-            return None;
-        }
-        let standing = annotation::read(text).ok()?;
-        Some(Shown { service: Arc::clone(service), text: text.clone(), standing })
+            && !self.records.contains(&uid(&service))
+            && self.records.has_written(&uid(&service), text);
+        let state = annotation::read(text).ok().filter(|_| at_rest)?;
+        Some((service, state))
     }
 
-    /// Whether the service still shows that.
-    fn shows(&self, service: &Service, text: &str) -> bool {
+    /// Returns `true` if the service still has the same annotation, and no record.
+    fn is_unchanged(&self, service: &Service) -> bool {
         let present = self.services.get(&ServiceKey::of(&service.metadata));
-        present.is_some_and(|present| {
-            present.metadata.uid == service.metadata.uid
-                && present.annotations().get(STATE_ANNOTATION).is_some_and(|shown| shown == text)
-        })
+        !self.records.contains(&uid(service))
+            && present.is_some_and(|present| {
+                present.metadata.uid == service.metadata.uid
+                    && present.annotations().get(STATE_ANNOTATION)
+                        == service.annotations().get(STATE_ANNOTATION)
+            })
     }
-}
-
-struct Shown {
-    service: Arc<Service>,
-    text: String,
-    standing: Standing,
 }
 
 fn uid(service: &Service) -> Uid {
     service.metadata.uid.as_deref().unwrap_or_default().into()
 }
 
-/// Whether the marks tell of just what is shown, and an address that the user made, of which they tell nothing, is among
-/// those that bear none and leads where it is shown to lead.
-fn is_there(shown: &Standing, marked: Option<&Claim>, unmarked: &HashMap<PublicIpId, PublicIp>) -> bool {
-    let found = match marked {
-        Some(Claim::Marked(found)) => found.clone(),
+/// Returns `true` if the marks show exactly the annotated state. A user-provided address carries no
+/// mark; it must be among the `unmarked` ones with the same association.
+fn is_marked(
+    annotated: &LbaasState,
+    marked: Option<&LbRecord>,
+    unmarked: &HashMap<PublicIpId, PublicIp>,
+) -> bool {
+    let marked = match marked {
+        Some(LbRecord::Owned(state)) => state.clone(),
         Some(_) => return false,
-        None => Standing::default(),
+        None => LbaasState::default(),
     };
-    if !shown.has_users() {
-        return shown.is_as(&found);
+    if !annotated.has_user_ip() {
+        return annotated.is_equivalent(&marked);
     }
-    let leads = shown.clone().seen_with(unmarked).public_ip == shown.public_ip;
-    leads && found.public_ip.is_none() && Standing { public_ip: None, ..shown.clone() }.is_as(&found)
+    let confirmed = annotated.clone().confirm_user_ip(unmarked).public_ip == annotated.public_ip;
+    let without_ip = LbaasState { public_ip: None, ..annotated.clone() };
+    confirmed && marked.public_ip.is_none() && without_ip.is_equivalent(&marked)
 }
 
-impl Source for Comparison {
-    async fn run(&self, outlet: Outlet) -> Result<(), HandlerError> {
+#[async_trait]
+impl Source for DriftDetector {
+    async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError> {
         loop {
             tokio::time::sleep(self.interval).await;
-            for service in self.look().await? {
-                outlet.signal(Drifted(service));
+            for service in self.drifted().await? {
+                sender.send(LbDrift(service));
             }
         }
     }
 }
 
-impl SignalHandler<Drifted> for LbHandler {
+impl TriggerHandler<LbDrift> for LbHandler {
     type Error = LbError;
 
-    fn key(&self, Drifted(service): &Drifted) -> OrderingKey {
+    fn key(&self, LbDrift(service): &LbDrift) -> OrderingKey {
         ServiceKey::new(service.namespace.as_deref(), &service.name).ordering()
     }
 
-    async fn on_signal(&self, Drifted(service): &Drifted) -> Result<(), LbError> {
+    async fn on_trigger(&self, LbDrift(service): &LbDrift) -> Result<(), LbError> {
         let key = ServiceKey::new(service.namespace.as_deref(), &service.name);
-        let present = self.services.get(&key);
-        let Some(present) = present.filter(|present| uid(present).as_str() == service.uid) else {
-            return Ok(());
-        };
-        // Something was written there a moment ago: the next comparison tells.
+        let present = self.services.get(&key).filter(|present| uid(present).as_str() == service.uid);
+        let Some(present) = present else { return Ok(()) };
+        // The annotation was just written; the next comparison decides.
         if self.writer.is_stale(&present) {
             return Ok(());
         }
-        // This was looked at before, and is not done yet.
-        if self.claims.get(&uid(&present)).is_some() {
-            return self.sync(&key).await;
+        // With a record, an earlier attempt is not complete yet, and the drift is not news.
+        if !self.records.contains(&uid(&present)) {
+            let text = "somebody changed or removed the load balancer or its address; it is brought back";
+            self.notices.warn(service.clone(), DRIFTED, text.to_owned());
+            self.records.mark_dirty(&uid(&present));
         }
-        self.told.drifted(&present);
-        self.claims.suspect(&uid(&present));
-        self.sync(&key).await
+        self.reconcile(&key).await
     }
 }

@@ -1,22 +1,51 @@
-//! Who answers for a service: what an `EndpointSlice` or an `Endpoints` object says, less what nobody here needs.
+//! The endpoints of a service, reduced to the fields that a load balancer needs.
 
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{Endpoints, ObjectReference};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Resource, ResourceExt};
 use staffetta_driver::Protocol;
+use staffetta_handler::OrderingKey;
 
-/// Addresses that have the same ports.
+/// The label of an `EndpointSlice` that names its service.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+/// The namespace and name of a service, which its slices and endpoints refer to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ServiceKey {
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+impl ServiceKey {
+    pub(super) fn new(namespace: Option<&str>, name: &str) -> Self {
+        Self { namespace: namespace.unwrap_or_default().to_owned(), name: name.to_owned() }
+    }
+
+    /// The key of the object with this metadata.
+    pub(super) fn of(meta: &ObjectMeta) -> Self {
+        Self::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
+    }
+
+    /// The key of the queue that the service shares with its endpoints.
+    pub(super) fn ordering(&self) -> OrderingKey {
+        OrderingKey::of((&self.namespace, &self.name))
+    }
+}
+
+/// Addresses that share the same ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndpointSet {
     pub(super) ports: Vec<EndpointPort>,
-    /// Those that are ready.
+    /// The ready addresses.
     pub(super) addresses: Vec<EndpointAddress>,
-    /// Those that still serve while they end.
-    pub(super) ending: Vec<EndpointAddress>,
+    /// The terminating addresses that still serve.
+    pub(super) terminating: Vec<EndpointAddress>,
 }
 
-/// A port of a pod, under the name that the service gives it; empty for the one port without a name.
+/// A port of a pod with the name of the service's port, which is empty for a port without a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndpointPort {
     pub(super) name: String,
@@ -28,62 +57,88 @@ pub(super) struct EndpointPort {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndpointAddress {
     pub(super) ip: IpAddr,
-    /// Whose it is: `namespace/pod`, or `namespace/address` where nobody said.
+    /// `namespace/pod`, or `namespace/address` if the endpoint has no target reference.
     pub(super) target: String,
 }
 
-/// The endpoints of a slice, as kube-proxy takes them: of each endpoint the first address, if the endpoint is ready or
-/// nobody says that it is not, or if it ends and still serves. A slice of host names has none.
-pub(super) fn of_slice(slice: &EndpointSlice) -> Vec<EndpointSet> {
-    let namespace = slice.metadata.namespace.as_deref().unwrap_or_default();
-    let ports = slice.ports.iter().flatten();
-    let ports =
-        ports.filter_map(|port| endpoint_port(port.name.as_deref(), port.protocol.as_deref(), port.port?));
-    let address = |endpoint: &&Endpoint| {
-        let text = endpoint.addresses.first()?;
-        endpoint_address(text, endpoint.target_ref.as_ref(), namespace)
-    };
-    let (ready, others): (Vec<_>, Vec<_>) = slice.endpoints.iter().partition(|endpoint| is_ready(endpoint));
-    let ending: Vec<_> = others.into_iter().filter(|endpoint| ends_and_serves(endpoint)).collect();
-    let addresses = |endpoints: &[&Endpoint]| endpoints.iter().filter_map(address).collect();
-    set(ports.collect(), addresses(&ready), addresses(&ending))
+/// A kind whose objects list endpoints of a service.
+pub(super) trait EndpointsKind: Resource<DynamicType = ()> + Send + Sync + 'static {
+    /// The service of the object, if it has one.
+    fn service(&self) -> Option<ServiceKey>;
+
+    /// The endpoints in the object.
+    fn endpoint_sets(&self) -> Vec<EndpointSet>;
 }
 
+/// As in kube-proxy, only the first address of an endpoint counts, if the endpoint is ready, has no
+/// readiness condition, or terminates and still serves. A slice of host names has no endpoints.
+impl EndpointsKind for EndpointSlice {
+    fn service(&self) -> Option<ServiceKey> {
+        let name = self.labels().get(SERVICE_NAME)?;
+        Some(ServiceKey::new(self.metadata.namespace.as_deref(), name))
+    }
+
+    fn endpoint_sets(&self) -> Vec<EndpointSet> {
+        let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
+        let ports = self.ports.iter().flatten();
+        let ports = ports
+            .filter_map(|port| endpoint_port(port.name.as_deref(), port.protocol.as_deref(), port.port?));
+        let addresses = |serves: fn(&Endpoint) -> bool| {
+            let endpoints = self.endpoints.iter().filter(|endpoint| serves(endpoint));
+            let addresses = endpoints.filter_map(|endpoint| {
+                endpoint_address(endpoint.addresses.first()?, endpoint.target_ref.as_ref(), namespace)
+            });
+            addresses.collect()
+        };
+        let terminating = addresses(|endpoint| !is_ready(endpoint) && terminates_and_serves(endpoint));
+        endpoint_set(ports.collect(), addresses(is_ready), terminating).into_iter().collect()
+    }
+}
+
+/// Returns `true` if the endpoint is ready or has no readiness condition.
 fn is_ready(endpoint: &Endpoint) -> bool {
     endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true)
 }
 
-fn ends_and_serves(endpoint: &Endpoint) -> bool {
+/// Returns `true` if the endpoint terminates and still serves.
+fn terminates_and_serves(endpoint: &Endpoint) -> bool {
     endpoint.conditions.as_ref().is_some_and(|conditions| {
         conditions.terminating.unwrap_or(false) && conditions.serving.unwrap_or(true)
     })
 }
 
-/// The endpoints of an `Endpoints` object: its ready addresses, each subset with its own ports.
-pub(super) fn of_endpoints(endpoints: &Endpoints) -> Vec<EndpointSet> {
-    let namespace = endpoints.metadata.namespace.as_deref().unwrap_or_default();
-    let subsets = endpoints.subsets.iter().flatten();
-    let sets = subsets.flat_map(|subset| {
-        let ports = subset.ports.iter().flatten();
-        let ports =
-            ports.filter_map(|port| endpoint_port(port.name.as_deref(), port.protocol.as_deref(), port.port));
-        let addresses = subset.addresses.iter().flatten();
-        let addresses = addresses
-            .filter_map(|address| endpoint_address(&address.ip, address.target_ref.as_ref(), namespace));
-        set(ports.collect(), addresses.collect(), Vec::new())
-    });
-    sets.collect()
+/// Each subset has its own ports; only ready addresses count.
+impl EndpointsKind for Endpoints {
+    fn service(&self) -> Option<ServiceKey> {
+        Some(ServiceKey::of(&self.metadata))
+    }
+
+    fn endpoint_sets(&self) -> Vec<EndpointSet> {
+        let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
+        let sets = self.subsets.iter().flatten().filter_map(|subset| {
+            let ports = subset.ports.iter().flatten();
+            let ports = ports
+                .filter_map(|port| endpoint_port(port.name.as_deref(), port.protocol.as_deref(), port.port));
+            let addresses = subset.addresses.iter().flatten();
+            let addresses = addresses
+                .filter_map(|address| endpoint_address(&address.ip, address.target_ref.as_ref(), namespace));
+            endpoint_set(ports.collect(), addresses.collect(), Vec::new())
+        });
+        sets.collect()
+    }
 }
 
-fn set(
+/// Combines ports and addresses; none if either is empty.
+fn endpoint_set(
     ports: Vec<EndpointPort>,
     addresses: Vec<EndpointAddress>,
-    ending: Vec<EndpointAddress>,
-) -> Vec<EndpointSet> {
-    let is_empty = ports.is_empty() || addresses.is_empty() && ending.is_empty();
-    if is_empty { Vec::new() } else { vec![EndpointSet { ports, addresses, ending }] }
+    terminating: Vec<EndpointAddress>,
+) -> Option<EndpointSet> {
+    let is_empty = ports.is_empty() || addresses.is_empty() && terminating.is_empty();
+    (!is_empty).then_some(EndpointSet { ports, addresses, terminating })
 }
 
+/// Parses a port; none if it is invalid.
 fn endpoint_port(name: Option<&str>, protocol: Option<&str>, port: i32) -> Option<EndpointPort> {
     Some(EndpointPort {
         name: name.unwrap_or_default().to_owned(),
@@ -92,6 +147,7 @@ fn endpoint_port(name: Option<&str>, protocol: Option<&str>, port: i32) -> Optio
     })
 }
 
+/// Parses an address; none if it is a host name.
 fn endpoint_address(
     text: &str,
     target: Option<&ObjectReference>,
@@ -113,18 +169,18 @@ mod tests {
         sets.iter().flat_map(|set| &set.addresses).map(|address| address.target.as_str()).collect()
     }
 
-    fn ending(sets: &[EndpointSet]) -> Vec<&str> {
-        sets.iter().flat_map(|set| &set.ending).map(|address| address.target.as_str()).collect()
+    fn terminating(sets: &[EndpointSet]) -> Vec<&str> {
+        sets.iter().flat_map(|set| &set.terminating).map(|address| address.target.as_str()).collect()
     }
 
     fn slice(address_type: &str, endpoints: &Value, ports: &Value) -> Vec<EndpointSet> {
         let slice = json!({ "metadata": { "namespace": "default" }, "addressType": address_type,
             "endpoints": endpoints, "ports": ports });
-        of_slice(&serde_json::from_value(slice).unwrap())
+        serde_json::from_value::<EndpointSlice>(slice).unwrap().endpoint_sets()
     }
 
     #[test]
-    fn an_endpoint_counts_when_it_is_ready_or_nobody_says_that_it_is_not() {
+    fn an_endpoint_counts_when_it_is_ready_or_has_no_condition() {
         let endpoint = |name: &str, conditions: Value| {
             json!({ "addresses": ["10.1.0.1", "10.1.0.9"], "conditions": conditions,
                 "targetRef": { "kind": "Pod", "namespace": "default", "name": name } })
@@ -133,13 +189,13 @@ mod tests {
             "IPv4",
             &json!([
                 endpoint("ready", json!({ "ready": true })),
-                endpoint("unsaid", json!({})),
+                endpoint("no-condition", json!({})),
                 endpoint("starting", json!({ "ready": false })),
                 endpoint("draining", json!({ "ready": false, "serving": true, "terminating": true })),
             ]),
             &json!([{ "name": "http", "port": 8080 }]),
         );
-        assert_eq!(targets(&sets), ["default/ready", "default/unsaid"]);
+        assert_eq!(targets(&sets), ["default/ready", "default/no-condition"]);
         assert_eq!(
             sets[0].ports,
             [EndpointPort { name: "http".into(), protocol: Protocol::Tcp, port: 8080 }]
@@ -147,20 +203,20 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_that_ends_is_told_of_as_long_as_it_serves_and_one_that_is_published_unready_is_ready() {
+    fn a_terminating_endpoint_is_listed_while_it_serves_and_an_unready_one_that_is_published_is_ready() {
         let endpoint = |name: &str, conditions: Value| json!({ "addresses": ["10.1.0.1"], "conditions": conditions, "targetRef": { "name": name } });
         let serves = |ready: Value, serving: Value, terminating: Value| json!({ "ready": ready, "serving": serving, "terminating": terminating });
-        let (yes, no, unsaid) = (json!(true), json!(false), Value::Null);
+        let (yes, no, unset) = (json!(true), json!(false), Value::Null);
         let endpoints = json!([
             endpoint("serves", serves(no.clone(), yes.clone(), yes.clone())),
-            endpoint("may-serve", serves(no.clone(), unsaid.clone(), yes.clone())),
+            endpoint("may-serve", serves(no.clone(), unset.clone(), yes.clone())),
             endpoint("over", serves(no.clone(), no.clone(), yes.clone())),
             endpoint("starting", serves(no.clone(), no.clone(), no.clone())),
-            endpoint("unsaid", serves(no, yes.clone(), unsaid)),
+            endpoint("no-condition", serves(no, yes.clone(), unset)),
             endpoint("published", serves(yes.clone(), json!(false), yes)),
         ]);
         let sets = slice("IPv4", &endpoints, &json!([{ "port": 80 }]));
-        assert_eq!(ending(&sets), ["default/serves", "default/may-serve"]);
+        assert_eq!(terminating(&sets), ["default/serves", "default/may-serve"]);
         assert_eq!(targets(&sets), ["default/published"]);
     }
 
@@ -174,14 +230,14 @@ mod tests {
     }
 
     #[test]
-    fn host_names_and_slices_without_ports_or_endpoints_say_nothing() {
+    fn host_names_and_slices_without_ports_or_endpoints_are_ignored() {
         let ports = json!([{ "name": "http", "port": 80 }]);
         assert_eq!(slice("FQDN", &json!([{ "addresses": ["example.com"] }]), &ports), []);
         assert_eq!(slice("IPv4", &json!([{ "addresses": ["10.1.0.1"] }]), &json!([])), []);
         assert_eq!(slice("IPv4", &json!([{ "addresses": ["10.1.0.1"] }]), &json!([{ "name": "all" }])), []);
         assert_eq!(slice("IPv4", &json!([]), &ports), []);
-        assert_eq!(of_slice(&EndpointSlice::default()), []);
-        assert_eq!(of_endpoints(&Endpoints::default()), []);
+        assert_eq!(EndpointSlice::default().endpoint_sets(), []);
+        assert_eq!(Endpoints::default().endpoint_sets(), []);
     }
 
     #[test]
@@ -190,7 +246,7 @@ mod tests {
             { "addresses": [{ "ip": "10.1.0.1", "targetRef": { "namespace": "default", "name": "a" } }],
               "notReadyAddresses": [{ "ip": "10.1.0.2" }], "ports": [{ "name": "http", "port": 8080 }] },
             { "addresses": [{ "ip": "10.1.0.3" }], "ports": [{ "name": "http", "port": 9090 }] } ] });
-        let sets = of_endpoints(&serde_json::from_value(endpoints).unwrap());
+        let sets = serde_json::from_value::<Endpoints>(endpoints).unwrap().endpoint_sets();
         assert_eq!(targets(&sets), ["default/a", "default/10.1.0.3"]);
         assert_eq!((sets[0].ports[0].port, sets[1].ports[0].port), (8080, 9090));
     }

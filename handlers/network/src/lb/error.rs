@@ -1,200 +1,163 @@
-//! What can go wrong between a service and its load balancer.
+//! Errors of the handler `lb`.
 
 use std::time::Duration;
 
 use staffetta_driver::{DriverError, ListenerPort, Reason};
-use staffetta_handler::{Failure, Identity, Stale, WriteError};
+use staffetta_handler::{Failure, Identity, Pending};
 
-use crate::annotation::AnnotationError;
 use crate::lbaasspec::SPEC_ANNOTATION;
+use crate::step_error::StepError;
 
-/// For so long it is nobody's business that a spec does not describe its service.
-const SPEC_WRITTEN: Duration = Duration::from_secs(30);
+/// The delay before an outdated spec is reported.
+const SPEC_PATIENCE: Duration = Duration::from_secs(30);
 
-/// For so long it is nobody's business that a load balancer waits for its turn.
-const QUEUED: Duration = Duration::from_secs(5 * 60);
+/// The delay before a load balancer that is queued behind others is reported.
+const QUEUE_PATIENCE: Duration = Duration::from_secs(5 * 60);
 
-/// The step that failed between a service and its load balancer.
+/// A step between a service and its load balancer failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LbError {
-    /// The annotation with the spec says nothing that can be understood.
-    #[error("read what load balancer the service wants")]
-    Spec(#[source] AnnotationError),
-    /// The annotation with the spec does not say what the service says itself: the service has changed and the spec has not yet, or
-    /// somebody else wrote it. Nothing is done by it.
+    /// The annotation with the spec contradicts the service: the service has changed and the
+    /// annotation has not yet, or another program wrote it. It is ignored.
     #[error(
         "the annotation {SPEC_ANNOTATION} does not say what the service says itself of its address, ports and type; \
          the handler `lbaasspec` corrects it"
     )]
     Outdated,
-    /// The annotation with the state says nothing that can be understood.
-    #[error("read what load balancer the service has")]
-    State(#[source] AnnotationError),
-    /// The service asks for something that makes no sense.
-    #[error("{what} is `{found}`, which is not {expected}; correct or remove it")]
-    Asked {
+    /// A field or an annotation of the service is invalid.
+    #[error("{field} is `{found}`, which is not {expected}; correct or remove it")]
+    Field {
         /// The field or the annotation.
-        what: &'static str,
-        /// What was found there, shortened.
+        field: &'static str,
+        /// The value found, shortened.
         found: String,
-        /// What was expected.
+        /// The kind of value expected.
         expected: &'static str,
     },
-    /// The ownership marks could not be read.
-    #[error("look for what was made for the service already")]
-    Marks(#[source] DriverError),
-    /// The annotations that older controllers left on `Endpoints` could not be read.
-    #[error("look for what older controllers left on the endpoints")]
-    Legacy(#[source] Box<kube::Error>),
-    /// The load balancer was not made or changed.
-    #[error("bring the load balancer to what the service wants")]
-    LoadBalancer(#[source] DriverError),
-    /// The load balancer takes no change at this moment; nothing went wrong.
+    /// An annotation, the ownership marks or `Endpoints` could not be read, or the service could
+    /// not be written.
+    #[error(transparent)]
+    Step(#[from] StepError),
+    /// The load balancer could not be created, changed or released.
+    #[error(transparent)]
+    LoadBalancer(StepError),
+    /// The load balancer is processing its last change.
     #[error("the load balancer is busy with its last change")]
     Pending {
-        /// When it is worth asking again.
+        /// The delay before the next attempt.
         after: Duration,
-        /// What the driver said, where it refused a change.
+        /// The driver's answer, if it refused a change.
         #[source]
         source: Option<Box<DriverError>>,
     },
-    /// The load balancer broke, was made anew, and broke again.
+    /// The load balancer broke, was replaced, and broke again.
     #[error("the load balancer is in the state ERROR again, {times} times in a row; it is made anew later")]
     Broken {
-        /// How often in a row.
+        /// The number of failures in a row.
         times: u32,
     },
-    /// The public address was not made or changed; the load balancer stands.
-    #[error("bring the public address to what the service wants")]
-    PublicIp(#[source] DriverError),
-    /// The driver does not keep its word: what it answers never becomes what was asked for.
+    /// The public address could not be created, changed or released; the load balancer itself is
+    /// complete.
+    #[error(transparent)]
+    PublicIp(StepError),
+    /// The driver is inconsistent: its answers never match the requests.
     #[error(
-        "the driver was asked {rounds} times and what it answers still is not what was asked for; the last step was {step}"
+        "the driver was called {rounds} times and its answers still differ from the requests; the last step was {step}"
     )]
-    Unsettled {
-        /// How often it was asked.
+    Inconsistent {
+        /// The number of rounds.
         rounds: u32,
-        /// What would have been the next step.
+        /// The next step of the plan.
         step: String,
     },
-    /// The other side has no such protocol. The load balancer stands, without these ports.
+    /// The protocol is not supported. The load balancer is complete but for these ports.
     #[error("serve {}, which the service now lacks", list(listeners))]
     Unserved {
         /// The ports; at least one.
         listeners: Vec<ListenerPort>,
-        /// What the other side said of the first.
+        /// The driver's answer for the first of them.
         #[source]
         source: Box<DriverError>,
     },
-    /// A slice of the service changed, and the service failed.
+    /// The event of an endpoints object failed because of its service.
     #[error("{source}")]
     Service {
         /// The service.
         service: Box<Identity>,
-        /// What failed.
+        /// The error.
         source: Box<Self>,
     },
-    /// The event is older than our last write.
-    #[error(transparent)]
-    Stale(#[from] Stale),
-    /// The service could not be written.
-    #[error("write the load balancer down")]
-    Write(#[source] WriteError),
 }
 
+/// Joins listeners for the error text: `TCP:80, UDP:53`.
 fn list(listeners: &[ListenerPort]) -> String {
     listeners.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl LbError {
-    /// Whether nothing is the matter but that an event is still to come: that of our last write, or that of a spec which
-    /// describes the service.
+    /// Returns `true` if an event that is still to come will resolve the error: that of the
+    /// handler's last write or of a new spec.
     pub(super) fn awaits_event(&self) -> bool {
         match self {
-            Self::Stale(_) | Self::Outdated => true,
+            Self::Outdated => true,
+            Self::Step(error) => error.is_stale(),
             Self::Service { source, .. } => source.awaits_event(),
             _ => false,
+        }
+    }
+
+    /// The failed call; none where the service, the load balancer or the driver is at fault.
+    fn call(&self) -> Option<&dyn Failure> {
+        match self {
+            Self::Step(error) | Self::LoadBalancer(error) | Self::PublicIp(error) => Some(error),
+            Self::Service { source, .. } => Some(&**source),
+            Self::Outdated
+            | Self::Field { .. }
+            | Self::Pending { .. }
+            | Self::Broken { .. }
+            | Self::Inconsistent { .. }
+            | Self::Unserved { .. } => None,
         }
     }
 }
 
 impl Failure for LbError {
     fn transient(&self) -> bool {
-        match self {
-            Self::Spec(_)
-            | Self::State(_)
-            | Self::Asked { .. }
-            | Self::Broken { .. }
-            | Self::Unsettled { .. }
-            | Self::Unserved { .. } => false,
-            Self::Outdated | Self::Pending { .. } => true,
-            Self::Service { source, .. } => source.transient(),
-            Self::Legacy(error) => error.transient(),
-            Self::Marks(error) | Self::LoadBalancer(error) | Self::PublicIp(error) => error.transient(),
-            Self::Stale(error) => error.transient(),
-            Self::Write(error) => error.transient(),
-        }
+        matches!(self, Self::Outdated | Self::Pending { .. }) || self.call().is_some_and(Failure::transient)
     }
 
     fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Spec(_)
-            | Self::Outdated
-            | Self::State(_)
-            | Self::Asked { .. }
-            | Self::Broken { .. }
-            | Self::Unsettled { .. }
-            | Self::Unserved { .. } => None,
             Self::Pending { after, .. } => Some(*after),
-            Self::Service { source, .. } => source.retry_after(),
-            Self::Legacy(error) => error.retry_after(),
-            Self::Marks(error) | Self::LoadBalancer(error) | Self::PublicIp(error) => error.retry_after(),
-            Self::Stale(error) => error.retry_after(),
-            Self::Write(error) => error.retry_after(),
+            other => other.call()?.retry_after(),
         }
     }
 
-    fn waits(&self) -> bool {
-        match self {
-            Self::Outdated | Self::Pending { .. } => true,
-            Self::Service { source, .. } => source.waits(),
-            _ => self.queues(),
-        }
-    }
-
-    fn queues(&self) -> bool {
-        match self {
-            Self::LoadBalancer(error) => error.reason() == Reason::Queued,
-            Self::Service { source, .. } => source.queues(),
-            _ => false,
-        }
-    }
-
-    /// A load balancer may take minutes for a change. It is told when the time for retries is up, which is never of one that
-    /// waits for its turn: that is told every few minutes. A spec takes no longer than the handler that writes it.
-    fn patience(&self) -> Duration {
-        match self {
-            Self::Outdated => SPEC_WRITTEN,
-            Self::Service { source, .. } => source.patience(),
-            _ if self.queues() => QUEUED,
-            _ => Duration::MAX,
-        }
+    /// A load balancer may need minutes for a change, so a pending one is reported only when the
+    /// time for retries is up. For a queued one that time has not begun; it is reported every few
+    /// minutes.
+    fn pending(&self) -> Option<Pending> {
+        let (report_after, queued) = match self {
+            Self::Outdated => (SPEC_PATIENCE, false),
+            Self::Pending { .. } => (Duration::MAX, false),
+            Self::LoadBalancer(error) if error.driver_reason() == Some(Reason::Queued) => {
+                (QUEUE_PATIENCE, true)
+            }
+            Self::Service { source, .. } => return source.pending(),
+            _ => return None,
+        };
+        Some(Pending { report_after, queued })
     }
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::Spec(_) | Self::State(_) => "AnnotationMalformed",
             Self::Outdated => "SpecOutdated",
-            Self::Asked { .. } => "FieldMalformed",
+            Self::Field { .. } => "FieldMalformed",
             Self::Pending { .. } => "LoadBalancerPending",
             Self::Broken { .. } => "LoadBalancerBroken",
-            Self::Unsettled { .. } => "DriverInconsistent",
+            Self::Inconsistent { .. } => "DriverInconsistent",
             Self::Unserved { .. } => "ProtocolUnsupported",
-            Self::Service { source, .. } => source.reason(),
-            Self::Legacy(error) => error.reason(),
-            Self::Marks(error) | Self::LoadBalancer(error) | Self::PublicIp(error) => error.reason().name(),
-            Self::Stale(error) => error.reason(),
-            Self::Write(error) => error.reason(),
+            other => other.call().map_or("HandlingFailed", Failure::reason),
         }
     }
 

@@ -1,54 +1,30 @@
-//! What the handler keeps of services and their endpoints, so that it never asks for them.
+//! Indexes of services and their endpoints.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use dashmap::DashMap;
-use k8s_openapi::api::core::v1::{Endpoints, Service, ServiceStatus};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::core::v1::{Service, ServiceSpec, ServiceStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
-use staffetta_handler::{Event, Index, OrderingKey};
+use staffetta_handler::{Event, Index};
 
 use super::annotation::STATE_ANNOTATION;
-use super::asked::Asked;
-use super::endpoints::{EndpointSet, of_endpoints, of_slice};
-use crate::lbaasspec::{SPEC_ANNOTATION, stating};
+use super::endpoints::{EndpointSet, EndpointsKind, ServiceKey};
+use super::settings::ServiceSettings;
+use crate::lbaasspec::SPEC_ANNOTATION;
 
-/// The label by which a slice names its service.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
-
-/// A service by its namespace and name: what services, slices and endpoints have in common.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct ServiceKey {
-    pub(super) namespace: String,
-    pub(super) name: String,
-}
-
-impl ServiceKey {
-    pub(super) fn new(namespace: Option<&str>, name: &str) -> Self {
-        Self { namespace: namespace.unwrap_or_default().to_owned(), name: name.to_owned() }
-    }
-
-    pub(super) fn of(meta: &ObjectMeta) -> Self {
-        Self::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
-    }
-
-    pub(super) fn ordering(&self) -> OrderingKey {
-        OrderingKey::of((&self.namespace, &self.name))
-    }
-}
-
-/// Of each service the metadata that is ours, what it says and asks of its load balancer, and the public address that it shows.
+/// Index of all services, each without large fields that this handler does not read.
 #[derive(Default)]
 pub(super) struct ServiceIndex(DashMap<ServiceKey, Arc<Service>>);
 
 impl ServiceIndex {
+    /// The present service with this key.
     pub(super) fn get(&self, key: &ServiceKey) -> Option<Arc<Service>> {
         self.0.get(key).map(|service| Arc::clone(&service))
     }
 
-    /// All of them, in no order.
+    /// All services, in no particular order.
     pub(super) fn all(&self) -> Vec<Arc<Service>> {
         self.0.iter().map(|service| Arc::clone(&service)).collect()
     }
@@ -58,23 +34,25 @@ impl Index<Service> for ServiceIndex {
     fn apply(&self, event: &Event<Service>) {
         match event {
             Event::Added(service) | Event::Modified(service) => {
-                self.0.insert(ServiceKey::of(&service.metadata), Arc::new(trimmed(service)));
+                self.0.insert(ServiceKey::of(&service.metadata), Arc::new(reduced(service)));
             }
             Event::Deleted(tombstone) => {
-                let subject = tombstone.subject();
-                let key = ServiceKey::new(subject.namespace, subject.name);
-                self.0.remove_if(&key, |_, service| service.uid().as_deref() == Some(subject.uid));
+                let object_ref = tombstone.object_ref();
+                let key = ServiceKey::new(object_ref.namespace, object_ref.name);
+                self.0.remove_if(&key, |_, service| service.uid().as_deref() == Some(object_ref.uid));
             }
         }
     }
 }
 
-fn trimmed(service: &Service) -> Service {
+/// Copies a service without large fields that this handler does not read.
+fn reduced(service: &Service) -> Service {
     let meta = &service.metadata;
-    let ours = |key: &String| key == SPEC_ANNOTATION || key == STATE_ANNOTATION || Asked::is_annotation(key);
-    let annotations = meta.annotations.iter().flatten().filter(|(key, _)| ours(key));
-    let annotations: std::collections::BTreeMap<_, _> =
-        annotations.map(|(key, value)| (key.clone(), value.clone())).collect();
+    let is_read = |key: &String| {
+        key == SPEC_ANNOTATION || key == STATE_ANNOTATION || ServiceSettings::is_annotation(key)
+    };
+    let annotations = service.annotations().iter().filter(|(key, _)| is_read(key));
+    let annotations = annotations.map(|(key, value)| (key.clone(), value.clone())).collect();
     let load_balancer = service.status.as_ref().and_then(|status| status.load_balancer.clone());
     Service {
         metadata: ObjectMeta {
@@ -84,10 +62,10 @@ fn trimmed(service: &Service) -> Service {
             resource_version: meta.resource_version.clone(),
             deletion_timestamp: meta.deletion_timestamp.clone(),
             finalizers: meta.finalizers.clone(),
-            annotations: (!annotations.is_empty()).then_some(annotations),
+            annotations: Some(annotations),
             ..ObjectMeta::default()
         },
-        spec: service.spec.as_ref().map(|spec| Asked::fields(spec, stating(spec))),
+        spec: service.spec.clone().map(|spec| ServiceSpec { selector: None, cluster_ips: None, ..spec }),
         status: load_balancer.map(|load_balancer| ServiceStatus {
             load_balancer: Some(load_balancer),
             ..ServiceStatus::default()
@@ -95,89 +73,55 @@ fn trimmed(service: &Service) -> Service {
     }
 }
 
-/// The endpoints of each service, by the UID of the object that tells of them.
+/// Index of the endpoints of all services.
 #[derive(Default)]
-pub(super) struct EndpointIndex(Mutex<Told>);
-
-#[derive(Default)]
-struct Told {
-    /// To which service an object belongs. It is remembered until the object's deletion was handled.
-    services: HashMap<String, ServiceKey>,
-    endpoints: HashMap<ServiceKey, HashMap<String, Arc<Vec<EndpointSet>>>>,
+pub(super) struct EndpointIndex {
+    /// The service of each slice or `Endpoints` object, by UID. An entry stays until the deletion
+    /// of the object is handled.
+    services: DashMap<String, ServiceKey>,
+    /// The endpoints in each object of a service, by UID.
+    endpoints: DashMap<ServiceKey, HashMap<String, Arc<Vec<EndpointSet>>>>,
 }
 
 impl EndpointIndex {
-    /// What is told of the service's endpoints, in no order.
+    /// The endpoints of a service, in no particular order.
     pub(super) fn of(&self, service: &ServiceKey) -> Vec<Arc<Vec<EndpointSet>>> {
-        self.told().endpoints.get(service).into_iter().flat_map(HashMap::values).map(Arc::clone).collect()
+        self.endpoints.get(service).map(|objects| objects.values().cloned().collect()).unwrap_or_default()
     }
 
-    /// The service to which the object with this UID belongs, or belonged.
+    /// The service that the object with this UID belongs to, or belonged to before its deletion.
     pub(super) fn service_of(&self, uid: &str) -> Option<ServiceKey> {
-        self.told().services.get(uid).cloned()
+        self.services.get(uid).map(|service| service.clone())
     }
 
-    /// The deletion of the object with this UID was handled.
+    /// Forgets the service of a deleted object.
     pub(super) fn forget(&self, uid: &str) {
-        self.told().services.remove(uid);
-    }
-
-    fn tell(&self, uid: Option<String>, service: ServiceKey, endpoints: Vec<EndpointSet>) {
-        let uid = uid.unwrap_or_default();
-        let mut told = self.told();
-        told.retract(&uid);
-        told.services.insert(uid.clone(), service.clone());
-        told.endpoints.entry(service).or_default().insert(uid, Arc::new(endpoints));
-    }
-
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.services.remove(uid);
     }
 }
 
-impl Told {
-    fn retract(&mut self, uid: &str) {
-        let Some(service) = self.services.get(uid) else { return };
-        if let Some(told) = self.endpoints.get_mut(service) {
-            told.remove(uid);
-            if told.is_empty() {
-                self.endpoints.remove(service);
+impl<K: EndpointsKind> Index<K> for EndpointIndex {
+    fn apply(&self, event: &Event<K>) {
+        let uid = event.uid();
+        let object = event.object().filter(|_| !matches!(event, Event::Deleted(_)));
+        let service = object.and_then(|object| object.service());
+        if let Some(before) = self.service_of(uid).filter(|before| Some(before) != service.as_ref()) {
+            if let Some(mut objects) = self.endpoints.get_mut(&before) {
+                objects.remove(uid);
             }
+            self.endpoints.remove_if(&before, |_, objects| objects.is_empty());
+        }
+        if let Some((object, service)) = object.zip(service) {
+            self.services.insert(uid.to_owned(), service.clone());
+            let sets = Arc::new(object.endpoint_sets());
+            self.endpoints.entry(service).or_default().insert(uid.to_owned(), sets);
         }
     }
-}
-
-impl Index<EndpointSlice> for EndpointIndex {
-    fn apply(&self, event: &Event<EndpointSlice>) {
-        match event {
-            Event::Added(slice) | Event::Modified(slice) => match service_of_slice(slice) {
-                Some(service) => self.tell(slice.uid(), service, of_slice(slice)),
-                None => self.told().retract(slice.metadata.uid.as_deref().unwrap_or_default()),
-            },
-            Event::Deleted(tombstone) => self.told().retract(tombstone.subject().uid),
-        }
-    }
-}
-
-impl Index<Endpoints> for EndpointIndex {
-    fn apply(&self, event: &Event<Endpoints>) {
-        match event {
-            Event::Added(endpoints) | Event::Modified(endpoints) => {
-                self.tell(endpoints.uid(), ServiceKey::of(&endpoints.metadata), of_endpoints(endpoints));
-            }
-            Event::Deleted(tombstone) => self.told().retract(tombstone.subject().uid),
-        }
-    }
-}
-
-/// The service that a slice names.
-pub(super) fn service_of_slice(slice: &EndpointSlice) -> Option<ServiceKey> {
-    let name = slice.labels().get(SERVICE_NAME)?;
-    Some(ServiceKey::new(slice.metadata.namespace.as_deref(), name))
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::discovery::v1::EndpointSlice;
     use serde_json::json;
     use staffetta_handler::{Identity, Tombstone};
 
@@ -215,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_that_went_unseen_is_known_by_its_service_until_that_was_handled() {
+    fn the_service_of_a_deleted_slice_is_known_until_the_deletion_is_handled() {
         let index = EndpointIndex::default();
         index.apply(&Event::Added(slice("s1", Some("web"), "10.1.0.1")));
         index.apply(&missed("s1"));
@@ -226,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_that_changes_its_service_leaves_nothing_with_the_old_one() {
+    fn a_slice_that_changes_its_service_is_removed_from_the_old_one() {
         let index = EndpointIndex::default();
         index.apply(&Event::Added(slice("s1", Some("web"), "10.1.0.1")));
         index.apply(&Event::Modified(slice("s1", Some("other"), "10.1.0.1")));
@@ -236,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_service_only_what_is_ours_is_kept_and_a_late_deletion_of_a_namesake_is_none() {
+    fn the_service_index_keeps_only_the_fields_it_needs_and_ignores_a_late_deletion_of_a_namesake() {
         let service = |uid: &str| {
             let service = json!({ "metadata": { "namespace": "default", "name": "web", "uid": uid, "labels": { "a": "b" },
                     "finalizers": ["x/y"], "annotations": { "mine": "1", SPEC_ANNOTATION: "spec" } },

@@ -1,4 +1,4 @@
-//! The section `[load_balancers]`.
+//! The section `[load_balancers]` of the configuration.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -8,26 +8,27 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use staffetta_driver::HealthMonitor;
 
-/// How services are balanced: the handler `lb`.
+/// Options of the handler `lb`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadBalancerOptions {
-    /// The time between two comparisons of all load balancers with what they are to be, in seconds: what somebody changed,
-    /// broke or removed is brought back then. 0: never.
+    /// The interval in seconds at which all load balancers are compared with their desired state,
+    /// so that manual changes and failures are repaired. 0 disables the comparison.
     #[schemars(range(max = 31_622_400))]
     pub check_interval_s: u64,
-    /// From where a service with `loadBalancerSourceRanges` is reached besides: the networks of pods and nodes. Its cluster IP
-    /// and its public address are one load balancer, which would turn away the cluster itself otherwise.
+    /// The networks of pods and nodes, which may always reach a service with
+    /// `loadBalancerSourceRanges`. Its cluster IP and its public address belong to one load
+    /// balancer, which would reject the cluster itself otherwise.
     #[schemars(example = "10.10.0.0/16")]
     pub internal_cidrs: Vec<IpNet>,
-    /// Whether load balancers ask the members of their pools how they are, beyond the readiness of the pods, which
-    /// Kubernetes tells in any case.
+    /// Enables health checks of pool members, in addition to the readiness of the pods.
     pub health_monitor: bool,
-    /// The time between two such questions, in seconds.
+    /// The interval in seconds between two health checks.
     pub health_monitor_delay_s: NonZeroU32,
-    /// How long an answer may take, in seconds. Less than `health_monitor_delay_s`.
+    /// The time-out of a health check in seconds. Must be less than `health_monitor_delay_s`.
     pub health_monitor_timeout_s: NonZeroU32,
-    /// After how many answers in a row a member counts as well again, and after how many missing ones it does not.
+    /// The number of successful or failed health checks in a row that change the status of a
+    /// member.
     #[schemars(range(min = 1, max = 10))]
     pub health_monitor_max_retries: u8,
 }
@@ -47,7 +48,7 @@ impl Default for LoadBalancerOptions {
 }
 
 impl LoadBalancerOptions {
-    /// What fits one by one but not together.
+    /// Describes a contradiction between options that are valid one by one.
     pub fn contradiction(&self) -> Option<String> {
         let (delay, timeout) = (self.health_monitor_delay_s, self.health_monitor_timeout_s);
         (timeout >= delay).then(|| {
@@ -58,7 +59,7 @@ impl LoadBalancerOptions {
         })
     }
 
-    /// How members are asked how they are, if they are.
+    /// The health check of pool members; none if disabled.
     pub(super) fn monitor(&self) -> Option<HealthMonitor> {
         self.health_monitor.then(|| HealthMonitor {
             delay_s: self.health_monitor_delay_s.get(),
@@ -67,7 +68,7 @@ impl LoadBalancerOptions {
         })
     }
 
-    /// The time between two comparisons; none for never.
+    /// The interval between two comparisons; none if disabled.
     pub(super) fn check_interval(&self) -> Option<Duration> {
         (self.check_interval_s > 0).then(|| Duration::from_secs(self.check_interval_s))
     }
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_over_before_the_next_one() {
+    fn a_health_check_must_time_out_before_the_next_one() {
         let mut options = LoadBalancerOptions::default();
         assert_eq!((options.contradiction(), options.monitor()), (None, None));
         options.health_monitor_timeout_s = options.health_monitor_delay_s;

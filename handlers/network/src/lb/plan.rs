@@ -1,28 +1,28 @@
-//! What leads from what stands to what is wanted.
+//! The steps from the observed to the desired state of a load balancer: a pure function.
 
 use staffetta_driver::{
-    Allocation, ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerId, MemberSpec, Provisioning, PublicIp,
-    PublicIpId,
+    Allocation, ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerId, MemberSpec, ProvisioningStatus,
+    PublicIp, PublicIpId,
 };
 
-use super::standing::Standing;
-use super::wanted::{PublicAddress, Wanted};
+use super::desired::{DesiredState, PublicAddress};
+use super::state::LbaasState;
 
-/// One call of a driver.
+/// A driver call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum LbStep {
     DisassociatePublicIp,
     ReleasePublicIp,
     ReleaseLoadBalancer,
-    /// With its pool, which goes first.
+    /// Releases the pool, and then the listener.
     ReleaseListener(ListenerPort),
-    /// What is not there comes with all that hangs on it.
+    /// Creates a missing load balancer with its listeners, pools and members.
     EnsureLoadBalancer {
         adopt: Option<LoadBalancerId>,
     },
-    /// With its pool and their settings; what is not there comes with its members.
+    /// Ensures a listener, its pool and their settings. A missing one is created with its members.
     EnsureListener(ListenerSpec),
-    /// All members of that listener's pool.
+    /// Replaces all members of the listener's pool.
     SetMembers(ListenerPort, Vec<MemberSpec>),
     AcquirePublicIp {
         address: PublicAddress,
@@ -31,142 +31,136 @@ pub(super) enum Step {
     AssociatePublicIp,
 }
 
-impl Step {
-    /// Whether the load balancer must take changes for it. Else it concerns the public address only, and the load balancer
-    /// stands without it.
+impl LbStep {
+    /// Returns `true` if the step changes the load balancer, which must be active for it. The
+    /// others concern the public address only.
     pub(super) fn changes_load_balancer(&self) -> bool {
-        match self {
-            Self::ReleaseLoadBalancer
-            | Self::ReleaseListener(_)
-            | Self::EnsureLoadBalancer { .. }
-            | Self::EnsureListener(_)
-            | Self::SetMembers(..) => true,
+        !matches!(
+            self,
             Self::DisassociatePublicIp
-            | Self::ReleasePublicIp
-            | Self::AcquirePublicIp { .. }
-            | Self::AssociatePublicIp => false,
-        }
+                | Self::ReleasePublicIp
+                | Self::AcquirePublicIp { .. }
+                | Self::AssociatePublicIp
+        )
     }
 }
 
-/// The steps from what stands to what is wanted; nothing is wanted of a service that goes.
+/// Computes the steps from `state` to `desired`; none of a service that is to have no load
+/// balancer.
 ///
-/// First goes what is to go: a public address that is not wanted or leads to a load balancer that goes; a load balancer
-/// that cannot become the wanted one. Then the load balancer is made with all that hangs on it. Of one that stays, each pool
-/// whose members differ gets them by one call, before anything that may be refused: what is wrong with one port is no reason
-/// why another should lead to pods that are gone. Then pools and listeners of ports that left the service go, and those come
-/// that are missing or treat connections otherwise. Last comes the public address. When nothing is to be done, there is no
-/// step.
+/// Releases come first: a public address that is no longer wanted or associated with a load
+/// balancer that is released; a load balancer that cannot be changed into the desired one. A
+/// missing load balancer is created with all its parts. Of a present one, pools with other members
+/// are updated first, by one call each, so that an error of one port keeps no other port pointing
+/// at deleted pods. Then surplus listeners are released and missing or different ones ensured. The
+/// public address comes last.
 ///
-/// What a predecessor made is marked before anything else; what is to be done then is decided anew.
-pub(super) fn plan(wanted: Option<&Wanted>, standing: &Standing) -> Vec<Step> {
-    if wanted.is_some() && standing.unmarked {
-        return adoption(standing);
+/// Resources of Kuryr are marked before anything else; the next plan continues from there.
+pub(super) fn plan(desired: Option<&DesiredState>, state: &LbaasState) -> Vec<LbStep> {
+    if desired.is_some() && state.unmarked {
+        return adoption(state);
     }
-    let kept = standing
-        .load_balancer
-        .as_ref()
-        .filter(|found| wanted.is_some_and(|wanted| can_become(found, wanted)));
-    let kept_ip = standing.public_ip.as_ref().filter(|found| {
-        wanted.and_then(|wanted| wanted.public_ip).is_some_and(|wanted| serves(found, wanted))
+    let found = state.load_balancer.as_ref();
+    let kept = found.filter(|found| desired.is_some_and(|desired| can_become(found, desired)));
+    let kept_ip = state.public_ip.as_ref().filter(|found| {
+        desired.and_then(|desired| desired.public_ip).is_some_and(|address| serves(found, address))
     });
-    let leads_there = |public_ip: &PublicIp| {
+    let is_associated = |public_ip: &PublicIp| {
         kept.is_some_and(|load_balancer| public_ip.port.as_ref() == Some(&load_balancer.port))
     };
 
     let mut steps = Vec::new();
-    if let Some(public_ip) = &standing.public_ip {
-        if public_ip.port.is_some() && (kept_ip.is_none() || !leads_there(public_ip)) {
-            steps.push(Step::DisassociatePublicIp);
+    if let Some(public_ip) = &state.public_ip {
+        if public_ip.port.is_some() && (kept_ip.is_none() || !is_associated(public_ip)) {
+            steps.push(LbStep::DisassociatePublicIp);
         }
         if kept_ip.is_none() {
-            steps.push(Step::ReleasePublicIp);
+            steps.push(LbStep::ReleasePublicIp);
         }
     }
-    // On a port that was left alone, the wanted one is made.
-    let used = |found: &LoadBalancer| {
-        found.is_port_alone() && wanted.is_some_and(|wanted| is_in_place(found, wanted))
+    // The port of an interrupted creation is used for the new load balancer.
+    let is_reused = |found: &LoadBalancer| {
+        found.is_port_alone() && desired.is_some_and(|desired| is_in_place(found, desired))
     };
-    if kept.is_none() && standing.load_balancer.as_ref().is_some_and(|found| !used(found)) {
-        steps.push(Step::ReleaseLoadBalancer);
+    if kept.is_none() && found.is_some_and(|found| !is_reused(found)) {
+        steps.push(LbStep::ReleaseLoadBalancer);
     }
-    let Some(wanted) = wanted else { return steps };
+    let Some(desired) = desired else { return steps };
 
     match kept {
-        Some(load_balancer) => steps.extend(changes(load_balancer, wanted)),
-        None => steps.push(Step::EnsureLoadBalancer { adopt: None }),
+        Some(load_balancer) => steps.extend(changes(load_balancer, desired)),
+        None => steps.push(LbStep::EnsureLoadBalancer { adopt: None }),
     }
-    if let Some(address) = wanted.public_ip {
+    if let Some(address) = desired.public_ip {
         if kept_ip.is_none() {
-            steps.push(Step::AcquirePublicIp { address, adopt: None });
+            steps.push(LbStep::AcquirePublicIp { address, adopt: None });
         }
-        if !kept_ip.is_some_and(leads_there) {
-            steps.push(Step::AssociatePublicIp);
+        if !kept_ip.is_some_and(is_associated) {
+            steps.push(LbStep::AssociatePublicIp);
         }
     }
     steps
 }
 
-/// What is to be changed of a load balancer that stays.
-fn changes(found: &LoadBalancer, wanted: &Wanted) -> Vec<Step> {
-    let listeners = &wanted.load_balancer.listeners;
+/// The changes of a load balancer that is kept.
+fn changes(found: &LoadBalancer, desired: &DesiredState) -> Vec<LbStep> {
+    let listeners = &desired.load_balancer.listeners;
     let mut steps = Vec::new();
-    for ListenerSpec { at, pool: wanted, .. } in listeners {
-        // A pool that is not there is made with its members.
+    for ListenerSpec { at, pool: desired, .. } in listeners {
+        // A missing pool is created with its members.
         let Some(pool) = found.listener(*at).and_then(|listener| listener.pool.as_ref()) else { continue };
         let mut present: Vec<_> = pool.members.iter().map(|member| &member.spec).collect();
         present.sort();
-        if !present.into_iter().eq(&wanted.members) {
-            steps.push(Step::SetMembers(*at, wanted.members.clone()));
+        if !present.into_iter().eq(&desired.members) {
+            steps.push(LbStep::SetMembers(*at, desired.members.clone()));
         }
     }
     let surplus = found.listeners.iter().map(|listener| listener.at);
     let surplus = surplus.filter(|at| listeners.iter().all(|listener| listener.at != *at));
-    steps.extend(surplus.map(Step::ReleaseListener));
-    // Groups go before ranges come, which the other side may not take beside them.
-    if found.disabled || !is_guarded(found, wanted) {
-        steps.push(Step::EnsureLoadBalancer { adopt: None });
+    steps.extend(surplus.map(LbStep::ReleaseListener));
+    // Security groups are removed before source ranges are set, because a provider may not allow
+    // both.
+    let groups = desired.load_balancer.security_groups.as_ref();
+    if found.disabled || groups.is_some_and(|groups| found.security_groups != *groups) {
+        steps.push(LbStep::EnsureLoadBalancer { adopt: None });
     }
-    let made = |spec: &ListenerSpec| found.listener(spec.at).is_some_and(|present| spec.is_made(present));
-    let unmade = listeners.iter().filter(|spec| !made(spec));
-    steps.extend(unmade.cloned().map(Step::EnsureListener));
+    let is_made = |spec: &ListenerSpec| found.listener(spec.at).is_some_and(|present| spec.is_made(present));
+    let missing = listeners.iter().filter(|spec| !is_made(spec));
+    steps.extend(missing.cloned().map(LbStep::EnsureListener));
     steps
 }
 
-fn adoption(standing: &Standing) -> Vec<Step> {
-    let adopt = standing.load_balancer.as_ref().map(|load_balancer| load_balancer.id.clone());
-    let mut steps = vec![Step::EnsureLoadBalancer { adopt }];
-    if let Some(public_ip) = standing.public_ip.as_ref().filter(|found| found.allocation == Allocation::Pool)
-    {
+/// The steps that add our ownership marks to resources of Kuryr.
+fn adoption(state: &LbaasState) -> Vec<LbStep> {
+    let adopt = state.load_balancer.as_ref().map(|load_balancer| load_balancer.id.clone());
+    let mut steps = vec![LbStep::EnsureLoadBalancer { adopt }];
+    if let Some(public_ip) = state.public_ip.as_ref().filter(|found| found.allocation == Allocation::Pool) {
         let adopt = Some(public_ip.id.clone());
-        steps.push(Step::AcquirePublicIp { address: PublicAddress::Any, adopt });
+        steps.push(LbStep::AcquirePublicIp { address: PublicAddress::Any, adopt });
     }
     steps
 }
 
-/// Whether the load balancer can become the wanted one: address, subnet, project and provider cannot be changed.
-fn can_become(found: &LoadBalancer, wanted: &Wanted) -> bool {
-    let spec = &wanted.load_balancer;
-    let served = match (&found.provider, &spec.provider) {
-        (Some(found), Some(wanted)) => found == wanted,
+/// Returns `true` if the load balancer can be changed into the desired one: address, subnet,
+/// project and provider are immutable.
+fn can_become(found: &LoadBalancer, desired: &DesiredState) -> bool {
+    let same_provider = match (&found.provider, &desired.load_balancer.provider) {
+        (Some(found), Some(desired)) => found == desired,
         _ => true,
     };
-    found.status != Provisioning::Error && served && is_in_place(found, wanted)
+    found.status != ProvisioningStatus::Error && same_provider && is_in_place(found, desired)
 }
 
-fn is_in_place(found: &LoadBalancer, wanted: &Wanted) -> bool {
-    let spec = &wanted.load_balancer;
+/// Returns `true` if address, subnet and project are the desired ones.
+fn is_in_place(found: &LoadBalancer, desired: &DesiredState) -> bool {
+    let spec = &desired.load_balancer;
     (found.vip, &found.subnet, &found.project) == (spec.vip, &spec.subnet, &spec.project)
 }
 
-fn is_guarded(found: &LoadBalancer, wanted: &Wanted) -> bool {
-    let groups = wanted.load_balancer.security_groups.as_ref();
-    groups.is_none_or(|groups| found.security_groups == *groups)
-}
-
-/// Whether the public address is the wanted one. One that the user named is given up when it is named no more.
-pub(super) fn serves(found: &PublicIp, wanted: PublicAddress) -> bool {
-    match wanted {
+/// Returns `true` if the public address is the desired one. A user-provided address is released
+/// when it is no longer named.
+pub(super) fn serves(found: &PublicIp, desired: PublicAddress) -> bool {
+    match desired {
         PublicAddress::Any => found.allocation == Allocation::Pool,
         PublicAddress::Named(ip) => found.ip == ip,
     }

@@ -1,8 +1,8 @@
-//! Things to test with.
+//! Sample resources for tests.
 
 use staffetta_driver::{
     Allocation, Listener, ListenerPort, ListenerSettings, LoadBalancer, Member, MemberSpec, Pool,
-    PoolSettings, Protocol, Provisioning, PublicIp,
+    PoolSettings, Protocol, ProvisioningStatus, PublicIp,
 };
 
 pub(super) fn load_balancer(name: &str, vip: &str) -> LoadBalancer {
@@ -16,7 +16,7 @@ pub(super) fn load_balancer(name: &str, vip: &str) -> LoadBalancer {
         provider: Some("memory".into()),
         security_groups: vec!["default".into()],
         disabled: false,
-        status: Provisioning::Active,
+        status: ProvisioningStatus::Active,
         listeners: Vec::new(),
     }
 }

@@ -1,4 +1,4 @@
-//! The annotation `openstack.org/kuryr-lbaas-spec`: what load balancer a service wants.
+//! The annotation `openstack.org/kuryr-lbaas-spec`: the load balancer that a service wants.
 
 use std::net::IpAddr;
 
@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 use staffetta_driver::{ListenerPort, ProjectId, Protocol, SecurityGroupId, SubnetId};
 
 use crate::annotation::{AnnotationError, read};
-use crate::versioned_object::{Versioned, VersionedObject, to_text};
+use crate::versioned_object::{Versioned, to_text, versioned_objects};
 
-/// The name of the annotation.
+/// The key of the annotation.
 pub const SPEC_ANNOTATION: &str = "openstack.org/kuryr-lbaas-spec";
 
-/// What load balancer a service wants: Kuryr's class `LBaaSServiceSpec`.
+/// Kuryr's class `LBaaSServiceSpec`: the load balancer that a service wants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LbaasServiceSpec {
-    /// The service's cluster IP.
+    /// The cluster IP of the service.
     pub ip: IpAddr,
-    /// The public address that the user named.
+    /// The public address that the service requests in `spec.loadBalancerIP`.
     #[serde(default)]
     pub lb_ip: Option<IpAddr>,
-    /// The service's ports.
+    /// The ports of the service.
     pub ports: Vec<Versioned<LbaasPortSpec>>,
     /// The project of the load balancer.
     pub project_id: ProjectId,
@@ -30,69 +30,64 @@ pub struct LbaasServiceSpec {
     pub security_groups_ids: Vec<SecurityGroupId>,
     /// The subnet of the cluster IP.
     pub subnet_id: SubnetId,
-    /// How the service is reached.
+    /// The type of the service.
     #[serde(rename = "type")]
-    pub reach: Reach,
+    pub service_type: ServiceType,
 }
 
-/// How a service is reached: as its type says, less a `LoadBalancer` that is somebody else's to make.
+/// The type of a service that has a load balancer. A `LoadBalancer` of another class counts as
+/// `NodePort`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reach {
-    /// By its cluster IP.
+pub enum ServiceType {
+    /// Reachable at its cluster IP.
     ClusterIP,
-    /// By its cluster IP and, which is kube-proxy's work, by a port of each node.
+    /// Reachable at its cluster IP and, through kube-proxy, at a port of each node.
     NodePort,
-    /// By a public address too.
+    /// Reachable at a public address as well.
     LoadBalancer,
 }
 
-/// A port of a service: Kuryr's class `LBaaSPortSpec`. Version 1.1 adds the target port, which nobody here needs: members
-/// are found by the name of the port.
+/// Kuryr's class `LBaaSPortSpec`: a port of a service. The target port of version 1.1 is ignored,
+/// because endpoints are matched by the name of the port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LbaasPortSpec {
-    /// The name, by which endpoints name the same port; none where the service has one port without a name.
+    /// The name that the endpoints use for the same port; none for the only port of a service
+    /// without a name.
     #[serde(default)]
     pub name: Option<String>,
-    /// The port on which the service is reached.
+    /// The port at the cluster IP.
     pub port: u16,
     /// The protocol.
     pub protocol: Protocol,
 }
 
 impl LbaasPortSpec {
-    /// The listener that serves this port.
+    /// The protocol and port of the listener for this port.
     pub fn listener(&self) -> ListenerPort {
         ListenerPort { protocol: self.protocol, port: self.port }
     }
 }
 
-impl VersionedObject for LbaasServiceSpec {
-    const NAMESPACE: &'static str = "kuryr_kubernetes";
-    const NAME: &'static str = "LBaaSServiceSpec";
-    const VERSION: &'static str = "1.0";
-}
-
-impl VersionedObject for LbaasPortSpec {
-    const NAMESPACE: &'static str = "kuryr_kubernetes";
-    const NAME: &'static str = "LBaaSPortSpec";
-    const VERSION: &'static str = "1.0";
+versioned_objects! { "kuryr_kubernetes":
+    LbaasServiceSpec, "LBaaSServiceSpec", "1.0";
+    LbaasPortSpec, "LBaaSPortSpec", "1.0";
 }
 
 impl LbaasServiceSpec {
-    /// The spec that stands on `service`.
+    /// Reads the annotation of `service`, if it has one.
     pub fn of(service: &Service) -> Result<Option<Self>, AnnotationError> {
         let text = service.annotations().get(SPEC_ANNOTATION);
         text.map(|text| Self::read(text)).transpose()
     }
 
-    /// Reads the text of the annotation.
+    /// Parses the value of the annotation.
     pub fn read(text: &str) -> Result<Self, AnnotationError> {
         let Versioned(mut spec) = read::<Versioned<Self>>(SPEC_ANNOTATION, text)?;
         spec.security_groups_ids.sort();
         Ok(spec)
     }
 
-    /// The text of the annotation.
+    /// Formats the value of the annotation.
     pub fn to_text(&self) -> String {
         to_text(&Versioned(self.clone()))
     }
@@ -126,12 +121,12 @@ mod tests {
             project_id: "p".into(),
             security_groups_ids: vec!["g1".into(), "g2".into()],
             subnet_id: "s".into(),
-            reach: Reach::ClusterIP,
+            service_type: ServiceType::ClusterIP,
         }
     }
 
     #[test]
-    fn the_text_is_kuryrs_with_sorted_keys() {
+    fn the_format_is_kuryrs_with_sorted_keys() {
         let expected = concat!(
             r#"{"versioned_object.data":{"ip":"10.0.0.130","lb_ip":null,"ports":["#,
             r#"{"versioned_object.data":{"name":"http","port":80,"protocol":"TCP"},"#,
@@ -166,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_named_with_the_remedy() {
+    fn the_error_for_a_malformed_annotation_names_the_remedy() {
         let port = envelope("LBaaSPortSpec", "1.0", &json!({ "port": 80, "protocol": "HTTP" }));
         let foreign = envelope("LBaaSServiceSpec", "1.0", &data(&port)).to_string();
         for text in ["not JSON", "{}", &foreign, &envelope("LBaaSState", "1.0", &json!({})).to_string()] {

@@ -1,79 +1,58 @@
-//! What can go wrong when a spec is written.
+//! Errors of the handler `lbaasspec`.
 
 use std::time::Duration;
 
-use staffetta_driver::DriverError;
-use staffetta_handler::{Failure, Stale, WriteError};
+use staffetta_handler::Failure;
 
-use crate::annotation::AnnotationError;
+use crate::step_error::StepError;
 
-/// Why a service did not get its spec; each variant is a step.
+/// The spec of a service's load balancer could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum LbaasSpecError {
-    /// A field of the service is not as it must be.
+    /// A field of the service is invalid.
     #[error("the field {field} is `{found}`, which is no {expected}; correct or remove it")]
     Field {
-        /// The field.
+        /// The path of the field.
         field: &'static str,
-        /// What it holds.
+        /// The value found.
         found: String,
-        /// What it must hold.
+        /// The kind of value expected.
         expected: &'static str,
     },
-    /// The spec that stands on the service cannot be read.
+    /// A driver or a write failed, or the present annotation is malformed.
     #[error(transparent)]
-    Annotation(#[from] AnnotationError),
-    /// The driver `service_project` failed.
-    #[error("find the project of the service")]
-    Project(#[source] DriverError),
-    /// The driver `service_subnets` failed.
-    #[error("find the subnet of the service")]
-    Subnets(#[source] DriverError),
-    /// The driver `service_subnets` named no subnet.
+    Step(#[from] StepError),
+    /// The driver `service_subnets` returned no subnet.
     #[error(
         "no subnet is configured for the service; see the options of the driver named by `service_subnets_driver`"
     )]
     NoSubnet,
-    /// The driver `service_security_groups` failed.
-    #[error("find the security groups of the service")]
-    SecurityGroups(#[source] DriverError),
-    /// The event is older than our last write.
-    #[error(transparent)]
-    Stale(#[from] Stale),
-    /// The annotation could not be written.
-    #[error("write the spec of the load balancer")]
-    Write(#[from] WriteError),
+}
+
+impl LbaasSpecError {
+    /// The failed step; none where the service or the configuration is at fault.
+    fn step(&self) -> Option<&StepError> {
+        match self {
+            Self::Step(error) => Some(error),
+            Self::Field { .. } | Self::NoSubnet => None,
+        }
+    }
 }
 
 impl Failure for LbaasSpecError {
     fn transient(&self) -> bool {
-        match self {
-            Self::Project(error) | Self::Subnets(error) | Self::SecurityGroups(error) => error.transient(),
-            Self::Stale(error) => error.transient(),
-            Self::Write(error) => error.transient(),
-            Self::Field { .. } | Self::Annotation(_) | Self::NoSubnet => false,
-        }
+        self.step().is_some_and(Failure::transient)
     }
 
     fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Project(error) | Self::Subnets(error) | Self::SecurityGroups(error) => error.retry_after(),
-            Self::Stale(error) => error.retry_after(),
-            Self::Write(error) => error.retry_after(),
-            Self::Field { .. } | Self::Annotation(_) | Self::NoSubnet => None,
-        }
+        self.step()?.retry_after()
     }
 
     fn reason(&self) -> &'static str {
         match self {
             Self::Field { .. } => "FieldInvalid",
-            Self::Annotation(_) => "AnnotationMalformed",
             Self::NoSubnet => "NoSubnet",
-            Self::Project(error) | Self::Subnets(error) | Self::SecurityGroups(error) => {
-                error.reason().name()
-            }
-            Self::Stale(error) => error.reason(),
-            Self::Write(error) => error.reason(),
+            Self::Step(error) => error.reason(),
         }
     }
 }

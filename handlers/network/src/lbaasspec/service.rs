@@ -1,121 +1,114 @@
-//! What a service says of the load balancer that it wants: no driver, no API.
+//! The fields of a service that its load balancer depends on.
 
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use staffetta_driver::Protocol;
 
-use super::annotation::{LbaasPortSpec, LbaasServiceSpec, Reach};
+use super::annotation::{LbaasPortSpec, LbaasServiceSpec, ServiceType};
 use super::error::LbaasSpecError;
 use crate::versioned_object::Versioned;
 
-/// The class of load balancers that is ours by name. A service without a class is ours too.
+/// The `spec.loadBalancerClass` that this program serves by name. It serves services without a
+/// class, too.
 pub const LOAD_BALANCER_CLASS: &str = "staffetta.dev/lb";
 
-/// What a service itself says of its load balancer.
+/// The fields of a service that its load balancer depends on, parsed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Stated {
+pub(super) struct ServiceFields {
+    /// The first cluster IP.
     pub(super) ip: IpAddr,
-    /// None where no public address is wanted.
+    /// The requested public address; none for other types than `LoadBalancer`.
     pub(super) lb_ip: Option<IpAddr>,
     pub(super) ports: Vec<LbaasPortSpec>,
-    pub(super) reach: Reach,
+    pub(super) service_type: ServiceType,
+}
+
+impl ServiceFields {
+    /// Parses the fields; none if the service gets no load balancer.
+    pub(super) fn of(service: &Service) -> Result<Option<Self>, LbaasSpecError> {
+        let Some(spec) = service.spec.as_ref().filter(|_| is_balanced(service)) else { return Ok(None) };
+        let Some(ip) = cluster_ip(spec) else { return Ok(None) };
+        let service_type = service_type(spec)?;
+        let lb_ip = spec.load_balancer_ip.as_deref();
+        let lb_ip = lb_ip.filter(|ip| service_type == ServiceType::LoadBalancer && !ip.is_empty());
+        Ok(Some(Self {
+            ip: address("spec.clusterIP", ip)?,
+            lb_ip: lb_ip.map(|ip| address("spec.loadBalancerIP", ip)).transpose()?,
+            ports: spec.ports.iter().flatten().map(port).collect::<Result<_, _>>()?,
+            service_type,
+        }))
+    }
 }
 
 impl LbaasServiceSpec {
-    /// Whether it says of address, ports and reach what `service` says itself. It does not while the service has changed and the
-    /// spec has not, nor where somebody else wrote it.
-    pub(crate) fn is_of(&self, service: &Service) -> bool {
-        let told = Stated {
+    /// Returns `true` if addresses, ports and type are those of `service`. They differ after a
+    /// change of the service until `lbaasspec` has updated the annotation, and if another program
+    /// wrote it.
+    pub(crate) fn matches(&self, service: &Service) -> bool {
+        let fields = ServiceFields {
             ip: self.ip,
-            lb_ip: self.lb_ip.filter(|_| self.reach == Reach::LoadBalancer),
+            lb_ip: self.lb_ip.filter(|_| self.service_type == ServiceType::LoadBalancer),
             ports: self.ports.iter().map(|Versioned(port)| port.clone()).collect(),
-            reach: self.reach,
+            service_type: self.service_type,
         };
-        stated(service).is_ok_and(|stated| stated == Some(told))
+        ServiceFields::of(service).is_ok_and(|of_service| of_service == Some(fields))
     }
 }
 
-/// The fields by which a service says it.
-pub(crate) fn stating(spec: &ServiceSpec) -> ServiceSpec {
-    let port = |port: &ServicePort| ServicePort {
-        name: port.name.clone(),
-        port: port.port,
-        protocol: port.protocol.clone(),
-        ..ServicePort::default()
-    };
-    ServiceSpec {
-        cluster_ip: spec.cluster_ip.clone(),
-        load_balancer_class: spec.load_balancer_class.clone(),
-        load_balancer_ip: spec.load_balancer_ip.clone(),
-        ports: spec.ports.as_ref().map(|ports| ports.iter().map(port).collect()),
-        type_: spec.type_.clone(),
-        ..ServiceSpec::default()
-    }
-}
-
-/// Whether a service is to have a load balancer: it has a cluster IP, and is not the API server's own service. One
-/// without a selector counts: its endpoints are somebody's own work.
+/// Returns `true` if a service gets a load balancer: it has a cluster IP and is not the API
+/// server's own service. A selector is not required, because endpoints may be managed by hand.
 pub(super) fn is_balanced(service: &Service) -> bool {
     let Some(spec) = &service.spec else { return false };
-    let named = |name: Option<&String>, text: &str| name.is_some_and(|name| name == text);
-    let api_server = named(service.metadata.namespace.as_ref(), "default")
-        && named(service.metadata.name.as_ref(), "kubernetes");
+    let (namespace, name) = (service.metadata.namespace.as_deref(), service.metadata.name.as_deref());
+    let api_server = (namespace, name) == (Some("default"), Some("kubernetes"));
     !api_server && spec.type_.as_deref() != Some("ExternalName") && cluster_ip(spec).is_some()
 }
 
-/// What the service says; none when it is to have no load balancer.
-pub(super) fn stated(service: &Service) -> Result<Option<Stated>, LbaasSpecError> {
-    let Some(spec) = service.spec.as_ref().filter(|_| is_balanced(service)) else { return Ok(None) };
-    let Some(ip) = cluster_ip(spec) else { return Ok(None) };
-    let reach = reach(spec)?;
-    let named = spec.load_balancer_ip.as_deref().filter(|ip| reach == Reach::LoadBalancer && !ip.is_empty());
-    Ok(Some(Stated {
-        ip: address("spec.clusterIP", ip)?,
-        lb_ip: named.map(|ip| address("spec.loadBalancerIP", ip)).transpose()?,
-        ports: spec.ports.iter().flatten().map(port).collect::<Result<_, _>>()?,
-        reach,
-    }))
-}
-
-/// The second cluster IP of a service of two families, which nobody here serves: a load balancer has one address.
+/// The second cluster IP of a dual-stack service. It is not served, because a load balancer has one
+/// address.
 pub(super) fn second_ip(service: &Service) -> Option<&str> {
     let spec = service.spec.as_ref().filter(|_| is_balanced(service))?;
     spec.cluster_ips.as_ref()?.get(1).map(String::as_str)
 }
 
-/// The cluster IP, where there is one: it is absent until it is assigned, and `None` for a headless service.
+/// The assigned cluster IP. The field is empty before the assignment, and `None` for a headless
+/// service.
 fn cluster_ip(spec: &ServiceSpec) -> Option<&str> {
     spec.cluster_ip.as_deref().filter(|ip| !ip.is_empty() && *ip != "None")
 }
 
-fn reach(spec: &ServiceSpec) -> Result<Reach, LbaasSpecError> {
+/// Parses `spec.type`. A `LoadBalancer` of another class is a `NodePort`.
+fn service_type(spec: &ServiceSpec) -> Result<ServiceType, LbaasSpecError> {
     let ours = spec.load_balancer_class.as_deref().is_none_or(|class| class == LOAD_BALANCER_CLASS);
     match spec.type_.as_deref() {
-        None | Some("ClusterIP") => Ok(Reach::ClusterIP),
-        Some("LoadBalancer") if ours => Ok(Reach::LoadBalancer),
-        Some("NodePort" | "LoadBalancer") => Ok(Reach::NodePort),
-        Some(other) => Err(field("spec.type", other, "type of service that this program knows")),
+        None | Some("ClusterIP") => Ok(ServiceType::ClusterIP),
+        Some("LoadBalancer") if ours => Ok(ServiceType::LoadBalancer),
+        Some("NodePort" | "LoadBalancer") => Ok(ServiceType::NodePort),
+        Some(other) => Err(invalid("spec.type", other, "type of service that this program knows")),
     }
 }
 
+/// Parses a port; the protocol defaults to TCP.
 fn port(port: &ServicePort) -> Result<LbaasPortSpec, LbaasSpecError> {
     let protocol = port.protocol.as_deref().unwrap_or("TCP");
-    let found = port.port;
+    let number = port.port;
     Ok(LbaasPortSpec {
         name: port.name.clone().filter(|name| !name.is_empty()),
-        port: u16::try_from(found).map_err(|_| field("spec.ports.port", &found.to_string(), "port"))?,
+        port: u16::try_from(number).map_err(|_| invalid("spec.ports.port", &number.to_string(), "port"))?,
         protocol: protocol
             .parse::<Protocol>()
-            .map_err(|_| field("spec.ports.protocol", protocol, "protocol of TCP, UDP and SCTP"))?,
+            .map_err(|_| invalid("spec.ports.protocol", protocol, "protocol of TCP, UDP and SCTP"))?,
     })
 }
 
-fn address(name: &'static str, text: &str) -> Result<IpAddr, LbaasSpecError> {
-    text.parse().map_err(|_| field(name, text, "IP address"))
+/// Parses the address in `field`.
+fn address(field: &'static str, text: &str) -> Result<IpAddr, LbaasSpecError> {
+    text.parse().map_err(|_| invalid(field, text, "IP address"))
 }
 
-fn field(field: &'static str, found: &str, expected: &'static str) -> LbaasSpecError {
+/// The error for an invalid field.
+fn invalid(field: &'static str, found: &str, expected: &'static str) -> LbaasSpecError {
     LbaasSpecError::Field { field, found: found.to_owned(), expected }
 }
 
@@ -130,15 +123,15 @@ mod tests {
         serde_json::from_value(service).unwrap()
     }
 
-    fn web(spec: &Value) -> Option<Stated> {
-        stated(&service("web", spec)).unwrap()
+    fn web(spec: &Value) -> Option<ServiceFields> {
+        ServiceFields::of(&service("web", spec)).unwrap()
     }
 
     #[test]
     fn services_of_all_types_with_a_cluster_ip_are_balanced_with_and_without_a_selector() {
-        for reach in ["ClusterIP", "NodePort", "LoadBalancer"] {
-            let without = json!({ "type": reach, "clusterIP": "10.0.0.1" });
-            let with = json!({ "type": reach, "clusterIP": "10.0.0.1", "selector": { "app": "web" } });
+        for service_type in ["ClusterIP", "NodePort", "LoadBalancer"] {
+            let without = json!({ "type": service_type, "clusterIP": "10.0.0.1" });
+            let with = json!({ "type": service_type, "clusterIP": "10.0.0.1", "selector": { "app": "web" } });
             assert!(is_balanced(&service("web", &without)) && is_balanced(&service("web", &with)));
         }
     }
@@ -160,15 +153,15 @@ mod tests {
 
     #[test]
     fn a_public_address_is_wanted_only_of_a_load_balancer_whose_class_is_ours() {
-        let reach = |class: Value| {
+        let type_and_ip = |class: Value| {
             let spec = json!({ "type": "LoadBalancer", "clusterIP": "10.0.0.1", "loadBalancerClass": class,
                 "loadBalancerIP": "192.0.2.1" });
-            let stated = web(&spec).unwrap();
-            (stated.reach, stated.lb_ip.is_some())
+            let fields = web(&spec).unwrap();
+            (fields.service_type, fields.lb_ip.is_some())
         };
-        assert_eq!(reach(Value::Null), (Reach::LoadBalancer, true));
-        assert_eq!(reach(json!(LOAD_BALANCER_CLASS)), (Reach::LoadBalancer, true));
-        assert_eq!(reach(json!("example.com/other")), (Reach::NodePort, false));
+        assert_eq!(type_and_ip(Value::Null), (ServiceType::LoadBalancer, true));
+        assert_eq!(type_and_ip(json!(LOAD_BALANCER_CLASS)), (ServiceType::LoadBalancer, true));
+        assert_eq!(type_and_ip(json!("example.com/other")), (ServiceType::NodePort, false));
     }
 
     #[test]
@@ -183,32 +176,17 @@ mod tests {
 
     #[test]
     fn ports_have_their_defaults() {
-        let stated = web(&json!({ "clusterIP": "fd00::1", "ports": [
+        let fields = web(&json!({ "clusterIP": "fd00::1", "ports": [
             { "port": 80 }, { "name": "dns", "port": 53, "protocol": "UDP" } ] }));
         let expected = [
             LbaasPortSpec { name: None, port: 80, protocol: Protocol::Tcp },
             LbaasPortSpec { name: Some("dns".into()), port: 53, protocol: Protocol::Udp },
         ];
-        assert_eq!(stated.unwrap().ports, expected);
+        assert_eq!(fields.unwrap().ports, expected);
     }
 
     #[test]
-    fn the_fields_that_are_kept_say_the_same() {
-        let whole = service(
-            "web",
-            &json!({ "type": "LoadBalancer", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"],
-            "loadBalancerIP": "192.0.2.1", "loadBalancerClass": LOAD_BALANCER_CLASS, "selector": { "app": "web" },
-            "ports": [{ "name": "dns", "port": 53, "protocol": "UDP", "targetPort": 5353, "nodePort": 30053 }] }),
-        );
-        let fields = stating(whole.spec.as_ref().unwrap());
-        assert_eq!((&fields.selector, &fields.cluster_ips), (&None, &None));
-        let kept = Service { spec: Some(fields), ..whole.clone() };
-        assert!(stated(&whole).unwrap().is_some());
-        assert_eq!(stated(&kept).unwrap(), stated(&whole).unwrap());
-    }
-
-    #[test]
-    fn a_field_that_makes_no_sense_is_named() {
+    fn an_invalid_field_is_an_error_that_names_it() {
         for (spec, field) in [
             (json!({ "clusterIP": "ten" }), "spec.clusterIP"),
             (json!({ "clusterIP": "10.0.0.1", "type": "Mesh" }), "spec.type"),
@@ -222,7 +200,7 @@ mod tests {
                 "spec.loadBalancerIP",
             ),
         ] {
-            let error = stated(&service("web", &spec)).unwrap_err().to_string();
+            let error = ServiceFields::of(&service("web", &spec)).unwrap_err().to_string();
             assert!(error.contains(field) && error.ends_with("correct or remove it"), "{error}");
         }
     }

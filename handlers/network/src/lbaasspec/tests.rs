@@ -1,18 +1,18 @@
 use serde_json::{Value, json};
-use staffetta_driver::memory::{
-    MemoryOptions, MemoryServiceProject, MemoryServiceSecurityGroups, MemoryServiceSubnets, MemoryServices,
-};
 use staffetta_driver::{DriverError, ProjectId, SubnetId};
 use staffetta_handler::Failure;
+use staffetta_memory::{
+    MemoryOptions, MemoryServiceProject, MemoryServiceSecurityGroups, MemoryServiceSubnets, MemoryServices,
+};
 
 use super::*;
-use crate::api_server::{Answer, ApiServer, THEIRS};
-use crate::notebook::Told;
+use crate::testing::api_server::{Answer, ApiServer, THEIRS};
+use crate::testing::recorder::RecordedEvents;
 
 struct World {
     api: Arc<ApiServer<Service>>,
     handler: LbaasSpecHandler,
-    told: Told,
+    recorded: RecordedEvents,
 }
 
 fn drivers() -> LbaasSpecDrivers {
@@ -28,9 +28,9 @@ fn drivers() -> LbaasSpecDrivers {
 
 fn world(spec: &Value) -> World {
     let api = ApiServer::new(spec, &json!({}));
-    let told = Told::default();
-    let handler = LbaasSpecHandler::new(api.client(), drivers()).telling(told.notes());
-    World { api, handler, told }
+    let recorded = RecordedEvents::default();
+    let handler = LbaasSpecHandler::new(api.client(), drivers(), recorded.recorder());
+    World { api, handler, recorded }
 }
 
 fn web() -> Value {
@@ -74,7 +74,7 @@ async fn a_service_gets_its_spec_by_one_write_and_none_when_nothing_differs() {
 }
 
 #[tokio::test]
-async fn a_spec_in_another_form_that_says_the_same_is_not_rewritten() {
+async fn an_equal_spec_in_another_form_is_not_rewritten() {
     let world = world(&web());
     world.event().await.unwrap();
     let ours = world.api.annotation(SPEC_ANNOTATION).unwrap();
@@ -95,11 +95,11 @@ async fn a_change_of_the_service_is_followed() {
     assert_eq!(world.shown().unwrap().ports[0].0.name.as_deref(), Some("web"));
     world.api.change(|service| service["spec"]["type"] = json!("LoadBalancer"));
     world.event().await.unwrap();
-    assert_eq!(world.shown().unwrap().reach, Reach::LoadBalancer);
+    assert_eq!(world.shown().unwrap().service_type, ServiceType::LoadBalancer);
 }
 
 #[tokio::test]
-async fn of_a_service_of_two_families_the_first_is_served_and_that_is_told_once_and_is_no_failure() {
+async fn a_dual_stack_service_is_served_at_its_first_ip_which_is_reported_once_and_is_no_failure() {
     let world = world(&web());
     let dual = |ips: Value| world.api.change(|service| service["spec"]["clusterIPs"] = ips.clone());
     dual(json!(["10.0.0.1", "fd00::1"]));
@@ -107,19 +107,19 @@ async fn of_a_service_of_two_families_the_first_is_served_and_that_is_told_once_
         world.event().await.unwrap();
     }
     assert_eq!(world.shown().unwrap().ip.to_string(), "10.0.0.1");
-    let told = world.told.taken();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!((told[0].reason, told[0].warning), ("SecondFamilyUnserved", true));
-    assert!(told[0].text.contains("fd00::1"), "{}", told[0].text);
+    let recorded = world.recorded.taken();
+    assert_eq!(recorded.len(), 1, "{recorded:?}");
+    assert_eq!((recorded[0].reason, recorded[0].warning), ("SecondFamilyUnserved", true));
+    assert!(recorded[0].text.contains("fd00::1"), "{}", recorded[0].text);
     dual(json!(["10.0.0.1"]));
     world.event().await.unwrap();
     dual(json!(["10.0.0.1", "fd00::2"]));
     world.event().await.unwrap();
-    assert_eq!(world.told.reasons(), ["SecondFamilyUnserved"], "it is another one");
+    assert_eq!(world.recorded.reasons(), ["SecondFamilyUnserved"], "it is another one");
 }
 
 #[tokio::test]
-async fn affinity_and_source_ranges_are_no_business_of_the_spec() {
+async fn affinity_and_source_ranges_do_not_change_the_spec() {
     let world = world(&web());
     world.api.change(|service| {
         service["spec"]["sessionAffinity"] = json!("ClientIP");
@@ -127,11 +127,11 @@ async fn affinity_and_source_ranges_are_no_business_of_the_spec() {
     });
     world.event().await.unwrap();
     world.event().await.unwrap();
-    assert_eq!((world.told.reasons().len(), world.api.patches().len()), (0, 1));
+    assert_eq!((world.recorded.reasons().len(), world.api.patches().len()), (0, 1));
 }
 
 #[tokio::test]
-async fn a_service_that_is_balanced_no_more_loses_its_spec() {
+async fn a_service_that_needs_no_load_balancer_any_more_loses_its_spec() {
     let world = world(&web());
     world.event().await.unwrap();
     world
@@ -145,7 +145,7 @@ async fn a_service_that_is_balanced_no_more_loses_its_spec() {
 }
 
 #[tokio::test]
-async fn an_unbalanced_service_is_not_even_looked_at() {
+async fn a_service_without_a_load_balancer_is_not_queued() {
     let world = world(&json!({ "clusterIP": "None" }));
     assert!(!world.handler.wants(&Event::Added(world.api.object())));
     world.event().await.unwrap();
@@ -165,14 +165,14 @@ async fn a_service_whose_annotations_leave_no_room_gets_its_spec_once_there_is_s
     let world = world(&web());
     world.api.leave_room(100);
     let error = world.event().await.unwrap_err();
-    assert!(matches!(error, LbaasSpecError::Write(_)) && !error.transient(), "{error}");
+    assert!(error.reason() == "WriteRefused" && !error.transient(), "{error}");
     world.api.leave_room(10_000);
     world.event().await.unwrap();
     assert!(world.shown().is_some());
 }
 
 #[tokio::test]
-async fn a_service_that_goes_is_left_alone() {
+async fn a_service_that_is_being_deleted_is_ignored() {
     let world = world(&web());
     world.api.change(|service| service["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
     world.event().await.unwrap();
@@ -180,27 +180,28 @@ async fn a_service_that_goes_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_malformed_spec_is_a_final_error_and_stays_as_it_is() {
+async fn a_malformed_spec_is_a_permanent_error_and_is_not_overwritten() {
     let world = world(&web());
     world.api.annotate(SPEC_ANNOTATION, "{broken");
     let error = world.event().await.unwrap_err();
     assert!(!error.transient());
-    assert!(error.to_string().contains("{broken") && error.to_string().contains("remove it"), "{error}");
+    let causes = staffetta_handler::causes(&error);
+    assert!(causes.contains("{broken") && causes.contains("remove it"), "{causes}");
     assert_eq!(world.api.patches(), []);
     assert_eq!(world.api.annotation(SPEC_ANNOTATION).as_deref(), Some("{broken"));
 }
 
 #[tokio::test]
-async fn an_event_older_than_our_own_write_waits_for_the_echo() {
+async fn an_event_older_than_our_own_write_waits_for_the_event_of_the_write() {
     let world = world(&web());
     let old = world.api.object();
     world.event().await.unwrap();
-    assert!(matches!(world.feed(old).await, Err(LbaasSpecError::Stale(_))));
+    assert_eq!(world.feed(old).await.unwrap_err().reason(), "EventAwaited");
     assert_eq!(world.api.patches().len(), 1);
 }
 
 #[tokio::test]
-async fn a_service_that_is_gone_is_no_failure_and_a_server_in_trouble_is_a_passing_one() {
+async fn a_deleted_service_is_no_failure_and_a_server_error_is_transient() {
     let world = world(&web());
     world.api.answer(Answer::Refuse(404, vec![]));
     world.event().await.unwrap();
@@ -218,10 +219,13 @@ impl ServiceSubnetsDriver for NoSubnets {
 }
 
 #[tokio::test]
-async fn a_driver_that_names_no_subnet_is_a_mistake_of_the_configuration() {
+async fn a_driver_without_a_subnet_is_a_configuration_error() {
     let api = ApiServer::new(&web(), &json!({}));
-    let handler =
-        LbaasSpecHandler::new(api.client(), LbaasSpecDrivers { subnets: Arc::new(NoSubnets), ..drivers() });
+    let handler = LbaasSpecHandler::new(
+        api.client(),
+        LbaasSpecDrivers { subnets: Arc::new(NoSubnets), ..drivers() },
+        Recorder::default(),
+    );
     let error = handler.on_present(&api.object()).await.unwrap_err();
     assert!(!error.transient() && error.to_string().contains("service_subnets_driver"), "{error}");
 }

@@ -1,71 +1,86 @@
-//! What to do for a namespace: a function of what the event shows and what this process knows besides.
+//! The next action for a namespace: a pure function of the event and the in-memory record.
 
 use k8s_openapi::api::core::v1::Namespace;
 use staffetta_driver::{NAMESPACE_NETWORK, NamespaceNetwork};
 use staffetta_handler::Tombstone;
 
 use super::FINALIZER;
-use super::claims::Claim;
 use crate::annotation::{AnnotationError, read};
 
-/// The next thing to do for a namespace.
-#[derive(Debug, PartialEq)]
-pub(super) enum Action {
-    /// Nothing.
-    Nothing,
-    /// Nothing, and what was known beside the annotation is of no use any more.
-    Settled,
-    /// Make the network, or find the one that was made, and write it down.
-    Make,
-    /// Write down a network that was made before.
-    Write(NamespaceNetwork),
-    /// Release the network, and then write that it was done.
-    Release,
-    /// Write that it was released.
-    Finish,
+/// In-memory record of a namespace's network whose state the annotation does not show.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum NetworkRecord {
+    /// The driver was called and the outcome is unknown: the network may exist in whole or in part.
+    Requested,
+    /// The network was created, and no event has shown it in the annotation yet.
+    Created(NamespaceNetwork),
+    /// The network was released; the annotation may still show it.
+    Released,
 }
 
-/// What to do for a namespace that exists.
+/// The next action for a namespace.
+#[derive(Debug, PartialEq)]
+pub(super) enum NamespaceAction {
+    /// Do nothing.
+    Nothing,
+    /// Drop the record: the annotation shows the network.
+    DropRecord,
+    /// Create the network, or find the one that exists, and publish it.
+    Create,
+    /// Publish a network that was created before.
+    Publish(NamespaceNetwork),
+    /// Release the network, and then remove the finalizer.
+    Release,
+    /// Remove the finalizer.
+    RemoveFinalizer,
+}
+
+/// Decides the next action for a namespace that exists.
 ///
-/// One that is to be deleted keeps its network until Kubernetes has emptied it, which it tells by taking its own finalizer
-/// from the spec: a pod that still ends needs its network. What no pod ever learned of goes at once.
-pub(super) fn decide(namespace: &Namespace, claim: Option<&Claim>) -> Result<Action, AnnotationError> {
-    let shown = annotation(namespace).map(|text| read::<NamespaceNetwork>(NAMESPACE_NETWORK, text));
+/// A namespace that is being deleted keeps its network until Kubernetes has emptied it and removed
+/// the finalizer in its `spec`, because terminating pods still need the network. A network that was
+/// never published is released at once.
+pub(super) fn decide(
+    namespace: &Namespace,
+    record: Option<&NetworkRecord>,
+) -> Result<NamespaceAction, AnnotationError> {
+    use NamespaceAction as Action;
+    let published = annotation(namespace).map(|text| read::<NamespaceNetwork>(NAMESPACE_NETWORK, text));
     if namespace.metadata.deletion_timestamp.is_some() {
         let emptied =
             namespace.spec.as_ref().and_then(|spec| spec.finalizers.as_ref()).is_none_or(Vec::is_empty);
-        return Ok(match claim {
-            Some(Claim::Released) if has_finalizer(namespace) => Action::Finish,
-            Some(Claim::Released) => Action::Nothing,
-            Some(Claim::Asked | Claim::Made(_)) if shown.is_none() && !has_finalizer(namespace) => {
-                Action::Release
-            }
+        return Ok(match record {
+            Some(NetworkRecord::Released) if has_finalizer(namespace) => Action::RemoveFinalizer,
+            Some(NetworkRecord::Released) => Action::Nothing,
+            Some(_) if published.is_none() && !has_finalizer(namespace) => Action::Release,
             _ if has_finalizer(namespace) && emptied => Action::Release,
             _ => Action::Nothing,
         });
     }
-    Ok(match (shown.transpose()?, claim) {
-        (Some(_), _) if has_finalizer(namespace) => Action::Settled,
-        (None, Some(Claim::Made(network))) => Action::Write(network.clone()),
-        // Where there is an annotation, somebody copied it, or took the finalizer away: what it names may be another
-        // namespace's.
-        (None | Some(_), _) => Action::Make,
+    Ok(match (published.transpose()?, record) {
+        (Some(_), _) if has_finalizer(namespace) => Action::DropRecord,
+        (None, Some(NetworkRecord::Created(network))) => Action::Publish(network.clone()),
+        // An annotation without our finalizer was copied, or the finalizer was removed by hand: the
+        // network may belong to another namespace.
+        _ => Action::Create,
     })
 }
 
-/// Whether there may be something to release for a namespace that is gone.
-pub(super) fn after_deletion(tombstone: &Tombstone<Namespace>, claim: Option<&Claim>) -> bool {
-    match (claim, tombstone) {
-        (Some(Claim::Released), _) => false,
-        (Some(Claim::Asked | Claim::Made(_)), _) | (None, Tombstone::Missed(_)) => true,
+/// Returns `true` if a network may have to be released for a deleted namespace.
+pub(super) fn may_have_network(tombstone: &Tombstone<Namespace>, record: Option<&NetworkRecord>) -> bool {
+    match (record, tombstone) {
+        (Some(record), _) => *record != NetworkRecord::Released,
+        (None, Tombstone::Missed(_)) => true,
         (None, Tombstone::Last(namespace)) => has_finalizer(namespace) || annotation(namespace).is_some(),
     }
 }
 
+/// The value of the namespace's annotation.
 fn annotation(namespace: &Namespace) -> Option<&str> {
     namespace.metadata.annotations.as_ref()?.get(NAMESPACE_NETWORK).map(String::as_str)
 }
 
+/// Returns `true` if the namespace has our finalizer.
 fn has_finalizer(namespace: &Namespace) -> bool {
     namespace.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
 }

@@ -1,40 +1,42 @@
-//! The handler `namespace`: every namespace has a network of its own, and gives it back.
+//! The handler `namespace`: gives every namespace a network of its own and releases it with the
+//! namespace.
 //!
-//! One write takes a namespace to its network: the annotation and the finalizer together, refused by the server if the
-//! namespace changed meanwhile. One more at the end removes the finalizer, after Kubernetes has emptied the namespace.
-//! What to do is decided by the module `decide`; this file does it.
+//! One write publishes the network: annotation and finalizer together, refused by the API server if
+//! the namespace has changed meanwhile. Another one removes the finalizer after Kubernetes has
+//! emptied the namespace. The module `decide` chooses the next action; this module executes it.
 
-mod claims;
 mod decide;
-mod error;
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use staffetta_driver::{
     NAMESPACE_NETWORK, NamespaceNetwork, NamespaceProjectDriver, NamespaceSubnetDriver, Owner,
 };
 use staffetta_handler::{
-    Failure, HandlerError, Identity, MetadataPatch, Registration, ResourceEventHandler, Sweep, Tombstone,
-    Writer, Written,
+    Failure, GarbageCollector, HandlerError, Identity, MetadataPatch, Registration, ResourceEventHandler,
+    Tombstone, Writer, Written,
 };
 
-use self::claims::{Claim, Claims, of_marks};
-use self::decide::{Action, after_deletion, decide};
+use self::decide::{NamespaceAction, NetworkRecord, decide, may_have_network};
 use crate::owners::{identities, owner_of};
+use crate::records::RecordMap;
+use crate::step_error::{AWAIT_OWN_WRITE, StepContext, StepError};
 
-pub use self::error::NamespaceError;
-
-/// The finalizer by which a namespace waits for the release of its network.
+/// The finalizer that keeps a namespace until its network is released.
 pub const FINALIZER: &str = "staffetta.dev/namespace";
+
+/// The step that a refused or failed write is reported with.
+const WRITE: &str = "write the network down";
 
 /// The drivers of the handler.
 #[derive(Clone)]
 pub struct NamespaceDrivers {
-    /// To which project a namespace belongs.
+    /// Chooses the project of a namespace.
     pub project: Arc<dyn NamespaceProjectDriver>,
-    /// Who makes, finds and releases networks.
+    /// Creates, lists and releases networks.
     pub subnet: Arc<dyn NamespaceSubnetDriver>,
 }
 
@@ -42,63 +44,68 @@ pub struct NamespaceDrivers {
 pub struct NamespaceHandler {
     drivers: NamespaceDrivers,
     writer: Writer<Namespace>,
-    claims: Claims,
+    records: RecordMap<NetworkRecord>,
 }
 
 impl NamespaceHandler {
-    /// Writes through `client`.
+    /// Creates the handler; it writes through `client`.
     pub fn new(client: Client, drivers: NamespaceDrivers) -> Self {
-        Self { drivers, writer: Writer::new(client), claims: Claims::default() }
+        Self { drivers, writer: Writer::new(client), records: RecordMap::default() }
     }
 
-    /// The handler as it is registered: for namespaces, with a sweep.
+    /// Registers the handler for namespaces, with garbage collection.
     pub fn registration(self) -> Registration<Self> {
-        Registration::new(self).on::<Namespace>().sweep()
+        Registration::new(self).on::<Namespace>().garbage_collector()
     }
 
-    async fn act(&self, namespace: &Namespace) -> Result<(), NamespaceError> {
+    /// Executes the next action for a namespace.
+    async fn reconcile(&self, namespace: &Namespace) -> Result<(), StepError> {
         let owner = Owner::of(&namespace.metadata);
-        match decide(namespace, self.claims.get(&owner.uid).as_ref()).map_err(NamespaceError::Annotation)? {
-            Action::Nothing => Ok(()),
-            Action::Settled => {
-                self.claims.forget(&owner.uid);
+        let action = decide(namespace, self.records.get(&owner.uid).as_ref());
+        match action.step("read the network of the namespace")? {
+            NamespaceAction::Nothing => Ok(()),
+            NamespaceAction::DropRecord => {
+                self.records.remove(&owner.uid);
                 Ok(())
             }
-            Action::Make => {
-                let network = self.make(namespace, &owner).await?;
-                self.claim(namespace, &owner, &network).await
+            NamespaceAction::Create => {
+                let network = self.create(namespace, &owner).await?;
+                self.publish(namespace, &owner, &network).await
             }
-            Action::Write(network) => self.claim(namespace, &owner, &network).await,
-            Action::Release => {
+            NamespaceAction::Publish(network) => self.publish(namespace, &owner, &network).await,
+            NamespaceAction::Release => {
                 self.release(&owner).await?;
-                self.finish(namespace).await
+                self.remove_finalizer(namespace).await
             }
-            Action::Finish => self.finish(namespace).await,
+            NamespaceAction::RemoveFinalizer => self.remove_finalizer(namespace).await,
         }
     }
 
-    async fn finish(&self, namespace: &Namespace) -> Result<(), NamespaceError> {
+    async fn remove_finalizer(&self, namespace: &Namespace) -> Result<(), StepError> {
         let patch = MetadataPatch::default().remove_finalizer(FINALIZER);
-        self.writer.metadata(namespace, &patch).await.map(drop).map_err(NamespaceError::Write)
+        self.writer.metadata(namespace, &patch).await.map(drop).step(WRITE)
     }
 
-    async fn make(&self, namespace: &Namespace, owner: &Owner) -> Result<NamespaceNetwork, NamespaceError> {
-        let project = self.drivers.project.project(namespace).await.map_err(NamespaceError::Project)?;
-        // Entered before the call: whatever ends the call, there may be something to release.
-        self.claims.set(&owner.uid, Claim::Asked);
+    /// Creates the network, or finds the one that exists, and records it.
+    async fn create(&self, namespace: &Namespace, owner: &Owner) -> Result<NamespaceNetwork, StepError> {
+        let NamespaceDrivers { project, subnet } = &self.drivers;
+        let project = project.project(namespace).await.step("find the project of the namespace")?;
+        // Recorded before the call: if it is interrupted, there may be a network to release.
+        self.records.set(&owner.uid, NetworkRecord::Requested);
         let network =
-            self.drivers.subnet.ensure_network(owner, &project).await.map_err(NamespaceError::Make)?;
-        self.claims.set(&owner.uid, Claim::Made(network.clone()));
+            subnet.ensure_network(owner, &project).await.step("make the network of the namespace")?;
+        self.records.set(&owner.uid, NetworkRecord::Created(network.clone()));
         Ok(network)
     }
 
-    /// Writes the network down. It stays claimed until an event shows it, or the server refuses it for good.
-    async fn claim(
+    /// Writes the annotation and the finalizer. The record stays until an event shows them; if the
+    /// API server refuses the write for good, the network is released.
+    async fn publish(
         &self,
         namespace: &Namespace,
         owner: &Owner,
         network: &NamespaceNetwork,
-    ) -> Result<(), NamespaceError> {
+    ) -> Result<(), StepError> {
         let patch = MetadataPatch::default().annotate(NAMESPACE_NETWORK, network.write());
         match self.writer.metadata(namespace, &patch.add_finalizer(FINALIZER).claim()).await {
             Ok(Written::Done) => Ok(()),
@@ -107,55 +114,58 @@ impl NamespaceHandler {
                 if error.refused() && !error.transient() {
                     self.release(owner).await?;
                 }
-                Err(NamespaceError::Write(error))
+                Err(error).step(WRITE)
             }
         }
     }
 
-    async fn release(&self, owner: &Owner) -> Result<(), NamespaceError> {
-        self.drivers.subnet.release_network(owner).await.map_err(NamespaceError::Release)?;
-        self.claims.set(&owner.uid, Claim::Released);
+    /// Releases the network, complete or not, and records that.
+    async fn release(&self, owner: &Owner) -> Result<(), StepError> {
+        self.drivers.subnet.release_network(owner).await.step("release the network of the namespace")?;
+        self.records.set(&owner.uid, NetworkRecord::Released);
         Ok(())
     }
 
-    /// For whom there are networks.
-    async fn marks(&self) -> Result<Vec<Owner>, NamespaceError> {
-        let marked = self.drivers.subnet.networks().await.map_err(NamespaceError::Marks)?;
+    /// Lists the owners of all networks, complete or not.
+    async fn network_owners(&self) -> Result<Vec<Owner>, StepError> {
+        let marked = self.drivers.subnet.networks().await.step("look for networks that were made already")?;
         Ok(marked.into_iter().filter_map(|marked| marked.owner).collect())
     }
 }
 
 impl ResourceEventHandler<Namespace> for NamespaceHandler {
-    type Error = NamespaceError;
+    type Error = StepError;
 
-    async fn on_present(&self, namespace: &Arc<Namespace>) -> Result<(), NamespaceError> {
-        self.writer.fresh(namespace)?;
-        self.act(namespace).await
+    async fn on_present(&self, namespace: &Arc<Namespace>) -> Result<(), StepError> {
+        self.writer.fresh(namespace).step(AWAIT_OWN_WRITE)?;
+        self.reconcile(namespace).await
     }
 
-    async fn on_finalize(&self, namespace: &Arc<Namespace>) -> Result<(), NamespaceError> {
-        if self.writer.is_stale(namespace) { Ok(()) } else { self.act(namespace).await }
+    async fn on_finalize(&self, namespace: &Arc<Namespace>) -> Result<(), StepError> {
+        if self.writer.is_stale(namespace) { Ok(()) } else { self.reconcile(namespace).await }
     }
 
-    async fn on_deleted(&self, tombstone: &Tombstone<Namespace>) -> Result<(), NamespaceError> {
+    async fn on_deleted(&self, tombstone: &Tombstone<Namespace>) -> Result<(), StepError> {
         let owner = owner_of(tombstone);
-        if after_deletion(tombstone, self.claims.get(&owner.uid).as_ref()) {
+        if may_have_network(tombstone, self.records.get(&owner.uid).as_ref()) {
             self.release(&owner).await?;
         }
-        self.claims.forget(&owner.uid);
+        self.records.remove(&owner.uid);
         self.writer.forget(owner.uid.as_str());
         Ok(())
     }
 }
 
-impl Sweep for NamespaceHandler {
+#[async_trait]
+impl GarbageCollector for NamespaceHandler {
     async fn recover(&self) -> Result<(), HandlerError> {
-        self.claims.replace(of_marks(self.marks().await?));
+        let owners = self.network_owners().await?.into_iter();
+        self.records.replace_all(owners.map(|owner| (owner.uid, NetworkRecord::Requested)));
         Ok(())
     }
 
     async fn owners(&self) -> Result<Vec<Identity>, HandlerError> {
-        Ok(identities::<Namespace>(self.marks().await?))
+        Ok(identities::<Namespace>(self.network_owners().await?))
     }
 }
 

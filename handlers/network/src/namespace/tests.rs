@@ -1,17 +1,17 @@
 use serde_json::{Value, json};
-use staffetta_driver::memory::{
+use staffetta_driver::{DriverError, Reason};
+use staffetta_handler::{Event, deliver};
+use staffetta_memory::{
     Fault, MemoryNamespaceProject, MemoryNamespaceSubnets, MemoryNetwork, MemoryOptions, NamespaceCall,
     NamespaceMethod,
 };
-use staffetta_driver::{DriverError, Reason};
-use staffetta_handler::{Event, deliver};
 
 use super::*;
-use crate::api_server::{Answer, ApiServer, THEIRS};
+use crate::testing::api_server::{Answer, ApiServer, THEIRS};
 
 const UID: &str = "uid-web";
 
-/// The handler, the simulated world, and an API server with one namespace.
+/// The handler, the simulated network, and an API server with one namespace.
 struct World {
     api: Arc<ApiServer<Namespace>>,
     subnets: Arc<MemoryNamespaceSubnets>,
@@ -35,40 +35,40 @@ impl World {
         Self { api, subnets, handler }
     }
 
-    /// With a namespace that has its network.
-    async fn settled() -> Self {
+    /// Creates a world whose namespace has a network.
+    async fn with_network() -> Self {
         let world = Self::new();
         world.event().await.unwrap();
         world.event().await.unwrap();
         world
     }
 
-    /// The controller is killed and started again.
+    /// Restarts the controller.
     async fn restart(&mut self) {
         self.handler = handler(&self.api, &self.subnets);
         self.handler.recover().await.unwrap();
     }
 
-    /// The namespace's present state is delivered.
-    async fn event(&self) -> Result<(), NamespaceError> {
+    /// Delivers the present state of the namespace.
+    async fn event(&self) -> Result<(), StepError> {
         deliver(&self.handler, &Event::Modified(self.api.object())).await
     }
 
-    async fn deleted(&self) -> Result<(), NamespaceError> {
+    async fn deleted(&self) -> Result<(), StepError> {
         deliver(&self.handler, &Event::Deleted(Tombstone::Last(self.api.object()))).await
     }
 
-    async fn missed(&self) -> Result<(), NamespaceError> {
+    async fn missed(&self) -> Result<(), StepError> {
         let identity = Identity::of::<Namespace>(None, "web".into(), UID.into());
         deliver(&self.handler, &Event::<Namespace>::Deleted(Tombstone::Missed(Arc::new(identity)))).await
     }
 
-    /// Its deletion is asked for.
+    /// Requests the deletion of the namespace.
     fn delete(&self) {
         self.api.change(|object| object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
     }
 
-    /// Kubernetes has emptied it.
+    /// Removes Kubernetes' own finalizer, as after the deletion of all objects in the namespace.
     fn emptied(&self) {
         self.api.change(|object| object["spec"]["finalizers"] = json!([]));
     }
@@ -96,7 +96,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_write_takes_a_namespace_to_its_network() {
+async fn a_network_is_published_by_one_write() {
     let world = World::new();
     world.event().await.unwrap();
     let shown = world.shown().unwrap();
@@ -108,17 +108,17 @@ async fn one_write_takes_a_namespace_to_its_network() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_has_its_network_costs_nothing() {
-    let mut world = World::settled().await;
+async fn a_namespace_with_a_network_causes_no_calls() {
+    let mut world = World::with_network().await;
     assert_eq!((world.calls(), world.patches().len()), (1, 1));
     world.restart().await;
     world.event().await.unwrap();
     assert_eq!(world.subnets.calls()[1..], [NamespaceCall::List]);
-    assert_eq!((world.patches().len(), world.handler.claims.get(&UID.into())), (1, None));
+    assert_eq!((world.patches().len(), world.handler.records.get(&UID.into())), (1, None));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_made_and_not_written_is_written_without_being_made_again() {
+async fn an_unpublished_network_is_published_and_not_created_again() {
     for answer in [Answer::Broken, Answer::Overtaken, Answer::Refuse(503, vec![])] {
         let world = World::new();
         world.api.answer(answer);
@@ -130,7 +130,7 @@ async fn what_was_made_and_not_written_is_written_without_being_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_killed_controller_made_is_found_and_not_made_twice() {
+async fn the_network_of_a_killed_controller_is_found_and_not_created_twice() {
     let mut world = World::new();
     world.fail(NamespaceMethod::Ensure, Fault::DoneThenFail);
     world.event().await.unwrap_err();
@@ -141,7 +141,7 @@ async fn what_a_killed_controller_made_is_found_and_not_made_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_keeps_its_network_until_it_is_emptied() {
-    let world = World::settled().await;
+    let world = World::with_network().await;
     world.delete();
     world.event().await.unwrap();
     assert!(world.exists());
@@ -157,7 +157,7 @@ async fn a_namespace_keeps_its_network_until_it_is_emptied() {
 
 #[tokio::test(start_paused = true)]
 async fn the_finalizer_stays_until_the_release_succeeded() {
-    let world = World::settled().await;
+    let world = World::with_network().await;
     world.delete();
     world.emptied();
     world.subnets.set_used(&UID.into(), true);
@@ -174,7 +174,7 @@ async fn the_finalizer_stays_until_the_release_succeeded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_never_written_down_goes_as_soon_as_the_namespace_is_deleted() {
+async fn an_unpublished_network_is_released_as_soon_as_the_namespace_is_deleted() {
     let world = World::new();
     world.api.answer(Answer::Broken);
     world.event().await.unwrap_err();
@@ -184,7 +184,7 @@ async fn what_was_never_written_down_goes_as_soon_as_the_namespace_is_deleted() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_killed_controller_made_goes_as_soon_as_the_namespace_is_deleted() {
+async fn the_network_of_a_killed_controller_is_released_as_soon_as_the_namespace_is_deleted() {
     let mut world = World::new();
     world.fail(NamespaceMethod::Ensure, Fault::DoneThenFail);
     world.event().await.unwrap_err();
@@ -195,7 +195,7 @@ async fn what_a_killed_controller_made_goes_as_soon_as_the_namespace_is_deleted(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_whose_deletion_began_first_gives_back_what_was_made() {
+async fn a_namespace_that_is_deleted_before_the_write_releases_its_network() {
     let world = World::new();
     let old = world.api.object();
     world.delete();
@@ -205,29 +205,29 @@ async fn a_namespace_whose_deletion_began_first_gives_back_what_was_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_nobody_saw_is_made_good_by_the_mark() {
-    let mut world = World::settled().await;
+async fn the_network_of_a_missed_deletion_is_found_by_its_mark() {
+    let mut world = World::with_network().await;
     world.restart().await;
     let owners = world.handler.owners().await.unwrap();
     let told: Vec<_> = owners.iter().map(|owner| (&*owner.name, &*owner.uid)).collect();
     assert_eq!(told, [("web", UID)]);
     world.missed().await.unwrap();
     assert!(!world.exists());
-    assert_eq!(world.handler.claims.get(&UID.into()), None);
+    assert_eq!(world.handler.records.get(&UID.into()), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_went_without_waiting_for_us_gives_back_what_it_shows() {
-    let world = World::settled().await;
+async fn the_network_of_a_namespace_without_a_finalizer_is_released_after_its_deletion() {
+    let world = World::with_network().await;
     world.deleted().await.unwrap();
     assert!(!world.exists());
     let strange = World::new();
     strange.deleted().await.unwrap();
-    assert_eq!(strange.calls(), 0, "what never had a network costs nothing");
+    assert_eq!(strange.calls(), 0, "a namespace without a network causes no calls");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_annotation_that_cannot_be_read_is_an_error_and_stays() {
+async fn a_malformed_annotation_is_an_error_and_stays() {
     let world = World::new();
     world.api.annotate(NAMESPACE_NETWORK, "mine");
     let error = world.event().await.unwrap_err();
@@ -236,7 +236,7 @@ async fn an_annotation_that_cannot_be_read_is_an_error_and_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_annotation_that_was_copied_or_removed_is_written_anew() {
+async fn a_copied_or_removed_annotation_is_written_again() {
     let world = World::new();
     let foreign = NamespaceNetwork { network: "theirs".into(), subnet: "theirs".into() };
     world.api.annotate(NAMESPACE_NETWORK, &foreign.write());
@@ -249,17 +249,17 @@ async fn an_annotation_that_was_copied_or_removed_is_written_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_older_than_our_write_waits_for_the_echo() {
+async fn an_event_older_than_our_write_waits_for_the_event_of_the_write() {
     let world = World::new();
     let old = world.api.object();
     world.event().await.unwrap();
     let error = deliver(&world.handler, &Event::Modified(old)).await.unwrap_err();
-    assert!(matches!(error, NamespaceError::Stale(_)));
+    assert!(error.is_stale());
     assert_eq!(world.calls(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_of_the_driver_says_what_it_is() {
+async fn a_driver_error_names_step_and_reason() {
     let world = World::new();
     let quota = DriverError::new(Reason::Quota, "make a network").after(std::time::Duration::from_secs(7));
     world.subnets.faults().inject(NamespaceMethod::Ensure, 1, Fault::Fail(quota));

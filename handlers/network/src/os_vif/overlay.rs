@@ -1,29 +1,23 @@
-//! What this program does not know of an annotation survives its being written anew.
+//! Keeps the fields of an annotation that this program does not know when the annotation is
+//! rewritten.
 
 use serde_json::{Map, Value, json};
+
+use super::format::pod_state;
 
 const NAME: &str = "versioned_object.name";
 const VERSION: &str = "versioned_object.version";
 const CHANGES: &str = "versioned_object.changes";
 const DATA: &str = "versioned_object.data";
 
-/// Whether this is a VIF without a pod's state around it, as Kuryr's Queens release wrote it.
-pub(super) fn is_bare_vif(value: &Value) -> bool {
-    value.get(NAME).and_then(Value::as_str).is_some_and(is_vif)
-}
-
-/// Whether this is the name of a class of VIFs.
-pub(super) fn is_vif(name: &str) -> bool {
-    name.starts_with("VIF")
-}
-
-/// The same with a state around it.
+/// Wraps a VIF outside of a `PodState`, as Kuryr's Queens release wrote it, in one.
 pub(super) fn as_pod_state(value: Value) -> Value {
-    if is_bare_vif(&value) { json!({ NAME: "PodState", DATA: { "default_vif": value } }) } else { value }
+    let is_vif = value.get(NAME).and_then(Value::as_str).is_some_and(|name| name.starts_with("VIF"));
+    if is_vif { pod_state(json!({ "default_vif": value })) } else { value }
 }
 
-/// `new`, with what of `old` is unknown to this program: what is not in `known`, which is `old` as this program would have
-/// written it. Nothing is taken over from an object of another class or another id.
+/// Merges the unknown fields of `old` into `new`: those missing from `known`, which is `old` as
+/// this program would have written it. Objects of another class or another id are not merged.
 pub(super) fn overlay(old: Value, known: &Value, new: Value) -> Value {
     match (old, known, new) {
         (Value::Object(old), Value::Object(known), Value::Object(new)) if same_object(&old, &new) => {
@@ -39,6 +33,7 @@ pub(super) fn overlay(old: Value, known: &Value, new: Value) -> Value {
     }
 }
 
+/// Merges two objects of the same class and id.
 fn merge(
     mut old: Map<String, Value>,
     known: &Map<String, Value>,
@@ -47,7 +42,7 @@ fn merge(
     let mut merged = Map::new();
     for (key, value) in new {
         let value = match (old.remove(&key), known.get(&key)) {
-            // The fields that stay are those of the version that stood there.
+            // The unknown fields belong to the old version.
             (Some(version), _) if key == VERSION => version,
             (Some(old), Some(known)) => overlay(old, known, value),
             _ => value,
@@ -58,6 +53,7 @@ fn merge(
     merged
 }
 
+/// Returns `true` if class and id are equal.
 fn same_object(old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
     let id = |object: &Map<String, Value>| object.get(DATA).and_then(|data| data.get("id")).cloned();
     old.get(NAME) == new.get(NAME) && id(old) == id(new)
@@ -72,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_and_the_version_of_the_old_object_stay() {
+    fn unknown_fields_and_the_version_of_the_old_object_are_kept() {
         let old = object("VIFBridge", "1.1", &json!({ "id": "a", "active": false, "vlan": 7 }));
         let known = object("VIFBridge", "1.0", &json!({ "id": "a", "active": false }));
         let new = object("VIFBridge", "1.0", &json!({ "id": "a", "active": true }));
@@ -81,14 +77,14 @@ mod tests {
     }
 
     #[test]
-    fn a_known_field_that_is_gone_stays_gone() {
+    fn a_removed_known_field_stays_removed() {
         let old = object("Network", "1.1", &json!({ "id": "a", "mtu": 1450 }));
         let new = object("Network", "1.1", &json!({ "id": "a" }));
         assert_eq!(overlay(old.clone(), &old, new.clone()), new);
     }
 
     #[test]
-    fn the_list_of_changes_does_not_stay() {
+    fn the_list_of_changes_is_dropped() {
         let known = object("VIFBridge", "1.0", &json!({}));
         let mut old = known.clone();
         old[CHANGES] = json!(["active"]);
@@ -96,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_another_object_or_class_is_taken_over() {
+    fn objects_of_another_id_or_class_are_not_merged() {
         let new = object("VIFBridge", "1.0", &json!({ "id": "a" }));
         for (name, id) in [("VIFBridge", "b"), ("VIFOpenVSwitch", "a")] {
             let old = object(name, "1.0", &json!({ "id": id, "vlan": 7 }));
@@ -106,9 +102,9 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_laid_over_element_by_element_when_they_are_equally_long() {
-        let laid = overlay(json!([{ "x": 1 }, 2]), &json!([{}, 2]), json!([{ "y": 3 }, 4]));
-        assert_eq!(laid, json!([{ "x": 1, "y": 3 }, 4]));
+    fn lists_of_equal_length_are_merged_element_by_element() {
+        let merged = overlay(json!([{ "x": 1 }, 2]), &json!([{}, 2]), json!([{ "y": 3 }, 4]));
+        assert_eq!(merged, json!([{ "x": 1, "y": 3 }, 4]));
         assert_eq!(overlay(json!([1, 2]), &json!([1, 2]), json!([3])), json!([3]));
     }
 }

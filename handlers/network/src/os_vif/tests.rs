@@ -10,12 +10,12 @@ use super::*;
 const DATA: &str = "versioned_object.data";
 const PORT: &str = "889e8fb0-8b1c-4ff2-8d6b-1f6d3b1f0c11";
 
-/// The annotation as Kuryr writes it.
+/// An annotation of Kuryr.
 fn golden() -> Value {
     serde_json::from_str(include_str!("kuryr-vif.json")).unwrap()
 }
 
-/// What that annotation means.
+/// The content of that annotation.
 fn state() -> PodState {
     PodState::new(Vif {
         id: PORT.into(),
@@ -53,9 +53,9 @@ fn refusal(text: &str) -> String {
 }
 
 #[test]
-fn a_pod_that_shows_more_vifs_than_it_may_ask_for_is_not_read() {
+fn a_state_with_too_many_vifs_is_refused() {
     let mut state = state();
-    for number in 1..=MOST_FURTHER {
+    for number in 1..=MAX_ADDITIONAL_VIFS {
         state.additional_vifs.insert(format!("eth{number}"), state.default_vif.clone());
     }
     assert_eq!(PodState::read(&state.write()).unwrap(), state);
@@ -64,12 +64,12 @@ fn a_pod_that_shows_more_vifs_than_it_may_ask_for_is_not_read() {
 }
 
 #[test]
-fn what_is_written_is_what_kuryr_reads() {
+fn the_written_format_is_kuryrs() {
     assert_eq!(state().write(), to_text(&golden()));
 }
 
 #[test]
-fn what_kuryr_writes_is_read() {
+fn the_format_of_kuryr_is_read() {
     assert_eq!(PodState::read(&golden().to_string()).unwrap(), state());
 }
 
@@ -89,7 +89,7 @@ fn a_vif_without_a_state_is_read_and_written_with_one() {
 }
 
 #[test]
-fn a_vif_made_active_keeps_what_is_unknown_of_it() {
+fn an_activated_vif_keeps_its_unknown_fields() {
     let mut annotation = golden();
     vif_of(&mut annotation)[DATA]["network"][DATA]["vlan"] = json!("17");
     let text = annotation.to_string();
@@ -113,7 +113,7 @@ fn an_unknown_class_survives() {
 }
 
 #[test]
-fn every_known_class_has_the_name_and_the_fields_of_its_own() {
+fn every_known_class_has_its_own_name_and_fields() {
     let classes = [
         ("VIFBridge", json!({ "vif_name": "tap0", "bridge_name": "qbr0" })),
         ("VIFVHostUser", json!({ "vif_name": "vhu0", "path": "/run/vhu0", "mode": "server" })),
@@ -138,7 +138,7 @@ fn every_known_class_has_the_name_and_the_fields_of_its_own() {
 }
 
 #[test]
-fn what_os_vif_leaves_out_when_it_is_not_set_need_not_be_there() {
+fn fields_that_os_vif_omits_when_unset_are_optional() {
     let mut annotation = golden();
     let data = vif_of(&mut annotation)[DATA].as_object_mut().unwrap();
     data.remove("port_profile");
@@ -151,7 +151,7 @@ fn what_os_vif_leaves_out_when_it_is_not_set_need_not_be_there() {
 }
 
 #[test]
-fn what_is_no_json_is_refused_with_the_annotation_what_was_found_and_the_remedy() {
+fn invalid_json_is_refused_with_the_annotation_the_text_and_the_remedy() {
     let error = refusal("eth0=10.0.0.7");
     assert!(error.contains("openstack.org/kuryr-vif") && error.contains("`eth0=10.0.0.7`"), "{error}");
     assert!(error.contains("remove it to have it written anew"), "{error}");
@@ -284,7 +284,7 @@ fn any_state() -> impl Strategy<Value = PodState> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(state in any_state()) {
+    fn reading_restores_the_written_state(state in any_state()) {
         prop_assert_eq!(PodState::read(&state.write()).unwrap(), state);
     }
 
@@ -297,7 +297,7 @@ proptest! {
     }
 
     #[test]
-    fn writing_over_anything_gives_the_new_state(old in any_state(), new in any_state()) {
+    fn writing_over_any_state_gives_the_new_one(old in any_state(), new in any_state()) {
         prop_assert_eq!(PodState::read(&new.write_over(&old.write())).unwrap(), new);
     }
 

@@ -1,311 +1,312 @@
-//! The security groups that exist, as far as this process knows, and how they become those that there are to be.
+//! Creates, updates and deletes security groups until they are those that the [`PolicyIndex`]
+//! demands.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dashmap::DashMap;
-use staffetta_driver::policy::PolicyBook;
 use staffetta_driver::{
-    DriverError, GroupName, HeldRule, NetworkPolicyDriver, Owner, Reason, RuleChange, SecurityGroup,
+    ExistingRule, GroupName, NetworkPolicyDriver, Owner, Reason, Remote, RuleChange, SecurityGroup,
     SecurityGroupId, SecurityRule,
 };
 use tokio::sync::Mutex;
 use tracing::{debug, warn};
 
 use super::error::PolicyError;
+use super::index::{DesiredGroup, PolicyIndex};
+use crate::step_error::StepContext;
 
-/// A group that nobody wants and that is still there.
-pub(super) struct Left {
-    /// For whom it was made.
+/// A group that is not needed and could not be deleted.
+pub(super) struct RemainingGroup {
+    pub(super) id: Option<SecurityGroupId>,
+    /// The policy that it was created for.
     pub(super) owner: Option<Owner>,
-    pub(super) why: WhyLeft,
+    /// The cause of the failed deletion.
+    pub(super) error: PolicyError,
 }
 
-/// Why a group is still there that nobody wants.
-pub(super) enum WhyLeft {
-    /// It guards somebody.
-    InUse(SecurityGroupId),
-    /// It could not be removed.
-    Failed(PolicyError),
+impl RemainingGroup {
+    /// Returns `true` if the group is assigned to a VIF.
+    pub(super) fn is_in_use(&self) -> bool {
+        matches!(&self.error, PolicyError::Step(error) if error.driver_reason() == Some(Reason::Conflict))
+    }
 }
 
-/// The rules of a group, as they are wanted.
-type Rules = BTreeSet<SecurityRule<GroupName>>;
-
-/// The groups of this cluster. Each is changed by one at a time.
-pub(super) struct Groups {
+/// The security groups of this cluster. Each group is changed by one task at a time.
+pub(super) struct GroupStore {
     driver: Arc<dyn NetworkPolicyDriver>,
-    book: Arc<PolicyBook>,
-    known: DashMap<GroupName, Arc<Mutex<Known>>>,
-    /// The ids of those that exist, for the rules that name them.
+    index: Arc<PolicyIndex>,
+    groups: DashMap<GroupName, Arc<Mutex<GroupState>>>,
+    /// The ids of the groups that exist, for rules that refer to them.
     ids: DashMap<GroupName, SecurityGroupId>,
-    /// What was listed last. One list answers for all who are in doubt.
-    listing: Mutex<Listing>,
+    /// The last list of all groups. It serves all groups whose state is unknown.
+    listing: Mutex<GroupListing>,
 }
 
-/// What is known of one group.
+/// The observed state of a group.
 #[derive(Default)]
-struct Known {
+struct GroupState {
     id: Option<SecurityGroupId>,
     owner: Option<Owner>,
-    rules: Vec<HeldRule>,
-    /// Whether a call was made of which it is not known what came of it.
-    doubtful: bool,
-    /// When that was so.
+    rules: Vec<ExistingRule>,
+    /// `true` while the outcome of a call is unknown.
+    is_dirty: bool,
+    /// The logical time of the observation.
     tick: u64,
 }
 
+/// A list of all groups by name, duplicates sorted by id.
 #[derive(Clone, Default)]
-struct Listing {
-    /// When it was asked for.
+struct GroupListing {
+    /// The logical time of the request.
     tick: u64,
     groups: Arc<BTreeMap<GroupName, Vec<SecurityGroup>>>,
 }
 
-impl Groups {
-    pub(super) fn new(driver: Arc<dyn NetworkPolicyDriver>, book: Arc<PolicyBook>) -> Self {
-        let (known, ids, listing) = (DashMap::new(), DashMap::new(), Mutex::default());
-        Self { driver, book, known, ids, listing }
+impl GroupStore {
+    pub(super) fn new(driver: Arc<dyn NetworkPolicyDriver>, index: Arc<PolicyIndex>) -> Self {
+        let (groups, ids, listing) = (DashMap::new(), DashMap::new(), Mutex::default());
+        Self { driver, index, groups, ids, listing }
     }
 
-    /// Sees to it that the group exists and has just these rules; then pods may bear it. Rules that name a group that is not there
-    /// are missing, and that is an error; those that are not wanted go all the same.
-    pub(super) async fn settle(
-        &self,
-        name: &GroupName,
-        owner: Option<&Owner>,
-        rules: &Rules,
-    ) -> Result<(), PolicyError> {
+    /// Ensures that the group exists with exactly these rules, and lets pods use it. If a rule
+    /// refers to a missing group, the other rules are still updated and the result is an error.
+    pub(super) async fn reconcile(&self, desired: &DesiredGroup) -> Result<(), PolicyError> {
+        let DesiredGroup { name, owner, rules } = desired;
         let entry = self.entry(name);
-        let mut known = entry.lock().await;
-        let id = self.ensure(&mut known, name, owner).await?;
-        let wanted: Vec<_> = rules.iter().filter_map(|rule| self.in_ids(rule)).collect();
-        let change = RuleChange::between(&known.rules, &wanted);
-        if !change.is_empty() {
-            // Entered before the call: whatever ends it, the next attempt looks what came of it.
-            self.doubt(&mut known);
-            let added = self.driver.change_rules(&id, &change).await;
-            let added = added.map_err(|source| failed_rules(name, source))?;
-            known.rules.retain(|held| !change.remove.contains(&held.id));
-            known.rules.extend(added);
-            self.sure(&mut known);
-        }
-        if wanted.len() < rules.len() {
+        let mut group = entry.lock().await;
+        let id = self.ensure(&mut group, name, owner.as_ref()).await?;
+        let with_ids = rules.iter().filter_map(|rule| self.with_id(rule));
+        let with_ids: Vec<_> = with_ids.collect();
+        let change = RuleChange::between(&group.rules, &with_ids);
+        self.update_rules(&mut group, name, &id, change).await?;
+        if with_ids.len() < rules.len() {
             return Err(PolicyError::PeersMissing);
         }
-        self.book.ready(name, &id);
+        self.index.set_ready(name, &id);
         Ok(())
     }
 
-    /// Sees to it that the group exists; pods may bear it whatever its rules are.
-    pub(super) async fn settle_existence(&self, name: &GroupName) -> Result<(), PolicyError> {
+    /// Ensures that the group exists without rules that allow everything, and lets pods use it
+    /// whatever its other rules are.
+    pub(super) async fn ensure_exists(&self, name: &GroupName) -> Result<(), PolicyError> {
         let entry = self.entry(name);
-        let mut known = entry.lock().await;
-        let id = self.ensure(&mut known, name, None).await?;
-        let surplus = known.rules.iter().filter(|held| held.rule.as_ref().is_none_or(is_everything));
-        let change = RuleChange { remove: surplus.map(|held| held.id.clone()).collect(), add: Vec::new() };
-        if !change.is_empty() {
-            self.doubt(&mut known);
-            let changed = self.driver.change_rules(&id, &change).await;
-            changed.map_err(|source| failed_rules(name, source))?;
-            known.rules.retain(|held| !change.remove.contains(&held.id));
-            self.sure(&mut known);
-        }
-        self.book.ready(name, &id);
+        let mut group = entry.lock().await;
+        let id = self.ensure(&mut group, name, None).await?;
+        let surplus =
+            group.rules.iter().filter(|existing| existing.rule.as_ref().is_none_or(allows_everything));
+        let remove = surplus.map(|existing| existing.id.clone()).collect();
+        self.update_rules(&mut group, name, &id, RuleChange { remove, add: Vec::new() }).await?;
+        self.index.set_ready(name, &id);
         Ok(())
     }
 
-    /// Removes the groups that nobody wants any more, each for itself. Answers those that are left.
-    pub(super) async fn prune(&self) -> Vec<Left> {
-        let mut left = Vec::new();
-        for name in self.unwanted() {
+    /// Applies a change of rules, if there is any, and records the result.
+    async fn update_rules(
+        &self,
+        group: &mut GroupState,
+        name: &GroupName,
+        id: &SecurityGroupId,
+        change: RuleChange,
+    ) -> Result<(), PolicyError> {
+        if change.is_empty() {
+            return Ok(());
+        }
+        // Marked before the call: if it is interrupted, the next attempt lists the groups.
+        self.observed(group, true);
+        let added = self.driver.update_rules(id, &change).await;
+        let added = added.step(format!("change the rules of the security group `{name}`"))?;
+        group.rules.retain(|existing| !change.remove.contains(&existing.id));
+        group.rules.extend(added);
+        self.observed(group, false);
+        Ok(())
+    }
+
+    /// Deletes all groups that are not needed, independently of each other. Returns those that
+    /// remain.
+    pub(super) async fn prune(&self) -> Vec<RemainingGroup> {
+        let mut remaining = Vec::new();
+        for name in self.unneeded() {
             let entry = self.entry(&name);
-            let mut known = entry.lock().await;
-            if self.wanted().contains(&name) {
+            let mut group = entry.lock().await;
+            if self.needed().contains(&name) {
                 continue;
             }
-            if let Err(why) = self.remove(&mut known, &name).await {
-                left.push(Left { owner: known.owner.clone(), why });
+            if let Err(error) = self.delete(&mut group, &name).await {
+                remaining.push(RemainingGroup { id: group.id.clone(), owner: group.owner.clone(), error });
             }
-            drop(known);
+            drop(group);
             drop(entry);
-            // Whoever waits for it meanwhile holds it too.
-            let gone = |_: &GroupName, entry: &Arc<Mutex<Known>>| {
-                Arc::strong_count(entry) == 1 && entry.try_lock().is_ok_and(|known| known.id.is_none())
+            // Tasks that wait for the group hold a reference, too.
+            let is_unused = |_: &GroupName, entry: &Arc<Mutex<GroupState>>| {
+                Arc::strong_count(entry) == 1 && entry.try_lock().is_ok_and(|group| group.id.is_none())
             };
-            self.known.remove_if(&name, gone);
+            self.groups.remove_if(&name, is_unused);
         }
-        left
+        remaining
     }
 
-    async fn remove(&self, known: &mut Known, name: &GroupName) -> Result<(), WhyLeft> {
-        self.be_sure(known, name).await.map_err(WhyLeft::Failed)?;
-        let Some(id) = known.id.clone() else { return Ok(()) };
-        self.book.not_ready(name);
-        match self.driver.remove_group(&id).await {
-            Ok(()) => {
-                self.ids.remove(name);
-                *known = Known::default();
-                debug!(group = %id, %name, "a security group that nobody wants any more was removed");
-                Ok(())
-            }
-            Err(error) if error.reason() == Reason::Conflict => Err(WhyLeft::InUse(id)),
-            Err(source) => Err(WhyLeft::Failed(PolicyError::Remove { name: name.clone(), source })),
-        }
+    /// Deletes a group that is not needed.
+    async fn delete(&self, group: &mut GroupState, name: &GroupName) -> Result<(), PolicyError> {
+        self.refresh_if_dirty(group, name).await?;
+        let Some(id) = group.id.clone() else { return Ok(()) };
+        self.index.clear_ready(name);
+        let deleted = self.driver.delete_group(&id).await;
+        deleted.step(format!("remove the security group `{name}`"))?;
+        self.ids.remove(name);
+        *group = GroupState::default();
+        debug!(group = %id, %name, "deleted a security group that is not needed any more");
+        Ok(())
     }
 
-    /// Reads all groups. Answers whether something is otherwise than it was known.
+    /// Lists all groups. Returns `true` if a group differs from its recorded state.
     pub(super) async fn refresh(&self) -> Result<bool, PolicyError> {
-        let tick = self.book.tick();
-        let listing = self.listed(tick).await?;
+        let listing = self.list_since(self.index.next_tick()).await?;
         for name in listing.groups.keys() {
-            self.known.entry(name.clone()).or_default();
+            self.groups.entry(name.clone()).or_default();
         }
         let entries: Vec<_> =
-            self.known.iter().map(|entry| (entry.key().clone(), Arc::clone(entry.value()))).collect();
-        let mut drifted = false;
+            self.groups.iter().map(|entry| (entry.key().clone(), Arc::clone(entry.value()))).collect();
+        let mut changed = false;
         for (name, entry) in entries {
-            let mut known = entry.lock().await;
-            if known.tick < listing.tick {
-                drifted |= self.take_over(&mut known, &name, &listing).await;
+            let mut group = entry.lock().await;
+            if group.tick < listing.tick {
+                changed |= self.apply_listing(&mut group, &name, &listing).await;
             }
         }
-        Ok(drifted)
+        Ok(changed)
     }
 
-    /// For whom the groups were made that nobody wants.
-    pub(super) async fn orphaned(&self) -> Vec<Owner> {
+    /// The owners of the groups that are not needed.
+    pub(super) async fn unneeded_owners(&self) -> Vec<Owner> {
         let mut owners = Vec::new();
-        for name in self.unwanted() {
+        for name in self.unneeded() {
             let entry = self.entry(&name);
-            let known = entry.lock().await;
-            owners.extend(known.owner.clone().filter(|_| known.id.is_some()));
+            let group = entry.lock().await;
+            owners.extend(group.owner.clone().filter(|_| group.id.is_some()));
         }
         owners
     }
 
-    fn entry(&self, name: &GroupName) -> Arc<Mutex<Known>> {
-        Arc::clone(&self.known.entry(name.clone()).or_default())
+    /// The lock and state of a group, created on demand.
+    fn entry(&self, name: &GroupName) -> Arc<Mutex<GroupState>> {
+        Arc::clone(&self.groups.entry(name.clone()).or_default())
     }
 
-    fn wanted(&self) -> BTreeSet<GroupName> {
-        let common = self.book.common_groups().into_iter().map(|(name, _)| name);
-        self.book.names().into_iter().chain(common).collect()
+    /// The names of all groups that policies need, and of the common ones.
+    fn needed(&self) -> BTreeSet<GroupName> {
+        let common = self.index.common_groups().into_iter().map(|group| group.name);
+        self.index.group_names().into_iter().chain(common).collect()
     }
 
-    fn unwanted(&self) -> Vec<GroupName> {
-        let wanted = self.wanted();
-        self.known.iter().map(|entry| entry.key().clone()).filter(|name| !wanted.contains(name)).collect()
+    /// The names of known groups that are not needed.
+    fn unneeded(&self) -> Vec<GroupName> {
+        let needed = self.needed();
+        self.groups.iter().map(|entry| entry.key().clone()).filter(|name| !needed.contains(name)).collect()
     }
 
+    /// Ensures that the group exists and returns its id.
     async fn ensure(
         &self,
-        known: &mut Known,
+        group: &mut GroupState,
         name: &GroupName,
         owner: Option<&Owner>,
     ) -> Result<SecurityGroupId, PolicyError> {
-        self.be_sure(known, name).await?;
-        if let Some(id) = &known.id {
+        self.refresh_if_dirty(group, name).await?;
+        if let Some(id) = &group.id {
             return Ok(id.clone());
         }
-        self.doubt(known);
-        let made = self.driver.make_group(name, owner).await.map_err(|source| {
-            if !source.ambiguous() {
-                self.sure(known);
+        self.observed(group, true);
+        let created = self.driver.create_group(name, owner).await;
+        if let Err(error) = &created {
+            if !error.ambiguous() {
+                self.observed(group, false);
             }
-            self.book.unavailable(name);
-            PolicyError::Make { name: name.clone(), source }
-        })?;
-        self.sure(known);
-        known.id = Some(made.id.clone());
-        known.owner = made.owner;
-        known.rules = made.rules;
-        self.ids.insert(name.clone(), made.id.clone());
-        Ok(made.id)
+            self.index.set_unavailable(name);
+        }
+        let created = created.step(format!("make the security group `{name}`"))?;
+        self.observed(group, false);
+        group.id = Some(created.id.clone());
+        group.owner = created.owner;
+        group.rules = created.rules;
+        self.ids.insert(name.clone(), created.id.clone());
+        Ok(created.id)
     }
 
-    fn doubt(&self, known: &mut Known) {
-        known.doubtful = true;
-        known.tick = self.book.tick();
+    /// Sets the time of the observation; `is_dirty` while the outcome of a call is unknown.
+    fn observed(&self, group: &mut GroupState, is_dirty: bool) {
+        group.is_dirty = is_dirty;
+        group.tick = self.index.next_tick();
     }
 
-    fn sure(&self, known: &mut Known) {
-        known.doubtful = false;
-        known.tick = self.book.tick();
-    }
-
-    /// Looks what came of the calls of which that is not known.
-    async fn be_sure(&self, known: &mut Known, name: &GroupName) -> Result<(), PolicyError> {
-        if known.doubtful {
-            let listing = self.listed(known.tick).await?;
-            self.take_over(known, name, &listing).await;
+    /// Lists the groups if the outcome of the last call is unknown.
+    async fn refresh_if_dirty(&self, group: &mut GroupState, name: &GroupName) -> Result<(), PolicyError> {
+        if group.is_dirty {
+            let listing = self.list_since(group.tick).await?;
+            self.apply_listing(group, name, &listing).await;
         }
         Ok(())
     }
 
-    /// A list that was asked for not before `tick`.
-    async fn listed(&self, tick: u64) -> Result<Listing, PolicyError> {
+    /// Returns a list that was requested at `tick` or later.
+    async fn list_since(&self, tick: u64) -> Result<GroupListing, PolicyError> {
         let mut listing = self.listing.lock().await;
         if listing.tick < tick {
-            let tick = self.book.tick();
+            let tick = self.index.next_tick();
             let mut groups: BTreeMap<GroupName, Vec<SecurityGroup>> = BTreeMap::new();
-            for group in self.driver.groups().await.map_err(PolicyError::Marks)? {
+            let listed = self.driver.groups().await;
+            for group in listed.step("look for security groups that were made already")? {
                 groups.entry(group.name.clone()).or_default().push(group);
             }
             for of_name in groups.values_mut() {
                 of_name.sort_by(|a, b| a.id.cmp(&b.id));
             }
-            *listing = Listing { tick, groups: Arc::new(groups) };
+            *listing = GroupListing { tick, groups: Arc::new(groups) };
         }
         Ok(listing.clone())
     }
 
-    /// Believes the list. Of two groups of one name, one is kept. Answers whether something is otherwise than it was known.
-    async fn take_over(&self, known: &mut Known, name: &GroupName, listing: &Listing) -> bool {
+    /// Takes the state of a group from a list, and deletes duplicates of its name. Returns `true`
+    /// if the state has changed.
+    async fn apply_listing(&self, group: &mut GroupState, name: &GroupName, listing: &GroupListing) -> bool {
         let listed = listing.groups.get(name).map(Vec::as_slice).unwrap_or_default();
-        let same = listed.iter().find(|group| Some(&group.id) == known.id.as_ref());
+        let same = listed.iter().find(|listed| Some(&listed.id) == group.id.as_ref());
         let kept = same.or(listed.first());
-        for stray in listed.iter().filter(|group| kept.is_some_and(|kept| kept.id != group.id)) {
-            if let Err(error) = self.driver.remove_group(&stray.id).await {
-                warn!(group = %stray.id, %name, %error, "a security group that was made twice could not be removed yet");
+        for duplicate in listed.iter().filter(|listed| kept.is_some_and(|kept| kept.id != listed.id)) {
+            if let Err(error) = self.driver.delete_group(&duplicate.id).await {
+                warn!(group = %duplicate.id, %name, %error, "could not delete a duplicate security group yet");
             }
         }
-        let drifted = kept.map(|group| &group.id) != known.id.as_ref()
-            || kept.is_some_and(|group| !same_rules(&group.rules, &known.rules));
-        known.doubtful = false;
-        known.tick = listing.tick;
-        if let Some(group) = kept {
-            known.id = Some(group.id.clone());
-            known.owner.clone_from(&group.owner);
-            known.rules.clone_from(&group.rules);
-            self.ids.insert(name.clone(), group.id.clone());
+        let changed = kept.map(|kept| &kept.id) != group.id.as_ref()
+            || kept.is_some_and(|kept| rule_ids(&kept.rules) != rule_ids(&group.rules));
+        *group = GroupState { tick: listing.tick, ..GroupState::default() };
+        if let Some(kept) = kept {
+            group.id = Some(kept.id.clone());
+            group.owner.clone_from(&kept.owner);
+            group.rules.clone_from(&kept.rules);
+            self.ids.insert(name.clone(), kept.id.clone());
         } else {
-            *known = Known { tick: known.tick, ..Known::default() };
             self.ids.remove(name);
         }
-        if drifted {
-            // It is believed when its rules have been settled.
-            self.book.not_ready(name);
+        if changed {
+            // Ready again once its rules are reconciled.
+            self.index.clear_ready(name);
         }
-        drifted
+        changed
     }
 
-    /// The rule with the id of the group that it names; none when that is not there.
-    fn in_ids(&self, rule: &SecurityRule<GroupName>) -> Option<SecurityRule<SecurityGroupId>> {
+    /// Replaces the name of the group in a rule by its id; none if the group does not exist.
+    fn with_id(&self, rule: &SecurityRule<GroupName>) -> Option<SecurityRule<SecurityGroupId>> {
         rule.naming(|name| self.ids.get(name).map(|id| id.clone()))
     }
 }
 
-fn failed_rules(name: &GroupName, source: DriverError) -> PolicyError {
-    PolicyError::Rules { name: name.clone(), source }
+/// Returns `true` for a rule without restrictions.
+fn allows_everything(rule: &SecurityRule<SecurityGroupId>) -> bool {
+    rule.ports.is_none() && rule.remote == Remote::Any
 }
 
-fn is_everything(rule: &SecurityRule<SecurityGroupId>) -> bool {
-    rule.ports.is_none() && rule.remote == staffetta_driver::Remote::Any
-}
-
-/// Whether these are the same rules, in any order.
-fn same_rules(a: &[HeldRule], b: &[HeldRule]) -> bool {
-    let ids = |rules: &[HeldRule]| rules.iter().map(|held| held.id.clone()).collect::<BTreeSet<_>>();
-    ids(a) == ids(b)
+/// The ids of rules, for comparisons in any order.
+fn rule_ids(rules: &[ExistingRule]) -> BTreeSet<&staffetta_driver::SecurityRuleId> {
+    rules.iter().map(|existing| &existing.id).collect()
 }

@@ -1,169 +1,172 @@
-//! The handler `policy`: network policies become security groups, and pods bear them.
+//! The handler `policy`: translates network policies into security groups and assigns them to the
+//! VIFs of pods.
 //!
-//! What there is to be is a function of the policies, pods, namespaces and nodes ([`PolicyBook`]), which the watches feed. A
-//! policy's event brings about its groups and their rules, a pod's event the groups in front of its VIFs; what a change means
-//! for others comes as a signal to each of them, in its own queue. All of it asks the book what is wanted by then, compares
-//! it with what is known, and sends the difference: late, early or repeated news do no harm.
+//! The watches feed the [`PolicyIndex`], which computes the desired groups from policies, pods,
+//! namespaces and nodes. The event of a policy reconciles its groups and their rules, the event of
+//! a pod the groups of its VIFs. Pods and policies that are affected by a change of another object
+//! get a trigger in their own queue. Every reconciliation compares the desired state with the
+//! observed one and is idempotent.
 //!
-//! Nothing is written in the API. Groups are found by their marks.
+//! The handler writes nothing into the API. It finds its groups by their ownership marks.
 
-mod due;
+mod driver;
 mod error;
 mod groups;
-mod guards;
-mod notes;
+mod index;
+mod recheck;
+mod vif_groups;
 
+use std::any::TypeId;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
-use staffetta_driver::policy::PolicyBook;
 use staffetta_driver::{
-    NamespaceObserver, NetworkPolicyDriver, NetworkPolicyObserver, Owner, Reason, Uid, VifPoolDriver,
+    NamespaceObserver, NetworkPolicyDriver, NetworkPolicyObserver, Owner, Uid, VifPoolDriver,
 };
 use staffetta_handler::{
-    Event, HandlerError, Identity, Index, Message, Notes, OrderingKey, Registration, ResourceEventHandler,
-    Signal, SignalHandler, Sweep, Tombstone,
+    Event, GarbageCollector, HandlerError, Identity, OrderingKey, Recorder, Registration,
+    ResourceEventHandler, Tombstone, Trigger, TriggerHandler,
 };
 
-use self::due::WhatIsDue;
-use self::groups::{Groups, WhyLeft};
-use self::guards::Guards;
-use self::notes::PolicyNotes;
-use crate::namespaces::feeding;
-use crate::network_policies;
+use self::groups::GroupStore;
+use self::index::DesiredGroup;
+use self::recheck::IndexSource;
+use self::vif_groups::VifGroups;
+use crate::notices::Notices;
+use crate::observers::{observe_namespaces, observe_policies};
 use crate::owners::identities;
 
-pub use self::due::Moved;
+pub use self::driver::PolicySecurityGroups;
 pub use self::error::PolicyError;
+pub use self::index::{AlwaysAllowed, GroupNotReady, PolicyIndex};
+pub use self::recheck::PolicyRecheck;
+
+/// The reason of the Event for a policy that allows less than it says.
+pub(crate) const INCOMPLETE: &str = "PolicyIncomplete";
 
 /// The drivers of the handler.
 #[derive(Clone)]
 pub struct PolicyDrivers {
-    /// Who makes security groups and puts them in front of VIFs.
+    /// Manages security groups and assigns them to VIFs.
     pub policy: Arc<dyn NetworkPolicyDriver>,
-    /// Who hands out VIFs, perhaps a second time, and must know what guards them by then.
+    /// The VIF pool, which learns of changed groups because it may reuse a VIF.
     pub pool: Arc<dyn VifPoolDriver>,
 }
 
 /// The handler `policy`.
 pub struct PolicyHandler {
-    book: Arc<PolicyBook>,
-    groups: Groups,
-    guards: Arc<Guards>,
-    notes: PolicyNotes,
+    index: Arc<PolicyIndex>,
+    groups: GroupStore,
+    vif_groups: Arc<VifGroups>,
+    notices: Notices,
 }
 
 impl PolicyHandler {
-    /// Keeps what stands in `book`, by `drivers`.
-    pub fn new(drivers: PolicyDrivers, book: Arc<PolicyBook>, notes: Notes) -> Self {
+    /// Creates the handler. It records Events through `recorder`.
+    pub fn new(drivers: PolicyDrivers, index: Arc<PolicyIndex>, recorder: Recorder) -> Self {
         Self {
-            groups: Groups::new(Arc::clone(&drivers.policy), Arc::clone(&book)),
-            guards: Arc::new(Guards::new(drivers, Arc::clone(&book))),
-            book,
-            notes: PolicyNotes::new(notes),
+            groups: GroupStore::new(Arc::clone(&drivers.policy), Arc::clone(&index)),
+            vif_groups: Arc::new(VifGroups::new(drivers, Arc::clone(&index))),
+            index,
+            notices: Notices::new("policy", recorder),
         }
     }
 
-    /// The handler as it is registered: for policies, pods and nodes, with indexes of these and of namespaces, and a sweep.
+    /// Registers the handler for policies, pods and nodes, with indexes of these and of namespaces,
+    /// and garbage collection.
     pub fn registration(self) -> Registration<Self> {
-        let (book, guards) = (Arc::clone(&self.book), Arc::clone(&self.guards));
+        let (index, vif_groups) = (Arc::clone(&self.index), Arc::clone(&self.vif_groups));
         let registration = Registration::new(self)
             .on::<NetworkPolicy>()
             .on::<Pod>()
             .on::<Node>()
-            .on_signal::<Moved>()
-            .source(WhatIsDue(Arc::clone(&book)))
-            .index::<Pod>(guards)
-            .index::<Node>(Arc::new(KnownNodes(Arc::clone(&book))))
-            .sweep();
-        let policies = Some(Arc::clone(&book) as Arc<dyn NetworkPolicyObserver>);
-        let registration = network_policies::feeding(registration, policies);
-        feeding(registration, [Some(book as Arc<dyn NamespaceObserver>)])
+            .on_trigger::<PolicyRecheck>()
+            .source(IndexSource(Arc::clone(&index)))
+            .index::<Pod>(vif_groups)
+            .index::<Node>(Arc::clone(&index))
+            .garbage_collector();
+        let policies = Some(Arc::clone(&index) as Arc<dyn NetworkPolicyObserver>);
+        let namespaces = Some(index as Arc<dyn NamespaceObserver>);
+        observe_namespaces(observe_policies(registration, policies), [namespaces])
     }
 
-    /// The groups that are there whatever policies say, each for itself: the answer is the first failure.
-    async fn settle_common(&self) -> Result<(), PolicyError> {
-        let mut settled = Ok(());
-        for (name, rules) in self.book.common_groups() {
-            settled = settled.and(self.groups.settle(&name, None, &rules).await);
+    /// Reconciles groups. Failures are independent of each other; the first one is returned.
+    async fn reconcile_groups(
+        &self,
+        groups: impl IntoIterator<Item = DesiredGroup, IntoIter: Send>,
+    ) -> Result<(), PolicyError> {
+        let mut result = Ok(());
+        for group in groups {
+            result = result.and(self.groups.reconcile(&group).await);
         }
-        settled
+        result
     }
 
-    async fn settle_policy(&self, identity: &Identity) -> Result<(), PolicyError> {
+    /// Reconciles the groups that exist regardless of policies.
+    async fn reconcile_common(&self) -> Result<(), PolicyError> {
+        self.reconcile_groups(self.index.common_groups()).await
+    }
+
+    /// Reconciles the groups of a policy, reports its problems and deletes groups that are not
+    /// needed.
+    async fn reconcile_policy(&self, identity: &Identity) -> Result<(), PolicyError> {
         let uid: Uid = identity.uid.as_str().into();
-        let settled = self.settle_groups(&uid).await;
-        self.renew_after(&settled).await?;
-        settled?;
-        self.notes.tell(identity, &self.book.problems(&uid));
+        let common = self.reconcile_common().await;
+        // Read after the calls above: the policy may have changed meanwhile.
+        let result = common.and(self.reconcile_groups(self.index.policy_groups(&uid)).await);
+        self.refresh_after(&result).await?;
+        result?;
+        let problems = self.index.problems(&uid);
+        let condition = (!problems.is_empty()).then(|| problems.join("; "));
+        self.notices.set_condition(identity.clone(), INCOMPLETE, condition);
         self.prune(&uid).await
     }
 
-    /// The common groups and those of a policy, each for itself: a group that cannot be had keeps nothing open in another. The
-    /// answer is the first failure.
-    async fn settle_groups(&self, uid: &Uid) -> Result<(), PolicyError> {
-        let mut settled = self.settle_common().await;
-        for wish in self.book.groups(uid) {
-            settled = settled.and(self.groups.settle(&wish.name, Some(&wish.owner), &wish.rules).await);
-        }
-        settled
+    /// Assigns the groups of a pod to its VIFs.
+    async fn reconcile_pod(&self, uid: &Uid) -> Result<(), PolicyError> {
+        let result = self.vif_groups.reconcile(uid).await;
+        self.refresh_after(&result).await?;
+        result
     }
 
-    async fn settle_pod(&self, uid: &Uid) -> Result<(), PolicyError> {
-        let settled = self.guards.settle(uid).await;
-        self.renew_after(&settled).await?;
-        settled
-    }
-
-    /// Removes what nobody wants. What guards a VIF that no pod shows is taken away from it. It fails only for what is left
-    /// that was made for `policy`: others have events of their own, or the sweep finds them.
+    /// Deletes the groups that are not needed, and takes them away from VIFs without a pod. Fails
+    /// only for remaining groups of `policy`: other policies have their own events, and garbage
+    /// collection finds the rest.
     async fn prune(&self, policy: &Uid) -> Result<(), PolicyError> {
-        let mut left = self.groups.prune().await;
-        let in_use = left.iter().filter_map(|left| match &left.why {
-            WhyLeft::InUse(id) => Some(id.clone()),
-            WhyLeft::Failed(_) => None,
-        });
-        let in_use: Vec<_> = in_use.collect();
-        let mut stripped = Ok(());
+        let mut remaining = self.groups.prune().await;
+        let in_use = remaining.iter().filter(|group| group.is_in_use());
+        let in_use: Vec<_> = in_use.filter_map(|group| group.id.clone()).collect();
+        let mut removed = Ok(());
         if !in_use.is_empty() {
-            stripped = self.guards.strip(&in_use).await;
-            left = self.groups.prune().await;
+            removed = self.vif_groups.remove_from_unused(&in_use).await;
+            remaining = self.groups.prune().await;
         }
-        left.retain(|left| left.owner.as_ref().is_some_and(|owner| owner.uid == *policy));
-        let guarding = left.iter().filter(|left| matches!(left.why, WhyLeft::InUse(_))).count();
-        let failed = left.into_iter().find_map(|left| match left.why {
-            WhyLeft::Failed(error) => Some(error),
-            WhyLeft::InUse(_) => None,
-        });
-        match failed {
-            Some(error) => Err(error),
-            None if guarding > 0 => stripped.and(Err(PolicyError::InUse(guarding))),
-            None => Ok(()),
+        let mut count = 0;
+        for group in remaining {
+            match group.owner.as_ref() {
+                Some(owner) if owner.uid == *policy && group.is_in_use() => count += 1,
+                Some(owner) if owner.uid == *policy => return Err(group.error),
+                _ => {}
+            }
         }
+        if count > 0 { removed.and(Err(PolicyError::InUse(count))) } else { Ok(()) }
     }
 
-    /// After something turned out to be gone: reads what there is.
-    async fn renew_after(&self, result: &Result<(), PolicyError>) -> Result<(), PolicyError> {
-        let vanished = |error: &PolicyError| {
-            let reason = error.driver().map(staffetta_driver::DriverError::reason);
-            matches!(reason, Some(Reason::NotFound | Reason::Conflict))
-        };
-        if result.as_ref().err().is_some_and(vanished) && self.groups.refresh().await? {
-            self.regroup().await?;
+    /// Lists the groups if `result` shows that one was deleted outside.
+    async fn refresh_after(&self, result: &Result<(), PolicyError>) -> Result<(), PolicyError> {
+        if result.as_ref().err().is_some_and(PolicyError::is_stale) && self.groups.refresh().await? {
+            self.groups_changed().await?;
         }
         Ok(())
     }
 
-    /// Groups are otherwise than they were known: all are looked at again, the common ones at once, for they have no event.
-    async fn regroup(&self) -> Result<(), PolicyError> {
-        self.book.all_due();
-        self.settle_common().await
-    }
-
-    /// Reads all that there is. Answers whether groups, and whether what guards VIFs, are otherwise than they were known.
-    async fn refresh(&self) -> Result<(bool, bool), PolicyError> {
-        Ok((self.groups.refresh().await?, self.guards.refresh().await?))
+    /// Handles groups that were changed outside: rechecks everything, and reconciles the common
+    /// groups, which have no events.
+    async fn groups_changed(&self) -> Result<(), PolicyError> {
+        self.index.mark_all_changed();
+        self.reconcile_common().await
     }
 }
 
@@ -171,18 +174,18 @@ impl ResourceEventHandler<NetworkPolicy> for PolicyHandler {
     type Error = PolicyError;
 
     async fn on_present(&self, policy: &Arc<NetworkPolicy>) -> Result<(), PolicyError> {
-        self.settle_policy(&Identity::of_object(&**policy)).await
+        self.reconcile_policy(&Identity::of_object(&**policy)).await
     }
 
-    /// Until it is gone, it holds.
+    /// A policy applies until it is deleted.
     async fn on_finalize(&self, policy: &Arc<NetworkPolicy>) -> Result<(), PolicyError> {
-        self.settle_policy(&Identity::of_object(&**policy)).await
+        self.reconcile_policy(&Identity::of_object(&**policy)).await
     }
 
     async fn on_deleted(&self, tombstone: &Tombstone<NetworkPolicy>) -> Result<(), PolicyError> {
-        let uid: Uid = tombstone.subject().uid.into();
-        self.notes.forget(&uid);
-        self.prune(&uid).await
+        let uid = tombstone.object_ref().uid;
+        self.notices.forget(uid);
+        self.prune(&uid.into()).await
     }
 }
 
@@ -190,84 +193,73 @@ impl ResourceEventHandler<Pod> for PolicyHandler {
     type Error = PolicyError;
 
     async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), PolicyError> {
-        self.settle_pod(&Owner::of(&pod.metadata).uid).await
+        self.reconcile_pod(&Owner::of(&pod.metadata).uid).await
     }
 
-    /// It keeps what it uses, and what guards that.
+    /// A terminating pod keeps its VIFs and their groups.
     async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<(), PolicyError> {
-        self.settle_pod(&Owner::of(&pod.metadata).uid).await
+        self.reconcile_pod(&Owner::of(&pod.metadata).uid).await
     }
 }
 
 impl ResourceEventHandler<Node> for PolicyHandler {
     type Error = PolicyError;
 
-    /// All nodes are in one group.
+    /// All nodes share one queue, because all are in one group.
     fn key(&self, _: &Event<Node>) -> OrderingKey {
         OrderingKey::of("nodes")
     }
 
     async fn on_present(&self, _: &Arc<Node>) -> Result<(), PolicyError> {
-        self.settle_common().await
+        self.reconcile_common().await
     }
 
     async fn on_finalize(&self, _: &Arc<Node>) -> Result<(), PolicyError> {
-        self.settle_common().await
+        self.reconcile_common().await
     }
 
     async fn on_deleted(&self, _: &Tombstone<Node>) -> Result<(), PolicyError> {
-        self.settle_common().await
+        self.reconcile_common().await
     }
 }
 
-impl SignalHandler<Moved> for PolicyHandler {
+impl TriggerHandler<PolicyRecheck> for PolicyHandler {
     type Error = PolicyError;
 
-    async fn on_signal(&self, signal: &Moved) -> Result<(), PolicyError> {
-        let identity = signal.identity();
-        if identity.type_id == std::any::TypeId::of::<Pod>() {
-            self.settle_pod(&identity.uid.as_str().into()).await
+    async fn on_trigger(&self, trigger: &PolicyRecheck) -> Result<(), PolicyError> {
+        let identity = trigger.identity();
+        if identity.type_id == TypeId::of::<Pod>() {
+            self.reconcile_pod(&identity.uid.as_str().into()).await
         } else {
-            self.settle_policy(identity).await
+            self.reconcile_policy(identity).await
         }
     }
 }
 
-impl Sweep for PolicyHandler {
+#[async_trait]
+impl GarbageCollector for PolicyHandler {
     async fn recover(&self) -> Result<(), HandlerError> {
-        let (groups, guards) = self.refresh().await?;
-        if groups || guards {
-            self.book.all_due();
+        let groups_changed = self.groups.refresh().await?;
+        if self.vif_groups.refresh().await? || groups_changed {
+            self.index.mark_all_changed();
         }
-        // Without these no pod gets a VIF, and no event may come that makes them. Which nodes there are is not known yet.
-        let [ingress, egress, (nodes, _)] = self.book.common_groups();
-        for (name, rules) in [ingress, egress] {
-            self.groups.settle(&name, None, &rules).await?;
-        }
-        self.groups.settle_existence(&nodes).await?;
-        Ok(())
+        // New pods need these groups, and there may be no event that creates them. The nodes are
+        // not known yet.
+        let [ingress, egress, nodes] = self.index.common_groups();
+        self.groups.reconcile(&ingress).await?;
+        self.groups.reconcile(&egress).await?;
+        Ok(self.groups.ensure_exists(&nodes.name).await?)
     }
 
     async fn owners(&self) -> Result<Vec<Identity>, HandlerError> {
-        let (groups, guards) = self.refresh().await?;
-        if groups {
-            self.regroup().await?;
-        } else if guards {
-            self.book.all_due();
+        let groups_changed = self.groups.refresh().await?;
+        let vifs_changed = self.vif_groups.refresh().await?;
+        if groups_changed {
+            self.groups_changed().await?;
+        } else if vifs_changed {
+            self.index.mark_all_changed();
         }
-        Ok(identities::<NetworkPolicy>(self.groups.orphaned().await))
-    }
-}
-
-/// Tells the book which nodes there are.
-struct KnownNodes(Arc<PolicyBook>);
-
-impl Index<Node> for KnownNodes {
-    fn apply(&self, event: &Event<Node>) {
-        match event {
-            Event::Added(node) | Event::Modified(node) => self.0.node_present(node),
-            Event::Deleted(_) => self.0.node_gone(&event.uid().into()),
-        }
+        Ok(identities::<NetworkPolicy>(self.groups.unneeded_owners().await))
     }
 }
 

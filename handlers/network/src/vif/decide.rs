@@ -1,149 +1,189 @@
-//! What to do for a pod: a function of what the event shows and what this process knows besides.
+//! The next action for a pod: a pure function of the event and the in-memory record.
 
 use k8s_openapi::api::core::v1::Pod;
-use staffetta_driver::{Life, Vif};
+use kube::ResourceExt;
+use staffetta_driver::{PodLifecycle, Vif};
 use staffetta_handler::MetadataPatch;
 
 use super::FINALIZER;
-use super::claims::Claim;
 use crate::annotation::AnnotationError;
 use crate::os_vif::{KURYR_VIF, PodState};
 
-/// The next thing to do for a pod.
+/// In-memory record of a pod's VIFs whose state the annotation does not show.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum VifRecord {
+    /// The driver was called and the outcome is unknown: a VIF may exist.
+    Requested,
+    /// These VIFs carry the pod's ownership mark and no annotation has shown them yet. Empty: the
+    /// marks were read and there is none.
+    Owned(Vec<Vif>),
+    /// These VIFs were created by this process and no annotation has shown them yet.
+    Created(Box<PodState>),
+    /// The published VIFs are unusable and replaced by new ones that no annotation has shown yet.
+    Replaced {
+        /// The new VIFs.
+        state: Box<PodState>,
+        /// The old VIFs, released once an event shows the new ones.
+        old: Vec<Vif>,
+    },
+    /// All VIFs are released but these, which a pool hands to another pod once the annotation is
+    /// gone.
+    Released(Vec<Vif>),
+}
+
+impl VifRecord {
+    /// All VIFs in the record.
+    pub(super) fn vifs(self) -> Vec<Vif> {
+        match self {
+            Self::Owned(vifs) | Self::Released(vifs) => vifs,
+            Self::Created(state) => state.vifs().cloned().collect(),
+            Self::Replaced { state, old } => state.vifs().cloned().chain(old).collect(),
+            Self::Requested => Vec::new(),
+        }
+    }
+}
+
+/// The next action for a pod.
 #[derive(Debug, PartialEq)]
-pub(super) enum Action {
-    /// Nothing.
+pub(super) enum VifAction {
+    /// Do nothing.
     Nothing,
-    /// Read the ownership marks, claim what they show, and decide again.
-    Find,
-    /// Request a VIF and write it down.
+    /// Read the ownership marks, record them, and decide again.
+    ReadMarks,
+    /// Request VIFs and publish them.
     Request,
-    /// Write down what was made before.
-    Write(Box<PodState>),
-    /// Release these, of which nobody knows for which interface they were made, and decide again.
+    /// Publish VIFs that were created before.
+    Publish(Box<PodState>),
+    /// Release these VIFs, whose interfaces are unknown, and decide again.
     Discard(Vec<Vif>),
-    /// Release what the annotation does not show, and see to what it shows.
-    Settle {
-        /// What the annotation does not show.
+    /// Release the VIFs that are not published and check the published ones.
+    Check {
+        /// VIFs in the record but not in the annotation.
         surplus: Vec<Vif>,
-        /// What the annotation shows.
+        /// The published VIFs.
         state: Box<PodState>,
     },
-    /// Release these, and then write that it was done.
+    /// Release these VIFs and then write the patch.
     Release {
-        /// What is released.
+        /// The VIFs.
         vifs: Vec<Vif>,
-        /// What is written; it may change nothing.
+        /// Removes finalizer and annotation; may change nothing.
         patch: MetadataPatch,
     },
 }
 
-/// What to do for a pod that exists; `several`: it asks for more VIFs than one.
-pub(super) fn decide(pod: &Pod, claim: Option<Claim>, several: bool) -> Result<Action, AnnotationError> {
-    let shown = Shown::of(pod);
-    match Life::of(pod) {
-        Life::HostNetwork | Life::Unscheduled => Ok(Action::Nothing),
-        Life::Starting | Life::Started => keep(pod, shown, claim, several),
-        // Whether or not it can be read: somebody may use what an annotation names.
-        Life::Terminating if shown.annotation.is_some() || shown.finalizer => Ok(Action::Nothing),
-        Life::Terminating => Ok(release(pod, shown, claim, MetadataPatch::default())),
-        Life::Over { deleting } => {
-            // A pod that is deleted may stay, by somebody else's finalizer; where nothing is to be written, nothing is.
-            let hides = matches!(shown.annotation, Some(Ok(_))) && (shown.finalizer || !deleting);
+/// Decides the next action for a pod that exists. `several` is `true` for a pod that requests
+/// additional VIFs.
+pub(super) fn decide(
+    pod: &Pod,
+    record: Option<VifRecord>,
+    several: bool,
+) -> Result<VifAction, AnnotationError> {
+    let published = annotation(pod).map(PodState::read);
+    match PodLifecycle::of(pod) {
+        PodLifecycle::HostNetwork | PodLifecycle::Unscheduled => Ok(VifAction::Nothing),
+        PodLifecycle::Starting | PodLifecycle::Started => {
+            Ok(keep(pod, published.transpose()?, record, several))
+        }
+        // The VIFs may be in use, even if the annotation is malformed.
+        PodLifecycle::Terminating if published.is_some() || has_finalizer(pod) => Ok(VifAction::Nothing),
+        PodLifecycle::Terminating => Ok(release(pod, published, record, MetadataPatch::default())),
+        PodLifecycle::Finished { deleting } => {
+            // A deleted pod may stay because of another finalizer; without ours there is nothing to
+            // write.
+            let unpublish = matches!(published, Some(Ok(_))) && (has_finalizer(pod) || !deleting);
             let patch = MetadataPatch::default().remove_finalizer(FINALIZER);
-            let patch = if hides { patch.remove_annotation(KURYR_VIF) } else { patch };
-            Ok(release(pod, shown, claim, patch))
+            let patch = if unpublish { patch.remove_annotation(KURYR_VIF) } else { patch };
+            Ok(release(pod, published, record, patch))
         }
     }
 }
 
-/// What to do for a pod that was deleted; `pod` is its last state.
-pub(super) fn after_deletion(pod: &Pod, claim: Option<Claim>) -> Action {
-    match Life::of(pod) {
-        Life::HostNetwork => Action::Nothing,
-        _ => release(pod, Shown::of(pod), claim, MetadataPatch::default()),
+/// Decides the action for a deleted pod, given its last state.
+pub(super) fn after_deletion(pod: &Pod, record: Option<VifRecord>) -> VifAction {
+    match PodLifecycle::of(pod) {
+        PodLifecycle::HostNetwork => VifAction::Nothing,
+        _ => release(pod, annotation(pod).map(PodState::read), record, MetadataPatch::default()),
     }
 }
 
-/// What a pod shows of its VIFs.
-struct Shown {
-    annotation: Option<Result<PodState, AnnotationError>>,
-    /// Whether our finalizer is there: it was written together with an annotation.
-    finalizer: bool,
-}
-
-impl Shown {
-    fn of(pod: &Pod) -> Self {
-        let finalizers = pod.metadata.finalizers.iter().flatten();
-        Self {
-            annotation: annotation(pod).map(PodState::read),
-            finalizer: finalizers.into_iter().any(|finalizer| finalizer == FINALIZER),
-        }
-    }
-}
-
-/// The text of the pod's annotation.
+/// The value of the pod's annotation.
 pub(super) fn annotation(pod: &Pod) -> Option<&str> {
-    pod.metadata.annotations.as_ref()?.get(KURYR_VIF).map(String::as_str)
+    pod.annotations().get(KURYR_VIF).map(String::as_str)
 }
 
-/// A pod that is to have a VIF. One that started without us has its network from somebody else and gets none.
-fn keep(pod: &Pod, shown: Shown, claim: Option<Claim>, several: bool) -> Result<Action, AnnotationError> {
-    let starting = Life::of(pod) == Life::Starting;
-    Ok(match (shown.annotation.transpose()?, claim) {
-        (_, Some(Claim::Asked)) => Action::Find,
-        (Some(shown), Some(Claim::Replaced { state, old })) if may_change(pod) && only(&shown, &old) => {
-            Action::Write(state)
+/// Returns `true` if the pod has our finalizer, which is written together with the annotation.
+pub(super) fn has_finalizer(pod: &Pod) -> bool {
+    pod.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
+}
+
+/// A pod that runs or starts keeps its VIFs, or gets some. A pod that started without them has
+/// another network and gets none.
+fn keep(pod: &Pod, published: Option<PodState>, record: Option<VifRecord>, several: bool) -> VifAction {
+    let starting = PodLifecycle::of(pod) == PodLifecycle::Starting;
+    match (published, record) {
+        (_, Some(VifRecord::Requested)) => VifAction::ReadMarks,
+        (Some(published), Some(VifRecord::Replaced { state, old }))
+            if is_replaceable(pod) && contains_all(&old, &published) =>
+        {
+            VifAction::Publish(state)
         }
-        (Some(state), claim) => settle(state, claim),
-        (None, Some(Claim::Made(state) | Claim::Replaced { state, .. })) => Action::Write(state),
-        (None, Some(Claim::Held(vifs))) if several && !vifs.is_empty() => Action::Discard(vifs),
-        (None, Some(Claim::Held(vifs))) => match vifs.into_iter().next() {
-            Some(vif) => Action::Write(Box::new(PodState::new(vif))),
-            None if starting => Action::Request,
-            None => Action::Nothing,
+        (Some(published), record) => {
+            let surplus = unpublished(&published, record).collect();
+            VifAction::Check { surplus, state: Box::new(published) }
+        }
+        (None, Some(VifRecord::Created(state) | VifRecord::Replaced { state, .. })) => {
+            VifAction::Publish(state)
+        }
+        (None, Some(VifRecord::Owned(vifs))) if several && !vifs.is_empty() => VifAction::Discard(vifs),
+        (None, Some(VifRecord::Owned(vifs))) => match vifs.into_iter().next() {
+            Some(vif) => VifAction::Publish(Box::new(PodState::new(vif))),
+            None if starting => VifAction::Request,
+            None => VifAction::Nothing,
         },
-        // The finalizer says that there was an annotation; somebody removed it.
-        (None, None | Some(Claim::Released(_))) if shown.finalizer => Action::Find,
-        (None, None | Some(Claim::Released(_))) if starting => Action::Request,
-        (None, None | Some(Claim::Released(_))) => Action::Nothing,
-    })
+        // With the finalizer there once was an annotation; it was removed by hand.
+        (None, None | Some(VifRecord::Released(_))) if has_finalizer(pod) => VifAction::ReadMarks,
+        (None, None | Some(VifRecord::Released(_))) if starting => VifAction::Request,
+        (None, None | Some(VifRecord::Released(_))) => VifAction::Nothing,
+    }
 }
 
-/// Whether a pod shows nothing but these.
-fn only(state: &PodState, vifs: &[Vif]) -> bool {
-    state.vifs().all(|shown| vifs.iter().any(|vif| vif.id == shown.id))
+/// Returns `true` if all published VIFs are among `vifs`.
+fn contains_all(vifs: &[Vif], published: &PodState) -> bool {
+    published.vifs().all(|published| vifs.iter().any(|vif| vif.id == published.id))
 }
 
-/// Whether the pod may still get another VIF than the one that it shows: its sandbox has no address yet.
-pub(super) fn may_change(pod: &Pod) -> bool {
-    let addressed = pod.status.as_ref().is_some_and(|status| status.pod_ip.is_some());
-    Life::of(pod) == Life::Starting && !addressed
+/// The VIFs of the record that are not published.
+fn unpublished(published: &PodState, record: Option<VifRecord>) -> impl Iterator<Item = Vif> {
+    let recorded = record.map(VifRecord::vifs).unwrap_or_default().into_iter();
+    recorded.filter(|vif| published.vifs().all(|published| published.id != vif.id))
 }
 
-fn settle(state: PodState, claim: Option<Claim>) -> Action {
-    let held = claim.map(Claim::vifs).unwrap_or_default();
-    let surplus = held.into_iter().filter(|held| state.vifs().all(|shown| shown.id != held.id)).collect();
-    Action::Settle { surplus, state: Box::new(state) }
+/// Returns `true` if the pod can still get another VIF than the published one: its sandbox has no
+/// address yet.
+pub(super) fn is_replaceable(pod: &Pod) -> bool {
+    let has_address = pod.status.as_ref().is_some_and(|status| status.pod_ip.is_some());
+    PodLifecycle::of(pod) == PodLifecycle::Starting && !has_address
 }
 
-/// A pod that needs no VIF any more: all that the annotation, the claim and, where those leave it open, the marks name.
-fn release(pod: &Pod, shown: Shown, claim: Option<Claim>, patch: MetadataPatch) -> Action {
-    let named = match (shown.annotation, claim) {
-        (_, Some(Claim::Released(left))) => left,
-        (_, Some(Claim::Asked)) => return Action::Find,
-        (Some(Ok(state)), claim) => {
-            let shown: Vec<Vif> = state.vifs().cloned().collect();
-            let held = claim.map(Claim::vifs).unwrap_or_default();
-            let hidden = held.into_iter().filter(|held| shown.iter().all(|vif| vif.id != held.id));
-            shown.iter().cloned().chain(hidden).collect()
-        }
-        (_, Some(claim @ (Claim::Held(_) | Claim::Made(_) | Claim::Replaced { .. }))) => claim.vifs(),
-        (_, None) if shown.finalizer => return Action::Find,
+/// A pod that needs no VIF any more releases those of its annotation, of its record and, if these
+/// leave it open, of the marks.
+fn release(
+    pod: &Pod,
+    published: Option<Result<PodState, AnnotationError>>,
+    record: Option<VifRecord>,
+    patch: MetadataPatch,
+) -> VifAction {
+    let vifs: Vec<Vif> = match (published, record) {
+        (_, Some(VifRecord::Released(left))) => left,
+        (_, Some(VifRecord::Requested)) => return VifAction::ReadMarks,
+        (Some(Ok(state)), record) => state.vifs().cloned().chain(unpublished(&state, record)).collect(),
+        (_, Some(record)) => record.vifs(),
+        (_, None) if has_finalizer(pod) => return VifAction::ReadMarks,
         (_, None) => Vec::new(),
     };
-    if named.is_empty() && patch.changes_nothing_of(pod) {
-        return Action::Nothing;
+    if vifs.is_empty() && patch.changes_nothing_of(pod) {
+        return VifAction::Nothing;
     }
-    Action::Release { vifs: named, patch }
+    VifAction::Release { vifs, patch }
 }

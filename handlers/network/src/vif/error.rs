@@ -1,164 +1,101 @@
-//! What can go wrong between a pod and its VIF.
+//! Errors of the handler `vif`.
 
 use std::time::Duration;
 
-use staffetta_driver::{DriverError, Reason, VifId};
-use staffetta_handler::{Failure, Stale, WriteError};
+use staffetta_driver::{Reason, VifId};
+use staffetta_handler::{Failure, Pending};
 
 use super::networks::NetworksError;
-use crate::annotation::AnnotationError;
+use crate::step_error::StepError;
 
-/// The time until it is looked again whether a network has appeared.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// The delay before a missing network is looked up again.
+const NETWORK_RETRY: Duration = Duration::from_secs(5);
 
-/// The step that failed between a pod and its VIF.
+/// A step between a pod and its VIF failed.
 #[derive(Debug, thiserror::Error)]
 pub enum VifError {
-    /// The pod's annotation says nothing that can be understood.
-    #[error("read the VIFs of the pod")]
-    Annotation(#[source] AnnotationError),
-    /// The project is not known.
-    #[error("find the project of the pod")]
-    Project(#[source] DriverError),
-    /// The subnets are not known.
-    #[error("find the subnets of the pod")]
-    Subnets(#[source] DriverError),
-    /// The further networks for which the pod asks cannot be had.
-    #[error("find the further networks of the pod")]
+    /// The additional networks that the pod requests are not available.
+    #[error("find the additional networks of the pod")]
     Networks(#[source] NetworksError),
-    /// A further network's subnet is not known.
-    #[error("find the subnet of interface {interface}")]
-    Further {
-        /// The interface.
-        interface: String,
-        /// Why not.
-        #[source]
-        source: DriverError,
-    },
-    /// The driver named no subnet.
+    /// The driver returned no subnet.
     #[error("find the subnets of the pod: the driver of pod subnets names none; configure at least one")]
     NoSubnet,
-    /// The security groups are not known.
-    #[error("find the security groups of the pod")]
-    SecurityGroups(#[source] DriverError),
-    /// No VIF was made.
-    #[error("request a VIF")]
-    Request(#[source] DriverError),
-    /// The ownership marks could not be read.
-    #[error("look for VIFs that were made already")]
-    Marks(#[source] DriverError),
-    /// The status of a VIF could not be read.
-    #[error("activate the VIF")]
-    Activate(#[source] DriverError),
-    /// Another pod showed a VIF of this pod before it did, and uses it.
+    /// The security groups of the pod could not be determined.
+    #[error(transparent)]
+    SecurityGroups(StepError),
+    /// A VIF could not be activated.
+    #[error(transparent)]
+    Activate(StepError),
+    /// Another driver or a write failed, or the annotation is malformed.
+    #[error(transparent)]
+    Step(#[from] StepError),
+    /// Another pod published the same VIF before this one, and uses it.
     #[error(
         "another pod uses the VIF of this one: two controllers worked at a time; delete one of the two pods"
     )]
     Shared,
-    /// The VIF was made and is written down; packets do not pass yet.
+    /// The VIF is created and published, but not active yet.
     #[error("the VIF {vif} is not active yet")]
     NotActive {
         /// The VIF.
         vif: VifId,
-        /// When it is worth asking again.
-        ask_again: Duration,
+        /// The delay before the next check.
+        poll_after: Duration,
     },
-    /// The VIF was not given back.
-    #[error("release the VIF {vif}")]
-    Release {
-        /// The VIF.
-        vif: VifId,
-        /// Why not.
-        #[source]
-        source: DriverError,
-    },
-    /// The event is older than our last write.
-    #[error(transparent)]
-    Stale(#[from] Stale),
-    /// The pod could not be written.
-    #[error("write the VIFs down")]
-    Write(#[source] WriteError),
+}
+
+impl VifError {
+    /// Returns `true` if the pod needs another VIF than the published one.
+    pub(super) fn needs_another_vif(&self) -> bool {
+        match self {
+            Self::Shared => true,
+            Self::Activate(error) => error.driver_reason() == Some(Reason::NotFound),
+            _ => false,
+        }
+    }
+
+    /// The failed step; none where the pod or the configuration is at fault.
+    fn step(&self) -> Option<&StepError> {
+        match self {
+            Self::SecurityGroups(error) | Self::Activate(error) | Self::Step(error) => Some(error),
+            Self::Networks(_) | Self::NoSubnet | Self::Shared | Self::NotActive { .. } => None,
+        }
+    }
 }
 
 impl Failure for VifError {
     fn transient(&self) -> bool {
         match self {
-            Self::Annotation(_) | Self::NoSubnet | Self::Shared => false,
-            // It may appear, or be put right; to look costs nothing.
+            // The network may appear or be corrected, and looking it up is cheap.
             Self::Networks(error) => !matches!(error, NetworksError::Malformed(_)),
             Self::NotActive { .. } => true,
-            Self::Stale(error) => error.transient(),
-            Self::Write(error) => error.transient(),
-            other => other.driver().is_some_and(DriverError::transient),
+            other => other.step().is_some_and(Failure::transient),
         }
     }
 
     fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::NotActive { ask_again, .. } => Some(*ask_again),
-            Self::Networks(_) => Some(LOOK_AGAIN),
-            Self::Stale(error) => error.retry_after(),
-            Self::Write(error) => error.retry_after(),
-            other => other.driver().and_then(DriverError::retry_after),
+            Self::NotActive { poll_after, .. } => Some(*poll_after),
+            Self::Networks(_) => Some(NETWORK_RETRY),
+            other => other.step()?.retry_after(),
         }
     }
 
-    fn waits(&self) -> bool {
+    fn pending(&self) -> Option<Pending> {
         match self {
-            Self::NotActive { .. } => true,
-            other => other.driver().is_some_and(|error| error.reason() == Reason::Awaited),
+            Self::NotActive { .. } => Some(Pending::default()),
+            other => other.step()?.pending(),
         }
     }
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::Annotation(_) => "AnnotationMalformed",
             Self::NoSubnet => "NoSubnet",
             Self::Networks(_) => "NetworkNotFound",
             Self::Shared => "VifShared",
             Self::NotActive { .. } => "VifNotActive",
-            Self::SecurityGroups(error) if error.reason() == Reason::Awaited => "SecurityGroupMissing",
-            Self::Stale(error) => error.reason(),
-            Self::Write(error) => error.reason(),
-            Self::Project(error)
-            | Self::Subnets(error)
-            | Self::SecurityGroups(error)
-            | Self::Request(error)
-            | Self::Marks(error)
-            | Self::Activate(error)
-            | Self::Further { source: error, .. }
-            | Self::Release { source: error, .. } => error.reason().name(),
-        }
-    }
-}
-
-impl VifError {
-    /// Whether the pod needs another VIF than the one that it shows.
-    pub(super) fn asks_for_another(&self) -> bool {
-        match self {
-            Self::Shared => true,
-            Self::Activate(error) => error.reason() == Reason::NotFound,
-            _ => false,
-        }
-    }
-
-    fn driver(&self) -> Option<&DriverError> {
-        match self {
-            Self::Project(error)
-            | Self::Subnets(error)
-            | Self::SecurityGroups(error)
-            | Self::Request(error)
-            | Self::Marks(error)
-            | Self::Activate(error)
-            | Self::Further { source: error, .. }
-            | Self::Release { source: error, .. } => Some(error),
-            Self::Annotation(_)
-            | Self::Networks(_)
-            | Self::NoSubnet
-            | Self::Shared
-            | Self::NotActive { .. }
-            | Self::Stale(_)
-            | Self::Write(_) => None,
+            Self::SecurityGroups(error) if error.pending().is_some() => "SecurityGroupMissing",
+            Self::SecurityGroups(error) | Self::Activate(error) | Self::Step(error) => error.reason(),
         }
     }
 }

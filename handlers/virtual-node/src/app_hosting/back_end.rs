@@ -1,4 +1,4 @@
-//! A device as what one node can do.
+//! The back end of a node whose machine is a device.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use staffetta_driver::app_hosting::{
-    AppHostingDriver, DeviceInfo, DeviceResources, HostedPod, HostedPods, HostedState,
+    AppHostingDriver, DeviceInfo, DeviceResources, HostedContainerState, HostedPod,
 };
-use staffetta_driver::virtual_node::{PodRequest, PodUsage, Progress};
+use staffetta_driver::virtual_node::{PodProgress, PodRequest, PodUsage};
 use staffetta_driver::{DriverError, Owner};
 use staffetta_handler::causes;
 use tokio::time::Instant;
@@ -17,31 +17,29 @@ use tracing::debug;
 
 use crate::back_end::{NodeBackEnd, Reply};
 use crate::node::{MachineInfo, NodeHealth, Room};
-use crate::workload::{ContainerSight, ContainerState, Workload, Workloads};
+use crate::workload::{ContainerState, ObservedContainer, Workload, Workloads};
 
-/// A device as what one node can do.
+/// The back end of a node whose machine is a device.
 pub(crate) struct DeviceBackEnd {
     driver: Arc<dyn AppHostingDriver>,
-    /// The last answer and what was made of it: an answer that is the same costs nothing.
-    last: Mutex<Option<(HostedPods, Workloads)>>,
-    /// What the device said of itself last.
+    /// The device information of the last successful read.
     info: Mutex<DeviceInfo>,
-    /// Its address, where its description has a name instead.
+    /// The device's address, if its description has a name instead.
     host_ip: Option<IpAddr>,
 }
 
 impl DeviceBackEnd {
     pub(crate) fn new(driver: Arc<dyn AppHostingDriver>, host_ip: Option<IpAddr>) -> Self {
-        Self { driver, last: Mutex::new(None), info: Mutex::default(), host_ip }
+        Self { driver, info: Mutex::default(), host_ip }
     }
 
-    /// What the device says of itself. One that does not say it, or not now, takes pods all the same.
+    /// Reads the device information. A device that does not report it takes pods all the same.
     async fn info(&self) -> DeviceInfo {
-        let told = self.driver.get_device_info().await;
+        let reported = self.driver.get_device_info().await;
         let mut info = self.info.lock().unwrap_or_else(PoisonError::into_inner);
-        match told {
-            Ok(told) => info.clone_from(&told),
-            Err(error) => debug!(error = causes(&error), "a device does not say what it is"),
+        match reported {
+            Ok(reported) => info.clone_from(&reported),
+            Err(error) => debug!(error = causes(&error), "a device does not report its information"),
         }
         info.clone()
     }
@@ -57,26 +55,18 @@ impl NodeBackEnd for DeviceBackEnd {
 
     async fn inventory(&self) -> Result<Reply<Workloads>, DriverError> {
         let pods = self.driver.list_pods().await?;
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((before, workloads)) = &*last
-            && (Arc::ptr_eq(before, &pods) || before == &pods)
-        {
-            return Ok(Reply::Now(Arc::clone(workloads)));
-        }
-        let workloads: Workloads = pods.iter().map(|pod| Arc::new(workload(pod))).collect();
-        *last = Some((pods, Arc::clone(&workloads)));
-        Ok(Reply::Now(workloads))
+        Ok(Reply::Now(pods.iter().map(|pod| Arc::new(workload(pod))).collect()))
     }
 
-    async fn apply(&self, request: &PodRequest) -> Result<Progress, DriverError> {
+    async fn apply(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
         self.driver.deploy_pod(request).await
     }
 
-    async fn update(&self, request: &PodRequest) -> Result<Progress, DriverError> {
+    async fn update(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
         self.driver.update_pod(request).await
     }
 
-    async fn remove(&self, owner: &Owner) -> Result<Progress, DriverError> {
+    async fn remove(&self, owner: &Owner) -> Result<PodProgress, DriverError> {
         self.driver.delete_pod(owner).await
     }
 
@@ -90,7 +80,7 @@ impl NodeBackEnd for DeviceBackEnd {
 }
 
 fn workload(pod: &HostedPod) -> Workload {
-    let containers = pod.containers.iter().map(|container| ContainerSight {
+    let containers = pod.containers.iter().map(|container| ObservedContainer {
         name: container.name.clone(),
         id: container.id.clone(),
         state: state(&container.state),
@@ -98,76 +88,66 @@ fn workload(pod: &HostedPod) -> Workload {
     Workload { owner: pod.owner.clone(), ours: pod.marked, containers: containers.collect(), ip: pod.ip }
 }
 
-fn state(state: &HostedState) -> ContainerState {
+fn state(state: &HostedContainerState) -> ContainerState {
     match state {
-        HostedState::Waiting { stage, message } => {
+        HostedContainerState::Waiting { stage, message } => {
             ContainerState::Waiting { reason: stage.reason().into(), message: message.clone() }
         }
-        HostedState::Running => ContainerState::Running { since: None },
-        HostedState::Ended { message } => {
+        HostedContainerState::Running => ContainerState::Running { since: None },
+        HostedContainerState::Ended { message } => {
             ContainerState::Ended { exit_code: 0, reason: "Completed".into(), message: message.clone() }
         }
-        HostedState::Failed { reason, message } => {
+        HostedContainerState::Failed { reason, message } => {
             ContainerState::Ended { exit_code: 1, reason: reason.clone().into(), message: message.clone() }
         }
     }
 }
 
-/// What a device has and is, as its node shows it. What it does not tell is left out.
+/// The health of a node from what its device reports. Values that it does not report are left out.
 fn health(resources: &DeviceResources, info: DeviceInfo) -> NodeHealth {
-    // What the device does not tell at all is not shown as none.
-    let quantities = |cpu: u64, memory: u64, storage: u64| {
-        let known = [
-            ("cpu", resources.cpu_millis, format!("{cpu}m")),
-            ("memory", resources.memory_bytes, memory.to_string()),
-            ("ephemeral-storage", resources.storage_bytes, storage.to_string()),
+    let DeviceResources { cpu_millis: cpu, memory_bytes: memory, storage_bytes: storage, taken, .. } =
+        *resources;
+    let amounts = |cpu_left: u64, memory_left: u64, storage_left: u64| -> BTreeMap<String, Quantity> {
+        let amounts = [
+            ("cpu", cpu, format!("{cpu_left}m")),
+            ("memory", memory, memory_left.to_string()),
+            ("ephemeral-storage", storage, storage_left.to_string()),
         ];
-        let known = known.into_iter().filter(|(_, told, _)| *told > 0);
-        known.map(|(name, _, text)| (name.to_owned(), Quantity(text))).collect::<BTreeMap<_, _>>()
+        let reported = amounts.into_iter().filter(|(_, reported, _)| *reported > 0);
+        reported.map(|(name, _, text)| (name.to_owned(), Quantity(text))).collect()
     };
-    let (all, taken) = (resources, resources.taken);
-    let capacity = quantities(all.cpu_millis, all.memory_bytes, all.storage_bytes);
-    // The scheduler takes what pods ask for from this; what is free by now already lacks that.
-    let allocatable = quantities(
-        all.cpu_millis.saturating_sub(taken.cpu_millis),
-        all.memory_bytes.saturating_sub(taken.memory_bytes),
-        all.storage_bytes.saturating_sub(taken.storage_bytes),
-    );
-    let trouble = (!resources.enabled).then(|| {
-        (
-            "AppHostingDisabled",
-            "the device hosts no applications at this moment: switch it on there".to_owned(),
-        )
-    });
-    let system = if info.system.is_empty() { "IOS-XE".to_owned() } else { info.system };
+    let disabled = || ("AppHostingDisabled", "the device hosts no applications: enable IOx there".to_owned());
+    let system = if info.system.is_empty() { "IOS-XE" } else { &info.system };
+    let product = Some(&info.product_id).filter(|product| !product.is_empty());
     let room = |free, all| (all > 0).then_some(Room { free, all });
     NodeHealth {
-        allocatable,
-        capacity,
-        memory: room(all.free_memory_bytes, all.memory_bytes),
-        storage: room(all.free_storage_bytes, all.storage_bytes),
+        // The scheduler subtracts the requests of pods from this; the free amounts lack those already.
+        allocatable: amounts(
+            cpu.saturating_sub(taken.cpu_millis),
+            memory.saturating_sub(taken.memory_bytes),
+            storage.saturating_sub(taken.storage_bytes),
+        ),
+        capacity: amounts(cpu, memory, storage),
+        memory: room(resources.free_memory_bytes, memory),
+        storage: room(resources.free_storage_bytes, storage),
         host_ip: None,
         info: MachineInfo {
+            os_image: product.map_or(system.to_owned(), |product| format!("{system} ({product})")),
             machine_id: info.serial_number,
             kernel_version: info.software_version,
-            os_image: if info.product_id.is_empty() {
-                system
-            } else {
-                format!("{system} ({})", info.product_id)
-            },
             container_runtime: "cisco://".to_owned(),
             architecture: info.architecture,
             operating_system: "linux".to_owned(),
         },
-        trouble,
+        problem: (!resources.enabled).then(disabled),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use staffetta_driver::Reason;
-    use staffetta_driver::app_hosting::TakenResources;
-    use staffetta_driver::memory::{AppHostingMethod, Fault, MemoryAppHostingDriver, MemoryDevices};
+    use staffetta_driver::app_hosting::ReservedResources;
+    use staffetta_memory::{AppHostingMethod, Fault, MemoryAppHostingDriver, MemoryDevices};
 
     use super::*;
 
@@ -198,7 +178,7 @@ mod tests {
         let resources =
             DeviceResources { enabled: false, memory_bytes: 1 << 30, ..DeviceResources::default() };
         let health = health(&resources, DeviceInfo::default());
-        assert_eq!(health.trouble.as_ref().map(|trouble| trouble.0), Some("AppHostingDisabled"));
+        assert_eq!(health.problem.as_ref().map(|problem| problem.0), Some("AppHostingDisabled"));
         let names: Vec<_> = health.capacity.keys().collect();
         assert_eq!(names, ["memory"]);
     }
@@ -217,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_somebody_else_has_reserved_is_not_for_pods() {
-        let taken = TakenResources { cpu_millis: 500, memory_bytes: 2 << 30, storage_bytes: 0 };
+        let taken = ReservedResources { cpu_millis: 500, memory_bytes: 2 << 30, storage_bytes: 0 };
         let resources = DeviceResources {
             enabled: true,
             cpu_millis: 2000,
@@ -236,13 +216,14 @@ mod tests {
 
     #[test]
     fn every_state_of_a_device_has_one_here() {
-        let failed = HostedState::Failed { reason: "InstallFailed".into(), message: "no space".into() };
+        let failed =
+            HostedContainerState::Failed { reason: "InstallFailed".into(), message: "no space".into() };
         let expected = ContainerState::Ended {
             exit_code: 1,
             reason: "InstallFailed".into(),
             message: "no space".into(),
         };
         assert_eq!(state(&failed), expected);
-        assert_eq!(state(&HostedState::Running), ContainerState::Running { since: None });
+        assert_eq!(state(&HostedContainerState::Running), ContainerState::Running { since: None });
     }
 }

@@ -9,26 +9,26 @@ use serde_json::Value;
 
 /// A device, described at run time. The name of the object is that of its node.
 ///
-/// The description is read by the handler, not by the watch: one that cannot be right is told in the status of the object.
+/// The description is read by the handler, not by the watch: one that cannot be right is reported in the status of the object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CiscoDevice {
-    /// Whose it is.
+    /// Standard object metadata.
     #[serde(default)]
     pub metadata: ObjectMeta,
     /// The description, a [`DeviceSpec`](staffetta_driver::app_hosting::DeviceSpec).
     #[serde(default)]
     pub spec: Value,
-    /// How it is.
+    /// The observed state, written by the controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<CiscoDeviceStatus>,
 }
 
-/// How a device is.
+/// The observed state of a `CiscoDevice`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CiscoDeviceStatus {
-    /// `Pending`, `Provisioning`, `Ready`, `Error` or `Deleting`.
+    /// `Pending`, `ProvisioningStatus`, `Ready`, `Error` or `Deleting`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// The condition `Ready`, with why it is so.

@@ -1,50 +1,50 @@
-//! What is done for a `CiscoDevice` itself: its status, its finalizer, its end.
+//! Reconciles `CiscoDevice` objects: status, finalizer and deletion.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
-use staffetta_driver::virtual_node::Progress;
+use staffetta_driver::virtual_node::PodProgress;
 use staffetta_driver::{Owner, Reason};
 use staffetta_handler::{
-    HandlerError, Identity, Outlet, ResourceEventHandler, Signal, SignalHandler, Source,
+    HandlerError, Identity, ResourceEventHandler, Source, Trigger, TriggerHandler, TriggerSender,
 };
 
-use super::HANDLER;
 use super::cisco_device::CiscoDevice;
 use super::devices::{Devices, Verdict};
 use super::error::DeviceError;
-use super::status::{same, status};
+use super::status::{Sight, sight, status};
 use crate::back_end::Reply;
-use crate::fleet::Fleet;
-use crate::machine::{Machine, NodeObject};
-use crate::node::has_keeper;
-use crate::notes::{Told, description_note, rest_of};
+use crate::machine::Machine;
+use crate::node::names_owner;
 use crate::reach::Outage;
+use crate::recorder::{EventReason, rest_of};
 use crate::shared::Shared;
 use crate::workload::Workload;
 
 /// By it an object waits until nothing of its device is left in the cluster, and nothing of the cluster on the device.
 pub(super) const FINALIZER: &str = "cisco.vk/device-cleanup";
 
-/// How often it is looked whether the status of a device is still right.
+/// The interval at which device statuses are compared with the observed state.
 const ROUND: Duration = Duration::from_secs(1);
 
 /// There may be something to do for a `CiscoDevice`: its device can be reached, or not any more.
 #[derive(Clone, Debug)]
 pub(super) struct DeviceDue(Identity);
 
-impl Signal for DeviceDue {
+impl Trigger for DeviceDue {
     fn identity(&self) -> &Identity {
         &self.0
     }
 }
 
-/// What is done for `CiscoDevice`s themselves.
+/// Reconciles `CiscoDevice` objects.
+#[derive(Clone)]
 pub(super) struct Controller {
     client: Client,
     devices: Arc<Devices>,
@@ -56,16 +56,12 @@ impl Controller {
         Self { client, devices, nodes }
     }
 
-    pub(super) fn fleet(&self) -> Arc<Fleet> {
-        Arc::clone(&self.nodes.fleet)
-    }
-
     /// The object as it is by now: an attempt that is repeated must not write over what the one before it wrote.
     fn newest(&self, object: &Arc<CiscoDevice>) -> Arc<CiscoDevice> {
         self.devices.object(&Identity::of_object(&**object)).unwrap_or_else(|| Arc::clone(object))
     }
 
-    async fn settle(&self, object: &CiscoDevice) -> Result<(), DeviceError> {
+    async fn reconcile(&self, object: &CiscoDevice) -> Result<(), DeviceError> {
         let verdict = self.devices.verdict(object);
         if !has_finalizer(object) {
             let finalizers = object.finalizers().iter().map(String::as_str).chain([FINALIZER]);
@@ -81,10 +77,14 @@ impl Controller {
         }
     }
 
+    fn sight(&self, object: &CiscoDevice, verdict: &Verdict) -> Sight {
+        let machine = self.nodes.node_store.get(&object.name_any()).map(|machine| machine.view());
+        sight(object, verdict, machine.as_ref())
+    }
+
     async fn write_status(&self, object: &CiscoDevice, verdict: &Verdict) -> Result<(), DeviceError> {
-        let machine = self.nodes.fleet.get(&object.name_any()).filter(|_| *verdict == Verdict::Holds);
-        let wanted = status(object, verdict, machine.as_deref(), Timestamp::now());
-        if same(object.status.as_ref(), &wanted) {
+        let wanted = status(object, self.sight(object, verdict), Timestamp::now());
+        if object.status.as_ref() == Some(&wanted) {
             return Ok(());
         }
         self.patch(object, Some("status"), json!({ "status": wanted }), "write the status").await
@@ -99,18 +99,18 @@ impl Controller {
         let verdict = self.devices.verdict(object);
         self.write_status(object, &verdict).await?;
         if self.devices.is_held_by(&name, &uid) {
-            let machine = self.nodes.fleet.get(&name);
+            let machine = self.nodes.node_store.get(&name);
             let machine = machine.ok_or(DeviceError::Leaving("it was not read yet"))?;
             machine.retire(true);
             self.clear(object, &machine).await?;
             self.devices.leave(&name, &uid);
         }
-        let heir = self.devices.of(&name).is_some();
-        if let Some(machine) = self.nodes.fleet.get(&name).filter(|_| heir) {
+        let successor = self.devices.of(&name).is_some();
+        if let Some(machine) = self.nodes.node_store.get(&name).filter(|_| successor) {
             machine.retire(false);
         }
-        let node = self.nodes.cluster.node(&name).filter(|node| has_keeper(node, self.nodes.keeper()));
-        if self.devices.has_left(&name, &uid) && !heir && node.is_some() {
+        let node = self.nodes.cluster.node(&name).filter(|node| names_owner(node, self.nodes.node_owner()));
+        if self.devices.has_left(&name, &uid) && !successor && node.is_some() {
             return Err(DeviceError::Leaving("its node still exists"));
         }
         let finalizers: Vec<_> =
@@ -120,17 +120,18 @@ impl Controller {
     }
 
     /// Rids a device that can be reached of all that is ours, as it is there by now. One that cannot be reached is let go as it
-    /// is: nobody could wait for it. One of which that is not known yet is waited for.
+    /// is, because waiting for it might never end. One that was not read yet is waited for.
     async fn clear(&self, object: &CiscoDevice, machine: &Machine) -> Result<(), DeviceError> {
-        if let Some(outage) = machine.outage() {
-            self.tell_of_rest(object, machine, &outage);
+        let view = machine.view();
+        if let Some(outage) = view.outage() {
+            self.report_rest(object, machine, outage);
             return Ok(());
         }
         let unread = || {
             machine.poke();
             DeviceError::Leaving("it was not read yet")
         };
-        let back_end = machine.back_end().filter(|_| machine.is_up()).ok_or_else(unread)?;
+        let back_end = machine.back_end().filter(|_| view.reach.is_up()).ok_or_else(unread)?;
         let there: Vec<Owner> = match back_end.inventory().await {
             Ok(Reply::Now(workloads)) => {
                 let ours = workloads.iter().filter(|workload| self.is_ours(workload));
@@ -143,7 +144,7 @@ impl Controller {
         let mut left = false;
         for owner in there {
             match back_end.remove(&owner).await {
-                Ok(Progress::Done) => {}
+                Ok(PodProgress::Done) => {}
                 Ok(_) => left = true,
                 Err(error) if error.reason() == Reason::Unavailable => left = true,
                 Err(error) => return Err(DeviceError::Remove(error)),
@@ -156,18 +157,17 @@ impl Controller {
         Ok(())
     }
 
-    /// Whether it carries our mark, or runs for a pod of this cluster.
+    /// Returns `true` if the workload carries our mark or runs for a pod of this cluster.
     fn is_ours(&self, workload: &Workload) -> bool {
         workload.ours || self.nodes.cluster.knows(workload.owner.uid.as_str())
     }
 
-    /// A device that cannot be reached goes with what runs there, as far as that is known: somebody ought to know.
-    fn tell_of_rest(&self, object: &CiscoDevice, machine: &Machine, outage: &Outage) {
+    /// Reports a device that is let go while it cannot be reached, and what runs there as far as that is known.
+    fn report_rest(&self, object: &CiscoDevice, machine: &Machine, outage: &Outage) {
         let rest = rest_of(machine.ours().len());
         let text =
             format!("the device is let go while it cannot be reached, with {rest}: {}", outage.message);
-        let regarding = Identity::of_object(object);
-        self.nodes.notes.tell(description_note(HANDLER, regarding, Told::Left, text));
+        self.nodes.note(Identity::of_object(object), EventReason::Left, text);
     }
 
     async fn patch(
@@ -202,7 +202,7 @@ impl ResourceEventHandler<CiscoDevice> for Controller {
     type Error = DeviceError;
 
     async fn on_present(&self, object: &Arc<CiscoDevice>) -> Result<(), DeviceError> {
-        self.settle(&self.newest(object)).await
+        self.reconcile(&self.newest(object)).await
     }
 
     async fn on_finalize(&self, object: &Arc<CiscoDevice>) -> Result<(), DeviceError> {
@@ -210,11 +210,11 @@ impl ResourceEventHandler<CiscoDevice> for Controller {
     }
 }
 
-impl SignalHandler<DeviceDue> for Controller {
+impl TriggerHandler<DeviceDue> for Controller {
     type Error = DeviceError;
 
-    async fn on_signal(&self, signal: &DeviceDue) -> Result<(), DeviceError> {
-        match self.devices.object(signal.identity()) {
+    async fn on_trigger(&self, trigger: &DeviceDue) -> Result<(), DeviceError> {
+        match self.devices.object(trigger.identity()) {
             Some(object) if object.metadata.deletion_timestamp.is_none() && has_finalizer(&object) => {
                 let verdict = self.devices.verdict(&object);
                 self.write_status(&object, &verdict).await
@@ -224,51 +224,24 @@ impl SignalHandler<DeviceDue> for Controller {
     }
 }
 
-/// Looks in rounds whether the statuses of devices are still right: of a device that can be reached or not any more, nobody sends
-/// an event of its object.
-pub(super) struct Rounds {
-    devices: Arc<Devices>,
-    fleet: Arc<Fleet>,
-}
+/// Triggers the devices whose status changes without an event of their object: the device can be reached, or no longer.
+pub(super) struct StatusRounds(pub(super) Controller);
 
-impl Rounds {
-    pub(super) fn new(devices: Arc<Devices>, fleet: Arc<Fleet>) -> Self {
-        Self { devices, fleet }
-    }
-}
-
-/// What of a machine the status of its device tells.
-#[derive(Debug, PartialEq, Eq)]
-struct Sight {
-    condition: &'static str,
-    outage: Option<&'static str>,
-    trouble: Option<&'static str>,
-    object: NodeObject,
-}
-
-impl Sight {
-    fn of(machine: &Machine) -> Self {
-        let trouble = machine.health().and_then(|health| health.trouble.as_ref().map(|trouble| trouble.0));
-        let outage = machine.outage().map(|outage| outage.reason);
-        Self { condition: machine.condition(), outage, trouble, object: machine.object() }
-    }
-}
-
-impl Source for Rounds {
-    async fn run(&self, outlet: Outlet) -> Result<(), HandlerError> {
-        let mut told: HashMap<String, Option<Sight>> = HashMap::new();
+#[async_trait]
+impl Source for StatusRounds {
+    async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError> {
+        let mut reported = HashMap::new();
         loop {
-            let objects = self.devices.objects();
-            let mut now = HashMap::with_capacity(objects.len());
-            for object in objects {
-                let sight = self.fleet.get(&object.name_any()).map(|machine| Sight::of(&machine));
+            let mut now = HashMap::new();
+            for object in self.0.devices.objects() {
+                let class = self.0.sight(&object, &self.0.devices.verdict(&object)).class();
                 let uid = object.uid().unwrap_or_default();
-                if told.get(&uid) != Some(&sight) {
-                    outlet.signal(DeviceDue(Identity::of_object(&*object)));
+                if reported.get(&uid) != Some(&class) {
+                    sender.send(DeviceDue(Identity::of_object(&*object)));
                 }
-                now.insert(uid, sight);
+                now.insert(uid, class);
             }
-            told = now;
+            reported = now;
             tokio::time::sleep(ROUND).await;
         }
     }

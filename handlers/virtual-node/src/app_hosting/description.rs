@@ -1,18 +1,18 @@
-//! From the description of a device to that of its node.
+//! The specification of a node from the description of its device.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Taint;
-use staffetta_driver::app_hosting::{DeviceSpec, Effect, Password};
+use staffetta_driver::app_hosting::{DeviceSpec, Password};
 
-use crate::node::{NodeSpec, PROVIDER_TAINT, is_own_label};
+use crate::node::{NodeSpec, PROVIDER_TAINT};
 
-/// Who makes these nodes, as others know it.
+/// The name of the provider in the provider ids of these nodes.
 const PROVIDER: &str = "cisco";
 
-/// What the nodes of devices have, those too that Cisco's own provider made.
+/// The label on the nodes of devices, which Cisco's own provider sets too.
 pub(super) const PROVIDER_LABEL: (&str, &str) = ("provider", "cisco-apphosting");
 
 /// The node of a device.
@@ -34,7 +34,7 @@ pub(super) fn node(name: &str, spec: &DeviceSpec) -> NodeSpec {
     let taints = spec.taints.iter().map(|taint| Taint {
         key: taint.key.clone(),
         value: Some(taint.value.clone()).filter(|value| !value.is_empty()),
-        effect: effect(taint.effect).to_owned(),
+        effect: format!("{:?}", taint.effect),
         time_added: None,
     });
     NodeSpec {
@@ -42,7 +42,6 @@ pub(super) fn node(name: &str, spec: &DeviceSpec) -> NodeSpec {
         labels,
         taints: std::iter::once(provider).chain(taints).collect(),
         max_pods: spec.max_pods,
-        kubelet: None,
         host_ip: spec.address.trim_matches(['[', ']']).parse::<IpAddr>().ok(),
         place: spec.address.clone(),
         session: session(spec),
@@ -50,22 +49,9 @@ pub(super) fn node(name: &str, spec: &DeviceSpec) -> NodeSpec {
     }
 }
 
-/// A label that no description may choose, if it does: by it is known whose the node is.
-pub(super) fn chosen_label(spec: &DeviceSpec) -> Option<&str> {
-    spec.labels.keys().map(String::as_str).find(|key| is_own_label(key))
-}
-
-fn effect(effect: Effect) -> &'static str {
-    match effect {
-        Effect::NoSchedule => "NoSchedule",
-        Effect::PreferNoSchedule => "PreferNoSchedule",
-        Effect::NoExecute => "NoExecute",
-    }
-}
-
-/// A digest of all that the way to a device depends on: whatever is of its node alone leaves the way as it is.
+/// A digest of everything that the connection to a device depends on, which is all but the properties of its node.
 fn session(spec: &DeviceSpec) -> u64 {
-    let way = DeviceSpec {
+    let connection = DeviceSpec {
         labels: BTreeMap::new(),
         taints: Vec::new(),
         region: None,
@@ -76,7 +62,7 @@ fn session(spec: &DeviceSpec) -> u64 {
     };
     let mut digest = DefaultHasher::new();
     // The password is not written with the rest.
-    serde_json::to_string(&way).unwrap_or_default().hash(&mut digest);
+    serde_json::to_string(&connection).unwrap_or_default().hash(&mut digest);
     spec.password.as_ref().map(Password::expose).hash(&mut digest);
     digest.finish()
 }

@@ -1,15 +1,14 @@
-//! Which devices are described, and by whom.
+//! An index of the described devices and the origins of their descriptions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use staffetta_driver::app_hosting::DeviceSpec;
-use staffetta_handler::{Event, Identity, Index, Message};
+use staffetta_handler::{Event, Identity, Index};
 use tokio::sync::Notify;
 
 use super::cisco_device::CiscoDevice;
-use super::description::chosen_label;
 use super::entry::NamedDevice;
 use super::label::mistake;
 use super::name::is_name;
@@ -22,7 +21,7 @@ pub(super) struct Devices {
     pub(super) changed: Notify,
 }
 
-/// Who comes first of those that claim a name.
+/// The precedence of descriptions that claim the same node name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     File,
@@ -38,10 +37,10 @@ pub(super) struct Claim {
     pub(super) spec: Option<Arc<DeviceSpec>>,
     /// A file with the password, which is taken instead of the one in the description.
     pub(super) password_file: Option<PathBuf>,
-    /// Why the description that it has now cannot be right. The one before it holds meanwhile: a slip of somebody's pen takes no
-    /// node out of the cluster.
+    /// The reason why the current description is invalid. The previous one stays in force meanwhile, so that a typing
+    /// error removes no node from the cluster.
     wrong: Option<String>,
-    /// Whether its object is being deleted, and nothing of the device is left: it holds no name any more.
+    /// `true` if the object is being deleted and nothing of the device remains: it claims no node name any more.
     left: bool,
 }
 
@@ -50,12 +49,12 @@ impl Claim {
         self.spec.is_some() && !self.left
     }
 
-    /// Whether it is that of the object with this UID.
+    /// Returns `true` if the description belongs to the object with this UID.
     fn is_of(&self, uid: &str) -> bool {
         self.object.as_ref().is_some_and(|object| object.metadata.uid.as_deref() == Some(uid))
     }
 
-    /// Where it is from, for people.
+    /// The origin of the description, for messages.
     fn origin(&self) -> String {
         let namespace = self.object.as_ref().and_then(|object| object.metadata.namespace.as_ref());
         namespace.map_or_else(
@@ -64,20 +63,20 @@ impl Claim {
         )
     }
 
-    /// Whether its object is being deleted.
+    /// Returns `true` if the object is being deleted.
     pub(super) fn is_leaving(&self) -> bool {
         self.object.as_ref().is_some_and(|object| object.metadata.deletion_timestamp.is_some())
     }
 }
 
-/// What becomes of a `CiscoDevice`.
+/// The outcome of comparing a `CiscoDevice` with the other descriptions.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
     /// It is a node.
     Holds,
     /// Its description cannot be right.
     Invalid(String),
-    /// Somebody else has its name, a file or an older object: who, for people.
+    /// A file or an older object has its name; its origin, for people.
     Taken(String),
 }
 
@@ -105,7 +104,7 @@ impl Devices {
         self.claims().get(name)?.values().find(|claim| claim.holds()).cloned()
     }
 
-    /// The names of nodes that somebody claims, of whose descriptions none holds: such a node exists, and how it is to be is
+    /// The names of nodes that are described, but by no valid description: such a node exists, and its specification is
     /// not known.
     pub(super) fn unread(&self) -> Vec<String> {
         let claims = self.claims();
@@ -115,7 +114,7 @@ impl Devices {
         claims.iter().filter(|(_, claims)| stands(claims)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Whether the description of the object with this UID is the one that holds for a node.
+    /// Returns `true` if the description of the object with this UID is in force for the node.
     pub(super) fn is_held_by(&self, name: &str, uid: &str) -> bool {
         self.of(name).is_some_and(|claim| claim.is_of(uid))
     }
@@ -129,48 +128,36 @@ impl Devices {
     /// The newest state of an object.
     pub(super) fn object(&self, identity: &Identity) -> Option<Arc<CiscoDevice>> {
         let claims = self.claims();
-        let objects = claims.get(&identity.name)?.values().filter_map(|claim| claim.object.as_ref());
-        objects
-            .into_iter()
-            .find(|object| object.metadata.uid.as_deref() == Some(&*identity.uid))
-            .map(Arc::clone)
+        let claim = claims.get(&identity.name)?.values().find(|claim| claim.is_of(&identity.uid));
+        claim?.object.clone()
     }
 
-    /// What becomes of an object.
+    /// Compares an object with the other descriptions.
     pub(super) fn verdict(&self, object: &CiscoDevice) -> Verdict {
         let claims = self.claims();
-        let name = object.metadata.name.as_deref().unwrap_or_default();
-        let Some(claims) = claims.get(name) else { return Verdict::Invalid("it is not known".to_owned()) };
+        let of_name = claims.get(object.metadata.name.as_deref().unwrap_or_default());
+        let of_name = || of_name.into_iter().flat_map(BTreeMap::values);
         let uid = object.metadata.uid.as_deref().unwrap_or_default();
-        let is_it = |claim: &Claim| claim.is_of(uid);
-        if let Some(reason) = claims.values().find(|claim| is_it(claim)).and_then(|claim| claim.wrong.clone())
-        {
-            return Verdict::Invalid(reason);
-        }
-        if claims.values().any(|claim| is_it(claim) && claim.left) {
-            return Verdict::Holds;
-        }
-        match claims.values().find(|claim| claim.holds()) {
-            Some(first) if !is_it(first) => Verdict::Taken(first.origin()),
+        let holder = of_name().find(|claim| claim.holds());
+        match (of_name().find(|claim| claim.is_of(uid)), holder) {
+            (None, _) => Verdict::Invalid("it is not known".to_owned()),
+            (Some(Claim { wrong: Some(reason), .. }), _) => Verdict::Invalid(reason.clone()),
+            (Some(own), Some(holder)) if !own.left && !holder.is_of(uid) => Verdict::Taken(holder.origin()),
             _ => Verdict::Holds,
         }
     }
 
-    /// Whether nothing of the device of an object is left, so that its object may go.
+    /// Returns `true` if nothing of the object's device remains, so that its finalizer can be removed.
     pub(super) fn has_left(&self, name: &str, uid: &str) -> bool {
-        let is_it = |rank: &Rank| matches!(rank, Rank::Resource { uid: known, .. } if known == uid);
-        let claims = self.claims();
-        claims.get(name).is_some_and(|claims| claims.iter().any(|(rank, claim)| is_it(rank) && claim.left))
+        let is_left = |claim: &Claim| claim.left && claim.is_of(uid);
+        self.claims().get(name).is_some_and(|claims| claims.values().any(is_left))
     }
 
-    /// Nothing of the device of an object is left: its name is free for others.
+    /// Records that nothing of the object's device remains: its name is free for others.
     pub(super) fn leave(&self, name: &str, uid: &str) {
         let mut claims = self.claims();
-        for (rank, claim) in claims.get_mut(name).into_iter().flatten() {
-            if matches!(rank, Rank::Resource { uid: known, .. } if known == uid) {
-                claim.left = true;
-            }
-        }
+        let of_name = claims.get_mut(name).into_iter().flat_map(BTreeMap::values_mut);
+        of_name.filter(|claim| claim.is_of(uid)).for_each(|claim| claim.left = true);
         drop(claims);
         self.changed.notify_one();
     }
@@ -179,7 +166,7 @@ impl Devices {
     fn release(&self, name: &str, uid: &str) {
         let mut claims = self.claims();
         if let Some(of_name) = claims.get_mut(name) {
-            of_name.retain(|rank, _| !matches!(rank, Rank::Resource { uid: known, .. } if known == uid));
+            of_name.retain(|_, claim| !claim.is_of(uid));
             if of_name.is_empty() {
                 claims.remove(name);
             }
@@ -224,9 +211,6 @@ fn described(name: &str, object: &CiscoDevice) -> Result<DeviceSpec, String> {
         return Err("no node may have the name of this object: at most 63 characters".to_owned());
     }
     let spec = serde_json::from_value(object.spec.clone()).map_err(|error| format!("spec: {error}"))?;
-    if let Some(key) = chosen_label(&spec) {
-        return Err(format!("spec.labels: no description chooses `{key}`, which says whose a node is"));
-    }
     mistake(&spec).map_or(Ok(spec), |mistake| Err(format!("spec.{mistake}")))
 }
 
@@ -234,7 +218,7 @@ impl Index<CiscoDevice> for Devices {
     fn apply(&self, event: &Event<CiscoDevice>) {
         match event {
             Event::Added(object) | Event::Modified(object) => self.claim(object),
-            Event::Deleted(_) => self.release(event.subject().name, event.uid()),
+            Event::Deleted(_) => self.release(event.object_ref().name, event.uid()),
         }
     }
 }

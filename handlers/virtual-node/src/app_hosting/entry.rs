@@ -18,7 +18,7 @@ pub struct DeviceEntry {
     /// to the device is opened, and must be there at the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_file: Option<PathBuf>,
-    /// What it is.
+    /// The description of the device.
     pub device: DeviceSpec,
 }
 
@@ -27,7 +27,7 @@ pub struct DeviceEntry {
 pub struct NamedDevice {
     /// The name of its node.
     pub name: String,
-    /// What it is.
+    /// The description of the device.
     pub spec: DeviceSpec,
     /// A file with the password of its account, which is taken instead of the one in `spec`.
     pub password_file: Option<PathBuf>,

@@ -1,9 +1,9 @@
-//! What can go wrong with a `CiscoDevice`.
+//! Errors of reconciling a `CiscoDevice`.
 
 use std::time::Duration;
 
 use staffetta_driver::DriverError;
-use staffetta_handler::Failure;
+use staffetta_handler::{Failure, Pending};
 
 /// The step that failed for a `CiscoDevice`.
 #[derive(Debug, thiserror::Error)]
@@ -11,57 +11,54 @@ pub enum DeviceError {
     /// Its description cannot be right.
     #[error("the description of the device cannot be right: {0}")]
     Invalid(String),
-    /// Somebody else has the name of its node.
+    /// Another description has the name of its node.
     #[error("the node of this name is the device of {0}; give one of them another name")]
     Taken(String),
     /// It could not be written.
     #[error("{step} of the device")]
     Write {
-        /// What was tried.
+        /// The step that failed.
         step: &'static str,
-        /// Why not.
+        /// The cause.
         #[source]
         source: Box<kube::Error>,
     },
-    /// What runs on the device could not be removed.
-    #[error("rid the device of what runs there")]
+    /// Workloads on the device could not be removed.
+    #[error("remove what runs on the device")]
     Remove(#[source] DriverError),
     /// It is being taken out of the cluster, and something is left.
     #[error("the device is being taken out of the cluster: {0}")]
     Leaving(&'static str),
 }
 
+impl DeviceError {
+    /// The properties of the failure: `true` if it is transient, the delay before the next attempt, and its reason.
+    fn class(&self) -> (bool, Option<Duration>, &'static str) {
+        match self {
+            Self::Invalid(_) => (false, None, "DeviceInvalid"),
+            Self::Taken(_) => (false, None, "NodeNameTaken"),
+            Self::Leaving(_) => (true, Some(Duration::from_secs(1)), "DeviceLeaving"),
+            Self::Write { source, .. } => (source.transient(), source.retry_after(), source.reason()),
+            Self::Remove(error) => (error.transient(), error.retry_after(), error.reason().name()),
+        }
+    }
+}
+
 impl Failure for DeviceError {
     fn transient(&self) -> bool {
-        match self {
-            Self::Invalid(_) | Self::Taken(_) => false,
-            Self::Write { source, .. } => source.transient(),
-            Self::Remove(error) => error.transient(),
-            Self::Leaving(_) => true,
-        }
+        self.class().0
     }
 
     fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Invalid(_) | Self::Taken(_) => None,
-            Self::Write { source, .. } => source.retry_after(),
-            Self::Remove(error) => error.retry_after(),
-            Self::Leaving(_) => Some(Duration::from_secs(1)),
-        }
+        self.class().1
     }
 
-    fn waits(&self) -> bool {
-        matches!(self, Self::Leaving(_))
+    fn pending(&self) -> Option<Pending> {
+        matches!(self, Self::Leaving(_)).then(Pending::default)
     }
 
     fn reason(&self) -> &'static str {
-        match self {
-            Self::Invalid(_) => "DeviceInvalid",
-            Self::Taken(_) => "NodeNameTaken",
-            Self::Leaving(_) => "DeviceLeaving",
-            Self::Write { source, .. } => source.reason(),
-            Self::Remove(error) => error.reason().name(),
-        }
+        self.class().2
     }
 }
 
@@ -72,7 +69,7 @@ mod tests {
     #[test]
     fn a_device_that_is_leaving_waits_and_one_that_cannot_be_right_does_not() {
         let leaving = DeviceError::Leaving("its node still exists");
-        assert!(leaving.waits() && leaving.transient());
-        assert!(!DeviceError::Invalid("address: it is missing".to_owned()).waits());
+        assert!(leaving.pending().is_some() && leaving.transient());
+        assert!(DeviceError::Invalid("address: it is missing".to_owned()).pending().is_none());
     }
 }

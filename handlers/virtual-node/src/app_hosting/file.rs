@@ -8,15 +8,14 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use staffetta_driver::app_hosting::{DeviceSpec, Password};
 
-use super::description::chosen_label;
 use super::entry::{DeviceEntry, NamedDevice};
 use super::label::mistake;
 use super::name::{is_name, node_name};
 
-/// How large such a file may be, in bytes.
+/// The maximum size of such a file, in bytes.
 const LARGEST: u64 = 4 << 20;
 
-/// Why the files that describe devices cannot be used.
+/// Errors of reading the files that describe devices.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// A file cannot be read.
@@ -24,9 +23,9 @@ pub enum FileError {
     Read {
         /// The file.
         file: PathBuf,
-        /// For what it is there.
+        /// The purpose of the file.
         purpose: &'static str,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -35,7 +34,7 @@ pub enum FileError {
     TooLarge {
         /// The file.
         file: PathBuf,
-        /// For what it is there.
+        /// The purpose of the file.
         purpose: &'static str,
     },
     /// A file is not as it must be; a password in it is not shown.
@@ -43,33 +42,21 @@ pub enum FileError {
     Malformed {
         /// The file.
         file: PathBuf,
-        /// What is wrong, with line and column.
+        /// The mistake, with line and column.
         reason: String,
     },
     /// A node may not have that name.
     #[error("the devices of {origin}: no node may be called `{name}`")]
     Name {
-        /// Where it stands.
+        /// The origin of the description.
         origin: String,
         /// The name.
         name: String,
     },
-    /// A label is not for a description to choose: it says whose the node is.
-    #[error(
-        "the devices of {origin}: the label `{key}` of `{name}` says whose a node is, and no description chooses it"
-    )]
-    Label {
-        /// Where it stands.
-        origin: String,
-        /// The name of the node.
-        name: String,
-        /// The key of the label.
-        key: String,
-    },
-    /// A label or a taint is one that no node may have.
+    /// A label or a taint is invalid or reserved.
     #[error("the devices of {origin}: of `{name}`: {mistake}")]
     Mistake {
-        /// Where it stands.
+        /// The origin of the description.
         origin: String,
         /// The name of the node.
         name: String,
@@ -81,14 +68,14 @@ pub enum FileError {
     Twice {
         /// The name.
         name: String,
-        /// Where the one stands.
+        /// The origin of the first description.
         first: String,
-        /// Where the other one stands.
+        /// The origin of the second description.
         second: String,
     },
 }
 
-/// What a file may hold: one device, as Cisco's provider has it, or a list of named ones.
+/// The content of a file: one device, as in Cisco's provider, or a list of named devices.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Form {
@@ -114,7 +101,7 @@ pub fn read(entries: &[DeviceEntry], files: &[PathBuf]) -> Result<Vec<NamedDevic
         add("the configuration", entry.clone())?;
     }
     for file in files {
-        for entry in of_text(file, &text(file, "tell of devices")?)? {
+        for entry in of_text(file, &text(file, "describe devices")?)? {
             add(&file.display().to_string(), entry)?;
         }
     }
@@ -127,10 +114,6 @@ fn named(origin: &str, entry: DeviceEntry) -> Result<NamedDevice, FileError> {
     let name = name.unwrap_or_else(|| node_name(&spec.address));
     if !is_name(&name) {
         return Err(FileError::Name { origin: origin.to_owned(), name });
-    }
-    if let Some(key) = chosen_label(&spec) {
-        let key = key.to_owned();
-        return Err(FileError::Label { origin: origin.to_owned(), name, key });
     }
     if let Some(mistake) = mistake(&spec) {
         return Err(FileError::Mistake { origin: origin.to_owned(), name, mistake });
@@ -157,16 +140,13 @@ fn text(file: &Path, purpose: &'static str) -> Result<String, FileError> {
 }
 
 fn of_text(file: &Path, text: &str) -> Result<Vec<DeviceEntry>, FileError> {
-    let malformed = |reason: String| FileError::Malformed { file: file.to_owned(), reason };
-    let Form { device, devices } =
-        serde_saphyr::from_str(text).map_err(|error| malformed(first_line(&error.to_string())))?;
+    let Form { device, devices } = serde_saphyr::from_str(text).map_err(|error| {
+        // After the first line there is an excerpt of the file, which may contain a password.
+        let reason = error.to_string().lines().next().unwrap_or_default().to_owned();
+        FileError::Malformed { file: file.to_owned(), reason }
+    })?;
     let single = device.map(|device| DeviceEntry { name: None, password_file: None, device });
     Ok(single.into_iter().chain(devices).collect())
-}
-
-/// What is wrong and where, without the excerpt of the file that follows: it may hold a password.
-fn first_line(error: &str) -> String {
-    error.lines().next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -206,7 +186,7 @@ mod tests {
         let name = devices("devices:\n- name: East\n  device: { driver: FAKE, address: r1 }\n").unwrap_err();
         assert!(matches!(name, FileError::Name { name, .. } if name == "East"));
         let label = devices("device: { driver: FAKE, address: r1, labels: { type: edge } }\n").unwrap_err();
-        assert!(matches!(label, FileError::Label { key, .. } if key == "type"));
+        assert!(matches!(label, FileError::Mistake { mistake, .. } if mistake.contains("`type`")));
         let taint = "device: { driver: FAKE, address: r1, taints: [{ key: a b, effect: NoExecute }] }\n";
         let taint = devices(taint).unwrap_err().to_string();
         assert!(
@@ -218,7 +198,7 @@ mod tests {
     #[test]
     fn a_file_that_is_not_there_and_a_name_that_is_there_twice_are_named() {
         let missing = read(&[], &["/nowhere/devices.yaml".into()]).unwrap_err();
-        assert_eq!(missing.to_string(), "read /nowhere/devices.yaml, which is to tell of devices");
+        assert_eq!(missing.to_string(), "read /nowhere/devices.yaml, which is to describe devices");
         let folder = tempfile::tempdir().unwrap();
         let files = ["one.yaml", "two.yaml"].map(|name| folder.path().join(name));
         for file in &files {

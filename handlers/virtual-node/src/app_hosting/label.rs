@@ -1,4 +1,4 @@
-//! What an API server takes as labels and taints: with one that it refuses, a node is never made.
+//! Validation of labels and taints by the rules of the API server, which would refuse a node with an invalid one.
 
 use std::collections::HashSet;
 
@@ -6,12 +6,16 @@ use staffetta_driver::app_hosting::DeviceSpec;
 
 use super::description::node;
 use super::name::is_subdomain;
+use crate::node::is_own_label;
 
 /// The longest name in a key, and the longest value.
 const LONGEST: usize = 63;
 
-/// What of a description makes a label or a taint that no node may have, with the path of the field.
+/// Returns the first label or taint of a description that is invalid or reserved, with the path of the field.
 pub(super) fn mistake(spec: &DeviceSpec) -> Option<String> {
+    if let Some(key) = spec.labels.keys().find(|key| is_own_label(key)) {
+        return Some(format!("labels: no description chooses `{key}`, which says whose a node is"));
+    }
     let (mut keys, mut values) = (Vec::new(), Vec::new());
     for (field, value) in [("region", &spec.region), ("zone", &spec.zone)] {
         values.extend(value.as_deref().map(|value| (field.to_owned(), value)));
@@ -40,13 +44,13 @@ pub(super) fn mistake(spec: &DeviceSpec) -> Option<String> {
     Some(format!("taints: the node has one `{}` with the effect {} already", twice.key, twice.effect))
 }
 
-/// Whether a label or a taint may have that key.
+/// Returns `true` if a label or taint may have this key.
 fn is_key(key: &str) -> bool {
     let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
     domain.is_none_or(is_subdomain) && !name.is_empty() && is_value(name)
 }
 
-/// Whether a label or a taint may have that value.
+/// Returns `true` if a label or taint may have this value.
 fn is_value(value: &str) -> bool {
     let ends = |letter: Option<char>| letter.is_none_or(|letter| letter.is_ascii_alphanumeric());
     let good = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
@@ -94,8 +98,8 @@ mod tests {
                 "taints: the node has one `virtual-kubelet.io/provider`",
             ),
         ] {
-            let told = mistake_of(&more).unwrap_or_else(|| panic!("{more} is taken"));
-            assert!(told.starts_with(path), "{told}");
+            let reported = mistake_of(&more).unwrap_or_else(|| panic!("{more} is taken"));
+            assert!(reported.starts_with(path), "{reported}");
         }
     }
 

@@ -23,18 +23,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use staffetta_driver::app_hosting::DriverTable;
-use staffetta_handler::{Notes, Registration};
+use staffetta_driver::app_hosting::AppHostingDriverTable;
+use staffetta_handler::{Recorder, Registration};
 
-use self::controller::{Controller, Rounds};
+use self::controller::{Controller, StatusRounds};
 use self::description::PROVIDER_LABEL;
 use self::devices::Devices;
-use self::openings::Openings;
+use self::openings::DriverConnections;
 use self::source::Description;
-use crate::board::FigureBoard;
-use crate::handler::{VirtualNodes, Wiring};
+use crate::handler::VirtualNodes;
 use crate::kubelet::{KubeletError, Kubelets};
+use crate::metrics::VirtualNodeMetricsRegistry;
 use crate::policy::Policy;
+use crate::shared::Dependencies;
 
 #[cfg(test)]
 pub(crate) use self::back_end::DeviceBackEnd;
@@ -48,7 +49,7 @@ pub use self::options::AppHostingOptions;
 /// The name of the handler.
 pub const HANDLER: &str = "app_hosting";
 
-/// What the handler is made of.
+/// The dependencies and options of the handler.
 pub struct AppHosting {
     /// The name of the cluster (`kubernetes.cluster_id`), by which the nodes of several installations are told apart.
     pub cluster: String,
@@ -59,13 +60,13 @@ pub struct AppHosting {
     /// The devices of its configuration and files.
     pub devices: Vec<NamedDevice>,
     /// The kinds of devices.
-    pub drivers: DriverTable,
-    /// Where it is told what happens.
-    pub notes: Notes,
-    /// Whether the API server has `CiscoDevice`s.
+    pub drivers: AppHostingDriverTable,
+    /// Publishes Kubernetes Events.
+    pub recorder: Recorder,
+    /// `true` if the API server serves `CiscoDevice`.
     pub custom_resources: bool,
-    /// Where it shows its figures.
-    pub figures: FigureBoard,
+    /// Receives the handler's metrics.
+    pub figures: VirtualNodeMetricsRegistry,
 }
 
 impl AppHosting {
@@ -75,34 +76,34 @@ impl AppHosting {
     ///
     /// When the certificates of the kubelet APIs cannot be used.
     pub fn registration(self) -> Result<Registration<VirtualNodes>, KubeletError> {
-        let Self { cluster, client, options, devices, drivers, notes, custom_resources, figures } = self;
+        let Self { cluster, client, options, devices, drivers, recorder, custom_resources, figures } = self;
         let known = Arc::new(Devices::new(devices));
-        let (devices, openings) = (Arc::clone(&known), Openings::default());
+        let (devices, openings) = (Arc::clone(&known), DriverConnections::default());
         let source = Description { devices, drivers, client: client.clone(), openings };
         let kubelets = options.kubelets().map(Kubelets::new).transpose()?;
         let policy = policy(&options);
-        let wiring = Wiring {
+        let dependencies = Dependencies {
             handler: HANDLER,
             cluster,
             client: client.clone(),
             source: Arc::new(source),
-            notes,
+            recorder,
             policy,
             kubelets,
             predecessor: Some(PROVIDER_LABEL),
+            metrics: figures,
         };
-        let nodes = VirtualNodes::new(wiring).shown_on(&figures);
+        let nodes = VirtualNodes::new(dependencies);
         let controller = Controller::new(client, Arc::clone(&known), nodes.shared());
         let registration = nodes.registration();
         if !custom_resources {
             return Ok(registration);
         }
-        let rounds = Rounds::new(Arc::clone(&known), controller.fleet());
-        let resources = Registration::new(controller)
+        let resources = Registration::new(controller.clone())
             .index::<CiscoDevice>(known)
             .on::<CiscoDevice>()
-            .on_signal::<controller::DeviceDue>()
-            .source(rounds);
+            .on_trigger::<controller::DeviceDue>()
+            .source(StatusRounds(controller));
         Ok(registration.join(resources.erase()))
     }
 }

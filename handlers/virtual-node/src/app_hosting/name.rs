@@ -3,7 +3,7 @@
 /// The longest name of a node: that of a label's value, which its name is too.
 const LONGEST: usize = 63;
 
-/// The name of the node of a device for which nobody chose one: `cisco-vk-` and the address, as Cisco's provider makes it, in
+/// The default name of the node of a device: `cisco-vk-` and the address, as Cisco's provider makes it, in
 /// lower case; what no name may contain becomes `-`.
 pub fn node_name(address: &str) -> String {
     let letter = |letter: char| match letter.to_ascii_lowercase() {
@@ -20,12 +20,12 @@ pub fn node_name(address: &str) -> String {
     name.trim_end_matches('-').to_owned()
 }
 
-/// Whether a node may have that name (RFC 1123 subdomain, short enough for a label).
+/// Returns `true` if a node may have this name (RFC 1123 subdomain, short enough for a label).
 pub(super) fn is_name(name: &str) -> bool {
     name.len() <= LONGEST && is_subdomain(name)
 }
 
-/// Whether that is a subdomain (RFC 1123), as Kubernetes understands it.
+/// Returns `true` if the text is a subdomain (RFC 1123), as Kubernetes defines it.
 pub(super) fn is_subdomain(name: &str) -> bool {
     let label = |label: &str| {
         let good = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';

@@ -11,27 +11,27 @@ use tokio::task::spawn_blocking;
 
 pub(super) const OPEN: &str = "open the way to the device";
 
-/// What comes of an opening.
-type Opened = Result<Arc<dyn AppHostingDriver>, DriverError>;
+/// The result of opening a driver.
+type ConnectionResult = Result<Arc<dyn AppHostingDriver>, DriverError>;
 
 /// The ways that are being opened, by the name of the node. What that takes is in files, and a file that never comes holds one
-/// thread, however often somebody gives up and tries again.
+/// thread, however often opening it is tried again.
 #[derive(Default)]
-pub(super) struct Openings(Mutex<HashMap<String, Opening>>);
+pub(super) struct DriverConnections(Mutex<HashMap<String, DriverConnection>>);
 
-struct Opening {
+struct DriverConnection {
     spec: DeviceSpec,
-    opened: Shared<BoxFuture<'static, Opened>>,
+    opened: Shared<BoxFuture<'static, ConnectionResult>>,
 }
 
-impl Openings {
+impl DriverConnections {
     /// The way to the device of that node, as `open` opens it; or as it is being opened already, for a device that is described so.
     pub(super) async fn open(
         &self,
         node: &str,
         spec: DeviceSpec,
-        open: impl FnOnce(DeviceSpec) -> Opened + Send + 'static,
-    ) -> Opened {
+        open: impl FnOnce(DeviceSpec) -> ConnectionResult + Send + 'static,
+    ) -> ConnectionResult {
         let opening = self.begin(node, spec, open);
         let opened = opening.clone().await;
         let mut openings = self.openings();
@@ -45,8 +45,8 @@ impl Openings {
         &self,
         node: &str,
         spec: DeviceSpec,
-        open: impl FnOnce(DeviceSpec) -> Opened + Send + 'static,
-    ) -> Shared<BoxFuture<'static, Opened>> {
+        open: impl FnOnce(DeviceSpec) -> ConnectionResult + Send + 'static,
+    ) -> Shared<BoxFuture<'static, ConnectionResult>> {
         let mut openings = self.openings();
         if let Some(known) = openings.get(node).filter(|known| known.spec == spec) {
             return known.opened.clone();
@@ -56,11 +56,11 @@ impl Openings {
             opened.unwrap_or_else(|error| Err(DriverError::new(Reason::Unavailable, OPEN).because(error)))
         });
         let opened = opened.boxed().shared();
-        openings.insert(node.to_owned(), Opening { spec, opened: opened.clone() });
+        openings.insert(node.to_owned(), DriverConnection { spec, opened: opened.clone() });
         opened
     }
 
-    fn openings(&self) -> MutexGuard<'_, HashMap<String, Opening>> {
+    fn openings(&self) -> MutexGuard<'_, HashMap<String, DriverConnection>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

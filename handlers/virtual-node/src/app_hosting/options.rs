@@ -29,18 +29,18 @@ pub struct AppHostingOptions {
     pub poll_interval_ms: NonZeroU64,
     /// The time between two reads of what a device is and has, in milliseconds.
     pub health_interval_ms: NonZeroU64,
-    /// How long such a read may take, in milliseconds.
+    /// The time limit of a read of a device, in milliseconds.
     pub read_timeout_ms: NonZeroU64,
-    /// For how long the reads of a device must fail before its node is not ready, in milliseconds. A device that was never
-    /// reached, or refuses the credentials, is so at once.
+    /// The time for which the reads of a device must fail before its node becomes not ready, in milliseconds. A
+    /// device that was never reached, or that refuses the credentials, is not ready at once.
     pub unreachable_after_ms: u64,
-    /// How long an application on a device must have had no pod before it is removed, in milliseconds. Only those that carry
-    /// the mark of this cluster are.
+    /// The time for which an application on a device must have had no pod before it is removed, in milliseconds. Only
+    /// applications with the mark of this cluster are removed.
     pub orphan_grace_ms: u64,
-    /// Whether the kubelet API of each node is answered: `kubectl logs` and `exec` are told that a device cannot do that, and
-    /// who may gets `/pods` and `/stats/summary`.
+    /// Serve the kubelet API of each node: `kubectl logs` and `exec` get an error that names the limitation;
+    /// authenticated clients get `/pods` and `/stats/summary`.
     pub kubelet: bool,
-    /// Where the kubelet APIs listen, one port a node: an IP address.
+    /// The IP address on which the kubelet APIs listen, with one port per node.
     #[schemars(extend("format" = "ip"))]
     pub kubelet_listen: IpAddr,
     /// The address at which the API server reaches them, which the nodes have as `InternalIP`. That of `kubelet_listen` if absent.
@@ -84,7 +84,7 @@ impl Default for AppHostingOptions {
 }
 
 impl AppHostingOptions {
-    /// Where and how the kubelet APIs are answered; none where they are not.
+    /// The options of the kubelet APIs; `None` if they are disabled.
     pub(super) fn kubelets(&self) -> Option<KubeletOptions> {
         let certificate = self.kubelet_certificate_file.clone().zip(self.kubelet_key_file.clone());
         self.kubelet.then(|| KubeletOptions {
@@ -97,7 +97,7 @@ impl AppHostingOptions {
         })
     }
 
-    /// What of the options does not fit together.
+    /// Returns the first conflict between options.
     pub fn contradiction(&self) -> Option<&'static str> {
         if self.kubelet_certificate_file.is_some() != self.kubelet_key_file.is_some() {
             return Some(

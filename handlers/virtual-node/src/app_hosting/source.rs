@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::Client;
-use staffetta_driver::app_hosting::{DeviceSpec, DriverTable};
+use staffetta_driver::app_hosting::{AppHostingDriverTable, DeviceSpec};
 use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::HandlerError;
 
@@ -15,26 +15,27 @@ use super::back_end::DeviceBackEnd;
 use super::credentials::{password_of, with_account};
 use super::description::node;
 use super::devices::{Claim, Devices};
-use super::openings::{OPEN, Openings};
+use super::openings::{DriverConnections, OPEN};
 use crate::back_end::NodeBackEnd;
 use crate::node::NodeSpec;
-use crate::source::{Intake, NodeSource};
+use crate::node_store::NodeStore;
+use crate::source::NodeSource;
 
-/// How long it may take to find out for which address a name stands.
+/// The time limit of a name lookup.
 const RESOLVED: Duration = Duration::from_secs(5);
 
 /// The devices that are described, as nodes.
 pub(super) struct Description {
     pub(super) devices: Arc<Devices>,
-    pub(super) drivers: DriverTable,
+    pub(super) drivers: AppHostingDriverTable,
     pub(super) client: Client,
-    pub(super) openings: Openings,
+    pub(super) openings: DriverConnections,
 }
 
 #[async_trait]
 impl NodeSource for Description {
-    async fn run(&self, intake: Intake) -> Result<(), HandlerError> {
-        let mut told: BTreeMap<String, NodeSpec> = BTreeMap::new();
+    async fn run(&self, nodes: Arc<NodeStore>) -> Result<(), HandlerError> {
+        let mut reported: BTreeMap<String, NodeSpec> = BTreeMap::new();
         loop {
             let mut wanted = BTreeMap::new();
             for (name, claim) in self.devices.holding() {
@@ -43,17 +44,17 @@ impl NodeSource for Description {
                     wanted.insert(name, node);
                 }
             }
-            for name in told.keys().filter(|name| !wanted.contains_key(*name)) {
-                intake.gone(name);
+            for name in reported.keys().filter(|name| !wanted.contains_key(*name)) {
+                nodes.gone(name);
             }
             for (name, node) in &wanted {
-                if told.get(name) != Some(node) {
-                    intake.exists(node.clone());
+                if reported.get(name) != Some(node) {
+                    nodes.exists(node.clone());
                 }
             }
-            told = wanted;
-            intake.unread(self.devices.unread());
-            intake.complete();
+            reported = wanted;
+            nodes.unread(self.devices.unread());
+            nodes.complete();
             self.devices.changed.notified().await;
         }
     }
@@ -61,7 +62,7 @@ impl NodeSource for Description {
     async fn open(&self, node: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
         let claim = self.devices.of(&node.name);
         let Some(Claim { object, spec: Some(spec), password_file, .. }) = claim else {
-            return Err(DriverError::new(Reason::NotFound, OPEN).detail("nobody describes it"));
+            return Err(DriverError::new(Reason::NotFound, OPEN).detail("no description of it holds"));
         };
         let namespace = object.and_then(|object| object.metadata.namespace.clone());
         let namespace = namespace.unwrap_or_else(|| self.client.default_namespace().to_owned());
@@ -81,7 +82,7 @@ impl NodeSource for Description {
     }
 }
 
-/// What a name stands for; none where nobody says so in time, which is no reason not to try the device.
+/// Resolves a host name; `None` if that fails or takes too long, in which case the device is tried all the same.
 async fn host_ip(address: &str) -> Option<IpAddr> {
     let found = tokio::time::timeout(RESOLVED, tokio::net::lookup_host((address, 0))).await.ok()?;
     Some(found.ok()?.next()?.ip())
@@ -96,8 +97,8 @@ mod tests {
 
     use futures_util::FutureExt;
     use staffetta_driver::app_hosting::{AppHostingDriver, AppHostingDrivers, Password};
-    use staffetta_driver::memory::MemoryDevices;
     use staffetta_handler::causes;
+    use staffetta_memory::MemoryDevices;
 
     use super::super::entry::NamedDevice;
     use super::*;
@@ -122,9 +123,9 @@ mod tests {
         let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         Description {
             devices: Arc::new(Devices::new(vec![device])),
-            drivers: DriverTable::new("TEST", [("TEST".to_owned(), drivers)].into()),
+            drivers: AppHostingDriverTable::new("TEST", [("TEST".to_owned(), drivers)].into()),
             client: Client::try_from(nowhere).unwrap(),
-            openings: Openings::default(),
+            openings: DriverConnections::default(),
         }
     }
 
@@ -169,8 +170,8 @@ mod tests {
     async fn a_password_in_a_file_is_read_each_time_the_way_to_the_device_is_opened() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("password");
-        let (told, passwords) = channel();
-        let (description, node) = (description(Telling(told), Some(file.clone())), NodeSpec::bare("r1"));
+        let (reported, passwords) = channel();
+        let (description, node) = (description(Telling(reported), Some(file.clone())), NodeSpec::bare("r1"));
         for password in ["first", "second"] {
             fs::write(&file, format!("{password}\n")).unwrap();
             assert!(description.open(&node).await.is_ok());

@@ -5,71 +5,70 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::cisco_device::{CiscoDevice, CiscoDeviceStatus};
 use super::devices::Verdict;
-use crate::machine::{Machine, NodeObject};
+use crate::node::{MachineView, NodeObject};
 
-/// The status that an object is to have.
-pub(super) fn status(
-    object: &CiscoDevice,
-    verdict: &Verdict,
-    machine: Option<&Machine>,
-    now: Timestamp,
-) -> CiscoDeviceStatus {
-    let (phase, ready, reason, message) = standing(object, verdict, machine);
+/// The part of a status that is observed: the phase, and the reason and message of the condition `Ready`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sight {
+    phase: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+impl Sight {
+    /// The phase and the reason. Another message alone, such as that of the same outage, is no reason to write a status.
+    pub(super) fn class(&self) -> (&'static str, &'static str) {
+        (self.phase, self.reason)
+    }
+}
+
+/// The phase of a device that can be used.
+const READY: &str = "Ready";
+
+/// The status of an object. The transition time is kept while the device stays ready, or stays not ready.
+pub(super) fn status(object: &CiscoDevice, sight: Sight, now: Timestamp) -> CiscoDeviceStatus {
     let before = object.status.clone().unwrap_or_default();
     let (others, known): (Vec<_>, Vec<_>) =
-        before.conditions.into_iter().partition(|condition| condition.type_ != "Ready");
-    let status = if ready { "True" } else { "False" };
+        before.conditions.into_iter().partition(|condition| condition.type_ != READY);
+    let status = if sight.phase == READY { "True" } else { "False" };
     let same = known.into_iter().find(|condition| condition.status == status);
     let condition = Condition {
-        type_: "Ready".to_owned(),
+        type_: READY.to_owned(),
         status: status.to_owned(),
-        reason: reason.to_owned(),
-        message,
+        reason: sight.reason.to_owned(),
+        message: sight.message,
         observed_generation: object.metadata.generation,
         last_transition_time: same.map_or(Time(now), |condition| condition.last_transition_time),
     };
     let conditions = others.into_iter().chain([condition]).collect();
-    CiscoDeviceStatus { phase: Some(phase.to_owned()), conditions }
+    CiscoDeviceStatus { phase: Some(sight.phase.to_owned()), conditions }
 }
 
-fn standing(
-    object: &CiscoDevice,
-    verdict: &Verdict,
-    machine: Option<&Machine>,
-) -> (&'static str, bool, &'static str, String) {
+/// The observed state of a device, from its description and the machine of its node.
+pub(super) fn sight(object: &CiscoDevice, verdict: &Verdict, machine: Option<&MachineView>) -> Sight {
+    let sight = |phase, reason, message: &str| Sight { phase, reason, message: message.to_owned() };
     if object.metadata.deletion_timestamp.is_some() {
-        return ("Deleting", false, "Deleting", "its node is taken out of the cluster".to_owned());
+        return sight("Deleting", "Deleting", "its node is taken out of the cluster");
     }
     match verdict {
-        Verdict::Invalid(reason) => return ("Error", false, "DeviceInvalid", reason.clone()),
+        Verdict::Invalid(reason) => return sight("Error", "DeviceInvalid", reason),
         Verdict::Taken(by) => {
-            return ("Error", false, "NodeNameTaken", format!("the node of this name is the device of {by}"));
+            let message = format!("the node of this name is the device of {by}");
+            return sight("Error", "NodeNameTaken", &message);
         }
         Verdict::Holds => {}
     }
-    let Some(machine) = machine else {
-        return ("Pending", false, "Pending", "its node is about to be made".to_owned());
-    };
-    match machine.object() {
-        NodeObject::Ours => {}
-        NodeObject::Coming => {
-            return ("Pending", false, "Pending", "its node is about to be made".to_owned());
+    let pending = sight("Pending", "Pending", "its node is about to be made");
+    let Some(machine) = machine else { return pending };
+    match (&machine.object, machine.outage(), machine.problem()) {
+        (NodeObject::Coming, ..) => pending,
+        (NodeObject::Ours, Some(outage), _) => sight("Error", outage.reason, &outage.message),
+        (NodeObject::Ours, None, _) if !machine.reach.is_up() => {
+            sight("ProvisioningStatus", "ProvisioningStatus", "the device was not reached yet")
         }
-        NodeObject::Missing { reason, message } => return ("Error", false, reason, message),
+        (NodeObject::Missing { reason, message }, ..) | (NodeObject::Ours, None, Some((reason, message))) => {
+            sight("Error", reason, message)
+        }
+        (NodeObject::Ours, None, None) => sight(READY, "DeviceReady", "the device answers and takes pods"),
     }
-    if let Some(outage) = machine.outage() {
-        return ("Error", false, outage.reason, outage.message);
-    }
-    if !machine.is_up() {
-        return ("Provisioning", false, "Provisioning", "the device was not reached yet".to_owned());
-    }
-    match machine.health().and_then(|health| health.trouble.clone()) {
-        Some((reason, message)) => ("Error", false, reason, message),
-        None => ("Ready", true, "DeviceReady", "the device answers and takes pods".to_owned()),
-    }
-}
-
-/// Whether two statuses say the same.
-pub(super) fn same(before: Option<&CiscoDeviceStatus>, wanted: &CiscoDeviceStatus) -> bool {
-    before.is_some_and(|before| before == wanted)
 }

@@ -1,8 +1,8 @@
-//! The environment of containers: what a kubelet would put in, read when a pod is brought to its machine.
+//! The environment of containers: the variables that a kubelet would set, read when a pod is brought to its machine.
 //!
-//! A `ConfigMap` or Secret is read by a GET of that one object, so that the handler needs no right to list them, and kept for about
-//! a minute, because a pod is brought to its machine in several steps. Service links are not made: a machine outside of the
-//! cluster's network cannot reach what they name. The `binaryData` of a `ConfigMap` is in no environment, as on any node.
+//! A `ConfigMap` or Secret is read by a GET of that one object, so that the handler needs no right to list them, and cached for about
+//! a minute, because a pod is brought to its machine in several steps. Service links are not set: a machine outside of the
+//! cluster's network cannot reach the Services. The `binaryData` of a `ConfigMap` is in no environment, as on any node.
 
 mod expand;
 mod field;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
-use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvFromSource, EnvVar, EnvVarSource, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvFromSource, EnvVarSource, Pod, Secret};
 use kube::{Api, Client};
 use staffetta_driver::virtual_node::EnvironmentVariable;
 use staffetta_handler::Failure;
@@ -22,92 +22,74 @@ use self::expand::expand;
 use self::field::field;
 use crate::pod::form;
 
-/// How long what was read is used.
+/// The time for which an environment is cached that was made from objects.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// How long to wait for what does not exist yet, or is not as it must be.
+/// The delay before an object that is missing or invalid is read again.
 const ABSENT: Duration = Duration::from_secs(15);
 
-/// How many bytes the environments of one pod may hold, each variable with its name, its value and [`BESIDE`]: as many as a `ConfigMap`,
-/// and half of what Linux usually starts one program with.
-const MOST: usize = 1 << 20;
+/// The maximum size of the environments of one pod in bytes, counting for each variable its name, its value and
+/// [`OVERHEAD`]: the size of a `ConfigMap`, and half of Linux's usual limit for one program.
+const MAX_VARIABLES: usize = 1 << 20;
 
-/// What a variable takes beside its name and its value, as Linux counts: `=`, an end, and a pointer.
-const BESIDE: usize = 10;
+/// The overhead of a variable beside its name and value, as Linux counts it: `=`, a terminator and a pointer.
+const OVERHEAD: usize = 10;
 
-/// How many bytes of `ConfigMap`s and Secrets are held while the environments of one pod are made; each may have 1 MiB.
-const MOST_READ: usize = 16 << 20;
+/// The maximum size in bytes of the `ConfigMap`s and Secrets held while the environments of one pod are built; each
+/// may have 1 MiB.
+const MAX_OBJECTS: usize = 16 << 20;
 
-/// Why an environment could not be made. It never holds a value.
+/// Error of building an environment.
 #[derive(Debug, thiserror::Error)]
-pub enum EnvironmentError {
-    /// An object that is not optional does not exist, or lacks a key.
-    #[error("{path}: there is no {what}")]
-    Missing {
-        /// The path of the field in the pod.
-        path: String,
-        /// What does not exist.
-        what: String,
-    },
+#[error("{path}")]
+pub struct EnvironmentError {
+    /// The path of the field in the pod.
+    path: String,
+    #[source]
+    problem: EnvironmentProblem,
+}
+
+/// Reason why a field of a pod gives no environment. It never contains a value.
+#[derive(Debug, thiserror::Error)]
+pub enum EnvironmentProblem {
+    /// An object or key that is not optional does not exist.
+    #[error("there is no {0}")]
+    Missing(String),
     /// A value holds bytes that are no text, which no variable can hold.
-    #[error("{path}: the {what} is not text")]
-    NotText {
-        /// The path of the field in the pod.
-        path: String,
-        /// Which value.
-        what: String,
-    },
-    /// A field asks for what is not known of a pod on a machine.
-    #[error("{path}: {detail}")]
-    Unsupported {
-        /// The path of the field in the pod.
-        path: String,
-        /// What is wrong.
-        detail: String,
-    },
-    /// With this field the pod asks for more than it may.
-    #[error("{path}: {what}")]
-    TooLarge {
-        /// The path of the field in the pod.
-        path: String,
-        /// What is too large, and how large it may be.
-        what: &'static str,
-    },
+    #[error("the {0} is not text")]
+    NotText(String),
+    /// The field needs a value that is not known of a pod on a machine.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The pod has more than the limit in the message.
+    #[error("{0}")]
+    TooLarge(&'static str),
     /// An object could not be read.
-    #[error("{path}: read the {what}")]
-    Read {
-        /// The path of the field in the pod.
-        path: String,
-        /// What was to be read.
-        what: String,
-        /// Why not.
-        #[source]
-        source: Box<kube::Error>,
-    },
+    #[error("read the {0}")]
+    Read(String, #[source] Box<kube::Error>),
 }
 
 impl Failure for EnvironmentError {
     fn transient(&self) -> bool {
-        match self {
-            Self::Missing { .. } | Self::NotText { .. } => true,
-            Self::Unsupported { .. } | Self::TooLarge { .. } => false,
-            Self::Read { source, .. } => source.transient(),
+        match &self.problem {
+            EnvironmentProblem::Missing(_) | EnvironmentProblem::NotText(_) => true,
+            EnvironmentProblem::Unsupported(_) | EnvironmentProblem::TooLarge(_) => false,
+            EnvironmentProblem::Read(_, source) => source.transient(),
         }
     }
 
     fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Missing { .. } | Self::NotText { .. } => Some(ABSENT),
-            Self::Unsupported { .. } | Self::TooLarge { .. } => None,
-            Self::Read { source, .. } => source.retry_after(),
+        match &self.problem {
+            EnvironmentProblem::Read(_, source) => source.retry_after(),
+            _ => self.transient().then_some(ABSENT),
         }
     }
 
     fn reason(&self) -> &'static str {
-        match self {
-            Self::Missing { .. } => "EnvironmentMissing",
-            Self::NotText { .. } | Self::Unsupported { .. } | Self::TooLarge { .. } => "FieldNotSupported",
-            Self::Read { source, .. } => source.reason(),
+        match &self.problem {
+            EnvironmentProblem::Missing(_) => "EnvironmentMissing",
+            EnvironmentProblem::Read(_, source) => source.reason(),
+            _ => "FieldNotSupported",
         }
     }
 }
@@ -115,7 +97,7 @@ impl Failure for EnvironmentError {
 /// The environment of each container of a pod, by name.
 type Environment = BTreeMap<String, Vec<EnvironmentVariable>>;
 
-/// Makes environments.
+/// Builds and caches environments.
 pub(crate) struct Environments {
     client: Client,
     kept: DashMap<String, Kept>,
@@ -127,23 +109,14 @@ struct Kept {
     environment: Environment,
 }
 
-/// The data of an object, where a value that is not text is none; none when the object does not exist.
+/// The data of an object, in which a value that is not text is `None`; `None` if the object does not exist.
 type Data = Option<Arc<BTreeMap<String, Option<String>>>>;
 
-/// One of the two kinds of objects that hold values.
+/// A kind of objects that hold values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Holder {
     ConfigMap,
     Secret,
-}
-
-impl Holder {
-    fn name(self) -> &'static str {
-        match self {
-            Self::ConfigMap => "ConfigMap",
-            Self::Secret => "Secret",
-        }
-    }
 }
 
 impl Environments {
@@ -158,8 +131,8 @@ impl Environments {
         if let Some(environment) = kept.map(|kept| kept.environment.clone()) {
             return Ok(environment);
         }
-        let mut reading =
-            Reading { client: &self.client, pod, objects: HashMap::new(), left: MOST, readable: MOST_READ };
+        let (left, readable) = (MAX_VARIABLES, MAX_OBJECTS);
+        let mut reading = Reading { client: &self.client, pod, objects: HashMap::new(), left, readable };
         let mut environment = Environment::new();
         for (place, container) in pod.spec.iter().flat_map(|spec| &spec.containers).enumerate() {
             environment.insert(container.name.clone(), reading.container(place, container).await?);
@@ -170,37 +143,26 @@ impl Environments {
         Ok(environment)
     }
 
-    /// Nothing of the pod is kept any more.
+    /// Removes a pod from the cache.
     pub(crate) fn forget(&self, uid: &str) {
         self.kept.remove(uid);
     }
 
-    /// What is too old to be used is kept no longer.
+    /// Removes expired entries from the cache.
     pub(crate) fn expire(&self) {
         let now = Instant::now();
         self.kept.retain(|_, kept| kept.until > now);
     }
-
-    #[cfg(test)]
-    pub(crate) fn keep(&self, uid: &str) {
-        let kept = Kept { form: 0, until: Instant::now() + KEPT, environment: Environment::new() };
-        self.kept.insert(uid.to_owned(), kept);
-    }
-
-    #[cfg(test)]
-    pub(crate) fn kept(&self) -> usize {
-        self.kept.len()
-    }
 }
 
-/// What is read for one pod, each object once.
+/// The objects read for one pod, each once.
 struct Reading<'a> {
     client: &'a Client,
     pod: &'a Pod,
     objects: HashMap<(Holder, String), Data>,
-    /// How many bytes its variables may still take; one that is set anew takes them once more.
+    /// The bytes left for variables. Setting a variable again counts again.
     left: usize,
-    /// How many bytes of objects may still be held.
+    /// The bytes left for objects.
     readable: usize,
 }
 
@@ -211,14 +173,31 @@ impl Reading<'_> {
         container: &Container,
     ) -> Result<Vec<EnvironmentVariable>, EnvironmentError> {
         let mut variables = Variables::default();
+        let at = |field: String| {
+            move |problem| EnvironmentError { path: format!("spec.containers[{place}].{field}"), problem }
+        };
         for (number, from) in container.env_from.iter().flatten().enumerate() {
-            let path = format!("spec.containers[{place}].envFrom[{number}]");
-            self.all_of(&path, from, &mut variables).await?;
+            self.all_of(from, &mut variables).await.map_err(at(format!("envFrom[{number}]")))?;
         }
         for (number, variable) in container.env.iter().flatten().enumerate() {
-            let path = format!("spec.containers[{place}].env[{number}]");
-            if let Some(value) = self.value(&path, variable, &variables).await? {
-                self.set(&path, variable.name.clone(), value, &mut variables)?;
+            let field = format!("env[{number}]");
+            let value = match &variable.value_from {
+                None => {
+                    let text = variable.value.as_deref().unwrap_or_default();
+                    let expanded = expand(text, self.left, |name| variables.get(name));
+                    Some(expanded.ok_or_else(too_many_variables).map_err(at(field.clone()))?)
+                }
+                Some(EnvVarSource { field_ref: Some(reference), .. }) => {
+                    let path = &reference.field_path;
+                    let why = || format!("`{path}` is not known before the pod runs");
+                    let value = self::field(self.pod, path).ok_or_else(why);
+                    let value = value.map_err(EnvironmentProblem::Unsupported);
+                    Some(value.map_err(at(format!("{field}.valueFrom.fieldRef")))?)
+                }
+                Some(from) => self.key(from).await.map_err(at(format!("{field}.valueFrom")))?,
+            };
+            if let Some(value) = value {
+                self.set(variable.name.clone(), value, &mut variables).map_err(at(field))?;
             }
         }
         Ok(variables.in_order())
@@ -227,102 +206,65 @@ impl Reading<'_> {
     /// Sets a variable, if the pod may have that much.
     fn set(
         &mut self,
-        path: &str,
         name: String,
         value: String,
         variables: &mut Variables,
-    ) -> Result<(), EnvironmentError> {
-        let left = self.left.checked_sub(name.len() + value.len() + BESIDE);
-        self.left = left.ok_or_else(|| too_many_variables(path))?;
+    ) -> Result<(), EnvironmentProblem> {
+        let left = self.left.checked_sub(name.len() + value.len() + OVERHEAD);
+        self.left = left.ok_or_else(too_many_variables)?;
         variables.set(name, value);
         Ok(())
     }
 
+    /// Sets a variable for each value of an object.
     async fn all_of(
         &mut self,
-        path: &str,
         from: &EnvFromSource,
         variables: &mut Variables,
-    ) -> Result<(), EnvironmentError> {
+    ) -> Result<(), EnvironmentProblem> {
         let (holder, name, optional) = match (&from.config_map_ref, &from.secret_ref) {
             (Some(map), _) => (Holder::ConfigMap, &map.name, map.optional),
             (None, Some(secret)) => (Holder::Secret, &secret.name, secret.optional),
             (None, None) => return Ok(()),
         };
-        let data = self.object(path, holder, name).await?;
-        let Some(data) = data else {
-            if optional == Some(true) {
-                return Ok(());
-            }
-            let what = format!("{} {name}", holder.name());
-            return Err(EnvironmentError::Missing { path: path.to_owned(), what });
-        };
         let prefix = from.prefix.as_deref().unwrap_or_default();
+        let Some(data) = self.object(holder, name).await? else {
+            return required(optional, format!("{holder:?} {name}")).map(drop);
+        };
         for (key, value) in &*data {
             match value {
-                Some(value) => self.set(path, format!("{prefix}{key}"), value.clone(), variables)?,
+                Some(value) => self.set(format!("{prefix}{key}"), value.clone(), variables)?,
                 None if holder == Holder::ConfigMap => {}
-                None => return Err(not_text(path, holder, name, key)),
+                None => return Err(not_text(holder, name, key)),
             }
         }
         Ok(())
     }
 
-    /// The value of a variable; none where it is optional and does not exist.
-    async fn value(
-        &mut self,
-        path: &str,
-        variable: &EnvVar,
-        before: &Variables,
-    ) -> Result<Option<String>, EnvironmentError> {
-        let Some(from) = &variable.value_from else {
-            let text = variable.value.as_deref().unwrap_or_default();
-            let expanded = expand(text, self.left, |name| before.get(name));
-            return expanded.map(Some).ok_or_else(|| too_many_variables(path));
-        };
-        let path = format!("{path}.valueFrom");
-        match from {
-            EnvVarSource { config_map_key_ref: Some(key), .. } => {
-                self.key(&path, Holder::ConfigMap, &key.name, &key.key, key.optional).await
+    /// The value of a key of an object; `None` if it is optional and does not exist.
+    async fn key(&mut self, from: &EnvVarSource) -> Result<Option<String>, EnvironmentProblem> {
+        let (holder, name, key, optional) = match from {
+            EnvVarSource { config_map_key_ref: Some(map), .. } => {
+                (Holder::ConfigMap, &map.name, &map.key, map.optional)
             }
-            EnvVarSource { secret_key_ref: Some(key), .. } => {
-                self.key(&path, Holder::Secret, &key.name, &key.key, key.optional).await
-            }
-            EnvVarSource { field_ref: Some(reference), .. } => {
-                let value = field(self.pod, &reference.field_path);
-                let unknown = || EnvironmentError::Unsupported {
-                    path: format!("{path}.fieldRef"),
-                    detail: format!("`{}` is not known before the pod runs", reference.field_path),
-                };
-                value.map(Some).ok_or_else(unknown)
+            EnvVarSource { secret_key_ref: Some(secret), .. } => {
+                (Holder::Secret, &secret.name, &secret.key, secret.optional)
             }
             _ => {
-                let detail = "only ConfigMaps, Secrets and fields of the pod can be put in".to_owned();
-                Err(EnvironmentError::Unsupported { path, detail })
+                let why = "only ConfigMaps, Secrets and fields of the pod can be put in";
+                return Err(EnvironmentProblem::Unsupported(why.to_owned()));
             }
+        };
+        let data = self.object(holder, name).await?;
+        match data.as_ref().map(|data| data.get(key)) {
+            Some(Some(Some(value))) => Ok(Some(value.clone())),
+            Some(Some(None)) => Err(not_text(holder, name, key)),
+            Some(None) => required(optional, format!("key `{key}` in the {holder:?} {name}")),
+            None => required(optional, format!("{holder:?} {name}")),
         }
     }
 
-    async fn key(
-        &mut self,
-        path: &str,
-        holder: Holder,
-        name: &str,
-        key: &str,
-        optional: Option<bool>,
-    ) -> Result<Option<String>, EnvironmentError> {
-        let data = self.object(path, holder, name).await?;
-        let missing = |what| EnvironmentError::Missing { path: path.to_owned(), what };
-        let error = match data.as_ref().map(|data| data.get(key)) {
-            Some(Some(Some(value))) => return Ok(Some(value.clone())),
-            Some(Some(None)) => return Err(not_text(path, holder, name, key)),
-            Some(None) => missing(format!("key `{key}` in the {} {name}", holder.name())),
-            None => missing(format!("{} {name}", holder.name())),
-        };
-        if optional == Some(true) { Ok(None) } else { Err(error) }
-    }
-
-    async fn object(&mut self, path: &str, holder: Holder, name: &str) -> Result<Data, EnvironmentError> {
+    async fn object(&mut self, holder: Holder, name: &str) -> Result<Data, EnvironmentProblem> {
         if let Some(data) = self.objects.get(&(holder, name.to_owned())) {
             return Ok(data.clone());
         }
@@ -337,17 +279,13 @@ impl Reading<'_> {
                 secrets.get_opt(name).await.map(|secret| secret.map(of_secret))
             }
         };
-        let data = read.map_err(|source| EnvironmentError::Read {
-            path: path.to_owned(),
-            what: format!("{} {name}", holder.name()),
-            source: Box::new(source),
-        })?;
+        let failed = |source| EnvironmentProblem::Read(format!("{holder:?} {name}"), Box::new(source));
+        let data = read.map_err(failed)?;
         let size =
             data.iter().flatten().map(|(key, value)| key.len() + value.as_ref().map_or(0, String::len)).sum();
-        self.readable = self.readable.checked_sub(size).ok_or_else(|| EnvironmentError::TooLarge {
-            path: path.to_owned(),
-            what: "the ConfigMaps and Secrets of all its environment may have at most 16 MiB",
-        })?;
+        let too_large = "the ConfigMaps and Secrets of all its environment may have at most 16 MiB";
+        let readable = self.readable.checked_sub(size);
+        self.readable = readable.ok_or(EnvironmentProblem::TooLarge(too_large))?;
         let data = data.map(Arc::new);
         self.objects.insert((holder, name.to_owned()), data.clone());
         Ok(data)
@@ -365,16 +303,17 @@ fn of_secret(secret: Secret) -> BTreeMap<String, Option<String>> {
     data.into_iter().map(|(key, value)| (key, String::from_utf8(value.0).ok())).collect()
 }
 
-fn not_text(path: &str, holder: Holder, name: &str, key: &str) -> EnvironmentError {
-    let what = format!("key `{key}` in the {} {name}", holder.name());
-    EnvironmentError::NotText { path: path.to_owned(), what }
+/// `None` for something optional that does not exist; otherwise an error.
+fn required(optional: Option<bool>, what: String) -> Result<Option<String>, EnvironmentProblem> {
+    if optional == Some(true) { Ok(None) } else { Err(EnvironmentProblem::Missing(what)) }
 }
 
-fn too_many_variables(path: &str) -> EnvironmentError {
-    EnvironmentError::TooLarge {
-        path: path.to_owned(),
-        what: "the names and values of all variables of a pod may have at most 1 MiB",
-    }
+fn not_text(holder: Holder, name: &str, key: &str) -> EnvironmentProblem {
+    EnvironmentProblem::NotText(format!("key `{key}` in the {holder:?} {name}"))
+}
+
+fn too_many_variables() -> EnvironmentProblem {
+    EnvironmentProblem::TooLarge("the names and values of all variables of a pod may have at most 1 MiB")
 }
 
 /// Variables, each with its place in the order in which they were first set; the last value holds.

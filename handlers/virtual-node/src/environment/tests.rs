@@ -8,6 +8,19 @@ use staffetta_handler::causes;
 
 use super::*;
 
+impl Environments {
+    /// Caches an empty environment.
+    pub(crate) fn keep(&self, uid: &str) {
+        let kept = Kept { form: 0, until: Instant::now() + KEPT, environment: Environment::new() };
+        self.kept.insert(uid.to_owned(), kept);
+    }
+
+    /// The number of cached environments.
+    pub(crate) fn kept(&self) -> usize {
+        self.kept.len()
+    }
+}
+
 async fn world() -> (ApiServer, Client) {
     let server = ApiServer::start(Options::default()).await.unwrap();
     let client = Client::try_from(kube::Config::new(server.url().parse().unwrap())).unwrap();
@@ -157,7 +170,7 @@ fn text(bytes: usize) -> String {
 
 fn is_too_large(error: &EnvironmentError, path: &str) {
     assert!(causes(error).starts_with(&format!("{path}: ")), "{error}");
-    assert!(matches!(error, EnvironmentError::TooLarge { .. }), "{error}");
+    assert!(matches!(error.problem, EnvironmentProblem::TooLarge(_)), "{error}");
     assert_eq!((error.transient(), error.reason()), (false, "FieldNotSupported"));
 }
 

@@ -1,21 +1,21 @@
-//! What the handler takes, and in which queues.
+//! The kinds and triggers that the handler receives, with their ordering keys.
 
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use staffetta_driver::Owner;
-use staffetta_handler::{Event, Message, OrderingKey, ResourceEventHandler, SignalHandler, Tombstone};
+use staffetta_handler::{Event, OrderingKey, ResourceEventHandler, Tombstone, TriggerHandler};
 
 use super::{VirtualNodes, node_of};
 use crate::error::VirtualNodeError;
-use crate::signals::{NodeDue, PodDue};
+use crate::triggers::{NodeDue, PodDue};
 
 /// The queue of a node: its events, its signals.
 fn node_key(name: &str) -> OrderingKey {
     OrderingKey::of(("node", name))
 }
 
-/// What is done for one node shares a bound, so that a slow machine delays no other.
+/// The concurrency group of a node: work for one node shares a bound, so that a slow machine delays no other.
 fn node_group(name: &str) -> Option<OrderingKey> {
     (!name.is_empty()).then(|| OrderingKey::of(("machine", name)))
 }
@@ -35,11 +35,11 @@ impl ResourceEventHandler<Pod> for VirtualNodes {
     }
 
     async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), VirtualNodeError> {
-        self.0.settle_pod(&Owner::of(&pod.metadata), node_of(pod)).await
+        self.0.reconcile_pod(&Owner::of(&pod.metadata), node_of(pod)).await
     }
 
     async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<(), VirtualNodeError> {
-        self.0.settle_pod(&Owner::of(&pod.metadata), node_of(pod)).await
+        self.0.reconcile_pod(&Owner::of(&pod.metadata), node_of(pod)).await
     }
 
     async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<(), VirtualNodeError> {
@@ -58,12 +58,12 @@ impl ResourceEventHandler<Node> for VirtualNodes {
     type Error = VirtualNodeError;
 
     fn wants(&self, event: &Event<Node>) -> bool {
-        let name = event.subject().name;
-        self.0.fleet.get(name).is_some() || !self.0.cluster.is_real(name)
+        let name = event.object_ref().name;
+        self.0.node_store.get(name).is_some() || !self.0.cluster.is_real(name)
     }
 
     fn key(&self, event: &Event<Node>) -> OrderingKey {
-        node_key(event.subject().name)
+        node_key(event.object_ref().name)
     }
 
     fn group(&self, event: &Event<Node>) -> Option<OrderingKey> {
@@ -71,39 +71,39 @@ impl ResourceEventHandler<Node> for VirtualNodes {
     }
 
     async fn on_present(&self, node: &Arc<Node>) -> Result<(), VirtualNodeError> {
-        self.0.settle_node(node.metadata.name.as_deref().unwrap_or_default()).await
+        self.0.reconcile_node(node.metadata.name.as_deref().unwrap_or_default()).await
     }
 
     async fn on_deleted(&self, tombstone: &Tombstone<Node>) -> Result<(), VirtualNodeError> {
-        self.0.settle_node(tombstone.subject().name).await
+        self.0.reconcile_node(tombstone.object_ref().name).await
     }
 }
 
-impl SignalHandler<PodDue> for VirtualNodes {
+impl TriggerHandler<PodDue> for VirtualNodes {
     type Error = VirtualNodeError;
 
-    fn group(&self, signal: &PodDue) -> Option<OrderingKey> {
-        node_group(&signal.node)
+    fn group(&self, trigger: &PodDue) -> Option<OrderingKey> {
+        node_group(&trigger.node)
     }
 
-    async fn on_signal(&self, signal: &PodDue) -> Result<(), VirtualNodeError> {
-        self.0.settle_pod(&signal.owner(), &signal.node).await
+    async fn on_trigger(&self, trigger: &PodDue) -> Result<(), VirtualNodeError> {
+        self.0.reconcile_pod(&trigger.owner(), &trigger.node).await
     }
 }
 
-impl SignalHandler<NodeDue> for VirtualNodes {
+impl TriggerHandler<NodeDue> for VirtualNodes {
     type Error = VirtualNodeError;
 
-    fn key(&self, signal: &NodeDue) -> OrderingKey {
-        node_key(signal.name())
+    fn key(&self, trigger: &NodeDue) -> OrderingKey {
+        node_key(trigger.name())
     }
 
     /// A node has a turn beside its pods, so that none of them keeps its lease from being renewed.
-    fn group(&self, signal: &NodeDue) -> Option<OrderingKey> {
-        Some(node_key(signal.name()))
+    fn group(&self, trigger: &NodeDue) -> Option<OrderingKey> {
+        Some(node_key(trigger.name()))
     }
 
-    async fn on_signal(&self, signal: &NodeDue) -> Result<(), VirtualNodeError> {
-        self.0.settle_node(signal.name()).await
+    async fn on_trigger(&self, trigger: &NodeDue) -> Result<(), VirtualNodeError> {
+        self.0.reconcile_node(trigger.name()).await
     }
 }

@@ -2,19 +2,22 @@
 
 use async_trait::async_trait;
 use staffetta_driver::{DriverError, Owner, Reason};
-use staffetta_handler::HandlerError;
+use staffetta_handler::{HandlerError, Recorder};
 
 use super::*;
 use crate::back_end::NodeBackEnd;
+use crate::metrics::VirtualNodeMetricsRegistry;
 use crate::node::NodeSpec;
-use crate::source::Intake;
+use crate::node_store::NodeStore;
+use crate::policy::Policy;
+use crate::source::NodeSource;
 
 /// There are no nodes.
 struct Nobody;
 
 #[async_trait]
 impl NodeSource for Nobody {
-    async fn run(&self, _: Intake) -> Result<(), HandlerError> {
+    async fn run(&self, _: Arc<NodeStore>) -> Result<(), HandlerError> {
         std::future::pending().await
     }
 
@@ -25,31 +28,32 @@ impl NodeSource for Nobody {
 
 /// Virtual nodes of which there are none, on an API server that is not there.
 pub(crate) fn idle() -> VirtualNodes {
-    VirtualNodes::new(wiring())
+    VirtualNodes::new(dependencies())
 }
 
-/// What they are made of.
-pub(crate) fn wiring() -> Wiring {
+/// The dependencies of the handler in these tests.
+pub(crate) fn dependencies() -> Dependencies {
     let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-    Wiring {
+    Dependencies {
         handler: "machines",
         cluster: "east".into(),
-        client: Client::try_from(nowhere).unwrap(),
+        client: kube::Client::try_from(nowhere).unwrap(),
         source: Arc::new(Nobody),
-        notes: Notes::silent(),
+        recorder: Recorder::silent(),
         policy: Policy::default(),
         kubelets: None,
         predecessor: None,
+        metrics: VirtualNodeMetricsRegistry::default(),
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_machine_that_answers_its_reader_and_not_for_a_pod_is_worth_a_word() {
+async fn only_a_machine_that_answers_its_reader_and_not_for_a_pod_is_reported() {
     let shared = idle().shared();
-    shared.fleet.insert(NodeSpec::bare("r1"));
-    let machine = shared.fleet.get("r1").unwrap();
+    shared.node_store.exists(NodeSpec::bare("r1"));
+    let machine = shared.node_store.get("r1").unwrap();
     let owner = Owner { namespace: "default".into(), name: "web".into(), uid: "u1".into() };
-    let step = |reason| shared.is_borne(&owner, &machine, &DriverError::new(reason, "install"));
+    let step = |reason| shared.is_tolerated(&owner, &machine, &DriverError::new(reason, "install"));
     machine.reached();
     assert!(!step(Reason::Refused), "it answered");
     let unanswered = || [(); 4].map(|()| step(Reason::Unavailable));
@@ -57,6 +61,6 @@ async fn only_a_machine_that_answers_its_reader_and_not_for_a_pod_is_worth_a_wor
     shared.answered(&owner);
     assert_eq!(unanswered(), [true, true, false, false]);
     machine.missed("DriverUnavailable", "no answer".into(), false);
-    assert!(machine.is_up(), "it may be an outage");
+    assert!(machine.view().reach.is_up(), "it may be an outage");
     assert_eq!(unanswered(), [true; 4]);
 }

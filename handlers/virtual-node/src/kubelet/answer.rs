@@ -1,10 +1,11 @@
-//! What a kubelet API answers.
+//! Responses of the kubelet API.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Json, Router};
@@ -15,21 +16,21 @@ use staffetta_driver::virtual_node::PodUsage;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::serve::Known;
+use super::serve::ClientVerified;
 use super::stats::summary;
-use super::{Figureless, KubeletWords};
-use crate::figures::{Answered, Counts, Request};
+use super::{KubeletWords, UsageUnavailable};
+use crate::figures::{Counts, Request, RequestResult};
 use crate::machine::Machine;
 use crate::pod::ClusterIndex;
 
-/// How long figures are used: however many ask, a machine is asked once in this time.
+/// The time for which resource usage is cached: the machine is read at most once in this time.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// How long a machine may take to tell its figures.
+/// The time limit of a read of resource usage.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What one node answers from.
-pub(super) struct Desk {
+/// The data from which the kubelet API of one node answers.
+pub(super) struct KubeletData {
     machine: Arc<Machine>,
     cluster: Arc<ClusterIndex>,
     counts: Arc<Counts>,
@@ -37,7 +38,7 @@ pub(super) struct Desk {
     usage: Mutex<Option<(Instant, Arc<[PodUsage]>)>>,
 }
 
-impl Desk {
+impl KubeletData {
     pub(super) fn new(
         machine: Arc<Machine>,
         cluster: Arc<ClusterIndex>,
@@ -48,31 +49,52 @@ impl Desk {
     }
 
     fn pods(&self) -> Vec<Arc<Pod>> {
-        self.cluster.pods_on(self.machine.name())
+        self.cluster.pods_on(&self.machine.name)
     }
 
-    async fn usage(&self) -> Result<Arc<[PodUsage]>, Figureless> {
+    async fn usage(&self) -> Result<Arc<[PodUsage]>, UsageUnavailable> {
         let mut last = self.usage.lock().await;
         if let Some((at, usage)) = &*last
             && at.elapsed() < KEPT
         {
             return Ok(Arc::clone(usage));
         }
-        let back_end = self.machine.back_end().filter(|_| self.machine.is_up()).ok_or(Figureless::Down)?;
-        let read = tokio::time::timeout(PATIENCE, back_end.usage()).await.map_err(|_| Figureless::Down)?;
+        let back_end = self
+            .machine
+            .back_end()
+            .filter(|_| self.machine.view().reach.is_up())
+            .ok_or(UsageUnavailable::Down)?;
+        let read =
+            tokio::time::timeout(PATIENCE, back_end.usage()).await.map_err(|_| UsageUnavailable::Down)?;
         let usage: Arc<[PodUsage]> = read?.into();
         *last = Some((Instant::now(), Arc::clone(&usage)));
         Ok(usage)
     }
 }
 
-/// The routes of a kubelet that API servers and collectors of figures know.
-pub(super) fn router(desk: Arc<Desk>) -> Router {
-    let mut router = Router::new()
-        .route("/healthz", get(async || "ok"))
-        .route("/pods", get(pods))
-        .route("/runningpods/", get(pods))
-        .route("/stats/summary", get(stats));
+/// The routes of a kubelet that API servers and collectors of metrics use.
+pub(super) fn router(data: Arc<KubeletData>) -> Router {
+    let mut router = Router::new().route("/healthz", get(async || "ok"));
+    for (path, request, handler) in [
+        ("/pods", Request::Pods, get(pods)),
+        ("/runningpods/", Request::Pods, get(pods)),
+        ("/stats/summary", Request::Stats, get(stats)),
+    ] {
+        // Only clients with a certificate may read the data of pods.
+        let verify = move |State(data): State<Arc<KubeletData>>,
+                           Extension(known): Extension<ClientVerified>,
+                           call: axum::extract::Request,
+                           next: Next| async move {
+            if known.0 {
+                return next.run(call).await;
+            }
+            data.counts.request(request, RequestResult::Denied);
+            let option = data.words.client_authority;
+            let text = format!("show a client certificate that the authority of `{option}` signed\n");
+            (StatusCode::UNAUTHORIZED, text).into_response()
+        };
+        router = router.route(path, handler.route_layer(from_fn_with_state(Arc::clone(&data), verify)));
+    }
     for (path, request, what) in [
         ("/containerLogs/{*rest}", Request::Logs, "logs"),
         ("/exec/{*rest}", Request::Exec, "exec"),
@@ -80,52 +102,34 @@ pub(super) fn router(desk: Arc<Desk>) -> Router {
         ("/attach/{*rest}", Request::Attach, "attach"),
         ("/portForward/{*rest}", Request::PortForward, "port-forward"),
     ] {
-        let answer = async move |State(desk): State<Arc<Desk>>| {
-            desk.counts.asked(request, Answered::Unsupported);
-            not_supported(what, desk.words)
+        let answer = async move |State(data): State<Arc<KubeletData>>| {
+            data.counts.request(request, RequestResult::Unsupported);
+            let machine = data.words.machine;
+            let text = format!(
+                "{what} is not supported by this {machine}: it runs the pod, and lets nobody else in"
+            );
+            (StatusCode::NOT_IMPLEMENTED, text)
         };
         router = router.route(path, any(answer));
     }
-    router.with_state(desk)
+    router.with_state(data)
 }
 
-/// The sentence that `kubectl` shows.
-fn not_supported(what: &str, words: KubeletWords) -> Response {
-    let machine = words.machine;
-    let text = format!("{what} is not supported by this {machine}: it runs the pod, and lets nobody else in");
-    (StatusCode::NOT_IMPLEMENTED, text).into_response()
-}
-
-async fn pods(State(desk): State<Arc<Desk>>, Extension(known): Extension<Known>) -> Response {
-    if !known.0 {
-        desk.counts.asked(Request::Pods, Answered::Denied);
-        return refusal(desk.words);
-    }
-    desk.counts.asked(Request::Pods, Answered::Success);
-    let pods: Vec<Value> = desk.pods().iter().map(|pod| json!(**pod)).collect();
+async fn pods(State(data): State<Arc<KubeletData>>) -> Response {
+    data.counts.request(Request::Pods, RequestResult::Success);
+    let pods: Vec<Value> = data.pods().iter().map(|pod| json!(**pod)).collect();
     Json(json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods })).into_response()
 }
 
-async fn stats(State(desk): State<Arc<Desk>>, Extension(known): Extension<Known>) -> Response {
-    if !known.0 {
-        desk.counts.asked(Request::Stats, Answered::Denied);
-        return refusal(desk.words);
-    }
-    match desk.usage().await {
+async fn stats(State(data): State<Arc<KubeletData>>) -> Response {
+    match data.usage().await {
         Ok(usage) => {
-            desk.counts.asked(Request::Stats, Answered::Success);
-            Json(summary(desk.machine.name(), &desk.pods(), &usage, Timestamp::now())).into_response()
+            data.counts.request(Request::Stats, RequestResult::Success);
+            Json(summary(&data.machine.name, &data.pods(), &usage, Timestamp::now())).into_response()
         }
         Err(error) => {
-            desk.counts.asked(Request::Stats, Answered::Failure);
+            data.counts.request(Request::Stats, RequestResult::Failure);
             (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response()
         }
     }
-}
-
-/// What those are told who showed no certificate.
-fn refusal(words: KubeletWords) -> Response {
-    let option = words.client_authority;
-    let text = format!("show a client certificate that the authority of `{option}` signed\n");
-    (StatusCode::UNAUTHORIZED, text).into_response()
 }

@@ -1,8 +1,8 @@
-//! The kubelet API of virtual nodes: what the API server asks a node when somebody wants logs, a shell or figures.
+//! The kubelet API of virtual nodes, which the API server calls for logs, shells and metrics.
 //!
-//! Each node has a port of its own, because that is how the API server tells nodes apart which have one address. What no such
-//! machine can do is answered with 501 and a sentence that `kubectl` shows; it holds nothing and is told to anybody. What a node
-//! knows of its pods is told only to who shows a certificate that the configured authority signed.
+//! Each node has a port of its own, because the API server distinguishes nodes of one address by their ports. Operations that no
+//! such machine supports are answered with 501 and a sentence that `kubectl` shows, to any client. The data of pods is served
+//! only to clients with a certificate that the configured authority signed.
 
 mod answer;
 mod serve;
@@ -20,23 +20,23 @@ use staffetta_driver::DriverError;
 use tokio::net::TcpListener;
 use tracing::warn;
 
-use self::answer::{Desk, router};
-use self::tls::Certificates;
+use self::answer::{KubeletData, router};
+use self::tls::KubeletCertificates;
 use crate::figures::Counts;
 use crate::machine::Machine;
 use crate::node::KubeletEndpoint;
 use crate::pod::ClusterIndex;
 
-/// How many ports are tried, from the first one on.
+/// The number of ports that are tried, from the first one on.
 const TRIES: u16 = 4096;
 
-/// How long to wait before a port is looked for again.
+/// The delay before a free port is looked for again.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Where and how kubelet APIs are answered.
+/// The address and certificates of kubelet APIs.
 #[derive(Clone, Debug)]
 pub struct KubeletOptions {
-    /// Where they listen.
+    /// The address on which they listen.
     pub listen: IpAddr,
     /// The address at which the API server reaches them.
     pub address: IpAddr,
@@ -44,22 +44,22 @@ pub struct KubeletOptions {
     pub first_port: u16,
     /// A certificate and its key, in PEM; one is made if absent.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// Who signs the certificates of those who may know what a node knows; nobody if absent.
+    /// The file of the authority that signs client certificates; without it no client is authorized.
     pub client_authority: Option<PathBuf>,
-    /// What people are told.
+    /// The wording of messages.
     pub words: KubeletWords,
 }
 
-/// What people are told of machines that are no kubelets.
+/// The wording of messages about machines that are no kubelets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KubeletWords {
-    /// What such a machine is called: `device`.
+    /// The noun for such a machine, for example `device`.
     pub machine: &'static str,
     /// The option that names who signs the certificates of those who may know what a node knows.
     pub client_authority: &'static str,
 }
 
-/// Why kubelet APIs cannot be answered.
+/// Errors of starting kubelet APIs.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeletError {
     /// A file cannot be read.
@@ -67,7 +67,7 @@ pub enum KubeletError {
     Read {
         /// The file.
         file: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -76,7 +76,7 @@ pub enum KubeletError {
     Malformed {
         /// The file.
         file: PathBuf,
-        /// What it must hold.
+        /// The required content.
         what: &'static str,
     },
     /// No certificate could be made.
@@ -90,13 +90,13 @@ pub enum KubeletError {
 /// Answers the kubelet APIs of nodes.
 pub struct Kubelets {
     options: KubeletOptions,
-    certificates: Arc<Certificates>,
+    certificates: Arc<KubeletCertificates>,
 }
 
 impl Kubelets {
     /// Reads the certificates, or makes one. Nothing listens yet.
     pub fn new(options: KubeletOptions) -> Result<Self, KubeletError> {
-        let certificates = Arc::new(Certificates::new(&options)?);
+        let certificates = Arc::new(KubeletCertificates::new(&options)?);
         Ok(Self { options, certificates })
     }
 
@@ -112,11 +112,11 @@ impl Kubelets {
                 Ok((listener, endpoint)) => {
                     machine.answers_at(Some(endpoint));
                     let (cluster, counts) = (Arc::clone(cluster), Arc::clone(counts));
-                    let desk = Desk::new(Arc::clone(machine), cluster, counts, self.options.words);
+                    let desk = KubeletData::new(Arc::clone(machine), cluster, counts, self.options.words);
                     serve::serve(listener, &self.certificates, &router(desk)).await;
                 }
                 Err(error) => {
-                    warn!(node = &**machine.name(), listen = %self.options.listen, first_port = self.options.first_port, %error,
+                    warn!(node = &*machine.name, listen = %self.options.listen, first_port = self.options.first_port, %error,
                         "the kubelet API of a node cannot listen");
                     tokio::time::sleep(AGAIN).await;
                 }
@@ -124,7 +124,7 @@ impl Kubelets {
         }
     }
 
-    /// Where the kubelet API of a node would be answered that has this object: where it says, unless it would move.
+    /// The endpoint that a Node object already names, or the one at which its kubelet API would be served.
     pub(crate) fn expected(&self, node: Option<&Node>) -> Option<KubeletEndpoint> {
         let KubeletOptions { address, first_port, .. } = &self.options;
         let endpoints = node.and_then(|node| node.status.as_ref()?.daemon_endpoints.as_ref());
@@ -154,12 +154,12 @@ impl Kubelets {
     }
 }
 
-/// Why a machine's figures are not at hand.
+/// Reasons for missing resource usage.
 #[derive(Debug, thiserror::Error)]
-enum Figureless {
+enum UsageUnavailable {
     #[error("the machine behind this node cannot be reached")]
     Down,
-    #[error("the machine behind this node does not tell: {0}")]
+    #[error("the machine behind this node does not report it: {0}")]
     Driver(#[from] DriverError),
 }
 

@@ -12,29 +12,29 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
-use super::tls::Certificates;
+use super::tls::KubeletCertificates;
 
-/// How many connections of one node are served at a time; others wait to be accepted.
+/// The maximum number of concurrent connections per node; more wait to be accepted.
 const CONNECTIONS: usize = 16;
 
-/// How long a handshake, and then the head of a request, may take.
+/// The time limit of a TLS handshake, and then of reading a request head.
 const HEAD: Duration = Duration::from_secs(10);
 
-/// How large the head of a request may be, in bytes.
+/// The maximum size of a request head, in bytes.
 const HEAD_BYTES: usize = 16 * 1024;
 
-/// After how long a connection is closed.
+/// The maximum lifetime of a connection.
 const LIFE: Duration = Duration::from_secs(300);
 
-/// How long nothing is accepted after the system refused to.
+/// The pause after a failed `accept`.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Whether the other side showed a certificate that the configured authority signed.
+/// `true` if the client presented a certificate signed by the configured authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Known(pub(super) bool);
+pub(super) struct ClientVerified(pub(super) bool);
 
 /// Serves until it is dropped; connections under way end then too.
-pub(super) async fn serve(listener: TcpListener, certificates: &Arc<Certificates>, router: &Router) {
+pub(super) async fn serve(listener: TcpListener, certificates: &Arc<KubeletCertificates>, router: &Router) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = tokio::task::JoinSet::new();
     loop {
@@ -56,13 +56,13 @@ pub(super) async fn serve(listener: TcpListener, certificates: &Arc<Certificates
     }
 }
 
-async fn connection(stream: TcpStream, certificates: Arc<Certificates>, router: Router) {
+async fn connection(stream: TcpStream, certificates: Arc<KubeletCertificates>, router: Router) {
     let handshake = async { certificates.acceptor().await.accept(stream).await };
     let Ok(Ok(stream)) = tokio::time::timeout(HEAD, handshake).await else {
         debug!("a connection to a kubelet API ended in its handshake");
         return;
     };
-    let known = Known(stream.get_ref().1.peer_certificates().is_some_and(|shown| !shown.is_empty()));
+    let known = ClientVerified(stream.get_ref().1.peer_certificates().is_some_and(|shown| !shown.is_empty()));
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use staffetta_driver::virtual_node::{ContainerUsage, PodUsage};
 
-/// What the pods of a node use, and the node by what they use together. What a machine does not tell is left out.
+/// The resource usage of a node and its pods. Values that the machine does not report are left out.
 pub(super) fn summary(node: &str, pods: &[Arc<Pod>], usage: &[PodUsage], now: Timestamp) -> Value {
     let started = |uid: &str| {
         let pod = pods.iter().find(|pod| pod.metadata.uid.as_deref() == Some(uid));

@@ -6,9 +6,9 @@ use std::path::Path;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 use staffetta_driver::app_hosting::AppHostingDriver;
-use staffetta_driver::memory::{MemoryAppHostingDriver, MemoryDevices};
 use staffetta_driver::virtual_node::PodRequest;
 use staffetta_handler::causes;
+use staffetta_memory::{MemoryAppHostingDriver, MemoryDevices};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -17,8 +17,8 @@ use tokio_rustls::client::TlsStream;
 use super::*;
 use crate::app_hosting::DeviceBackEnd;
 use crate::back_end::NodeBackEnd;
-use crate::fleet::Fleet;
 use crate::node::NodeSpec;
+use crate::node_store::NodeStore;
 use crate::policy::Policy;
 
 fn options() -> KubeletOptions {
@@ -36,9 +36,9 @@ fn options() -> KubeletOptions {
 /// A machine that nobody has read, and the pods of its cluster.
 fn machine() -> (Arc<Machine>, Arc<ClusterIndex>) {
     let cluster = Arc::<ClusterIndex>::default();
-    let fleet = Fleet::new(Arc::clone(&cluster), Policy::default());
-    fleet.insert(NodeSpec::bare("r1"));
-    (fleet.get("r1").unwrap(), cluster)
+    let node_store = NodeStore::new(Arc::clone(&cluster), Policy::default());
+    node_store.exists(NodeSpec::bare("r1"));
+    (node_store.get("r1").unwrap(), cluster)
 }
 
 /// A node whose kubelet API is answered, and who answers it.
@@ -56,10 +56,10 @@ async fn answered_for(
     let kubelets = Kubelets::new(options).unwrap();
     let served = Arc::clone(machine);
     let task = tokio::spawn(async move { kubelets.serve(&served, &cluster, &Arc::default()).await });
-    while machine.kubelet().is_none() {
+    while machine.view().kubelet.is_none() {
         tokio::task::yield_now().await;
     }
-    (machine.kubelet().unwrap(), task)
+    (machine.view().kubelet.unwrap(), task)
 }
 
 /// Trusts everybody: API servers verify no kubelet unless they are told to.

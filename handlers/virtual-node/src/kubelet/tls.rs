@@ -17,41 +17,42 @@ use tracing::{info, warn};
 
 use super::{KubeletError, KubeletOptions};
 
-/// How large such a file may be, in bytes.
+/// The maximum size of such a file, in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// How long the files are taken to be as they were when they were read.
+/// The time for which the files are assumed to be unchanged.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// How long a connection waits for files that are read again.
+/// The time that a connection waits for files that are read again.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A certificate, with what signed it, and its key.
-type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+type ServerIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// What the kubelet APIs show, and whom they believe: as the files say that the options name. They are read again while connections
-/// come, for whoever issues certificates replaces the files before those in them expire.
-pub(super) struct Certificates {
+/// The server certificate and the client authority of the kubelet APIs, read from the configured files. They are read
+/// again while connections arrive, because certificates are replaced before they expire.
+pub(super) struct KubeletCertificates {
     options: KubeletOptions,
-    /// What is shown where no file says what.
-    own: Identity,
+    /// The generated certificate that is used without configured files.
+    own: ServerIdentity,
     state: Mutex<State>,
 }
 
 struct State {
     config: Arc<ServerConfig>,
-    /// When the files are to be read again; none while somebody does: one that never comes takes one thread, and no more.
+    /// The time of the next read of the files; `None` during a read, so that a read that never ends occupies one
+    /// thread only.
     due: Option<Instant>,
-    /// Why the files could not be used when they were read last, if they could not.
-    trouble: Option<String>,
+    /// The error of the last read of the files.
+    problem: Option<String>,
 }
 
-impl Certificates {
+impl KubeletCertificates {
     /// Reads the files, or makes what is shown without them.
     pub(super) fn new(options: &KubeletOptions) -> Result<Self, KubeletError> {
         let own = own(options)?;
         let config = Arc::new(config(options, &own)?);
-        let state = Mutex::new(State { config, due: Some(Instant::now() + FRESH), trouble: None });
+        let state = Mutex::new(State { config, due: Some(Instant::now() + FRESH), problem: None });
         Ok(Self { options: options.clone(), own, state })
     }
 
@@ -66,7 +67,8 @@ impl Certificates {
         TlsAcceptor::from(Arc::clone(&self.state().config))
     }
 
-    /// Where the files cannot be used, what was in them before is as good as there is. That is told once for each reason.
+    /// Reads the files again. If that fails, the previous certificates stay in use, and each different reason is
+    /// logged once.
     fn read_again(&self) {
         let read = config(&self.options, &self.own);
         let mut state = self.state();
@@ -74,18 +76,18 @@ impl Certificates {
         match read {
             Ok(config) => {
                 state.config = Arc::new(config);
-                if state.trouble.take().is_some() {
+                if state.problem.take().is_some() {
                     info!("the certificates of the kubelet APIs could be read again");
                 }
             }
             Err(error) => {
                 let error = causes(&error);
-                if state.trouble.as_ref() != Some(&error) {
+                if state.problem.as_ref() != Some(&error) {
                     warn!(
                         error,
                         "the certificates of the kubelet APIs cannot be read again: the last ones are used"
                     );
-                    state.trouble = Some(error);
+                    state.problem = Some(error);
                 }
             }
         }
@@ -96,9 +98,9 @@ impl Certificates {
     }
 }
 
-/// TLS as the options say. A client certificate is asked for where there is an authority, and never required: whoever shows none
-/// learns less.
-fn config(options: &KubeletOptions, (chain, key): &Identity) -> Result<ServerConfig, KubeletError> {
+/// The TLS configuration of the options. With an authority a client certificate is requested, but never required: clients
+/// without one may do less.
+fn config(options: &KubeletOptions, (chain, key): &ServerIdentity) -> Result<ServerConfig, KubeletError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -146,8 +148,8 @@ fn malformed(file: &Path, what: &'static str) -> KubeletError {
     KubeletError::Malformed { file: file.to_owned(), what }
 }
 
-/// A certificate that nobody signed but its own key, for as long as the process lives.
-fn own(options: &KubeletOptions) -> Result<Identity, KubeletError> {
+/// A self-signed certificate, for as long as the process lives.
+fn own(options: &KubeletOptions) -> Result<ServerIdentity, KubeletError> {
     let mut params = CertificateParams::default();
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, "staffetta-kubelet");

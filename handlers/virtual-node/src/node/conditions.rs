@@ -1,4 +1,4 @@
-//! The conditions of a node: whether it is ready, and what presses it.
+//! The conditions of a node: `Ready`, and the pressure on its resources.
 
 use std::time::Duration;
 
@@ -7,119 +7,91 @@ use k8s_openapi::api::core::v1::NodeCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::spec::Room;
-use crate::machine::Machine;
+use super::view::MachineView;
 
-/// How old the heartbeat of a condition becomes before the status is written though nothing else differs: as kubelets do.
-pub(crate) const HEARTBEAT: Duration = Duration::from_secs(300);
+/// The age of a condition's heartbeat at which the status is written although nothing changed, as kubelets do.
+const HEARTBEAT: Duration = Duration::from_secs(300);
 
-/// The reason of a condition of which the machine tells nothing.
+/// The reason of a condition that the machine does not report.
 const NOT_REPORTED: &str = "NotReported";
 
-/// One condition before it has times.
-pub(super) struct Wanted {
-    pub(super) kind: &'static str,
-    pub(super) status: &'static str,
-    pub(super) reason: String,
-    pub(super) message: String,
-}
+/// A condition without its times: type, status, reason and message.
+type Untimed = (&'static str, &'static str, &'static str, String);
 
-/// The conditions of a node. `Ready` is `False` while its machine cannot be reached; what it cannot tell of itself then is not
-/// claimed either, and stays as it was.
-pub(super) fn wanted(machine: &Machine) -> Vec<Wanted> {
+/// The conditions of a node. `Ready` is `False` while its machine cannot be reached; conditions that it cannot report then
+/// are left out, and stay as they were. The transition time of one in `before` is kept while its status is the same.
+pub(super) fn conditions(
+    machine: &MachineView,
+    before: &[NodeCondition],
+    now: Timestamp,
+) -> Vec<NodeCondition> {
     let mut conditions = vec![ready(machine)];
-    if machine.is_up() {
-        let health = machine.health().unwrap_or_default();
-        conditions.push(pressure(
-            "MemoryPressure",
-            ("KubeletHasSufficientMemory", "KubeletHasInsufficientMemory"),
-            "memory",
-            health.memory,
-        ));
-        conditions.push(pressure(
-            "DiskPressure",
-            ("KubeletHasNoDiskPressure", "KubeletHasDiskPressure"),
-            "storage",
-            health.storage,
-        ));
-        conditions.push(is_false(
-            "PIDPressure",
-            NOT_REPORTED,
-            "the machine does not report how many processes it has",
-        ));
-        conditions.push(is_false(
-            "NetworkUnavailable",
-            "RouteCreated",
-            "pods have the machine's own network",
-        ));
+    if machine.reach.is_up() {
+        let health = machine.health.as_deref();
+        let memory = ["KubeletHasSufficientMemory", "KubeletHasInsufficientMemory"];
+        let storage = ["KubeletHasNoDiskPressure", "KubeletHasDiskPressure"];
+        conditions.extend([
+            pressure("MemoryPressure", memory, "memory", health.and_then(|health| health.memory)),
+            pressure("DiskPressure", storage, "storage", health.and_then(|health| health.storage)),
+            (
+                "PIDPressure",
+                "False",
+                NOT_REPORTED,
+                "the machine does not report how many processes it has".to_owned(),
+            ),
+            ("NetworkUnavailable", "False", "RouteCreated", "pods have the machine's own network".to_owned()),
+        ]);
     }
-    conditions
+    let timed = |(kind, status, reason, message): Untimed| {
+        let same = before.iter().find(|before| before.type_ == kind && before.status == status);
+        let transition = same.and_then(|same| same.last_transition_time.clone());
+        NodeCondition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message),
+            last_heartbeat_time: Some(Time(now)),
+            last_transition_time: transition.or(Some(Time(now))),
+        }
+    };
+    conditions.into_iter().map(timed).collect()
 }
 
-/// Whether a machine has too little of something: what it does not tell is not claimed.
-fn pressure(
-    kind: &'static str,
-    (calm, pressed): (&'static str, &'static str),
-    what: &str,
-    room: Option<Room>,
-) -> Wanted {
+/// The pressure condition of a resource; `reasons` are those of a free and of a short one.
+fn pressure(kind: &'static str, reasons: [&'static str; 2], what: &str, room: Option<Room>) -> Untimed {
+    let [free, short] = reasons;
     match room {
         Some(room) if room.is_short() => {
-            let message = format!("less than a twentieth of the machine's {what} is free");
-            Wanted { kind, status: "True", reason: pressed.to_owned(), message }
+            (kind, "True", short, format!("less than a twentieth of the machine's {what} is free"))
         }
-        Some(_) => is_false(kind, calm, &format!("the machine has {what} that is free")),
-        None => is_false(kind, NOT_REPORTED, &format!("the machine does not report how much {what} is free")),
+        Some(_) => (kind, "False", free, format!("the machine has {what} that is free")),
+        None => (kind, "False", NOT_REPORTED, format!("the machine does not report how much {what} is free")),
     }
 }
 
-fn is_false(kind: &'static str, reason: &str, message: &str) -> Wanted {
-    Wanted { kind, status: "False", reason: reason.to_owned(), message: message.to_owned() }
-}
-
-fn ready(machine: &Machine) -> Wanted {
-    let (status, reason, message) = match (machine.outage(), machine.health()) {
+fn ready(machine: &MachineView) -> Untimed {
+    let (status, reason, message) = match (machine.outage(), machine.problem()) {
         (Some(outage), _) => {
-            let since = if outage.was_up { "cannot be reached any more" } else { "cannot be reached" };
-            (
-                "False",
-                "MachineUnreachable".to_owned(),
-                format!("the machine {since} ({}): {}", outage.reason, outage.message),
-            )
+            let again = if outage.was_up { " any more" } else { "" };
+            let message =
+                format!("the machine cannot be reached{again} ({}): {}", outage.reason, outage.message);
+            ("False", "MachineUnreachable", message)
         }
-        (None, _) if !machine.is_up() => {
-            ("False", "MachineNotReadYet".to_owned(), "the machine was not read yet".to_owned())
+        (None, _) if !machine.reach.is_up() => {
+            ("False", "MachineNotReadYet", "the machine was not read yet".to_owned())
         }
-        (None, Some(health)) if health.trouble.is_some() => {
-            let (reason, message) = health.trouble.clone().unwrap_or_default();
-            ("False", reason.to_owned(), message)
-        }
-        (None, _) => ("True", "KubeletReady".to_owned(), "the machine answers and takes pods".to_owned()),
+        (None, Some((reason, message))) => ("False", *reason, message.clone()),
+        (None, None) => ("True", "KubeletReady", "the machine answers and takes pods".to_owned()),
     };
-    Wanted { kind: "Ready", status, reason, message }
+    ("Ready", status, reason, message)
 }
 
-/// A condition with its times: that of the transition is kept while the status is the same.
-pub(super) fn timed(wanted: Wanted, before: Option<&NodeCondition>, now: Timestamp) -> NodeCondition {
-    let same = before.filter(|before| before.status == wanted.status);
-    let transition = same.and_then(|before| before.last_transition_time.clone());
-    NodeCondition {
-        type_: wanted.kind.to_owned(),
-        status: wanted.status.to_owned(),
-        reason: Some(wanted.reason),
-        message: Some(wanted.message),
-        last_heartbeat_time: Some(Time(now)),
-        last_transition_time: transition.or(Some(Time(now))),
-    }
-}
-
-/// Whether a condition says the same, and said so not too long ago.
+/// Returns `true` if the condition is unchanged and its heartbeat recent.
 pub(super) fn holds(before: &NodeCondition, wanted: &NodeCondition) -> bool {
     let heartbeat = |condition: &NodeCondition| condition.last_heartbeat_time.as_ref().map(|time| time.0);
-    let age = match (heartbeat(before), heartbeat(wanted)) {
-        (Some(before), Some(now)) => now.duration_since(before).unsigned_abs(),
-        _ => return false,
-    };
-    age < HEARTBEAT
+    let ages = heartbeat(before).zip(heartbeat(wanted));
+    ages.is_some_and(|(before, now)| now.duration_since(before).unsigned_abs() < HEARTBEAT)
+        && before.type_ == wanted.type_
         && before.status == wanted.status
         && before.reason == wanted.reason
         && before.message == wanted.message

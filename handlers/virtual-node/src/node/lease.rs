@@ -1,4 +1,4 @@
-//! The lease by which the cluster knows that somebody keeps a node.
+//! The lease of a node, by which the cluster knows that its controller lives.
 //!
 //! It is renewed while this process leads, whether or not the machine can be reached: the lease is the sign of life of who
 //! speaks for the machine, and the condition `Ready` says how the machine is. Without a lease the cluster would replace that
@@ -14,21 +14,21 @@ use kube::{Api, Client};
 use serde_json::json;
 use tokio::time::Instant;
 
-/// Where the leases of nodes are.
+/// The namespace of node leases.
 const NAMESPACE: &str = "kube-node-lease";
 
-/// After how many seconds without a renewal the cluster holds a node for lost.
+/// The lease duration in seconds, after which the cluster considers the node lost.
 const SECONDS: i32 = 40;
 
 /// Renews the leases of nodes.
-pub(crate) struct Leases {
+pub(crate) struct NodeLeases {
     api: Api<Lease>,
-    /// When each lease was renewed last, by node, with the UID of the Node that owns it.
+    /// The last renewal of each lease by node, with the UID of the Node that owns it.
     renewed: DashMap<String, (Instant, String)>,
     interval: std::time::Duration,
 }
 
-impl Leases {
+impl NodeLeases {
     pub(crate) fn new(client: Client, interval: std::time::Duration) -> Self {
         Self { api: Api::namespaced(client, NAMESPACE), renewed: DashMap::new(), interval }
     }

@@ -1,5 +1,5 @@
-//! What of a node its description asked for: it is written down at the node, so that what is asked for no more can go, and a process
-//! that comes later knows where the machine was.
+//! The labels and taints of a description, recorded on the node, so that a later process can remove those
+//! that are no longer wanted and knows the machine's previous address.
 
 use std::collections::BTreeSet;
 
@@ -8,28 +8,28 @@ use serde::{Deserialize, Serialize};
 
 use super::spec::NodeSpec;
 
-/// The annotation in which it is written down.
+/// The annotation with the record.
 const ANNOTATION: &str = "staffetta.dev/described";
 
-/// What a description asked for, and where it said that the machine is.
+/// The recorded labels, taints and address of a description.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Marks {
+pub(super) struct NodeMarks {
     /// The keys of the labels.
     pub(super) labels: BTreeSet<String>,
     /// The taints, as `KEY:EFFECT`.
     taints: BTreeSet<String>,
-    /// Where the machine is.
+    /// The address of the machine.
     #[serde(skip_serializing_if = "String::is_empty")]
     place: String,
 }
 
-/// Where the machine behind a node was that is somewhere else by now.
+/// The previous address of a machine whose address changed.
 pub(crate) fn former_place(node: &Node, spec: &NodeSpec) -> Option<String> {
-    Some(Marks::read(node).place).filter(|place| !place.is_empty() && *place != spec.place)
+    Some(NodeMarks::read(node).place).filter(|place| !place.is_empty() && *place != spec.place)
 }
 
-impl Marks {
+impl NodeMarks {
     /// Those of a description.
     pub(super) fn of(spec: &NodeSpec) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Marks {
         }
     }
 
-    /// Those that a node says were asked for; none where it does not say so, or nobody understands it.
+    /// Reads those that are recorded on a node; none if there is no record, or one that cannot be read.
     pub(super) fn read(node: &Node) -> Self {
         let text = node.metadata.annotations.as_ref().and_then(|annotations| annotations.get(ANNOTATION));
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()

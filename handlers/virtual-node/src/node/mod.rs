@@ -1,15 +1,17 @@
 //! The node: its object, its conditions, its lease.
 
 mod conditions;
-mod keeper;
 mod lease;
 mod marks;
 mod object;
+mod ownership;
 mod quantity;
 mod spec;
+mod view;
 
-pub(crate) use keeper::{Keeper, Label, Standing, has_keeper, is_own_label, is_real, standing};
-pub(crate) use lease::Leases;
+pub(crate) use lease::NodeLeases;
 pub(crate) use marks::former_place;
 pub(crate) use object::{created, metadata_patch, status_patch};
+pub(crate) use ownership::{Label, NodeOwner, Ownership, is_own_label, is_real, names_owner, ownership};
 pub use spec::{KubeletEndpoint, MachineInfo, NodeHealth, NodeSpec, PROVIDER_TAINT, Room};
+pub(crate) use view::{MachineView, NodeObject};

@@ -12,60 +12,57 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::conditions::{holds, timed, wanted};
-use super::keeper::{Keeper, own_labels};
-use super::marks::Marks;
+use super::conditions::{conditions, holds};
+use super::marks::NodeMarks;
+use super::ownership::{NodeOwner, own_labels};
 use super::quantity;
-use super::spec::NodeSpec;
-use crate::machine::Machine;
+use super::spec::{MachineInfo, NodeSpec};
+use super::view::MachineView;
 
-/// The labels that a node is to have. Those by which it is known whose it is are nobody else's to choose.
-fn labels(machine: &Machine, keeper: Keeper<'_>) -> BTreeMap<String, String> {
-    let spec = machine.spec();
-    let info = machine.health().map(|health| health.info.clone()).unwrap_or_default();
-    let or = |text: String, otherwise: &str| if text.is_empty() { otherwise.to_owned() } else { text };
-    let mut labels: BTreeMap<String, String> = [
-        ("kubernetes.io/role", "agent".to_owned()),
-        ("kubernetes.io/os", or(info.operating_system, "linux")),
-    ]
-    .map(|(key, value)| (key.to_owned(), value))
-    .into();
+/// The labels that a node is to have. Descriptions cannot override those that identify its owner.
+fn labels(machine: &MachineView, node_owner: NodeOwner<'_>) -> BTreeMap<String, String> {
+    let spec = &machine.spec;
+    let info = machine.health.as_deref().map(|health| health.info.clone()).unwrap_or_default();
+    let mut labels: BTreeMap<String, String> =
+        [("kubernetes.io/role", "agent".to_owned()), ("kubernetes.io/os", system(&info))]
+            .map(|(key, value)| (key.to_owned(), value))
+            .into();
     if !info.architecture.is_empty() {
         labels.insert("kubernetes.io/arch".to_owned(), info.architecture);
     }
     labels.extend(spec.labels.clone());
-    labels.extend(own_labels(&spec.name, keeper).map(|(key, value)| (key.to_owned(), value.to_owned())));
+    labels.extend(own_labels(&spec.name, node_owner).map(|(key, value)| (key.to_owned(), value.to_owned())));
     labels
 }
 
 /// The Node object as it is made.
-pub(crate) fn created(machine: &Machine, keeper: Keeper<'_>, now: Timestamp) -> Node {
-    let spec = machine.spec();
+pub(crate) fn created(machine: &MachineView, node_owner: NodeOwner<'_>, now: Timestamp) -> Node {
+    let spec = &machine.spec;
     Node {
         metadata: ObjectMeta {
             name: Some(spec.name.clone()),
-            labels: Some(labels(machine, keeper)),
-            annotations: Some(BTreeMap::from([Marks::of(&spec).written()])),
+            labels: Some(labels(machine, node_owner)),
+            annotations: Some(BTreeMap::from([NodeMarks::of(spec).written()])),
             ..ObjectMeta::default()
         },
         spec: Some(ObjectSpec { taints: Some(spec.taints.clone()), ..ObjectSpec::default() }),
-        status: Some(status(machine, None, now)),
+        status: Some(status(machine, &NodeStatus::default(), now)),
     }
 }
 
-/// What of the labels and taints must be mended; nothing of others is touched. What we set once and want no more goes. Refused by
-/// the server when the object changed meanwhile: taints are one list, which others write too.
-pub(crate) fn metadata_patch(node: &Node, machine: &Machine, keeper: Keeper<'_>) -> Option<Value> {
-    let spec = machine.spec();
+/// Returns the patch that corrects labels and taints; those of others are not touched. Ours that are no longer wanted
+/// are removed. It carries the resourceVersion, because taints are one list that others write too.
+pub(crate) fn metadata_patch(node: &Node, machine: &MachineView, node_owner: NodeOwner<'_>) -> Option<Value> {
+    let spec = &machine.spec;
     let present = node.metadata.labels.clone().unwrap_or_default();
-    let (marks, before) = (Marks::of(&spec), Marks::read(node));
-    let wanted = labels(machine, keeper);
+    let (marks, before) = (NodeMarks::of(spec), NodeMarks::read(node));
+    let wanted = labels(machine, node_owner);
     let past = before.labels.iter().filter(|key| !wanted.contains_key(*key) && present.contains_key(*key));
     let past = past.map(|key| (key.clone(), Value::Null));
     let missing = wanted.iter().filter(|(key, value)| present.get(*key) != Some(value));
     let labels: serde_json::Map<_, _> =
         missing.map(|(key, value)| (key.clone(), json!(value))).chain(past).collect();
-    let taints = taints(node, &spec, &before);
+    let taints = taints(node, spec, &before);
     if labels.is_empty() && taints.is_none() && marks == before {
         return None;
     }
@@ -81,7 +78,7 @@ pub(crate) fn metadata_patch(node: &Node, machine: &Machine, keeper: Keeper<'_>)
 
 /// The list of taints in which those that are missing are, and those are not that we set `before` and want no more; none when it
 /// is as it is to be.
-fn taints(node: &Node, spec: &NodeSpec, before: &Marks) -> Option<Vec<Taint>> {
+fn taints(node: &Node, spec: &NodeSpec, before: &NodeMarks) -> Option<Vec<Taint>> {
     let mut taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let same = |one: &Taint, other: &Taint| one.key == other.key && one.effect == other.effect;
     let is_wanted = |taint: &Taint| spec.taints.iter().any(|wanted| same(taint, wanted));
@@ -100,100 +97,74 @@ fn taints(node: &Node, spec: &NodeSpec, before: &Marks) -> Option<Vec<Taint>> {
     Some(taints)
 }
 
-/// The whole status of a node. What its machine did not tell yet stays as the object has it.
-fn status(machine: &Machine, before: Option<&NodeStatus>, now: Timestamp) -> NodeStatus {
-    let spec = machine.spec();
-    let health = machine.health();
-    let pods = [("pods".to_owned(), Quantity(spec.max_pods.to_string()))];
-    let resources = |of: Option<&BTreeMap<String, Quantity>>| {
-        Some(of.cloned().unwrap_or_default().into_iter().chain(pods.clone()).collect())
+/// The whole status of a node. Values that its machine has not reported yet stay as the object has them.
+fn status(machine: &MachineView, before: &NodeStatus, now: Timestamp) -> NodeStatus {
+    let pods = ("pods".to_owned(), Quantity(machine.spec.max_pods.to_string()));
+    let health = machine.health.as_deref();
+    let resources = |reported: Option<&BTreeMap<String, Quantity>>, before: &Option<BTreeMap<_, _>>| {
+        let amounts = reported.or(before.as_ref()).cloned().unwrap_or_default();
+        Some(amounts.into_iter().chain([pods.clone()]).collect())
     };
-    let condition = |kind: &str| -> Option<&NodeCondition> {
-        before?.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)
-    };
-    let conditions = wanted(machine)
-        .into_iter()
-        .map(|wanted| {
-            let old = condition(wanted.kind);
-            timed(wanted, old, now)
-        })
-        .collect();
     NodeStatus {
         addresses: Some(addresses(machine)),
-        allocatable: resources(health.as_deref().map(|health| &health.allocatable)),
-        capacity: resources(health.as_deref().map(|health| &health.capacity)),
-        conditions: Some(conditions),
-        daemon_endpoints: machine.kubelet().map(|kubelet| NodeDaemonEndpoints {
+        allocatable: resources(health.map(|health| &health.allocatable), &before.allocatable),
+        capacity: resources(health.map(|health| &health.capacity), &before.capacity),
+        conditions: Some(conditions(machine, before.conditions.as_deref().unwrap_or_default(), now)),
+        daemon_endpoints: machine.kubelet.map(|kubelet| NodeDaemonEndpoints {
             kubelet_endpoint: Some(DaemonEndpoint { port: kubelet.port.into() }),
         }),
-        node_info: Some(info(machine)),
+        node_info: before.node_info.clone().filter(|_| health.is_none()).or_else(|| Some(info(machine))),
         ..NodeStatus::default()
     }
 }
 
-/// Where the node is reached. Not its name: an API server that prefers names to addresses would ask a resolver for it, in vain.
-fn addresses(machine: &Machine) -> Vec<NodeAddress> {
-    let internal = machine.kubelet().map(|kubelet| kubelet.address).or(machine.host_ip());
+/// The addresses of the node. Its name is not one of them: an API server that prefers names would try to resolve it.
+fn addresses(machine: &MachineView) -> Vec<NodeAddress> {
+    let internal = machine.kubelet.map(|kubelet| kubelet.address).or(machine.host_ip());
     let address =
         |address: IpAddr| NodeAddress { type_: "InternalIP".to_owned(), address: address.to_string() };
     internal.map(address).into_iter().collect()
 }
 
-fn info(machine: &Machine) -> NodeSystemInfo {
-    let info = machine.health().map(|health| health.info.clone()).unwrap_or_default();
+/// The operating system of what a machine runs.
+fn system(info: &MachineInfo) -> String {
+    if info.operating_system.is_empty() { "linux".to_owned() } else { info.operating_system.clone() }
+}
+
+fn info(machine: &MachineView) -> NodeSystemInfo {
+    let info = machine.health.as_deref().map(|health| health.info.clone()).unwrap_or_default();
     NodeSystemInfo {
+        operating_system: system(&info),
         machine_id: info.machine_id.clone(),
         system_uuid: info.machine_id,
         kernel_version: info.kernel_version,
         os_image: info.os_image,
         container_runtime_version: info.container_runtime,
         architecture: info.architecture,
-        operating_system: if info.operating_system.is_empty() {
-            "linux".into()
-        } else {
-            info.operating_system
-        },
         kubelet_version: concat!("v", env!("CARGO_PKG_VERSION"), "-staffetta").to_owned(),
         ..NodeSystemInfo::default()
     }
 }
 
-/// The status as it is to be, when the object's is another or its heartbeat is old. Conditions of others are not in it.
-pub(crate) fn status_patch(node: &Node, machine: &Machine, now: Timestamp) -> Option<Value> {
+/// Returns the patch that corrects the status; `None` if it is right and its heartbeat recent. Conditions of others are
+/// left out.
+pub(crate) fn status_patch(node: &Node, machine: &MachineView, now: Timestamp) -> Option<Value> {
     let before = node.status.clone().unwrap_or_default();
-    let mut wanted = status(machine, Some(&before), now);
-    if machine.health().is_none() {
-        // A process that began just now knows less of the machine than the object says.
-        wanted.capacity = Some(merged(before.capacity.as_ref(), wanted.capacity));
-        wanted.allocatable = Some(merged(before.allocatable.as_ref(), wanted.allocatable));
-        wanted.node_info = before.node_info.clone().or(wanted.node_info);
-    }
+    let wanted = status(machine, &before, now);
     let known = before.conditions.as_deref().unwrap_or_default();
-    let held = wanted.conditions.iter().flatten().all(|wanted| {
-        known.iter().any(|condition| condition.type_ == wanted.type_ && holds(condition, wanted))
-    });
-    let has = |addresses: &Option<Vec<NodeAddress>>| {
-        let mut addresses: Vec<_> = addresses
-            .iter()
-            .flatten()
-            .map(|address| (address.type_.clone(), address.address.clone()))
-            .collect();
-        addresses.sort_unstable();
-        addresses
-    };
-    let same = held
+    let held = |wanted: &NodeCondition| known.iter().any(|condition| holds(condition, wanted));
+    let moved = before.addresses.clone().unwrap_or_default() != addresses(machine);
+    let same = wanted.conditions.iter().flatten().all(held)
         && quantity::same(before.capacity.as_ref(), wanted.capacity.as_ref())
         && quantity::same(before.allocatable.as_ref(), wanted.allocatable.as_ref())
         && before.node_info == wanted.node_info
         && port(&before) == port(&wanted)
-        && has(&before.addresses) == has(&wanted.addresses);
+        && !moved;
     if same {
         return None;
     }
     let mut patch = json!(wanted);
-    if has(&before.addresses) != has(&wanted.addresses)
-        && let Some(addresses) = patch["addresses"].as_array_mut()
-    {
+    if let Some(addresses) = patch["addresses"].as_array_mut().filter(|_| moved) {
         addresses.insert(0, json!({ "$patch": "replace" }));
     }
     for (field, before) in [("capacity", &before.capacity), ("allocatable", &before.allocatable)] {
@@ -209,16 +180,6 @@ pub(crate) fn status_patch(node: &Node, machine: &Machine, now: Timestamp) -> Op
 fn port(status: &NodeStatus) -> i32 {
     let endpoints = status.daemon_endpoints.as_ref();
     endpoints.and_then(|endpoints| endpoints.kubelet_endpoint.as_ref()).map_or(0, |endpoint| endpoint.port)
-}
-
-/// What was known before, with what is known now over it.
-fn merged(
-    before: Option<&BTreeMap<String, Quantity>>,
-    now: Option<BTreeMap<String, Quantity>>,
-) -> BTreeMap<String, Quantity> {
-    let mut all = before.cloned().unwrap_or_default();
-    all.extend(now.unwrap_or_default());
-    all
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Amounts of resources, compared by what they say: an API server writes `2` where it was told `2000m`.
+//! Amounts of resources, compared by what they say: an API server writes `2` for a received `2000m`.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use staffetta_driver::Amount;
+use staffetta_driver::ExactQuantity;
 
-/// Whether both name the same resources and amounts.
+/// Returns `true` if both contain the same resources and amounts.
 pub(super) fn same(
     one: Option<&BTreeMap<String, Quantity>>,
     other: Option<&BTreeMap<String, Quantity>>,
@@ -13,7 +13,9 @@ pub(super) fn same(
     let nothing = BTreeMap::new();
     let (one, other) = (one.unwrap_or(&nothing), other.unwrap_or(&nothing));
     let equal = |(one, other): (&Quantity, &Quantity)| {
-        one == other || Amount::read(&one.0).is_some_and(|amount| Some(amount) == Amount::read(&other.0))
+        one == other
+            || ExactQuantity::parse(&one.0)
+                .is_some_and(|amount| Some(amount) == ExactQuantity::parse(&other.0))
     };
     one.keys().eq(other.keys()) && one.values().zip(other.values()).all(equal)
 }
@@ -27,10 +29,10 @@ mod tests {
         let amounts = |amounts: &[(&str, &str)]| -> BTreeMap<String, Quantity> {
             amounts.iter().map(|(name, text)| ((*name).to_owned(), Quantity((*text).to_owned()))).collect()
         };
-        let told = amounts(&[("cpu", "2000m"), ("pods", "16")]);
-        assert!(same(Some(&told), Some(&amounts(&[("cpu", "2"), ("pods", "16")]))));
-        assert!(!same(Some(&told), Some(&amounts(&[("cpu", "2")]))) && !same(Some(&told), None));
-        assert!(!same(Some(&told), Some(&amounts(&[("cpu", "2"), ("pods", "17")]))));
+        let reported = amounts(&[("cpu", "2000m"), ("pods", "16")]);
+        assert!(same(Some(&reported), Some(&amounts(&[("cpu", "2"), ("pods", "16")]))));
+        assert!(!same(Some(&reported), Some(&amounts(&[("cpu", "2")]))) && !same(Some(&reported), None));
+        assert!(!same(Some(&reported), Some(&amounts(&[("cpu", "2"), ("pods", "17")]))));
         let odd = amounts(&[("cpu", "much")]);
         assert!(same(Some(&odd), Some(&odd.clone())) && same(None, Some(&BTreeMap::new())));
         assert!(!same(Some(&odd), Some(&amounts(&[("cpu", "little")]))));

@@ -1,4 +1,4 @@
-//! What a node is to be: what its source says of it, and what its machine tells.
+//! The specification of a node by its source, and the health of its machine.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// The key of the taint that keeps pods away which do not ask for a virtual node.
+/// The key of the taint that keeps away pods that do not tolerate a virtual node.
 pub const PROVIDER_TAINT: &str = "virtual-kubelet.io/provider";
 
-/// What a source says of a node.
+/// The specification of a node by its source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeSpec {
     /// The name: a DNS subdomain.
@@ -18,17 +18,15 @@ pub struct NodeSpec {
     pub labels: BTreeMap<String, String>,
     /// Taints; others that the object has are left alone.
     pub taints: Vec<Taint>,
-    /// How many pods it takes.
+    /// The maximum number of pods.
     pub max_pods: u32,
-    /// Where the kubelet API of the node is answered, where that is not by this process.
-    pub kubelet: Option<KubeletEndpoint>,
     /// The machine's own address, which its pods have as `hostIP`; none where it must be found out ([`NodeHealth::host_ip`]).
     pub host_ip: Option<IpAddr>,
-    /// Where the machine is: when that changes, it is another machine, and nothing is known of it.
+    /// The address of the machine. A changed address means another machine, of which nothing is known.
     pub place: String,
-    /// Whatever tells one way to the machine from another: when it changes, the way is opened anew.
+    /// Identifies the connection to the machine: when it changes, the connection is opened anew.
     pub session: u64,
-    /// Whether it is being taken out of the cluster: nothing is done for its pods any more.
+    /// `true` if the node is being removed from the cluster: nothing is done for its pods any more.
     pub retired: bool,
 }
 
@@ -41,7 +39,6 @@ impl NodeSpec {
             labels: BTreeMap::new(),
             taints: Vec::new(),
             max_pods: 1,
-            kubelet: None,
             host_ip: None,
             place: String::new(),
             session: 0,
@@ -50,7 +47,7 @@ impl NodeSpec {
     }
 }
 
-/// Where the kubelet API of a node is answered.
+/// The address and port of a node's kubelet API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KubeletEndpoint {
     /// The address, which the node has as `InternalIP`.
@@ -59,42 +56,42 @@ pub struct KubeletEndpoint {
     pub port: u16,
 }
 
-/// What a machine is and has.
+/// The capacity and information of a machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeHealth {
-    /// What it has, by resource; `pods` is of the [`NodeSpec`].
+    /// The total capacity by resource; `pods` comes from the [`NodeSpec`].
     pub capacity: BTreeMap<String, Quantity>,
-    /// What of that pods may have.
+    /// The part of the capacity that pods may use.
     pub allocatable: BTreeMap<String, Quantity>,
-    /// How much of its memory is free; none where it does not tell.
+    /// The free memory; `None` if not reported.
     pub memory: Option<Room>,
-    /// How much of its storage is free; none where it does not tell.
+    /// The free storage; `None` if not reported.
     pub storage: Option<Room>,
-    /// Its own address, where that was found out only when it was asked.
+    /// Its own address, if only the machine itself reports it.
     pub host_ip: Option<IpAddr>,
-    /// What it is.
+    /// Versions and identifiers of the machine.
     pub info: MachineInfo,
-    /// Why it takes no pods although it can be reached, in one word of CamelCase and for people; none when it does.
-    pub trouble: Option<(&'static str, String)>,
+    /// The reason (in CamelCase) and message if the machine is reachable but takes no pods.
+    pub problem: Option<(&'static str, String)>,
 }
 
-/// How much of something is free.
+/// Free and total amounts of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// What is free, in bytes.
+    /// The free amount, in bytes.
     pub free: u64,
     /// All of it, in bytes.
     pub all: u64,
 }
 
 impl Room {
-    /// Whether less than a twentieth of it is free.
+    /// Returns `true` if less than a twentieth is free.
     pub fn is_short(self) -> bool {
         u128::from(self.free) * 20 < u128::from(self.all)
     }
 }
 
-/// What a machine is, as `nodeInfo` shows it. What is empty is not known.
+/// Versions and identifiers of a machine, as in `nodeInfo`. Empty fields are unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineInfo {
     /// Its serial number.
@@ -103,7 +100,7 @@ pub struct MachineInfo {
     pub kernel_version: String,
     /// The name of its system.
     pub os_image: String,
-    /// What runs containers there, with a scheme.
+    /// The container runtime, with a scheme.
     pub container_runtime: String,
     /// The architecture of what it runs, as `kubernetes.io/arch` names it.
     pub architecture: String,

@@ -39,7 +39,7 @@ pub(super) fn conditions(
     .into()
 }
 
-/// Whether each condition that the pod's readiness waits for is there.
+/// Returns `true` if each condition in the pod's readiness gates is true.
 fn gates_hold(pod: &Pod) -> bool {
     let gates = pod.spec.iter().flat_map(|spec| spec.readiness_gates.iter().flatten());
     gates

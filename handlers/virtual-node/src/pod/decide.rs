@@ -1,73 +1,73 @@
-//! What to do for a pod: a function of the pod, of what stands for it on its machine, and of what was done before.
+//! Decides what to do for a pod: a function of the pod, its workload and earlier steps.
 
 use k8s_openapi::api::core::v1::Pod;
 
 use super::form::form;
-use crate::workload::{ContainerSight, ContainerState, Workload};
+use crate::workload::{ContainerState, ObservedContainer, Workload};
 
 /// The next thing to do for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Task {
+pub(crate) enum PodTask {
     /// Nothing: it is over, or not ours.
     Leave,
     /// Wait until its machine can be reached.
     Wait,
-    /// Write its status: on the machine all is as it is to be.
-    Tell,
+    /// Write its status: the machine is as the pod wants it.
+    Report,
     /// Bring the machine one step nearer.
     Apply {
-        /// Whether the pod has another form than the one that was brought there before.
+        /// `true` if the pod's specification differs from the one that was applied.
         replaces: bool,
-        /// Whether the machine lost what it had of the pod.
+        /// `true` if the machine lost the pod's workload.
         lost: bool,
     },
-    /// Rid the machine of it: it is over, and what it has reserved there is for others.
+    /// Remove it from the machine: it is over, and its resources there are for others.
     Clear,
-    /// Rid the machine of it, then delete it.
+    /// Remove it from the machine, then delete it.
     Remove,
 }
 
-/// What is known of a pod beside the pod.
+/// The inputs of a decision beside the pod itself.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Facts<'a> {
-    /// Whether its machine may be asked to do something.
+pub(crate) struct PodFacts<'a> {
+    /// `true` if the machine may be called to act.
     pub(crate) reachable: bool,
-    /// What stands for it there.
+    /// The pod's workload on the machine.
     pub(crate) workload: Option<&'a Workload>,
     /// The form in which this process brought it there, if it is.
     pub(crate) applied: Option<u64>,
-    /// Whether the machine has had it, in the life of this process.
+    /// `true` if the machine has had the workload in the life of this process.
     pub(crate) was_there: bool,
 }
 
-/// What to do for a pod that exists and has a virtual node.
-pub(crate) fn decide(pod: &Pod, facts: &Facts<'_>) -> Task {
+/// Decides what to do for a pod on a virtual node.
+pub(crate) fn decide(pod: &Pod, facts: &PodFacts<'_>) -> PodTask {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     let finished = matches!(phase, "Succeeded" | "Failed");
     if finished && pod.metadata.deletion_timestamp.is_none() {
         return if facts.reachable && facts.workload.is_some_and(is_waste) {
-            Task::Clear
+            PodTask::Clear
         } else {
-            Task::Leave
+            PodTask::Leave
         };
     }
     if !facts.reachable {
-        return Task::Wait;
+        return PodTask::Wait;
     }
     if pod.metadata.deletion_timestamp.is_some() {
-        return Task::Remove;
+        return PodTask::Remove;
     }
     let same = facts.applied == Some(form(pod));
     if same && facts.workload.is_some_and(|workload| runs(pod, workload)) {
-        return Task::Tell;
+        return PodTask::Report;
     }
-    Task::Apply {
+    PodTask::Apply {
         replaces: if facts.applied.is_some() { !same } else { shows_other(pod) },
         lost: facts.workload.is_none() && facts.was_there,
     }
 }
 
-/// Whether the status tells of an image that the pod does not have any more: it changed while no process looked on.
+/// Returns `true` if the status names an image that the pod no longer has: it changed while no process was running.
 fn shows_other(pod: &Pod) -> bool {
     let known = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
     let image = |name: &str| {
@@ -79,19 +79,19 @@ fn shows_other(pod: &Pod) -> bool {
         .any(|known| !known.image.is_empty() && image(&known.name).is_some_and(|image| image != known.image))
 }
 
-/// Whether nobody needs what stands for a pod that is over. One of ours may have been started once more by its machine on its way
-/// out. An agent that kept the machine before may have called a pod finished that runs.
+/// Returns `true` if the workload of a finished pod is to be removed. The machine may have restarted one of ours. A
+/// predecessor may have marked a running pod as finished.
 fn is_waste(workload: &Workload) -> bool {
     workload.ours || !workload.containers.iter().any(is_running)
 }
 
-/// Whether each container runs.
+/// Returns `true` if each container runs.
 fn runs(pod: &Pod, workload: &Workload) -> bool {
     let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
     containers.iter().all(|container| workload.container(&container.name).is_some_and(is_running))
 }
 
-fn is_running(sight: &ContainerSight) -> bool {
+fn is_running(sight: &ObservedContainer) -> bool {
     matches!(sight.state, ContainerState::Running { .. })
 }
 
@@ -110,25 +110,25 @@ mod tests {
 
     fn workload(state: ContainerState) -> Workload {
         let owner = Owner::of(&pod("i").metadata);
-        let containers = vec![ContainerSight { name: "app".into(), id: "x://1".into(), state }];
+        let containers = vec![ObservedContainer { name: "app".into(), id: "x://1".into(), state }];
         Workload { owner, ours: true, containers, ip: None }
     }
 
     const RUNS: ContainerState = ContainerState::Running { since: None };
 
-    fn facts<'a>(workload: Option<&'a Workload>, applied: Option<&Pod>) -> Facts<'a> {
-        Facts { reachable: true, workload, applied: applied.map(form), was_there: workload.is_some() }
+    fn facts<'a>(workload: Option<&'a Workload>, applied: Option<&Pod>) -> PodFacts<'a> {
+        PodFacts { reachable: true, workload, applied: applied.map(form), was_there: workload.is_some() }
     }
 
     #[test]
     fn a_pod_is_brought_to_its_machine_until_it_runs_there_in_its_form() {
         let (pod, other) = (pod("flash:/a.tar"), pod("flash:/b.tar"));
         let running = workload(RUNS);
-        let apply = Task::Apply { replaces: false, lost: false };
+        let apply = PodTask::Apply { replaces: false, lost: false };
         assert_eq!(decide(&pod, &facts(None, None)), apply);
         assert_eq!(decide(&pod, &facts(Some(&running), None)), apply, "nobody looked at its form yet");
-        assert_eq!(decide(&pod, &facts(Some(&running), Some(&pod))), Task::Tell);
-        let replaced = Task::Apply { replaces: true, lost: false };
+        assert_eq!(decide(&pod, &facts(Some(&running), Some(&pod))), PodTask::Report);
+        let replaced = PodTask::Apply { replaces: true, lost: false };
         assert_eq!(decide(&pod, &facts(Some(&running), Some(&other))), replaced);
         let ended = workload(ContainerState::Ended {
             exit_code: 0,
@@ -145,9 +145,9 @@ mod tests {
         shown.status = serde_json::from_value(json!({ "containerStatuses": [status] })).unwrap();
         let changed = decide(&shown, &facts(Some(&running), None));
         assert_eq!(changed, replaced, "it changed while nobody looked on");
-        assert_eq!(decide(&shown, &facts(Some(&running), Some(&shown))), Task::Tell);
-        let lost = Facts { was_there: true, ..facts(None, Some(&pod)) };
-        assert_eq!(decide(&pod, &lost), Task::Apply { replaces: false, lost: true });
+        assert_eq!(decide(&shown, &facts(Some(&running), Some(&shown))), PodTask::Report);
+        let lost = PodFacts { was_there: true, ..facts(None, Some(&pod)) };
+        assert_eq!(decide(&pod, &lost), PodTask::Apply { replaces: false, lost: true });
     }
 
     #[test]
@@ -155,9 +155,9 @@ mod tests {
         for phase in ["Succeeded", "Failed"] {
             let mut pod = pod("i");
             pod.status = serde_json::from_value(json!({ "phase": phase })).unwrap();
-            assert_eq!(decide(&pod, &facts(None, None)), Task::Leave);
+            assert_eq!(decide(&pod, &facts(None, None)), PodTask::Leave);
             pod.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-            assert_eq!(decide(&pod, &facts(None, None)), Task::Remove);
+            assert_eq!(decide(&pod, &facts(None, None)), PodTask::Remove);
         }
     }
 
@@ -168,12 +168,13 @@ mod tests {
         let ended =
             ContainerState::Ended { exit_code: 0, reason: "Completed".into(), message: String::new() };
         let waiting = ContainerState::Waiting { reason: "ContainerCreating".into(), message: String::new() };
-        for (state, of_others) in [(ended, Task::Clear), (waiting, Task::Clear), (RUNS, Task::Leave)] {
-            for (ours, expected) in [(true, Task::Clear), (false, of_others)] {
+        for (state, of_others) in [(ended, PodTask::Clear), (waiting, PodTask::Clear), (RUNS, PodTask::Leave)]
+        {
+            for (ours, expected) in [(true, PodTask::Clear), (false, of_others)] {
                 let there = Workload { ours, ..workload(state.clone()) };
                 assert_eq!(decide(&pod, &facts(Some(&there), None)), expected);
-                let away = Facts { reachable: false, ..facts(Some(&there), None) };
-                assert_eq!(decide(&pod, &away), Task::Leave, "nobody waits for that");
+                let away = PodFacts { reachable: false, ..facts(Some(&there), None) };
+                assert_eq!(decide(&pod, &away), PodTask::Leave, "nobody waits for that");
             }
         }
     }
@@ -181,9 +182,9 @@ mod tests {
     #[test]
     fn whatever_is_to_be_done_waits_while_the_machine_cannot_be_reached() {
         let mut pod = pod("i");
-        assert_eq!(decide(&pod, &Facts::default()), Task::Wait);
+        assert_eq!(decide(&pod, &PodFacts::default()), PodTask::Wait);
         pod.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-        assert_eq!(decide(&pod, &Facts::default()), Task::Wait);
+        assert_eq!(decide(&pod, &PodFacts::default()), PodTask::Wait);
     }
 
     #[test]

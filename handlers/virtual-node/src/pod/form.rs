@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use k8s_openapi::api::core::v1::Pod;
 
 /// A digest of the containers of a pod (images, commands, resources and whatever else a container is made of) and of its deadline,
-/// of which its machine is to be asked too. Labels, annotations and tolerations are not its form: they change nothing of what runs.
+/// which its machine has to enforce too. Labels, annotations and tolerations are not its form: they change nothing of what runs.
 pub(crate) fn form(pod: &Pod) -> u64 {
     let mut digest = DefaultHasher::new();
     let spec = pod.spec.as_ref();

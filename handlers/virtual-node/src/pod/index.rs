@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use staffetta_driver::{Owner, Uid};
-use staffetta_handler::{Event, Index, Message};
+use staffetta_handler::{Event, Index};
 use tokio::time::Instant;
 
-use crate::node::{Keeper, Label, has_keeper, is_real};
+use crate::node::{Label, NodeOwner, is_real, names_owner};
 
-/// How long it is known of a node that had a kubelet, while no other one has its name. The cluster removes its pods long before.
+/// The time for which a node with a kubelet is remembered, while no other one has its name. The cluster removes its
+/// pods long before.
 const OVERLOOKED: Duration = Duration::from_secs(3600);
 
-/// The newest state of each pod that is on a virtual node, or on a node that is not known yet, and of each virtual node.
+/// Index of the pods on virtual nodes, or on nodes that are not known yet, and of the virtual nodes.
 ///
 /// Pods on nodes that have a kubelet are not kept, however many there are.
 #[derive(Default)]
@@ -30,12 +31,12 @@ struct Cluster {
     overlooked: HashMap<String, Instant>,
     /// Of those whose pods are being read: the UIDs of pods that went meanwhile.
     gone: HashMap<String, HashSet<String>>,
-    /// What the nodes have of an agent that kept such machines before.
+    /// A label of the agent that managed such machines before.
     predecessor: Option<Label>,
 }
 
 impl ClusterIndex {
-    /// One that knows the nodes of this agent for virtual ones too.
+    /// Creates an index for which the nodes of a predecessor are virtual nodes too.
     pub(crate) fn after(predecessor: Option<Label>) -> Self {
         Self(Mutex::new(Cluster { predecessor, ..Cluster::default() }))
     }
@@ -45,7 +46,7 @@ impl ClusterIndex {
         self.cluster().pods.get(uid.as_str()).map(Arc::clone)
     }
 
-    /// Whether there is a pod of that UID.
+    /// Returns `true` if there is a pod with that UID.
     pub(crate) fn knows(&self, uid: &str) -> bool {
         self.cluster().pods.contains_key(uid)
     }
@@ -57,7 +58,7 @@ impl ClusterIndex {
         uids.filter_map(|uid| cluster.pods.get(uid).map(Arc::clone)).collect()
     }
 
-    /// Whose the pods on a node are.
+    /// The owners of the pods on a node.
     pub(crate) fn owners_on(&self, node: &str) -> Vec<Owner> {
         self.pods_on(node).iter().map(|pod| Owner::of(&pod.metadata)).collect()
     }
@@ -67,7 +68,7 @@ impl ClusterIndex {
         self.cluster().virtual_nodes.get(name).map(Arc::clone)
     }
 
-    /// Whether a node has a kubelet.
+    /// Returns `true` if the node has a kubelet.
     pub(crate) fn is_real(&self, name: &str) -> bool {
         self.cluster().real_nodes.contains(name)
     }
@@ -90,11 +91,10 @@ impl ClusterIndex {
         });
     }
 
-    /// The names of the nodes that are kept by `keeper`.
-    pub(crate) fn nodes_of(&self, keeper: Keeper<'_>) -> Vec<String> {
+    /// The names of the virtual nodes of this owner.
+    pub(crate) fn nodes_of(&self, node_owner: NodeOwner<'_>) -> Vec<String> {
         let cluster = self.cluster();
-        let ours = |node: &Arc<Node>| has_keeper(node, keeper);
-        let nodes = cluster.virtual_nodes.iter().filter(|(_, node)| ours(node));
+        let nodes = cluster.virtual_nodes.iter().filter(|(_, node)| names_owner(node, node_owner));
         nodes.map(|(name, _)| name.clone()).collect()
     }
 
@@ -103,14 +103,14 @@ impl ClusterIndex {
     }
 }
 
-/// The pods of a node are being read. Where that comes to no end, it has to be done once more.
+/// A read of the pods of a node. If it does not complete, it has to be repeated.
 pub(crate) struct Reading<'a> {
     index: &'a ClusterIndex,
     node: &'a str,
 }
 
 impl Reading<'_> {
-    /// Takes in the pods of the node, as they were read. What events told meanwhile is newer.
+    /// Takes in the pods of the node, as they were read. Events that came meanwhile are newer.
     pub(crate) fn ends(self, pods: Vec<Pod>) {
         let mut cluster = self.index.cluster();
         // A node that has had a kubelet meanwhile has other pods.
@@ -191,7 +191,7 @@ impl Index<Node> for ClusterIndex {
         match event {
             Event::Added(node) | Event::Modified(node) => self.cluster().keep_node(node),
             Event::Deleted(tombstone) => {
-                let name = tombstone.subject().name.to_owned();
+                let name = tombstone.object_ref().name.to_owned();
                 let mut cluster = self.cluster();
                 cluster.virtual_nodes.remove(&name);
                 cluster.is_real_no_more(&name);

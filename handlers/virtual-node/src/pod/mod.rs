@@ -1,21 +1,15 @@
-//! The pods of virtual nodes: which there are, what is to be done for one, and its status.
+//! The pods of virtual nodes: an index of them, the next task for one, and its status.
 
 mod conditions;
 mod containers;
 mod decide;
 mod form;
 mod index;
-mod over;
-mod phase;
-mod seen;
+mod sight;
 mod status;
 
-pub(crate) use decide::{Facts, Task, decide};
+pub(crate) use decide::{PodFacts, PodTask, decide};
 pub(crate) use form::form;
 pub(crate) use index::ClusterIndex;
-pub(crate) use over::over;
-pub(crate) use seen::{Change, Seen};
-pub(crate) use status::{patch, status};
-
-#[cfg(test)]
-mod laws;
+pub(crate) use sight::{Change, PodSight};
+pub(crate) use status::{over, patch, status};

@@ -1,37 +1,70 @@
-//! The status of a pod: a function of the pod as it is, of what was seen of it, and of the time.
+//! The status of a pod: a function of the pod, of what was observed of it, and of the time.
+
+use std::net::IpAddr;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{HostIP, Pod, PodCondition, PodIP, PodStatus};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, HostIP, Pod, PodCondition, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::conditions::conditions;
-use super::containers::container_status;
-use super::phase::phase;
-use super::seen::Seen;
+use super::containers::{container_status, exit_code, removed};
+use super::sight::PodSight;
+use crate::workload::Workload;
 
-/// The status of a pod. What the machine does not tell is kept as it was: the start of the pod, counts of restarts, addresses.
-pub(crate) fn status(pod: &Pod, seen: &Seen<'_>, now: Timestamp) -> PodStatus {
+/// The status of a pod. Values that the machine does not report stay as they were: the start of the pod, counts of restarts,
+/// addresses.
+pub(crate) fn status(pod: &Pod, sight: &PodSight<'_>, now: Timestamp) -> PodStatus {
+    let containers = containers(pod, |container, known| {
+        let observed = sight.workload.and_then(|workload| workload.container(&container.name));
+        container_status(container, observed, known, sight, now)
+    });
+    let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()).unwrap_or("Always");
+    let before = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+    let phase = phase(&containers, policy, before);
+    assembled(pod, phase, containers, sight.workload, sight.host_ip, now)
+}
+
+/// Returns the patch with the last status of a pod, which was removed from its machine: each container and the pod have
+/// terminated for good. `None` if the status says so already.
+pub(crate) fn over(pod: &Pod, now: Timestamp) -> Option<Value> {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    if matches!(phase, Some("Succeeded" | "Failed")) {
+        return None;
+    }
+    let containers = containers(pod, |container, known| removed(container, known, now));
+    let succeeded = |container: &ContainerStatus| exit_code(container) == Some(0);
+    let phase = if containers.iter().all(succeeded) { "Succeeded" } else { "Failed" };
+    patch(pod, &assembled(pod, phase, containers, None, None, now))
+}
+
+/// The status of each container, by its specification and its status before.
+fn containers(
+    pod: &Pod,
+    status: impl Fn(&Container, Option<&ContainerStatus>) -> ContainerStatus,
+) -> Vec<ContainerStatus> {
+    let known = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref());
+    let known = known.unwrap_or_default();
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let status =
+        |container: &Container| status(container, known.iter().find(|known| known.name == container.name));
+    containers.map(status).collect()
+}
+
+fn assembled(
+    pod: &Pod,
+    phase: &str,
+    containers: Vec<ContainerStatus>,
+    workload: Option<&Workload>,
+    host_ip: Option<IpAddr>,
+    now: Timestamp,
+) -> PodStatus {
     let before = pod.status.clone().unwrap_or_default();
-    let spec = pod.spec.clone().unwrap_or_default();
-    let known = before.container_statuses.as_deref().unwrap_or_default();
-    let containers: Vec<_> = spec
-        .containers
-        .iter()
-        .map(|container| {
-            let sight = seen.workload.and_then(|workload| workload.container(&container.name));
-            let known = known.iter().find(|known| known.name == container.name);
-            container_status(container, sight, known, seen, now)
-        })
-        .collect();
-    let policy = spec.restart_policy.as_deref().unwrap_or("Always");
-    let phase = phase(&containers, policy, before.phase.as_deref().unwrap_or_default());
-    let conditions = conditions(pod, &containers, phase, seen.workload.is_some(), now);
-    let ip = seen.workload.and_then(|workload| workload.ip).map(|ip| ip.to_string()).or(before.pod_ip);
-    let host_ip = seen.host_ip.map(|ip| ip.to_string()).or(before.host_ip);
+    let ip = workload.and_then(|workload| workload.ip).map(|ip| ip.to_string()).or(before.pod_ip);
+    let host_ip = host_ip.map(|ip| ip.to_string()).or(before.host_ip);
     PodStatus {
         phase: Some(phase.to_owned()),
-        conditions: Some(conditions),
+        conditions: Some(conditions(pod, &containers, phase, workload.is_some(), now)),
         container_statuses: Some(containers),
         pod_ips: ip.clone().map(|ip| vec![PodIP { ip }]),
         pod_ip: ip,
@@ -42,7 +75,29 @@ pub(crate) fn status(pod: &Pod, seen: &Seen<'_>, now: Timestamp) -> PodStatus {
     }
 }
 
-/// What is written to bring the pod to `wanted`; none when it says so already. Conditions of others are not in it.
+/// The phase of a pod, from its containers as a kubelet does it. A pod that runs never goes back to `Pending`, and only its
+/// containers can end it.
+fn phase(containers: &[ContainerStatus], restart_policy: &str, before: &str) -> &'static str {
+    let codes: Option<Vec<i32>> = containers.iter().map(exit_code).collect();
+    let ended = codes.filter(|codes| !codes.is_empty() && restart_policy != "Always");
+    if let Some(codes) = ended {
+        if codes.iter().all(|code| *code == 0) {
+            return "Succeeded";
+        }
+        if restart_policy == "Never" {
+            return "Failed";
+        }
+        return "Running";
+    }
+    let is = |pick: fn(&ContainerStatus) -> bool| containers.iter().any(pick);
+    let waits = is(|container| container.state.as_ref().is_none_or(|state| state.waiting.is_some()));
+    let runs = is(|container| container.state.as_ref().is_some_and(|state| state.running.is_some()));
+    let ended = is(|container| container.state.as_ref().is_some_and(|state| state.terminated.is_some()));
+    if before == "Running" || (!waits && (runs || ended)) { "Running" } else { "Pending" }
+}
+
+/// Returns the patch that brings the status to `wanted`; `None` if nothing changes. Conditions of others are left
+/// out.
 pub(crate) fn patch(pod: &Pod, wanted: &PodStatus) -> Option<Value> {
     let before = pod.status.clone().unwrap_or_default();
     let ours = PodStatus {
@@ -71,6 +126,12 @@ pub(crate) fn patch(pod: &Pod, wanted: &PodStatus) -> Option<Value> {
             && let Some(addresses) = patch[field].as_array_mut()
         {
             addresses.insert(0, json!({ "$patch": "replace" }));
+        }
+    }
+    // The server merges conditions by type and keeps the fields that a patch leaves out: absent ones are sent as null.
+    for condition in patch["conditions"].as_array_mut().into_iter().flatten() {
+        for field in ["reason", "message"] {
+            condition[field] = condition[field].take();
         }
     }
     Some(patch)

@@ -1,4 +1,4 @@
-//! What stands in a cell.
+//! The cells of a table.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub(super) fn count(value: &Value) -> Value {
     value.as_i64().unwrap_or_default().into()
 }
 
-/// How many entries a map has.
+/// The number of entries of a map.
 pub(super) fn size(value: &Value) -> Value {
     value.as_object().map_or(0, serde_json::Map::len).into()
 }

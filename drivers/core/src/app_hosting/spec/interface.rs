@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What only devices of the kind `XE` need.
+/// Options of devices of the kind `XE`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct XeSpec {
@@ -18,14 +18,14 @@ pub struct XeSpec {
 pub struct Networking {
     /// The interface; `VirtualPortGroup` 0 with DHCP if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interface: Option<Interface>,
+    pub interface: Option<InterfaceSpec>,
 }
 
 /// An interface: its type, and the section of that type and no other.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Interface {
-    /// Which of the sections holds.
+pub struct InterfaceSpec {
+    /// The type, which names the section that applies.
     #[serde(rename = "type")]
     pub kind: InterfaceType,
     /// A port group inside the device, which routes.
@@ -36,7 +36,7 @@ pub struct Interface {
     pub app_gigabit_ethernet: Option<AppGigabitEthernet>,
     /// The management port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub management: Option<Management>,
+    pub management: Option<ManagementSpec>,
 }
 
 /// The types of interfaces.
@@ -55,7 +55,7 @@ pub enum InterfaceType {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct VirtualPortGroup {
-    /// Whether the pods ask a DHCP server; otherwise they get addresses of `podCIDR`.
+    /// `true` if the pods use DHCP; otherwise they get addresses of `podCIDR`.
     #[serde(default, alias = "dhcpEnabled")]
     pub dhcp: bool,
     /// The number of the port group, `0` to `3`; `0` if absent.
@@ -72,9 +72,9 @@ pub struct VirtualPortGroup {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AppGigabitEthernet {
-    /// Whether the port carries one VLAN or many.
+    /// The mode: one VLAN or many.
     pub mode: PortMode,
-    /// Whether the pods ask a DHCP server. It holds for an access port without a VLAN, others have their own in `vlanIf`.
+    /// `true` if the pods use DHCP. It applies to an access port without a VLAN; others have their own in `vlanIf`.
     #[serde(default)]
     pub dhcp: bool,
     /// The number of the interface in the container, where `vlanIf` does not tell.
@@ -86,7 +86,7 @@ pub struct AppGigabitEthernet {
     pub vlan_if: Option<VlanInterface>,
 }
 
-/// Whether a port carries one VLAN or many.
+/// The mode of a port: one VLAN or many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PortMode {
@@ -105,7 +105,7 @@ pub enum PortMode {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct VlanInterface {
-    /// Whether the pods ask a DHCP server; otherwise they get addresses of `podCIDR`.
+    /// `true` if the pods use DHCP; otherwise they get addresses of `podCIDR`.
     #[serde(default)]
     pub dhcp: bool,
     /// The number of the VLAN; 0 is none.
@@ -116,13 +116,13 @@ pub struct VlanInterface {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 63))]
     pub guest_interface: Option<u8>,
-    /// Whether frames with other source addresses are forwarded.
+    /// `true` if frames with other source addresses are forwarded.
     #[serde(default)]
     pub mac_forwarding_enabled: bool,
-    /// Whether multicast is forwarded.
+    /// `true` if multicast is forwarded.
     #[serde(default)]
     pub multicast_enabled: bool,
-    /// Whether the traffic of the port is mirrored to the pods.
+    /// `true` if the traffic of the port is mirrored to the pods.
     #[serde(default)]
     pub mirror_enabled: bool,
 }
@@ -130,8 +130,8 @@ pub struct VlanInterface {
 /// The management port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Management {
-    /// Whether the pods ask a DHCP server; otherwise they get addresses of `podCIDR`.
+pub struct ManagementSpec {
+    /// `true` if the pods use DHCP; otherwise they get addresses of `podCIDR`.
     #[serde(default)]
     pub dhcp: bool,
     /// The number of the interface in the container.

@@ -11,13 +11,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use interface::{
-    AppGigabitEthernet, Interface, InterfaceType, Management, Networking, PortMode, VirtualPortGroup,
+    AppGigabitEthernet, InterfaceSpec, InterfaceType, ManagementSpec, Networking, PortMode, VirtualPortGroup,
     VlanInterface, XeSpec,
 };
 pub use password::Password;
 pub use tls::TlsSpec;
 
-/// How many pods a device takes when nobody says.
+/// The default maximum number of pods of a device.
 const MAX_PODS: u32 = 16;
 
 /// A device that hosts pods. The keys are those of the existing provider's `device:` file, with additions.
@@ -43,7 +43,7 @@ pub struct DeviceSpec {
     /// A Secret with the keys `username` and `password`, which are taken instead of those here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_secret_ref: Option<CredentialSecretRef>,
-    /// Whether and how the device is talked to with TLS.
+    /// The TLS options of the connection to the device.
     #[serde(default)]
     pub tls: TlsSpec,
     /// The subnet from which pods get addresses where there is no DHCP. Its first address is the gateway.
@@ -54,14 +54,14 @@ pub struct DeviceSpec {
     pub labels: BTreeMap<String, String>,
     /// Taints that the node gets too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub taints: Vec<Taint>,
+    pub taints: Vec<TaintSpec>,
     /// The region in which it stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
     /// The zone in which it stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// How many pods it takes.
+    /// The maximum number of pods.
     #[serde(default = "max_pods")]
     #[schemars(range(min = 1))]
     pub max_pods: u32,
@@ -69,10 +69,10 @@ pub struct DeviceSpec {
     /// a warning says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_level: Option<LogLevel>,
-    /// What a pod gets that asks for nothing, and the most that one may ask for.
+    /// The default and the maximum resources of a pod.
     #[serde(default)]
     pub resource_limits: ResourceLimits,
-    /// What only devices of the kind `XE` need.
+    /// Options of devices of the kind `XE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xe: Option<XeSpec>,
 }
@@ -123,20 +123,20 @@ pub struct CredentialSecretRef {
 /// A taint of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Taint {
+pub struct TaintSpec {
     /// The key.
     #[schemars(length(min = 1))]
     pub key: String,
     /// The value.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
-    /// What it does to pods that do not tolerate it.
-    pub effect: Effect,
+    /// The effect on pods that do not tolerate it.
+    pub effect: TaintEffect,
 }
 
-/// What a taint does to pods that do not tolerate it.
+/// The effect of a taint on pods that do not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Effect {
+pub enum TaintEffect {
     /// They are not scheduled there.
     NoSchedule,
     /// They are scheduled there only if there is no other place.
@@ -145,22 +145,22 @@ pub enum Effect {
     NoExecute,
 }
 
-/// How much is logged.
+/// The log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
     /// Everything.
     Debug,
-    /// What happens.
+    /// Normal operation.
     Info,
-    /// What may be wrong.
+    /// Possible problems.
     #[serde(alias = "warning")]
     Warn,
-    /// What is wrong.
+    /// Errors.
     Error,
 }
 
-/// What a pod gets that asks for nothing, and the most that one may ask for: quantities as Kubernetes writes them, each
+/// The default and the maximum resources of a pod: quantities as Kubernetes writes them, each
 /// for one container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

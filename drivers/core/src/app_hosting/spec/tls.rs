@@ -1,19 +1,19 @@
-//! How a device proves who it is.
+//! The authentication of a device by TLS.
 
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whether and how a device is talked to with TLS. A device is known in one way: by `caFile`, `certificateSha256`, or not at all; none
-/// of the keys has a meaning where TLS is not used. A file is read up to 1 MiB.
+/// The TLS options of the connection to a device. A device is verified in one way: by `caFile`, `certificateSha256`, or not at all;
+/// these keys apply only if TLS is used. A file is read up to 1 MiB.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TlsSpec {
-    /// Whether TLS is used. Without it, the password crosses the network in clear.
+    /// Uses TLS. Without it, the password crosses the network in clear.
     #[serde(default)]
     pub enabled: bool,
-    /// Whether any certificate is taken. Whoever stands between then reads the password.
+    /// Accepts any certificate. A man in the middle can then read the password.
     #[serde(default)]
     pub insecure_skip_verify: bool,
     /// Our certificate, a PEM file. `keyFile` belongs to it.

@@ -1,4 +1,4 @@
-//! What pods become, held against bodies that are kept in files. With `GOLDEN=overwrite` the files are written anew.
+//! Compares the translation of pods with golden files. `GOLDEN=overwrite` rewrites the files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,6 @@ use staffetta_driver::virtual_node::EnvironmentVariable;
 
 use super::*;
 use crate::app::image::copy_of;
-use crate::model::file::FileOperation;
 use crate::model::operation::Operation;
 
 const UID: &str = "00000000-0000-0000-0000-000000000001";
@@ -25,7 +24,7 @@ fn spec(interface: &Value) -> DeviceSpec {
 }
 
 fn translator(spec: &DeviceSpec) -> Translator {
-    let limits = Limits::read(&spec.resource_limits).unwrap();
+    let limits = AppResourceLimits::read(&spec.resource_limits).unwrap();
     Translator::new(&"east".into(), limits, PodNetwork::read(spec).unwrap())
 }
 
@@ -52,8 +51,12 @@ fn golden(name: &str, body: &Value) {
 }
 
 /// The configuration as the whole container, which is what a YANG validator takes.
-fn config(app: &App) -> Value {
+fn config(app: &Value) -> Value {
     json!({ "Cisco-IOS-XE-app-hosting-cfg:app-hosting-cfg-data": { "apps": { "app": [app] } } })
+}
+
+fn run_options(app: &Value) -> RunOptions {
+    serde_json::from_value(app["run-optss"].clone()).unwrap()
 }
 
 fn translated(interface: &Value, request: &PodRequest, address: Option<&str>) -> Value {
@@ -139,14 +142,11 @@ fn the_way_over_the_flash_has_bodies_and_changes_one_line_of_the_configuration()
         &json!({ "Cisco-IOS-XE-app-hosting-cfg:app-hosting-cfg-data": { "apps": apps } }),
     );
     let (to, from) = (copy_of(&app.id), app.package.clone());
-    golden(
-        "rpc-copy",
-        &json!({ "Cisco-IOS-XE-rpc:copy": FileOperation::Copy { from, to: to.clone() }.input() }),
-    );
-    golden("rpc-delete", &json!({ "Cisco-IOS-XE-rpc:delete": FileOperation::Delete { file: to }.input() }));
-    let copied = Mark::read(&app.config(None, true).run_optss).unwrap();
-    let plain = Mark::read(&app.config(None, false).run_optss).unwrap();
-    assert_eq!(copied, Mark { copied: true, ..plain });
+    golden("rpc-copy", &json!({ "Cisco-IOS-XE-rpc:copy": Operation::Copy { from, to: to.clone() }.input() }));
+    golden("rpc-delete", &json!({ "Cisco-IOS-XE-rpc:delete": Operation::Delete { file: to }.input() }));
+    let copied = AppMark::read(&run_options(&app.config(None, true))).unwrap();
+    let plain = AppMark::read(&run_options(&app.config(None, false))).unwrap();
+    assert_eq!(copied, AppMark { copied: true, ..plain });
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn the_environment_comes_from_the_request_and_a_value_that_does_not_fit_is_refus
     request.environment = [("app".to_owned(), variable("s3cret"))].into();
     let translator = translator(&DeviceSpec::default());
     let app = translator.translate(&request).unwrap().apps.remove(0).config(None, false);
-    assert_eq!(app.run_optss.run_opts.last().unwrap().line_run_opts, "-e TOKEN=s3cret");
+    assert_eq!(run_options(&app).run_opts.last().unwrap().line_run_opts, "-e TOKEN=s3cret");
     request.environment = [("app".to_owned(), variable("two words"))].into();
     let error = DriverError::from(translator.translate(&request).unwrap_err()).to_string();
     assert!(error.contains("spec.containers[0].env `TOKEN`: ") && !error.contains("words"), "{error}");
@@ -190,12 +190,14 @@ proptest! {
         request.environment = [(container, environment)].into();
         if let Ok(pod) = translator(&DeviceSpec::default()).translate(&request) {
             let app = pod.apps[0].config(None, false);
-            let lines = &app.run_optss.run_opts;
+            let options = run_options(&app);
+            let lines = &options.run_opts;
             prop_assert!(lines.len() <= 30 && lines.iter().all(|line| line.line_run_opts.len() <= 235));
             prop_assert!(lines.iter().zip(1..).all(|(line, index)| line.line_index == index));
-            let profile = app.application_resource_profile.as_ref().unwrap();
-            prop_assert!(profile.cpu_units <= 20_000 && profile.memory_capacity_mb <= 16_384);
-            let mark = Mark::read(&app.run_optss).unwrap();
+            let profile = &app["application-resource-profile"];
+            let amount = |leaf: &str| profile[leaf].as_u64().unwrap();
+            prop_assert!(amount("cpu-units") <= 20_000 && amount("memory-capacity-mb") <= 16_384);
+            let mark = AppMark::read(&options).unwrap();
             prop_assert_eq!(mark.owner.uid.as_str(), UID);
         } else {
             prop_assert!(cpu > 20_000 || memory > 16_384 || !request.environment.is_empty());

@@ -9,12 +9,11 @@ use serde_json::{Value, json};
 use staffetta_driver::{DriverError, Reason};
 use tokio::time::Instant;
 
-use crate::model::file::FileOperation;
 use crate::model::operation::Operation;
 use crate::model::resource::{self, Resource};
 use crate::restconf::{Fault, NetworkClient};
 
-/// How long each change of state takes.
+/// The duration of each state change.
 pub(super) const DELAY: Duration = Duration::from_millis(700);
 
 #[derive(Default)]
@@ -25,9 +24,9 @@ pub(super) struct Device(Mutex<Inner>);
 pub(super) struct Inner {
     pub(super) config: BTreeMap<String, Value>,
     pub(super) oper: BTreeMap<String, Oper>,
-    /// What was accepted, in order: `install ID`.
+    /// The accepted operations in order: `install ID`.
     pub(super) accepted: Vec<String>,
-    /// How often it was asked for anything.
+    /// The number of requests.
     pub(super) requests: usize,
     pub(super) unreachable: bool,
     pub(super) malformed: bool,
@@ -46,7 +45,7 @@ pub(super) struct Inner {
     pub(super) arp: Option<Value>,
     /// The most installs that were under way at a time.
     pub(super) parallel: usize,
-    /// What becomes of an install from a URL.
+    /// The outcome of an install from a URL.
     pub(super) urls: Urls,
     /// The files on the flash.
     pub(super) files: BTreeSet<String>,
@@ -57,7 +56,7 @@ pub(super) struct Inner {
     pub(super) refuses_copies: bool,
 }
 
-/// What becomes of an install from a URL.
+/// The outcome of an install from a URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Urls {
     #[default]
@@ -70,7 +69,7 @@ pub(super) enum Urls {
     Hang,
 }
 
-/// How long a copy takes.
+/// The duration of a copy.
 pub(super) const COPY: Duration = Duration::from_secs(90);
 
 #[derive(Clone)]
@@ -107,7 +106,7 @@ impl Device {
         inner
     }
 
-    /// What was accepted since the last time somebody asked.
+    /// Takes the operations accepted since the last call.
     pub(super) fn accepted(&self) -> Vec<String> {
         std::mem::take(&mut self.inner().accepted)
     }
@@ -135,13 +134,13 @@ impl Device {
 
     fn answer(inner: &mut Inner) -> Result<(), Fault> {
         if std::mem::take(&mut inner.loses_answer) {
-            return Err(DriverError::new(Reason::Unavailable, "wait for the answer").maybe_done().into());
+            return Err(DriverError::new(Reason::Unavailable, "wait for the answer").maybe_applied().into());
         }
         Ok(())
     }
 }
 
-/// What was done with the copy of a package.
+/// Formats an operation on the copy of a package.
 fn of_file(word: &str, file: &str) -> String {
     format!("{word} {}", file.trim_start_matches("flash:/staffetta_").trim_end_matches(".tar"))
 }
@@ -220,7 +219,10 @@ impl NetworkClient for Device {
         Self::answer(&mut inner)
     }
 
-    async fn operate(&self, operation: &Operation) -> Result<(), Fault> {
+    async fn operate(&self, operation: &Operation, limit: Option<Duration>) -> Result<(), Fault> {
+        if let Operation::Copy { .. } | Operation::Delete { .. } = operation {
+            return self.handle_file(operation, limit).await;
+        }
         let mut inner = self.reached()?;
         if !inner.refusals.is_empty() {
             return Err(refused(inner.refusals.remove(0)));
@@ -236,6 +238,7 @@ impl NetworkClient for Device {
             Operation::Uninstall { appid } => {
                 ("uninstall", appid, &["DEPLOYED", "INSTALLING"], "DEPLOYED", "gone")
             }
+            Operation::Copy { .. } | Operation::Delete { .. } => unreachable!("they concern files"),
         };
         let state = inner.oper.get(id).map(|oper| oper.state.clone());
         if !state.as_deref().map_or(from.is_empty(), |state| from.contains(&state)) {
@@ -263,11 +266,11 @@ impl NetworkClient for Device {
             _ => None,
         };
         if let Some(message) = fails {
-            let told = json!({
+            let reported = json!({
                 "name": "event", "timestamp": format!("{:?}", inner.requests), "app-id": id,
                 "ev-type": format!("im-app-{word}"), "status": "im-app-fail", "message": message,
             });
-            inner.notifications.push(told);
+            inner.notifications.push(reported);
             return Self::answer(&mut inner);
         }
         let interfaces = inner.oper.get(id).map_or_else(|| json!([]), |oper| oper.interfaces.clone());
@@ -277,10 +280,12 @@ impl NetworkClient for Device {
         inner.oper.insert(id.clone(), Oper { state: now, next, interfaces });
         Self::answer(&mut inner)
     }
+}
 
-    async fn handle_file(&self, operation: &FileOperation, limit: Option<Duration>) -> Result<(), Fault> {
+impl Device {
+    async fn handle_file(&self, operation: &Operation, limit: Option<Duration>) -> Result<(), Fault> {
         match operation {
-            FileOperation::Copy { from, to } => {
+            Operation::Copy { from, to } => {
                 assert!(from.starts_with("http") && limit.is_some_and(|limit| limit > COPY));
                 self.reached()?.copies.push((to.clone(), Instant::now() + COPY));
                 tokio::time::sleep(COPY).await;
@@ -292,7 +297,7 @@ impl NetworkClient for Device {
                 }
                 Self::answer(&mut inner)
             }
-            FileOperation::Delete { file } => {
+            Operation::Delete { file } => {
                 let mut inner = self.reached()?;
                 if inner.keeps_files {
                     return Err(refused("HTTP 500 operation-failed: %Error deleting (Permission denied)"));
@@ -303,6 +308,7 @@ impl NetworkClient for Device {
                 inner.accepted.push(of_file("delete", file));
                 Self::answer(&mut inner)
             }
+            _ => unreachable!("it concerns an application"),
         }
     }
 }

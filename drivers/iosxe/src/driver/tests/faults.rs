@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Failures of devices.
 
 use super::*;
 
@@ -37,7 +37,7 @@ async fn a_device_that_forgot_its_applications_gets_them_again() {
             device.inner().config.clear();
         }
         deploy(&driver, &pod(1)).await;
-        assert_eq!(status(&driver, 1).await.unwrap().containers[0].state, HostedState::Running);
+        assert_eq!(status(&driver, 1).await.unwrap().containers[0].state, HostedContainerState::Running);
     }
 }
 
@@ -49,8 +49,8 @@ async fn an_answer_that_got_lost_is_no_reason_to_do_it_twice() {
     for _ in 0..100 {
         device.inner().loses_answer = true;
         match driver.deploy_pod(&pod(1)).await {
-            Ok(Progress::Done) => break,
-            Ok(progress) => tokio::time::sleep(progress.ask_again().unwrap()).await,
+            Ok(PodProgress::Done) => break,
+            Ok(progress) => tokio::time::sleep(progress.poll_after().unwrap()).await,
             Err(error) => {
                 assert!(error.ambiguous());
                 lost += 1;
@@ -73,7 +73,7 @@ async fn applications_of_others_are_neither_told_nor_touched() {
     assert!(east.delete_pod(&pod(1).owner()).await.unwrap().is_done());
     let error = east.deploy_pod(&pod(1)).await.unwrap_err();
     assert_eq!(error.reason(), Reason::Refused);
-    assert!(error.to_string().contains("belongs to somebody else"), "{error}");
+    assert!(error.to_string().contains("belongs to another pod or cluster"), "{error}");
     assert_eq!(device.accepted(), [""; 0]);
 }
 
@@ -98,8 +98,8 @@ async fn an_application_of_an_earlier_agent_is_taken_over_for_its_pod() {
     let changed = pod_with(1, &json!([{ "name": "app", "image": "flash:/b.tar" }]), "Always");
     loop {
         let progress = driver.update_pod(&changed).await.unwrap();
-        let Some(ask_again) = progress.ask_again() else { break };
-        tokio::time::sleep(ask_again).await;
+        let Some(poll_after) = progress.poll_after() else { break };
+        tokio::time::sleep(poll_after).await;
     }
     let earlier = ["stop", "deactivate", "uninstall", "remove"].map(|word| format!("{word} cvk0000_x"));
     let made = steps(&["configure", "install", "activate", "start"], 1);
@@ -113,19 +113,19 @@ async fn a_failed_install_is_told_in_the_words_of_the_device_and_tried_again_aft
     let device = Arc::new(Device::default());
     let driver = driver(&device);
     device.inner().fails_installs = Some("not enough space");
-    let (reason, message, ask_again) = failing(&driver, &pod(1)).await;
+    let (reason, message, poll_after) = failing(&driver, &pod(1)).await;
     assert_eq!((&*reason, message.as_str()), ("InstallFailed", "app: not enough space"));
     let hosted = status(&driver, 1).await.unwrap();
     let state = &hosted.containers[0].state;
     assert!(
-        matches!(state, HostedState::Waiting { message, .. } if message == "not enough space"),
+        matches!(state, HostedContainerState::Waiting { message, .. } if message == "not enough space"),
         "{state:?}"
     );
     assert_eq!(device.accepted(), steps(&["configure", "install"], 1));
     device.inner().fails_installs = None;
     assert!(!driver.deploy_pod(&pod(1)).await.unwrap().is_done());
     assert_eq!(device.accepted(), [""; 0], "however often somebody asks");
-    tokio::time::sleep(ask_again).await;
+    tokio::time::sleep(poll_after).await;
     deploy(&driver, &pod(1)).await;
     assert_eq!(device.accepted(), steps(&["install", "activate", "start"], 1));
 }
@@ -141,8 +141,8 @@ async fn an_install_of_somebody_else_that_never_ends_is_told_and_asked_after_eve
     assert_eq!(message, "app: waits until guest is installed, which takes longer than 600 s");
     let requests = device.inner().requests;
     while begun.elapsed() < Duration::from_secs(3 * 3600) {
-        let (.., ask_again) = failing(&driver, &pod(1)).await;
-        tokio::time::sleep(ask_again).await;
+        let (.., poll_after) = failing(&driver, &pod(1)).await;
+        tokio::time::sleep(poll_after).await;
     }
     assert!(device.inner().requests - requests < 100, "{}", device.inner().requests - requests);
     device.inner().oper.remove("guest");
@@ -153,14 +153,17 @@ async fn an_install_of_somebody_else_that_never_ends_is_told_and_asked_after_eve
 async fn what_the_device_tells_of_others_and_is_no_text_holds_up_no_install_and_a_long_text_is_cut() {
     let device = Arc::new(Device::default());
     let driver = driver(&device);
-    let told = |message: Value| json!({ "app-id": "guest", "status": "im-app-fail", "message": message });
-    device.inner().notifications.extend([told(json!(null)), told(json!(7))]);
+    let reported = |message: Value| json!({ "app-id": "guest", "status": "im-app-fail", "message": message });
+    device.inner().notifications.extend([reported(json!(null)), reported(json!(7))]);
     deploy(&driver, &pod(1)).await;
     device.inner().fails_installs = Some(&*"no room\n".repeat(10_000).leak());
     let (_, message, _) = failing(&driver, &pod(2)).await;
     assert!(message.starts_with("app: no roomno room") && message.len() == 305, "{}", message.len());
     let state = &status(&driver, 2).await.unwrap().containers[0].state;
-    assert!(matches!(state, HostedState::Waiting { message, .. } if message.len() == 300), "{state:?}");
+    assert!(
+        matches!(state, HostedContainerState::Waiting { message, .. } if message.len() == 300),
+        "{state:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +173,7 @@ async fn nothing_is_installed_on_a_device_that_hosts_nothing() {
     device.inner().disabled = true;
     driver.deploy_pod(&pod(1)).await.unwrap();
     let progress = driver.deploy_pod(&pod(1)).await.unwrap();
-    assert!(matches!(&progress, Progress::Failing { reason, .. } if reason == "AppHostingDisabled"));
+    assert!(matches!(&progress, PodProgress::Failing { reason, .. } if reason == "AppHostingDisabled"));
     assert_eq!(device.accepted(), steps(&["configure"], 1));
     device.inner().disabled = false;
     deploy(&driver, &pod(1)).await;
@@ -182,11 +185,11 @@ async fn a_step_that_the_device_did_by_itself_is_no_failure() {
     let driver = driver(&device);
     while device.inner().oper.get(&id(1)).is_none_or(|oper| oper.state != "DEPLOYED") {
         let progress = driver.deploy_pod(&pod(1)).await.unwrap();
-        tokio::time::sleep(progress.ask_again().unwrap()).await;
+        tokio::time::sleep(progress.poll_after().unwrap()).await;
     }
     device.inner().refusals.push("HTTP 400 operation-failed: it is activated already");
     let refused = driver.deploy_pod(&pod(1)).await.unwrap();
-    assert!(matches!(refused, Progress::Working { .. }), "{refused:?}");
+    assert!(matches!(refused, PodProgress::Working { .. }), "{refused:?}");
     device.inner().oper.insert(id(1), Oper::in_state("ACTIVATED"));
     let begun = Instant::now();
     deploy(&driver, &pod(1)).await;
@@ -200,7 +203,7 @@ async fn a_pod_that_is_deleted_while_it_is_installed_leaves_nothing() {
         let driver = driver(&device);
         for _ in 0..calls {
             let progress = driver.deploy_pod(&pod(1)).await.unwrap();
-            tokio::time::sleep(progress.ask_again().unwrap_or_default()).await;
+            tokio::time::sleep(progress.poll_after().unwrap_or_default()).await;
         }
         delete(&driver, &pod(1)).await;
         assert!(device.inner().config.is_empty() && device.inner().oper.is_empty(), "{calls}");
@@ -242,11 +245,11 @@ async fn a_word_that_nobody_knows_is_waited_for() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let progress = driver.deploy_pod(&pod(1)).await.unwrap();
     assert!(
-        matches!(&progress, Progress::Working { state, .. } if state.contains("DANCING")),
+        matches!(&progress, PodProgress::Working { state, .. } if state.contains("DANCING")),
         "{progress:?}"
     );
     let state = &status(&driver, 1).await.unwrap().containers[0].state;
-    assert!(matches!(state, HostedState::Waiting { .. }));
+    assert!(matches!(state, HostedContainerState::Waiting { .. }));
     assert_eq!(device.accepted(), [""; 0]);
 }
 
@@ -255,20 +258,23 @@ async fn an_activation_that_fails_is_told_in_the_words_of_the_device_and_tried_a
     let device = Arc::new(Device::default());
     let driver = driver(&device);
     device.inner().fails_activations = Some("not enough CPU is available");
-    let (begun, mut told) = (Instant::now(), Vec::new());
+    let (begun, mut reported) = (Instant::now(), Vec::new());
     while begun.elapsed() < Duration::from_secs(60) {
         let progress = driver.deploy_pod(&pod(1)).await.unwrap();
-        if let Progress::Failing { reason, message, .. } = &progress {
-            told.push((reason.to_string(), message.clone()));
+        if let PodProgress::Failing { reason, message, .. } = &progress {
+            reported.push((reason.to_string(), message.clone()));
         }
-        tokio::time::sleep(progress.ask_again().unwrap()).await;
+        tokio::time::sleep(progress.poll_after().unwrap()).await;
     }
     let expected = ("ActivateFailed".to_owned(), "app: not enough CPU is available".to_owned());
-    assert!(told.iter().all(|told| *told == expected), "{told:?}");
+    assert!(reported.iter().all(|reported| *reported == expected), "{reported:?}");
     let attempts = device.accepted().iter().filter(|step| step.starts_with("activate")).count();
     assert_eq!(attempts, 5, "after 2, 4, 8 and 16 s, and each is known to have failed soon");
     let state = &status(&driver, 1).await.unwrap().containers[0].state;
-    assert!(matches!(state, HostedState::Waiting { message, .. } if message.contains("CPU")), "{state:?}");
+    assert!(
+        matches!(state, HostedContainerState::Waiting { message, .. } if message.contains("CPU")),
+        "{state:?}"
+    );
     device.inner().fails_activations = None;
     deploy(&driver, &pod(1)).await;
 }
@@ -299,7 +305,8 @@ async fn nothing_is_taken_out_of_the_configuration_while_the_device_may_hide_wha
     for driver in [before, driver(&device)] {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let progress = driver.delete_pod(&pod(1).owner()).await.unwrap();
-        let hidden = matches!(&progress, Progress::Failing { reason, .. } if reason == "AppHostingDisabled");
+        let hidden =
+            matches!(&progress, PodProgress::Failing { reason, .. } if reason == "AppHostingDisabled");
         assert!(hidden, "{progress:?}");
     }
     assert_eq!(device.accepted(), [""; 0]);
@@ -315,7 +322,7 @@ async fn what_was_only_configured_goes_from_a_device_that_hosts_nothing() {
     device.inner().disabled = true;
     for _ in 0..3 {
         let progress = driver.deploy_pod(&pod(1)).await.unwrap();
-        tokio::time::sleep(progress.ask_again().unwrap()).await;
+        tokio::time::sleep(progress.poll_after().unwrap()).await;
     }
     assert!(driver.delete_pod(&pod(1).owner()).await.is_ok());
     delete(&driver, &pod(1)).await;

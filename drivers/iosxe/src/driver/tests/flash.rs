@@ -11,7 +11,7 @@ fn from_url(number: u8) -> PodRequest {
 async fn until_copying(driver: &IosXeDriver, request: &PodRequest) {
     while driver.locked().await.copies.under_way().is_none() {
         let progress = driver.deploy_pod(request).await.unwrap();
-        tokio::time::sleep(progress.ask_again().unwrap()).await;
+        tokio::time::sleep(progress.poll_after().unwrap()).await;
     }
 }
 
@@ -19,7 +19,7 @@ async fn until_copying(driver: &IosXeDriver, request: &PodRequest) {
 async fn until_diverted(device: &Device, driver: &IosXeDriver, request: &PodRequest) {
     while !device.accepted().contains(&format!("divert {}", id(1))) {
         let progress = driver.deploy_pod(request).await.unwrap();
-        tokio::time::sleep(progress.ask_again().unwrap()).await;
+        tokio::time::sleep(progress.poll_after().unwrap()).await;
     }
 }
 
@@ -65,8 +65,8 @@ async fn a_copy_holds_up_neither_the_other_pods_nor_whoever_asks_how_they_are() 
     let progress = loop {
         let progress = driver.deploy_pod(&slow).await.unwrap();
         match &progress {
-            Progress::Working { state, .. } if state.contains("is copied to the flash") => break progress,
-            _ => tokio::time::sleep(progress.ask_again().unwrap()).await,
+            PodProgress::Working { state, .. } if state.contains("is copied to the flash") => break progress,
+            _ => tokio::time::sleep(progress.poll_after().unwrap()).await,
         }
     };
     assert!(!progress.is_done());
@@ -129,8 +129,8 @@ async fn a_copy_that_never_came_keeps_no_pod_longer_than_a_copy_may_take() {
     let begun = Instant::now();
     delete(&driver(&device), &request).await;
     assert!(device.inner().config.is_empty());
-    let (told, limit) = (begun.elapsed(), Duration::from_secs(600));
-    assert!(told >= limit && told < limit * 2, "{told:?}");
+    let (reported, limit) = (begun.elapsed(), Duration::from_secs(600));
+    assert!(reported >= limit && reported < limit * 2, "{reported:?}");
 }
 
 #[tokio::test(start_paused = true)]

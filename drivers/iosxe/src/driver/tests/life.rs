@@ -13,7 +13,7 @@ async fn a_pod_comes_and_goes_with_each_step_once_and_leaves_nothing() {
     assert_eq!(device.accepted(), steps(&UP, 1));
     let hosted = status(&driver, 1).await.unwrap();
     assert_eq!((hosted.owner, hosted.marked), (pod(1).owner(), true));
-    assert_eq!(hosted.containers[0].state, HostedState::Running);
+    assert_eq!(hosted.containers[0].state, HostedContainerState::Running);
     assert_eq!(hosted.containers[0].id, format!("cisco://{}", id(1)));
     assert!(driver.deploy_pod(&pod(1)).await.unwrap().is_done());
     delete(&driver, &pod(1)).await;
@@ -46,7 +46,7 @@ async fn a_driver_that_is_replaced_at_every_call_does_the_same() {
                 driver.deploy_pod(&pod(1)).await.unwrap()
             };
             match progress {
-                Progress::Done => break,
+                PodProgress::Done => break,
                 _ => tokio::time::sleep(device::DELAY).await,
             }
         }
@@ -204,6 +204,6 @@ async fn answers_that_did_not_change_make_the_same_list_and_an_address_comes_fro
     let requests = device.inner().requests;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let again = driver.list_pods().await.unwrap();
-    assert!(Arc::ptr_eq(&known, &again));
+    assert_eq!(known, again);
     assert_eq!(device.inner().requests - requests, 1, "one look answers for all pods");
 }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use staffetta_driver::app_hosting::{AppHostingDriver, DeviceSpec, HostedPod, HostedState};
-use staffetta_driver::virtual_node::{PodRequest, Progress};
+use staffetta_driver::app_hosting::{AppHostingDriver, DeviceSpec, HostedContainerState, HostedPod};
+use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 
 use self::device::{Device, Oper};
 use super::*;
-use crate::app::{Limits, PodNetwork};
+use crate::app::{AppResourceLimits, PodNetwork};
 
 fn driver(device: &Arc<Device>) -> IosXeDriver {
     driver_of(device, "east", &json!({}))
@@ -25,7 +25,7 @@ fn driver_of(device: &Arc<Device>, cluster: &str, more: &Value) -> IosXeDriver {
     let mut spec = json!({ "driver": "XE", "address": "r1", "xe": {} });
     spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let spec: DeviceSpec = serde_json::from_value(spec).unwrap();
-    let limits = Limits::read(&spec.resource_limits).unwrap();
+    let limits = AppResourceLimits::read(&spec.resource_limits).unwrap();
     let translator = Translator::new(&cluster.into(), limits, PodNetwork::read(&spec).unwrap());
     IosXeDriver::new(Arc::clone(device) as _, translator, IosXeOptions::default())
 }
@@ -59,8 +59,8 @@ fn id(number: u8) -> String {
 /// Asks until it is done, as a handler would.
 async fn deploy(driver: &IosXeDriver, request: &PodRequest) {
     for _ in 0..20_000 {
-        match driver.deploy_pod(request).await.unwrap().ask_again() {
-            Some(ask_again) => tokio::time::sleep(ask_again).await,
+        match driver.deploy_pod(request).await.unwrap().poll_after() {
+            Some(poll_after) => tokio::time::sleep(poll_after).await,
             None => return,
         }
     }
@@ -69,8 +69,8 @@ async fn deploy(driver: &IosXeDriver, request: &PodRequest) {
 
 async fn delete(driver: &IosXeDriver, request: &PodRequest) {
     for _ in 0..20_000 {
-        match driver.delete_pod(&request.owner()).await.unwrap().ask_again() {
-            Some(ask_again) => tokio::time::sleep(ask_again).await,
+        match driver.delete_pod(&request.owner()).await.unwrap().poll_after() {
+            Some(poll_after) => tokio::time::sleep(poll_after).await,
             None => return,
         }
     }
@@ -81,10 +81,10 @@ async fn delete(driver: &IosXeDriver, request: &PodRequest) {
 async fn failing(driver: &IosXeDriver, request: &PodRequest) -> (String, String, Duration) {
     for _ in 0..20_000 {
         match driver.deploy_pod(request).await.unwrap() {
-            Progress::Failing { reason, message, ask_again } => {
-                return (reason.to_string(), message, ask_again);
+            PodProgress::Failing { reason, message, poll_after } => {
+                return (reason.to_string(), message, poll_after);
             }
-            progress => tokio::time::sleep(progress.ask_again().unwrap()).await,
+            progress => tokio::time::sleep(progress.poll_after().unwrap()).await,
         }
     }
     panic!("nothing ever is wrong")

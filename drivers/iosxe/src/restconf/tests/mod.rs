@@ -1,4 +1,4 @@
-//! What requests come to on devices that are well, and on those that are not.
+//! Requests to healthy and faulty devices.
 
 mod tls;
 
@@ -17,9 +17,8 @@ use staffetta_driver::app_hosting::{DeviceSpec, Password};
 use staffetta_driver::{DriverError, Reason};
 
 use super::*;
-use crate::model::file::FileOperation;
 use crate::model::operation::{Operation, in_envelope};
-use crate::model::{path, resource};
+use crate::model::{APPS, resource};
 use crate::options::IosXeOptions;
 
 const STEP: &str = "ask";
@@ -34,7 +33,8 @@ fn client_at(address: &str, port: u16, tls: TlsSpec, timeout_ms: u64) -> Restcon
         tls,
         ..DeviceSpec::default()
     };
-    let options = IosXeOptions { request_timeout_ms: timeout_ms, ..IosXeOptions::default() };
+    let options =
+        IosXeOptions { request_timeout_ms: timeout_ms.try_into().unwrap(), ..IosXeOptions::default() };
     Restconf::new(&spec, &options).unwrap()
 }
 
@@ -189,7 +189,7 @@ async fn what_is_refused_of_a_part_and_of_the_whole_is_refused() {
 #[tokio::test]
 async fn a_file_is_copied_and_deleted_with_a_time_of_its_own() {
     let server = server().await;
-    let copy = FileOperation::Copy { from: "http://h/a".into(), to: "flash:/a".into() };
+    let copy = Operation::Copy { from: "http://h/a".into(), to: "flash:/a".into() };
     let late = ResponseTemplate::new(204).set_delay(Duration::from_millis(2500));
     Mock::given(body_json(in_envelope(&copy.input())))
         .and(at("/api/operations/Cisco-IOS-XE-rpc:copy"))
@@ -203,12 +203,12 @@ async fn a_file_is_copied_and_deleted_with_a_time_of_its_own() {
         .mount(&server)
         .await;
     let client = client_at("127.0.0.1", server.address().port(), TlsSpec::default(), 2000);
-    client.handle_file(&copy, Some(Duration::from_secs(60))).await.unwrap();
-    let fault = client.handle_file(&copy, Some(Duration::from_millis(100))).await.unwrap_err();
+    client.operate(&copy, Some(Duration::from_secs(60))).await.unwrap();
+    let fault = client.operate(&copy, Some(Duration::from_millis(100))).await.unwrap_err();
     assert!(fault.error.ambiguous(), "{:?}", fault.error);
     // That a copy takes long closes the way for nobody else.
-    let delete = FileOperation::Delete { file: "flash:/a".into() };
-    let fault = client.handle_file(&delete, None).await.unwrap_err();
+    let delete = Operation::Delete { file: "flash:/a".into() };
+    let fault = client.operate(&delete, None).await.unwrap_err();
     assert_eq!(fault.said.as_deref(), Some("HTTP 200: %Error deleting flash:/a (No such file)"));
 }
 
@@ -240,9 +240,9 @@ async fn what_an_account_may_not_do_is_a_refusal_of_that_and_closes_the_way_for_
     assert!(client.last_answer().is_none());
     get(&client).await.unwrap();
     assert!(client.last_answer().is_some());
-    let copy = FileOperation::Copy { from: "http://h/a".into(), to: "flash:/a".into() };
+    let copy = Operation::Copy { from: "http://h/a".into(), to: "flash:/a".into() };
     for _ in 0..3 {
-        let fault = client.handle_file(&copy, Some(Duration::from_secs(60))).await.unwrap_err();
+        let fault = client.operate(&copy, Some(Duration::from_secs(60))).await.unwrap_err();
         assert_eq!(fault.said.as_deref(), Some("HTTP 403 access-denied"));
         assert_eq!(fault.error.reason(), Reason::Refused);
         get(&client).await.unwrap();
@@ -267,7 +267,7 @@ async fn a_refusal_is_told_apart_from_trouble() {
     ] {
         let server = server().await;
         Mock::given(method("POST"))
-            .and(at(format!("/api/{}", path::APPS)))
+            .and(at(format!("/api/{APPS}")))
             .respond_with(ResponseTemplate::new(status).set_body_json(error_body("some-tag")))
             .mount(&server)
             .await;
@@ -285,7 +285,7 @@ async fn what_is_gone_is_removed() {
         ResponseTemplate::new(409).set_body_json(error_body("data-missing")),
     ] {
         let server = server().await;
-        let place = format!("/api/{}/app=a_b%20c", path::APPS);
+        let place = format!("/api/{APPS}/app=a_b%20c");
         Mock::given(method("DELETE")).and(at(place)).respond_with(answer).expect(1).mount(&server).await;
         client(&server).remove("a_b c").await.unwrap();
     }
@@ -294,7 +294,7 @@ async fn what_is_gone_is_removed() {
 #[tokio::test]
 async fn a_device_that_takes_no_envelope_gets_none_from_then_on() {
     let server = server().await;
-    let place = format!("/api/{}", path::OPERATION);
+    let place = format!("/api/{}", "operations/Cisco-IOS-XE-rpc:app-hosting");
     Mock::given(body_json(in_envelope(&install().input())))
         .and(at(place.clone()))
         .respond_with(ResponseTemplate::new(400).set_body_json(error_body("malformed-message")))
@@ -308,8 +308,8 @@ async fn a_device_that_takes_no_envelope_gets_none_from_then_on() {
         .mount(&server)
         .await;
     let client = client(&server);
-    client.operate(&install()).await.unwrap();
-    client.operate(&install()).await.unwrap();
+    client.operate(&install(), None).await.unwrap();
+    client.operate(&install(), None).await.unwrap();
 }
 
 #[tokio::test]
@@ -318,7 +318,7 @@ async fn what_certainly_never_left_was_not_done_and_what_has_no_answer_may_have_
     let port = listener.local_addr().unwrap().port();
     drop(listener);
     let closed = client_at("127.0.0.1", port, TlsSpec::default(), 60_000);
-    let fault = closed.operate(&install()).await.unwrap_err();
+    let fault = closed.operate(&install(), None).await.unwrap_err();
     assert_eq!((fault.error.reason(), fault.error.ambiguous()), (Reason::Unavailable, false));
 
     let server = server().await;
@@ -326,7 +326,7 @@ async fn what_certainly_never_left_was_not_done_and_what_has_no_answer_may_have_
     Mock::given(method("POST")).respond_with(late.clone()).mount(&server).await;
     answers(&server, late).await;
     let hasty = client_at("127.0.0.1", server.address().port(), TlsSpec::default(), 300);
-    let fault = hasty.operate(&install()).await.unwrap_err();
+    let fault = hasty.operate(&install(), None).await.unwrap_err();
     assert_eq!((fault.error.reason(), fault.error.ambiguous()), (Reason::Unavailable, true));
     let reading = client_at("127.0.0.1", server.address().port(), TlsSpec::default(), 300);
     assert!(!get(&reading).await.unwrap_err().ambiguous());

@@ -1,4 +1,4 @@
-//! How a device proves who it is.
+//! Authentication of devices.
 
 use std::sync::Arc;
 
@@ -111,11 +111,11 @@ fn only_a_file_with_a_certificate_in_it_and_of_a_bounded_size_is_read() {
     ] {
         let file = Some(file.to_owned());
         let by_authority = TlsSpec { enabled: true, ca_file: file.clone(), ..TlsSpec::default() };
-        let told = refusal(&by_authority);
-        assert!(told.contains(&format!("tls.caFile: {why}")), "{told}");
+        let reported = refusal(&by_authority);
+        assert!(reported.contains(&format!("tls.caFile: {why}")), "{reported}");
         let (cert_file, key_file) = (file.clone(), file);
-        let told = refusal(&TlsSpec { enabled: true, cert_file, key_file, ..TlsSpec::default() });
-        assert!(told.contains(&format!("tls.certFile: {why}")), "{told}");
+        let reported = refusal(&TlsSpec { enabled: true, cert_file, key_file, ..TlsSpec::default() });
+        assert!(reported.contains(&format!("tls.certFile: {why}")), "{reported}");
     }
 }
 
@@ -129,8 +129,8 @@ fn what_would_be_dropped_without_a_word_is_refused_by_path_and_no_file_is_looked
         TlsSpec { insecure_skip_verify: true, ..none.clone() },
         TlsSpec { cert_file: nowhere.clone(), key_file: nowhere.clone(), ..none.clone() },
     ] {
-        let told = refusal(&off);
-        assert!(told.contains("tls.enabled: it must be true where `tls."), "{told}");
+        let reported = refusal(&off);
+        assert!(reported.contains("tls.enabled: it must be true where `tls."), "{reported}");
     }
     let on = TlsSpec { enabled: true, ..none };
     for (both, path) in [
@@ -144,7 +144,7 @@ fn what_would_be_dropped_without_a_word_is_refused_by_path_and_no_file_is_looked
         ),
         (TlsSpec { certificate_sha256: pin, ca_file: nowhere, ..on }, "caFile"),
     ] {
-        let told = refusal(&both);
-        assert!(told.contains(&format!("tls.{path}: `tls.")), "{told}");
+        let reported = refusal(&both);
+        assert!(reported.contains(&format!("tls.{path}: `tls.")), "{reported}");
     }
 }

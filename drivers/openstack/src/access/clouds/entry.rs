@@ -1,4 +1,4 @@
-//! What a file says of a cloud, and the options that would say the same.
+//! The entry of a cloud in a file, and its conversion to options.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -6,27 +6,29 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-use super::{Said, place};
-use crate::access::mistakes::Mistakes;
-use crate::access::resolve::Places;
-use crate::access::{AccessError, Interface, NeutronOptions, Secret};
+use super::{CloudLayer, location};
+use crate::access::error::AccessProblems;
+use crate::access::resolve::Locations;
+use crate::access::{AccessError, EndpointInterface, NeutronOptions, Secret};
+use crate::text::or_default;
 
-/// A file, or none of it where it says nothing of the cloud.
+/// The content of clouds.yaml, secure.yaml or clouds-public.yaml. Empty entries are `None`.
 #[derive(Deserialize)]
-pub(super) struct File {
+pub(super) struct CloudsFile {
     #[serde(default)]
-    pub(super) clouds: BTreeMap<String, Option<Spanned<Entry>>>,
+    pub(super) clouds: BTreeMap<String, Option<Spanned<CloudEntry>>>,
     #[serde(default, rename = "public-clouds")]
-    pub(super) public: BTreeMap<String, Option<Spanned<Entry>>>,
+    pub(super) public: BTreeMap<String, Option<Spanned<CloudEntry>>>,
 }
 
 type Text = Option<Spanned<String>>;
 
-/// What a file says of a cloud, as far as it concerns us.
+/// The keys of a cloud that concern this client.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Entry {
-    auth: Option<AuthEntry>,
+pub(super) struct CloudEntry {
+    #[serde(deserialize_with = "or_default")]
+    auth: AuthEntry,
     auth_type: Text,
     region_name: Text,
     regions: Option<Vec<Region>>,
@@ -83,114 +85,86 @@ enum Region {
     Full { name: String },
 }
 
-/// A domain, by id or by name.
-type DomainGiven = (Option<String>, Option<String>);
-
-/// Refuses what is said of one service alone: all are reached in one region and by one interface.
-pub(super) fn same_for_all(options: &NeutronOptions, layers: &[Said]) -> Result<(), AccessError> {
-    let mut wrong = Mistakes::default();
-    let interface =
-        |name: &str| Interface::from_name(name).map_or(name.to_owned(), |known| known.as_str().to_owned());
-    let general =
-        options.endpoint_type.as_deref().map_or_else(|| Interface::default().as_str().to_owned(), interface);
-    let mut hold = |get: fn(&Entry) -> &Text, option: &str, same: &dyn Fn(&str) -> bool| {
-        for said in layers {
-            if let Some(other) = get(&said.entry).as_ref().filter(|other| !same(&other.value)) {
-                let what =
-                    format!("{:?} is for one service alone; here one `{option}` is for all", other.value);
-                wrong.add(AccessError::new(place(&said.path, other), what));
-            }
-        }
+/// Rejects an interface or a region of a single service: all services share one of each.
+pub(super) fn reject_per_service(options: &NeutronOptions, layers: &[CloudLayer]) -> Result<(), AccessError> {
+    let mut problems = AccessProblems::default();
+    let interface = |name: &str| {
+        EndpointInterface::from_name(name).map_or(name.to_owned(), |known| known.as_str().to_owned())
     };
-    for get in
-        [(|entry| &entry.network_interface) as fn(&Entry) -> &Text, |entry| &entry.load_balancer_interface]
-    {
-        hold(get, "interface", &|name| interface(name) == general);
+    let general = interface(options.endpoint_type.as_deref().unwrap_or("public"));
+    for CloudLayer { entry, path, .. } in layers {
+        let interfaces = [&entry.network_interface, &entry.load_balancer_interface].into_iter().flatten();
+        let interfaces = interfaces.filter(|name| interface(&name.value) != general);
+        let regions = [&entry.network_region_name, &entry.load_balancer_region_name].into_iter().flatten();
+        let regions = regions.filter(|name| options.region_name.as_ref() != Some(&name.value));
+        for (option, other) in
+            interfaces.map(|name| ("interface", name)).chain(regions.map(|name| ("region_name", name)))
+        {
+            let message = format!("{:?} is for one service only; one `{option}` is for all", other.value);
+            problems.add(AccessError::new(location(path, other), message));
+        }
     }
-    for get in [(|entry| &entry.network_region_name) as fn(&Entry) -> &Text, |entry| {
-        &entry.load_balancer_region_name
-    }] {
-        hold(get, "region_name", &|name| options.region_name.as_deref() == Some(name));
-    }
-    if wrong.are_none() { Ok(()) } else { Err(wrong.into()) }
+    problems.finish(Some(()))
 }
 
-/// The layers put together, the first one uppermost. `home` is the folder that `~` means.
-pub(super) fn options(name: &str, layers: &[Said], home_folder: Option<&Path>) -> (NeutronOptions, Places) {
-    let file = |text: String| match (text.strip_prefix("~/"), home_folder) {
+/// Converts the layers of the cloud `name`, the topmost first, to options with their locations. `home` is the directory of `~`.
+pub(super) fn options(name: &str, layers: &[CloudLayer], home: Option<&Path>) -> (NeutronOptions, Locations) {
+    let file = |text: String| match (text.strip_prefix("~/"), home) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => PathBuf::from(text),
     };
-
     let main = layers.iter().find(|layer| layer.line > 0).or(layers.last());
-    let home = main.map(|said| format!("{}:{}:{}: ", said.path.display(), said.line, said.column));
-    let home = format!("{}clouds.{name}: ", home.unwrap_or_default());
-    let mut given = Given { layers, places: Places { home, given: HashMap::new() } };
-    let default = (
-        given.in_auth("user_domain_id", |auth| &auth.default_domain_id).or_else(|| {
-            given.anywhere("user_domain_id", |auth| &auth.default_domain, |entry| &entry.default_domain)
-        }),
-        given.in_auth("user_domain_name", |auth| &auth.default_domain_name),
-    );
-    let user_domain = (
-        given.anywhere("user_domain_id", |auth| &auth.user_domain_id, |entry| &entry.user_domain_id),
-        given.anywhere("user_domain_name", |auth| &auth.user_domain_name, |entry| &entry.user_domain_name),
-    );
-    let project_domain = (
-        given.anywhere("project_domain_id", |auth| &auth.project_domain_id, |entry| &entry.project_domain_id),
-        given.anywhere(
-            "project_domain_name",
-            |auth| &auth.project_domain_name,
-            |entry| &entry.project_domain_name,
-        ),
-    );
-    let (user_domain_id, user_domain_name) = or_default(user_domain, &default);
-    let (project_domain_id, project_domain_name) = or_default(project_domain, &default);
+    let prefix = main.map(|layer| format!("{}:{}:{}: ", layer.path.display(), layer.line, layer.column));
+    let prefix = format!("{}clouds.{name}: ", prefix.unwrap_or_default());
+    let mut reader = LayerReader { layers, locations: Locations { prefix, given: HashMap::new() } };
+    macro_rules! read {
+        ($option:ident: $($($key:ident).+),+) => {
+            reader.read(stringify!($option), |entry| None$(.or(entry.$($key).+.as_ref()))+)
+        };
+    }
+    let default_domain_id = read!(user_domain_id: auth.default_domain_id)
+        .or_else(|| read!(user_domain_id: auth.default_domain, default_domain));
+    let default_domain = (default_domain_id, read!(user_domain_name: auth.default_domain_name));
+    let or_default = |domain: (Option<String>, Option<String>)| {
+        if domain == (None, None) { default_domain.clone() } else { domain }
+    };
+    let (user_domain_id, user_domain_name) = or_default((
+        read!(user_domain_id: auth.user_domain_id, user_domain_id),
+        read!(user_domain_name: auth.user_domain_name, user_domain_name),
+    ));
+    let (project_domain_id, project_domain_name) = or_default((
+        read!(project_domain_id: auth.project_domain_id, project_domain_id),
+        read!(project_domain_name: auth.project_domain_name, project_domain_name),
+    ));
+    let first_region = || layers.iter().find_map(|layer| layer.entry.regions.as_ref()?.first());
     let options = NeutronOptions {
-        auth_type: given.beside("auth_type", |entry| &entry.auth_type),
-        auth_url: given.in_auth("auth_url", |auth| &auth.auth_url),
-        username: given.in_auth("username", |auth| &auth.username),
-        user_id: given.in_auth("user_id", |auth| &auth.user_id),
-        password: given.value("password", |entry| entry.auth.as_ref()?.password.clone()),
-        project_name: given.in_auth("project_name", |auth| &auth.project_name),
-        project_id: given.in_auth("project_id", |auth| &auth.project_id),
+        auth_type: read!(auth_type: auth_type),
+        auth_url: read!(auth_url: auth.auth_url),
+        username: read!(username: auth.username),
+        user_id: read!(user_id: auth.user_id),
+        password: read!(password: auth.password),
+        project_name: read!(project_name: auth.project_name),
+        project_id: read!(project_id: auth.project_id),
         user_domain_id,
         user_domain_name,
         project_domain_id,
         project_domain_name,
-        application_credential_id: given
-            .in_auth("application_credential_id", |auth| &auth.application_credential_id),
-        application_credential_name: given
-            .in_auth("application_credential_name", |auth| &auth.application_credential_name),
-        application_credential_secret: given.value("application_credential_secret", |entry| {
-            entry.auth.as_ref()?.application_credential_secret.clone()
-        }),
-        region_name: given
-            .beside("region_name", |entry| &entry.region_name)
-            .or_else(|| Some(layers.iter().find_map(|said| said.entry.regions.as_ref()?.first())?.name())),
-        endpoint_type: given
-            .beside("endpoint_type", |entry| &entry.interface)
-            .or_else(|| given.beside("endpoint_type", |entry| &entry.endpoint_type)),
-        endpoint_override: given
-            .beside("endpoint_override", |entry| &entry.network_endpoint_override)
-            .or_else(|| given.in_auth("endpoint_override", |auth| &auth.endpoint)),
-        load_balancer_endpoint_override: given
-            .beside("load_balancer_endpoint_override", |entry| &entry.load_balancer_endpoint_override),
-        cafile: given.beside("cafile", |entry| &entry.cacert).map(file),
-        certfile: given.beside("certfile", |entry| &entry.cert).map(file),
-        keyfile: given.beside("keyfile", |entry| &entry.key).map(file),
-        insecure: given
-            .value("insecure", |entry| entry.verify.clone())
-            .map(|verify| !verify)
-            .or_else(|| given.value("insecure", |entry| entry.insecure.clone())),
-        timeout: given.value("timeout", |entry| entry.api_timeout.clone()),
+        application_credential_id: read!(application_credential_id: auth.application_credential_id),
+        application_credential_name: read!(application_credential_name: auth.application_credential_name),
+        application_credential_secret: read!(application_credential_secret: auth.application_credential_secret),
+        region_name: read!(region_name: region_name).or_else(|| first_region().map(Region::name)),
+        endpoint_type: read!(endpoint_type: interface).or_else(|| read!(endpoint_type: endpoint_type)),
+        endpoint_override: read!(endpoint_override: network_endpoint_override)
+            .or_else(|| read!(endpoint_override: auth.endpoint)),
+        load_balancer_endpoint_override: read!(load_balancer_endpoint_override: load_balancer_endpoint_override),
+        cafile: read!(cafile: cacert).map(file),
+        certfile: read!(certfile: cert).map(file),
+        keyfile: read!(keyfile: key).map(file),
+        insecure: read!(insecure: verify).map(|verify: bool| !verify).or_else(|| read!(insecure: insecure)),
+        timeout: read!(timeout: api_timeout),
         ..NeutronOptions::default()
     };
-    (options, given.places)
-}
-
-fn or_default(domain: DomainGiven, default: &DomainGiven) -> DomainGiven {
-    if domain == (None, None) { default.clone() } else { domain }
+    (options, reader.locations)
 }
 
 impl Region {
@@ -201,40 +175,20 @@ impl Region {
     }
 }
 
-/// Takes values from the uppermost layer that has them, and notes where they stand.
-struct Given<'a> {
-    layers: &'a [Said],
-    places: Places,
+/// Reads values from the topmost layer that has them, and records their locations.
+struct LayerReader<'a> {
+    layers: &'a [CloudLayer],
+    locations: Locations,
 }
 
-impl Given<'_> {
-    fn value<T>(&mut self, option: &'static str, get: impl Fn(&Entry) -> Option<Spanned<T>>) -> Option<T> {
-        let found = self.layers.iter().find_map(|said| get(&said.entry).map(|value| (said, value)));
-        let (said, value) = found?;
-        self.places.given.insert(option, place(&said.path, &value));
-        Some(value.value)
-    }
-
-    /// A value beside `auth`.
-    fn beside(&mut self, option: &'static str, get: fn(&Entry) -> &Text) -> Option<String> {
-        self.value(option, |entry| get(entry).clone())
-    }
-
-    /// A value within `auth`.
-    fn in_auth(&mut self, option: &'static str, get: fn(&AuthEntry) -> &Text) -> Option<String> {
-        self.value(option, |entry| get(entry.auth.as_ref()?).clone())
-    }
-
-    /// A value within `auth` or beside it.
-    fn anywhere(
+impl LayerReader<'_> {
+    fn read<T: Clone>(
         &mut self,
         option: &'static str,
-        in_auth: fn(&AuthEntry) -> &Text,
-        beside: fn(&Entry) -> &Text,
-    ) -> Option<String> {
-        self.value(option, |entry| {
-            let within = entry.auth.as_ref().and_then(|auth| in_auth(auth).clone());
-            within.or_else(|| beside(entry).clone())
-        })
+        get: impl Fn(&CloudEntry) -> Option<&Spanned<T>>,
+    ) -> Option<T> {
+        let (layer, value) = self.layers.iter().find_map(|layer| Some((layer, get(&layer.entry)?)))?;
+        self.locations.given.insert(option, location(&layer.path, value));
+        Some(value.value.clone())
     }
 }

@@ -1,6 +1,5 @@
-//! The driver `default` of network policies: security groups of one project, found by their descriptions.
+//! The driver `default` of network policies: security groups of one project, found by the marks in their descriptions.
 
-mod mark;
 mod wire;
 
 use std::collections::HashSet;
@@ -9,55 +8,51 @@ use async_trait::async_trait;
 use dashmap::DashSet;
 use serde_json::json;
 use staffetta_driver::{
-    ClusterId, DriverError, GroupName, Guarded, HeldRule, NetworkPolicyDriver, Owner, ProjectId, Reason,
-    RuleChange, SecurityGroup, SecurityGroupId, SecurityRule, VifId,
+    ClusterId, DriverError, ExistingRule, GroupName, NetworkPolicyDriver, Owner, ProjectId, Reason,
+    RuleChange, SecurityGroup, SecurityGroupId, VifId, VifSecurityGroups,
 };
 use tracing::warn;
 
-use self::mark::Mark;
-use self::wire::{GroupTold, NewRule, RuleTold};
-use super::api::Neutron;
-use super::mark::{DEVICE_OWNER, KURYR_OWNER, SUBPORT_OWNER};
-use crate::cloud::{Cloud, Service, well_formed};
-use crate::error::{OpenStackError, existing};
-use crate::mark::cluster_tag;
+use self::wire::{Rule, RuleBody, SecurityGroupBody, new_rule};
+use super::api::NeutronApi;
+use super::ports::device_owner_filter;
+use super::wire::{KURYR_OWNER, PortBody};
+use crate::cloud::Cloud;
+use crate::error::{DriverResult, Result, existing};
+use crate::mark::{ResourceMark, cluster_tag};
+use crate::text::is_well_formed;
 
-/// How many rules are made in one call. Neutron needs some tens of milliseconds for each, and makes all of them or none.
-const TOGETHER: usize = 100;
+/// The most rules in one request. Neutron needs some tens of milliseconds for each and creates all of them or none.
+const MAX_RULES: usize = 100;
+/// The longest name of a group, in characters.
+const MAX_NAME: usize = 255;
 
-const CHANGE: &str = "change the rules of a security group";
+const UPDATE: &str = "update the rules of a security group";
 
 /// The driver `default` of network policies.
 #[derive(Debug)]
 pub struct NeutronSecurityGroups {
-    network: Service,
-    neutron: Neutron,
+    neutron: NeutronApi,
     cluster: ClusterId,
     project: ProjectId,
-    /// The ports of which this process saw that they may be guarded: the mark of one never changes.
+    /// The ports that are known to belong to this cluster: marks never change.
     ours: DashSet<VifId>,
 }
 
 impl NeutronSecurityGroups {
-    /// Makes groups in a project of `cloud`, with the mark of `cluster`. Only ports of that project can have them.
+    /// Creates groups in a project of `cloud` with the mark of `cluster`. Only ports of that project can have them.
     pub fn new(cloud: &Cloud, cluster: ClusterId, project: ProjectId) -> Self {
-        Self {
-            network: cloud.network(),
-            neutron: Neutron::new(cloud),
-            cluster,
-            project,
-            ours: DashSet::new(),
-        }
+        Self { neutron: NeutronApi::new(cloud.network()), cluster, project, ours: DashSet::new() }
     }
 
-    /// Whether policies may guard a port: whatever an annotation names, only one with the mark of this cluster, or one of the
-    /// project that Kuryr made for a pod. Only one that this process never saw is looked at.
-    async fn is_ours(&self, vif: &VifId) -> Result<bool, OpenStackError> {
-        // What an annotation calls an id may be anything.
-        if self.ours.contains(vif) || !well_formed(vif.as_str()) {
+    /// Returns `true` for a port with the mark of this cluster, and for a port of the project that Kuryr created: an annotation may
+    /// name any port. Unknown ports are read.
+    async fn is_ours(&self, vif: &VifId) -> Result<bool> {
+        if self.ours.contains(vif) || !is_well_formed(vif.as_str()) {
             return Ok(self.ours.contains(vif));
         }
-        let Some(port) = self.neutron.port("read whose a port is", vif).await? else { return Ok(false) };
+        let port = self.neutron.port("read the owner of a port", vif).await?;
+        let Some(port) = port else { return Ok(false) };
         let ours = match port.mark() {
             Some(mark) => mark.cluster == self.cluster,
             None => port.device_owner == KURYR_OWNER && port.project_id == self.project,
@@ -65,148 +60,141 @@ impl NeutronSecurityGroups {
         if ours {
             self.ours.insert(vif.clone());
         } else {
-            warn!(port = %vif, device_owner = port.device_owner, "a port that a pod names is not this cluster's, and no policy guards it");
+            warn!(port = %vif, device_owner = port.device_owner, "the port of a pod does not belong to this cluster; no policy applies to it");
         }
         Ok(ours)
     }
 
-    fn group(&self, told: GroupTold) -> Option<SecurityGroup> {
-        let Mark { name, owner, .. } = Mark::read(&told.description, &self.cluster)?;
-        let rules = told.security_group_rules.into_iter().map(RuleTold::held).collect();
-        Some(SecurityGroup { id: told.id, name, owner, rules })
+    fn group(&self, body: SecurityGroupBody) -> Option<SecurityGroup> {
+        let mark = ResourceMark::parse(&body.description).filter(|mark| mark.cluster == self.cluster)?;
+        let rules = existing_rules(body.security_group_rules);
+        Some(SecurityGroup { id: body.id, name: mark.group?, owner: mark.owner, rules })
     }
 
-    async fn add(
-        &self,
-        group: &SecurityGroupId,
-        rules: &[SecurityRule<SecurityGroupId>],
-    ) -> Result<Vec<HeldRule>, OpenStackError> {
-        let new: Vec<_> = rules.iter().map(|rule| NewRule::of(group, &self.project, rule)).collect();
+    async fn add(&self, group: &SecurityGroupId, rules: &[Rule]) -> Result<Vec<ExistingRule>> {
+        let new: Vec<_> = rules.iter().map(|rule| new_rule(group, &self.project, rule)).collect();
         let body = json!({ "security_group_rules": new });
-        let call = self.network.post(CHANGE, "security-group-rules").json(&body).things(rules.len());
-        let made: Vec<RuleTold> = call.answer_in("security_group_rules").await?;
-        Ok(made.into_iter().map(RuleTold::held).collect())
+        let call = self.neutron.service.post(UPDATE, "security-group-rules").json(&body).items(rules.len());
+        Ok(existing_rules(call.answer_in("security_group_rules").await?))
     }
 
-    /// Adds those of the rules that are not there yet. Neutron refuses all of them when it has one.
-    async fn add_missing(
-        &self,
-        group: &SecurityGroupId,
-        rules: &[SecurityRule<SecurityGroupId>],
-    ) -> Result<Vec<HeldRule>, OpenStackError> {
-        match self.add(group, rules).await {
-            Err(error) if error.is("SecurityGroupRuleExists") => {
-                let path = format!("security-groups/{group}");
-                let call = self.network.get("read the rules of a security group", path);
-                let told: GroupTold =
-                    call.fields(&["id", "security_group_rules"]).answer_in("security_group").await?;
-                let held = told.security_group_rules.into_iter().map(RuleTold::held);
-                let mut there: Vec<_> =
-                    held.filter(|held| held.rule.as_ref().is_some_and(|rule| rules.contains(rule))).collect();
-                let missing = |rule: &&SecurityRule<SecurityGroupId>| {
-                    !there.iter().any(|held| held.rule.as_ref() == Some(*rule))
-                };
-                let missing: Vec<_> = rules.iter().filter(missing).cloned().collect();
-                if missing.len() == rules.len() {
-                    return Err(error);
-                }
-                if !missing.is_empty() {
-                    there.extend(self.add(group, &missing).await?);
-                }
-                Ok(there)
-            }
-            result => result,
+    /// Adds the rules that do not exist yet. Neutron rejects a request that contains an existing rule.
+    async fn add_missing(&self, group: &SecurityGroupId, rules: &[Rule]) -> Result<Vec<ExistingRule>> {
+        let error = match self.add(group, rules).await {
+            Err(error) if error.is("SecurityGroupRuleExists") => error,
+            result => return result,
+        };
+        let call = self
+            .neutron
+            .service
+            .get("read the rules of a security group", format!("security-groups/{group}"));
+        let call = call.fields("id security_group_rules");
+        let body: SecurityGroupBody = call.answer_in("security_group").await?;
+        let mut found = existing_rules(body.security_group_rules);
+        found.retain(|found| found.rule.as_ref().is_some_and(|rule| rules.contains(rule)));
+        let is_missing = |rule: &&Rule| !found.iter().any(|found| found.rule.as_ref() == Some(*rule));
+        let missing: Vec<_> = rules.iter().filter(is_missing).cloned().collect();
+        if missing.len() == rules.len() {
+            return Err(error);
         }
+        if !missing.is_empty() {
+            found.extend(self.add(group, &missing).await?);
+        }
+        Ok(found)
     }
 }
 
 #[async_trait]
 impl NetworkPolicyDriver for NeutronSecurityGroups {
-    async fn groups(&self) -> Result<Vec<SecurityGroup>, DriverError> {
-        let call = self.network.get("list the security groups of this cluster", "security-groups");
+    async fn groups(&self) -> DriverResult<Vec<SecurityGroup>> {
+        let call = self.neutron.service.get("list the security groups of this cluster", "security-groups");
         let call = call.query("project_id", self.project.as_str());
-        let call = call.fields(&["id", "description", "security_group_rules"]);
-        let told: Vec<GroupTold> = call.list("security_groups").await?;
-        Ok(told.into_iter().filter_map(|told| self.group(told)).collect())
+        let call = call.fields("id description security_group_rules");
+        let bodies: Vec<SecurityGroupBody> = call.list("security_groups").await?;
+        Ok(bodies.into_iter().filter_map(|body| self.group(body)).collect())
     }
 
-    async fn make_group(
-        &self,
-        name: &GroupName,
-        owner: Option<&Owner>,
-    ) -> Result<SecurityGroup, DriverError> {
-        let mark = Mark { cluster: self.cluster.clone(), name: name.clone(), owner: owner.cloned() };
+    async fn create_group(&self, name: &GroupName, owner: Option<&Owner>) -> DriverResult<SecurityGroup> {
+        let (group, owner) = (Some(name.clone()), owner.cloned());
+        let title = match &owner {
+            Some(Owner { namespace, name, .. }) => format!("{}/{namespace}/{name}", self.cluster),
+            None => format!("{}/{name}", self.cluster),
+        };
+        let mark = ResourceMark { cluster: self.cluster.clone(), group, owner };
         let body = json!({ "security_group": {
-            "name": mark.title(),
-            "description": mark.description(),
+            "name": title.chars().take(MAX_NAME).collect::<String>(),
+            "description": mark.to_string(),
             "project_id": self.project,
         } });
-        let call = self.network.post("make a security group", "security-groups").json(&body);
-        let told: GroupTold = call.answer_in("security_group").await?;
-        let rules = told.security_group_rules.into_iter().map(RuleTold::held).collect();
-        Ok(SecurityGroup { id: told.id, name: name.clone(), owner: owner.cloned(), rules })
+        let call = self.neutron.service.post("create a security group", "security-groups").json(&body);
+        let body: SecurityGroupBody = call.answer_in("security_group").await?;
+        let rules = existing_rules(body.security_group_rules);
+        Ok(SecurityGroup { id: body.id, name: name.clone(), owner: mark.owner, rules })
     }
 
-    async fn change_rules(
+    async fn update_rules(
         &self,
         group: &SecurityGroupId,
         change: &RuleChange,
-    ) -> Result<Vec<HeldRule>, DriverError> {
+    ) -> DriverResult<Vec<ExistingRule>> {
         for rule in &change.remove {
-            let path = format!("security-group-rules/{rule}");
-            existing(self.network.delete(CHANGE, path).done().await)?;
+            existing(
+                self.neutron.service.delete(UPDATE, format!("security-group-rules/{rule}")).done().await,
+            )?;
         }
         let mut added = Vec::with_capacity(change.add.len());
-        for rules in change.add.chunks(TOGETHER) {
+        for rules in change.add.chunks(MAX_RULES) {
             added.extend(self.add_missing(group, rules).await?);
         }
         Ok(added)
     }
 
-    async fn remove_group(&self, group: &SecurityGroupId) -> Result<(), DriverError> {
-        let call = self.network.delete("remove a security group", format!("security-groups/{group}"));
+    async fn delete_group(&self, group: &SecurityGroupId) -> DriverResult<()> {
+        let call = self.neutron.service.delete("delete a security group", format!("security-groups/{group}"));
         Ok(existing(call.done().await).map(drop)?)
     }
 
-    async fn guards(&self) -> Result<Vec<Guarded>, DriverError> {
+    async fn vif_groups(&self) -> DriverResult<Vec<VifSecurityGroups>> {
         let filter = if self.neutron.tags_new_ports().await? {
             vec![("tags", cluster_tag(&self.cluster))]
         } else {
-            [DEVICE_OWNER, SUBPORT_OWNER].map(|owner| ("device_owner", owner.to_owned())).to_vec()
+            device_owner_filter()
         };
-        let fields = ["id", "security_groups", "description"];
-        let ports =
-            self.neutron.ports("list what guards the ports of this cluster", &filter, &fields).await?;
-        let ours = |port: &super::wire::Port| port.mark().is_some_and(|mark| mark.cluster == self.cluster);
-        let guarded = ports.into_iter().filter(ours).map(|port| {
+        let fields = "id security_groups description";
+        let step = "list the security groups of ports";
+        let ports = self.neutron.ports(step, &filter, fields).await?;
+        let ours = |port: &PortBody| port.mark_of(&self.cluster).is_some();
+        let groups = ports.into_iter().filter(ours).map(|port| {
             let mut groups = port.security_groups;
             groups.sort();
-            Guarded { vif: port.id, groups }
+            VifSecurityGroups { vif: port.id, groups }
         });
-        let guarded: Vec<_> = guarded.collect();
-        // What is gone need not be remembered; what was made meanwhile is looked at again.
-        let listed: HashSet<&VifId> = guarded.iter().map(|guarded| &guarded.vif).collect();
+        let groups: Vec<_> = groups.collect();
+        // Deleted ports are forgotten; ports that were created meanwhile are read again.
+        let listed: HashSet<&VifId> = groups.iter().map(|groups| &groups.vif).collect();
         self.ours.retain(|vif| listed.contains(vif));
         for vif in listed {
             self.ours.insert(vif.clone());
         }
-        Ok(guarded)
+        Ok(groups)
     }
 
-    async fn guard(&self, vif: &VifId, groups: &[SecurityGroupId]) -> Result<(), DriverError> {
-        const STEP: &str = "put security groups in front of a port";
+    async fn set_vif_groups(&self, vif: &VifId, groups: &[SecurityGroupId]) -> DriverResult<()> {
+        const STEP: &str = "set the security groups of a port";
         if !self.is_ours(vif).await? {
-            return Err(
-                DriverError::new(Reason::NotFound, STEP).detail("there is no such port of this cluster")
-            );
+            let detail = "there is no such port of this cluster";
+            return Err(DriverError::new(Reason::NotFound, STEP).detail(detail));
         }
         let body = json!({ "port": { "security_groups": groups } });
-        match self.network.put(STEP, format!("ports/{vif}")).json(&body).done().await {
-            // The port is there, and something else is not.
-            Err(error) if error.is("SecurityGroupNotFound") => {
-                Err(DriverError::new(Reason::Conflict, STEP).detail(error.problem().to_string()))
-            }
+        match self.neutron.service.put(STEP, format!("ports/{vif}")).json(&body).done().await {
+            // A group does not exist, while the port does.
+            Err(error) if error.is("SecurityGroupNotFound") => Err(DriverError::new(Reason::Conflict, STEP)
+                .detail(error.rejection().map(ToString::to_string).unwrap_or_default())),
             result => Ok(result?),
         }
     }
+}
+
+fn existing_rules(bodies: Vec<RuleBody>) -> Vec<ExistingRule> {
+    bodies.into_iter().map(RuleBody::existing).collect()
 }

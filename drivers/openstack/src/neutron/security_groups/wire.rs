@@ -1,186 +1,144 @@
-//! Security groups and their rules, as Neutron writes and reads them. The fields are those of its API reference.
+//! The JSON bodies of security groups and their rules. The fields are those of Neutron's API reference.
 
 use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::{Value, json};
 use staffetta_driver::{
-    Direction, Family, HeldRule, Ports, ProjectId, Protocol, Remote, SecurityGroupId, SecurityRule,
-    SecurityRuleId,
+    Direction, ExistingRule, IpFamily, ProjectId, Protocol, ProtocolPorts, Remote, SecurityGroupId,
+    SecurityRule, SecurityRuleId,
 };
 
-/// A security group as it is read.
+use crate::text::without_nulls;
+
+/// A rule whose groups are those of Neutron.
+pub(super) type Rule = SecurityRule<SecurityGroupId>;
+
+/// A security group.
 #[derive(Debug, Deserialize)]
-pub(super) struct GroupTold {
+pub(super) struct SecurityGroupBody {
     pub(super) id: SecurityGroupId,
     #[serde(default)]
     pub(super) description: String,
     #[serde(default)]
-    pub(super) security_group_rules: Vec<RuleTold>,
+    pub(super) security_group_rules: Vec<RuleBody>,
 }
 
-/// A rule as it is read.
+/// A rule.
 #[derive(Debug, Deserialize)]
-pub(super) struct RuleTold {
+pub(super) struct RuleBody {
     id: SecurityRuleId,
     direction: String,
-    #[serde(default)]
     ethertype: Option<String>,
-    #[serde(default)]
     protocol: Option<String>,
-    #[serde(default)]
     port_range_min: Option<i64>,
-    #[serde(default)]
     port_range_max: Option<i64>,
-    #[serde(default)]
     remote_ip_prefix: Option<String>,
-    #[serde(default)]
     remote_group_id: Option<SecurityGroupId>,
-    #[serde(default)]
     remote_address_group_id: Option<String>,
 }
 
-/// It is of a form that [`NewRule`] has not.
-struct Odd;
+/// The values of fields, with the names that Neutron returns and, first, those that it is given.
+const DIRECTIONS: [(&str, Direction); 2] = [("ingress", Direction::Ingress), ("egress", Direction::Egress)];
+const FAMILIES: [(&str, IpFamily); 2] = [("IPv4", IpFamily::V4), ("IPv6", IpFamily::V6)];
+const PROTOCOLS: [(&str, Protocol); 6] = [
+    ("tcp", Protocol::Tcp),
+    ("udp", Protocol::Udp),
+    ("sctp", Protocol::Sctp),
+    ("6", Protocol::Tcp),
+    ("17", Protocol::Udp),
+    ("132", Protocol::Sctp),
+];
 
-impl RuleTold {
-    pub(super) fn held(self) -> HeldRule {
-        HeldRule { rule: self.rule(), id: self.id }
+fn value<T: Copy>(names: &[(&str, T)], name: &str) -> Option<T> {
+    names.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+}
+
+fn name<T: PartialEq>(names: &[(&'static str, T)], value: &T) -> Option<&'static str> {
+    names.iter().find(|(_, known)| known == value).map(|(name, _)| *name)
+}
+
+impl RuleBody {
+    pub(super) fn existing(self) -> ExistingRule {
+        ExistingRule { rule: self.rule(), id: self.id }
     }
 
-    /// What it allows, if it is of a form that [`NewRule`] has too.
-    fn rule(&self) -> Option<SecurityRule<SecurityGroupId>> {
-        let direction = match self.direction.as_str() {
-            "ingress" => Direction::Ingress,
-            "egress" => Direction::Egress,
-            _ => return None,
-        };
-        let family = match self.ethertype.as_deref() {
-            Some("IPv4") => Family::V4,
-            Some("IPv6") => Family::V6,
-            _ => return None,
-        };
-        if self.remote_address_group_id.is_some() {
-            return None;
-        }
-        let remote = match (&self.remote_ip_prefix, &self.remote_group_id) {
-            (None, None) => Remote::Any,
-            (None, Some(group)) => Remote::Group(group.clone()),
-            (Some(prefix), None) => match prefix.parse::<IpNet>().ok()? {
-                net if Family::of(&net) != family => return None,
+    /// The rule, or `None` if [`new_rule`] makes none of its form.
+    fn rule(&self) -> Option<Rule> {
+        let direction = value(&DIRECTIONS, &self.direction)?;
+        let family = value(&FAMILIES, self.ethertype.as_deref()?)?;
+        let remote = match (&self.remote_ip_prefix, &self.remote_group_id, &self.remote_address_group_id) {
+            (None, None, None) => Remote::Any,
+            (None, Some(group), None) => Remote::Group(group.clone()),
+            (Some(prefix), None, None) => match prefix.parse::<IpNet>().ok()? {
+                net if IpFamily::of(&net) != family => return None,
                 net if net.prefix_len() == 0 => Remote::Any,
                 net => Remote::Net(net.trunc()),
             },
-            (Some(_), Some(_)) => return None,
+            _ => return None,
         };
-        Some(SecurityRule { direction, family, ports: self.ports().ok()?, remote })
-    }
-
-    /// Its ports; none for all of all protocols.
-    fn ports(&self) -> Result<Option<Ports>, Odd> {
-        let port = |number: i64| u16::try_from(number).map_err(|_| Odd);
         let range = match (self.port_range_min, self.port_range_max) {
             (None, None) => None,
-            (Some(first), Some(last)) => Some((port(first)?, port(last)?)),
-            _ => return Err(Odd),
+            (first, last) => Some((u16::try_from(first?).ok()?, u16::try_from(last?).ok()?)),
         };
-        let protocol = match self.protocol.as_deref() {
-            None if range.is_none() => return Ok(None),
-            Some("tcp" | "6") => Protocol::Tcp,
-            Some("udp" | "17") => Protocol::Udp,
-            Some("sctp" | "132") => Protocol::Sctp,
-            None | Some(_) => return Err(Odd),
+        let ports = match &self.protocol {
+            None if range.is_none() => None,
+            protocol => Some(ProtocolPorts { protocol: value(&PROTOCOLS, protocol.as_deref()?)?, range }),
         };
-        Ok(Some(Ports { protocol, range }))
+        Some(Rule { direction, family, ports, remote })
     }
 }
 
-/// A rule that is to be made.
-#[derive(Debug, Serialize)]
-pub(super) struct NewRule<'r> {
-    security_group_id: &'r SecurityGroupId,
-    project_id: &'r ProjectId,
-    direction: &'static str,
-    ethertype: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    protocol: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    port_range_min: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    port_range_max: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    remote_ip_prefix: Option<IpNet>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    remote_group_id: Option<&'r SecurityGroupId>,
-}
-
-impl<'r> NewRule<'r> {
-    /// `rule` of a group of that project.
-    pub(super) fn of(
-        group: &'r SecurityGroupId,
-        project: &'r ProjectId,
-        rule: &'r SecurityRule<SecurityGroupId>,
-    ) -> Self {
-        let (remote_ip_prefix, remote_group_id) = match &rule.remote {
-            Remote::Any => (None, None),
-            Remote::Net(net) => (Some(*net), None),
-            Remote::Group(group) => (None, Some(group)),
-        };
-        let range = rule.ports.and_then(|ports| ports.range);
-        Self {
-            security_group_id: group,
-            project_id: project,
-            direction: match rule.direction {
-                Direction::Ingress => "ingress",
-                Direction::Egress => "egress",
-            },
-            ethertype: match rule.family {
-                Family::V4 => "IPv4",
-                Family::V6 => "IPv6",
-            },
-            protocol: rule.ports.map(|ports| match ports.protocol {
-                Protocol::Tcp => "tcp",
-                Protocol::Udp => "udp",
-                Protocol::Sctp => "sctp",
-            }),
-            port_range_min: range.map(|(first, _)| first),
-            port_range_max: range.map(|(_, last)| last),
-            remote_ip_prefix,
-            remote_group_id,
-        }
-    }
+/// The body of a new rule in a group of the project.
+pub(super) fn new_rule(group: &SecurityGroupId, project: &ProjectId, rule: &Rule) -> Value {
+    let (net, remote_group) = match &rule.remote {
+        Remote::Any => (None, None),
+        Remote::Net(net) => (Some(net), None),
+        Remote::Group(group) => (None, Some(group)),
+    };
+    let range = rule.ports.and_then(|ports| ports.range);
+    without_nulls(json!({
+        "security_group_id": group,
+        "project_id": project,
+        "direction": name(&DIRECTIONS, &rule.direction),
+        "ethertype": name(&FAMILIES, &rule.family),
+        "protocol": rule.ports.and_then(|ports| name(&PROTOCOLS, &ports.protocol)),
+        "port_range_min": range.map(|(first, _)| first),
+        "port_range_max": range.map(|(_, last)| last),
+        "remote_ip_prefix": net,
+        "remote_group_id": remote_group,
+    }))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
 
-    fn told(rule: &Value) -> Option<SecurityRule<SecurityGroupId>> {
+    fn parsed(rule: &Value) -> Option<SecurityRule<SecurityGroupId>> {
         let mut whole = json!({ "id": "r1", "direction": "ingress", "ethertype": "IPv4", "protocol": null });
         whole.as_object_mut().unwrap().extend(rule.as_object().unwrap().clone());
-        serde_json::from_value::<RuleTold>(whole).unwrap().held().rule
+        serde_json::from_value::<RuleBody>(whole).unwrap().existing().rule
     }
 
-    fn rule(ports: Option<Ports>, remote: Remote<SecurityGroupId>) -> SecurityRule<SecurityGroupId> {
-        SecurityRule { direction: Direction::Ingress, family: Family::V4, ports, remote }
+    fn rule(ports: Option<ProtocolPorts>, remote: Remote<SecurityGroupId>) -> SecurityRule<SecurityGroupId> {
+        SecurityRule { direction: Direction::Ingress, family: IpFamily::V4, ports, remote }
     }
 
     #[test]
     fn a_rule_is_read_as_it_is_written() {
         let (group, project) = ("g1".into(), "p1".into());
-        let web = Some(Ports { protocol: Protocol::Sctp, range: Some((80, 90)) });
-        let udp = Some(Ports { protocol: Protocol::Udp, range: None });
+        let web = Some(ProtocolPorts { protocol: Protocol::Sctp, range: Some((80, 90)) });
+        let udp = Some(ProtocolPorts { protocol: Protocol::Udp, range: None });
         let net = Remote::Net("10.0.0.0/8".parse().unwrap());
         for rule in [rule(None, Remote::Any), rule(web, net), rule(udp, Remote::Group("g2".into()))] {
-            let written = serde_json::to_value(NewRule::of(&group, &project, &rule)).unwrap();
-            assert_eq!(told(&written), Some(rule), "{written}");
+            let written = new_rule(&group, &project, &rule);
+            assert_eq!(parsed(&written), Some(rule), "{written}");
         }
     }
 
     #[test]
     fn all_addresses_are_anybody_and_what_we_never_ask_for_is_no_rule_of_ours() {
-        assert_eq!(told(&json!({ "remote_ip_prefix": "0.0.0.0/0" })), Some(rule(None, Remote::Any)));
-        assert_eq!(told(&json!({ "protocol": "6" })).unwrap().ports.unwrap().protocol, Protocol::Tcp);
+        assert_eq!(parsed(&json!({ "remote_ip_prefix": "0.0.0.0/0" })), Some(rule(None, Remote::Any)));
+        assert_eq!(parsed(&json!({ "protocol": "6" })).unwrap().ports.unwrap().protocol, Protocol::Tcp);
         for odd in [
             json!({ "protocol": "icmp" }),
             json!({ "ethertype": "IPv6", "remote_ip_prefix": "10.0.0.0/8" }),
@@ -189,7 +147,7 @@ mod tests {
             json!({ "port_range_min": 1, "port_range_max": 2 }),
             json!({ "direction": "both" }),
         ] {
-            assert_eq!(told(&odd), None, "{odd}");
+            assert_eq!(parsed(&odd), None, "{odd}");
         }
     }
 }

@@ -1,10 +1,12 @@
-//! Which calls are made, and how many.
+//! The requests to Octavia, and their number.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Method;
-use staffetta_driver::{LoadBalancerDriver, LoadBalancerSpec, Progress, Provisioning, Reason};
+use staffetta_driver::{
+    ListenerDriver, LoadBalancerDriver, LoadBalancerProgress, LoadBalancerSpec, ProvisioningStatus, Reason,
+};
 use staffetta_openstack::OctaviaDefaults;
 use tokio::sync::mpsc;
 
@@ -77,7 +79,7 @@ async fn many_that_wait_share_their_looks() {
     }
     fake.requests();
     for end in futures_util::future::join_all(waiting.iter().map(|made| settled(&driver, made))).await {
-        assert_eq!(end, Progress::Active);
+        assert_eq!(end, LoadBalancerProgress::Active);
     }
     let looks = asked_of_octavia(&fake).len();
     // Who waits for a look that is under way needs none of its own.
@@ -141,7 +143,7 @@ async fn what_is_stuck_is_asked_about_ever_more_seldom_and_gets_no_change() {
     }
     let calls = asked_of_octavia(&fake);
     assert!(!calls.contains(&"PUT pools/members".to_owned()) && calls.len() <= 3, "{calls:?}");
-    assert!(matches!(driver.progress(&made).await.unwrap(), Progress::Pending { .. }));
+    assert!(matches!(driver.progress(&made).await.unwrap(), LoadBalancerProgress::Pending { .. }));
 }
 
 #[tokio::test]
@@ -158,7 +160,7 @@ async fn an_exchange_of_members_is_one_batch_and_what_goes_is_no_member_any_more
     // Octavia tells of the one that goes until the change is done, and so it does to a process that knows nothing.
     for driver in [&driver, &world.balancers("east", &OctaviaDefaults::default())] {
         let tree = driver.load_balancers(None).await.unwrap().remove(0).thing;
-        assert_eq!(tree.status, Provisioning::Pending);
+        assert_eq!(tree.status, ProvisioningStatus::Pending);
         assert_eq!(asked(&tree)[0].pool.members, wanted);
     }
 }

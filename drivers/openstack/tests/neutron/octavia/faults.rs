@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::json;
-use staffetta_driver::{LoadBalancer, LoadBalancerDriver, LoadBalancerId, Progress, Reason};
+use staffetta_driver::{
+    ListenerDriver, LoadBalancer, LoadBalancerDriver, LoadBalancerId, LoadBalancerProgress, Reason,
+};
 use staffetta_openstack::OctaviaDefaults;
 
 use super::{listeners, made, numbered, started};
@@ -18,7 +20,7 @@ async fn a_load_balancer_in_error_is_told_as_such_and_can_be_released() {
     let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
     fake.state().octavia.doomed = 1;
     let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
-    assert_eq!(settled(&driver, &made).await, Progress::Error);
+    assert_eq!(settled(&driver, &made).await, LoadBalancerProgress::Error);
     let pool = made.listeners[0].pool.clone().unwrap();
     let error = driver.set_members(&made, &pool.id, &[]).await.unwrap_err();
     assert!(error.reason() == Reason::Refused && error.to_string().contains("state ERROR"), "{error}");
@@ -81,11 +83,13 @@ async fn an_octavia_that_is_away_costs_time_only() {
     let made = made(&driver, &world, &spec).await;
     let pool = made.listeners[0].pool.clone().unwrap();
     driver.set_members(&made, &pool.id, &members(&subnet, &[1])).await.unwrap();
-    let Progress::Pending { ask_again } = driver.progress(&made).await.unwrap() else { panic!("it is busy") };
-    tokio::time::sleep(ask_again).await;
+    let LoadBalancerProgress::Pending { poll_after } = driver.progress(&made).await.unwrap() else {
+        panic!("it is busy")
+    };
+    tokio::time::sleep(poll_after).await;
     fake.inject(Method::GET, "/v2/lbaas/loadbalancers", Fault::Html(503));
     assert_eq!(driver.progress(&made).await.unwrap_err().reason(), Reason::Unavailable);
-    assert_eq!(settled(&driver, &made).await, Progress::Active);
+    assert_eq!(settled(&driver, &made).await, LoadBalancerProgress::Active);
 }
 
 #[tokio::test]
@@ -120,7 +124,7 @@ async fn a_busy_load_balancer_that_bears_no_mark_yet_is_waited_for_and_not_calle
     tokio::time::sleep(Duration::from_millis(250)).await;
     fake.requests();
     for told in futures_util::future::join_all(waiting.iter().map(|tree| driver.progress(tree))).await {
-        assert!(matches!(told.unwrap(), Progress::Pending { .. }));
+        assert!(matches!(told.unwrap(), LoadBalancerProgress::Pending { .. }));
     }
     let lists = fake.requests().into_iter().filter(|request| request.contains("loadbalancers?"));
     assert!(lists.count() > 0, "one list answers for many");

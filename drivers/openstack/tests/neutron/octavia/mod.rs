@@ -5,8 +5,8 @@ mod faults;
 mod providers;
 
 use staffetta_driver::{
-    ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerDriver, LoadBalancerSpec, Progress, Protocol,
-    Subnet,
+    ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerDriver, LoadBalancerProgress, LoadBalancerSpec,
+    Protocol, Subnet,
 };
 use staffetta_openstack::{LbaasV2Driver, OctaviaDefaults};
 
@@ -43,7 +43,7 @@ fn asked_of_octavia(fake: &Fake) -> Vec<String> {
 
 async fn made(driver: &LbaasV2Driver, world: &World, spec: &LoadBalancerSpec) -> LoadBalancer {
     let made = driver.ensure_load_balancer(&world.owner("web"), spec).await.unwrap();
-    assert_eq!(settled(driver, &made).await, Progress::Active);
+    assert_eq!(settled(driver, &made).await, LoadBalancerProgress::Active);
     made
 }
 

@@ -1,10 +1,10 @@
-//! What a provider or a release lacks, and what the options are for.
+//! The gaps of providers and releases, and the options.
 
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
 use staffetta_driver::{
-    Algorithm, HealthMonitor, ListenerPort, LoadBalancer, LoadBalancerDriver, LoadBalancerSpec, MemberSpec,
-    NAMESPACE_NETWORK, Reason, SessionPersistence, Subnet,
+    Algorithm, HealthMonitor, ListenerDriver, ListenerPort, LoadBalancer, LoadBalancerDriver,
+    LoadBalancerSpec, MemberSpec, NAMESPACE_NETWORK, Reason, SessionPersistence, Subnet,
 };
 use staffetta_openstack::{LbAlgorithm, LbaasV2Driver, MemberMode, OctaviaDefaults};
 
@@ -41,7 +41,7 @@ async fn an_old_octavia_has_neither_tags_nor_sctp_and_serves_all_the_same() {
         listeners: vec![listener(HTTP, members(&subnet, &[1])), listener(SCTP, Vec::new())],
         adopt: None,
     };
-    let feasible = driver.feasible(wanted).await.unwrap();
+    let feasible = driver.normalize(wanted).await.unwrap();
     assert_eq!(feasible.without, ["SCTP:9000"]);
     let made = made(&driver, &world, &feasible.spec).await;
     assert!(
@@ -69,7 +69,7 @@ async fn what_ovn_has_is_served_and_what_it_lacks_is_left_out_and_not_asked_for(
     }
     let bare = spec(&world, &driver, &subnet, Vec::new()).await;
     let guarded = LoadBalancerSpec { security_groups: Some(vec!["g".into()]), listeners: wanted, ..bare };
-    let feasible = driver.feasible(guarded).await.unwrap();
+    let feasible = driver.normalize(guarded).await.unwrap();
     assert_eq!(feasible.without, ["security groups", "loadBalancerSourceRanges of TCP:80"]);
     let made = made(&driver, &world, &feasible.spec).await;
     assert_eq!((made.provider.as_deref(), asked(&made)), (Some("ovn"), feasible.spec.listeners.clone()));
@@ -115,7 +115,7 @@ async fn the_options_are_what_octavia_is_asked_for_where_a_service_leaves_it_ope
     wanted[1].settings.client_timeout_ms = Some(9_000);
     let plain = spec(&world, &driver, &subnet, wanted).await;
     let guarded = LoadBalancerSpec { security_groups: Some(vec!["g".into()]), ..plain };
-    let guarded = driver.feasible(guarded).await.unwrap();
+    let guarded = driver.normalize(guarded).await.unwrap();
     assert_eq!(guarded.without, [""; 0], "nobody misses what is not to be");
     made(&driver, &world, &guarded.spec).await;
     let state = fake.state();
@@ -176,7 +176,7 @@ async fn members_that_are_to_be_reached_through_another_subnet_are_seen_and_made
     let routed = spec(&world, &before, &services, vec![listener(HTTP, vec![member])]).await;
     made(&before, &world, &routed).await;
     let driver = beside_pods(&world, &pods);
-    let wanted = driver.feasible(routed.clone()).await.unwrap().spec.listeners.remove(0).pool.members;
+    let wanted = driver.normalize(routed.clone()).await.unwrap().spec.listeners.remove(0).pool.members;
     assert_eq!(wanted[0].subnet, pods.id);
     let mut stands = driver.load_balancers(None).await.unwrap().remove(0).thing;
     assert_eq!(asked(&stands), routed.listeners, "they are still reached by the router");

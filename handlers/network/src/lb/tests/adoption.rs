@@ -1,11 +1,11 @@
-use staffetta_driver::memory::Fault;
 use staffetta_driver::{DriverError, LoadBalancerDriver, PublicIp, Reason};
+use staffetta_memory::Fault;
 
 use super::*;
 use crate::lb::testing::{listener, load_balancer};
 
-/// What Kuryr made and wrote for the service, before this program came.
-fn kuryrs(world: &World) -> Standing {
+/// Creates resources and an annotation as Kuryr does.
+fn kuryrs(world: &World) -> LbaasState {
     let tree = LoadBalancer {
         listeners: vec![listener(Protocol::Tcp, 80, &["10.1.0.1"])],
         ..load_balancer("default/web", "10.0.0.1")
@@ -18,7 +18,7 @@ fn kuryrs(world: &World) -> Standing {
         allocation: staffetta_driver::Allocation::Pool,
         port: Some(tree.port.clone()),
     };
-    Standing { load_balancer: Some(tree), public_ip: Some(public_ip), unmarked: false }
+    LbaasState { load_balancer: Some(tree), public_ip: Some(public_ip), unmarked: false }
 }
 
 async fn is_adopted(world: &World) {
@@ -33,7 +33,7 @@ async fn is_adopted(world: &World) {
 }
 
 #[tokio::test]
-async fn what_a_predecessor_made_is_marked_and_kept() {
+async fn resources_of_kuryr_are_marked_and_kept() {
     let world = world();
     world.want(&public());
     let theirs = kuryrs(&world);
@@ -54,7 +54,7 @@ async fn what_a_predecessor_made_is_marked_and_kept() {
 }
 
 #[tokio::test]
-async fn what_a_predecessor_wrote_on_the_endpoints_counts_until_the_service_shows_it() {
+async fn the_state_on_endpoints_counts_until_the_service_is_annotated() {
     let mut world = world();
     let theirs = annotation::write(&kuryrs(&world));
     world.api.add_endpoints(&json!({ "namespace": "default", "name": "other", "uid": "e0" }));
@@ -71,17 +71,17 @@ async fn what_a_predecessor_wrote_on_the_endpoints_counts_until_the_service_show
     let calls = world.addresses.calls().len();
     world.event().await.unwrap();
     assert_ne!(world.tree().id.as_str(), "lb");
-    assert_eq!(world.addresses.calls().len(), calls, "what was released is not looked for again");
+    assert_eq!(world.addresses.calls().len(), calls, "released resources are not listed again");
 }
 
 #[tokio::test]
-async fn an_adoption_that_was_interrupted_is_completed() {
+async fn an_interrupted_adoption_is_completed() {
     let mut world = world();
     world.want(&public());
     let theirs = kuryrs(&world);
     world.api.annotate(STATE_ANNOTATION, &annotation::write(&theirs));
     let broken = Fault::Fail(DriverError::new(Reason::Unavailable, "acquire"));
-    world.addresses.faults().inject(staffetta_driver::memory::PublicIpMethod::Acquire, 1, broken);
+    world.addresses.faults().inject(staffetta_memory::PublicIpMethod::Acquire, 1, broken);
     world.event().await.unwrap_err();
     world.restart().await;
     world.event().await.unwrap();
@@ -92,9 +92,9 @@ async fn an_adoption_that_was_interrupted_is_completed() {
 }
 
 #[tokio::test]
-async fn a_predecessor_s_load_balancer_that_is_gone_is_made_anew() {
+async fn a_missing_load_balancer_of_kuryr_is_created_again() {
     let world = world();
-    let theirs = Standing { public_ip: None, ..kuryrs(&world) };
+    let theirs = LbaasState { public_ip: None, ..kuryrs(&world) };
     world.services.remove_load_balancer(&"lb".into());
     world.api.annotate(STATE_ANNOTATION, &annotation::write(&theirs));
     world.event().await.unwrap();
@@ -103,7 +103,7 @@ async fn a_predecessor_s_load_balancer_that_is_gone_is_made_anew() {
 }
 
 #[tokio::test]
-async fn what_a_predecessor_made_stays_while_nobody_says_what_is_wanted() {
+async fn resources_of_kuryr_stay_while_the_service_has_no_spec() {
     let world = world();
     let theirs = kuryrs(&world);
     world.api.annotate(STATE_ANNOTATION, &annotation::write(&theirs));

@@ -1,17 +1,17 @@
-//! What somebody changed, broke or removed outside is found by lists, and brought back.
+//! Drift detection.
 
 use std::sync::Mutex;
 
-use staffetta_driver::Provisioning;
-use staffetta_driver::memory::Fault;
+use staffetta_driver::ProvisioningStatus;
 use staffetta_driver::{DriverError, Reason};
-use staffetta_handler::{AnyEvent, Outlet};
+use staffetta_handler::{AnyEvent, TriggerSender};
+use staffetta_memory::Fault;
 
 use super::*;
 
 const MOMENT: Duration = Duration::from_millis(1);
 
-async fn standing(spec: &LbaasServiceSpec) -> World {
+async fn balanced(spec: &LbaasServiceSpec) -> World {
     let world = world();
     world.want(spec);
     world.slice("s1", &["10.1.0.1", "10.1.0.2"]).await.unwrap();
@@ -21,39 +21,39 @@ async fn standing(spec: &LbaasServiceSpec) -> World {
 }
 
 impl World {
-    /// The next comparison comes. Answers what it signals.
+    /// Waits for the next comparison and returns its triggers.
     async fn compared(&self) -> Vec<AnyEvent> {
-        let signals = Arc::new(Mutex::new(Vec::new()));
-        let taken = Arc::clone(&signals);
-        let outlet = Outlet::new(move |signal| taken.lock().unwrap().push(signal));
+        let triggers = Arc::new(Mutex::new(Vec::new()));
+        let taken = Arc::clone(&triggers);
+        let sender = TriggerSender::new(move |trigger| taken.lock().unwrap().push(trigger));
         let until = self.options.check_interval().unwrap() + MOMENT;
-        let compared = tokio::time::timeout(until, self.sources[0].run(outlet)).await;
-        assert!(compared.is_err(), "it goes on for ever");
-        std::mem::take(&mut signals.lock().unwrap())
+        let compared = tokio::time::timeout(until, self.sources[0].run(sender)).await;
+        assert!(compared.is_err(), "it never ends");
+        std::mem::take(&mut triggers.lock().unwrap())
     }
 
-    /// What the next comparison signals is handled. Answers how much that was.
+    /// Handles the triggers of the next comparison and returns their number.
     async fn repaired(&self) -> usize {
-        let signals = self.compared().await;
-        for signal in &signals {
-            assert!(self.handler.wants(signal));
-            self.handler.handle(signal, &Turn::alone()).await.unwrap();
+        let triggers = self.compared().await;
+        for trigger in &triggers {
+            assert!(self.handler.wants(trigger));
+            self.handler.handle(trigger, &Context::detached()).await.unwrap();
         }
-        signals.len()
+        triggers.len()
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_long_as_nothing_differs_two_lists_are_all() {
-    let world = standing(&public()).await;
+async fn without_drift_a_comparison_makes_two_lists_only() {
+    let world = balanced(&public()).await;
     let (calls, addresses) = (world.calls().len(), world.addresses.calls().len());
     assert_eq!(world.repaired().await, 0);
     assert_eq!((&world.calls()[calls..], world.addresses.calls().len()), (&["list"][..], addresses + 1));
-    assert_eq!(world.told.reasons(), [""; 0]);
+    assert_eq!(world.recorded.reasons(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_changed_comes_back_and_that_is_told() {
+async fn a_change_from_outside_is_reverted_and_reported() {
     type Change = fn(&mut LoadBalancer);
     let changes: [Change; 7] = [
         |tree| tree.listeners.clear(),
@@ -65,12 +65,12 @@ async fn what_somebody_changed_comes_back_and_that_is_told() {
         |tree| tree.listeners[0].pool.as_mut().unwrap().settings.disabled = true,
     ];
     for (number, change) in changes.into_iter().enumerate() {
-        let world = standing(&spec()).await;
+        let world = balanced(&spec()).await;
         let before = world.tree();
         world.services.change_load_balancer(&before.id, change);
         assert_ne!(world.tree(), before);
         assert_eq!(world.repaired().await, 1, "{number}");
-        assert_eq!(world.told.reasons(), ["LoadBalancerDrifted"]);
+        assert_eq!(world.recorded.reasons(), ["LoadBalancerDrifted"]);
         assert_eq!(world.members(HTTP), ["10.1.0.1:8080", "10.1.0.2:8080"], "{number}");
         assert_eq!(world.tree().listeners[0].settings, before.listeners[0].settings);
         assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()), "{number}");
@@ -80,9 +80,9 @@ async fn what_somebody_changed_comes_back_and_that_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_balancer_that_was_removed_or_is_broken_is_made_anew() {
+async fn a_removed_or_broken_load_balancer_is_created_again() {
     for broken in [true, false] {
-        let world = standing(&public()).await;
+        let world = balanced(&public()).await;
         let before = world.tree();
         if broken {
             world.services.break_load_balancer(&before.id);
@@ -91,19 +91,23 @@ async fn a_load_balancer_that_was_removed_or_is_broken_is_made_anew() {
         }
         assert_eq!(world.repaired().await, 1);
         assert_ne!(world.tree().id, before.id);
-        assert_eq!(world.tree().status, Provisioning::Active);
-        assert_eq!(world.services.public_ips()[0].1.port, Some(world.tree().port), "its address leads there");
+        assert_eq!(world.tree().status, ProvisioningStatus::Active);
+        assert_eq!(
+            world.services.public_ips()[0].1.port,
+            Some(world.tree().port),
+            "its address is associated with it"
+        );
         assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
-        let told = world.told.reasons();
+        let error = world.recorded.reasons();
         let expected: &[_] =
             if broken { &["LoadBalancerDrifted", "LoadBalancerReplaced"] } else { &["LoadBalancerDrifted"] };
-        assert_eq!(told, expected);
+        assert_eq!(error, expected);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_at_work_knows_better_than_a_list() {
-    let world = standing(&spec()).await;
+async fn a_service_that_is_being_reconciled_has_no_drift() {
+    let world = balanced(&spec()).await;
     let refused = Fault::Fail(DriverError::new(Reason::Unavailable, "ask"));
     world.balancers.faults().inject(LoadBalancerMethod::SetMembers, 1, refused);
     world.services.change_load_balancer(&world.tree().id, |tree| tree.listeners.clear());
@@ -112,29 +116,29 @@ async fn who_is_at_work_knows_better_than_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_written_a_moment_ago_is_no_drift() {
-    let world = standing(&spec()).await;
-    // The event of this write is still to come, and the list knows more than the index.
+async fn a_state_that_was_just_written_has_no_drift() {
+    let world = balanced(&spec()).await;
+    // The event of this write is still to come, so the list is newer than the index.
     let change = async {
         tokio::time::sleep(world.options.check_interval().unwrap().saturating_sub(MOMENT)).await;
         world.slice("s1", &["10.1.0.3"]).await.unwrap();
         world.calls().len()
     };
-    let (signalled, calls) = tokio::join!(world.repaired(), change);
-    assert_eq!(signalled, 0, "what is listed is compared with what was written last");
-    assert_eq!(world.calls()[calls..], ["list"], "nobody looks again");
-    assert_eq!(world.told.reasons(), [""; 0]);
+    let (triggered, calls) = tokio::join!(world.repaired(), change);
+    assert_eq!(triggered, 0, "the list is compared with the last write");
+    assert_eq!(world.calls()[calls..], ["list"], "the marks are not read again");
+    assert_eq!(world.recorded.reasons(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_of_the_user_that_somebody_led_away_comes_back_whether_this_process_restarted_or_not() {
+async fn a_user_provided_address_that_was_moved_is_associated_again_also_after_a_restart() {
     for restarted in [false, true] {
         let (mut world, ip) = (world(), IpAddr::from([192, 0, 2, 1]));
         let users = world.services.insert_public_ip(ip);
         world.want(&LbaasServiceSpec { lb_ip: Some(ip), ..public() });
         world.event().await.unwrap();
         world.event().await.unwrap();
-        assert_eq!((world.ingress(), world.compared().await.len()), (vec![ip], 0), "it bears no mark");
+        assert_eq!((world.ingress(), world.compared().await.len()), (vec![ip], 0), "it carries no mark");
         let port = world.tree().port;
         let leads_to = |world: &World| world.services.public_ip(&users).unwrap().thing.port;
         assert_eq!(leads_to(&world), Some(port.clone()));
@@ -145,7 +149,7 @@ async fn an_address_of_the_user_that_somebody_led_away_comes_back_whether_this_p
             world.feed(Event::Added(world.api.object())).await.unwrap();
         } else {
             assert_eq!(world.repaired().await, 1);
-            assert_eq!(world.told.reasons(), ["LoadBalancerDrifted"]);
+            assert_eq!(world.recorded.reasons(), ["LoadBalancerDrifted"]);
         }
         assert_eq!(leads_to(&world), Some(port), "restarted: {restarted}");
         world.event().await.unwrap();
@@ -154,18 +158,19 @@ async fn an_address_of_the_user_that_somebody_led_away_comes_back_whether_this_p
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_fails_is_a_failure_of_the_comparison_alone() {
-    let world = standing(&spec()).await;
+async fn a_failed_list_fails_the_comparison_only() {
+    let world = balanced(&spec()).await;
     let outage = Fault::Fail(DriverError::new(Reason::Unavailable, "list"));
     world.balancers.faults().inject(LoadBalancerMethod::List, 1, outage);
-    let failed = world.sources[0].run(Outlet::new(|_| panic!("nothing is known"))).await.unwrap_err();
+    let failed =
+        world.sources[0].run(TriggerSender::new(|_| panic!("there is no trigger"))).await.unwrap_err();
     assert!(failed.transient());
     world.services.remove_load_balancer(&world.tree().id);
     assert_eq!(world.repaired().await, 1);
 }
 
 #[tokio::test]
-async fn it_can_be_switched_off() {
+async fn drift_detection_can_be_disabled() {
     let mut world = world();
     world.options.check_interval_s = 0;
     world.replace(world.drivers(), true);
@@ -173,14 +178,14 @@ async fn it_can_be_switched_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_takes_several_changes_is_brought_back_by_the_attempts_that_follow() {
+async fn drift_that_takes_several_changes_is_repaired_by_later_attempts() {
     let world =
-        standing(&LbaasServiceSpec { ports: vec![port("http", 80), port("http", 81)], ..spec() }).await;
+        balanced(&LbaasServiceSpec { ports: vec![port("http", 80), port("http", 81)], ..spec() }).await;
     world.services.change_load_balancer(&world.tree().id, |tree| tree.listeners.clear());
-    let signals = world.compared().await;
+    let triggers = world.compared().await;
     let busy = Fault::Fail(DriverError::new(Reason::Unavailable, "make a listener"));
     world.balancers.faults().inject(LoadBalancerMethod::EnsureListener, 1, busy);
-    world.handler.handle(&signals[0], &Turn::alone()).await.unwrap_err();
-    world.handler.handle(&signals[0], &Turn::alone()).await.unwrap();
-    assert_eq!(world.tree().listeners.len(), 2, "nothing else brings it back");
+    world.handler.handle(&triggers[0], &Context::detached()).await.unwrap_err();
+    world.handler.handle(&triggers[0], &Context::detached()).await.unwrap();
+    assert_eq!(world.tree().listeners.len(), 2, "the failure is not repaired yet");
 }

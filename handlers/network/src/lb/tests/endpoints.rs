@@ -2,7 +2,7 @@ use staffetta_handler::{Index, deliver};
 
 use super::*;
 
-async fn standing() -> World {
+async fn balanced() -> World {
     let world = world();
     world.slice("s1", &["10.1.0.1", "10.1.0.2"]).await.unwrap();
     world.event().await.unwrap();
@@ -11,8 +11,8 @@ async fn standing() -> World {
 }
 
 #[tokio::test]
-async fn members_change_by_one_call_and_those_that_stay_stay() {
-    let world = standing().await;
+async fn members_change_by_one_call_and_unchanged_ones_stay() {
+    let world = balanced().await;
     let before = world.shown().unwrap().load_balancer.unwrap().listeners[0].clone();
     world.slice("s1", &["10.1.0.2", "10.1.0.3"]).await.unwrap();
     assert_eq!(world.calls()[1..], ["set members"]);
@@ -22,8 +22,8 @@ async fn members_change_by_one_call_and_those_that_stay_stay() {
 }
 
 #[tokio::test]
-async fn the_members_of_all_slices_stand_side_by_side() {
-    let world = standing().await;
+async fn a_pool_has_the_members_of_all_slices() {
+    let world = balanced().await;
     world.slice("s2", &["10.1.0.3"]).await.unwrap();
     assert_eq!(world.members(HTTP), ["10.1.0.1:8080", "10.1.0.2:8080", "10.1.0.3:8080"]);
     world.event().await.unwrap();
@@ -32,36 +32,40 @@ async fn the_members_of_all_slices_stand_side_by_side() {
 }
 
 #[tokio::test]
-async fn a_slice_that_goes_does_not_hold_up_the_event_that_it_would_wait_for() {
-    let world = standing().await;
+async fn the_deletion_of_a_slice_does_not_block_the_event_that_it_would_wait_for() {
+    let world = balanced().await;
     world.slice("s2", &["10.1.0.3"]).await.unwrap();
-    // The event of what was written just now stands in the queue behind the deletion.
+    // The event of the last write is in the queue behind the deletion.
     world.feed(Event::Deleted(Tombstone::Last(slice("s1", &["10.1.0.1", "10.1.0.2"])))).await.unwrap();
     world.event().await.unwrap();
     assert_eq!(world.members(HTTP), ["10.1.0.3:8080"]);
 }
 
 #[tokio::test]
-async fn a_slice_that_went_unseen_takes_its_members_with_it() {
-    let world = standing().await;
+async fn a_missed_deletion_of_a_slice_removes_its_members() {
+    let world = balanced().await;
     let identity = Identity::of::<EndpointSlice>(Some("default".into()), "s1".into(), "s1".into());
     let missed = || Event::<EndpointSlice>::Deleted(Tombstone::Missed(Arc::new(identity.clone())));
     world.balancers.faults().inject(
         LoadBalancerMethod::SetMembers,
         1,
-        staffetta_driver::memory::Fault::Fail(staffetta_driver::DriverError::new(
+        staffetta_memory::Fault::Fail(staffetta_driver::DriverError::new(
             staffetta_driver::Reason::Unavailable,
             "set the members of a pool",
         )),
     );
     assert!(world.feed(missed()).await.is_err());
     world.feed(missed()).await.unwrap();
-    assert_eq!(world.members(HTTP), [""; 0], "the service of the slice is known until that is done");
+    assert_eq!(
+        world.members(HTTP),
+        [""; 0],
+        "the service of the slice is known until the deletion is handled"
+    );
 }
 
 #[tokio::test]
 async fn a_service_its_slices_and_its_endpoints_share_one_queue() {
-    let world = standing().await;
+    let world = balanced().await;
     let service = Event::Modified(world.api.object()).erase();
     let present = Event::Modified(slice("s1", &[])).erase();
     let identity = Identity::of::<EndpointSlice>(Some("default".into()), "s1".into(), "s1".into());
@@ -69,11 +73,11 @@ async fn a_service_its_slices_and_its_endpoints_share_one_queue() {
     let keys = [&service, &present, &missed].map(|event| world.handler.key(event));
     assert_eq!(keys[0], keys[1]);
     assert_eq!(keys[0], keys[2]);
-    assert_eq!(world.handler.superseded(), Superseded::ByAnyOfItsKey);
+    assert_eq!(world.handler.superseded(), Superseded::BySameKey);
 }
 
 #[tokio::test]
-async fn where_the_server_has_no_slices_endpoints_tell_the_same() {
+async fn without_slices_endpoints_give_the_same_members() {
     let mut world = world();
     world.replace(world.drivers(), false);
     let endpoints = |ip: &str| -> Arc<Endpoints> {
@@ -100,9 +104,14 @@ async fn where_the_server_has_no_slices_endpoints_tell_the_same() {
 }
 
 #[tokio::test]
-async fn of_slices_that_concern_nobody_only_the_deletion_is_handled_so_that_nothing_is_kept() {
+async fn of_unrelated_slices_only_the_deletion_is_handled() {
     let world = world();
-    let handler = LbHandler::new(world.api.client(), world.drivers());
+    let handler = LbHandler::new(
+        world.api.client(),
+        world.drivers(),
+        LoadBalancerOptions::default(),
+        Recorder::default(),
+    );
     let present = Event::Added(slice("s1", &["10.1.0.1"]));
     let gone = Event::Deleted(Tombstone::Last(slice("s1", &["10.1.0.1"])));
     for (event, wanted) in [(&present, false), (&gone, true)] {
@@ -115,8 +124,8 @@ async fn of_slices_that_concern_nobody_only_the_deletion_is_handled_so_that_noth
 }
 
 #[tokio::test]
-async fn the_last_replicas_serve_until_they_are_over_or_another_is_ready() {
-    let world = standing().await;
+async fn the_last_replicas_serve_until_they_have_terminated_or_another_is_ready() {
+    let world = balanced().await;
     let says = |uid: &str, ip: &str, conditions: serde_json::Value| {
         let mut slice = (*slice(uid, &[ip])).clone();
         slice.endpoints[0].conditions = Some(serde_json::from_value(conditions).unwrap());
@@ -124,13 +133,13 @@ async fn the_last_replicas_serve_until_they_are_over_or_another_is_ready() {
     };
     let ends = |serving| json!({ "ready": false, "serving": serving, "terminating": true });
     let ready = json!({ "ready": true, "serving": true, "terminating": false });
-    let told = [
+    let error = [
         ("s1", "10.1.0.2", ends(true), &["10.1.0.2:8080"][..]),
         ("s2", "10.1.0.3", ready, &["10.1.0.3:8080"]),
         ("s2", "10.1.0.3", ends(false), &["10.1.0.2:8080"]),
         ("s1", "10.1.0.2", ends(false), &[]),
     ];
-    for (uid, ip, conditions, members) in told {
+    for (uid, ip, conditions, members) in error {
         world.feed(says(uid, ip, conditions)).await.unwrap();
         assert_eq!(world.members(HTTP), members);
         world.event().await.unwrap();

@@ -1,8 +1,8 @@
-use staffetta_driver::memory::{Fault, PublicIpMethod};
 use staffetta_driver::{
-    DriverError, Listener, ListenerSpec, LoadBalancerDriver, LoadBalancerId, Marked, Member, MemberSpec,
-    PoolId, Progress, Reason,
+    DriverError, Listener, ListenerDriver, ListenerSpec, LoadBalancerDriver, LoadBalancerId,
+    LoadBalancerProgress, Member, MemberSpec, Owned, PoolId, Reason,
 };
+use staffetta_memory::{Fault, PublicIpMethod};
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn error(reason: Reason) -> DriverError {
     DriverError::new(reason, "ask")
 }
 
-/// The methods by which a load balancer is brought to what is wanted.
+/// The methods that change a load balancer.
 pub(super) const METHODS: [LoadBalancerMethod; 4] = [
     LoadBalancerMethod::Ensure,
     LoadBalancerMethod::EnsureListener,
@@ -24,7 +24,7 @@ async fn prepared() -> World {
     world
 }
 
-/// A world whose next event leads to one call of that method, after which the service has what `spec` says.
+/// A world whose next event makes one call of that method, which completes `spec`.
 pub(super) async fn about_to(method: LoadBalancerMethod, spec: &LbaasServiceSpec) -> World {
     let world = prepared().await;
     let other = |port: u16| Versioned(LbaasPortSpec { port, ..spec.ports[0].0.clone() });
@@ -48,7 +48,7 @@ pub(super) async fn about_to(method: LoadBalancerMethod, spec: &LbaasServiceSpec
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_one_port_keeps_no_other_from_its_endpoints() {
+async fn a_failing_port_does_not_block_the_members_of_others() {
     let world = about_to(LoadBalancerMethod::ReleaseListener, &spec()).await;
     world.want(&LbaasServiceSpec { ports: vec![spec().ports[0].clone(), port("https", 443)], ..spec() });
     for method in [LoadBalancerMethod::ReleaseListener, LoadBalancerMethod::EnsureListener] {
@@ -60,7 +60,7 @@ async fn what_is_wrong_with_one_port_keeps_no_other_from_its_endpoints() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_one_listener_keeps_no_other_from_being_made() {
+async fn a_failing_listener_does_not_block_others() {
     let world = about_to(LoadBalancerMethod::SetMembers, &spec()).await;
     let ports = vec![spec().ports[0].clone(), port("https", 443), port("admin", 8443)];
     world.want(&LbaasServiceSpec { ports, ..spec() });
@@ -78,17 +78,17 @@ async fn what_is_wrong_with_one_listener_keeps_no_other_from_being_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_balancer_that_breaks_while_its_address_is_awaited_is_made_anew() {
+async fn a_load_balancer_that_breaks_while_its_address_is_awaited_is_replaced() {
     let world = World::new(MemoryOptions::default());
     world.want(&public());
-    world.services.doom_load_balancers(1);
+    world.services.fail_next_load_balancers(1);
     world.addresses.faults().inject(PublicIpMethod::Acquire, 3, Fault::Fail(error(Reason::NoAddress)));
     world.event().await.unwrap_err();
     let first = world.tree().id;
     tokio::time::advance(Duration::from_secs(1)).await;
     world.event().await.unwrap_err();
     assert_ne!(world.tree().id, first);
-    assert_eq!(world.told.reasons(), ["LoadBalancerReplaced"]);
+    assert_eq!(world.recorded.reasons(), ["LoadBalancerReplaced"]);
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn a_failed_step_is_repeated_and_those_before_it_are_not() {
 }
 
 #[tokio::test]
-async fn after_a_lost_answer_the_marks_are_read_before_anything_else() {
+async fn after_a_lost_answer_the_marks_are_read_first() {
     for method in METHODS {
         let world = about_to(method, &spec()).await;
         world.balancers.faults().inject(method, 1, Fault::DoneThenFail(error(Reason::Unavailable)));
@@ -120,7 +120,7 @@ async fn after_a_lost_answer_the_marks_are_read_before_anything_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_that_hangs_is_interrupted_and_what_it_did_is_found_by_its_mark() {
+async fn a_hanging_driver_is_interrupted_and_its_resources_are_found_by_their_marks() {
     for fault in [Fault::Hang, Fault::DoneThenHang] {
         let world = prepared().await;
         world.balancers.faults().inject(LoadBalancerMethod::Ensure, 1, fault);
@@ -133,7 +133,7 @@ async fn a_driver_that_hangs_is_interrupted_and_what_it_did_is_found_by_its_mark
 }
 
 #[tokio::test]
-async fn a_load_balancer_that_somebody_removed_is_made_anew() {
+async fn a_load_balancer_that_was_removed_outside_is_created_again() {
     let world = prepared().await;
     world.event().await.unwrap();
     world.event().await.unwrap();
@@ -156,7 +156,7 @@ async fn a_broken_load_balancer_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_step_that_is_refused_for_good_ends_it_and_what_stands_is_written_down() {
+async fn a_permanently_refused_step_ends_the_reconciliation_and_the_state_is_published() {
     let world = about_to(LoadBalancerMethod::SetMembers, &spec()).await;
     let calls = world.calls().len();
     world.balancers.faults().inject(LoadBalancerMethod::SetMembers, 1, Fault::Fail(error(Reason::Refused)));
@@ -165,17 +165,17 @@ async fn a_step_that_is_refused_for_good_ends_it_and_what_stands_is_written_down
     assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
     assert!(world.finalizers().contains(&FINALIZER.to_owned()));
     world.event().await.unwrap();
-    assert_eq!(world.members(HTTP), ["10.1.0.1:8080"], "the next event is another chance");
+    assert_eq!(world.members(HTTP), ["10.1.0.1:8080"], "the next event tries again");
 }
 
 #[tokio::test]
-async fn a_failure_after_a_slice_changed_is_about_the_service() {
+async fn a_failure_after_a_change_of_a_slice_is_reported_on_the_service() {
     let world = prepared().await;
     let refused = || Fault::Fail(error(Reason::Quota));
     world.balancers.faults().inject(LoadBalancerMethod::Ensure, 2, refused());
     let of_service = world.event().await.unwrap_err();
     let of_slice = world.slice("s2", &["10.1.0.2"]).await.unwrap_err();
-    let service = of_slice.concerns().expect("it says whom it concerns");
+    let service = of_slice.concerns().expect("the error names an object");
     assert_eq!((&*service.kind, &*service.api_version, &*service.name), ("Service", "v1", "web"));
     assert_eq!((of_slice.reason(), of_slice.transient()), ("QuotaExceeded", true));
     assert!(of_service.concerns().is_none());
@@ -183,7 +183,7 @@ async fn a_failure_after_a_slice_changed_is_about_the_service() {
 }
 
 #[tokio::test]
-async fn when_nothing_was_made_nothing_is_written() {
+async fn without_resources_nothing_is_written() {
     let world = prepared().await;
     world.balancers.faults().inject(LoadBalancerMethod::Ensure, 1, Fault::Fail(error(Reason::Refused)));
     assert!(!world.event().await.unwrap_err().transient());
@@ -191,21 +191,21 @@ async fn when_nothing_was_made_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn a_port_whose_protocol_nobody_serves_does_not_keep_the_others_from_working() {
+async fn a_port_with_an_unsupported_protocol_does_not_block_the_others() {
     let world = prepared().await;
-    world.services.lack_protocol(Protocol::Sctp);
+    world.services.disable_protocol(Protocol::Sctp);
     let sctp = Versioned(LbaasPortSpec { name: Some("sctp".into()), port: 80, protocol: Protocol::Sctp });
     world.want(&LbaasServiceSpec { ports: vec![port("http", 80), sctp], ..spec() });
-    let told = world.event().await.unwrap_err();
-    assert_eq!((told.reason(), told.transient()), ("ProtocolUnsupported", false));
-    assert_eq!(told.to_string(), "serve SCTP:80, which the service now lacks");
+    let error = world.event().await.unwrap_err();
+    assert_eq!((error.reason(), error.transient()), ("ProtocolUnsupported", false));
+    assert_eq!(error.to_string(), "serve SCTP:80, which the service now lacks");
     assert_eq!(world.calls(), ["ensure", "ensure listener", "ensure listener"]);
     assert_eq!((world.tree().listeners.len(), world.members(HTTP).len()), (1, 1));
     assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
 }
 
 #[tokio::test]
-async fn a_quota_that_is_raised_mends_the_failure() {
+async fn a_failure_ends_when_the_quota_is_raised() {
     let options =
         MemoryOptions { load_balancer_quota: Some(0), load_balancer_delay_ms: 0, ..MemoryOptions::default() };
     let world = World::new(options);
@@ -217,12 +217,15 @@ async fn a_quota_that_is_raised_mends_the_failure() {
 }
 
 #[tokio::test]
-async fn an_address_that_somebody_has_is_a_failure_that_says_so_and_passes_when_it_is_free() {
+async fn an_address_in_use_is_a_failure_until_it_is_free() {
     let world = prepared().await;
     let other = Owner { namespace: "default".into(), name: "other".into(), uid: "other".into() };
     let theirs = world.balancers.ensure_load_balancer(&other, &bare([10, 0, 0, 1].into())).await.unwrap();
     let taken = world.event().await.unwrap_err();
-    assert_eq!((taken.reason(), taken.transient(), taken.waits()), ("DriverConflict", true, false));
+    assert_eq!(
+        (taken.reason(), taken.transient(), taken.pending().is_some()),
+        ("DriverConflict", true, false)
+    );
     assert!(causes(&*taken).contains("10.0.0.1 is in use"), "{}", causes(&*taken));
     world.balancers.release_load_balancer(&other, &theirs.id).await.unwrap();
     world.event().await.unwrap();
@@ -230,19 +233,19 @@ async fn an_address_that_somebody_has_is_a_failure_that_says_so_and_passes_when_
 }
 
 #[tokio::test]
-async fn an_outage_is_a_failure_that_says_so_whatever_was_asked() {
+async fn an_outage_is_reported_for_every_call() {
     for method in METHODS {
         let world = about_to(method, &spec()).await;
         world.balancers.faults().inject(method, 1, Fault::Fail(error(Reason::Unavailable)));
         let away = world.event().await.unwrap_err();
-        let said = (away.reason(), away.transient(), away.waits());
+        let said = (away.reason(), away.transient(), away.pending().is_some());
         assert_eq!(said, ("DriverUnavailable", true, false), "{method:?}");
         assert!(causes(&*away).contains("ask: the other side is not available"), "{}", causes(&*away));
     }
 }
 
 #[tokio::test]
-async fn a_port_that_was_left_alone_is_no_load_balancer_that_broke() {
+async fn a_port_of_an_interrupted_creation_is_not_a_broken_load_balancer() {
     let world = prepared().await;
     let owner = Owner::of(&world.api.object().metadata);
     let left = LoadBalancer {
@@ -254,20 +257,20 @@ async fn a_port_that_was_left_alone_is_no_load_balancer_that_broke() {
     let adopting = LoadBalancerSpec { adopt: Some(left.id.clone()), ..bare(left.vip) };
     world.balancers.ensure_load_balancer(&owner, &adopting).await.unwrap();
     world.services.break_load_balancer(&left.id);
-    world.sweep.recover().await.unwrap();
+    world.garbage_collector.recover().await.unwrap();
     let calls = world.calls().len();
     world.event().await.unwrap_err();
-    assert_eq!(world.told.reasons(), [""; 0], "nothing was replaced");
+    assert_eq!(world.recorded.reasons(), [""; 0], "nothing was replaced");
     assert!(world.calls()[calls..].iter().all(|call| *call == "ensure"), "{:?}", world.calls());
 }
 
-/// A slice with so many endpoints.
+/// The addresses of `count` endpoints.
 fn crowd(count: u16) -> Vec<String> {
     (0..count).map(|number| format!("10.1.{}.{}", number / 250, number % 250 + 1)).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_very_many_members_the_marks_tell_and_the_annotation_does_not() {
+async fn with_very_many_members_the_annotation_is_incomplete_and_the_marks_are_read() {
     let world = prepared().await;
     let ips = crowd(1000);
     let ips: Vec<&str> = ips.iter().map(String::as_str).collect();
@@ -292,7 +295,7 @@ async fn of_very_many_members_the_marks_tell_and_the_annotation_does_not() {
 }
 
 #[tokio::test]
-async fn when_the_write_fails_only_the_write_is_repeated() {
+async fn after_a_failed_write_only_the_write_is_repeated() {
     for answer in [Answer::Refuse(503, vec![]), Answer::Lost] {
         let world = prepared().await;
         world.api.answer(answer);
@@ -305,7 +308,7 @@ async fn when_the_write_fails_only_the_write_is_repeated() {
 }
 
 #[tokio::test]
-async fn an_annotation_that_the_server_refuses_for_good_is_an_error_and_the_load_balancer_stands() {
+async fn a_permanently_refused_annotation_is_an_error_and_the_load_balancer_stays() {
     let world = prepared().await;
     world.api.leave_room(STATE_ANNOTATION.len() + 100);
     for _ in 0..2 {
@@ -317,7 +320,7 @@ async fn an_annotation_that_the_server_refuses_for_good_is_an_error_and_the_load
 }
 
 #[tokio::test]
-async fn an_annotation_that_was_refused_is_written_once_there_is_room() {
+async fn a_refused_annotation_is_written_once_there_is_room() {
     let world = prepared().await;
     world.api.leave_room(100);
     world.event().await.unwrap_err();
@@ -328,7 +331,7 @@ async fn an_annotation_that_was_refused_is_written_once_there_is_room() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_about_a_public_address_takes_no_second_one() {
+async fn after_a_lost_answer_no_second_public_address_is_acquired() {
     for method in [PublicIpMethod::Acquire, PublicIpMethod::Associate] {
         let world = prepared().await;
         world.want(&public());
@@ -343,12 +346,12 @@ async fn a_lost_answer_about_a_public_address_takes_no_second_one() {
     }
 }
 
-/// A driver that answers another address than the one that it was asked for.
+/// A driver that creates load balancers with another address.
 struct Liar(Arc<MemoryLoadBalancerDriver>);
 
 #[async_trait::async_trait]
 impl LoadBalancerDriver for Liar {
-    async fn load_balancers(&self, owner: Option<&Owner>) -> Result<Vec<Marked<LoadBalancer>>, DriverError> {
+    async fn load_balancers(&self, owner: Option<&Owner>) -> Result<Vec<Owned<LoadBalancer>>, DriverError> {
         self.0.load_balancers(owner).await
     }
     async fn ensure_load_balancer(
@@ -362,9 +365,13 @@ impl LoadBalancerDriver for Liar {
     async fn release_load_balancer(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError> {
         self.0.release_load_balancer(owner, id).await
     }
-    async fn progress(&self, tree: &LoadBalancer) -> Result<Progress, DriverError> {
+    async fn progress(&self, tree: &LoadBalancer) -> Result<LoadBalancerProgress, DriverError> {
         self.0.progress(tree).await
     }
+}
+
+#[async_trait::async_trait]
+impl ListenerDriver for Liar {
     async fn ensure_listener(
         &self,
         tree: &LoadBalancer,
@@ -372,6 +379,7 @@ impl LoadBalancerDriver for Liar {
     ) -> Result<Listener, DriverError> {
         self.0.ensure_listener(tree, spec).await
     }
+
     async fn release_listener(
         &self,
         tree: &LoadBalancer,
@@ -379,6 +387,7 @@ impl LoadBalancerDriver for Liar {
     ) -> Result<Option<Listener>, DriverError> {
         self.0.release_listener(tree, listener).await
     }
+
     async fn set_members(
         &self,
         tree: &LoadBalancer,
@@ -390,10 +399,10 @@ impl LoadBalancerDriver for Liar {
 }
 
 #[tokio::test]
-async fn a_driver_that_never_gives_what_was_asked_for_is_told_on_and_not_asked_for_ever() {
+async fn an_inconsistent_driver_is_reported_and_not_called_forever() {
     let mut world = prepared().await;
     let load_balancer = Arc::new(Liar(Arc::clone(&world.balancers)));
     world.replace(LbDrivers { load_balancer, ..world.drivers() }, true);
     let error = world.event().await.unwrap_err();
-    assert!(!error.transient() && error.to_string().contains("still is not what was asked for"), "{error}");
+    assert!(!error.transient() && error.to_string().contains("still differ from the requests"), "{error}");
 }

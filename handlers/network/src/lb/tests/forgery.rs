@@ -1,10 +1,12 @@
-//! Whoever may change a service may write anything into its annotations, and name what belongs to others.
+//! Forged annotations: everybody who may change a service can name resources of others in its
+//! annotations.
 
-use staffetta_driver::memory::Fault;
 use staffetta_driver::{
     Allocation, DriverError, ListenerSettings, ListenerSpec, LoadBalancerDriver, MemberSpec, PoolSpec,
     PublicIp, Reason,
 };
+use staffetta_handler::Pending;
+use staffetta_memory::Fault;
 
 use super::*;
 use crate::lb::testing::load_balancer;
@@ -36,7 +38,7 @@ impl World {
         found.find(|tree| tree.vip == vip).expect("it is there")
     }
 
-    /// An address that somebody made, and that leads to a load balancer that bears no mark.
+    /// A user-provided address that is associated with an unmarked load balancer.
     async fn address_elsewhere(&self) -> PublicIp {
         let (ip, port) = ([192, 0, 2, 1].into(), staffetta_driver::PortId::from("victims-port"));
         let theirs = load_balancer("default/other", "10.0.0.9");
@@ -57,7 +59,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn what_another_text_calls_the_load_balancer_is_held_against_the_marks_and_not_changed() {
+async fn a_forged_state_is_compared_with_the_marks_and_the_named_load_balancer_is_not_changed() {
     type Want = fn(&World);
     let wants: [Want; 3] = [
         |world| world.index(&Event::Modified(slice("s1", &["10.1.0.2"])).erase()),
@@ -65,11 +67,11 @@ async fn what_another_text_calls_the_load_balancer_is_held_against_the_marks_and
         |world| world.api.annotate(MEMBER_TIMEOUT_ANNOTATION, "5000"),
     ];
     for (number, want) in wants.into_iter().enumerate() {
-        let world = standing(&spec()).await;
+        let world = balanced(&spec()).await;
         let theirs = world.victims().await;
         let own = world.at([10, 0, 0, 1].into());
         let forged = LoadBalancer { vip: own.vip, ..theirs.clone() };
-        let forged = Standing { load_balancer: Some(forged), ..Standing::default() };
+        let forged = LbaasState { load_balancer: Some(forged), ..LbaasState::default() };
         world.api.annotate(STATE_ANNOTATION, &annotation::write(&forged));
         want(&world);
         let calls = world.calls().len();
@@ -82,18 +84,18 @@ async fn what_another_text_calls_the_load_balancer_is_held_against_the_marks_and
 }
 
 #[tokio::test]
-async fn what_another_text_calls_the_load_balancer_is_not_released_with_the_service() {
-    let world = standing(&spec()).await;
+async fn a_forged_state_does_not_release_the_named_load_balancer() {
+    let world = balanced(&spec()).await;
     let theirs = world.victims().await;
-    let forged = Standing { load_balancer: Some(theirs.clone()), ..Standing::default() };
+    let forged = LbaasState { load_balancer: Some(theirs.clone()), ..LbaasState::default() };
     world.api.annotate(STATE_ANNOTATION, &annotation::write(&forged));
     world.delete();
     world.event().await.unwrap();
-    assert_eq!(world.tree(), theirs, "its own is gone, and nothing else");
+    assert_eq!(world.tree(), theirs, "only its own is released");
 }
 
 #[tokio::test]
-async fn a_load_balancer_or_an_address_elsewhere_is_no_predecessors() {
+async fn a_load_balancer_or_an_address_elsewhere_is_not_adopted() {
     let world = world();
     world.want(&public());
     let address = world.address_elsewhere().await;
@@ -101,7 +103,7 @@ async fn a_load_balancer_or_an_address_elsewhere_is_no_predecessors() {
     let pooled =
         PublicIp { allocation: Allocation::Pool, port: Some(theirs.port.clone()), ..address.clone() };
     let forged =
-        Standing { load_balancer: Some(theirs.clone()), public_ip: Some(pooled), ..Standing::default() };
+        LbaasState { load_balancer: Some(theirs.clone()), public_ip: Some(pooled), ..LbaasState::default() };
     world.api.annotate(STATE_ANNOTATION, &annotation::write(&forged));
     world.event().await.unwrap();
     world.event().await.unwrap();
@@ -113,14 +115,17 @@ async fn a_load_balancer_or_an_address_elsewhere_is_no_predecessors() {
 }
 
 #[tokio::test]
-async fn an_address_that_leads_elsewhere_stays_there_whatever_an_annotation_says() {
+async fn an_address_associated_elsewhere_stays_there_whatever_an_annotation_names() {
     for at_rest_before in [true, false] {
-        let world = if at_rest_before { standing(&spec()).await } else { world() };
+        let world = if at_rest_before { balanced(&spec()).await } else { world() };
         let address = world.address_elsewhere().await;
         let port: staffetta_driver::PortId = "victims-port".into();
         let tree = LoadBalancer { port, ..load_balancer("default/web", "10.0.0.1") };
-        let forged =
-            Standing { load_balancer: Some(tree), public_ip: Some(address.clone()), ..Standing::default() };
+        let forged = LbaasState {
+            load_balancer: Some(tree),
+            public_ip: Some(address.clone()),
+            ..LbaasState::default()
+        };
         world.api.annotate(STATE_ANNOTATION, &annotation::write(&forged));
         world.event().await.unwrap();
         world.event().await.unwrap();
@@ -130,7 +135,7 @@ async fn an_address_that_leads_elsewhere_stays_there_whatever_an_annotation_says
 }
 
 #[tokio::test]
-async fn what_bears_no_mark_is_not_released_when_nothing_is_wanted_any_more() {
+async fn unmarked_resources_are_not_released_when_the_spec_is_removed() {
     let world = world();
     let lost = Fault::DoneThenFail(DriverError::new(Reason::Unavailable, "ask"));
     world.balancers.faults().inject(LoadBalancerMethod::Ensure, 1, lost);
@@ -138,16 +143,16 @@ async fn what_bears_no_mark_is_not_released_when_nothing_is_wanted_any_more() {
     let address = world.address_elsewhere().await;
     let pooled = PublicIp { allocation: Allocation::Pool, ..address.clone() };
     let tree = LoadBalancer { port: "victims-port".into(), ..load_balancer("default/web", "10.0.0.1") };
-    let forged = Standing { load_balancer: Some(tree), public_ip: Some(pooled), ..Standing::default() };
+    let forged = LbaasState { load_balancer: Some(tree), public_ip: Some(pooled), ..LbaasState::default() };
     world.api.annotate(STATE_ANNOTATION, &annotation::write(&forged));
     world.want_nothing();
     world.event().await.unwrap();
-    assert_eq!(world.tree(), world.at(VICTIMS), "what was made is found by its mark");
+    assert_eq!(world.tree(), world.at(VICTIMS), "the load balancer is found by its mark");
     assert_eq!(world.leads_to(&address), address.port);
 }
 
 #[tokio::test]
-async fn a_spec_that_does_not_say_what_the_service_says_is_waited_for_and_nothing_is_done_by_it() {
+async fn a_spec_that_contradicts_the_service_is_ignored() {
     let forged = [
         LbaasServiceSpec { ip: [10, 0, 0, 9].into(), ..spec() },
         LbaasServiceSpec { ports: vec![port("http", 8000)], ..spec() },
@@ -158,16 +163,16 @@ async fn a_spec_that_does_not_say_what_the_service_says_is_waited_for_and_nothin
         LbaasServiceSpec { lb_ip: Some([192, 0, 2, 1].into()), ..public() },
     ];
     for forged in forged {
-        let world = standing(&spec()).await;
+        let world = balanced(&spec()).await;
         let (tree, calls) = (world.tree(), world.balancers.calls().len());
         let before = Event::Modified(world.api.object()).erase();
         world.api.annotate(SPEC_ANNOTATION, &forged.to_text());
         world.event().await.unwrap();
         world.slice("s1", &["10.1.0.2"]).await.unwrap();
-        // So does what was to be done when it came.
-        let error = world.handler.handle(&before, &Turn::alone()).await.unwrap_err();
-        assert!(error.transient() && error.waits(), "{forged:?}: {error}");
-        assert_eq!((error.reason(), error.patience()), ("SpecOutdated", Duration::from_secs(30)));
+        // So does an event that was queued before.
+        let error = world.handler.handle(&before, &Context::detached()).await.unwrap_err();
+        assert!(error.transient() && error.pending().is_some(), "{forged:?}: {error}");
+        assert_eq!((error.reason(), error.pending()), ("SpecOutdated", Some(Pending::default())));
         assert_eq!((world.tree(), world.balancers.calls().len()), (tree, calls), "{forged:?}");
         assert_eq!(world.services.public_ips(), [], "{forged:?}");
         world.want(&spec());
@@ -177,21 +182,21 @@ async fn a_spec_that_does_not_say_what_the_service_says_is_waited_for_and_nothin
 }
 
 #[tokio::test]
-async fn a_spec_that_is_late_changes_nothing_until_it_says_what_the_service_says() {
-    let world = standing(&spec()).await;
+async fn an_outdated_spec_changes_nothing_until_it_matches_the_service() {
+    let world = balanced(&spec()).await;
     let calls = world.balancers.calls().len();
     let old = world.api.annotation(SPEC_ANNOTATION).unwrap();
     world.want(&LbaasServiceSpec { ports: vec![port("http", 8000)], ..spec() });
     let new = world.api.annotation(SPEC_ANNOTATION).unwrap();
     world.api.annotate(SPEC_ANNOTATION, &old);
     world.event().await.unwrap();
-    // Endpoints that go do not stand in the way of the event that is waited for.
+    // The deletion of endpoints does not block the awaited event.
     world.feed(Event::Deleted(Tombstone::Last(slice("s1", &["10.1.0.1"])))).await.unwrap();
     assert_eq!(world.balancers.calls().len(), calls);
     world.api.annotate(SPEC_ANNOTATION, &new);
     world.event().await.unwrap();
     assert_eq!(world.tree().listeners[0].at.port, 8000);
-    // It is to have none any more, and its spec is still there.
+    // It needs no load balancer any more, and its spec is still there.
     world
         .api
         .change(|service| service["spec"] = json!({ "type": "ExternalName", "externalName": "example.com" }));
@@ -203,8 +208,8 @@ async fn a_spec_that_is_late_changes_nothing_until_it_says_what_the_service_says
 }
 
 #[tokio::test]
-async fn a_service_that_goes_gives_its_load_balancer_back_whatever_its_spec_says() {
-    let world = standing(&spec()).await;
+async fn a_deleted_service_releases_its_load_balancer_whatever_its_spec() {
+    let world = balanced(&spec()).await;
     world.api.annotate(SPEC_ANNOTATION, &LbaasServiceSpec { ip: VICTIMS, ..spec() }.to_text());
     world.delete();
     world.event().await.unwrap();

@@ -1,9 +1,9 @@
-//! What an earlier leader sent arrives when another one leads.
+//! Late writes of an earlier leader.
 
 use super::*;
 
-/// A service gets its load balancer and its public address from one leader, another one takes over, and the service changes.
-/// Then all that the first leader has written arrives once more, a patch at a time.
+/// Publishes a load balancer and a public address, lets another leader take over and changes the
+/// service. Then all patches of the first leader arrive once more, one by one.
 async fn late(change: impl Fn(&World)) -> World {
     let mut world = world();
     world.want(&public());
@@ -23,7 +23,7 @@ async fn late(change: impl Fn(&World)) -> World {
     world
 }
 
-/// Delivers events until there are none.
+/// Delivers events until nothing is written any more.
 async fn calm(world: &World) {
     let mut seen = None;
     while seen != world.api.object().metadata.resource_version {
@@ -37,7 +37,7 @@ fn ensured(world: &World) -> usize {
 }
 
 #[tokio::test]
-async fn late_writes_to_a_service_that_stands_change_nothing() {
+async fn late_writes_to_a_balanced_service_change_nothing() {
     let world = late(|_| {}).await;
     assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
     assert_eq!(world.ingress(), [world.services.public_ips()[0].1.ip]);
@@ -45,16 +45,19 @@ async fn late_writes_to_a_service_that_stands_change_nothing() {
 }
 
 #[tokio::test]
-async fn late_writes_show_no_address_that_was_given_back() {
+async fn late_writes_publish_no_released_address() {
     let world = late(|world| world.want(&spec())).await;
     assert!(world.services.public_ips().is_empty());
     assert_eq!(world.ingress(), [] as [IpAddr; 0]);
-    assert_eq!(world.shown().unwrap(), Standing { load_balancer: Some(world.tree()), ..Standing::default() });
+    assert_eq!(
+        world.shown().unwrap(),
+        LbaasState { load_balancer: Some(world.tree()), ..LbaasState::default() }
+    );
     assert_eq!(ensured(&world), 1);
 }
 
 #[tokio::test]
-async fn late_writes_to_a_service_that_wants_nothing_any_more_are_undone() {
+async fn late_writes_to_a_service_without_a_spec_are_reverted() {
     let world = late(World::want_nothing).await;
     assert!(world.is_empty());
     assert_eq!(world.ingress(), [] as [IpAddr; 0]);

@@ -1,16 +1,16 @@
-//! Whatever was wanted before and whatever went wrong on the way: in the end stands what is wanted, and nothing else.
+//! Property: after any changes and failures, the desired state is reached and nothing else exists.
 
 use proptest::prelude::*;
-use staffetta_driver::memory::{Fault, PublicIpMethod};
 use staffetta_driver::{DriverError, Reason};
+use staffetta_memory::{Fault, PublicIpMethod};
 
 use super::*;
+use crate::lb::desired::PublicAddress;
 use crate::lb::plan::plan;
-use crate::lb::wanted::PublicAddress;
 
 #[derive(Clone, Debug)]
 enum Act {
-    /// The service wants this.
+    /// Changes the service and its spec.
     Want {
         ip: u8,
         ports: Vec<u16>,
@@ -73,7 +73,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// A service spec with ports that all have the name by which the slices know theirs.
+/// A spec whose ports have the name that the slices use.
 fn wanted(ip: u8, ports: &[u16], public: Option<PublicAddress>) -> LbaasServiceSpec {
     LbaasServiceSpec {
         ip: [10, 0, 0, ip].into(),
@@ -82,7 +82,7 @@ fn wanted(ip: u8, ports: &[u16], public: Option<PublicAddress>) -> LbaasServiceS
             _ => None,
         },
         ports: ports.iter().map(|number| port("http", *number)).collect(),
-        reach: if public.is_some() { Reach::LoadBalancer } else { Reach::ClusterIP },
+        service_type: if public.is_some() { ServiceType::LoadBalancer } else { ServiceType::ClusterIP },
         ..spec()
     }
 }
@@ -95,8 +95,8 @@ async fn act_on(world: &mut World, act: Act, slices: &mut std::collections::BTre
             slices.insert(slice, ips.iter().map(|last| format!("10.1.0.{last}")).collect());
         }
         Act::Balancer(method, fault) => world.balancers.faults().inject(method, 1, fault),
-        // An address that the user made bears no mark: that it leads here is known to this process only, until it is written
-        // down.
+        // A user-provided address carries no mark: its association is known to this process only,
+        // until it is published.
         Act::Address(PublicIpMethod::Associate, Fault::DoneThenFail(_) | Fault::DoneThenHang) => {}
         Act::Address(method, fault) => world.addresses.faults().inject(method, 1, fault),
         Act::Break => {
@@ -114,19 +114,20 @@ async fn act_on(world: &mut World, act: Act, slices: &mut std::collections::BTre
 }
 
 impl World {
-    /// A restart that may fail to read the marks, and is then tried again.
+    /// Restarts the handler and repeats a failing recovery.
     async fn restart_quietly(&mut self) {
         self.replace(self.drivers(), true);
         for _ in 0..20 {
-            let recovered = tokio::time::timeout(Duration::from_secs(1), self.sweep.recover()).await;
+            let recovered =
+                tokio::time::timeout(Duration::from_secs(1), self.garbage_collector.recover()).await;
             if matches!(recovered, Ok(Ok(()))) {
                 return;
             }
         }
-        panic!("no fault lasts so long");
+        panic!("the faults end");
     }
 
-    /// Delivers everything, with failures and hangs as they come.
+    /// Delivers all events and ignores failures and hangs.
     async fn deliver_all(&self, slices: &std::collections::BTreeMap<u8, Vec<String>>) {
         for (uid, ips) in slices {
             let ips: Vec<_> = ips.iter().map(String::as_str).collect();
@@ -137,7 +138,7 @@ impl World {
 }
 
 async fn converges(acts: Vec<Act>) {
-    // Public addresses do not rest, and there are enough for all that are lost on the way.
+    // Public addresses have no cool-down, and there are enough for all that leak.
     let options = MemoryOptions { load_balancer_delay_ms: 0, cool_down_ms: 0, ..MemoryOptions::default() };
     let mut world = World::new(options);
     for last in 1..3 {
@@ -150,7 +151,7 @@ async fn converges(acts: Vec<Act>) {
     }
     world.balancers.faults().clear();
     world.addresses.faults().clear();
-    // A change that nobody told of is found when the driver refuses, or at the next start.
+    // An unreported change is found when the driver refuses a call, or at the next start.
     world.restart_quietly().await;
     let _ = world.feed(Event::Added(world.api.object())).await;
     for _ in 0..3 {
@@ -172,22 +173,23 @@ async fn converges(acts: Vec<Act>) {
         staffetta_handler::Index::apply(&index, &Event::Added(slice(&format!("s{uid}"), &ips)));
     }
     let endpoints = index.of(&ServiceKey::of(&service.metadata));
-    let wanted = Wanted::of(&owner, &spec, (&Asked::of(&service).unwrap(), &world.options), &endpoints);
+    let wanted = DesiredState::of(
+        &owner,
+        &spec,
+        (&ServiceSettings::of(&service).unwrap(), &world.options),
+        &endpoints,
+    );
     let tree = world.tree();
     let (_, public_ip) =
         world.services.public_ips().into_iter().find(|(_, held)| held.port.is_some()).unzip();
-    let standing = Standing { load_balancer: Some(tree.clone()), public_ip, unmarked: false };
-    assert_eq!(plan(Some(&wanted), &standing), [], "what stands is what is wanted");
+    let state = LbaasState { load_balancer: Some(tree.clone()), public_ip, unmarked: false };
+    assert_eq!(plan(Some(&wanted), &state), [], "the observed state is the desired one");
     let ours = world.services.public_ips().into_iter().filter(|(owner, _)| owner.is_some()).count();
     assert_eq!(ours, usize::from(wanted.public_ip == Some(PublicAddress::Any)), "and nothing else");
     let listeners: Vec<_> = tree.listeners.iter().map(|listener| listener.at).collect();
     assert_eq!(listeners.len(), wanted.load_balancer.listeners.len());
-    assert_eq!(
-        annotation::write(&world.shown().unwrap()),
-        annotation::write(&standing),
-        "and it is written down"
-    );
-    assert_eq!(world.ingress(), standing.reachable().map(|held| held.ip).into_iter().collect::<Vec<_>>());
+    assert_eq!(annotation::write(&world.shown().unwrap()), annotation::write(&state), "and it is published");
+    assert_eq!(world.ingress(), state.reachable().map(|held| held.ip).into_iter().collect::<Vec<_>>());
 
     world.delete();
     world.event().await.unwrap();
@@ -198,7 +200,7 @@ async fn converges(acts: Vec<Act>) {
 
 proptest! {
     #[test]
-    fn in_the_end_stands_what_is_wanted_and_a_second_plan_is_empty(acts in prop::collection::vec(act(), 1..14)) {
+    fn the_desired_state_is_reached_in_the_end_and_another_plan_is_empty(acts in prop::collection::vec(act(), 1..14)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(converges(acts));
     }

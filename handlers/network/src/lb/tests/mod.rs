@@ -16,20 +16,24 @@ mod settings;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use kube::Resource;
 use serde_json::json;
-use staffetta_driver::memory::{
+use staffetta_driver::{ListenerPort, LoadBalancer, LoadBalancerSpec, Owner, Protocol, Uid};
+use staffetta_handler::{
+    Context, ErasedHandler, EventHandler, GarbageCollector, HandlerError, KindIndex, Message, Source, causes,
+};
+use staffetta_memory::{
     LoadBalancerCall, LoadBalancerMethod, MemoryLoadBalancerDriver, MemoryOptions, MemoryPublicIpDriver,
     MemoryServices, PublicIpCall,
 };
-use staffetta_driver::{ListenerPort, LoadBalancer, LoadBalancerSpec, Protocol};
-use staffetta_handler::{
-    ErasedHandler, ErasedSource, ErasedSweep, EventHandler, HandlerError, KindIndex, Turn, causes,
-};
 
+use super::desired::DesiredState;
+use super::settings::ServiceSettings;
+use super::state::LbaasState;
 use super::*;
-use crate::api_server::{Answer, ApiServer, THEIRS};
-use crate::lbaasspec::{LbaasPortSpec, Reach};
-use crate::notebook::Told as Notebook;
+use crate::lbaasspec::{LbaasPortSpec, ServiceType};
+use crate::testing::api_server::{Answer, ApiServer, THEIRS};
+use crate::testing::recorder::RecordedEvents;
 use crate::versioned_object::Versioned;
 
 const HTTP: ListenerPort = ListenerPort { protocol: Protocol::Tcp, port: 80 };
@@ -40,16 +44,16 @@ struct World {
     services: Arc<MemoryServices>,
     balancers: Arc<MemoryLoadBalancerDriver>,
     addresses: Arc<MemoryPublicIpDriver>,
-    told: Notebook,
+    recorded: RecordedEvents,
     options: LoadBalancerOptions,
     handler: ErasedHandler,
     indexes: Vec<KindIndex>,
-    sweep: Box<dyn ErasedSweep>,
-    sources: Vec<Box<dyn ErasedSource>>,
+    garbage_collector: Arc<dyn GarbageCollector>,
+    sources: Vec<Box<dyn Source>>,
 }
 
 /// A world with a service that has its load balancer, with one member.
-async fn standing(spec: &LbaasServiceSpec) -> World {
+async fn balanced(spec: &LbaasServiceSpec) -> World {
     let world = world();
     world.want(spec);
     world.slice("s1", &["10.1.0.1"]).await.unwrap();
@@ -73,7 +77,7 @@ fn spec() -> LbaasServiceSpec {
         project_id: "memory".into(),
         security_groups_ids: Vec::new(),
         subnet_id: "services".into(),
-        reach: Reach::ClusterIP,
+        service_type: ServiceType::ClusterIP,
     }
 }
 
@@ -82,7 +86,7 @@ fn port(name: &str, port: u16) -> Versioned<LbaasPortSpec> {
 }
 
 fn public() -> LbaasServiceSpec {
-    LbaasServiceSpec { reach: Reach::LoadBalancer, ..spec() }
+    LbaasServiceSpec { service_type: ServiceType::LoadBalancer, ..spec() }
 }
 
 fn slice(uid: &str, ips: &[&str]) -> Arc<EndpointSlice> {
@@ -93,7 +97,7 @@ fn slice(uid: &str, ips: &[&str]) -> Arc<EndpointSlice> {
     Arc::new(serde_json::from_value(slice).unwrap())
 }
 
-/// A load balancer of somebody at this address, with nothing on it.
+/// The spec of a load balancer at this address without listeners.
 fn bare(vip: IpAddr) -> LoadBalancerSpec {
     LoadBalancerSpec {
         name: "default/web".into(),
@@ -117,13 +121,24 @@ impl World {
             load_balancer: Arc::clone(&balancers) as Arc<_>,
             public_ip: Arc::clone(&addresses) as Arc<_>,
         };
-        let (told, options) = (Notebook::default(), LoadBalancerOptions::default());
-        let handler = LbHandler::new(api.client(), drivers).options(options.clone()).telling(told.notes());
+        let (recorded, options) = (RecordedEvents::default(), LoadBalancerOptions::default());
+        let handler = LbHandler::new(api.client(), drivers, options.clone(), recorded.recorder());
         let mut registration = handler.registration(true).erase();
         let sources = registration.take_sources();
-        let (handler, indexes, sweep) = registration.into_parts();
-        let sweep = sweep.expect("the handler has a sweep");
-        Self { api, services, balancers, addresses, told, options, handler, indexes, sweep, sources }
+        let (handler, indexes, garbage_collector) = registration.into_parts();
+        let garbage_collector = garbage_collector.expect("the handler has a garbage collector");
+        Self {
+            api,
+            services,
+            balancers,
+            addresses,
+            recorded,
+            options,
+            handler,
+            indexes,
+            garbage_collector,
+            sources,
+        }
     }
 
     fn drivers(&self) -> LbDrivers {
@@ -131,21 +146,21 @@ impl World {
         LbDrivers { load_balancer, public_ip }
     }
 
-    /// A new process takes over, which knows nothing.
+    /// Replaces the handler by a new one without records.
     fn replace(&mut self, drivers: LbDrivers, has_slices: bool) {
-        let handler = LbHandler::new(self.api.client(), drivers);
-        let handler = handler.options(self.options.clone()).telling(self.told.notes());
+        let (options, recorder) = (self.options.clone(), self.recorded.recorder());
+        let handler = LbHandler::new(self.api.client(), drivers, options, recorder);
         let mut registration = handler.registration(has_slices).erase();
         self.sources = registration.take_sources();
-        let (handler, indexes, sweep) = registration.into_parts();
+        let (handler, indexes, garbage_collector) = registration.into_parts();
         (self.handler, self.indexes) = (handler, indexes);
-        self.sweep = sweep.expect("the handler has a sweep");
+        self.garbage_collector = garbage_collector.expect("the handler has a garbage collector");
     }
 
-    /// The controller is killed and started again; it reads the marks, and every object is new to it.
+    /// Restarts the controller, which recovers from the marks.
     async fn restart(&mut self) {
         self.replace(self.drivers(), true);
-        self.sweep.recover().await.unwrap();
+        self.garbage_collector.recover().await.unwrap();
     }
 
     async fn feed<K>(&self, event: Event<K>) -> Result<(), HandlerError>
@@ -154,17 +169,21 @@ impl World {
     {
         let event = event.erase();
         self.index(&event);
-        if self.handler.wants(&event) { self.handler.handle(&event, &Turn::alone()).await } else { Ok(()) }
+        if self.handler.wants(&event) {
+            self.handler.handle(&event, &Context::detached()).await
+        } else {
+            Ok(())
+        }
     }
 
-    /// The indexes learn of an event, which waits for its turn.
+    /// Applies an event to the indexes only.
     fn index(&self, event: &staffetta_handler::AnyEvent) {
         for index in self.indexes.iter().filter(|index| index.kind.type_id == event.route()) {
             (index.apply)(event);
         }
     }
 
-    /// The service's present state is delivered.
+    /// Delivers the present state of the service.
     async fn event(&self) -> Result<(), HandlerError> {
         self.feed(Event::Modified(self.api.object())).await
     }
@@ -173,23 +192,23 @@ impl World {
         self.feed(Event::Modified(slice(uid, ips))).await
     }
 
-    /// The service is gone, and the watch tells its last state.
+    /// Delivers the deletion of the service with its last state.
     async fn deleted(&self) -> Result<(), HandlerError> {
         self.feed(Event::Deleted(Tombstone::Last(self.api.object()))).await
     }
 
-    /// The service is gone, and nobody watched.
+    /// Delivers a missed deletion of the service.
     async fn missed(&self) -> Result<(), HandlerError> {
         let identity = Identity::of::<Service>(Some("default".into()), "web".into(), "uid-web".into());
         self.feed(Event::<Service>::Deleted(Tombstone::Missed(Arc::new(identity)))).await
     }
 
-    /// The deletion of the service is asked for.
+    /// Requests the deletion of the service.
     fn delete(&self) {
         self.api.change(|service| service["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
     }
 
-    /// The service says this, and its spec says so.
+    /// Changes the service and its spec annotation.
     fn want(&self, spec: &LbaasServiceSpec) {
         let port = |Versioned(port): &Versioned<LbaasPortSpec>| json!({ "name": port.name, "port": port.port, "protocol": port.protocol });
         let ports: Vec<_> = spec.ports.iter().map(port).collect();
@@ -198,7 +217,7 @@ impl World {
                 ("clusterIP", json!(spec.ip)),
                 ("loadBalancerIP", json!(spec.lb_ip)),
                 ("ports", json!(ports)),
-                ("type", json!(spec.reach)),
+                ("type", json!(spec.service_type)),
             ];
             for (field, value) in fields {
                 service["spec"][field] = value;
@@ -207,14 +226,14 @@ impl World {
         });
     }
 
-    /// The service is to have no load balancer any more.
+    /// Removes the spec annotation.
     fn want_nothing(&self) {
         self.api.change(|service| {
             drop(service["metadata"]["annotations"].as_object_mut().unwrap().remove(SPEC_ANNOTATION));
         });
     }
 
-    /// The one load balancer that exists.
+    /// The only load balancer.
     fn tree(&self) -> LoadBalancer {
         let mut trees = self.services.load_balancers();
         assert_eq!(trees.len(), 1, "{trees:?}");
@@ -231,8 +250,8 @@ impl World {
         members.iter().map(|member| format!("{}:{}", member.spec.ip, member.spec.port)).collect()
     }
 
-    /// What the service shows of its load balancer.
-    fn shown(&self) -> Option<Standing> {
+    /// The published state.
+    fn shown(&self) -> Option<LbaasState> {
         self.api.annotation(STATE_ANNOTATION).map(|text| annotation::read(&text).unwrap())
     }
 
@@ -246,7 +265,7 @@ impl World {
         self.api.finalizers()
     }
 
-    /// What the driver of load balancers was asked, less the details, and less how far it is.
+    /// The calls of the load balancer driver without details and status checks.
     fn calls(&self) -> Vec<&'static str> {
         let name = |call| match call {
             LoadBalancerCall::List(_) => Some("list"),

@@ -1,13 +1,14 @@
-//! A load balancer that takes no change for a while, one that never does again, and one that breaks.
+//! Load balancers that are pending, stuck or broken.
 
-use staffetta_driver::memory::Fault;
-use staffetta_driver::{DriverError, Provisioning, Reason};
+use staffetta_driver::{DriverError, ProvisioningStatus, Reason};
+use staffetta_handler::Pending;
+use staffetta_memory::Fault;
 
 use super::*;
 
 pub(super) const DELAY: Duration = Duration::from_millis(200);
 
-/// A world in which each change takes its time, and a service with an endpoint.
+/// A world in which changes take time, and a service with an endpoint.
 async fn slow(spec: &LbaasServiceSpec) -> World {
     let world = World::new(MemoryOptions { load_balancer_delay_ms: 200, ..MemoryOptions::default() });
     world.want(spec);
@@ -24,20 +25,20 @@ pub(super) async fn ready() -> World {
     world
 }
 
-/// Asserts that nothing is the matter but time.
+/// Asserts that the error is only waiting.
 pub(super) fn waits(error: &HandlerError) {
-    let said = (error.waits(), error.transient(), error.reason());
+    let said = (error.pending().is_some(), error.transient(), error.reason());
     assert_eq!(said, (true, true, "LoadBalancerPending"), "{}", causes(&**error));
     assert!(error.retry_after().is_some_and(|after| after <= DELAY), "{:?}", error.retry_after());
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_for_is_written_down_at_once_and_the_address_shown_when_it_works() {
+async fn the_state_is_published_at_once_and_the_address_when_the_load_balancer_is_active() {
     let world = slow(&public()).await;
     waits(&world.event().await.unwrap_err());
     assert_eq!(world.calls(), ["ensure"]);
     assert!(world.shown().unwrap().public_ip.is_some() && world.finalizers().contains(&FINALIZER.to_owned()));
-    assert_eq!(world.ingress(), [] as [IpAddr; 0], "it does not work yet");
+    assert_eq!(world.ingress(), [] as [IpAddr; 0], "it is not active yet");
     waits(&world.event().await.unwrap_err());
     tokio::time::advance(DELAY).await;
     world.event().await.unwrap();
@@ -46,16 +47,20 @@ async fn what_is_asked_for_is_written_down_at_once_and_the_address_shown_when_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_waits_for_its_turn_says_so_and_its_time_for_retries_has_not_begun() {
+async fn the_time_for_retries_of_a_queued_load_balancer_has_not_begun() {
     let world = slow(&spec()).await;
     let after = Duration::from_secs(7);
     let queued = DriverError::new(Reason::Queued, "make a load balancer").after(after);
     world.balancers.faults().inject(LoadBalancerMethod::Ensure, 2, Fault::Fail(queued));
     for feed in [world.event().await, world.slice("s1", &["10.1.0.2"]).await] {
         let error = feed.unwrap_err();
-        assert!(error.transient() && error.waits() && error.queues(), "{error}");
+        assert!(error.transient() && error.pending().is_some_and(|pending| pending.queued), "{error}");
         assert_eq!((error.reason(), error.retry_after()), ("Queued", Some(after)));
-        assert_eq!(error.patience(), Duration::from_secs(300), "somebody is told in the end");
+        assert_eq!(
+            error.pending().unwrap().report_after,
+            Duration::from_secs(300),
+            "it is reported in the end"
+        );
         assert!(
             causes(&*error).ends_with("make a load balancer: it waits for its turn"),
             "{}",
@@ -64,11 +69,11 @@ async fn one_that_waits_for_its_turn_says_so_and_its_time_for_retries_has_not_be
     }
     let pending = world.event().await.unwrap_err();
     waits(&pending);
-    assert!(!pending.queues() && pending.patience() == Duration::MAX);
+    assert_eq!(pending.pending(), Some(Pending { report_after: Duration::MAX, queued: false }));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_changes_while_it_is_busy_become_one_call() {
+async fn a_hundred_changes_of_a_pending_load_balancer_become_one_call() {
     let world = ready().await;
     world.services.hold_load_balancer(&world.tree().id, DELAY);
     let calls = world.calls().len();
@@ -78,7 +83,7 @@ async fn a_hundred_changes_while_it_is_busy_become_one_call() {
         let ip = format!("10.1.0.{last}");
         waits(&world.slice("s1", &[&*ip]).await.unwrap_err());
     }
-    assert_eq!(world.calls().len(), refused, "nobody is asked for what cannot be done");
+    assert_eq!(world.calls().len(), refused, "no call is made that would be refused");
     tokio::time::advance(DELAY).await;
     waits(&world.event().await.unwrap_err());
     assert_eq!(world.members(HTTP), ["10.1.0.100:8080"]);
@@ -89,7 +94,7 @@ async fn a_hundred_changes_while_it_is_busy_become_one_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_a_load_balancer_that_works_is_made_at_once_by_one_call() {
+async fn a_change_of_an_active_load_balancer_is_made_at_once_by_one_call() {
     let world = ready().await;
     let (calls, begun) = (world.calls().len(), tokio::time::Instant::now());
     waits(&world.slice("s1", &["10.1.0.2"]).await.unwrap_err());
@@ -98,7 +103,7 @@ async fn a_change_of_a_load_balancer_that_works_is_made_at_once_by_one_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_slices_of_one_turn_become_one_call() {
+async fn several_slices_of_one_attempt_become_one_call() {
     let world = ready().await;
     let calls = world.calls().len();
     for uid in ["s1", "s2", "s3"] {
@@ -137,7 +142,7 @@ async fn a_deletion_waits_until_it_may_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_takes_over_meanwhile_waits_too_and_makes_nothing_twice() {
+async fn a_new_process_waits_too_and_creates_nothing_twice() {
     let mut world = slow(&public()).await;
     waits(&world.event().await.unwrap_err());
     world.restart().await;
@@ -149,15 +154,15 @@ async fn a_process_that_takes_over_meanwhile_waits_too_and_makes_nothing_twice()
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_breaks_while_it_is_made_is_made_anew_at_once_and_that_is_told() {
+async fn a_load_balancer_that_breaks_during_its_creation_is_replaced_at_once_and_reported() {
     let world = slow(&spec()).await;
-    world.services.doom_load_balancers(1);
+    world.services.fail_next_load_balancers(1);
     waits(&world.event().await.unwrap_err());
     let broken = world.tree().id;
     tokio::time::advance(DELAY).await;
     waits(&world.event().await.unwrap_err());
     assert_ne!(world.tree().id, broken);
-    assert_eq!(world.told.reasons(), ["LoadBalancerReplaced"]);
+    assert_eq!(world.recorded.reasons(), ["LoadBalancerReplaced"]);
     tokio::time::advance(DELAY).await;
     world.event().await.unwrap();
     assert_eq!(world.calls(), ["ensure", "release", "ensure"]);
@@ -165,22 +170,25 @@ async fn one_that_breaks_while_it_is_made_is_made_anew_at_once_and_that_is_told(
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_breaks_again_and_again_is_made_anew_once_an_attempt_and_not_for_ever() {
+async fn a_load_balancer_that_breaks_repeatedly_is_replaced_once_per_attempt() {
     let world = slow(&spec()).await;
-    world.services.doom_load_balancers(u32::MAX);
+    world.services.fail_next_load_balancers(u32::MAX);
     waits(&world.event().await.unwrap_err());
     tokio::time::advance(DELAY).await;
     waits(&world.event().await.unwrap_err());
     for attempt in 2..4 {
         tokio::time::advance(DELAY).await;
         let error = world.event().await.unwrap_err();
-        assert_eq!((error.reason(), error.transient(), error.waits()), ("LoadBalancerBroken", false, false));
+        assert_eq!(
+            (error.reason(), error.transient(), error.pending().is_some()),
+            ("LoadBalancerBroken", false, false)
+        );
         assert!(error.to_string().contains(&format!("{attempt} times")), "{error}");
-        assert_eq!(world.tree().status, Provisioning::Error);
-        // The next attempt, which comes by the back-off of what failed for good.
+        assert_eq!(world.tree().status, ProvisioningStatus::Error);
+        // The next attempt, after the back-off of permanent failures.
         waits(&world.event().await.unwrap_err());
     }
-    world.services.doom_load_balancers(0);
+    world.services.fail_next_load_balancers(0);
     tokio::time::advance(DELAY).await;
     world.event().await.unwrap_err();
     waits(&world.event().await.unwrap_err());
@@ -191,12 +199,12 @@ async fn one_that_breaks_again_and_again_is_made_anew_once_an_attempt_and_not_fo
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_stuck_is_waited_for_and_what_is_wanted_by_then_is_done() {
+async fn a_stuck_load_balancer_is_awaited_and_then_gets_the_latest_state() {
     let world = ready().await;
     let hour = Duration::from_secs(3600);
     world.services.hold_load_balancer(&world.tree().id, hour);
     let stuck = world.slice("s1", &["10.1.0.2"]).await.unwrap_err();
-    assert!(stuck.waits() && stuck.reason() == "LoadBalancerPending", "{stuck}");
+    assert!(stuck.pending().is_some() && stuck.reason() == "LoadBalancerPending", "{stuck}");
     assert!(causes(&*stuck).contains("PENDING_UPDATE"), "{}", causes(&*stuck));
     tokio::time::advance(hour).await;
     waits(&world.slice("s1", &["10.1.0.3"]).await.unwrap_err());
@@ -204,7 +212,7 @@ async fn one_that_is_stuck_is_waited_for_and_what_is_wanted_by_then_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_somebody_removes_while_it_is_awaited_is_made_anew() {
+async fn a_load_balancer_that_is_removed_while_it_is_awaited_is_created_again() {
     let world = slow(&spec()).await;
     waits(&world.event().await.unwrap_err());
     world.services.remove_load_balancer(&world.tree().id);
@@ -216,11 +224,11 @@ async fn one_that_somebody_removes_while_it_is_awaited_is_made_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_that_fails_is_a_failure_like_any_other() {
+async fn a_failed_status_check_is_a_failure_like_any_other() {
     let world = slow(&spec()).await;
     let outage = Fault::Fail(DriverError::new(Reason::Unavailable, "look"));
     world.balancers.faults().inject(LoadBalancerMethod::Progress, 1, outage);
     let error = world.event().await.unwrap_err();
-    assert!(error.transient() && !error.waits(), "{error}");
-    assert!(world.shown().is_some(), "what is asked for is written down");
+    assert!(error.transient() && error.pending().is_none(), "{error}");
+    assert!(world.shown().is_some(), "the state is published");
 }

@@ -1,19 +1,19 @@
-//! A driver that releases a listener piece by piece.
+//! A driver that releases a listener in parts.
 
 use staffetta_driver::{
-    DriverError, Listener, ListenerSpec, LoadBalancerDriver, LoadBalancerId, Marked, Member, MemberSpec,
-    PoolId, Progress,
+    DriverError, Listener, ListenerDriver, ListenerSpec, LoadBalancerDriver, LoadBalancerId,
+    LoadBalancerProgress, Member, MemberSpec, Owned, PoolId,
 };
 
 use super::pending::{DELAY, ready, waits};
 use super::*;
 
-/// Releases the pool of a listener first, and the listener itself when it is asked again.
+/// Releases the pool of a listener with the first call and the listener itself with the second.
 struct Piecewise(Arc<MemoryLoadBalancerDriver>);
 
 #[async_trait::async_trait]
 impl LoadBalancerDriver for Piecewise {
-    async fn load_balancers(&self, owner: Option<&Owner>) -> Result<Vec<Marked<LoadBalancer>>, DriverError> {
+    async fn load_balancers(&self, owner: Option<&Owner>) -> Result<Vec<Owned<LoadBalancer>>, DriverError> {
         self.0.load_balancers(owner).await
     }
     async fn ensure_load_balancer(
@@ -26,9 +26,13 @@ impl LoadBalancerDriver for Piecewise {
     async fn release_load_balancer(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError> {
         self.0.release_load_balancer(owner, id).await
     }
-    async fn progress(&self, tree: &LoadBalancer) -> Result<Progress, DriverError> {
+    async fn progress(&self, tree: &LoadBalancer) -> Result<LoadBalancerProgress, DriverError> {
         self.0.progress(tree).await
     }
+}
+
+#[async_trait::async_trait]
+impl ListenerDriver for Piecewise {
     async fn ensure_listener(
         &self,
         tree: &LoadBalancer,
@@ -36,6 +40,7 @@ impl LoadBalancerDriver for Piecewise {
     ) -> Result<Listener, DriverError> {
         self.0.ensure_listener(tree, spec).await
     }
+
     async fn release_listener(
         &self,
         tree: &LoadBalancer,
@@ -52,6 +57,7 @@ impl LoadBalancerDriver for Piecewise {
         self.0.services().hold_load_balancer(&tree.id, DELAY);
         Ok(Some(left))
     }
+
     async fn set_members(
         &self,
         tree: &LoadBalancer,
@@ -64,7 +70,7 @@ impl LoadBalancerDriver for Piecewise {
 
 const ALT: ListenerPort = ListenerPort { port: 81, ..HTTP };
 
-/// A service on two ports, whose driver releases piece by piece.
+/// A service with two ports and a driver that releases in parts.
 async fn two_ports() -> (World, LbaasServiceSpec) {
     let mut world = ready().await;
     let load_balancer = Arc::new(Piecewise(Arc::clone(&world.balancers)));
@@ -77,18 +83,18 @@ async fn two_ports() -> (World, LbaasServiceSpec) {
     (world, both)
 }
 
-/// Delivers the service's state until there is nothing left to wait for.
+/// Delivers the service until nothing is pending.
 async fn settles(world: &World) {
     for _ in 0..8 {
         let Err(pending) = world.event().await else { return };
         waits(&pending);
         tokio::time::advance(DELAY).await;
     }
-    panic!("it waits for ever");
+    panic!("it is pending forever");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_that_goes_in_two_steps_is_gone_in_the_end() {
+async fn a_listener_that_is_released_in_two_steps_is_gone_in_the_end() {
     let (world, _) = two_ports().await;
     world.want(&spec());
     settles(&world).await;
@@ -97,11 +103,11 @@ async fn a_listener_that_goes_in_two_steps_is_gone_in_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_port_that_comes_back_while_its_listener_goes_is_served_again_by_a_pool_with_its_members() {
+async fn a_port_that_returns_while_its_listener_is_released_gets_a_pool_with_its_members_again() {
     let (world, both) = two_ports().await;
     world.want(&spec());
     waits(&world.event().await.unwrap_err());
-    assert_eq!(world.tree().listener(ALT).unwrap().pool, None, "it is half gone");
+    assert_eq!(world.tree().listener(ALT).unwrap().pool, None, "it is partly released");
     world.want(&both);
     settles(&world).await;
     assert_eq!(world.members(ALT), ["10.1.0.1:8080"]);

@@ -1,12 +1,12 @@
 use super::*;
 
 #[tokio::test]
-async fn a_service_gets_its_load_balancer_and_one_write_tells_of_it_with_the_finalizer() {
+async fn a_load_balancer_is_published_by_one_write_with_the_finalizer() {
     let world = world();
     world.slice("s1", &["10.1.0.1", "10.1.0.2"]).await.unwrap();
-    assert_eq!(world.calls(), [""; 0], "the spec is not known yet");
+    assert_eq!(world.calls(), [""; 0], "there is no spec yet");
     world.event().await.unwrap();
-    assert_eq!(world.calls(), ["ensure"], "the whole tree at once");
+    assert_eq!(world.calls(), ["ensure"], "with all parts at once");
     assert_eq!(world.members(HTTP), ["10.1.0.1:8080", "10.1.0.2:8080"]);
     assert_eq!(world.tree().name, "default/web");
 
@@ -20,7 +20,7 @@ async fn a_service_gets_its_load_balancer_and_one_write_tells_of_it_with_the_fin
 }
 
 #[tokio::test]
-async fn when_nothing_differs_nobody_is_asked_and_nothing_is_written() {
+async fn without_a_difference_nothing_is_called_or_written() {
     let world = world();
     world.event().await.unwrap();
     let calls = world.calls().len();
@@ -30,7 +30,7 @@ async fn when_nothing_differs_nobody_is_asked_and_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn without_endpoints_the_load_balancer_stands_with_empty_pools() {
+async fn without_endpoints_the_load_balancer_has_empty_pools() {
     let world = world();
     world.event().await.unwrap();
     assert_eq!(world.calls(), ["ensure"]);
@@ -38,7 +38,7 @@ async fn without_endpoints_the_load_balancer_stands_with_empty_pools() {
 }
 
 #[tokio::test]
-async fn a_service_without_a_spec_is_nobody_s_concern() {
+async fn a_service_without_a_spec_is_not_handled() {
     let world = World::new(MemoryOptions::default());
     world.event().await.unwrap();
     world.slice("s1", &["10.1.0.1"]).await.unwrap();
@@ -46,7 +46,7 @@ async fn a_service_without_a_spec_is_nobody_s_concern() {
 }
 
 #[tokio::test]
-async fn listeners_follow_the_ports_and_those_that_go_go_first() {
+async fn listeners_follow_the_ports_and_surplus_ones_are_released_first() {
     let world = world();
     world.slice("s1", &["10.1.0.1"]).await.unwrap();
     world.event().await.unwrap();
@@ -59,7 +59,7 @@ async fn listeners_follow_the_ports_and_those_that_go_go_first() {
 }
 
 #[tokio::test]
-async fn a_renamed_port_keeps_its_listener_and_its_members_whichever_tells_first() {
+async fn a_renamed_port_keeps_its_listener_and_its_members_in_any_order_of_events() {
     let mut renamed = (*slice("s1", &["10.1.0.1"])).clone();
     renamed.ports.as_mut().unwrap()[0].name = Some("web".into());
     let renamed = Event::Modified(Arc::new(renamed));
@@ -75,12 +75,12 @@ async fn a_renamed_port_keeps_its_listener_and_its_members_whichever_tells_first
         world.want(&LbaasServiceSpec { ports: vec![port("web", 80)], ..spec() });
         world.event().await.unwrap();
         world.feed(renamed.clone()).await.unwrap();
-        assert_eq!((world.tree(), world.calls()), (before, calls), "the pool never ran empty");
+        assert_eq!((world.tree(), world.calls()), (before, calls), "the pool was never empty");
     }
 }
 
 #[tokio::test]
-async fn a_new_cluster_ip_takes_a_new_load_balancer_and_the_old_one_goes_first() {
+async fn a_new_cluster_ip_needs_a_new_load_balancer_after_the_release_of_the_old_one() {
     let world = world();
     world.slice("s1", &["10.1.0.1"]).await.unwrap();
     world.event().await.unwrap();
@@ -93,7 +93,7 @@ async fn a_new_cluster_ip_takes_a_new_load_balancer_and_the_old_one_goes_first()
 }
 
 #[tokio::test]
-async fn a_service_that_is_to_have_none_loses_its_load_balancer_and_our_marks_on_it() {
+async fn a_service_without_a_spec_any_more_loses_its_load_balancer_and_our_metadata() {
     let world = world();
     world.event().await.unwrap();
     world.want_nothing();
@@ -108,22 +108,22 @@ async fn a_service_that_is_to_have_none_loses_its_load_balancer_and_our_marks_on
     assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
 }
 
-const STALE: &str = "the event of our last write is still to come";
+const STALE: &str = "EventAwaited";
 
 #[tokio::test]
-async fn an_event_older_than_our_own_write_waits_for_the_echo() {
+async fn an_event_older_than_our_own_write_waits_for_the_event_of_the_write() {
     let world = world();
     let old = world.api.object();
     world.event().await.unwrap();
-    assert_eq!(world.feed(Event::Modified(old)).await.unwrap_err().to_string(), STALE);
-    assert_eq!(world.slice("s1", &["10.1.0.1"]).await.unwrap_err().to_string(), STALE);
+    assert_eq!(world.feed(Event::Modified(old)).await.unwrap_err().reason(), STALE);
+    assert_eq!(world.slice("s1", &["10.1.0.1"]).await.unwrap_err().reason(), STALE);
     assert_eq!(world.calls(), ["ensure"]);
     world.event().await.unwrap();
-    assert_eq!(world.members(HTTP), ["10.1.0.1:8080"], "the echo makes up for it");
+    assert_eq!(world.members(HTTP), ["10.1.0.1:8080"], "the event of the write repairs it");
 }
 
 #[tokio::test]
-async fn a_malformed_annotation_is_a_final_error_that_names_it_and_stays_as_it_is() {
+async fn a_malformed_annotation_is_a_permanent_error_and_is_not_overwritten() {
     for key in [SPEC_ANNOTATION, STATE_ANNOTATION] {
         let world = world();
         world.api.annotate(key, "{broken");

@@ -1,9 +1,9 @@
-use staffetta_driver::memory::Fault;
 use staffetta_driver::{Allocation, DriverError, Reason};
+use staffetta_memory::Fault;
 
 use super::*;
 
-/// What became of the public address, less the details.
+/// The calls of the public address driver without details.
 fn calls(world: &World) -> Vec<&'static str> {
     let name = |call| match call {
         PublicIpCall::List(_) => "list",
@@ -15,7 +15,7 @@ fn calls(world: &World) -> Vec<&'static str> {
     world.addresses.calls().into_iter().map(name).collect()
 }
 
-async fn standing(spec: &LbaasServiceSpec) -> World {
+async fn balanced(spec: &LbaasServiceSpec) -> World {
     let world = world();
     world.want(spec);
     world.event().await.unwrap();
@@ -24,8 +24,8 @@ async fn standing(spec: &LbaasServiceSpec) -> World {
 }
 
 #[tokio::test]
-async fn a_service_of_type_load_balancer_shows_its_public_address_after_two_writes() {
-    let world = standing(&public()).await;
+async fn a_service_of_type_load_balancer_has_its_public_address_after_two_writes() {
+    let world = balanced(&public()).await;
     let held = world.services.public_ips().remove(0).1;
     assert_eq!(held.port, Some(world.tree().port));
     assert_eq!(world.shown().unwrap().public_ip, Some(held.clone()));
@@ -37,15 +37,15 @@ async fn a_service_of_type_load_balancer_shows_its_public_address_after_two_writ
 
 #[tokio::test]
 async fn a_status_that_the_server_completed_is_not_rewritten() {
-    let world = standing(&public()).await;
+    let world = balanced(&public()).await;
     world.api.change(|service| service["status"]["loadBalancer"]["ingress"][0]["ipMode"] = json!("VIP"));
     world.event().await.unwrap();
     assert_eq!(world.api.patches().len(), 2);
 }
 
 #[tokio::test]
-async fn a_service_that_is_a_load_balancer_no_more_gives_its_address_back_and_shows_it_no_more() {
-    let world = standing(&public()).await;
+async fn a_service_of_another_type_releases_and_unpublishes_its_public_address() {
+    let world = balanced(&public()).await;
     world.want(&spec());
     world.event().await.unwrap();
     assert_eq!(calls(&world)[2..], ["disassociate", "release"]);
@@ -56,8 +56,8 @@ async fn a_service_that_is_a_load_balancer_no_more_gives_its_address_back_and_sh
 }
 
 #[tokio::test]
-async fn the_address_leaves_the_status_even_when_that_write_fails_at_first() {
-    let world = standing(&public()).await;
+async fn the_address_is_removed_from_the_status_even_if_the_first_write_fails() {
+    let world = balanced(&public()).await;
     world.want(&spec());
     world.api.answer(Answer::Refuse(503, vec![]));
     assert!(world.event().await.unwrap_err().transient());
@@ -77,7 +77,7 @@ async fn a_status_that_could_not_be_written_is_written_later() {
 }
 
 #[tokio::test]
-async fn what_others_show_in_the_status_stays() {
+async fn addresses_of_others_in_the_status_stay() {
     let world = world();
     world
         .api
@@ -90,7 +90,7 @@ async fn what_others_show_in_the_status_stays() {
 }
 
 #[tokio::test]
-async fn an_address_that_the_user_named_is_used_and_given_up_and_never_freed() {
+async fn a_user_provided_address_is_associated_and_disassociated_and_never_released() {
     let world = world();
     let ip = IpAddr::from([192, 0, 2, 1]);
     let named = LbaasServiceSpec { lb_ip: Some(ip), ..public() };
@@ -118,7 +118,7 @@ async fn an_address_that_the_user_named_is_used_and_given_up_and_never_freed() {
     assert_eq!(
         (world.ingress(), world.services.public_ips().len()),
         (vec![ip], 1),
-        "the pooled one went back"
+        "the pooled one was released"
     );
     world.delete();
     world.event().await.unwrap();
@@ -127,8 +127,8 @@ async fn an_address_that_the_user_named_is_used_and_given_up_and_never_freed() {
 }
 
 #[tokio::test]
-async fn a_new_cluster_ip_keeps_the_public_address_which_leads_nowhere_meanwhile() {
-    let world = standing(&public()).await;
+async fn a_new_cluster_ip_keeps_the_public_address_which_is_not_associated_meanwhile() {
+    let world = balanced(&public()).await;
     let ip = world.ingress();
     world.want(&LbaasServiceSpec { ip: [10, 0, 0, 2].into(), ..public() });
     world.event().await.unwrap();
@@ -139,7 +139,7 @@ async fn a_new_cluster_ip_keeps_the_public_address_which_leads_nowhere_meanwhile
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_an_empty_pool_the_load_balancer_stands_and_the_address_follows_when_there_is_one() {
+async fn without_a_free_address_the_load_balancer_is_complete_and_the_address_follows() {
     let public_ips = "203.0.113.0/32".parse().unwrap();
     let options = MemoryOptions { load_balancer_delay_ms: 0, public_ips, ..MemoryOptions::default() };
     let world = World::new(options);
@@ -152,17 +152,17 @@ async fn with_an_empty_pool_the_load_balancer_stands_and_the_address_follows_whe
     assert_eq!(world.ingress(), [] as [IpAddr; 0]);
 
     world.event().await.unwrap_err();
-    assert_eq!(world.api.patches().len(), 1, "what is written already is not written again");
+    assert_eq!(world.api.patches().len(), 1, "the annotation is not written again");
     world.want(&spec());
     world.event().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_deletion_midway_gives_back_the_address_that_nobody_wrote_down() {
+async fn a_deletion_midway_releases_the_unpublished_address() {
     let world = world();
     world.want(&public());
     let broken = Fault::Fail(DriverError::new(Reason::Unavailable, "associate"));
-    world.addresses.faults().inject(staffetta_driver::memory::PublicIpMethod::Associate, 1, broken);
+    world.addresses.faults().inject(staffetta_memory::PublicIpMethod::Associate, 1, broken);
     world.event().await.unwrap_err();
     assert_eq!((world.services.public_ips().len(), world.shown().unwrap().public_ip), (1, None));
     world.delete();
@@ -171,16 +171,12 @@ async fn a_deletion_midway_gives_back_the_address_that_nobody_wrote_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_of_the_user_that_may_lead_here_and_is_named_no_more_leads_here_no_more() {
+async fn a_user_provided_address_that_is_no_longer_named_is_disassociated() {
     let world = world();
     let ip = IpAddr::from([192, 0, 2, 1]);
     world.services.insert_public_ip(ip);
     world.want(&LbaasServiceSpec { lb_ip: Some(ip), ..public() });
-    world.addresses.faults().inject(
-        staffetta_driver::memory::PublicIpMethod::Associate,
-        1,
-        Fault::DoneThenHang,
-    );
+    world.addresses.faults().inject(staffetta_memory::PublicIpMethod::Associate, 1, Fault::DoneThenHang);
     assert!(tokio::time::timeout(Duration::from_secs(1), world.event()).await.is_err());
     assert!(world.services.public_ips()[0].1.port.is_some());
     world.want(&spec());

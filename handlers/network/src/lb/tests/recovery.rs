@@ -1,5 +1,5 @@
-use staffetta_driver::memory::{Fault, PublicIpMethod};
-use staffetta_driver::{DriverError, LoadBalancerDriver, LoadBalancerSpec};
+use staffetta_driver::{DriverError, ListenerDriver, LoadBalancerDriver, LoadBalancerSpec};
+use staffetta_memory::{Fault, PublicIpMethod};
 
 use super::*;
 
@@ -10,7 +10,7 @@ async fn prepared() -> World {
     world
 }
 
-/// Delivers what a new process sees: the slice and the service, both new.
+/// Delivers slice and service as new to the process.
 async fn replay(world: &World) {
     world.feed(Event::Added(slice("s1", &["10.1.0.1"]))).await.unwrap();
     world.feed(Event::Added(world.api.object())).await.unwrap();
@@ -31,7 +31,7 @@ async fn has_converged(world: &World) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn killed_after_any_call_the_result_is_the_same_and_nothing_is_made_twice() {
+async fn killed_after_any_call_the_result_is_the_same_and_nothing_is_created_twice() {
     for kill in failures::METHODS {
         let mut world = failures::about_to(kill, &public()).await;
         world.balancers.faults().inject(kill, 1, Fault::DoneThenHang);
@@ -61,7 +61,7 @@ async fn killed_between_the_two_writes_the_second_one_follows() {
 }
 
 #[tokio::test]
-async fn a_restart_reads_the_marks_once_and_asks_and_writes_nothing_else() {
+async fn a_restart_only_reads_the_marks_once() {
     let mut world = prepared().await;
     world.event().await.unwrap();
     let (calls, patches) = (world.calls().len(), world.api.patches().len());
@@ -72,7 +72,7 @@ async fn a_restart_reads_the_marks_once_and_asks_and_writes_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_load_balancer_that_somebody_removed_is_missed_at_the_next_start() {
+async fn a_load_balancer_that_was_removed_outside_is_created_again_at_the_next_start() {
     let mut world = prepared().await;
     world.want(&spec());
     world.event().await.unwrap();
@@ -86,7 +86,7 @@ async fn a_load_balancer_that_somebody_removed_is_missed_at_the_next_start() {
 }
 
 #[tokio::test]
-async fn what_somebody_changed_is_put_right_at_the_next_start() {
+async fn a_change_from_outside_is_reverted_at_the_next_start() {
     let mut world = prepared().await;
     world.event().await.unwrap();
     let (tree, pool) = (world.tree(), world.tree().listeners[0].pool.clone().unwrap().id);
@@ -97,7 +97,7 @@ async fn what_somebody_changed_is_put_right_at_the_next_start() {
 }
 
 #[tokio::test]
-async fn a_state_that_somebody_removed_is_written_anew_from_the_marks() {
+async fn a_removed_state_is_written_again_from_the_marks() {
     let world = prepared().await;
     world.event().await.unwrap();
     let before = world.tree().id;
@@ -111,7 +111,7 @@ async fn a_state_that_somebody_removed_is_written_anew_from_the_marks() {
 
 #[tokio::test]
 async fn of_two_load_balancers_of_one_service_one_is_released() {
-    // Whichever of the two the driver lists first.
+    // The driver may list either of the two first.
     for id in ["0", "z"] {
         let mut world = prepared().await;
         world.want(&spec());
@@ -139,19 +139,19 @@ async fn of_two_load_balancers_of_one_service_one_is_released() {
 }
 
 #[tokio::test]
-async fn every_owner_of_anything_is_told_once() {
+async fn every_owner_of_any_resource_is_listed_once() {
     let world = prepared().await;
     world.event().await.unwrap();
-    let owners = world.sweep.owners().await.unwrap();
+    let owners = world.garbage_collector.owners().await.unwrap();
     let identity = Identity::of::<Service>(Some("default".into()), "web".into(), "uid-web".into());
     assert_eq!(owners, [identity]);
 }
 
 #[tokio::test]
-async fn a_recovery_that_cannot_read_the_marks_fails() {
+async fn recovery_fails_if_the_marks_cannot_be_read() {
     let world = prepared().await;
     let outage = DriverError::new(staffetta_driver::Reason::Unavailable, "list");
     world.balancers.faults().inject(LoadBalancerMethod::List, 2, Fault::Fail(outage));
-    assert!(world.sweep.recover().await.unwrap_err().transient());
-    assert!(world.sweep.owners().await.is_err());
+    assert!(world.garbage_collector.recover().await.unwrap_err().transient());
+    assert!(world.garbage_collector.owners().await.is_err());
 }

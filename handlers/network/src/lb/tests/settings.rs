@@ -1,18 +1,19 @@
-//! How connections are treated, as the service asks for it.
+//! Connection settings of services.
 
 use std::sync::Mutex;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Namespace;
 use staffetta_driver::{
-    DriverError, Feasible, Listener, ListenerSettings, ListenerSpec, LoadBalancerDriver, LoadBalancerId,
-    Marked, Member, MemberSpec, NamespaceObserver, PoolId, Progress, SessionPersistence,
+    DriverError, Listener, ListenerDriver, ListenerSettings, ListenerSpec, LoadBalancerDriver,
+    LoadBalancerId, LoadBalancerProgress, Member, MemberSpec, NamespaceObserver, NormalizedSpec, Owned,
+    PoolId, SessionPersistence,
 };
 
 use super::*;
 
 #[tokio::test]
-async fn time_outs_and_affinity_are_there_from_the_first_moment() {
+async fn time_outs_and_affinity_are_set_from_the_start() {
     let world = world();
     world.api.annotate(CLIENT_TIMEOUT_ANNOTATION, "60000");
     world.api.change(|service| service["spec"]["sessionAffinity"] = json!("ClientIP"));
@@ -22,14 +23,14 @@ async fn time_outs_and_affinity_are_there_from_the_first_moment() {
     assert_eq!(listener.settings.client_timeout_ms, Some(60_000));
     let persistence = listener.pool.unwrap().settings.persistence;
     assert_eq!(persistence, Some(SessionPersistence { timeout_s: Some(10_800) }));
-    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()), "and they are written down");
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()), "and they are published");
     world.event().await.unwrap();
     assert_eq!((world.calls().len(), world.api.patches().len()), (1, 1));
 }
 
 #[tokio::test]
-async fn a_change_of_what_is_asked_for_changes_the_listener_and_leaves_its_members() {
-    let world = standing(&spec()).await;
+async fn a_change_of_the_settings_changes_the_listener_and_keeps_its_members() {
+    let world = balanced(&spec()).await;
     let before = world.tree().listeners.remove(0);
     world.api.annotate(MEMBER_TIMEOUT_ANNOTATION, "5000");
     world.event().await.unwrap();
@@ -43,8 +44,8 @@ async fn a_change_of_what_is_asked_for_changes_the_listener_and_leaves_its_membe
 }
 
 #[tokio::test]
-async fn source_ranges_guard_the_load_balancer_of_a_public_service_and_go_with_them() {
-    let world = standing(&public()).await;
+async fn source_ranges_restrict_the_load_balancer_of_a_public_service() {
+    let world = balanced(&public()).await;
     let allowed = || {
         let cidrs = world.tree().listeners[0].settings.allowed_cidrs.clone();
         cidrs.iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -58,15 +59,15 @@ async fn source_ranges_guard_the_load_balancer_of_a_public_service_and_go_with_t
     ranges(json!(["198.51.100.0/24", "nonsense"]));
     let error = world.event().await.unwrap_err();
     assert!(error.to_string().contains("spec.loadBalancerSourceRanges is `nonsense`"), "{error}");
-    assert_eq!(allowed(), ["192.0.2.0/24"], "what makes no sense opens nothing");
+    assert_eq!(allowed(), ["192.0.2.0/24"], "an invalid range opens nothing");
     ranges(json!([]));
     world.event().await.unwrap();
     assert_eq!(allowed(), [""; 0]);
 }
 
 #[tokio::test]
-async fn what_another_program_wrote_without_the_settings_gets_them_back() {
-    let world = standing(&spec()).await;
+async fn a_state_of_another_program_without_settings_gets_them_again() {
+    let world = balanced(&spec()).await;
     world.api.annotate(MEMBER_TIMEOUT_ANNOTATION, "5000");
     world.event().await.unwrap();
     world.event().await.unwrap();
@@ -78,13 +79,13 @@ async fn what_another_program_wrote_without_the_settings_gets_them_back() {
     assert_eq!(world.tree().listeners[0].settings.member_timeout_ms, Some(5000));
 }
 
-/// A driver whose other side knows neither affinity nor time-outs, and reaches members through a subnet of its own choice.
+/// A driver without affinity and time-outs that chooses the subnet of members itself.
 struct Simple {
     inner: Arc<MemoryLoadBalancerDriver>,
     learned: Arc<Learned>,
 }
 
-/// The names of the namespaces of which a driver learned.
+/// The names of the observed namespaces.
 #[derive(Default)]
 struct Learned(Mutex<Vec<String>>);
 
@@ -98,13 +99,13 @@ impl NamespaceObserver for Learned {
 
 #[async_trait]
 impl LoadBalancerDriver for Simple {
-    async fn load_balancers(&self, owner: Option<&Owner>) -> Result<Vec<Marked<LoadBalancer>>, DriverError> {
+    async fn load_balancers(&self, owner: Option<&Owner>) -> Result<Vec<Owned<LoadBalancer>>, DriverError> {
         self.inner.load_balancers(owner).await
     }
     fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
         Some(Arc::clone(&self.learned) as _)
     }
-    async fn feasible(&self, mut spec: LoadBalancerSpec) -> Result<Feasible, DriverError> {
+    async fn normalize(&self, mut spec: LoadBalancerSpec) -> Result<NormalizedSpec, DriverError> {
         let mut without = Vec::new();
         for listener in &mut spec.listeners {
             if listener.pool.settings.persistence.take().is_some() {
@@ -113,7 +114,7 @@ impl LoadBalancerDriver for Simple {
             listener.settings.client_timeout_ms = Some(50_000);
             listener.pool.members.iter_mut().for_each(|member| member.subnet = "pods".into());
         }
-        Ok(Feasible { spec, without })
+        Ok(NormalizedSpec { spec, without })
     }
     async fn ensure_load_balancer(
         &self,
@@ -122,12 +123,16 @@ impl LoadBalancerDriver for Simple {
     ) -> Result<LoadBalancer, DriverError> {
         self.inner.ensure_load_balancer(owner, spec).await
     }
-    async fn progress(&self, tree: &LoadBalancer) -> Result<Progress, DriverError> {
+    async fn progress(&self, tree: &LoadBalancer) -> Result<LoadBalancerProgress, DriverError> {
         self.inner.progress(tree).await
     }
     async fn release_load_balancer(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError> {
         self.inner.release_load_balancer(owner, id).await
     }
+}
+
+#[async_trait]
+impl ListenerDriver for Simple {
     async fn ensure_listener(
         &self,
         tree: &LoadBalancer,
@@ -135,6 +140,7 @@ impl LoadBalancerDriver for Simple {
     ) -> Result<Listener, DriverError> {
         self.inner.ensure_listener(tree, spec).await
     }
+
     async fn release_listener(
         &self,
         tree: &LoadBalancer,
@@ -142,6 +148,7 @@ impl LoadBalancerDriver for Simple {
     ) -> Result<Option<Listener>, DriverError> {
         self.inner.release_listener(tree, listener).await
     }
+
     async fn set_members(
         &self,
         tree: &LoadBalancer,
@@ -153,31 +160,31 @@ impl LoadBalancerDriver for Simple {
 }
 
 #[tokio::test]
-async fn what_the_driver_cannot_do_is_left_out_and_told_once_and_what_it_chooses_stands() {
+async fn unsupported_settings_are_left_out_and_reported_once_and_the_choice_of_the_driver_is_kept() {
     let mut world = world();
     let load_balancer = Arc::new(Simple { inner: Arc::clone(&world.balancers), learned: Arc::default() });
     world.replace(LbDrivers { load_balancer, ..world.drivers() }, true);
     world.slice("s1", &["10.1.0.1"]).await.unwrap();
     world.api.change(|service| service["spec"]["sessionAffinity"] = json!("ClientIP"));
     world.event().await.unwrap();
-    let told = world.told.taken();
-    assert_eq!((told.len(), told[0].reason, told[0].warning), (1, "LoadBalancerLacks", true));
-    assert!(told[0].text.contains("no session persistence of TCP:80"), "{}", told[0].text);
+    let error = world.recorded.taken();
+    assert_eq!((error.len(), error[0].reason, error[0].warning), (1, "LoadBalancerLacks", true));
+    assert!(error[0].text.contains("no session persistence of TCP:80"), "{}", error[0].text);
     let listener = world.tree().listeners.remove(0);
     assert_eq!(listener.settings.client_timeout_ms, Some(50_000));
     assert_eq!(listener.pool.unwrap().members[0].spec.subnet.as_str(), "pods");
     world.event().await.unwrap();
     world.event().await.unwrap();
-    assert_eq!((world.told.taken().len(), world.calls()), (0, vec!["ensure"]));
+    assert_eq!((world.recorded.taken().len(), world.calls()), (0, vec!["ensure"]));
     world.api.change(|service| service["spec"]["sessionAffinity"] = json!("None"));
     world.event().await.unwrap();
     world.api.change(|service| service["spec"]["sessionAffinity"] = json!("ClientIP"));
     world.event().await.unwrap();
-    assert_eq!(world.told.reasons(), ["LoadBalancerLacks"], "it was asked for again");
+    assert_eq!(world.recorded.reasons(), ["LoadBalancerLacks"], "the setting was requested again");
 }
 
 #[tokio::test]
-async fn a_driver_that_wants_to_know_namespaces_learns_of_them() {
+async fn a_driver_that_observes_namespaces_is_fed() {
     let (mut world, learned) = (world(), Arc::new(Learned::default()));
     let load_balancer = Simple { inner: Arc::clone(&world.balancers), learned: Arc::clone(&learned) };
     world.replace(LbDrivers { load_balancer: Arc::new(load_balancer), ..world.drivers() }, true);

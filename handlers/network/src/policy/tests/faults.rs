@@ -1,18 +1,19 @@
-//! What goes wrong on the other side.
+//! Failures of the driver.
 
-use staffetta_driver::DriverError;
 use staffetta_driver::PodVifDriver;
-use staffetta_driver::memory::{Fault, NetworkPolicyMethod};
+use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::Failure;
+use staffetta_memory::{Fault, NetworkPolicyMethod};
 
 use super::*;
+use crate::step_error::StepContext;
 use crate::vif::VifError;
 
 fn outage() -> DriverError {
     DriverError::new(Reason::Unavailable, "ask")
 }
 
-/// Repeats what failed for a passing reason.
+/// Repeats a policy's event while it fails with a transient error.
 async fn patiently(world: &World, name: &str, spec: &Value) -> Vec<&'static str> {
     let mut reasons = Vec::new();
     for _ in 0..10 {
@@ -28,7 +29,7 @@ async fn patiently(world: &World, name: &str, spec: &Value) -> Vec<&'static str>
 }
 
 #[tokio::test]
-async fn an_answer_that_got_lost_makes_nothing_twice() {
+async fn a_lost_answer_creates_nothing_twice() {
     for method in [NetworkPolicyMethod::Make, NetworkPolicyMethod::Change, NetworkPolicyMethod::Guard] {
         let world = World::new().await;
         let db = world.pod("db", &json!({ "app": "db" })).await;
@@ -44,7 +45,7 @@ async fn an_answer_that_got_lost_makes_nothing_twice() {
 }
 
 #[tokio::test]
-async fn an_invocation_that_is_cut_off_anywhere_is_made_again() {
+async fn an_interrupted_call_is_repeated() {
     for method in [NetworkPolicyMethod::Make, NetworkPolicyMethod::Change, NetworkPolicyMethod::Guard] {
         for fault in [Fault::Hang, Fault::DoneThenHang] {
             let world = World::new().await;
@@ -62,7 +63,7 @@ async fn an_invocation_that_is_cut_off_anywhere_is_made_again() {
     }
 }
 
-/// What a future answers without waiting.
+/// Polls a future once.
 async fn at_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     tokio::select! {
         biased;
@@ -72,7 +73,7 @@ async fn at_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
 }
 
 #[tokio::test]
-async fn a_quota_keeps_nothing_open_and_its_raising_lets_all_go_on() {
+async fn an_exceeded_quota_leaves_nothing_open_and_work_continues_when_it_is_raised() {
     let world = World::new().await;
     let open = json!({ "podSelector": {}, "ingress": [{}] });
     world.policy("p", &open).await.unwrap();
@@ -81,50 +82,56 @@ async fn a_quota_keeps_nothing_open_and_its_raising_lets_all_go_on() {
         world.policy("p", &json!({ "podSelector": {}, "ingress": [{ "ports": [{ "port": 1 }] }] })).await;
     let error = error.unwrap_err();
     assert_eq!((error.reason(), error.transient()), ("QuotaExceeded", true));
-    assert_eq!(world.rules("policy-uid-p"), [""; 0], "what was open is closed all the same");
+    assert_eq!(world.rules("policy-uid-p"), [""; 0], "surplus rules are removed all the same");
     world.network.set_security_group_quota(None, None);
     patiently(&world, "p", &open).await;
     assert_eq!(world.rules("policy-uid-p").len(), 2);
 }
 
 #[tokio::test]
-async fn a_quota_that_fails_other_groups_keeps_nothing_open_in_a_policys_own() {
+async fn an_exceeded_quota_of_other_groups_leaves_nothing_open_in_the_group_of_a_policy() {
     let world = World::new().await;
     let open = json!({ "podSelector": {}, "ingress": [{}] });
     world.policy("p", &open).await.unwrap();
     let groups = world.network.security_groups().len();
     world.network.set_security_group_quota(Some(groups), Some(0));
-    // Neither does the group of the nodes get its rules, nor can the one be made that the rules are to name.
+    // Neither the rules of the group `nodes` nor the group of the peers can be created.
     let n1 = node("n1", "192.0.2.1");
-    KnownNodes(Arc::clone(&world.book)).apply(&Event::Added(Arc::new(n1)));
+    world.index.apply(&Event::Added(Arc::new(n1)));
     let error = world.policy("p", &admits("web")).await.unwrap_err();
     assert_eq!((error.reason(), error.transient()), ("QuotaExceeded", true));
-    assert_eq!(world.rules("policy-uid-p"), [""; 0], "what was open is closed all the same");
+    assert_eq!(world.rules("policy-uid-p"), [""; 0], "surplus rules are removed all the same");
     world.network.set_security_group_quota(None, None);
     patiently(&world, "p", &admits("web")).await;
     assert_eq!((world.rules("policy-uid-p").len(), world.rules("nodes").len()), (2, 2));
 }
 
 #[tokio::test]
-async fn a_pod_waits_for_a_group_that_cannot_be_made_yet() {
+async fn a_pod_waits_for_a_group_that_cannot_be_created_yet() {
     let world = World::new().await;
     world.network.set_security_group_quota(Some(0), None);
     let spec = json!({ "podSelector": {} });
     assert_eq!(world.policy("p", &spec).await.unwrap_err().reason(), "QuotaExceeded");
     let db = pod("db", &json!({ "app": "db" }), None);
-    world.handler.guards.apply(&Event::Added(Arc::new(db.clone())));
-    let groups = PolicySecurityGroups::new(Arc::clone(&world.book), false);
+    world.handler.vif_groups.apply(&Event::Added(Arc::new(db.clone())));
+    let groups = PolicySecurityGroups::new(Arc::clone(&world.index), false);
     let waits = groups.security_groups(&db, &"memory".into()).await.unwrap_err();
     assert!(waits.transient() && waits.to_string().contains("policy-uid-p"), "{waits}");
-    let waits = VifError::SecurityGroups(waits);
-    assert_eq!((waits.waits(), waits.reason()), (true, "SecurityGroupMissing"), "it has not failed");
+    let waits = VifError::SecurityGroups(
+        Err::<(), _>(waits).step("find the security groups of the pod").unwrap_err(),
+    );
+    assert_eq!(
+        (waits.pending().is_some(), waits.reason()),
+        (true, "SecurityGroupMissing"),
+        "it has not failed"
+    );
     world.network.set_security_group_quota(None, None);
     patiently(&world, "p", &spec).await;
     assert_eq!(groups.security_groups(&db, &"memory".into()).await.unwrap().len(), 3);
 }
 
 #[tokio::test]
-async fn whom_somebody_elses_policy_describes_goes_without_a_group_that_cannot_be_had() {
+async fn a_pod_goes_without_the_unavailable_peer_group_of_another_policy() {
     let world = World::new().await;
     let closed = json!({ "podSelector": { "matchLabels": { "app": "db" } } });
     world.policy("own", &closed).await.unwrap();
@@ -134,12 +141,12 @@ async fn whom_somebody_elses_policy_describes_goes_without_a_group_that_cannot_b
     let other = json!({ "podSelector": { "matchLabels": { "app": "none" } },
         "ingress": [{ "from": [{ "podSelector": {} }] }] });
     assert_eq!(world.policy("other", &other).await.unwrap_err().reason(), "QuotaExceeded");
-    for pod in world.book.take_due().pods {
-        world.handler.on_signal(&Moved::of::<Pod>(pod)).await.unwrap();
+    for pod in world.index.take_changes().pods {
+        world.handler.on_trigger(&PolicyRecheck(identity::<Pod>(pod))).await.unwrap();
     }
     let isolated = ["nodes", "open-egress", "policy-uid-own"];
     world.shows("one", &json!({ "app": "db" }), &db).await.unwrap();
-    assert!(world.groups_of(&db).iter().eq(isolated), "it is closed all the same");
+    assert!(world.groups_of(&db).iter().eq(isolated), "it is isolated all the same");
     let second = world.pod("two", &json!({ "app": "db" })).await;
     assert!(world.groups_of(&second).iter().eq(isolated));
     world.network.set_security_group_quota(None, None);
@@ -151,13 +158,13 @@ async fn whom_somebody_elses_policy_describes_goes_without_a_group_that_cannot_b
 }
 
 #[tokio::test]
-async fn a_group_that_vanished_comes_back_as_soon_as_it_is_missed() {
+async fn a_vanished_group_is_created_again_when_a_call_misses_it() {
     let world = World::new().await;
     world.policy("p", &admits("web")).await.unwrap();
     let db = world.pod("db", &json!({ "app": "db" })).await;
     let own = world.network.security_groups().into_iter().find(|group| group.name.as_str() == "policy-uid-p");
     world.network.remove_security_group(&own.unwrap().id).unwrap();
-    // A change of the policy finds it missing.
+    // A change of the policy calls the missing group.
     let spec = json!({ "podSelector": {}, "ingress": [{ "ports": [{ "port": 1 }] }] });
     patiently(&world, "p", &spec).await;
     world.follow().await.unwrap();
@@ -167,11 +174,11 @@ async fn a_group_that_vanished_comes_back_as_soon_as_it_is_missed() {
 }
 
 #[tokio::test]
-async fn what_is_left_of_one_policy_is_no_trouble_of_another() {
+async fn the_remaining_groups_of_one_policy_do_not_fail_another() {
     let world = World::new().await;
     world.policy("p", &admits("web")).await.unwrap();
     let own = world.network.security_groups().into_iter().find(|group| group.name.as_str() == "policy-uid-p");
-    // An administrator put it in front of a machine of his own.
+    // An administrator assigned it to another machine.
     let west = MemoryVifDriver::new(Arc::clone(&world.network), "west".into());
     let request = VifRequest {
         owner: Owner { namespace: "else".into(), name: "where".into(), uid: "machine".into() },
@@ -185,11 +192,11 @@ async fn what_is_left_of_one_policy_is_no_trouble_of_another() {
     let error = world.no_policy("p").await.unwrap_err();
     assert!(matches!(error, PolicyError::InUse(1)), "{error}");
     world.policy("q", &admits("other")).await.unwrap();
-    assert_eq!(world.handler.owners().await.unwrap().len(), 1, "the sweep finds it");
+    assert_eq!(world.handler.owners().await.unwrap().len(), 1, "garbage collection finds it");
 }
 
 #[tokio::test]
-async fn a_group_that_cannot_be_removed_keeps_no_other_from_going() {
+async fn a_group_that_cannot_be_deleted_does_not_block_others() {
     let world = World::new().await;
     world.policy("p", &admits("web")).await.unwrap();
     let refused = Fault::Fail(DriverError::new(Reason::Refused, "remove a security group"));
@@ -199,7 +206,7 @@ async fn a_group_that_cannot_be_removed_keeps_no_other_from_going() {
 }
 
 #[tokio::test]
-async fn a_vif_that_is_gone_is_nobodys_trouble() {
+async fn a_deleted_vif_is_no_failure() {
     let world = World::new().await;
     let db = world.pod("db", &json!({ "app": "db" })).await;
     world.network.remove_port(&db.id);

@@ -1,20 +1,20 @@
-//! Policies, pods and nodes come, change and go.
+//! Creation, changes and deletion of policies, pods and nodes.
 
 use std::time::Duration;
 
-use staffetta_driver::memory::MemoryVifStock;
-use staffetta_driver::{PoolPolicy, PooledVifs};
+use staffetta_driver::{PodVifDriver, VifPoolPolicy, WarmVifPool};
+use staffetta_memory::MemoryBulkVifDriver;
 
 use super::*;
 
 #[tokio::test]
-async fn a_policy_brings_its_groups_and_takes_them_away() {
+async fn a_policy_creates_and_deletes_its_groups() {
     let world = World::new().await;
     let (web, db) =
         (world.pod("web", &json!({ "app": "web" })).await, world.pod("db", &json!({ "app": "db" })).await);
     assert_eq!(world.groups_of(&db), ["default".to_owned()].into());
     world.policy("p", &admits("web")).await.unwrap();
-    assert_eq!(world.groups().len(), 2, "its own and that of those whom it names");
+    assert_eq!(world.groups().len(), 2, "its own group and that of its peers");
     let expected = ["nodes", "open-egress", "policy-uid-p"].map(str::to_owned);
     assert_eq!(world.groups_of(&db), expected.into());
     assert_eq!(world.groups_of(&web).len(), 2);
@@ -26,7 +26,7 @@ async fn a_policy_brings_its_groups_and_takes_them_away() {
 }
 
 #[tokio::test]
-async fn a_pod_is_guarded_from_its_first_moment_and_nothing_is_sent_for_it_afterwards() {
+async fn a_pod_has_its_groups_from_the_start_without_another_call() {
     let world = World::new().await;
     world.policy("p", &admits("web")).await.unwrap();
     let before = world.calls();
@@ -36,7 +36,7 @@ async fn a_pod_is_guarded_from_its_first_moment_and_nothing_is_sent_for_it_after
 }
 
 #[tokio::test]
-async fn a_pod_that_changes_its_labels_moves_by_one_call() {
+async fn a_change_of_a_pods_labels_is_one_call() {
     let world = World::new().await;
     world.policy("p", &admits("web")).await.unwrap();
     let vif = world.pod("a", &json!({ "app": "a" })).await;
@@ -49,7 +49,7 @@ async fn a_pod_that_changes_its_labels_moves_by_one_call() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_changes_its_labels_moves_its_pods() {
+async fn a_change_of_a_namespaces_labels_changes_the_groups_of_its_pods() {
     let world = World::new().await;
     let spec = json!({ "podSelector": { "matchLabels": { "app": "db" } },
         "ingress": [{ "from": [{ "namespaceSelector": { "matchLabels": { "team": "web" } } }] }] });
@@ -62,7 +62,7 @@ async fn a_namespace_that_changes_its_labels_moves_its_pods() {
 }
 
 #[tokio::test]
-async fn of_the_rules_of_a_policy_that_changes_only_those_are_sent_that_differ() {
+async fn a_changed_policy_updates_only_the_rules_that_differ() {
     let world = World::new().await;
     let spec = |ports: Value| json!({ "podSelector": {}, "ingress": [{ "ports": ports }] });
     world.policy("p", &spec(json!([{ "port": 80 }, { "port": 81 }]))).await.unwrap();
@@ -80,7 +80,7 @@ async fn of_the_rules_of_a_policy_that_changes_only_those_are_sent_that_differ()
 async fn nodes_reach_every_pod() {
     let world = World::new().await;
     let n1 = node("n1", "192.0.2.1");
-    let known = KnownNodes(Arc::clone(&world.book));
+    let known = Arc::clone(&world.index);
     known.apply(&Event::Added(Arc::new(n1.clone())));
     deliver(&world.handler, &Event::Added(Arc::new(n1.clone()))).await.unwrap();
     assert_eq!(world.rules("nodes").len(), 2);
@@ -92,7 +92,7 @@ async fn nodes_reach_every_pod() {
 }
 
 #[tokio::test]
-async fn what_two_policies_name_stays_until_neither_does() {
+async fn the_group_of_peers_of_two_policies_stays_until_neither_needs_it() {
     let world = World::new().await;
     let web = world.pod("web", &json!({ "app": "web" })).await;
     world.policy("p", &admits("web")).await.unwrap();
@@ -105,16 +105,16 @@ async fn what_two_policies_name_stays_until_neither_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vif_that_comes_back_to_the_pool_has_the_groups_of_its_next_pod() {
+async fn a_reused_vif_has_the_groups_of_its_next_pod() {
     let network = Arc::new(MemoryNetwork::new(MemoryOptions::default()));
-    let stock = Arc::new(MemoryVifStock::new(Arc::clone(&network), "east".into()));
+    let stock = Arc::new(MemoryBulkVifDriver::new(Arc::clone(&network), "east".into()));
     let vifs = Arc::new(MemoryVifDriver::new(Arc::clone(&network), "east".into()));
     let cool_down = Duration::from_secs(20);
-    let sizes = PoolPolicy { min: 0, max: 0, batch: 1, cool_down };
-    let pool = Arc::new(PooledVifs::new(stock, vifs, sizes, Arc::new(|| true)));
-    let ledger = pool.ledger().unwrap();
-    ledger.read().await.unwrap();
-    ledger.begin();
+    let sizes = VifPoolPolicy { min: 0, max: 0, batch: 1, cool_down };
+    let pool = Arc::new(WarmVifPool::new(stock, vifs, sizes, Arc::new(|| true)));
+    let observer = pool.observer().unwrap();
+    observer.resync().await.unwrap();
+    observer.start();
     let world = World::behind(network, Arc::clone(&pool) as _);
     world.begin().await;
     let first = world.pod("first", &json!({ "app": "db" })).await;
@@ -126,11 +126,11 @@ async fn a_vif_that_comes_back_to_the_pool_has_the_groups_of_its_next_pod() {
     tokio::time::sleep(2 * cool_down).await;
     let second = world.pod("second", &json!({ "app": "cache" })).await;
     assert_eq!(second.id, first.id, "it is used again");
-    assert_eq!(world.groups_of(&second), ["default".to_owned()].into(), "no policy concerns this one");
+    assert_eq!(world.groups_of(&second), ["default".to_owned()].into(), "no policy applies to this one");
 }
 
 #[tokio::test]
-async fn a_policy_that_is_there_before_its_pods_lacks_nothing_until_they_come() {
+async fn a_policy_without_pods_has_no_unresolved_ports() {
     let world = World::new().await;
     let spec = json!({ "podSelector": { "matchLabels": { "app": "db" } },
         "ingress": [{ "ports": [{ "port": "sql" }] }],
@@ -138,21 +138,21 @@ async fn a_policy_that_is_there_before_its_pods_lacks_nothing_until_they_come() 
     world.policy("p", &spec).await.unwrap();
     world.pod("other", &json!({ "app": "other" })).await;
     world.policy("p", &spec).await.unwrap();
-    assert_eq!(*world.told.0.lock().unwrap(), [""; 0]);
-    // Nothing happens to the policy but that its pods come.
+    assert_eq!(*world.recorded.0.lock().unwrap(), [""; 0]);
+    // The policy itself does not change; only its pods are created.
     for app in ["db", "log"] {
         world.pod(app, &json!({ "app": app })).await;
     }
-    let told = std::mem::take(&mut *world.told.0.lock().unwrap());
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].ends_with("named sql/TCP") && told[1].contains("named sink/TCP"), "{told:?}");
+    let texts = std::mem::take(&mut *world.recorded.0.lock().unwrap());
+    assert_eq!(texts.len(), 2, "{texts:?}");
+    assert!(texts[0].ends_with("named sql/TCP") && texts[1].contains("named sink/TCP"), "{texts:?}");
     world.no_pod("log").await;
     let uid = Owner::of(&policy("p", &spec).metadata).uid;
-    assert_eq!(world.book.problems(&uid), ["no pod that it concerns has a port named sql/TCP"]);
+    assert_eq!(world.index.problems(&uid), ["no pod that it concerns has a port named sql/TCP"]);
 }
 
 #[tokio::test]
-async fn a_person_learns_once_that_a_policy_names_ports_that_nobody_has() {
+async fn a_policy_with_ports_that_no_pod_has_is_reported_once() {
     let world = World::new().await;
     world.pod("db", &json!({ "app": "db" })).await;
     let spec =
@@ -161,5 +161,5 @@ async fn a_person_learns_once_that_a_policy_names_ports_that_nobody_has() {
         world.policy("p", &spec).await.unwrap();
     }
     let expected = "PolicyIncomplete: no pod that it concerns has a port named sql/TCP";
-    assert_eq!(*world.told.0.lock().unwrap(), [expected]);
+    assert_eq!(*world.recorded.0.lock().unwrap(), [expected]);
 }

@@ -7,25 +7,26 @@ mod sweep;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
+use crate::policy::{AlwaysAllowed, PolicyIndex, PolicySecurityGroups};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use serde_json::{Value, json};
-use staffetta_driver::memory::{
+use staffetta_driver::{NoopVifPool, Owner, PodSecurityGroupsDriver, Vif, VifPoolDriver, VifRequest};
+use staffetta_handler::{Event, EventNote, EventRecorder, Index, Tombstone, deliver};
+use staffetta_memory::{
     MemoryNetwork, MemoryNetworkPolicyDriver, MemoryOptions, MemoryVifDriver, NetworkPolicyCall,
 };
-use staffetta_driver::policy::{AlwaysAllowed, PolicyBook, PolicySecurityGroups};
-use staffetta_driver::{NoopPool, Owner, PodSecurityGroupsDriver, Vif, VifPoolDriver, VifRequest};
-use staffetta_handler::{Event, Note, Notebook, Tombstone, deliver};
 
 use super::*;
 use crate::os_vif::{KURYR_VIF, PodState};
+use crate::owners::identity;
 
-/// What was told at objects.
+/// Keeps the reason and text of all Events.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<String>>>);
+struct RecordedTexts(Arc<Mutex<Vec<String>>>);
 
-impl Notebook for Told {
-    fn tell(&self, note: Note) {
+impl EventRecorder for RecordedTexts {
+    fn record(&self, note: EventNote) {
         self.0.lock().unwrap().push(format!("{}: {}", note.reason, note.text));
     }
 }
@@ -35,71 +36,71 @@ struct World {
     network: Arc<MemoryNetwork>,
     driver: Arc<MemoryNetworkPolicyDriver>,
     pool: Arc<dyn VifPoolDriver>,
-    book: Arc<PolicyBook>,
+    index: Arc<PolicyIndex>,
     handler: PolicyHandler,
-    told: Told,
+    recorded: RecordedTexts,
 }
 
 impl World {
-    /// With a handler that has read its marks.
+    /// Creates a world whose handler has recovered.
     async fn new() -> Self {
         let world = Self::on(Arc::new(MemoryNetwork::new(MemoryOptions::default())));
         world.begin().await;
         world
     }
 
-    /// The marks are read, and the namespace is there.
+    /// Recovers the handler and adds the namespace.
     async fn begin(&self) {
         self.handler.recover().await.unwrap();
         self.namespace("shop", &json!({ "team": "shop" }));
     }
 
-    /// A process that has just started.
+    /// Creates a world with an existing network.
     fn on(network: Arc<MemoryNetwork>) -> Self {
         let vifs = MemoryVifDriver::new(Arc::clone(&network), "east".into());
-        Self::behind(network, Arc::new(NoopPool::new(Arc::new(vifs))))
+        Self::behind(network, Arc::new(NoopVifPool::new(Arc::new(vifs))))
     }
 
-    /// A process that has just started, whose pods get their VIFs from this pool.
+    /// Creates a world with an existing network and this VIF pool.
     fn behind(network: Arc<MemoryNetwork>, pool: Arc<dyn VifPoolDriver>) -> Self {
         let driver = Arc::new(MemoryNetworkPolicyDriver::new(Arc::clone(&network), "east".into()));
-        let book = Arc::new(PolicyBook::new(vec!["default".into()], AlwaysAllowed::default()));
-        let told = Told::default();
+        let index = Arc::new(PolicyIndex::new(vec!["default".into()], AlwaysAllowed::default()));
+        let recorded = RecordedTexts::default();
         let drivers = PolicyDrivers { policy: Arc::clone(&driver) as _, pool: Arc::clone(&pool) };
-        let handler = PolicyHandler::new(drivers, Arc::clone(&book), Notes::new(told.clone()));
-        Self { network, driver, pool, book, handler, told }
+        let handler = PolicyHandler::new(drivers, Arc::clone(&index), Recorder::new(recorded.clone()));
+        Self { network, driver, pool, index, handler, recorded }
     }
 
     fn namespace(&self, name: &str, labels: &Value) {
         let namespace =
             json!({ "metadata": { "name": name, "uid": format!("ns-{name}"), "labels": labels } });
         let namespace: Namespace = serde_json::from_value(namespace).unwrap();
-        NamespaceObserver::present(&*self.book, &namespace);
+        NamespaceObserver::present(&*self.index, &namespace);
     }
 
-    /// A policy of the shop is there, and all that follows is done.
+    /// Creates or changes a policy and handles all consequences.
     async fn policy(&self, name: &str, spec: &Value) -> Result<(), PolicyError> {
         let policy = policy(name, spec);
-        NetworkPolicyObserver::present(&*self.book, &policy);
+        NetworkPolicyObserver::present(&*self.index, &policy);
         deliver(&self.handler, &Event::Modified(Arc::new(policy))).await?;
         self.follow().await
     }
 
     async fn no_policy(&self, name: &str) -> Result<(), PolicyError> {
         let policy = policy(name, &json!({}));
-        NetworkPolicyObserver::gone(&*self.book, &Owner::of(&policy.metadata).uid);
-        // What it means for pods comes about beside what it means for groups.
+        NetworkPolicyObserver::gone(&*self.index, &Owner::of(&policy.metadata).uid);
+        // Pods and groups are handled in different queues.
         self.follow().await?;
         deliver(&self.handler, &Event::Deleted(Tombstone::Last(Arc::new(policy)))).await?;
         self.follow().await
     }
 
-    /// A pod of the shop gets its VIF, as the handler `vif` does it.
+    /// Creates a pod with its VIF, as the handler `vif` does.
     async fn pod(&self, name: &str, labels: &Value) -> Vif {
         let bare = pod(name, labels, None);
-        self.handler.guards.apply(&Event::Added(Arc::new(bare.clone())));
+        self.handler.vif_groups.apply(&Event::Added(Arc::new(bare.clone())));
         self.follow().await.unwrap();
-        let groups = PolicySecurityGroups::new(Arc::clone(&self.book), false);
+        let groups = PolicySecurityGroups::new(Arc::clone(&self.index), false);
         let groups = groups.security_groups(&bare, &"memory".into()).await.unwrap();
         let request = VifRequest {
             owner: Owner::of(&bare.metadata),
@@ -120,33 +121,33 @@ impl World {
         vif
     }
 
-    /// A pod of the shop shows its VIF, and all that follows is done.
+    /// Publishes the VIF of a pod and handles all consequences.
     async fn shows(&self, name: &str, labels: &Value, vif: &Vif) -> Result<(), PolicyError> {
         let event = Event::Modified(Arc::new(pod(name, labels, Some(vif))));
-        self.handler.guards.apply(&event);
+        self.handler.vif_groups.apply(&event);
         deliver(&self.handler, &event).await?;
         self.follow().await
     }
 
-    /// A pod is gone; its VIF stays for whoever comes.
+    /// Deletes a pod; its VIF stays.
     async fn no_pod(&self, name: &str) {
         let event = Event::Deleted(Tombstone::Last(Arc::new(pod(name, &json!({}), None))));
-        self.handler.guards.apply(&event);
+        self.handler.vif_groups.apply(&event);
         self.follow().await.unwrap();
     }
 
-    /// Does what is due, until nothing is.
+    /// Handles all changes of the index.
     async fn follow(&self) -> Result<(), PolicyError> {
         loop {
-            let due = self.book.take_due();
-            if due.pods.is_empty() && due.policies.is_empty() {
+            let changes = self.index.take_changes();
+            if changes.pods.is_empty() && changes.policies.is_empty() {
                 return Ok(());
             }
-            for policy in due.policies {
-                self.handler.on_signal(&Moved::of::<NetworkPolicy>(policy)).await?;
+            for policy in changes.policies {
+                self.handler.on_trigger(&PolicyRecheck(identity::<NetworkPolicy>(policy))).await?;
             }
-            for pod in due.pods {
-                self.handler.on_signal(&Moved::of::<Pod>(pod)).await?;
+            for pod in changes.pods {
+                self.handler.on_trigger(&PolicyRecheck(identity::<Pod>(pod))).await?;
             }
         }
     }
@@ -161,7 +162,7 @@ impl World {
         self.network.port(&vif.id).unwrap().security_groups.iter().map(name).collect()
     }
 
-    /// The names of the groups that there are, but for the common ones.
+    /// The names of the existing groups without the common ones.
     fn groups(&self) -> BTreeSet<String> {
         let groups = self.network.security_groups().into_iter().map(|group| group.name.to_string());
         groups.filter(|name| !["nodes", "open-egress", "open-ingress"].contains(&name.as_str())).collect()
@@ -174,7 +175,7 @@ impl World {
         rules.collect()
     }
 
-    /// The calls that change something, since the last look.
+    /// The changing calls after the first `before` calls.
     fn changes(&self, before: usize) -> Vec<NetworkPolicyCall> {
         let changes =
             |call: &NetworkPolicyCall| !matches!(call, NetworkPolicyCall::Groups | NetworkPolicyCall::Guards);
@@ -208,7 +209,7 @@ fn node(name: &str, address: &str) -> Node {
     serde_json::from_value(json!({ "metadata": { "name": name, "uid": name }, "status": status })).unwrap()
 }
 
-/// Lets pods of the shop with this label in, where `app: db` is.
+/// A policy that allows ingress to `app: db` from pods with this label.
 fn admits(label: &str) -> Value {
     json!({ "podSelector": { "matchLabels": { "app": "db" } },
         "ingress": [{ "from": [{ "podSelector": { "matchLabels": { "app": label } } }] }] })

@@ -1,20 +1,20 @@
-//! What a process finds that has just started, and what it finds from time to time.
+//! Recovery after a restart and garbage collection.
 
 use std::time::Duration;
 
-use staffetta_driver::memory::{Fault, NetworkPolicyMethod};
+use staffetta_memory::{Fault, NetworkPolicyMethod};
 
 use super::*;
 
 #[tokio::test]
-async fn a_process_that_starts_finds_all_as_it_was_and_sends_nothing() {
+async fn a_restart_without_changes_makes_no_changing_call() {
     let old = World::new().await;
     old.policy("p", &admits("web")).await.unwrap();
     let db = old.pod("db", &json!({ "app": "db" })).await;
     let new = World::on(Arc::clone(&old.network));
     new.handler.recover().await.unwrap();
     new.namespace("shop", &json!({ "team": "shop" }));
-    NetworkPolicyObserver::present(&*new.book, &policy("p", &admits("web")));
+    NetworkPolicyObserver::present(&*new.index, &policy("p", &admits("web")));
     new.shows("db", &json!({ "app": "db" }), &db).await.unwrap_err();
     new.policy("p", &admits("web")).await.unwrap();
     new.shows("db", &json!({ "app": "db" }), &db).await.unwrap();
@@ -22,7 +22,7 @@ async fn a_process_that_starts_finds_all_as_it_was_and_sends_nothing() {
 }
 
 #[tokio::test]
-async fn what_was_left_of_a_policy_that_is_gone_is_found_by_its_owner() {
+async fn the_groups_of_a_missed_deletion_are_found_by_their_owner() {
     let old = World::new().await;
     old.policy("p", &admits("web")).await.unwrap();
     let db = old.pod("db", &json!({ "app": "db" })).await;
@@ -41,13 +41,13 @@ async fn what_was_left_of_a_policy_that_is_gone_is_found_by_its_owner() {
 }
 
 #[tokio::test]
-async fn what_somebody_changed_is_put_right_at_the_sweep() {
+async fn a_change_from_outside_is_reverted_by_garbage_collection() {
     let world = World::new().await;
     world.policy("p", &admits("web")).await.unwrap();
     let db = world.pod("db", &json!({ "app": "db" })).await;
     let own = world.network.security_groups().into_iter().find(|group| group.name.as_str() == "policy-uid-p");
     world.network.remove_security_rule(&own.unwrap().rules[0].id);
-    world.driver.guard(&db.id, &["default".into()]).await.unwrap();
+    world.driver.set_vif_groups(&db.id, &["default".into()]).await.unwrap();
     world.handler.owners().await.unwrap();
     world.follow().await.unwrap();
     assert_eq!(world.rules("policy-uid-p").len(), 2);
@@ -59,21 +59,21 @@ async fn what_somebody_changed_is_put_right_at_the_sweep() {
 }
 
 #[tokio::test]
-async fn a_group_that_was_made_twice_is_there_once_after_the_marks_were_read() {
+async fn a_duplicate_group_is_deleted_when_the_marks_are_read() {
     let world = World::on(Arc::new(MemoryNetwork::new(MemoryOptions::default())));
     for _ in 0..2 {
-        world.driver.make_group(&"open-egress".into(), None).await.unwrap();
+        world.driver.create_group(&"open-egress".into(), None).await.unwrap();
     }
     world.handler.recover().await.unwrap();
     assert_eq!(world.network.security_groups().len(), 3);
 }
 
 #[tokio::test]
-async fn a_vif_that_no_pod_shows_does_not_keep_a_group() {
+async fn an_unpublished_vif_does_not_block_the_deletion_of_a_group() {
     let world = World::new().await;
     world.policy("p", &admits("web")).await.unwrap();
     let db = world.pod("db", &json!({ "app": "db" })).await;
-    // Its VIF goes back to the stock, guarded as it was.
+    // Its VIF goes back to the pool with its groups.
     world.no_pod("db").await;
     world.no_policy("p").await.unwrap();
     assert_eq!(world.groups(), BTreeSet::new());
@@ -81,12 +81,12 @@ async fn a_vif_that_no_pod_shows_does_not_keep_a_group() {
 }
 
 #[tokio::test]
-async fn a_group_that_still_guards_a_pod_is_waited_for() {
+async fn the_deletion_of_a_group_in_use_is_retried() {
     let world = World::new().await;
     world.policy("p", &admits("web")).await.unwrap();
     let db = world.pod("db", &json!({ "app": "db" })).await;
     let gone = policy("p", &json!({}));
-    NetworkPolicyObserver::gone(&*world.book, &"uid-p".into());
+    NetworkPolicyObserver::gone(&*world.index, &"uid-p".into());
     let event = Event::Deleted(Tombstone::Last(Arc::new(gone)));
     let error = deliver(&world.handler, &event).await.unwrap_err();
     assert!(matches!(error, PolicyError::InUse(1)), "{error}");
@@ -96,33 +96,33 @@ async fn a_group_that_still_guards_a_pod_is_waited_for() {
 }
 
 #[tokio::test]
-async fn what_was_made_since_the_last_look_is_no_drift_unless_it_is_otherwise_than_was_said() {
+async fn a_vif_created_since_the_last_list_has_no_drift_unless_its_groups_differ() {
     let world = World::new().await;
     world.policy("p", &admits("web")).await.unwrap();
     world.handler.owners().await.unwrap();
     world.follow().await.unwrap();
     let db = world.pod("db", &json!({ "app": "db" })).await;
     world.handler.owners().await.unwrap();
-    assert_eq!(world.book.take_due(), staffetta_driver::policy::Due::default());
+    assert_eq!(world.index.take_changes(), index::IndexChanges::default());
     let other = world.pod("other", &json!({ "app": "db" })).await;
-    world.driver.guard(&other.id, &["default".into()]).await.unwrap();
+    world.driver.set_vif_groups(&other.id, &["default".into()]).await.unwrap();
     world.handler.owners().await.unwrap();
     world.follow().await.unwrap();
     assert_eq!(world.groups_of(&other), world.groups_of(&db));
 }
 
 #[tokio::test]
-async fn what_somebody_changed_is_put_right_although_the_removal_of_a_policy_saw_it_first() {
+async fn a_change_from_outside_that_a_deletion_finds_first_is_reverted() {
     let world = World::new().await;
     world.policy("p", &admits("web")).await.unwrap();
     world.policy("q", &json!({ "podSelector": { "matchLabels": { "app": "old" } } })).await.unwrap();
     let db = world.pod("db", &json!({ "app": "db" })).await;
-    // Its VIF keeps the group, so that what guards VIFs is read when the policy goes.
+    // Its VIF keeps the group, so that the groups of VIFs are listed when the policy is deleted.
     world.pod("old", &json!({ "app": "old" })).await;
     world.no_pod("old").await;
     world.handler.owners().await.unwrap();
     world.follow().await.unwrap();
-    world.driver.guard(&db.id, &["default".into()]).await.unwrap();
+    world.driver.set_vif_groups(&db.id, &["default".into()]).await.unwrap();
     world.no_policy("q").await.unwrap();
     world.handler.owners().await.unwrap();
     world.follow().await.unwrap();
@@ -130,7 +130,7 @@ async fn what_somebody_changed_is_put_right_although_the_removal_of_a_policy_saw
 }
 
 #[tokio::test]
-async fn a_common_group_that_somebody_removed_comes_back_at_the_sweep_without_any_policy() {
+async fn a_removed_common_group_is_created_again_without_any_policy() {
     let world = World::new().await;
     let groups = world.network.security_groups();
     for group in &groups {
@@ -141,7 +141,7 @@ async fn a_common_group_that_somebody_removed_comes_back_at_the_sweep_without_an
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vif_that_a_pod_gets_while_groups_are_taken_away_from_it_is_guarded_as_the_pod_ought_to_be() {
+async fn a_vif_that_a_pod_gets_during_the_removal_of_groups_ends_up_with_the_pods_groups() {
     let world = World::new().await;
     world.policy("p", &admits("web")).await.unwrap();
     world.policy("q", &json!({ "podSelector": { "matchLabels": { "app": "old" } } })).await.unwrap();
@@ -154,11 +154,11 @@ async fn a_vif_that_a_pod_gets_while_groups_are_taken_away_from_it_is_guarded_as
         tokio::time::sleep(Duration::from_secs(1)).await;
         let labels = json!({ "app": "db" });
         let bare = pod("db", &labels, None);
-        world.handler.guards.apply(&Event::Added(Arc::new(bare.clone())));
-        let groups = PolicySecurityGroups::new(Arc::clone(&world.book), false);
+        world.handler.vif_groups.apply(&Event::Added(Arc::new(bare.clone())));
+        let groups = PolicySecurityGroups::new(Arc::clone(&world.index), false);
         let groups = groups.security_groups(&bare, &"memory".into()).await.unwrap();
-        // The pool puts them in front of the VIF.
-        world.driver.guard(&vif.id, &groups).await.unwrap();
+        // The pool assigns them to the VIF.
+        world.driver.set_vif_groups(&vif.id, &groups).await.unwrap();
         world.shows("db", &labels, &vif).await.unwrap();
     };
     let (gone, ()) = tokio::join!(world.no_policy("q"), handed_out);

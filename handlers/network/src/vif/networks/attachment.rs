@@ -1,14 +1,12 @@
 //! The custom resource `NetworkAttachmentDefinition` of `k8s.cni.cncf.io/v1`.
 
-use std::borrow::Cow;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::NamespaceResourceScope;
-use kube::{Resource, ResourceExt};
+use k8s_openapi::{Metadata, NamespaceResourceScope, Resource};
+use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 use staffetta_driver::SubnetId;
 
-/// The annotation in which Kuryr's users say what the network is.
+/// Kuryr's annotation with the definition of the network.
 const KURYR_CONFIG: &str = "openstack.org/kuryr-config";
 
 /// A network to which pods can be attached.
@@ -17,12 +15,12 @@ pub struct NetworkAttachmentDefinition {
     /// The metadata.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What it is.
+    /// The definition.
     #[serde(default)]
     pub spec: NetworkAttachmentSpec,
 }
 
-/// What a network is.
+/// The definition of a network.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct NetworkAttachmentSpec {
     /// The configuration of a CNI plug-in, in JSON.
@@ -30,35 +28,27 @@ pub struct NetworkAttachmentSpec {
 }
 
 impl Resource for NetworkAttachmentDefinition {
-    type DynamicType = ();
+    const API_VERSION: &'static str = "k8s.cni.cncf.io/v1";
+    const GROUP: &'static str = "k8s.cni.cncf.io";
+    const KIND: &'static str = "NetworkAttachmentDefinition";
+    const VERSION: &'static str = "v1";
+    const URL_PATH_SEGMENT: &'static str = "network-attachment-definitions";
     type Scope = NamespaceResourceScope;
+}
 
-    fn kind((): &()) -> Cow<'_, str> {
-        "NetworkAttachmentDefinition".into()
-    }
+impl Metadata for NetworkAttachmentDefinition {
+    type Ty = ObjectMeta;
 
-    fn group((): &()) -> Cow<'_, str> {
-        "k8s.cni.cncf.io".into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "network-attachment-definitions".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
+    fn metadata(&self) -> &ObjectMeta {
         &self.metadata
     }
 
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
     }
 }
 
-/// What of it is ours.
+/// The part of a definition that this program uses.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Attachment {
@@ -67,7 +57,8 @@ pub(super) struct Attachment {
 }
 
 impl Attachment {
-    /// From the annotation or, where there is none, from the configuration; or what is wrong with these.
+    /// Parses the annotation or, without one, `spec.config`. The error is a description of the
+    /// problem.
     pub(super) fn of(network: &NetworkAttachmentDefinition) -> Result<Self, String> {
         let annotation = network.annotations().get(KURYR_CONFIG).map(|text| (KURYR_CONFIG, text));
         let config = network.spec.config.as_ref().map(|text| ("spec.config", text));

@@ -1,73 +1,131 @@
-//! Further networks of a pod, as the Network Plumbing Working Group has pods ask for them: the annotation
-//! `k8s.v1.cni.cncf.io/networks` names `NetworkAttachmentDefinition`s, and each of these a subnet.
+//! Additional networks of pods, as the Kubernetes Network Plumbing Working Group defines them: the
+//! annotation `k8s.v1.cni.cncf.io/networks` names `NetworkAttachmentDefinition`s, and each of these
+//! names a subnet.
 
-mod asked;
 mod attachment;
-mod index;
+mod request;
 
 use std::sync::Arc;
 
+use dashmap::DashMap;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use staffetta_driver::SubnetId;
+use staffetta_handler::{Event, Index};
 
-pub use self::asked::NetworksError;
+use self::attachment::Attachment;
+use self::request::{NetworkRequest, parse};
+
 pub use self::attachment::NetworkAttachmentDefinition;
-pub use self::index::Networks;
-pub(super) use self::index::asks;
+pub use self::request::NetworksError;
 
-/// The annotation by which a pod asks for further networks.
+/// The annotation in which a pod requests additional networks.
 pub const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 
-/// Whether pods may have further networks: the choice `multi_vif_driver`.
+/// A driver of the option `multi_vif_driver`: decides if pods may have additional networks.
 ///
 /// ```
-/// use staffetta_network::vif::networks::{FurtherNetworks, MultiVif};
+/// use staffetta_network::vif::networks::{AdditionalNetworks, MultiVif};
 ///
-/// /// A pod has one network.
-/// struct One;
+/// /// Gives every pod one network.
+/// struct Single;
 ///
-/// impl MultiVif for One {
-///     fn further(&self) -> Option<FurtherNetworks> {
+/// impl MultiVif for Single {
+///     fn additional_networks(&self) -> Option<AdditionalNetworks> {
 ///         None
 ///     }
 /// }
 /// ```
 pub trait MultiVif: Send + Sync {
-    /// The further networks for which pods may ask; none when they may not.
-    fn further(&self) -> Option<FurtherNetworks>;
+    /// The additional networks that pods may request; none if a pod has one network only.
+    fn additional_networks(&self) -> Option<AdditionalNetworks>;
 }
 
-/// Lets pods have further networks.
+/// The driver `npwg_multiple_interfaces`: pods may have additional networks.
 #[derive(Clone)]
-pub struct FurtherNetworks {
-    /// The networks that exist: an index that the registration feeds.
+pub struct AdditionalNetworks {
+    /// An index of all `NetworkAttachmentDefinition`s.
     pub networks: Arc<Networks>,
-    /// The name of the VIF driver behind a pool that has one for all nodes: a network that wants another one cannot be had.
+    /// The VIF driver of nodes that have none of their own. A network of another VIF driver is
+    /// refused.
     pub driver: String,
 }
 
-/// The choice `npwg_multiple_interfaces`.
-impl MultiVif for FurtherNetworks {
-    fn further(&self) -> Option<FurtherNetworks> {
+impl MultiVif for AdditionalNetworks {
+    fn additional_networks(&self) -> Option<AdditionalNetworks> {
         Some(self.clone())
     }
 }
 
-/// The choice `noop`: a pod has one network.
+/// The driver `noop`: a pod has one network.
 pub struct OneNetwork;
 
 impl MultiVif for OneNetwork {
-    fn further(&self) -> Option<FurtherNetworks> {
+    fn additional_networks(&self) -> Option<AdditionalNetworks> {
         None
     }
 }
 
-/// A further interface that a pod is to have.
+/// An additional interface of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Further {
-    /// Its name in the pod.
+pub(super) struct AdditionalNetwork {
+    /// The name of the interface in the pod.
     pub(super) interface: String,
-    /// The subnet in which it has its address.
+    /// The subnet of its address.
     pub(super) subnet: SubnetId,
-    /// The VIF driver that the network asks for, if it asks for one.
+    /// The VIF driver that the network requires; none for any.
     pub(super) driver: Option<String>,
+}
+
+/// Index of the existing networks by namespace and name: their subnet, or the reason that they are
+/// invalid.
+#[derive(Default)]
+pub struct Networks(DashMap<(String, String), Result<Attachment, String>>);
+
+impl Networks {
+    /// The additional networks that the pod requests, in its order.
+    pub(super) fn of(&self, pod: &Pod) -> Result<Vec<AdditionalNetwork>, NetworksError> {
+        let Some(text) = annotation(pod) else { return Ok(Vec::new()) };
+        let requests = parse(text, &pod.namespace().unwrap_or_default())?;
+        requests.into_iter().map(|request| self.find(request)).collect()
+    }
+
+    /// Looks up a requested network.
+    fn find(&self, request: NetworkRequest) -> Result<AdditionalNetwork, NetworksError> {
+        let NetworkRequest { namespace, name, interface } = request;
+        let full = format!("{namespace}/{name}");
+        match self.0.get(&(namespace, name)).map(|attachment| attachment.clone()) {
+            None => Err(NetworksError::Unknown(full)),
+            Some(Err(problem)) => Err(NetworksError::Invalid { name: full, problem }),
+            Some(Ok(Attachment { subnet_id, driver_type })) => {
+                Ok(AdditionalNetwork { interface, subnet: subnet_id, driver: driver_type })
+            }
+        }
+    }
+}
+
+impl Index<NetworkAttachmentDefinition> for Networks {
+    fn apply(&self, event: &Event<NetworkAttachmentDefinition>) {
+        let object_ref = event.object_ref();
+        let key = (object_ref.namespace.unwrap_or_default().to_owned(), object_ref.name.to_owned());
+        match event {
+            Event::Added(network) | Event::Modified(network) => {
+                self.0.insert(key, Attachment::of(network));
+            }
+            Event::Deleted(_) => {
+                self.0.remove(&key);
+            }
+        }
+    }
+}
+
+/// Returns `true` if the pod requests additional networks.
+pub(super) fn requests_networks(pod: &Pod) -> bool {
+    annotation(pod).is_some()
+}
+
+/// The value of the pod's annotation, if it names a network.
+fn annotation(pod: &Pod) -> Option<&str> {
+    let text = pod.annotations().get(NETWORKS)?.trim();
+    Some(text).filter(|text| !text.is_empty() && *text != "[]")
 }

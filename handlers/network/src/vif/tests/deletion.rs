@@ -1,11 +1,11 @@
-use staffetta_driver::memory::{Fault, VifMethod};
 use staffetta_driver::{DriverError, Reason};
+use staffetta_memory::{Fault, VifMethod};
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_terminating_pod_keeps_its_vif_until_its_grace_time_is_over() {
-    let world = settled().await;
+    let world = active().await;
     world.phase("Running");
     world.terminate(30).await.unwrap();
     assert_eq!((world.ports().len(), world.releases()), (1, 0));
@@ -18,7 +18,7 @@ async fn a_terminating_pod_keeps_its_vif_until_its_grace_time_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_terminating_pod_gives_its_vif_back_when_it_is_finished() {
-    let world = settled().await;
+    let world = active().await;
     world.delete(30);
     world.phase("Failed");
     world.event().await.unwrap();
@@ -26,17 +26,17 @@ async fn a_terminating_pod_gives_its_vif_back_when_it_is_finished() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_released_is_not_released_again_when_the_pod_is_gone() {
-    let world = settled().await;
+async fn released_vifs_are_not_released_again_when_the_pod_is_deleted() {
+    let world = active().await;
     world.terminate(0).await.unwrap();
     world.event().await.unwrap();
     world.deleted().await.unwrap();
     assert_eq!((world.releases(), world.lists(), world.patches().len()), (1, 0, 3));
-    assert_eq!(world.handler.claims.get(&UID.into()), None);
+    assert_eq!(world.handler.records.get(&UID.into()), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_terminates_before_it_was_claimed_gets_no_vif() {
+async fn a_pod_that_terminates_before_it_has_a_vif_gets_none() {
     let world = world();
     world.terminate(30).await.unwrap();
     world.terminate(0).await.unwrap();
@@ -55,7 +55,7 @@ async fn a_terminating_pod_whose_vif_is_not_active_yet_is_left_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vif_that_was_never_written_down_goes_as_soon_as_the_pod_terminates() {
+async fn an_unpublished_vif_is_released_as_soon_as_the_pod_terminates() {
     let world = world();
     world.api.answer(Answer::Broken);
     world.event().await.unwrap_err();
@@ -67,7 +67,7 @@ async fn a_vif_that_was_never_written_down_goes_as_soon_as_the_pod_terminates() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vif_that_may_have_been_made_goes_as_soon_as_the_pod_terminates() {
+async fn a_vif_of_an_interrupted_request_is_released_as_soon_as_the_pod_terminates() {
     let world = world();
     let lost = DriverError::new(Reason::Unavailable, "make a port");
     world.vifs.faults().inject(VifMethod::Request, 1, Fault::DoneThenFail(lost));
@@ -78,7 +78,7 @@ async fn a_vif_that_may_have_been_made_goes_as_soon_as_the_pod_terminates() {
 
 #[tokio::test(start_paused = true)]
 async fn a_terminating_pod_that_lost_its_annotation_keeps_its_vif_too() {
-    let world = settled().await;
+    let world = active().await;
     world.api.change(|pod| pod["metadata"]["annotations"] = json!({}));
     world.terminate(30).await.unwrap();
     assert_eq!(world.ports().len(), 1);
@@ -87,8 +87,8 @@ async fn a_terminating_pod_that_lost_its_annotation_keeps_its_vif_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_annotation_that_was_spoilt_does_not_keep_the_pod_for_ever() {
-    let world = settled().await;
+async fn a_malformed_annotation_does_not_block_the_deletion_of_a_pod() {
+    let world = active().await;
     world.annotate("spoilt");
     world.terminate(30).await.unwrap();
     assert_eq!(world.ports().len(), 1);
@@ -98,8 +98,8 @@ async fn an_annotation_that_was_spoilt_does_not_keep_the_pod_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_spoilt_annotation_stays_when_the_pod_finishes() {
-    let world = settled().await;
+async fn a_malformed_annotation_is_kept_when_the_pod_finishes() {
+    let world = active().await;
     world.annotate("spoilt");
     world.phase("Succeeded");
     world.event().await.unwrap();
@@ -109,15 +109,15 @@ async fn a_spoilt_annotation_stays_when_the_pod_finishes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_went_without_waiting_for_us_gives_back_what_it_shows() {
-    let world = settled().await;
+async fn the_published_vif_of_a_pod_without_a_finalizer_is_released_after_its_deletion() {
+    let world = active().await;
     world.deleted().await.unwrap();
     assert!(world.ports().is_empty());
     assert_eq!(world.lists(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_went_gives_back_what_was_never_written_down() {
+async fn the_unpublished_vif_of_a_deleted_pod_is_released() {
     let world = world();
     world.api.answer(Answer::Broken);
     world.event().await.unwrap_err();
@@ -126,25 +126,25 @@ async fn a_pod_that_went_gives_back_what_was_never_written_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_nobody_saw_is_made_good_by_the_ownership_mark() {
-    let mut world = settled().await;
+async fn the_vif_of_a_missed_deletion_is_found_by_its_ownership_mark() {
+    let mut world = active().await;
     world.restart();
     world.missed().await.unwrap();
     assert!(world.ports().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_deletion_that_nobody_saw_what_was_released_before_it_is_not_looked_for() {
-    let world = settled().await;
+async fn released_vifs_are_not_looked_up_after_a_missed_deletion() {
+    let world = active().await;
     world.terminate(0).await.unwrap();
     world.missed().await.unwrap();
     assert_eq!((world.releases(), world.lists()), (1, 0));
-    assert_eq!(world.handler.claims.get(&UID.into()), None);
+    assert_eq!(world.handler.records.get(&UID.into()), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_finalizer_stays_until_the_release_succeeded() {
-    let world = settled().await;
+    let world = active().await;
     world.delete(0);
     let outage = DriverError::new(Reason::Unavailable, "delete a port");
     world.vifs.faults().inject(VifMethod::Release, 1, Fault::Fail(outage));
@@ -156,7 +156,7 @@ async fn the_finalizer_stays_until_the_release_succeeded() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_is_not_repeated_because_the_write_after_it_failed() {
-    let world = settled().await;
+    let world = active().await;
     world.delete(0);
     world.api.answer(Answer::Refuse(503, vec![]));
     assert!(world.event().await.unwrap_err().transient());
@@ -165,8 +165,8 @@ async fn a_release_is_not_repeated_because_the_write_after_it_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vif_that_belongs_to_another_pod_by_now_is_left_alone() {
-    let world = settled().await;
+async fn a_vif_that_belongs_to_another_pod_is_not_released() {
+    let world = active().await;
     let mut port = world.network.ports().pop().unwrap();
     port.owner = Some(Owner { namespace: "default".into(), name: "web".into(), uid: "another".into() });
     world.network.insert_port(port);

@@ -1,5 +1,5 @@
-use staffetta_driver::memory::{Fault, VifMethod};
 use staffetta_driver::{DriverError, Reason};
+use staffetta_memory::{Fault, VifMethod};
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn full() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_subnet_is_a_transient_failure_until_it_is_mended() {
+async fn a_full_subnet_is_a_transient_failure() {
     let world = full();
     let error = world.event().await.unwrap_err();
     assert!(error.transient());
@@ -23,12 +23,12 @@ async fn a_full_subnet_is_a_transient_failure_until_it_is_mended() {
     world.network.set_address_limit("10.0.0.0/29".parse().unwrap(), None);
     world.event().await.unwrap();
     assert_eq!(world.ports().len(), 1);
-    // A failure that left nothing behind is no reason to read the marks.
+    // After a failure without effects the marks are not read.
     assert_eq!(world.lists(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_that_names_no_subnet_is_a_mistake_of_the_configuration() {
+async fn a_driver_without_a_subnet_is_a_configuration_error() {
     let world = World::new(MemoryOptions { pod_subnets: vec![], ..MemoryOptions::default() });
     let error = world.event().await.unwrap_err();
     assert!(matches!(error, VifError::NoSubnet) && !error.transient());
@@ -36,7 +36,7 @@ async fn a_driver_that_names_no_subnet_is_a_mistake_of_the_configuration() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vif_whose_making_was_never_confirmed_is_found_by_its_mark() {
+async fn a_vif_whose_creation_was_not_confirmed_is_found_by_its_mark() {
     let world = world();
     world.vifs.faults().inject(VifMethod::Request, 1, Fault::DoneThenFail(outage()));
     assert!(world.event().await.unwrap_err().transient());
@@ -46,7 +46,7 @@ async fn a_vif_whose_making_was_never_confirmed_is_found_by_its_mark() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_was_cut_short_leaves_a_question_that_the_mark_answers() {
+async fn the_outcome_of_an_interrupted_call_is_read_from_the_marks() {
     for (fault, requests) in [(Fault::DoneThenHang, 1), (Fault::Hang, 2)] {
         let world = world();
         world.vifs.faults().inject(VifMethod::Request, 1, fault);
@@ -59,7 +59,7 @@ async fn a_call_that_was_cut_short_leaves_a_question_that_the_mark_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_started_without_us_while_its_request_hung_gets_no_vif_any_more() {
+async fn a_pod_that_started_during_a_hanging_request_gets_no_vif() {
     let world = world();
     world.vifs.faults().inject(VifMethod::Request, 1, Fault::Hang);
     let cut = tokio::time::timeout(Duration::from_secs(60), world.event()).await;
@@ -70,18 +70,18 @@ async fn a_pod_that_started_without_us_while_its_request_hung_gets_no_vif_any_mo
 }
 
 #[tokio::test(start_paused = true)]
-async fn marks_that_cannot_be_read_keep_the_question_open() {
+async fn an_unreadable_list_of_marks_is_read_again() {
     let world = world();
     world.vifs.faults().inject(VifMethod::Request, 1, Fault::DoneThenFail(outage()));
     world.vifs.faults().inject(VifMethod::List, 1, Fault::Fail(outage()));
     world.event().await.unwrap_err();
-    assert!(matches!(world.event().await.unwrap_err(), VifError::Marks(_)));
+    assert!(matches!(world.event().await.unwrap_err(), VifError::Step(_)));
     world.event().await.unwrap();
     assert_eq!((world.requests(), world.ports().len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_changed_meanwhile_is_written_by_the_newer_event_with_the_same_vif() {
+async fn a_pod_that_changed_meanwhile_is_annotated_by_the_newer_event_with_the_same_vif() {
     let world = world();
     let old = world.api.object();
     world.api.change(|pod| pod["metadata"]["labels"] = json!({ "app": "web" }));
@@ -93,26 +93,26 @@ async fn a_pod_that_changed_meanwhile_is_written_by_the_newer_event_with_the_sam
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_gone_when_it_is_written_gives_its_vif_back() {
+async fn a_pod_that_is_deleted_before_it_is_written_releases_its_vif() {
     for (code, fields) in [(404, vec![]), (422, vec!["metadata.finalizers"]), (422, vec!["metadata.uid"])] {
         let world = world();
         world.api.answer(Answer::Refuse(code, fields));
         world.event().await.unwrap();
         assert!(world.ports().is_empty());
-        assert_eq!(world.handler.claims.get(&UID.into()), None);
+        assert_eq!(world.handler.records.get(&UID.into()), None);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_is_refused_for_good_gives_the_vif_back_and_says_why() {
+async fn a_permanently_refused_write_releases_the_vif_and_is_reported() {
     for (code, fields) in [(403, vec![]), (413, vec![]), (422, vec!["metadata.annotations"])] {
         let world = world();
         world.api.answer(Answer::Refuse(code, fields));
         let error = world.event().await.unwrap_err();
-        assert!(matches!(error, VifError::Write(_)) && !error.transient());
+        assert!(error.reason() == "WriteRefused" && !error.transient());
         assert!(staffetta_handler::causes(&error).contains("default/web"));
         assert!(world.ports().is_empty());
-        // When it is tried again, it is tried from the beginning.
+        // The next attempt starts from the beginning.
         world.event().await.unwrap();
         assert_eq!((world.ports().len(), world.requests()), (1, 2));
     }
@@ -123,14 +123,14 @@ async fn a_vif_that_could_be_neither_written_nor_released_is_not_forgotten() {
     let world = world();
     world.api.answer(Answer::Refuse(403, vec![]));
     world.vifs.faults().inject(VifMethod::Release, 1, Fault::Fail(outage()));
-    assert!(matches!(world.event().await.unwrap_err(), VifError::Release { .. }));
+    assert!(matches!(world.event().await.unwrap_err(), VifError::Step(_)));
     world.event().await.unwrap();
     assert_eq!((world.requests(), world.ports().len()), (1, 1));
     assert_eq!(world.shown().unwrap().default_vif.id, world.ports()[0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_may_be_repeated_is_repeated_with_the_same_vif() {
+async fn a_transient_write_error_is_retried_with_the_same_vif() {
     for answer in [Answer::Refuse(503, vec![]), Answer::Refuse(401, vec![]), Answer::Broken] {
         let world = world();
         world.api.answer(answer);
@@ -142,7 +142,7 @@ async fn a_write_that_may_be_repeated_is_repeated_with_the_same_vif() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_whose_answer_got_lost_is_recognised_by_its_event() {
+async fn a_write_whose_answer_was_lost_is_recognised_by_its_event() {
     let world = world();
     let event = Event::Added(world.api.object());
     world.api.answer(Answer::Lost);
@@ -154,7 +154,7 @@ async fn a_write_whose_answer_got_lost_is_recognised_by_its_event() {
     assert_eq!((world.requests(), world.releases(), world.ports().len()), (1, 0, 1));
 }
 
-/// A pod shows a VIF that is not active yet and that somebody deleted. Answers the id.
+/// A pod with an inactive VIF that was deleted outside, and the id of that VIF.
 async fn vanished() -> (World, VifId) {
     let world = world();
     world.event().await.unwrap();
@@ -164,7 +164,7 @@ async fn vanished() -> (World, VifId) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_port_that_vanished_from_a_pod_that_uses_it_is_a_failure_that_names_it() {
+async fn a_missing_port_of_a_running_pod_is_an_error_that_names_it() {
     let addressed = |world: &World| world.api.change(|pod| pod["status"]["podIP"] = json!("10.10.0.2"));
     for uses in [&addressed as &dyn Fn(&World), &|world: &World| world.phase("Running")] {
         let (world, id) = vanished().await;
@@ -177,7 +177,7 @@ async fn a_port_that_vanished_from_a_pod_that_uses_it_is_a_failure_that_names_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_port_vanished_before_it_was_used_gets_another_one() {
+async fn a_pod_whose_port_vanished_before_use_gets_another_one() {
     for mishap in [None, Some(Answer::Overtaken), Some(Answer::Lost), Some(Answer::Refuse(503, vec![]))] {
         let (world, id) = vanished().await;
         let lost = mishap.is_some();
@@ -191,15 +191,15 @@ async fn a_pod_whose_port_vanished_before_it_was_used_gets_another_one() {
         }
         let shown = world.shown().unwrap().default_vif;
         assert!(shown.active && shown.id != id, "{shown:?}");
-        assert_eq!((world.ports(), world.requests()), (vec![shown.id], 2), "none is made twice");
-        assert_eq!(world.handler.claims.get(&UID.into()), None);
+        assert_eq!((world.ports(), world.requests()), (vec![shown.id], 2), "none is created twice");
+        assert_eq!(world.handler.records.get(&UID.into()), None);
         world.terminate(0).await.unwrap();
         world.assert_released();
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_vifs_of_which_one_vanished_those_that_are_left_are_given_back() {
+async fn if_one_of_several_vifs_vanished_the_others_are_released() {
     let (world, _) = vanished().await;
     let mut state = world.shown().unwrap();
     let mut second = world.handler.drivers.pool.request_vif(&request(&world)).await.unwrap();
@@ -207,14 +207,14 @@ async fn of_several_vifs_of_which_one_vanished_those_that_are_left_are_given_bac
     state.additional_vifs.insert("eth1".into(), second.clone());
     world.annotate(&state.write());
     world.event().await.unwrap();
-    assert!(world.network.port(&second.id).is_some(), "it may still be shown");
+    assert!(world.network.port(&second.id).is_some(), "it may still be published");
     tokio::time::advance(world.activation_delay()).await;
     world.event().await.unwrap();
     assert!(world.network.port(&second.id).is_none());
     assert_eq!(world.ports(), [world.shown().unwrap().default_vif.id]);
 }
 
-/// What the handler would ask for.
+/// The request of the handler.
 fn request(world: &World) -> VifRequest {
     VifRequest {
         owner: Owner::of(&world.api.object().metadata),

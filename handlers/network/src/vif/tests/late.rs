@@ -1,12 +1,12 @@
-//! What an earlier leader sent arrives when another one leads.
+//! Late writes of an earlier leader.
 
-use staffetta_handler::Sweep;
+use staffetta_handler::GarbageCollector;
 
 use super::*;
 
-/// The pod gets its VIF from one leader and another one takes over; answers what the first has written.
+/// Publishes a VIF, lets another leader take over, and returns the patches of the first one.
 async fn taken_over() -> (World, Vec<Value>) {
-    let mut world = settled().await;
+    let mut world = active().await;
     let sent = world.patches();
     assert_eq!(sent.len(), 2, "the VIF, and that it is active");
     world.restart();
@@ -16,7 +16,7 @@ async fn taken_over() -> (World, Vec<Value>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_claim_is_refused() {
+async fn a_late_publication_is_refused() {
     let (world, sent) = taken_over().await;
     assert_eq!(world.api.arrives("metadata", &sent[0]), 409);
 }

@@ -1,9 +1,10 @@
-//! Whatever fails, and wherever the controller is killed: one VIF while the pod lives, none when it is gone.
+//! Property: whatever fails and whenever the controller restarts, a living pod has one VIF and a
+//! deleted one none.
 
 use proptest::prelude::*;
-use staffetta_driver::memory::{Fault, VifMethod};
 use staffetta_driver::{DriverError, Reason};
-use staffetta_handler::Sweep;
+use staffetta_handler::GarbageCollector;
+use staffetta_memory::{Fault, VifMethod};
 
 use super::*;
 
@@ -44,7 +45,7 @@ fn mishap() -> impl Strategy<Value = Mishap> {
     ]
 }
 
-/// Delivers the pod's present state, cut short after a minute, as often as there are mishaps.
+/// Delivers the pod once for each mishap, each time for a minute at most.
 async fn live_through(world: &mut World, mishaps: Vec<Mishap>) {
     for mishap in mishaps {
         match mishap {
@@ -53,7 +54,7 @@ async fn live_through(world: &mut World, mishaps: Vec<Mishap>) {
             Mishap::Change => world.api.change(|pod| pod["metadata"]["labels"] = json!({ "app": "web" })),
             Mishap::Restart => {
                 world.restart();
-                // A leader whose recovery failed does not begin.
+                // A leader whose recovery failed does not start.
                 let recovered =
                     async || tokio::time::timeout(Duration::from_secs(60), world.handler.recover()).await;
                 while !matches!(recovered().await, Ok(Ok(()))) {}
@@ -63,7 +64,7 @@ async fn live_through(world: &mut World, mishaps: Vec<Mishap>) {
     }
 }
 
-/// Delivers the pod's present state until nothing is left to do.
+/// Delivers the pod until it is up to date.
 async fn come_to_rest(world: &World) {
     for _ in 0..100 {
         let before = world.api.object();
@@ -73,13 +74,13 @@ async fn come_to_rest(world: &World) {
         }
         tokio::time::advance(Duration::from_secs(1)).await;
     }
-    panic!("it never comes to rest");
+    panic!("it never becomes up to date");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
     #[test]
-    fn one_vif_while_the_pod_lives_and_none_when_it_is_gone(
+    fn a_pod_has_one_vif_while_it_lives_and_none_after_its_deletion(
         early in prop::collection::vec(mishap(), 0..8),
         late in prop::collection::vec(mishap(), 0..8),
         annotated in any::<bool>(),

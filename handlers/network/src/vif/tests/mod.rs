@@ -11,15 +11,16 @@ mod recovery;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use staffetta_driver::memory::{
+use staffetta_driver::{NoopVifPool, Vif, VifClass, VifId, VifRequest};
+use staffetta_handler::{Failure, Identity, TriggerHandler, deliver};
+use staffetta_memory::{
     MemoryNetwork, MemoryOptions, MemoryPodProject, MemoryPodSecurityGroups, MemoryPodSubnets,
     MemoryVifDriver, VifCall,
 };
-use staffetta_driver::{NoopPool, VifClass, VifId};
-use staffetta_handler::{Identity, deliver};
 
 use super::*;
-use crate::api_server::{Answer, ApiServer, THEIRS};
+use crate::os_vif::{KURYR_VIF, PodState};
+use crate::testing::api_server::{Answer, ApiServer, THEIRS};
 
 const UID: &str = "uid-web";
 
@@ -36,14 +37,14 @@ fn world() -> World {
 }
 
 /// A pod whose VIF is active.
-async fn settled() -> World {
+async fn active() -> World {
     let world = world();
-    world.settle().await;
+    world.activate().await;
     world
 }
 
 impl World {
-    /// With a pod that was given a node.
+    /// Creates a world with a scheduled pod.
     fn new(options: MemoryOptions) -> Self {
         let network = Arc::new(MemoryNetwork::new(options));
         let vifs = Arc::new(MemoryVifDriver::new(Arc::clone(&network), "east".into()));
@@ -53,7 +54,7 @@ impl World {
         Self { api, network, vifs, handler }
     }
 
-    /// The controller is killed and started again.
+    /// Restarts the controller.
     fn restart(&mut self) {
         self.handler = handler(&self.api, &self.network, &self.vifs);
     }
@@ -62,24 +63,24 @@ impl World {
         if self.handler.wants(&event) { deliver(&self.handler, &event).await } else { Ok(()) }
     }
 
-    /// The pod's present state is delivered.
+    /// Delivers the present state of the pod.
     async fn event(&self) -> Result<(), VifError> {
         self.feed(Event::Modified(self.api.object())).await
     }
 
-    /// The pod is gone, and the watch tells its last state.
+    /// Delivers the deletion of the pod with its last state.
     async fn deleted(&self) -> Result<(), VifError> {
         self.feed(Event::Deleted(Tombstone::Last(self.api.object()))).await
     }
 
-    /// The pod is gone, and nobody watched.
+    /// Delivers a missed deletion of the pod.
     async fn missed(&self) -> Result<(), VifError> {
         let identity = Identity::of::<Pod>(Some("default".into()), "web".into(), UID.into());
         self.feed(Event::Deleted(Tombstone::Missed(Arc::new(identity)))).await
     }
 
     /// Brings the pod to an active VIF.
-    async fn settle(&self) {
+    async fn activate(&self) {
         self.event().await.unwrap();
         tokio::time::advance(self.activation_delay()).await;
         self.event().await.unwrap();
@@ -89,7 +90,7 @@ impl World {
         Duration::from_millis(self.network.options().activation_delay_ms)
     }
 
-    /// The deletion of the pod is asked for, with this grace time in seconds.
+    /// Requests the deletion of the pod, with a grace period in seconds.
     fn delete(&self, grace: i64) {
         self.api.change(|pod| {
             pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -97,7 +98,7 @@ impl World {
         });
     }
 
-    /// The deletion of the pod is asked for, and told.
+    /// Requests the deletion of the pod and delivers the event.
     async fn terminate(&self, grace: i64) -> Result<(), VifError> {
         self.delete(grace);
         self.event().await
@@ -111,12 +112,12 @@ impl World {
         self.api.annotate(KURYR_VIF, text);
     }
 
-    /// The text in which the pod shows its VIFs.
+    /// The value of the pod's annotation.
     fn text(&self) -> Option<String> {
         self.api.annotation(KURYR_VIF)
     }
 
-    /// What the pod shows of its VIFs.
+    /// The published VIFs.
     fn shown(&self) -> Option<PodState> {
         self.text().map(|text| PodState::read(&text).unwrap())
     }
@@ -125,7 +126,7 @@ impl World {
         self.api.finalizers()
     }
 
-    /// The bodies of all patches, those that were refused too: all are of the pod's metadata.
+    /// The bodies of all patches including refused ones; all are of the pod's metadata.
     fn patches(&self) -> Vec<Value> {
         let body = |(what, body)| {
             assert_eq!(what, "metadata");
@@ -134,12 +135,12 @@ impl World {
         self.api.patches().into_iter().map(body).collect()
     }
 
-    /// Nothing is left of the VIF, and nothing of ours keeps the pod.
+    /// Asserts that the VIF is released and our finalizer removed.
     fn assert_released(&self) {
         assert_eq!((self.ports(), self.finalizers()), (vec![], vec![THEIRS.to_owned()]));
     }
 
-    /// Neither the driver nor the API server was ever asked for anything.
+    /// Asserts that neither the driver nor the API server was called.
     fn assert_unasked(&self) {
         assert_eq!((self.vifs.calls(), self.patches()), (vec![], vec![]));
     }
@@ -166,13 +167,13 @@ fn handler(
     network: &Arc<MemoryNetwork>,
     vifs: &Arc<MemoryVifDriver>,
 ) -> VifHandler {
-    let pool = NoopPool::new(Arc::clone(vifs) as Arc<dyn staffetta_driver::PodVifDriver>);
+    let pool = NoopVifPool::new(Arc::clone(vifs) as Arc<dyn staffetta_driver::PodVifDriver>);
     let drivers = VifDrivers {
         project: Arc::new(MemoryPodProject(Arc::clone(network))),
         subnets: Arc::new(MemoryPodSubnets(Arc::clone(network))),
         security_groups: Arc::new(MemoryPodSecurityGroups(Arc::clone(network))),
         pool: Arc::new(pool),
-        further: None,
+        additional: None,
     };
     VifHandler::new(api.client(), drivers)
 }

@@ -1,15 +1,15 @@
-//! Pods with further networks.
+//! Pods with additional networks.
 
-use staffetta_driver::memory::{Fault, VifMethod};
-use staffetta_driver::{DriverError, MultiPool, NodeFacts, Reason};
+use staffetta_driver::{DriverError, MultiVifPool, NodeInfo, Reason};
 use staffetta_handler::Index;
+use staffetta_memory::{Fault, VifMethod};
 
 use super::*;
 use crate::vif::networks::{NETWORKS, Networks};
 
 const SECOND: &str = "10.20.0.0/16";
 
-/// A pod that asks for this, where there is the network `default/blue`.
+/// A world with the network `default/blue` and a pod with this annotation.
 fn asking(text: &str) -> World {
     let second: ipnet::IpNet = SECOND.parse().unwrap();
     let options =
@@ -18,7 +18,7 @@ fn asking(text: &str) -> World {
     let networks = Arc::new(Networks::default());
     networks.apply(&Event::Added(Arc::new(network("blue", &format!("subnet-{SECOND}"), None))));
     networks.apply(&Event::Added(Arc::new(network("other", "subnet-x", Some("nested-vlan")))));
-    world.handler.drivers.further = Some(FurtherNetworks { networks, driver: "memory".into() });
+    world.handler.drivers.additional = Some(AdditionalNetworks { networks, driver: "memory".into() });
     world.api.annotate(NETWORKS, text);
     world
 }
@@ -30,7 +30,7 @@ fn network(name: &str, subnet: &str, driver: Option<&str>) -> NetworkAttachmentD
     serde_json::from_value(network).unwrap()
 }
 
-/// The interfaces that the pod shows, each with the first part of its address.
+/// The published interfaces, each with the first part of its address.
 fn interfaces(world: &World) -> Vec<String> {
     let state = world.shown().unwrap();
     let net = |vif: &Vif| vif.ips().map(|ip| ip.to_string()[..5].to_owned()).collect::<String>();
@@ -39,7 +39,7 @@ fn interfaces(world: &World) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_write_shows_all_interfaces_and_one_deletion_releases_them() {
+async fn one_write_publishes_all_interfaces_and_one_deletion_releases_them() {
     let world = asking("blue, default/blue@net7");
     world.event().await.unwrap();
     assert_eq!(interfaces(&world), ["eth0 10.10", "eth1 10.20", "net7 10.20"]);
@@ -52,7 +52,7 @@ async fn one_write_shows_all_interfaces_and_one_deletion_releases_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_half_way_leaves_nothing() {
+async fn a_failure_of_one_vif_releases_the_others() {
     let world = asking("blue");
     let fault = DriverError::new(Reason::Quota, "make a port");
     world.vifs.faults().inject(VifMethod::Request, 1, Fault::Delay(Duration::ZERO));
@@ -64,7 +64,7 @@ async fn a_failure_half_way_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_of_a_failure_half_way_is_found_and_made_anew() {
+async fn the_vifs_of_an_interrupted_request_are_found_and_replaced() {
     let world = asking("blue");
     let fault = DriverError::new(Reason::Quota, "make a port");
     world.vifs.faults().inject(VifMethod::Request, 1, Fault::Delay(Duration::ZERO));
@@ -73,11 +73,11 @@ async fn what_is_left_of_a_failure_half_way_is_found_and_made_anew() {
     world.event().await.unwrap_err();
     assert_eq!(world.ports().len(), 1);
     world.event().await.unwrap();
-    assert_eq!((interfaces(&world).len(), world.ports().len()), (2, 2), "and the one that was left is gone");
+    assert_eq!((interfaces(&world).len(), world.ports().len()), (2, 2), "and the leaked one is released");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_failed_is_repeated_with_what_was_made() {
+async fn a_failed_write_is_repeated_with_the_created_vifs() {
     let world = asking("blue");
     world.api.answer(Answer::Broken);
     world.event().await.unwrap_err();
@@ -86,15 +86,15 @@ async fn a_write_that_failed_is_repeated_with_what_was_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_network_that_is_not_there_is_waited_for_and_nothing_is_made_before() {
+async fn a_missing_network_is_awaited_before_anything_is_created() {
     let world = asking("green");
     let error = world.event().await.unwrap_err();
     assert!(error.transient() && error.retry_after() == Some(Duration::from_secs(5)));
     assert_eq!(error.reason(), "NetworkNotFound");
     assert!(staffetta_handler::causes(&error).contains("default/green"), "{error}");
     world.assert_unasked();
-    let further = world.handler.drivers.further.as_ref().unwrap();
-    further.networks.apply(&Event::Added(Arc::new(network(
+    let additional = world.handler.drivers.additional.as_ref().unwrap();
+    additional.networks.apply(&Event::Added(Arc::new(network(
         "green",
         &format!("subnet-{SECOND}"),
         Some("memory"),
@@ -104,7 +104,7 @@ async fn a_network_that_is_not_there_is_waited_for_and_nothing_is_made_before() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_had_is_told_at_the_pod_and_nothing_is_made() {
+async fn unavailable_networks_are_reported_on_the_pod_and_nothing_is_created() {
     for (text, words, transient) in
         [("[", "neither a JSON list", false), ("other", "wants the VIF driver `nested-vlan`", true)]
     {
@@ -117,18 +117,18 @@ async fn what_cannot_be_had_is_told_at_the_pod_and_nothing_is_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_vif_driver_that_a_network_wants_is_held_against_that_of_the_pods_node() {
+async fn the_vif_driver_of_a_network_must_be_that_of_the_node() {
     let mut world = asking("vlan");
-    let further = world.handler.drivers.further.clone().unwrap();
+    let additional = world.handler.drivers.additional.clone().unwrap();
     let vlan = network("vlan", &format!("subnet-{SECOND}"), Some("nested-vlan"));
-    further.networks.apply(&Event::Added(Arc::new(vlan)));
+    additional.networks.apply(&Event::Added(Arc::new(vlan)));
     let pools =
         ["memory", "nested-vlan"].map(|name| (name.to_owned(), Arc::clone(&world.handler.drivers.pool)));
-    let pool = Arc::new(MultiPool::new(pools.into(), "memory").unwrap());
+    let pool = Arc::new(MultiVifPool::new(pools.into(), "memory", |_| None).unwrap());
     world.handler.drivers.pool = Arc::clone(&pool) as _;
     let node = |pod_vif: Option<&str>| {
-        let facts = NodeFacts { pod_vif: pod_vif.map(str::to_owned), ..NodeFacts::default() };
-        pool.ledger().unwrap().node("node-1", Some(&facts));
+        let facts = NodeInfo { pod_vif: pod_vif.map(str::to_owned), ..NodeInfo::default() };
+        pool.observer().unwrap().node_changed("node-1", Some(&facts));
     };
     node(None);
     assert_eq!(world.event().await.unwrap_err().reason(), "NetworkNotFound");
@@ -138,9 +138,9 @@ async fn the_vif_driver_that_a_network_wants_is_held_against_that_of_the_pods_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_option_the_annotation_is_somebody_elses() {
+async fn without_the_option_the_annotation_is_ignored() {
     let mut world = asking("green");
-    world.handler.drivers.further = None;
+    world.handler.drivers.additional = None;
     world.event().await.unwrap();
     assert_eq!(interfaces(&world), ["eth0 10.10"]);
 }

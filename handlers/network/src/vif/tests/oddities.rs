@@ -1,4 +1,4 @@
-//! Pods that lack what a pod has, and pods that have too much.
+//! Pods without usual fields, and pods with very large annotations.
 
 use super::*;
 
@@ -21,7 +21,7 @@ async fn a_pod_without_spec_and_status_is_left_alone() {
 async fn a_pod_without_a_status_gets_its_vif_on_the_node_of_its_spec() {
     let world = world();
     without(&world, &["status"]);
-    world.settle().await;
+    world.activate().await;
     assert!(world.shown().unwrap().default_vif.active);
     assert_eq!(world.network.ports()[0].node_name, "node-1");
 }
@@ -29,7 +29,7 @@ async fn a_pod_without_a_status_gets_its_vif_on_the_node_of_its_spec() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_lost_its_spec_and_status_keeps_its_vif_until_it_goes() {
     for deletes in [true, false] {
-        let world = settled().await;
+        let world = active().await;
         without(&world, &["spec", "status"]);
         world.event().await.unwrap();
         assert_eq!(world.ports().len(), 1);
@@ -45,18 +45,18 @@ async fn a_pod_that_lost_its_spec_and_status_keeps_its_vif_until_it_goes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_annotations_leave_no_room_gets_its_vif_once_there_is_some() {
-    let world = settled().await;
+    let world = active().await;
     let room = KURYR_VIF.len() + world.text().unwrap().len();
     let world = self::world();
     for short in 1..3 {
         world.api.leave_room(room - short);
         let error = world.event().await.unwrap_err();
-        assert!(matches!(error, VifError::Write(_)) && !error.transient(), "{error}");
+        assert!(error.reason() == "WriteRefused" && !error.transient(), "{error}");
         assert!(world.ports().is_empty());
     }
-    // The text of a VIF that is not active yet is one character longer.
+    // The text of an inactive VIF is one character longer.
     world.api.leave_room(room + 1);
-    world.settle().await;
+    world.activate().await;
     assert!(world.shown().unwrap().default_vif.active);
     world.terminate(0).await.unwrap();
     world.assert_released();

@@ -1,25 +1,25 @@
-//! The handler on a pool that keeps VIFs ready.
+//! The handler with a warm pool.
 
-use staffetta_driver::memory::{MemoryVifStock, StockCall};
-use staffetta_driver::{NodeFacts, PoolPolicy, PooledVifs};
-use staffetta_handler::{AnyEvent, Change, Index, Kind, Sweep};
+use staffetta_driver::{NodeInfo, PodVifDriver, VifPoolPolicy, WarmVifPool};
+use staffetta_handler::{AnyEvent, Change, GarbageCollector, Index, Kind};
+use staffetta_memory::{BulkVifCall, MemoryBulkVifDriver};
 
 use super::*;
 
-const POLICY: PoolPolicy = PoolPolicy { min: 1, max: 0, batch: 4, cool_down: Duration::from_secs(20) };
+const POLICY: VifPoolPolicy = VifPoolPolicy { min: 1, max: 0, batch: 4, cool_down: Duration::from_secs(20) };
 
 struct Pooled {
     world: World,
-    stock: Arc<MemoryVifStock>,
-    pool: Arc<PooledVifs>,
+    stock: Arc<MemoryBulkVifDriver>,
+    pool: Arc<WarmVifPool>,
 }
 
 impl Pooled {
-    /// A handler that took over in this world; its indexes have seen all.
+    /// Creates a handler for this world whose indexes are complete.
     async fn take_over(mut world: World) -> Self {
-        let stock = Arc::new(MemoryVifStock::new(Arc::clone(&world.network), "east".into()));
-        let vifs = Arc::clone(&world.vifs) as Arc<dyn staffetta_driver::PodVifDriver>;
-        let pool = Arc::new(PooledVifs::new(Arc::clone(&stock) as _, vifs, POLICY, Arc::new(|| true)));
+        let stock = Arc::new(MemoryBulkVifDriver::new(Arc::clone(&world.network), "east".into()));
+        let vifs = Arc::clone(&world.vifs) as Arc<dyn PodVifDriver>;
+        let pool = Arc::new(WarmVifPool::new(Arc::clone(&stock) as _, vifs, POLICY, Arc::new(|| true)));
         world.handler.drivers.pool = Arc::clone(&pool) as _;
         let drivers = world.handler.drivers.clone();
         world.handler = VifHandler::new(world.api.client(), drivers);
@@ -33,14 +33,13 @@ impl Pooled {
         Self::take_over(world()).await
     }
 
-    /// The index sees the pod as it is.
+    /// Applies the present pod to the index.
     fn see(&self) {
         self.see_as(self.world.api.object());
     }
 
     fn see_as(&self, pod: Arc<Pod>) {
-        let VifHandler { drivers, begun, .. } = &self.world.handler;
-        let shown = ShownVifs { pool: Arc::clone(&drivers.pool), begun: Arc::clone(begun) };
+        let shown = &self.world.handler.pool_feed;
         shown.apply(&Event::Modified(pod));
     }
 
@@ -53,7 +52,7 @@ impl Pooled {
         self.world.event().await
     }
 
-    /// Another pod asks, and waits until what is made for it is active.
+    /// Requests a VIF for another pod and waits until the pool is filled.
     async fn warm(&self) {
         let network = &self.world.network;
         let request = VifRequest {
@@ -64,7 +63,7 @@ impl Pooled {
             subnets: vec![network.subnet("10.10.0.0/16".parse().unwrap())],
             security_groups: vec!["default".into()],
         };
-        self.world.handler.begin();
+        self.world.handler.pool_feed.finish();
         self.pool.request_vif(&request).await.unwrap();
         pass(Duration::from_secs(5)).await;
     }
@@ -90,50 +89,51 @@ async fn a_warm_pool_takes_a_pod_to_its_active_vif_in_one_write_and_no_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_over_gives_its_vif_back_and_the_pool_does_not_take_it_for_its_own_again() {
+async fn a_finished_pod_returns_its_vif_and_the_pool_does_not_count_it_as_used_again() {
     let pooled = Pooled::new().await;
     pooled.warm().await;
     pooled.event().await.unwrap();
     let vif = pooled.world.shown().unwrap().default_vif;
-    let used = pooled.pool.figures()().used;
+    let used = pooled.pool.metrics()().used;
     pooled.world.delete(0);
     let before = pooled.world.api.object();
     pooled.event().await.unwrap();
-    assert_eq!(pooled.world.text(), None, "whose finalizer ever keeps the pod");
-    // What others see late is delivered late.
+    assert_eq!(pooled.world.text(), None, "whatever finalizer keeps the pod");
+    // A late event is delivered.
     pooled.see_as(Arc::clone(&before));
     pooled.world.feed(Event::Modified(before)).await.unwrap();
     pooled.event().await.unwrap();
     pooled.world.deleted().await.unwrap();
-    let figures = pooled.pool.figures()();
+    let figures = pooled.pool.metrics()();
     assert_eq!((figures.used, figures.cooling), (used - 1, 1));
     assert_eq!(pooled.pool.vifs(Some(&pooled.owner())).await.unwrap(), []);
-    assert!(pooled.world.network.port(&vif.id).is_some(), "it is kept for the next one, as it came back");
+    assert!(pooled.world.network.port(&vif.id).is_some(), "it is kept for the next pod");
 }
 
-/// A pod that is over and still shows its VIF, for the write that says so was refused, and how many VIFs were in use before.
+/// A finished pod that still publishes its VIF because the write was refused, and the number of
+/// VIFs in use before.
 async fn over() -> (Pooled, usize) {
     let pooled = Pooled::new().await;
     pooled.warm().await;
     pooled.event().await.unwrap();
-    let used = pooled.pool.figures()().used;
+    let used = pooled.pool.metrics()().used;
     pooled.world.phase("Succeeded");
     pooled.world.api.answer(Answer::Refuse(503, vec![]));
     assert!(pooled.event().await.unwrap_err().transient());
-    assert!(pooled.world.text().is_some(), "it still shows it");
-    assert_eq!(pooled.pool.figures()().used, used);
+    assert!(pooled.world.text().is_some(), "it is still published");
+    assert_eq!(pooled.pool.metrics()().used, used);
     (pooled, used)
 }
 
 impl Pooled {
     fn assert_given_back(&self, used: usize) {
-        let figures = self.pool.figures()();
+        let figures = self.pool.metrics()();
         assert_eq!((figures.used, figures.cooling), (used - 1, 1));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vif_is_for_the_next_pod_after_the_last_one_has_ceased_to_show_it() {
+async fn a_vif_is_reused_only_after_the_previous_pod_has_unpublished_it() {
     let (pooled, used) = over().await;
     pooled.event().await.unwrap();
     assert_eq!(pooled.world.text(), None);
@@ -141,31 +141,31 @@ async fn a_vif_is_for_the_next_pod_after_the_last_one_has_ceased_to_show_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_process_gives_a_vif_to_no_pod_either_before_the_last_one_has_ceased_to_show_it() {
+async fn a_new_process_reuses_a_vif_only_after_the_previous_pod_has_unpublished_it() {
     let (pooled, _) = over().await;
     let ports = pooled.world.ports().len();
     let pooled = Pooled::take_over(pooled.world).await;
-    let figures = pooled.pool.figures();
+    let figures = pooled.pool.metrics();
     pooled.world.api.answer(Answer::Refuse(503, vec![]));
     assert!(pooled.event().await.unwrap_err().transient());
     pass(2 * POLICY.cool_down).await;
-    assert_eq!((figures().used, figures().free), (1, ports - 1), "the others were never written down");
+    assert_eq!((figures().used, figures().free), (1, ports - 1), "the others were never published");
     pooled.event().await.unwrap();
     assert_eq!(pooled.world.text(), None);
     assert_eq!((figures().used, figures().cooling), (0, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_over_and_that_nobody_has_to_release_keeps_no_vif_from_the_next_one() {
+async fn a_finished_pod_without_our_finalizer_does_not_block_the_reuse_of_its_vif() {
     let (pooled, _) = over().await;
     pooled.world.api.change(|pod| pod["metadata"]["finalizers"] = json!([]));
     let pooled = Pooled::take_over(pooled.world).await;
-    pooled.world.handler.begin();
-    assert_eq!(pooled.pool.figures()().used, 0);
+    pooled.world.handler.pool_feed.finish();
+    assert_eq!(pooled.pool.metrics()().used, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vif_is_for_the_next_pod_when_the_last_one_is_gone() {
+async fn a_vif_is_reused_when_the_previous_pod_is_deleted() {
     let (pooled, used) = over().await;
     pooled.world.deleted().await.unwrap();
     pooled.assert_given_back(used);
@@ -175,41 +175,37 @@ async fn a_vif_is_for_the_next_pod_when_the_last_one_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_take_over_a_pod_keeps_its_vif_and_one_that_was_never_written_down_is_free() {
+async fn after_a_takeover_published_vifs_are_kept_and_unpublished_ones_are_free() {
     let pooled = Pooled::new().await;
     pooled.warm().await;
     pooled.event().await.unwrap();
     let (shown, ports) = (pooled.world.shown().unwrap().default_vif, pooled.world.ports());
     let pooled = Pooled::take_over(pooled.world).await;
-    assert!(!pooled.world.handler.wants(&Event::Added(pooled.world.api.object())), "nothing is to be done");
+    assert!(!pooled.world.handler.wants(&Event::Added(pooled.world.api.object())), "it is up to date");
     pooled.world.handler.owners().await.unwrap();
-    let figures = pooled.pool.figures()();
+    let figures = pooled.pool.metrics()();
     assert_eq!((figures.used, figures.cooling), (1, ports.len() - 1));
     pooled.event().await.unwrap();
     assert_eq!(pooled.world.shown().unwrap().default_vif.id, shown.id);
     pooled.world.delete(0);
     pooled.event().await.unwrap();
-    assert_eq!(
-        pooled.pool.figures()().cooling,
-        ports.len(),
-        "it came back as it went, to another process even"
-    );
+    assert_eq!(pooled.pool.metrics()().cooling, ports.len(), "it was released to another process");
 }
 
 #[tokio::test(start_paused = true)]
-async fn whose_pod_went_unseen_is_found_by_the_sweep() {
+async fn the_vif_of_a_missed_deletion_is_found_by_garbage_collection() {
     let pooled = Pooled::new().await;
     pooled.warm().await;
     pooled.event().await.unwrap();
     let owners = pooled.world.handler.owners().await.unwrap();
     assert!(owners.iter().any(|owner| owner.uid == UID), "{owners:?}");
-    let used = pooled.pool.figures()().used;
+    let used = pooled.pool.metrics()().used;
     pooled.world.missed().await.unwrap();
-    assert_eq!(pooled.pool.figures()().used, used - 1);
+    assert_eq!(pooled.pool.metrics()().used, used - 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_each_sweep_a_pool_learns_what_was_deleted_outside() {
+async fn each_garbage_collection_tells_the_pool_which_vifs_were_deleted_outside() {
     let pooled = Pooled::new().await;
     pooled.warm().await;
     for port in pooled.world.network.ports() {
@@ -223,7 +219,7 @@ async fn with_each_sweep_a_pool_learns_what_was_deleted_outside() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_pool_that_keeps_something_is_told_of_pods_and_nodes() {
+async fn only_a_pool_with_an_observer_is_fed_with_pods_and_nodes() {
     let kinds = |handler: VifHandler| {
         let (_, indexes, _) = handler.registration().erase().into_parts();
         indexes.iter().map(|index| index.kind.name.to_string()).collect::<Vec<_>>()
@@ -236,36 +232,36 @@ async fn only_a_pool_that_keeps_something_is_told_of_pods_and_nodes() {
     let node = Kind::of::<Node>();
     let told = |change, name: &str| -> AnyEvent {
         let object = node.decode(json!({ "metadata": { "name": name, "uid": name } })).unwrap();
-        let staffetta_handler::Sighting::Object(object) = object else { panic!("it is a node") };
-        node.event(change, object).unwrap()
+        let staffetta_handler::WatchItem::Object(object) = object else { panic!("it is a node") };
+        AnyEvent::Object(change, object)
     };
     let apply = |event: &AnyEvent| indexes.iter().for_each(|index| (index.apply)(event));
     apply(&told(Change::Added, "other"));
     pass(Duration::from_secs(60)).await;
     pass(Duration::from_secs(60)).await;
-    assert_eq!(pool.figures()().free, 0, "node-1 is not there");
-    pool.ledger().unwrap().node("node-1", Some(&NodeFacts::default()));
-    assert!(pooled.stock.calls().iter().any(|call| matches!(call, StockCall::Destroy(_))));
+    assert_eq!(pool.metrics()().free, 0, "node-1 is not there");
+    pool.observer().unwrap().node_changed("node-1", Some(&NodeInfo::default()));
+    assert!(pooled.stock.calls().iter().any(|call| matches!(call, BulkVifCall::Destroy(_))));
 }
 
-/// A pod shows a VIF that another controller gave to another pod, which showed it first.
+/// A pod that publishes a VIF which another pod has published before.
 async fn shared() -> (Pooled, Owner, Vif) {
     let pooled = Pooled::new().await;
     pooled.warm().await;
     pooled.world.event().await.unwrap();
     let vif = pooled.world.shown().unwrap().default_vif;
     let other = Owner { namespace: "default".into(), name: "first".into(), uid: "uid-first".into() };
-    pooled.pool.ledger().unwrap().shows(&other, std::slice::from_ref(&vif));
+    pooled.pool.observer().unwrap().pod_vifs(&other, std::slice::from_ref(&vif));
     (pooled, other, vif)
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_pods_with_one_vif_the_later_one_gets_another_before_it_uses_it() {
+async fn the_later_of_two_pods_with_the_same_vif_gets_another_one_before_use() {
     let (pooled, other, vif) = shared().await;
     pooled.event().await.unwrap();
     let own = pooled.world.shown().unwrap().default_vif;
     assert_ne!(own.id, vif.id);
-    // An older event, then the echo.
+    // An older event, then the event of the write.
     pooled.event().await.unwrap();
     pooled.event().await.unwrap();
     let of = async |owner: &Owner| {
@@ -277,12 +273,12 @@ async fn of_two_pods_with_one_vif_the_later_one_gets_another_before_it_uses_it()
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_pods_that_use_one_vif_are_told_of_it() {
+async fn two_pods_that_use_the_same_vif_are_reported() {
     let (pooled, other, vif) = shared().await;
     pooled.world.phase("Running");
     let error = pooled.event().await.unwrap_err();
     assert!(matches!(error, VifError::Shared) && !error.transient(), "{error}");
-    assert_eq!(pooled.world.shown().unwrap().default_vif.id, vif.id, "nobody takes it away");
+    assert_eq!(pooled.world.shown().unwrap().default_vif.id, vif.id, "it is kept");
     pooled.pool.release_vif(&other, &vif).await.unwrap();
     pooled.event().await.unwrap();
 }

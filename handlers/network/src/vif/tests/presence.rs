@@ -1,7 +1,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn pods_in_their_nodes_network_and_pods_without_a_node_are_not_even_queued() {
+async fn pods_of_the_host_network_and_unscheduled_pods_are_not_queued() {
     for change in
         [json!({ "containers": [], "nodeName": "n", "hostNetwork": true }), json!({ "containers": [] })]
     {
@@ -14,7 +14,7 @@ async fn pods_in_their_nodes_network_and_pods_without_a_node_are_not_even_queued
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_write_takes_a_pod_to_its_vif() {
+async fn a_vif_is_published_by_one_write() {
     let world = world();
     world.event().await.unwrap();
     let shown = world.shown().unwrap();
@@ -38,12 +38,12 @@ async fn a_vif_that_is_active_at_once_needs_no_second_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_second_write_says_active_and_comes_when_the_port_is() {
+async fn the_second_write_follows_when_the_port_is_active() {
     let world = world();
     world.event().await.unwrap();
     let early = world.event().await.unwrap_err();
     assert!(matches!(early, VifError::NotActive { .. }) && early.transient());
-    assert!(early.waits(), "nothing went wrong");
+    assert!(early.pending().is_some(), "it only waits");
     assert_eq!(early.retry_after(), Some(world.activation_delay()));
     assert_eq!(world.patches().len(), 1);
     tokio::time::advance(world.activation_delay()).await;
@@ -57,8 +57,8 @@ async fn the_second_write_says_active_and_comes_when_the_port_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_vif_is_active_costs_nothing() {
-    let world = settled().await;
+async fn a_pod_whose_vif_is_active_causes_no_calls() {
+    let world = active().await;
     world.phase("Running");
     let (calls, patches) = (world.vifs.calls(), world.patches());
     world.event().await.unwrap();
@@ -66,20 +66,20 @@ async fn a_pod_whose_vif_is_active_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_older_than_our_write_waits_for_the_echo() {
+async fn an_event_older_than_our_write_waits_for_the_event_of_the_write() {
     let world = world();
     let old = world.api.object();
-    world.settle().await;
-    world.handler.claims.forget(&UID.into());
+    world.activate().await;
+    world.handler.records.remove(&UID.into());
     let calls = world.vifs.calls();
     world.api.change(|pod| pod["status"]["phase"] = json!("Running"));
-    assert!(matches!(world.feed(Event::Modified(old)).await, Err(VifError::Stale(_))));
+    assert_eq!(world.feed(Event::Modified(old)).await.unwrap_err().reason(), "EventAwaited");
     assert_eq!((world.vifs.calls(), world.patches().len()), (calls, 2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_others_wrote_is_never_touched() {
-    let world = settled().await;
+async fn metadata_of_others_is_never_changed() {
+    let world = active().await;
     world.terminate(0).await.unwrap();
     world.assert_released();
     assert_eq!(world.api.annotation(THEIRS).as_deref(), Some("stays"));
@@ -87,7 +87,7 @@ async fn what_others_wrote_is_never_touched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_started_without_us_has_its_network_from_somebody_else() {
+async fn a_pod_that_started_without_a_vif_gets_none() {
     let world = world();
     world.phase("Running");
     world.event().await.unwrap();
@@ -116,7 +116,7 @@ async fn a_pod_becomes_active_only_with_its_last_vif() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_annotation_that_cannot_be_read_is_an_error_and_never_overwritten() {
+async fn a_malformed_annotation_is_an_error_and_never_overwritten() {
     for text in ["not JSON", "{}", r#"{"versioned_object.name":"PodStatus"}"#, ""] {
         let world = world();
         world.annotate(text);
@@ -127,7 +127,7 @@ async fn an_annotation_that_cannot_be_read_is_an_error_and_never_overwritten() {
     }
 }
 
-/// A pod that Kuryr annotated: no finalizer of ours, no mark of ours.
+/// A pod that Kuryr annotated, without our finalizer and mark.
 async fn kuryrs() -> World {
     let world = world();
     world.event().await.unwrap();
@@ -139,7 +139,7 @@ async fn kuryrs() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_kuryr_annotated_is_activated_and_released_just_the_same() {
+async fn a_pod_that_kuryr_annotated_is_activated_and_released() {
     let mut world = kuryrs().await;
     world.restart();
     tokio::time::advance(world.activation_delay()).await;
@@ -156,7 +156,7 @@ async fn a_pod_that_kuryr_annotated_is_activated_and_released_just_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_kuryr_wrote_beside_what_we_know_survives_the_activation() {
+async fn unknown_fields_of_kuryr_survive_the_activation() {
     let world = kuryrs().await;
     let text = world.text().unwrap().replace(r#""active":false"#, r#""active":false,"foam":7"#);
     world.annotate(&text);
@@ -167,9 +167,9 @@ async fn what_kuryr_wrote_beside_what_we_know_survives_the_activation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finished_pod_gives_its_vif_back_and_one_write_says_so() {
+async fn a_finished_pod_releases_its_vif_with_one_write() {
     for phase in ["Succeeded", "Failed"] {
-        let world = settled().await;
+        let world = active().await;
         world.phase(phase);
         world.event().await.unwrap();
         assert!(world.ports().is_empty() && world.shown().is_none());
@@ -183,7 +183,7 @@ async fn a_finished_pod_gives_its_vif_back_and_one_write_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finished_pod_that_never_had_a_vif_costs_nothing() {
+async fn a_finished_pod_without_a_vif_causes_no_calls() {
     let world = world();
     world.phase("Succeeded");
     world.event().await.unwrap();

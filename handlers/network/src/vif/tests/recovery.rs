@@ -1,9 +1,9 @@
-use staffetta_handler::Sweep;
+use staffetta_handler::GarbageCollector;
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_vif_that_was_made_before_the_restart_is_adopted_and_not_made_again() {
+async fn a_vif_that_was_created_before_the_restart_is_adopted() {
     let mut world = world();
     world.api.answer(Answer::Broken);
     world.event().await.unwrap_err();
@@ -15,8 +15,8 @@ async fn a_vif_that_was_made_before_the_restart_is_adopted_and_not_made_again() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_marks_are_read_once_and_not_once_a_pod() {
-    let mut world = settled().await;
+async fn the_marks_are_read_once_for_all_pods() {
+    let mut world = active().await;
     world.restart();
     world.handler.recover().await.unwrap();
     let calls = world.vifs.calls().len();
@@ -25,20 +25,20 @@ async fn the_marks_are_read_once_and_not_once_a_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_marks_showed_of_a_pod_that_went_unseen_is_released_without_another_list() {
-    let mut world = settled().await;
+async fn the_marked_vif_of_a_missed_deletion_is_released_without_another_list() {
+    let mut world = active().await;
     world.restart();
     world.handler.recover().await.unwrap();
     let lists = world.lists();
     world.missed().await.unwrap();
     assert_eq!((world.ports(), world.lists()), (vec![], lists));
     world.missed().await.unwrap();
-    assert_eq!(world.lists(), lists + 1, "nothing is known of it any more");
+    assert_eq!(world.lists(), lists + 1, "there is no record of it any more");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_marked_for_a_pod_that_does_not_show_it_is_released() {
-    let mut world = settled().await;
+async fn a_marked_vif_that_the_pod_does_not_publish_is_released() {
+    let mut world = active().await;
     let kept = world.ports();
     let mut surplus = world.network.ports().pop().unwrap();
     surplus.vif.id = "surplus".into();
@@ -47,11 +47,11 @@ async fn what_is_marked_for_a_pod_that_does_not_show_it_is_released() {
     world.handler.recover().await.unwrap();
     world.event().await.unwrap();
     assert_eq!(world.ports(), kept);
-    assert_eq!(world.handler.claims.get(&UID.into()), None);
+    assert_eq!(world.handler.records.get(&UID.into()), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_vifs_made_for_one_pod_one_is_adopted_and_the_other_goes() {
+async fn of_two_vifs_created_for_one_pod_one_is_adopted_and_the_other_released() {
     let mut world = world();
     world.api.answer(Answer::Broken);
     world.event().await.unwrap_err();
@@ -68,8 +68,8 @@ async fn of_two_vifs_made_for_one_pod_one_is_adopted_and_the_other_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_annotation_that_somebody_removed_is_written_again_with_the_same_vif() {
-    let world = settled().await;
+async fn a_removed_annotation_is_written_again_with_the_same_vif() {
+    let world = active().await;
     world.phase("Running");
     world.api.change(|pod| pod["metadata"]["annotations"] = json!({}));
     world.event().await.unwrap();
@@ -79,7 +79,7 @@ async fn an_annotation_that_somebody_removed_is_written_again_with_the_same_vif(
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_owner_is_named_once() {
+async fn every_owner_is_listed_once() {
     let world = world();
     world.event().await.unwrap();
     let port = world.network.ports().pop().unwrap();
@@ -94,41 +94,41 @@ async fn every_owner_is_named_once() {
     assert_eq!(owners, [expected]);
 }
 
-/// The sweep, and what it tells.
-async fn sweep(world: &World) {
+/// Collects garbage and handles the triggers.
+async fn collect_garbage(world: &World) {
     world.handler.owners().await.unwrap();
-    for strayed in world.handler.strays.told() {
-        world.handler.on_signal(&strayed).await.unwrap();
+    for trigger in world.handler.leaks.triggers() {
+        world.handler.on_trigger(&trigger).await.unwrap();
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_call_makes_that_everybody_gave_up_is_released_by_the_second_sweep_that_sees_it() {
-    let world = settled().await;
+async fn a_leaked_vif_is_released_after_the_second_scan_that_finds_it() {
+    let world = active().await;
     world.event().await.unwrap();
     let kept = world.ports();
     let mut late = world.network.ports().pop().unwrap();
     late.vif.id = "late".into();
     world.network.insert_port(late.clone());
-    sweep(&world).await;
-    assert_eq!(world.ports().len(), 2, "one sweep may be wrong");
-    // By the next one, it has another.
+    collect_garbage(&world).await;
+    assert_eq!(world.ports().len(), 2, "one scan may be wrong");
+    // The next scan finds another one.
     world.network.remove_port(&"late".into());
     late.vif.id = "later".into();
     world.network.insert_port(late);
-    sweep(&world).await;
-    assert_eq!(world.ports().len(), 2, "it was not seen before");
-    sweep(&world).await;
+    collect_garbage(&world).await;
+    assert_eq!(world.ports().len(), 2, "it was not found before");
+    collect_garbage(&world).await;
     assert_eq!(world.ports(), kept);
     for _ in 0..3 {
-        sweep(&world).await;
+        collect_garbage(&world).await;
     }
     assert_eq!((world.ports(), world.releases()), (kept, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_pod_shows_by_then_is_no_stray() {
-    let world = settled().await;
+async fn a_vif_that_is_published_meanwhile_is_not_leaked() {
+    let world = active().await;
     world.event().await.unwrap();
     let mut second = world.network.ports().pop().unwrap();
     second.vif.id = "second".into();
@@ -136,13 +136,13 @@ async fn what_a_pod_shows_by_then_is_no_stray() {
     for _ in 0..2 {
         world.handler.owners().await.unwrap();
     }
-    let told = world.handler.strays.told();
+    let told = world.handler.leaks.triggers();
     assert_eq!(told.len(), 1);
     let mut state = world.shown().unwrap();
     state.additional_vifs.insert("eth1".into(), second.vif);
     world.annotate(&state.write());
     tokio::time::advance(world.activation_delay()).await;
     world.event().await.unwrap();
-    world.handler.on_signal(&told[0]).await.unwrap();
+    world.handler.on_trigger(&told[0]).await.unwrap();
     assert_eq!((world.ports().len(), world.releases()), (2, 0));
 }

@@ -3,21 +3,22 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::fleet::Fleet;
+use crate::machine::Machine;
 use crate::node::{NodeHealth, Room};
+use crate::node_store::NodeStore;
 use crate::pod::ClusterIndex;
 use crate::policy::Policy;
 
-const KEEPER: Keeper<'_> = Keeper { handler: "machines", cluster: "east", predecessor: None };
+const KEEPER: NodeOwner<'_> = NodeOwner { handler: "machines", cluster: "east", predecessor: None };
 
 fn machine() -> Arc<Machine> {
     machine_of(spec())
 }
 
 fn machine_of(spec: NodeSpec) -> Arc<Machine> {
-    let fleet = Fleet::new(Arc::<ClusterIndex>::default(), Policy::default());
-    fleet.insert(spec);
-    fleet.get("r1").unwrap()
+    let node_store = NodeStore::new(Arc::<ClusterIndex>::default(), Policy::default());
+    node_store.exists(spec);
+    node_store.get("r1").unwrap()
 }
 
 fn spec() -> NodeSpec {
@@ -36,7 +37,7 @@ fn time(second: i64) -> Timestamp {
 
 /// The object as the server has it after it was made.
 fn object(machine: &Machine) -> Node {
-    let mut node = created(machine, KEEPER, time(0));
+    let mut node = created(&machine.view(), KEEPER, time(0));
     node.metadata.uid = Some("u1".into());
     node.metadata.resource_version = Some("1".into());
     node
@@ -55,9 +56,9 @@ fn condition(status: &Value, kind: &str) -> Value {
 fn a_node_as_it_was_made_needs_nothing_until_its_heartbeat_is_old() {
     let machine = machine();
     let node = object(&machine);
-    assert!(metadata_patch(&node, &machine, KEEPER).is_none());
-    assert!(status_patch(&node, &machine, time(299)).is_none());
-    let beat = status_patch(&node, &machine, time(300)).unwrap();
+    assert!(metadata_patch(&node, &machine.view(), KEEPER).is_none());
+    assert!(status_patch(&node, &machine.view(), time(299)).is_none());
+    let beat = status_patch(&node, &machine.view(), time(300)).unwrap();
     assert_eq!(ready(&beat)["lastTransitionTime"], "1970-01-01T00:00:00Z", "nothing turned");
 }
 
@@ -66,14 +67,14 @@ fn a_machine_that_turns_is_told_at_once_and_when_it_turned() {
     let machine = machine();
     let node = object(&machine);
     machine.reached();
-    machine.told_health(NodeHealth::default());
-    let up = status_patch(&node, &machine, time(7)).unwrap();
+    machine.reported_health(NodeHealth::default());
+    let up = status_patch(&node, &machine.view(), time(7)).unwrap();
     assert_eq!(
         (ready(&up)["status"].as_str(), ready(&up)["lastTransitionTime"].as_str()),
         (Some("True"), Some("1970-01-01T00:00:07Z"))
     );
     machine.missed("DriverRefused", "wrong password".into(), true);
-    let down = status_patch(&node, &machine, time(9)).unwrap();
+    let down = status_patch(&node, &machine.view(), time(9)).unwrap();
     assert_eq!(ready(&down)["reason"], "MachineUnreachable");
     assert!(ready(&down)["message"].as_str().unwrap().contains("wrong password"));
 }
@@ -84,7 +85,7 @@ fn taints_of_others_stay_and_ours_come_back() {
     let mut node = object(&machine);
     let others = json!([{ "key": "theirs", "effect": "NoExecute" }, { "key": "ours", "value": "changed", "effect": "NoSchedule" }]);
     node.spec.as_mut().unwrap().taints = serde_json::from_value(others).unwrap();
-    let patch = metadata_patch(&node, &machine, KEEPER).unwrap();
+    let patch = metadata_patch(&node, &machine.view(), KEEPER).unwrap();
     let expected = json!([{ "key": "theirs", "effect": "NoExecute" }, { "key": "ours", "value": "v", "effect": "NoSchedule" }]);
     assert_eq!(patch["spec"]["taints"], expected);
     assert_eq!(
@@ -106,7 +107,7 @@ fn labels_and_taints_that_a_description_asks_for_no_more_go_and_those_of_others_
         .unwrap()
         .push(serde_json::from_value(theirs.clone()).unwrap());
     let bare = machine_of(NodeSpec { labels: BTreeMap::new(), taints: Vec::new(), ..spec() });
-    let patch = metadata_patch(&node, &bare, KEEPER).unwrap();
+    let patch = metadata_patch(&node, &bare.view(), KEEPER).unwrap();
     assert_eq!(patch["metadata"]["labels"], json!({ "rack": null }));
     assert_eq!(patch["spec"]["taints"], json!([theirs]));
     let after = patch["metadata"]["annotations"].clone();
@@ -114,7 +115,7 @@ fn labels_and_taints_that_a_description_asks_for_no_more_go_and_those_of_others_
     node.metadata.labels.as_mut().unwrap().insert("rack".into(), "8".into());
     node.spec.as_mut().unwrap().taints = serde_json::from_value(patch["spec"]["taints"].clone()).unwrap();
     assert!(
-        metadata_patch(&node, &bare, KEEPER).is_none(),
+        metadata_patch(&node, &bare.view(), KEEPER).is_none(),
         "what somebody sets who is not described is theirs"
     );
 }
@@ -124,7 +125,7 @@ fn the_labels_by_which_a_node_is_ours_are_nobody_elses_to_choose() {
     let labels = [("type", "edge"), ("staffetta.dev/handler", "x"), ("kubernetes.io/hostname", "x")];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     let node = object(&machine_of(NodeSpec { labels, ..spec() }));
-    assert_eq!(super::super::standing(&node, KEEPER), super::super::Standing::Ours);
+    assert_eq!(super::super::ownership(&node, KEEPER), super::super::Ownership::Ours);
     assert_eq!(node.metadata.labels.unwrap()["kubernetes.io/hostname"], "r1");
 }
 
@@ -133,9 +134,9 @@ fn what_the_machine_did_not_tell_yet_stays_as_the_object_has_it() {
     let machine = machine();
     let mut node = object(&machine);
     node.status.as_mut().unwrap().capacity.as_mut().unwrap().insert("cpu".into(), Quantity("2".into()));
-    assert!(status_patch(&node, &machine, time(1)).is_none());
-    machine.told_health(NodeHealth::default());
-    let patch = status_patch(&node, &machine, time(1)).unwrap();
+    assert!(status_patch(&node, &machine.view(), time(1)).is_none());
+    machine.reported_health(NodeHealth::default());
+    let patch = status_patch(&node, &machine.view(), time(1)).unwrap();
     assert_eq!(patch["capacity"], json!({ "cpu": null, "pods": "4" }), "now it is known that there is none");
 }
 
@@ -144,22 +145,22 @@ fn a_machine_that_runs_out_of_something_is_told_and_what_it_does_not_report_is_n
     let machine = machine();
     let node = object(&machine);
     machine.reached();
-    let told = |memory: Option<u64>, storage: Option<u64>| {
+    let reported = |memory: Option<u64>, storage: Option<u64>| {
         let room = |free: Option<u64>| free.map(|free| Room { free, all: 100 });
-        machine.told_health(NodeHealth {
+        machine.reported_health(NodeHealth {
             memory: room(memory),
             storage: room(storage),
             ..NodeHealth::default()
         });
-        let status = status_patch(&node, &machine, time(1)).unwrap();
+        let status = status_patch(&node, &machine.view(), time(1)).unwrap();
         ["MemoryPressure", "DiskPressure"].map(|kind| {
             let condition = condition(&status, kind);
             format!("{} {}", condition["status"], condition["reason"]).replace('"', "")
         })
     };
-    assert_eq!(told(None, None), ["False NotReported", "False NotReported"]);
+    assert_eq!(reported(None, None), ["False NotReported", "False NotReported"]);
     let (calm, filled) = ("False KubeletHasNoDiskPressure", "True KubeletHasInsufficientMemory");
-    assert_eq!(told(Some(5), Some(5)), ["False KubeletHasSufficientMemory", calm]);
-    assert_eq!(told(Some(4), Some(100)), [filled, calm]);
-    assert_eq!(told(Some(0), Some(0)), [filled, "True KubeletHasDiskPressure"]);
+    assert_eq!(reported(Some(5), Some(5)), ["False KubeletHasSufficientMemory", calm]);
+    assert_eq!(reported(Some(4), Some(100)), [filled, calm]);
+    assert_eq!(reported(Some(0), Some(0)), [filled, "True KubeletHasDiskPressure"]);
 }

@@ -1,0 +1,14 @@
+//! Load balancers and their driver.
+
+mod driver;
+mod settings;
+mod types;
+
+pub use self::driver::{ListenerDriver, LoadBalancerDriver};
+pub use self::settings::{
+    Algorithm, HealthMonitor, ListenerSettings, ParseAlgorithmError, PoolSettings, SessionPersistence,
+};
+pub use self::types::{
+    Listener, ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerProgress, LoadBalancerSpec, Member,
+    MemberSpec, NormalizedSpec, ParseProtocolError, Pool, PoolSpec, Protocol, ProvisioningStatus,
+};

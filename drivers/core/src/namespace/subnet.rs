@@ -1,0 +1,81 @@
+//! Makes, finds and releases the networks of namespaces.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::error::DriverError;
+use crate::id::{NetworkId, ProjectId, SubnetId};
+use crate::owner::{Owned, Owner};
+
+/// The network of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamespaceNetwork {
+    /// The network.
+    pub network: NetworkId,
+    /// The subnet in which the namespace's pods get their addresses.
+    pub subnet: SubnetId,
+}
+
+/// The annotation of a namespace by which the driver of its pods' subnets knows its network: [`NamespaceNetwork`] as JSON.
+pub const NAMESPACE_NETWORK: &str = "staffetta.dev/namespace-network";
+
+impl NamespaceNetwork {
+    /// Parses the annotation.
+    pub fn read(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// The text of the annotation.
+    pub fn write(&self) -> String {
+        serde_json::to_string(self).expect("two texts are plain data")
+    }
+}
+
+/// Gives namespaces networks of their own, each with a subnet that is reached through a router.
+///
+/// Guarantees of every implementation:
+///
+/// * What is made carries the mark of this cluster and of its owner from its first moment, so that it is found even when
+///   the answer to the request got lost. The owner is a namespace: [`Owner::namespace`] is empty.
+/// * Both changes can be interrupted anywhere and made again, with the same result and nothing made twice. What failed
+///   half-way is found by its mark.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use staffetta_driver::{
+///     DriverError, Owned, NamespaceNetwork, NamespaceSubnetDriver, Owner, ProjectId, Reason,
+/// };
+///
+/// /// A world with one network for all.
+/// struct Flat;
+///
+/// #[async_trait]
+/// impl NamespaceSubnetDriver for Flat {
+///     async fn ensure_network(&self, _: &Owner, _: &ProjectId) -> Result<NamespaceNetwork, DriverError> {
+///         Ok(NamespaceNetwork { network: "all".into(), subnet: "all".into() })
+///     }
+///     async fn release_network(&self, _: &Owner) -> Result<(), DriverError> {
+///         Ok(())
+///     }
+///     async fn networks(&self) -> Result<Vec<Owned<()>>, DriverError> {
+///         Ok(Vec::new())
+///     }
+/// }
+/// ```
+#[async_trait]
+pub trait NamespaceSubnetDriver: Send + Sync {
+    /// The network of `owner`, which belongs to `project`: the one that is marked for it, with whatever it still lacks, or a
+    /// new one.
+    async fn ensure_network(
+        &self,
+        owner: &Owner,
+        project: &ProjectId,
+    ) -> Result<NamespaceNetwork, DriverError>;
+
+    /// Removes all that is marked for `owner`, and what this cluster left in it. While anybody uses the network, it fails
+    /// with a [conflict](crate::Reason::Conflict).
+    async fn release_network(&self, owner: &Owner) -> Result<(), DriverError>;
+
+    /// Lists the owners of the networks with the mark of this cluster, complete or not.
+    async fn networks(&self) -> Result<Vec<Owned<()>>, DriverError>;
+}

@@ -1,0 +1,169 @@
+//! Security groups: allow-lists that guard VIFs.
+
+use ipnet::IpNet;
+
+use crate::id::{GroupName, SecurityGroupId, SecurityRuleId, VifId};
+use crate::load_balancer::Protocol;
+use crate::owner::Owner;
+
+/// A security group of this cluster, as it is in the cloud.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecurityGroup {
+    /// The id.
+    pub id: SecurityGroupId,
+    /// Its purpose within this cluster, a part of its mark.
+    pub name: GroupName,
+    /// The object for which it was made first; none for what is made for the whole cluster.
+    pub owner: Option<Owner>,
+    /// Its rules.
+    pub rules: Vec<ExistingRule>,
+}
+
+/// A rule that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExistingRule {
+    /// The id.
+    pub id: SecurityRuleId,
+    /// The traffic that it allows; `None` for a form that this program does not create.
+    pub rule: Option<SecurityRule<SecurityGroupId>>,
+}
+
+/// One thing that a group allows. Answers to what is allowed are always allowed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SecurityRule<G> {
+    /// The direction.
+    pub direction: Direction,
+    /// The IP version.
+    pub family: IpFamily,
+    /// The ports; `None` for all traffic of any protocol.
+    pub ports: Option<ProtocolPorts>,
+    /// From or to whom.
+    pub remote: Remote<G>,
+}
+
+/// As seen from the VIF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Direction {
+    /// To the VIF.
+    Ingress,
+    /// From the VIF.
+    Egress,
+}
+
+/// The version of the Internet protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum IpFamily {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl IpFamily {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+
+    /// Returns the IP version of a network.
+    pub fn of(net: &IpNet) -> Self {
+        match net {
+            IpNet::V4(_) => Self::V4,
+            IpNet::V6(_) => Self::V6,
+        }
+    }
+}
+
+/// The ports of one protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProtocolPorts {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The first and the last port; none for all of them.
+    pub range: Option<(u16, u16)>,
+}
+
+/// The other end.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Remote<G> {
+    /// Anybody.
+    Any,
+    /// The addresses of this network, which is not the network of all addresses.
+    Net(IpNet),
+    /// The VIFs that this group guards.
+    Group(G),
+}
+
+impl<G> SecurityRule<G> {
+    /// The same rule about another name of the same group; none when `name` does not know it.
+    pub fn naming<H>(&self, name: impl FnOnce(&G) -> Option<H>) -> Option<SecurityRule<H>> {
+        let remote = match &self.remote {
+            Remote::Any => Remote::Any,
+            Remote::Net(net) => Remote::Net(*net),
+            Remote::Group(group) => Remote::Group(name(group)?),
+        };
+        Some(SecurityRule { direction: self.direction, family: self.family, ports: self.ports, remote })
+    }
+}
+
+/// A change of the rules of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleChange {
+    /// The rules that go.
+    pub remove: Vec<SecurityRuleId>,
+    /// The rules that come.
+    pub add: Vec<SecurityRule<SecurityGroupId>>,
+}
+
+impl RuleChange {
+    /// Computes the change from the existing rules to the desired ones.
+    pub fn between(held: &[ExistingRule], wanted: &[SecurityRule<SecurityGroupId>]) -> Self {
+        let mut missing: std::collections::BTreeSet<_> = wanted.iter().collect();
+        // Of two that say the same, one stays.
+        let surplus = held.iter().filter(|held| held.rule.as_ref().is_none_or(|rule| !missing.remove(rule)));
+        let remove = surplus.map(|held| held.id.clone()).collect();
+        Self { remove, add: missing.into_iter().cloned().collect() }
+    }
+
+    /// Returns `true` if there is nothing to change.
+    pub fn is_empty(&self) -> bool {
+        self.remove.is_empty() && self.add.is_empty()
+    }
+}
+
+/// A VIF and what guards it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VifSecurityGroups {
+    /// The VIF.
+    pub vif: VifId,
+    /// Its groups, sorted.
+    pub groups: Vec<SecurityGroupId>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(net: &str) -> SecurityRule<SecurityGroupId> {
+        let net: IpNet = net.parse().unwrap();
+        SecurityRule {
+            direction: Direction::Ingress,
+            family: IpFamily::of(&net),
+            ports: None,
+            remote: Remote::Net(net),
+        }
+    }
+
+    fn held(id: &str, rule: Option<SecurityRule<SecurityGroupId>>) -> ExistingRule {
+        ExistingRule { id: id.into(), rule }
+    }
+
+    #[test]
+    fn of_the_rules_only_those_that_differ_change() {
+        let (a, b, c) = (rule("10.0.0.0/8"), rule("fd00::/8"), rule("192.0.2.0/24"));
+        let before = [held("1", Some(a.clone())), held("2", Some(b.clone())), held("3", None)];
+        let change = RuleChange::between(&before, &[b.clone(), c.clone(), c.clone()]);
+        assert_eq!(change, RuleChange { remove: vec!["1".into(), "3".into()], add: vec![c] });
+        assert!(RuleChange::between(&before[..2], &[a.clone(), b]).is_empty());
+        let twice = RuleChange::between(&[held("1", Some(a.clone())), held("2", Some(a.clone()))], &[a]);
+        assert_eq!(twice.remove, ["2".into()]);
+    }
+}

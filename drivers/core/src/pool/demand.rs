@@ -1,0 +1,61 @@
+//! The recent demand.
+
+use std::time::Duration;
+
+/// Counts the requests of about the last `window`, in constant space.
+#[derive(Clone, Debug)]
+pub(super) struct Demand {
+    window: Duration,
+    began: Duration,
+    current: usize,
+    previous: usize,
+}
+
+impl Demand {
+    pub(super) fn new(window: Duration) -> Self {
+        Self { window: window.max(Duration::from_secs(1)), began: Duration::ZERO, current: 0, previous: 0 }
+    }
+
+    /// Adds a request.
+    pub(super) fn add(&mut self, now: Duration) {
+        self.advance(now);
+        self.current += 1;
+    }
+
+    /// Returns the recent demand: that of this window, and the overlapping share of the previous one.
+    pub(super) fn lately(&self, now: Duration) -> usize {
+        let mut at = self.clone();
+        at.advance(now);
+        let gone = now.saturating_sub(at.began).as_millis();
+        let whole = at.window.as_millis();
+        let left = at.previous as u128 * whole.saturating_sub(gone) / whole;
+        at.current + usize::try_from(left).unwrap_or(usize::MAX)
+    }
+
+    /// Begins the window that contains `now`.
+    fn advance(&mut self, now: Duration) {
+        let gone = now.saturating_sub(self.began);
+        if gone >= self.window {
+            self.previous = if gone < self.window * 2 { self.current } else { 0 };
+            self.current = 0;
+            let into = u64::try_from(gone.as_millis() % self.window.as_millis()).unwrap_or_default();
+            self.began = now.saturating_sub(Duration::from_millis(into));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_is_remembered_for_a_window_and_fades_in_the_next() {
+        let mut demand = Demand::new(Duration::from_secs(20));
+        let at = Duration::from_secs;
+        for _ in 0..100 {
+            demand.add(at(43));
+        }
+        let lately = [43, 59, 60, 70, 79, 80, 500].map(|second| demand.lately(at(second)));
+        assert_eq!(lately, [100, 100, 100, 50, 5, 0, 0]);
+    }
+}

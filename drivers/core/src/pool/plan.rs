@@ -1,0 +1,190 @@
+//! Actions of a pool, and their results.
+
+use std::time::Duration;
+
+use super::fault::{Fault, Grown, Pressure};
+use super::kind::Kind;
+use super::policy::{Counts, Plan};
+use super::warm_pool::{Group, Growing, WarmPool};
+
+/// An action that a pool requests. At most one of each kind is in progress at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action<G, W> {
+    /// Create groups with a configuration; [`WarmPool::grown`] takes the result.
+    Grow {
+        /// The id that the result refers to.
+        op: u64,
+        /// The number of groups.
+        count: usize,
+        /// The required configuration.
+        want: W,
+    },
+    /// Delete these groups; [`WarmPool::shrunk`] takes the result.
+    Shrink {
+        /// The id that the result refers to.
+        op: u64,
+        /// The groups.
+        groups: Vec<G>,
+    },
+}
+
+impl<K: Kind> WarmPool<K> {
+    /// Returns the next action; `None` if there is none, or it is in progress.
+    pub fn plan(&mut self, now: Duration) -> Option<Action<K::Group, K::Want>> {
+        self.tick(now);
+        let planned =
+            if self.draining { Plan::Shrink(usize::MAX) } else { self.policy.plan(&self.counts(now)) };
+        match planned {
+            Plan::Grow(count) if self.growing.is_none() && self.pressed(now).is_none() => {
+                self.epoch += 1;
+                let want = self.waiting.front().map_or(&self.wanted, |(_, want)| want).clone();
+                self.growing = Some(Growing { op: self.epoch, count, want: want.clone() });
+                return Some(Action::Grow { op: self.epoch, count, want });
+            }
+            Plan::Shrink(count) if self.shrinking.is_none() => {
+                let whole = self.groups.iter().rev().filter(|(_, group)| group.is_wholly_free());
+                let chosen: Vec<_> = whole.map(|(name, _)| name.clone()).take(count).collect();
+                for name in chosen {
+                    self.discard(&name);
+                }
+            }
+            _ => {}
+        }
+        if self.doomed.is_empty() || self.shrinking.is_some() || self.decline.remaining(now).is_some() {
+            return None;
+        }
+        self.epoch += 1;
+        self.shrinking = Some((self.epoch, self.doomed.clone()));
+        Some(Action::Shrink { op: self.epoch, groups: self.doomed.iter().cloned().collect() })
+    }
+
+    /// Takes the result of an attempt to grow, or a part of it. A late or repeated result changes nothing and returns `false`: its
+    /// groups are found by the next [`resync`](Self::resync). After a [refusal](Fault::Refused) the owners that wait for that
+    /// configuration must be [dismissed](Self::dismiss), otherwise it is requested again at once; nothing is created ahead of
+    /// demand until the next request.
+    pub fn grown(&mut self, op: u64, result: Grown<K::Group>, now: Duration) -> bool {
+        let Some(Growing { count, want, .. }) = self.growing.take_if(|growing| growing.op == op) else {
+            return false;
+        };
+        self.epoch += 1;
+        let Grown { got, rest, fault } = result;
+        // An empty result without a fault would otherwise be repeated for ever.
+        let fault = fault.or(got.is_empty().then_some(Fault::Failed));
+        if rest > 0 {
+            self.growing = Some(Growing { op, count: rest.min(count), want: want.clone() });
+        } else if fault == Some(Fault::Refused) {
+            self.requested = self.waiting.iter().any(|(_, other)| *other != want);
+        } else {
+            self.growth.record(fault, now);
+        }
+        for name in got {
+            if !self.groups.contains_key(&name) {
+                for item in self.insert(&name, &want, false) {
+                    self.free_up(item, now);
+                }
+            }
+        }
+        true
+    }
+
+    /// Inserts a group, none of whose items is free yet, and returns its items.
+    pub(super) fn insert(&mut self, name: &K::Group, tag: &K::Want, ready: bool) -> Vec<K::Item> {
+        let items = K::items(name);
+        let group = Group { tag: Some(tag.clone()), ready, touched: self.epoch, size: items.len(), free: 0 };
+        self.groups.insert(name.clone(), group);
+        items
+    }
+
+    /// Takes the result of an attempt to shrink: the groups that still exist, or may. A late or repeated result changes nothing
+    /// and returns `false`.
+    pub fn shrunk(&mut self, op: u64, left: &[K::Group], now: Duration) -> bool {
+        let Some((_, groups)) = self.shrinking.take_if(|(shrinking, _)| *shrinking == op) else {
+            return false;
+        };
+        self.epoch += 1;
+        self.decline.record((!left.is_empty()).then_some(Fault::Failed), now);
+        for group in groups.iter().filter(|group| !left.contains(group)) {
+            self.groups.remove(group);
+            self.doomed.remove(group);
+        }
+        true
+    }
+
+    /// Creates no group before `until`, since a resource that other pools need too is exhausted.
+    pub fn bar(&mut self, until: Duration) {
+        self.barred = until;
+    }
+
+    /// Ends the back-off of creation: the exhausted resource is available again.
+    pub fn relieve(&mut self) {
+        (self.growth, self.barred) = (Pressure::default(), Duration::ZERO);
+    }
+
+    /// Returns the remaining delay before more groups may be created.
+    pub(super) fn pressed(&self, now: Duration) -> Option<Duration> {
+        let barred = self.barred.checked_sub(now).filter(|barred| !barred.is_zero());
+        self.growth.remaining(now).max(barred)
+    }
+
+    /// Returns the counts of the pool.
+    pub fn counts(&self, now: Duration) -> Counts {
+        let calm = now < self.calm_until || !self.requested;
+        Counts {
+            used: self.used.len(),
+            warm: self.free(),
+            cooling: self.cooling.len(),
+            waiting: self.waiting.len(),
+            lately: if calm { 0 } else { self.demand.lately(now) },
+            calm,
+            group_size: self.groups.values().next().map_or(1, |group| group.size),
+            groups: self.groups.len(),
+            wholly_free: self.whole,
+            growing: self.growing.as_ref().map_or(0, |growing| growing.count),
+            shrinking: self.doomed.len(),
+        }
+    }
+
+    /// Returns `true` if the pool is empty and has nothing to do: it is draining, or no item was requested since the last final
+    /// refusal.
+    pub fn is_done(&self) -> bool {
+        let idle = self.groups.is_empty() && self.growing.is_none() && self.waiting.is_empty();
+        idle && (self.draining || !self.requested)
+    }
+
+    /// Hands out no more items, and deletes free ones, and used ones after their return and cool-down.
+    pub fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Ends [`drain`](Self::drain).
+    pub fn resume(&mut self) {
+        self.draining = false;
+    }
+
+    /// Returns `true` if the pool is draining.
+    pub fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// Returns the time of the next work that is due.
+    pub fn next(&self, now: Duration) -> Option<Duration> {
+        let cooled = self.cooling.front().map(|(_, until)| *until);
+        let deletes = !self.doomed.is_empty() && self.shrinking.is_none();
+        let decline = self.decline.remaining(now).filter(|_| deletes).map(|remaining| now + remaining);
+        let growth = self.pressed(now).map(|remaining| now + remaining);
+        let calm = Some(self.calm_until).filter(|until| *until > now);
+        [cooled, decline, growth, calm].into_iter().flatten().min()
+    }
+
+    /// Returns the number of items that may be handed out.
+    pub(super) fn free(&self) -> usize {
+        if self.draining { 0 } else { self.warm.len() }
+    }
+
+    /// Returns `true` if the policy would grow the pool now.
+    pub(super) fn may_grow(&self, now: Duration) -> bool {
+        !self.draining
+            && self.pressed(now).is_none()
+            && matches!(self.policy.plan(&self.counts(now)), Plan::Grow(_))
+    }
+}

@@ -1,0 +1,177 @@
+//! A pool for each VIF driver.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::error::{DriverError, Reason};
+use crate::id::{NetworkId, SecurityGroupId, Uid, VifId};
+use crate::owner::{Owned, Owner};
+use crate::pod::{Activation, PodVifDriver, VifRequest};
+use crate::vif::{Vif, VifClass};
+use crate::vif_pool::VifPoolDriver;
+use crate::vif_pool::VifPoolObserver;
+use crate::vif_pool::{NodeIndex, NodeInfo};
+
+/// The delay before a request for an unknown node is repeated.
+const SOON: Duration = Duration::from_secs(1);
+
+/// The pool `multi_pool`: each node has the pool of the VIF driver that its label `pod_vif` names, or else that of the default
+/// driver. A VIF belongs to the pool that contains it, whatever a pod's annotation says; any other one to the pool of its class.
+pub struct MultiVifPool {
+    pools: BTreeMap<String, Arc<dyn VifPoolDriver>>,
+    default: String,
+    driver_of_class: fn(&VifClass) -> Option<&'static str>,
+    nodes: NodeIndex,
+}
+
+impl MultiVifPool {
+    /// Creates the pool from the pools of the VIF drivers, by the name of the driver; `default` is the driver of nodes without
+    /// a label. `driver_of_class` names the driver that creates VIFs of a class, where only one does. Returns `None` if `pools`
+    /// has no pool for `default`.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use staffetta_driver::{MultiVifPool, NoopVifPool, PodVifDriver, VifPoolDriver};
+    ///
+    /// fn both(ports: Arc<dyn PodVifDriver>, nested: Arc<dyn PodVifDriver>) -> Option<MultiVifPool> {
+    ///     let ports: Arc<dyn VifPoolDriver> = Arc::new(NoopVifPool::new(ports));
+    ///     let nested: Arc<dyn VifPoolDriver> = Arc::new(NoopVifPool::new(nested));
+    ///     MultiVifPool::new([("ports".into(), ports), ("nested".into(), nested)].into(), "ports", |_| None)
+    /// }
+    /// ```
+    pub fn new(
+        pools: BTreeMap<String, Arc<dyn VifPoolDriver>>,
+        default: &str,
+        driver_of_class: fn(&VifClass) -> Option<&'static str>,
+    ) -> Option<Self> {
+        let nodes = NodeIndex::default();
+        let default = pools.contains_key(default).then(|| default.to_owned())?;
+        Some(Self { pools, default, driver_of_class, nodes })
+    }
+
+    /// Returns the pool of the node's pods.
+    fn of_node(&self, name: &str) -> Result<&Arc<dyn VifPoolDriver>, DriverError> {
+        if !self.nodes.may_contain(name) {
+            let detail = format!("node {name} is not known yet");
+            return Err(DriverError::new(Reason::Awaited, "choose a pool").detail(detail).after(SOON));
+        }
+        let driver = self.driver(name);
+        self.pools.get(&driver).ok_or_else(|| {
+            let known: Vec<_> = self.pools.keys().map(String::as_str).collect();
+            DriverError::new(Reason::Refused, "choose a pool").detail(format!(
+                "the label `pod_vif` of node {name} names `{driver}`; `vif_pool.vif_pool_mapping` has {}",
+                known.join(", ")
+            ))
+        })
+    }
+
+    /// Returns the name of the VIF driver of the node's pods.
+    fn driver(&self, node: &str) -> String {
+        self.nodes.pod_vif(node).unwrap_or_else(|| self.default.clone())
+    }
+
+    /// Returns the pool that contains the VIF, else the one that its class names. The class comes from a pod's annotation, in which
+    /// anybody who may annotate the pod could name another pod's VIF in another class.
+    fn of_vif(&self, vif: &Vif) -> &Arc<dyn VifPoolDriver> {
+        if let Some(owner) = self.pools.values().find(|pool| pool.contains_vif(&vif.id)) {
+            return owner;
+        }
+        let by_class = (self.driver_of_class)(&vif.class).and_then(|driver| self.pools.get(driver));
+        by_class.unwrap_or_else(|| &self.pools[&self.default])
+    }
+
+    fn observers(&self) -> impl Iterator<Item = &dyn VifPoolObserver> {
+        self.pools.values().filter_map(|pool| pool.observer())
+    }
+}
+
+#[async_trait]
+impl PodVifDriver for MultiVifPool {
+    async fn request_vif(&self, request: &VifRequest) -> Result<Vif, DriverError> {
+        self.of_node(&request.node_name)?.request_vif(request).await
+    }
+
+    async fn release_vif(&self, owner: &Owner, vif: &Vif) -> Result<(), DriverError> {
+        self.of_vif(vif).release_vif(owner, vif).await
+    }
+
+    async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
+        self.of_vif(vif).activate_vif(vif).await
+    }
+
+    /// A VIF that several pools list is returned once, by the pool that owns it.
+    async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        for pool in self.pools.values() {
+            for marked in pool.vifs(owner).await? {
+                let is_own = Arc::ptr_eq(pool, self.of_vif(&marked.thing));
+                if is_own { &mut own } else { &mut others }.push(marked);
+            }
+        }
+        own.append(&mut others);
+        let mut listed = HashSet::new();
+        own.retain(|marked| listed.insert(marked.thing.id.clone()));
+        Ok(own)
+    }
+}
+
+#[async_trait]
+impl VifPoolDriver for MultiVifPool {
+    fn contains_vif(&self, vif: &VifId) -> bool {
+        self.pools.values().any(|pool| pool.contains_vif(vif))
+    }
+
+    fn vif_driver_of_node(&self, node: &str) -> Option<String> {
+        Some(self.driver(node))
+    }
+
+    /// All pools are notified, since an id does not show from which pool it came.
+    fn security_groups_changed(&self, vif: &VifId, security_groups: Option<&[SecurityGroupId]>) {
+        self.pools.values().for_each(|pool| pool.security_groups_changed(vif, security_groups));
+    }
+
+    fn observer(&self) -> Option<&dyn VifPoolObserver> {
+        Some(self)
+    }
+
+    async fn drain_network(&self, network: &NetworkId) -> Result<(), DriverError> {
+        for pool in self.pools.values() {
+            pool.drain_network(network).await?;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl VifPoolObserver for MultiVifPool {
+    async fn resync(&self) -> Result<(), DriverError> {
+        for observer in self.observers() {
+            observer.resync().await?;
+        }
+        Ok(())
+    }
+
+    fn pod_vifs(&self, owner: &Owner, vifs: &[Vif]) {
+        for vif in vifs {
+            if let Some(observer) = self.of_vif(vif).observer() {
+                observer.pod_vifs(owner, std::slice::from_ref(vif));
+            }
+        }
+    }
+
+    fn has_conflict(&self, uid: &Uid) -> bool {
+        self.observers().any(|observer| observer.has_conflict(uid))
+    }
+
+    fn start(&self) {
+        self.observers().for_each(VifPoolObserver::start);
+    }
+
+    fn node_changed(&self, name: &str, facts: Option<&NodeInfo>) {
+        self.nodes.update(name, facts);
+        self.observers().for_each(|observer| observer.node_changed(name, facts));
+    }
+}

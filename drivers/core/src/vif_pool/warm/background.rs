@@ -1,0 +1,116 @@
+//! The background task: ends cool-downs, repeats refills, removes pools of deleted nodes, and lists VIFs when needed.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Inner;
+use super::state::{Phase, Shelf, State};
+use crate::error::{DriverError, Reason};
+use crate::id::NetworkId;
+
+/// The delay before a failed listing is repeated.
+const LIST_AGAIN: Duration = Duration::from_secs(30);
+/// The time between two checks for deleted nodes. The VIFs of a node that is missing in two checks are deleted.
+const CHECK: Duration = Duration::from_secs(60);
+const CHECKS: u8 = 2;
+
+/// Runs until the pool is dropped.
+pub(super) async fn run(pool: Weak<Inner>) {
+    let (mut list_at, mut check_at): (Option<Instant>, _) = (None, Instant::now() + CHECK);
+    loop {
+        let Some(inner) = pool.upgrade() else { return };
+        let now = Instant::now();
+        let stale = std::mem::take(&mut inner.state().stale);
+        if stale || list_at.is_some_and(|at| now >= at) {
+            let listed = inner.resync().await;
+            list_at = listed.is_err().then(|| Instant::now() + LIST_AGAIN);
+            if let Err(error) = listed {
+                tracing::warn!(error = %error, "the VIFs of the pool cannot be listed");
+            }
+        }
+        if now >= check_at {
+            inner.check_nodes();
+            check_at = now + CHECK;
+        }
+        let due = inner.reconcile_due().map(|due| inner.began + due);
+        let wake = Arc::clone(&inner.wake);
+        drop(inner);
+        let until = due.into_iter().chain(list_at).min().map_or(check_at, |at| at.min(check_at));
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => {}
+            () = wake.notified() => {}
+        }
+    }
+}
+
+impl Inner {
+    /// Reconciles each shelf that is due. Returns the time of the next work that is due.
+    fn reconcile_due(self: &Arc<Self>) -> Option<Duration> {
+        let now = self.now();
+        let mut state = self.state();
+        let due = state.shelves.iter().filter(|(_, shelf)| shelf.due.is_some_and(|due| due <= now));
+        let mut due: Vec<_> = due.map(|(key, shelf)| (shelf.exhausted, Arc::clone(key))).collect();
+        // Of those that share an exhausted resource, the one that met that longest ago tries first.
+        due.sort();
+        for (_, key) in due {
+            self.reconcile(&mut state, &key);
+        }
+        state.due = state.shelves.values().filter_map(|shelf| shelf.due).min();
+        state.due
+    }
+
+    /// Drains the pools of nodes that are gone.
+    fn check_nodes(self: &Arc<Self>) {
+        let Some(hosts) = self.nodes.hosts() else { return };
+        let mut state = self.state();
+        let mut gone = Vec::new();
+        for (key, shelf) in &mut state.shelves {
+            shelf.absent = if hosts.contains(&key.host) { 0 } else { shelf.absent.saturating_add(1) };
+            if shelf.absent == CHECKS {
+                tracing::info!(host = key.host, "the node is gone; its pooled VIFs are deleted");
+                shelf.pool.drain();
+                gone.push(Arc::clone(key));
+            }
+        }
+        for key in gone {
+            self.reconcile(&mut state, &key);
+        }
+    }
+
+    /// Drains the pools in `network` at once: their VIFs need not cool down, since no pod gets them.
+    pub(super) async fn drain_network(self: &Arc<Self>, network: &NetworkId) -> Result<(), DriverError> {
+        const STEP: &str = "empty the pool of a network";
+        let mut deletions = Vec::new();
+        {
+            let mut state = self.state();
+            if let Phase::Listed(_) = state.phase {
+                let detail = "the pods that use VIFs are not known yet";
+                return Err(DriverError::new(Reason::Unavailable, STEP).detail(detail));
+            }
+            for key in in_network(&state, network) {
+                if let Some(Shelf { pool, .. }) = state.shelves.get_mut(&key) {
+                    pool.drain();
+                    pool.discard_unused();
+                }
+                deletions.extend(self.reconcile(&mut state, &key));
+            }
+        }
+        for deletion in deletions {
+            // What a deletion that panicked has left is seen below.
+            drop(deletion.await);
+        }
+        if in_network(&self.state(), network).is_empty() {
+            return Ok(());
+        }
+        let detail =
+            format!("VIFs of the network {network} are in use, or are just being created or deleted");
+        Err(DriverError::new(Reason::Conflict, STEP).detail(detail))
+    }
+}
+
+/// Returns the keys of the shelves in a network.
+fn in_network(state: &State, network: &NetworkId) -> Vec<Arc<super::VifPoolKey>> {
+    state.shelves.keys().filter(|key| key.network == *network).cloned().collect()
+}

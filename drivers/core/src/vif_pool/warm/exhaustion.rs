@@ -1,0 +1,182 @@
+//! Exhausted resources that several pools share: the quota of a project, the addresses of subnets.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::error::{DriverError, Reason};
+use crate::id::{ProjectId, SubnetId};
+use crate::pool::{Fault, Pressure};
+use crate::vif_pool::VifPoolKey;
+
+/// The delay before pools look again whether the one that tries is done.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The exhausted resources. Of all pools that need one, a single pool tries at a time, for its waiting requests or for one VIF, so
+/// that the cloud gets no more requests for many nodes than for one. When one succeeds, all others may try again.
+#[derive(Default)]
+pub(super) struct Exhaustion(HashMap<Scope, Exhausted>);
+
+/// A resource that pools share.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Scope {
+    /// The quota of a project.
+    Project(ProjectId),
+    /// The addresses of subnets.
+    Subnets(Vec<SubnetId>),
+}
+
+struct Exhausted {
+    pressure: Pressure,
+    /// The last error.
+    failure: DriverError,
+    /// The pool that tries at this moment, and the number of VIFs that it needs.
+    attempt: Option<(VifPoolKey, usize)>,
+    /// The maximum number that may be requested ahead of demand.
+    room: usize,
+}
+
+impl Scope {
+    fn of(key: &VifPoolKey) -> [Self; 2] {
+        [Self::Project(key.project.clone()), Self::Subnets(key.subnets.clone())]
+    }
+
+    /// Returns the resource that the failure reports as exhausted.
+    fn exhausted(key: &VifPoolKey, failure: &DriverError) -> Option<Self> {
+        let [project, subnets] = Self::of(key);
+        match failure.reason() {
+            _ if failure.retry_after().is_some() => None,
+            Reason::Quota => Some(project),
+            Reason::NoAddress => Some(subnets),
+            _ => None,
+        }
+    }
+}
+
+impl Exhaustion {
+    /// Returns the time until which this pool must not try, and the reason.
+    pub(super) fn bars(&self, key: &VifPoolKey, now: Duration) -> Option<(Duration, &DriverError)> {
+        let exhausted = Scope::of(key).into_iter().filter_map(|scope| self.0.get(&scope));
+        let barred = exhausted.filter_map(|exhausted| {
+            let others = exhausted.attempt.as_ref().is_some_and(|(other, _)| other != key);
+            let wait = exhausted.pressure.remaining(now).max(others.then_some(LOOK))?;
+            Some((now + wait, &exhausted.failure))
+        });
+        barred.max_by_key(|(until, _)| *until)
+    }
+
+    /// Records that the pool tries to create `count` VIFs, `waiting` of them for requests. Returns the number that it may create.
+    pub(super) fn begin(&mut self, key: &VifPoolKey, count: usize, waiting: usize) -> usize {
+        let mut allowed = count;
+        for scope in Scope::of(key) {
+            if let Some(exhausted) = self.0.get_mut(&scope) {
+                exhausted.attempt = Some((key.clone(), count));
+                allowed = allowed.min(waiting.max(exhausted.room));
+            }
+        }
+        allowed
+    }
+
+    /// Records the end of an attempt. Returns `true` if other pools may try again.
+    pub(super) fn end(
+        &mut self,
+        key: &VifPoolKey,
+        created: usize,
+        failure: Option<&DriverError>,
+        now: Duration,
+    ) -> bool {
+        let mut relieved = false;
+        for scope in Scope::of(key) {
+            let Some(exhausted) = self.0.get_mut(&scope) else { continue };
+            let Some((_, wanted)) = exhausted.attempt.take_if(|(other, _)| other == key) else { continue };
+            if failure.is_none() {
+                relieved = true;
+                (exhausted.pressure, exhausted.room) =
+                    (Pressure::default(), created.saturating_mul(2).max(1));
+                if created >= wanted {
+                    self.0.remove(&scope);
+                }
+            }
+        }
+        if let Some(failure) = failure
+            && let Some(scope) = Scope::exhausted(key, failure)
+        {
+            let failure = failure.clone().unambiguous();
+            let exhausted = self.0.entry(scope).or_insert_with(|| Exhausted {
+                pressure: Pressure::default(),
+                failure: failure.clone(),
+                attempt: None,
+                room: 1,
+            });
+            (exhausted.failure, exhausted.room) = (failure, 1);
+            exhausted.pressure.record(Some(Fault::Exhausted), now);
+        }
+        relieved
+    }
+}
+
+/// Returns `true` if two pools need the same resource.
+pub(super) fn is_shared(one: &VifPoolKey, other: &VifPoolKey) -> bool {
+    one.project == other.project || one.subnets == other.subnets
+}
+
+/// Returns `true` if the failure reports an exhausted resource that pools share.
+pub(super) fn is_exhaustion(key: &VifPoolKey, failure: &DriverError) -> bool {
+    Scope::exhausted(key, failure).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(host: &str, project: &str, subnet: &str) -> VifPoolKey {
+        let subnets = vec![subnet.into()];
+        VifPoolKey { host: host.into(), project: project.into(), network: "net".into(), subnets }
+    }
+
+    const fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_quota_is_scarce_for_a_project_and_addresses_are_for_their_subnets() {
+        let (one, same_project) = (key("n1", "p1", "s1"), key("n2", "p1", "s2"));
+        let same_subnet = key("n3", "p2", "s1");
+        for (reason, barred) in
+            [(Reason::Quota, [true, true, false]), (Reason::NoAddress, [true, false, true])]
+        {
+            let mut exhaustion = Exhaustion::default();
+            assert_eq!(exhaustion.begin(&one, 10, 0), 10);
+            exhaustion.end(&one, 0, Some(&DriverError::new(reason, "make")), at(0));
+            let bars = [&one, &same_project, &same_subnet].map(|key| exhaustion.bars(key, at(0)).is_some());
+            assert_eq!(bars, barred);
+        }
+        let mut exhaustion = Exhaustion::default();
+        for failure in [
+            DriverError::new(Reason::Unavailable, "make"),
+            DriverError::new(Reason::Quota, "make").after(at(9)),
+        ] {
+            exhaustion.end(&one, 0, Some(&failure), at(0));
+            assert!(exhaustion.bars(&one, at(0)).is_none(), "that is its own affair");
+        }
+    }
+
+    #[test]
+    fn one_asks_at_a_time_for_few_and_for_more_as_long_as_there_is_more() {
+        let (mut exhaustion, [one, other]) =
+            (Exhaustion::default(), ["n1", "n2"].map(|host| key(host, "p", "s")));
+        let used_up = DriverError::new(Reason::Quota, "make");
+        exhaustion.end(&one, 3, Some(&used_up), at(0));
+        let (until, why) = exhaustion.bars(&other, at(0)).unwrap();
+        assert_eq!((until, why.reason()), (at(1), Reason::Quota));
+        assert_eq!((exhaustion.bars(&other, at(1)).is_none(), exhaustion.begin(&other, 10, 0)), (true, 1));
+        assert_eq!(exhaustion.bars(&one, at(1)).unwrap().0, at(2), "the other one asks");
+        exhaustion.end(&other, 0, Some(&used_up), at(1));
+        assert_eq!(exhaustion.bars(&one, at(1)).unwrap().0, at(3), "twice as late each time");
+        assert_eq!(exhaustion.begin(&one, 10, 4), 4, "so many wait");
+        assert!(exhaustion.end(&one, 4, None, at(3)) && exhaustion.bars(&other, at(3)).is_none());
+        assert_eq!(exhaustion.begin(&other, 10, 0), 8);
+        assert!(exhaustion.end(&other, 8, None, at(3)));
+        assert_eq!(exhaustion.begin(&other, 10, 0), 10);
+        assert!(exhaustion.end(&other, 10, None, at(3)) && exhaustion.0.is_empty());
+    }
+}

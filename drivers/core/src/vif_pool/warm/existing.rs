@@ -1,0 +1,182 @@
+//! Reconciles the pool with the VIFs that exist and with the pods that use them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Inner;
+use super::state::{Phase, Place, State, sorted};
+use crate::error::DriverError;
+use crate::id::VifId;
+use crate::owner::{Owned, Owner};
+use crate::pool::{Adopted, Epoch, Existing};
+use crate::vif::Vif;
+use crate::vif_pool::{PooledVif, PooledVifList, VifPoolKey};
+
+impl Inner {
+    /// Lists the existing VIFs. Before the [start](Self::start) they are kept for it, afterwards they are compared at once.
+    pub(super) async fn resync(self: &Arc<Self>) -> Result<(), DriverError> {
+        let epochs: BTreeMap<_, _> =
+            self.state().shelves.iter().map(|(key, shelf)| (Arc::clone(key), shelf.pool.epoch())).collect();
+        let found = self.stock.list_vifs().await?;
+        let mut state = self.state();
+        if matches!(state.phase, Phase::Open) {
+            self.compare_all(&mut state, found, &epochs);
+        } else {
+            state.phase = Phase::Listed(found);
+        }
+        Ok(())
+    }
+
+    /// Opens the pool: all pods that use VIFs are known. Returns `false` if it is open, or the VIFs are not listed yet.
+    pub(super) fn start(self: &Arc<Self>) -> bool {
+        let mut state = self.state();
+        match std::mem::replace(&mut state.phase, Phase::Open) {
+            Phase::Listed(found) => {
+                self.compare_all(&mut state, found, &BTreeMap::new());
+                true
+            }
+            other => {
+                state.phase = other;
+                false
+            }
+        }
+    }
+
+    /// Lists the existing VIFs soon: they may differ from those of the pool.
+    pub(super) fn suspect(&self) {
+        self.state().stale = true;
+        self.wake.notify_one();
+    }
+
+    pub(super) fn pod_vifs(&self, owner: &Owner, vifs: &[Vif]) {
+        let mut state = self.state();
+        for id in vifs.iter().map(|vif| &vif.id) {
+            if !state.show(id, &owner.uid) {
+                let hold = state.next_number();
+                state.hold(id, hold, owner);
+                state.show(id, &owner.uid);
+                if let Some(Place { key, .. }) = state.places.get(id).cloned() {
+                    self.adopt(&mut state, &key, id);
+                }
+            }
+        }
+    }
+
+    /// Compares all keys with a listing that began when the pools were in these epochs.
+    fn compare_all(
+        self: &Arc<Self>,
+        state: &mut State,
+        found: PooledVifList,
+        epochs: &BTreeMap<Arc<VifPoolKey>, Epoch>,
+    ) {
+        let PooledVifList { mut usable, incomplete } = found;
+        usable.extend(self.sort_out(state, incomplete));
+        let mut by_key: BTreeMap<Arc<VifPoolKey>, Vec<PooledVif>> =
+            epochs.keys().map(|key| (Arc::clone(key), Vec::new())).collect();
+        for pooled in usable {
+            by_key.entry(Arc::new(pooled.key.clone())).or_default().push(pooled);
+        }
+        for (key, pooled) in by_key {
+            // A shelf that is younger than the listing is left to the next one.
+            if state.shelves.contains_key(&key) && !epochs.contains_key(&key) {
+                continue;
+            }
+            self.compare(state, &key, epochs.get(&key).copied(), pooled);
+            self.reconcile(state, &key);
+        }
+    }
+
+    fn compare(
+        self: &Arc<Self>,
+        state: &mut State,
+        key: &Arc<VifPoolKey>,
+        epoch: Option<Epoch>,
+        pooled: Vec<PooledVif>,
+    ) {
+        let (mut existing, mut vifs) = (BTreeMap::new(), BTreeMap::new());
+        for PooledVif { security_groups, vif, .. } in pooled {
+            let (tag, ready) = (sorted(&security_groups), self.unbound(&vif).active);
+            existing.insert(vif.id.clone(), Existing { tag, ready });
+            vifs.insert(vif.id.clone(), Arc::new(vif));
+        }
+        let shelf = state.shelf(key, &self.policy);
+        let epoch = epoch.unwrap_or_else(|| shelf.pool.epoch());
+        let drift = shelf.pool.resync(epoch, &existing, self.now());
+        for (id, vif) in &vifs {
+            // A VIF that a pod uses is compared with the one that the pod returns.
+            let free = !state.holders.contains_key(id);
+            if let Some(place) = state.places.get_mut(id).filter(|place| free || place.is_of(vif)) {
+                place.vif = Arc::clone(vif);
+            }
+        }
+        for (id, _) in drift.bereft {
+            self.count(|counters| counters.conflicts += 1);
+            tracing::warn!(host = key.host, vif = %id, "a pod uses a VIF that does not exist any more");
+        }
+        for id in drift.lost {
+            state.lose(key, &id);
+        }
+        for id in drift.found {
+            let Some(vif) = vifs.remove(&id) else { continue };
+            let place = Place { key: Arc::clone(key), vif };
+            if let Some(shelf) = state.shelves.get_mut(key) {
+                self.shelve(shelf, &place);
+            }
+            state.places.insert(id.clone(), place);
+            self.adopt(state, key, &id);
+        }
+    }
+
+    /// Records in the pool which pods hold the VIF.
+    fn adopt(&self, state: &mut State, key: &Arc<VifPoolKey>, id: &VifId) {
+        let Some(shelf) = state.shelves.get_mut(key) else { return };
+        for holder in state.holders.get(id).into_iter().flatten() {
+            if let Adopted::Shared(_) = shelf.pool.adopt(&holder.hold, id) {
+                self.count(|counters| counters.conflicts += 1);
+                let Owner { namespace, name, uid } = &*holder.owner;
+                tracing::warn!(namespace, name, %uid, vif = %id, "two pods use the same VIF; it is not handed out again before \
+                    both have returned it");
+            }
+        }
+    }
+
+    /// Sorts incomplete VIFs, and returns those that pods hold, which are treated as usable. An incomplete VIF of the pool is
+    /// removed, so that it is not handed out; if it is usable at the next listing, it is found again. Other ones were left
+    /// behind, and are deleted.
+    fn sort_out(self: &Arc<Self>, state: &State, incomplete: Vec<PooledVif>) -> Vec<PooledVif> {
+        let (held, mut left): (Vec<_>, Vec<_>) =
+            incomplete.into_iter().partition(|pooled| state.holders.contains_key(&pooled.vif.id));
+        left.retain(|pooled| !state.places.contains_key(&pooled.vif.id));
+        if !left.is_empty() {
+            tokio::spawn(Arc::clone(self).clear(left.into_iter().map(|pooled| pooled.vif).collect()));
+        }
+        held
+    }
+
+    /// Lists the VIFs of `owner`: those of the pool as last listed, and those of the VIF driver.
+    pub(super) async fn vifs_of(&self, owner: &Owner) -> Result<Vec<Owned<Vif>>, DriverError> {
+        let mut marked = self.vifs.vifs(Some(owner)).await?;
+        let mut state = self.state();
+        for id in state.by_owner.get(&owner.uid).cloned().unwrap_or_default() {
+            if let Some(Place { vif, .. }) = state.places.get(&id) {
+                marked.push(Owned { owner: Some(owner.clone()), thing: Vif::clone(vif) });
+            } else {
+                state.let_go(&id, &owner.uid);
+            }
+        }
+        Ok(marked)
+    }
+
+    /// Lists all VIFs with the mark of the cluster, those of the pool with the pods that hold them.
+    pub(super) async fn all_vifs(&self) -> Result<Vec<Owned<Vif>>, DriverError> {
+        let mut marked = self.vifs.vifs(None).await?;
+        let state = self.state();
+        if matches!(state.phase, Phase::Open) {
+            for Owned { owner, thing } in marked.iter_mut().filter(|marked| marked.owner.is_none()) {
+                let holder = state.holders.get(&thing.id).and_then(|holders| holders.first());
+                *owner = holder.map(|holder| Owner::clone(&holder.owner));
+            }
+        }
+        Ok(marked)
+    }
+}

@@ -1,0 +1,242 @@
+//! Hands VIFs out, and takes them back.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::Inner;
+use super::state::{Hold, Phase, Place, Shelf, State, sorted};
+use crate::error::{DriverError, Reason};
+use crate::id::{SecurityGroupId, VifId};
+use crate::owner::Owner;
+use crate::pod::VifRequest;
+use crate::pool::{Take, Wait};
+use crate::vif::Vif;
+use crate::vif_pool::VifPoolKey;
+
+const STEP: &str = "take a VIF from the pool";
+
+/// A request in progress. If it ends early, its VIF is free again at once, and it waits no longer.
+struct VifClaim<'r> {
+    inner: &'r Arc<Inner>,
+    key: Arc<VifPoolKey>,
+    request: &'r VifRequest,
+    /// 0 before the request takes anything, and at its end.
+    hold: Hold,
+    /// The VIF that the pod holds by now.
+    vif: Option<VifId>,
+    /// `true` while the security groups of the VIF are being changed.
+    adapting: bool,
+    waited: bool,
+}
+
+/// The result of taking a VIF.
+enum Taken {
+    /// The VIF, and whether its security groups must be changed first.
+    Vif(Arc<Vif>, bool),
+    /// Wait, and take again.
+    Wait(oneshot::Receiver<Result<(), DriverError>>),
+}
+
+impl Drop for VifClaim<'_> {
+    fn drop(&mut self) {
+        if self.hold == 0 {
+            return;
+        }
+        let now = self.inner.now();
+        let mut state = self.inner.state();
+        if let Some(id) = &self.vif {
+            state.let_go(id, &self.request.owner.uid);
+        }
+        let Some(shelf) = state.shelves.get_mut(&self.key) else { return };
+        shelf.waiters.remove(&self.hold);
+        if let Some(id) = self.vif.as_ref().filter(|_| self.adapting) {
+            // The call may have taken effect, or will, whatever a listing showed meanwhile.
+            shelf.pool.changed(id, None);
+        }
+        let returned = shelf.pool.put_back(&self.hold, now).is_some();
+        drop(state);
+        if returned {
+            self.inner.wake.notify_one();
+        }
+    }
+}
+
+impl VifClaim<'_> {
+    /// Takes a VIF, or waits for one.
+    fn take(&mut self, want: &Vec<SecurityGroupId>) -> Result<Taken, DriverError> {
+        let (inner, now) = (self.inner, self.inner.now());
+        let mut state = inner.state();
+        if !matches!(state.phase, Phase::Open) {
+            let detail = "the existing VIFs, or the pods that use them, are not known yet";
+            return Err(DriverError::new(Reason::Unavailable, STEP).detail(detail));
+        }
+        if self.hold == 0 {
+            self.hold = state.next_number();
+        }
+        let shelf = state.shelf(&self.key, &inner.policy);
+        shelf.subnets.clone_from(&self.request.subnets);
+        if shelf.pool.is_draining() && inner.nodes.may_contain(&self.key.host) {
+            shelf.pool.resume();
+        }
+        let answer = match shelf.pool.take(&self.hold, want, now) {
+            Take::Wait(Wait::Growing) => {
+                let (waker, woken) = oneshot::channel();
+                shelf.waiters.insert(self.hold, waker);
+                Ok(Taken::Wait(woken))
+            }
+            Take::Wait(wait) => {
+                shelf.pool.leave(&self.hold);
+                Err(refusal(shelf, wait))
+            }
+            Take::Got(id) => self.hold(&mut state, id, false),
+            Take::Adapt(id) => self.hold(&mut state, id, true),
+        };
+        inner.reconcile(&mut state, &self.key);
+        answer
+    }
+
+    /// Records that the pod holds the VIF.
+    fn hold(&mut self, state: &mut State, id: VifId, adapt: bool) -> Result<Taken, DriverError> {
+        let Some(Place { vif, .. }) = state.places.get(&id).cloned() else {
+            state.lose(&self.key, &id);
+            return Err(DriverError::new(Reason::Unavailable, STEP).detail(format!("VIF {id} was deleted")));
+        };
+        self.adapting = adapt;
+        self.inner
+            .count(|counters| *if self.waited { &mut counters.waited } else { &mut counters.warm } += 1);
+        state.hold(&id, self.hold, &self.request.owner);
+        self.vif = Some(id);
+        Ok(Taken::Vif(vif, adapt))
+    }
+
+    /// Removes the VIF, which does not exist any more.
+    fn lose(&mut self) {
+        if let Some(id) = self.vif.take() {
+            let mut state = self.inner.state();
+            state.let_go(&id, &self.request.owner.uid);
+            state.lose(&self.key, &id);
+        }
+        self.adapting = false;
+        self.inner.suspect();
+    }
+
+    /// Leaves the VIF to the pod.
+    fn keep(mut self) {
+        self.hold = 0;
+    }
+}
+
+impl Inner {
+    pub(super) async fn request(self: &Arc<Self>, request: &VifRequest) -> Result<Vif, DriverError> {
+        let key = Arc::new(VifPoolKey::new(self.stock.host(request)?, request));
+        let want = sorted(&request.security_groups);
+        let mut claim =
+            VifClaim { inner: self, key, request, hold: 0, vif: None, adapting: false, waited: false };
+        loop {
+            let (vif, adapt) = match claim.take(&want)? {
+                Taken::Vif(vif, adapt) => (vif, adapt),
+                Taken::Wait(woken) => {
+                    woken.await.map_err(|_| DriverError::new(Reason::Unavailable, STEP))??;
+                    claim.waited = true;
+                    continue;
+                }
+            };
+            if adapt {
+                if !(self.is_leader)() {
+                    claim.adapting = false;
+                    return Err(not_leading());
+                }
+                match self.stock.set_security_groups(&vif, &want).await {
+                    Ok(()) => {
+                        if let Some(shelf) = self.state().shelves.get_mut(&claim.key) {
+                            shelf.pool.changed(&vif.id, Some(&want));
+                        }
+                    }
+                    // It was deleted from outside: take the next one.
+                    Err(error) if error.reason() == Reason::NotFound => {
+                        claim.lose();
+                        continue;
+                    }
+                    Err(error) => return Err(error.unambiguous()),
+                }
+            }
+            claim.keep();
+            return Ok(self.unbound(&vif));
+        }
+    }
+
+    /// Gives the waiting requests their VIFs, or the reason why there is none.
+    pub(super) fn serve(&self, shelf: &mut Shelf) {
+        let now = self.now();
+        for (hold, want) in shelf.pool.tick(now) {
+            let answer = match shelf.pool.take(&hold, &want, now) {
+                Take::Wait(wait) => {
+                    shelf.pool.leave(&hold);
+                    Err(refusal(shelf, wait))
+                }
+                Take::Got(_) | Take::Adapt(_) => Ok(()),
+            };
+            if let Some(waker) = shelf.waiters.remove(&hold) {
+                // The claim of a request that has ended puts its VIF back.
+                drop(waker.send(answer));
+            }
+        }
+    }
+
+    /// Records that the security groups of the VIF were changed, or are unknown. A VIF without any is requested by no pod: a pod
+    /// that names none gets those of the project.
+    pub(super) fn security_groups_changed(&self, id: &VifId, security_groups: Option<&[SecurityGroupId]>) {
+        let mut state = self.state();
+        let Some(Place { key, .. }) = state.places.get(id).cloned() else { return };
+        let tag = security_groups.filter(|groups| !groups.is_empty()).map(sorted);
+        if let Some(shelf) = state.shelves.get_mut(&key) {
+            shelf.pool.changed(id, tag.as_ref());
+        }
+    }
+
+    pub(super) async fn release(self: &Arc<Self>, owner: &Owner, vif: &Vif) -> Result<(), DriverError> {
+        if self.give_back(owner, vif) { Ok(()) } else { self.vifs.release_vif(owner, vif).await }
+    }
+
+    /// Takes a VIF back. Returns `false` if it is not of the pool. If `owner` does not hold it, it is left alone.
+    fn give_back(self: &Arc<Self>, owner: &Owner, vif: &Vif) -> bool {
+        let now = self.now();
+        let mut state = self.state();
+        let hold = state.let_go(&vif.id, &owner.uid);
+        let Some(place) = state.places.get(&vif.id).cloned() else { return false };
+        if let (Some(hold), Some(shelf)) = (hold, state.shelves.get_mut(&place.key)) {
+            shelf.pool.give_back(&hold, &vif.id, now);
+            if !shelf.pool.is_used(&vif.id) {
+                self.vifs.vif_returned(&vif.id);
+                if place.is_of(vif) {
+                    self.shelve(shelf, &place);
+                } else {
+                    tracing::warn!(namespace = owner.namespace, name = owner.name, uid = %owner.uid, vif = %vif.id,
+                        "the pod returns another VIF than it was given; it is deleted");
+                    shelf.pool.discard(&vif.id);
+                }
+            }
+            self.reconcile(&mut state, &place.key);
+        }
+        true
+    }
+}
+
+/// Returns the error of a request that gets no VIF, with the delay before it is repeated.
+fn refusal(shelf: &Shelf, wait: Wait) -> DriverError {
+    let unavailable = || DriverError::new(Reason::Unavailable, STEP);
+    match wait {
+        Wait::Pressed(remaining) => {
+            shelf.failure.clone().unwrap_or_else(unavailable).unambiguous().after(remaining)
+        }
+        Wait::Cooling(remaining) => unavailable().detail("all VIFs cool down").after(remaining),
+        Wait::Draining => unavailable().detail("the node is gone"),
+        Wait::Growing | Wait::Full => unavailable(),
+    }
+}
+
+/// Returns the error of a process that is no longer the leader.
+pub(super) fn not_leading() -> DriverError {
+    DriverError::new(Reason::Unavailable, STEP).detail("this process is no longer the leader")
+}

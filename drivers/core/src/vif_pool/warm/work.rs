@@ -1,0 +1,270 @@
+//! Creates and deletes VIFs, as the warm pools decide.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::Inner;
+use super::exhaustion::{is_exhaustion, is_shared};
+use super::request::not_leading;
+use super::state::{Place, Shelf, State};
+use crate::error::{DriverError, Reason};
+use crate::id::VifId;
+use crate::pod::Activation;
+use crate::pool::{Action, Fault, Grown};
+use crate::vif::Vif;
+use crate::vif_pool::{BulkVifRequest, BulkVifResult, VifPoolKey};
+
+/// The timeout of one call of the driver, whose own timeouts are shorter.
+const CALL_TIMEOUT: Duration = Duration::from_secs(420);
+
+impl Inner {
+    /// Serves the waiting requests of a shelf and starts the actions that its pool plans. Returns the deletion that it started.
+    pub(super) fn reconcile(
+        self: &Arc<Self>,
+        state: &mut State,
+        key: &Arc<VifPoolKey>,
+    ) -> Option<JoinHandle<()>> {
+        let (now, mut deletion) = (self.now(), None);
+        let shelf = state.shelves.get_mut(key)?;
+        let barred = state.exhaustion.bars(key, now);
+        shelf.pool.bar(barred.map_or(Duration::ZERO, |(until, _)| until));
+        if let Some((_, failure)) = barred {
+            shelf.failure = Some(failure.clone());
+        }
+        self.serve(shelf);
+        while let Some(action) = shelf.pool.plan(now) {
+            let (this, key) = (Arc::clone(self), Arc::clone(key));
+            match action {
+                Action::Grow { op, count, want } => {
+                    let count = state.exhaustion.begin(&key, count, shelf.pool.waiting().count());
+                    let (subnets, security_groups) = (shelf.subnets.clone(), want);
+                    let order =
+                        BulkVifRequest { key: VifPoolKey::clone(&key), subnets, security_groups, count };
+                    tokio::spawn(this.create(key, op, order));
+                }
+                Action::Shrink { op, groups } => {
+                    let vifs = groups.iter().filter_map(|id| state.places.get(id));
+                    let vifs = vifs.map(|place| Vif::clone(&place.vif)).collect();
+                    deletion = Some(tokio::spawn(this.delete(key, op, vifs)));
+                }
+            }
+        }
+        shelf.due = shelf.pool.next(now);
+        let due = shelf.due;
+        if shelf.pool.is_done() {
+            state.shelves.remove(key);
+        } else if due.is_some() && state.due.is_none_or(|earliest| due < Some(earliest)) {
+            state.due = due;
+            self.wake.notify_one();
+        }
+        deletion
+    }
+
+    /// Creates the VIFs of an order. The waiting requests get the first part of them before the rest is created.
+    async fn create(self: Arc<Self>, key: Arc<VifPoolKey>, op: u64, mut order: BulkVifRequest) {
+        let mut created = 0;
+        loop {
+            let BulkVifResult { vifs, failure } = self.create_once(order.clone()).await;
+            let short = failure.is_some() || vifs.is_empty();
+            self.count(|counters| {
+                counters.short_refills += u64::from(short);
+                counters.refills += u64::from(!short);
+            });
+            if let Some(error) = &failure {
+                tracing::warn!(host = key.host, network = %key.network, ordered = order.count, created = vifs.len(), error = %error,
+                    "not all VIFs of the pool were created");
+                if error.ambiguous() {
+                    self.suspect();
+                }
+            }
+            created += vifs.len();
+            let mut state = self.state();
+            let state = &mut *state;
+            let Some(shelf) = state.shelves.get_mut(&key) else { return };
+            let goes_on = !short && !shelf.pool.is_draining();
+            let rest = if goes_on { order.count.saturating_sub(vifs.len()) } else { 0 };
+            let (got, fault) = (vifs.iter().map(|vif| vif.id.clone()).collect(), failure.as_ref().map(fault));
+            if shelf.pool.grown(op, Grown { got, rest, fault }, self.now()) {
+                for vif in vifs {
+                    let place = Place { key: Arc::clone(&key), vif: Arc::new(vif) };
+                    self.shelve(shelf, &place);
+                    state.places.insert(place.vif.id.clone(), place);
+                }
+            }
+            if let Some(error) = failure.as_ref().filter(|_| fault == Some(Fault::Refused)) {
+                for hold in shelf.pool.dismiss(&order.security_groups) {
+                    if let Some(waker) = shelf.waiters.remove(&hold) {
+                        drop(waker.send(Err(error.clone().unambiguous())));
+                    }
+                }
+            }
+            shelf.failure = failure;
+            if rest == 0 {
+                for other in self.end_attempt(state, &key, created) {
+                    self.reconcile(state, &other);
+                }
+            }
+            self.reconcile(state, &key);
+            if rest == 0 {
+                return;
+            }
+            order.count = rest;
+        }
+    }
+
+    /// Calls the driver once, unless this process is no longer the leader.
+    async fn create_once(&self, order: BulkVifRequest) -> BulkVifResult {
+        let failed = |error| BulkVifResult { vifs: Vec::new(), failure: Some(error) };
+        if !(self.is_leader)() {
+            return failed(not_leading());
+        }
+        let stock = Arc::clone(&self.stock);
+        bounded("create VIFs for the pool", async move { stock.create_vifs(&order).await })
+            .await
+            .unwrap_or_else(failed)
+    }
+
+    /// Records the end of an attempt that created so many VIFs. Returns the keys that may try again.
+    fn end_attempt(&self, state: &mut State, key: &Arc<VifPoolKey>, created: usize) -> Vec<Arc<VifPoolKey>> {
+        let number = state.next_number();
+        let Some(shelf) = state.shelves.get_mut(key) else { return Vec::new() };
+        let failure = shelf.failure.as_ref();
+        if failure.is_some_and(|failure| is_exhaustion(key, failure)) {
+            shelf.exhausted = number;
+        }
+        if !state.exhaustion.end(key, created, failure, self.now()) {
+            return Vec::new();
+        }
+        let others = state.shelves.iter_mut().filter(|(other, _)| *other != key && is_shared(other, key));
+        let relieved = others.map(|(other, shelf)| {
+            if shelf.failure.take_if(|failure| is_exhaustion(other, failure)).is_some() {
+                shelf.pool.relieve();
+            }
+            Arc::clone(other)
+        });
+        relieved.collect()
+    }
+
+    async fn delete(self: Arc<Self>, key: Arc<VifPoolKey>, op: u64, vifs: Vec<Vif>) {
+        let ids: Vec<_> = vifs.iter().map(|vif| vif.id.clone()).collect();
+        let left = self.delete_once(vifs).await;
+        let mut state = self.state();
+        let now = self.now();
+        let shrunk = state.shelves.get_mut(&key).is_some_and(|shelf| shelf.pool.shrunk(op, &left, now));
+        for id in ids.iter().filter(|id| shrunk && !left.contains(id)) {
+            state.lose(&key, id);
+        }
+        self.reconcile(&mut state, &key);
+    }
+
+    /// Deletes incomplete VIFs of interrupted calls. Those that still exist are found by the next listing.
+    pub(super) async fn clear(self: Arc<Self>, mut vifs: Vec<Vif>) {
+        // A pod may list one of them by now.
+        vifs.retain(|vif| !self.state().holders.contains_key(&vif.id));
+        if !vifs.is_empty() && (self.is_leader)() {
+            tracing::info!(count = vifs.len(), "incomplete VIFs are deleted");
+            self.delete_once(vifs).await;
+        }
+    }
+
+    /// Deletes VIFs, unless this process is no longer the leader. Returns those that still exist, or may.
+    async fn delete_once(&self, vifs: Vec<Vif>) -> Vec<VifId> {
+        let ids: Vec<_> = vifs.iter().map(|vif| vif.id.clone()).collect();
+        if !(self.is_leader)() {
+            return ids;
+        }
+        let stock = Arc::clone(&self.stock);
+        let Ok(left) = bounded("delete VIFs", async move { stock.delete_vifs(&vifs).await }).await else {
+            return ids;
+        };
+        if let Some((id, error)) = left.first() {
+            tracing::warn!(vif = %id, left = left.len(), error = %error, "unused VIFs could not be deleted yet");
+        }
+        left.into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Activates a VIF. If one of the pool was deleted from outside, others may have been.
+    pub(super) async fn activate(&self, vif: &Vif) -> Result<Activation, DriverError> {
+        let result = self.vifs.activate_vif(vif).await;
+        let mut state = self.state();
+        if let Some(place) = state.places.get_mut(&vif.id) {
+            match &result {
+                Ok(Activation::Active(_)) => Arc::make_mut(&mut place.vif).active = true,
+                Err(error) if error.reason() == Reason::NotFound => {
+                    drop(state);
+                    self.suspect();
+                }
+                _ => {}
+            }
+        }
+        result
+    }
+
+    /// Prepares a VIF that no pod uses: if it becomes active without a pod, it is activated.
+    pub(super) fn shelve(self: &Arc<Self>, shelf: &mut Shelf, place: &Place) {
+        let vif = self.unbound(&place.vif);
+        shelf.pool.ready(&vif.id, vif.active);
+        if !vif.active && self.stock.is_active_unbound(&vif) {
+            tokio::spawn(activate(Arc::downgrade(self), Arc::clone(&place.key), vif));
+        }
+    }
+
+    /// Returns the VIF as it is while no pod uses it.
+    pub(super) fn unbound(&self, vif: &Vif) -> Vif {
+        Vif { active: vif.active && self.stock.is_active_unbound(vif), ..vif.clone() }
+    }
+}
+
+/// Activates a VIF that no pod uses, as often as the driver says.
+async fn activate(pool: Weak<Inner>, key: Arc<VifPoolKey>, vif: Vif) {
+    loop {
+        let Some(inner) = pool.upgrade() else { return };
+        let unused = |state: &State| {
+            let shelf = state.shelves.get(&key);
+            state.places.contains_key(&vif.id) && shelf.is_some_and(|shelf| !shelf.pool.is_used(&vif.id))
+        };
+        if !(inner.is_leader)() || !unused(&inner.state()) {
+            return;
+        }
+        let wait = match inner.activate(&vif).await {
+            Ok(Activation::NotYet { poll_after }) => poll_after,
+            Ok(Activation::Active(_)) => {
+                if let Some(shelf) = inner.state().shelves.get_mut(&key) {
+                    shelf.pool.ready(&vif.id, true);
+                }
+                return;
+            }
+            Err(error) if error.transient() => error.retry_after().unwrap_or(Duration::from_secs(5)),
+            Err(_) => return,
+        };
+        drop(inner);
+        tokio::time::sleep(wait.max(Duration::from_millis(10))).await;
+    }
+}
+
+/// Runs a call of the driver for at most [`CALL_TIMEOUT`]; a panic is a failure too.
+async fn bounded<T: Send + 'static>(
+    step: &'static str,
+    call: impl Future<Output = T> + Send + 'static,
+) -> Result<T, DriverError> {
+    let mut task = tokio::spawn(call);
+    let failed = || DriverError::new(Reason::Unavailable, step).maybe_applied();
+    if let Ok(ended) = timeout(CALL_TIMEOUT, &mut task).await {
+        return ended.map_err(|panic| failed().because(panic));
+    }
+    task.abort();
+    Err(failed().detail(format!("there was no answer for {} s", CALL_TIMEOUT.as_secs())))
+}
+
+/// Classifies a failure to create VIFs.
+fn fault(error: &DriverError) -> Fault {
+    match (error.retry_after(), error.reason()) {
+        (Some(hint), _) => Fault::Throttled(hint),
+        (None, Reason::Quota | Reason::NoAddress) => Fault::Exhausted,
+        (None, Reason::NotFound | Reason::Refused) if !error.ambiguous() => Fault::Refused,
+        (None, _) => Fault::Failed,
+    }
+}

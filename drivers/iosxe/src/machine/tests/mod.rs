@@ -1,0 +1,318 @@
+//! The decision, case by case.
+
+mod laws;
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::decide::POLL;
+use super::*;
+use crate::model::oper::Notification;
+
+pub(super) const PATIENCE: StepLimits = StepLimits {
+    install: Duration::from_secs(120),
+    copy: Duration::from_secs(600),
+    step: Duration::from_secs(30),
+};
+pub(super) const RUN: Goal = Goal::Running { ended: true, failed: true };
+
+pub(super) fn view(configured: Configured, state: AppState) -> AppView<'static> {
+    AppView { configured, state, said: "X", package: Package::OnDevice, busy: None, copying: None }
+}
+
+/// Returns the first decision for an application.
+fn first(configured: Configured, state: AppState, goal: Goal) -> Decision {
+    let now = Instant::now();
+    decide(view(configured, state), goal, &AppRecord::new(state, now), PATIENCE, now)
+}
+
+#[test]
+fn each_state_has_one_next_step() {
+    use AppState::{Absent, Activated, Deployed, Running, Stopped};
+    use Configured::{No, Otherwise, Yes};
+    for (configured, state, goal, act) in [
+        (No, Absent, RUN, AppStep::Configure),
+        (No, Deployed, RUN, AppStep::Configure),
+        (Yes, Absent, RUN, AppStep::Install),
+        (Yes, Deployed, RUN, AppStep::Activate),
+        (Yes, Activated, RUN, AppStep::Start),
+        (Yes, Stopped, RUN, AppStep::Start),
+        (Otherwise, Running, RUN, AppStep::Stop),
+        (Otherwise, Absent, RUN, AppStep::Remove),
+        (Yes, Running, Goal::Gone, AppStep::Stop),
+        (Yes, Stopped, Goal::Gone, AppStep::Deactivate),
+        (Yes, Activated, Goal::Gone, AppStep::Deactivate),
+        (Yes, Deployed, Goal::Gone, AppStep::Uninstall),
+        (No, Deployed, Goal::Gone, AppStep::Uninstall),
+        (Yes, AppState::Failed, Goal::Gone, AppStep::Uninstall),
+        (Yes, Absent, Goal::Gone, AppStep::Remove),
+    ] {
+        assert_eq!(first(configured, state, goal), Decision::Do(act), "{configured:?} {state:?} {goal:?}");
+    }
+    assert_eq!(first(Yes, Running, RUN), Decision::Done);
+    assert_eq!(first(No, Absent, Goal::Gone), Decision::Done);
+}
+
+#[test]
+fn what_ended_or_failed_stays_so_where_the_policy_says_so() {
+    let never = Goal::Running { ended: false, failed: false };
+    assert_eq!(first(Configured::Yes, AppState::Stopped, never), Decision::Done);
+    assert_eq!(first(Configured::Yes, AppState::Failed, never), Decision::Done);
+    assert!(matches!(
+        first(Configured::Yes, AppState::Failed, RUN),
+        Decision::Fail { reason: "AppFailed", .. }
+    ));
+}
+
+#[test]
+fn a_state_that_nobody_knows_is_left_alone_and_told_after_a_while() {
+    let now = Instant::now();
+    for goal in [RUN, Goal::Gone] {
+        let track = AppRecord::new(AppState::Unknown, now);
+        let at = |seconds| {
+            let now = now + Duration::from_secs(seconds);
+            decide(view(Configured::Yes, AppState::Unknown), goal, &track, PATIENCE, now)
+        };
+        assert!(matches!(at(0), Decision::Wait { .. }));
+        assert!(matches!(at(30), Decision::Fail { reason: "UnknownState", .. }));
+        assert!(matches!(at(3600), Decision::Fail { reason: "UnknownState", .. }));
+    }
+}
+
+#[test]
+fn an_install_waits_for_another_one_and_a_removal_for_an_install() {
+    let now = Instant::now();
+    let track = AppRecord::new(AppState::Absent, now);
+    let busy =
+        AppView { busy: Some(Busy { app: "other", since: now }), ..view(Configured::Yes, AppState::Absent) };
+    let decision = decide(busy, RUN, &track, PATIENCE, now);
+    assert_eq!(decision, Decision::Wait { state: "waits until other is installed".into(), poll_after: POLL });
+    let mut asked = Vec::new();
+    let mut later = now + PATIENCE.copy + POLL;
+    for _ in 0..8 {
+        match decide(busy, RUN, &track, PATIENCE, later) {
+            Decision::Fail { reason: "InstallFailed", message, poll_after } if message.contains("other") => {
+                asked.push(poll_after.as_secs());
+                later += poll_after;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(asked, [5, 5, 10, 21, 42, 84, 169, 300], "somebody else's may never end");
+    let installing = first(Configured::Yes, AppState::Installing, Goal::Gone);
+    assert!(matches!(installing, Decision::Wait { .. }));
+    let mut track = AppRecord::new(AppState::Installing, now);
+    track.observe(AppState::Installing, now);
+    let later = now + PATIENCE.install;
+    let decision = decide(view(Configured::Yes, AppState::Installing), Goal::Gone, &track, PATIENCE, later);
+    assert_eq!(decision, Decision::Do(AppStep::Uninstall));
+}
+
+#[test]
+fn the_configuration_stays_while_an_install_that_was_accepted_may_still_come() {
+    let now = Instant::now();
+    let mut track = AppRecord::new(AppState::Absent, now);
+    track.attempted(AppStep::Install, now, PATIENCE.limit(AppStep::Install));
+    let at =
+        |later| decide(view(Configured::Yes, AppState::Absent), Goal::Gone, &track, PATIENCE, now + later);
+    assert!(matches!(at(POLL), Decision::Wait { .. }));
+    assert_eq!(at(PATIENCE.step), Decision::Do(AppStep::Remove));
+}
+
+#[test]
+fn a_refused_step_is_told_with_its_reason_and_tried_after_pauses_that_double() {
+    let (mut now, mut track) = (Instant::now(), AppRecord::new(AppState::Absent, Instant::now()));
+    let mut pauses = Vec::new();
+    for _ in 0..7 {
+        assert_eq!(
+            decide(view(Configured::Yes, AppState::Absent), RUN, &track, PATIENCE, now),
+            Decision::Do(AppStep::Install)
+        );
+        track.attempted(AppStep::Install, now, PATIENCE.limit(AppStep::Install));
+        track.refused(AppStep::Install, "no room".into(), RefusalKind::Now, now);
+        match decide(view(Configured::Yes, AppState::Absent), RUN, &track, PATIENCE, now) {
+            Decision::Fail { reason: "InstallFailed", message, poll_after } if message == "no room" => {
+                pauses.push(poll_after.as_secs());
+                now += poll_after;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(pauses, [2, 4, 8, 16, 32, 64, 128]);
+}
+
+#[test]
+fn a_refused_step_is_no_failure_when_the_device_went_on_by_itself() {
+    let now = Instant::now();
+    let mut track = AppRecord::new(AppState::Deployed, now);
+    track.attempted(AppStep::Activate, now, PATIENCE.limit(AppStep::Activate));
+    track.refused(AppStep::Activate, "it is activated already".into(), RefusalKind::Busy, now);
+    track.observe(AppState::Activated, now + POLL);
+    let decision = decide(view(Configured::Yes, AppState::Activated), RUN, &track, PATIENCE, now + POLL);
+    assert_eq!(decision, Decision::Do(AppStep::Start));
+}
+
+#[test]
+fn a_device_that_is_busy_is_asked_again_soon_and_told_of_when_it_stays_so() {
+    let (mut now, mut track) = (Instant::now(), AppRecord::new(AppState::Deployed, Instant::now()));
+    let mut waits = Vec::new();
+    for _ in 0..7 {
+        track.attempted(AppStep::Activate, now, PATIENCE.limit(AppStep::Activate));
+        track.refused(AppStep::Activate, "in progress".into(), RefusalKind::Busy, now);
+        let (reported, poll_after) =
+            match decide(view(Configured::Yes, AppState::Deployed), RUN, &track, PATIENCE, now) {
+                Decision::Wait { poll_after, .. } => (false, poll_after),
+                Decision::Fail { reason: "ActivateFailed", poll_after, .. } => (true, poll_after),
+                other => panic!("{other:?}"),
+            };
+        waits.push((reported, poll_after.as_millis()));
+        now += poll_after;
+    }
+    let expected = [300, 600, 1200, 2400, 4800].map(|wait| (false, wait));
+    assert_eq!(waits, [&expected[..], &[(true, 9600), (true, 19_200)]].concat());
+}
+
+#[test]
+fn an_install_of_which_nothing_comes_is_told_after_its_limit_and_tried_again_after_a_pause() {
+    let now = Instant::now();
+    let mut track = AppRecord::new(AppState::Absent, now);
+    track.attempted(AppStep::Install, now, PATIENCE.install);
+    let at = |track: &mut AppRecord, now| {
+        track.observe(AppState::Absent, now);
+        decide(view(Configured::Yes, AppState::Absent), RUN, track, PATIENCE, now)
+    };
+    assert!(matches!(at(&mut track, now + POLL), Decision::Wait { .. }));
+    assert!(track.installs(now + POLL));
+    let later = now + PATIENCE.install;
+    let decision = at(&mut track, later);
+    assert!(!track.installs(later), "others may be installed meanwhile");
+    let Decision::Fail { reason: "InstallFailed", message, poll_after } = decision else {
+        panic!("{decision:?}")
+    };
+    assert!(message.contains("nothing came of it within 120 s"), "{message}");
+    assert_eq!(at(&mut track, later + poll_after), Decision::Do(AppStep::Install));
+}
+
+#[test]
+fn a_failure_that_the_device_tells_is_known_from_those_that_it_told_before() {
+    let now = Instant::now();
+    let reported = |timestamp: &str, app_id: &str| Notification {
+        timestamp: timestamp.into(),
+        app_id: app_id.into(),
+        status: "im-app-fail".into(),
+        message: "no room".into(),
+    };
+    let mut track = AppRecord::new(AppState::Absent, now);
+    let old = [reported("1", "a"), reported("2", "b")];
+    track.heard_before(&old, "a");
+    track.attempted(AppStep::Install, now, PATIENCE.install);
+    track.heard(&old, "a", now);
+    assert_eq!(track.problem(), None);
+    track.heard(&[reported("1", "a"), reported("3", "a")], "a", now);
+    assert_eq!(track.problem(), Some("no room"));
+}
+
+#[test]
+fn an_install_that_the_device_gives_up_is_told_and_another_one_that_was_told_to_go_is_not() {
+    let now = Instant::now();
+    for (asked_to_stop, expected) in [(false, Some("the device gave the install up")), (true, None)] {
+        let mut track = AppRecord::new(AppState::Absent, now);
+        track.attempted(AppStep::Install, now, PATIENCE.install);
+        track.observe(AppState::Installing, now + POLL);
+        if asked_to_stop {
+            track.attempted(AppStep::Uninstall, now + POLL, PATIENCE.step);
+        }
+        track.observe(AppState::Absent, now + POLL * 2);
+        assert_eq!(track.problem(), expected);
+    }
+}
+
+#[test]
+fn what_ends_again_and_again_is_left_alone_for_pauses_that_double_until_it_runs_steadily() {
+    let (mut now, mut track) = (Instant::now(), AppRecord::new(AppState::Running, Instant::now()));
+    let mut pauses = Vec::new();
+    for runs in [1, 1, 1, 600] {
+        now += Duration::from_secs(runs);
+        track.observe(AppState::Stopped, now);
+        match decide(view(Configured::Yes, AppState::Stopped), RUN, &track, PATIENCE, now) {
+            Decision::Fail { reason: "CrashLoopBackOff", poll_after, .. } => {
+                pauses.push(poll_after.as_secs());
+            }
+            other => panic!("{other:?}"),
+        }
+        now += Duration::from_secs(pauses[pauses.len() - 1]);
+        assert_eq!(
+            decide(view(Configured::Yes, AppState::Stopped), RUN, &track, PATIENCE, now),
+            Decision::Do(AppStep::Start)
+        );
+        track.observe(AppState::Running, now);
+    }
+    assert_eq!(pauses, [2, 4, 8, 2]);
+}
+
+#[test]
+fn a_step_of_which_nobody_knows_whether_the_device_was_told_is_repeated_soon() {
+    let now = Instant::now();
+    let mut track = AppRecord::new(AppState::Absent, now);
+    track.attempted(AppStep::Install, now, PATIENCE.install);
+    track.uncertain(AppStep::Install);
+    let at = |track: &mut AppRecord, later| {
+        track.observe(AppState::Absent, now + later);
+        decide(view(Configured::Yes, AppState::Absent), RUN, track, PATIENCE, now + later)
+    };
+    assert!(matches!(at(&mut track, Duration::from_secs(4)), Decision::Wait { .. }));
+    assert!(matches!(at(&mut track, Duration::from_secs(5)), Decision::Fail { .. }));
+    assert_eq!(at(&mut track, Duration::from_secs(7)), Decision::Do(AppStep::Install));
+}
+
+#[test]
+fn an_install_that_hangs_is_ended_told_and_tried_again_after_pauses_that_double() {
+    let mut now = Instant::now();
+    let mut track = AppRecord::new(AppState::Absent, now);
+    let mut pauses = Vec::new();
+    for _ in 0..4 {
+        assert_eq!(
+            decide(view(Configured::Yes, AppState::Absent), RUN, &track, PATIENCE, now),
+            Decision::Do(AppStep::Install)
+        );
+        track.attempted(AppStep::Install, now, PATIENCE.limit(AppStep::Install));
+        track.observe(AppState::Installing, now);
+        let waits = decide(view(Configured::Yes, AppState::Installing), RUN, &track, PATIENCE, now);
+        assert!(matches!(waits, Decision::Wait { .. }), "{waits:?}");
+        now += PATIENCE.install;
+        let ended = decide(view(Configured::Yes, AppState::Installing), RUN, &track, PATIENCE, now);
+        assert_eq!(ended, Decision::Do(AppStep::Uninstall));
+        track.attempted(AppStep::Uninstall, now, PATIENCE.limit(AppStep::Uninstall));
+        track.observe(AppState::Absent, now);
+        match decide(view(Configured::Yes, AppState::Absent), RUN, &track, PATIENCE, now) {
+            Decision::Fail { reason: "InstallFailed", message, poll_after } if message.contains("no end") => {
+                pauses.push(poll_after.as_secs());
+                now += poll_after;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(pauses, [2, 4, 8, 16]);
+}
+
+#[test]
+fn a_step_that_is_repeated_is_looked_after_seldom() {
+    let now = Instant::now();
+    let mut track = AppRecord::new(AppState::Deployed, now);
+    let at =
+        |track: &AppRecord, now| decide(view(Configured::Yes, AppState::Deployed), RUN, track, PATIENCE, now);
+    track.attempted(AppStep::Activate, now, PATIENCE.step);
+    assert!(matches!(at(&track, now), Decision::Wait { poll_after: POLL, .. }));
+    let later = now + PATIENCE.step;
+    assert_eq!(at(&track, later), Decision::Do(AppStep::Activate));
+    track.attempted(AppStep::Activate, later, PATIENCE.step);
+    let Decision::Fail { reason: "ActivateFailed", poll_after, .. } = at(&track, later) else {
+        panic!("it is told")
+    };
+    assert_eq!(poll_after, Duration::from_secs(5));
+    let end = later + PATIENCE.step - Duration::from_secs(1);
+    assert!(
+        matches!(at(&track, end), Decision::Fail { poll_after, .. } if poll_after == Duration::from_secs(1))
+    );
+}

@@ -1,0 +1,265 @@
+//! The addresses of one subnet: who may have which, and when it may be used again.
+
+use std::collections::{HashSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use tokio::time::Instant;
+
+/// Hands out the addresses of a subnet.
+///
+/// An address has one holder at a time; one that was given back rests for the cool-down; there are never more than the
+/// subnet has, or the limit allows. The network's own address, the gateway (the first one) and the IPv4 broadcast address
+/// are never handed out. The clock is passed in.
+#[derive(Debug)]
+pub struct AddressPool {
+    cidr: IpNet,
+    limit: Option<u32>,
+    cool_down: Duration,
+    /// The offset of the next address that was never used.
+    fresh: u128,
+    held: HashSet<IpAddr>,
+    cooling: VecDeque<CoolingAddress>,
+}
+
+#[derive(Debug)]
+struct CoolingAddress {
+    address: IpAddr,
+    until: Instant,
+}
+
+impl AddressPool {
+    /// All addresses of `cidr`, or the first `limit` of them.
+    pub fn new(cidr: IpNet, limit: Option<u32>, cool_down: Duration) -> Self {
+        let fresh = first_offset(cidr);
+        Self { cidr, limit, cool_down, fresh, held: HashSet::new(), cooling: VecDeque::new() }
+    }
+
+    /// The address of the router.
+    pub fn gateway(cidr: IpNet) -> IpAddr {
+        address(cidr, first_offset(cidr).saturating_sub(1))
+    }
+
+    /// Allows only so many addresses from now on. Those beyond that are in use stay so.
+    pub fn set_limit(&mut self, limit: Option<u32>) {
+        self.limit = limit;
+    }
+
+    /// Takes a free address: one that was never used, or else the one that cooled down longest ago.
+    pub fn take(&mut self, now: Instant) -> Option<IpAddr> {
+        let taken = if self.fresh < self.end() {
+            let taken = address(self.cidr, self.fresh);
+            self.fresh += 1;
+            taken
+        } else {
+            let rested = |cooling: &CoolingAddress| cooling.until <= now && self.allows(cooling.address);
+            let position = self.cooling.iter().position(rested)?;
+            self.cooling.remove(position)?.address
+        };
+        self.held.insert(taken);
+        Some(taken)
+    }
+
+    /// Returns an address, which cools down before it is used again. One that is not in use is left unchanged.
+    pub fn give_back(&mut self, address: IpAddr, now: Instant) {
+        if self.held.remove(&address) {
+            self.cooling.push_back(CoolingAddress { address, until: now + self.cool_down });
+        }
+    }
+
+    /// Gives an address back that was never used.
+    pub fn put_back(&mut self, address: IpAddr, now: Instant) {
+        if self.held.remove(&address) {
+            self.cooling.push_front(CoolingAddress { address, until: now });
+        }
+    }
+
+    /// Until the next address has rested, where there is one.
+    pub fn next_cooled(&self, now: Instant) -> Option<Duration> {
+        let allowed = self.cooling.iter().filter(|cooling| self.allows(cooling.address));
+        allowed.map(|cooling| cooling.until.saturating_duration_since(now)).min()
+    }
+
+    /// The addresses that are in use.
+    pub fn held(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.held.iter().copied()
+    }
+
+    /// The offset behind the last address that may be handed out.
+    fn end(&self) -> u128 {
+        let end = end_offset(self.cidr);
+        self.limit.map_or(end, |limit| end.min(first_offset(self.cidr) + u128::from(limit)))
+    }
+
+    fn allows(&self, address: IpAddr) -> bool {
+        offset(self.cidr, address) < self.end()
+    }
+}
+
+/// The first offset that may be handed out: behind the network's own address, where there is one, and the gateway.
+fn first_offset(cidr: IpNet) -> u128 {
+    match host_bits(cidr) {
+        0 | 1 => 1,
+        _ => 2,
+    }
+}
+
+/// The offset behind the last one that may be handed out: in IPv4, the last address is for broadcast.
+fn end_offset(cidr: IpNet) -> u128 {
+    let (bits, first) = (host_bits(cidr), first_offset(cidr));
+    let size = 1_u128.checked_shl(bits.into()).unwrap_or(u128::MAX);
+    let broadcast = u128::from(matches!(cidr, IpNet::V4(_)) && bits > 1);
+    (size - broadcast).max(first)
+}
+
+fn host_bits(cidr: IpNet) -> u8 {
+    cidr.max_prefix_len() - cidr.prefix_len()
+}
+
+fn address(cidr: IpNet, offset: u128) -> IpAddr {
+    match cidr.network() {
+        IpAddr::V4(network) => {
+            let offset = u32::try_from(offset).expect("an IPv4 subnet has no more addresses");
+            Ipv4Addr::from(u32::from(network) + offset).into()
+        }
+        IpAddr::V6(network) => Ipv6Addr::from(u128::from(network) + offset).into(),
+    }
+}
+
+fn offset(cidr: IpNet, address: IpAddr) -> u128 {
+    match (cidr.network(), address) {
+        (IpAddr::V4(network), IpAddr::V4(address)) => u128::from(u32::from(address) - u32::from(network)),
+        (IpAddr::V6(network), IpAddr::V6(address)) => u128::from(address) - u128::from(network),
+        _ => unreachable!("a subnet hands out addresses of its own family only"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const COOL_DOWN: Duration = Duration::from_secs(30);
+
+    fn pool(cidr: &str, limit: Option<u32>) -> AddressPool {
+        AddressPool::new(cidr.parse().unwrap(), limit, COOL_DOWN)
+    }
+
+    fn take_all(pool: &mut AddressPool, now: Instant) -> Vec<String> {
+        std::iter::from_fn(|| pool.take(now)).take(1000).map(|address| address.to_string()).collect()
+    }
+
+    #[test]
+    fn network_gateway_and_broadcast_are_never_handed_out() {
+        let taken = take_all(&mut pool("10.0.0.8/29", None), Instant::now());
+        assert_eq!(taken, ["10.0.0.10", "10.0.0.11", "10.0.0.12", "10.0.0.13", "10.0.0.14"]);
+        assert_eq!(AddressPool::gateway("10.0.0.8/29".parse().unwrap()).to_string(), "10.0.0.9");
+        assert_eq!(take_all(&mut pool("fd00::/126", None), Instant::now()), ["fd00::2", "fd00::3"]);
+    }
+
+    #[test]
+    fn the_smallest_and_the_largest_subnets_have_as_many_as_they_have() {
+        assert_eq!(take_all(&mut pool("10.0.0.8/32", None), Instant::now()).len(), 0);
+        assert_eq!(take_all(&mut pool("10.0.0.8/31", None), Instant::now()), ["10.0.0.9"]);
+        assert_eq!(take_all(&mut pool("fd00::1/128", None), Instant::now()).len(), 0);
+        assert_eq!(take_all(&mut pool("::/0", None), Instant::now()).len(), 1000);
+        assert_eq!(take_all(&mut pool("0.0.0.0/0", None), Instant::now()).len(), 1000);
+    }
+
+    #[test]
+    fn a_raised_limit_mends_a_full_subnet() {
+        let (mut pool, now) = (pool("10.0.0.0/24", Some(2)), Instant::now());
+        assert_eq!(take_all(&mut pool, now).len(), 2);
+        pool.set_limit(Some(3));
+        assert_eq!(take_all(&mut pool, now), ["10.0.0.4"]);
+    }
+
+    #[test]
+    fn an_address_beyond_a_lowered_limit_is_not_handed_out_again() {
+        let (mut pool, now) = (pool("10.0.0.0/24", Some(3)), Instant::now());
+        take_all(&mut pool, now);
+        pool.set_limit(Some(2));
+        pool.give_back("10.0.0.4".parse().unwrap(), now);
+        assert_eq!(pool.take(now + COOL_DOWN), None);
+        assert_eq!(pool.next_cooled(now), None);
+    }
+
+    #[test]
+    fn it_is_told_when_the_next_address_has_rested() {
+        let (mut pool, now) = (pool("10.0.0.0/24", Some(1)), Instant::now());
+        let address = pool.take(now).unwrap();
+        assert_eq!(pool.next_cooled(now), None);
+        pool.give_back(address, now);
+        let later = now + Duration::from_secs(10);
+        assert_eq!((pool.take(later), pool.next_cooled(later)), (None, Some(Duration::from_secs(20))));
+        assert_eq!(pool.take(now + COOL_DOWN), Some(address));
+    }
+
+    #[test]
+    fn an_address_that_was_never_used_need_not_rest() {
+        let (mut pool, now) = (pool("10.0.0.0/24", Some(1)), Instant::now());
+        let address = pool.take(now).unwrap();
+        pool.put_back(address, now);
+        assert_eq!(pool.take(now), Some(address));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Act {
+        Take,
+        GiveBack(usize),
+        Wait(u64),
+    }
+
+    fn acts() -> impl Strategy<Value = Vec<Act>> {
+        let act = prop_oneof![
+            3 => Just(Act::Take),
+            2 => any::<usize>().prop_map(Act::GiveBack),
+            1 => (1..40_u64).prop_map(Act::Wait),
+        ];
+        prop::collection::vec(act, 1..200)
+    }
+
+    proptest! {
+        #[test]
+        fn one_holder_each_cool_down_kept_and_exhausted_exactly(limit in 1..12_u32, acts in acts()) {
+            let mut pool = pool("10.0.0.0/24", Some(limit));
+            let mut now = Instant::now();
+            let mut held: Vec<IpAddr> = Vec::new();
+            let mut released: HashMap<IpAddr, Instant> = HashMap::new();
+            for act in acts {
+                match act {
+                    Act::Wait(seconds) => now += Duration::from_secs(seconds),
+                    Act::GiveBack(_) if held.is_empty() => pool.give_back(IpAddr::from([10, 0, 0, 2]), now),Act::GiveBack(which) => {
+                        let address = held.swap_remove(which % held.len());
+                        pool.give_back(address, now);
+                        pool.give_back(address, now);
+                        released.insert(address, now);
+                    }
+                    Act::Take => {
+                        let cooling = released.values().filter(|at| now < **at + COOL_DOWN).count();
+                        let free = limit as usize - held.len() - cooling;
+                        if let Some(address) = pool.take(now) {
+                            prop_assert!(free > 0);
+                            prop_assert!(!held.contains(&address));
+                            if let Some(at) = released.remove(&address) {
+                                prop_assert!(now >= at + COOL_DOWN);
+                            }
+                            held.push(address);
+                        } else {
+                            prop_assert_eq!(free, 0);
+                        }
+                    }
+                }
+            }
+            let mut expected = held.clone();
+            let mut found: Vec<_> = pool.held().collect();
+            expected.sort();
+            found.sort();
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Failures on demand.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::pending;
+use std::hash::Hash;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+
+use crate::lock::lock;
+use staffetta_driver::DriverError;
+use staffetta_driver::milliseconds;
+
+/// A fault of one call.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// It does nothing and fails with this error.
+    Fail(DriverError),
+    /// It does nothing and never answers.
+    Hang,
+    /// It does its work, and then fails with this error, marked as ambiguous: the answer got lost.
+    DoneThenFail(DriverError),
+    /// It does its work and never answers.
+    DoneThenHang,
+    /// It does its work only after this time, unless the caller has gone. In JSON, whole milliseconds.
+    #[serde(rename = "delay_ms")]
+    Delay(#[serde(with = "milliseconds")] Duration),
+    /// It does its work and answers only after this time. In JSON, whole milliseconds.
+    #[serde(rename = "done_then_delay_ms")]
+    DoneThenDelay(#[serde(with = "milliseconds")] Duration),
+}
+
+/// The faults that wait for the next calls of each method `M`.
+#[derive(Debug)]
+pub struct Faults<M>(Mutex<HashMap<M, VecDeque<Fault>>>);
+
+impl<M> Default for Faults<M> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<M: Copy + Eq + Hash> Faults<M> {
+    /// The next `times` calls of `method` that have no fault yet get this one.
+    pub fn inject(&self, method: M, times: usize, fault: Fault) {
+        let mut planned = lock(&self.0);
+        planned.entry(method).or_default().extend(std::iter::repeat_n(fault, times));
+    }
+
+    /// Takes back the faults that no call has met yet.
+    pub fn clear(&self) {
+        lock(&self.0).clear();
+    }
+
+    /// Does `work` as a call of `method`, with the fault that waits for it.
+    pub async fn call<T>(
+        &self,
+        method: M,
+        work: impl FnOnce() -> Result<T, DriverError>,
+    ) -> Result<T, DriverError> {
+        match self.next(method) {
+            None => work(),
+            Some(Fault::Fail(error)) => Err(error),
+            Some(Fault::Hang) => pending().await,
+            Some(Fault::DoneThenFail(error)) => {
+                work()?;
+                Err(error.maybe_applied())
+            }
+            Some(Fault::DoneThenHang) => {
+                work()?;
+                pending().await
+            }
+            Some(Fault::Delay(time)) => {
+                sleep(time).await;
+                work()
+            }
+            Some(Fault::DoneThenDelay(time)) => {
+                let answer = work();
+                sleep(time).await;
+                answer
+            }
+        }
+    }
+
+    fn next(&self, method: M) -> Option<Fault> {
+        lock(&self.0).get_mut(&method)?.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use staffetta_driver::Reason;
+
+    fn outage() -> DriverError {
+        DriverError::new(Reason::Unavailable, "ask")
+    }
+
+    #[tokio::test]
+    async fn a_fault_meets_only_its_method_and_only_so_often() {
+        let faults = Faults::default();
+        faults.inject("ask", 2, Fault::Fail(outage()));
+        assert!(faults.call("tell", || Ok(())).await.is_ok());
+        assert!(faults.call("ask", || Ok(())).await.is_err());
+        assert!(faults.call("ask", || Ok(())).await.is_err());
+        assert!(faults.call("ask", || Ok(())).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_failed_call_does_nothing_and_a_lost_answer_everything() {
+        let (faults, done) = (Faults::default(), Cell::new(0));
+        let work = || {
+            done.set(done.get() + 1);
+            Ok(())
+        };
+        faults.inject("ask", 1, Fault::Fail(outage()));
+        faults.inject("ask", 1, Fault::DoneThenFail(outage()));
+        assert!(!faults.call("ask", work).await.unwrap_err().ambiguous());
+        assert_eq!(done.get(), 0);
+        assert!(faults.call("ask", work).await.unwrap_err().ambiguous());
+        assert_eq!(done.get(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delayed_call_does_its_work_late_and_a_delayed_answer_at_once() {
+        let (faults, done, hour) = (Faults::default(), Cell::new(0), Duration::from_secs(3600));
+        let work = || {
+            done.set(done.get() + 1);
+            Ok(())
+        };
+        faults.inject("ask", 2, Fault::Delay(hour));
+        faults.inject("ask", 1, Fault::DoneThenDelay(hour));
+        let begun = tokio::time::Instant::now();
+        assert!(tokio::time::timeout(hour / 2, faults.call("ask", work)).await.is_err());
+        assert_eq!(done.get(), 0, "nobody waits for it any more");
+        faults.call("ask", work).await.unwrap();
+        assert_eq!((done.get(), begun.elapsed()), (1, hour + hour / 2));
+        assert!(tokio::time::timeout(hour / 2, faults.call("ask", work)).await.is_err());
+        assert_eq!(done.get(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hanging_call_never_answers() {
+        let faults = Faults::default();
+        faults.inject("ask", 1, Fault::Hang);
+        let answer = tokio::time::timeout(Duration::from_secs(3600), faults.call("ask", || Ok(()))).await;
+        assert!(answer.is_err());
+    }
+}

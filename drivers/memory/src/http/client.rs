@@ -1,0 +1,134 @@
+//! The client: one pool of connections, shared by the drivers and by the inspection of the cloud.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use reqwest::redirect;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use staffetta_driver::{ClusterId, DriverError, LoadBalancer, Owned, PublicIp, Reason};
+
+use super::driver::SimulatedDriver;
+use super::effects::EffectLog;
+use super::method::{CallStep, Method};
+use super::options::{SimulatedOptions, SimulatedOptionsError};
+use super::{CallBody, Fault, PlannedFault};
+use crate::MemoryPort;
+
+/// The maximum size of a response: a list of a hundred thousand VIFs.
+const MAX_RESPONSE: usize = 128 << 20;
+
+/// A client of the simulated cloud. Its clones share their connections.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    /// The address, without a slash at its end.
+    pub(super) url: Arc<str>,
+    pub(super) timeout: Duration,
+    pub(super) max_response: usize,
+    /// A random number, from the standard library's hash maps.
+    id: u64,
+    /// The number of requests so far.
+    requests: Arc<AtomicU64>,
+}
+
+impl Client {
+    /// Creates a client for the cloud of the options. It connects when it is used.
+    pub fn new(options: &SimulatedOptions) -> Result<Self, SimulatedOptionsError> {
+        let (url, timeout) = options.checked()?;
+        // reqwest panics without a provider; an error means that there is one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::builder()
+            .no_proxy() // the server is local
+            .redirect(redirect::Policy::none())
+            .retry(reqwest::retry::never()) // the caller decides what to repeat
+            .timeout(timeout)
+            .build()
+            .map_err(SimulatedOptionsError::Client)?;
+        let id = RandomState::new().hash_one(std::process::id());
+        let requests = Arc::default();
+        Ok(Self { http, url: url.into(), timeout, max_response: MAX_RESPONSE, id, requests })
+    }
+
+    /// Creates the drivers of the cluster with that name.
+    pub fn driver(&self, cluster: ClusterId) -> SimulatedDriver {
+        SimulatedDriver::new(self.clone(), cluster)
+    }
+
+    /// Returns an error while the server does not answer.
+    pub async fn check(&self) -> Result<(), DriverError> {
+        self.get::<String>("livez", "reach the simulated cloud").await.map(drop)
+    }
+
+    /// Returns every effect so far. Fails if the server has dropped the first ones.
+    pub async fn effects(&self) -> Result<EffectLog, DriverError> {
+        const STEP: &str = "read the effects";
+        let (mut log, mut after) = (EffectLog::default(), 0);
+        loop {
+            let page: EffectLog = self.get(&format!("effects?after={after}"), STEP).await?;
+            if page.dropped > after {
+                let detail = format!("the server has dropped the first {} effects", page.dropped);
+                return Err(DriverError::new(Reason::NotFound, STEP).detail(detail));
+            }
+            let Some(last) = page.entries.back() else { return Ok(log) };
+            after = last.number;
+            log.entries.extend(page.entries);
+        }
+    }
+
+    /// Returns the ports that exist, of all clusters.
+    pub async fn ports(&self) -> Result<Vec<MemoryPort>, DriverError> {
+        self.get("ports", "list the ports").await
+    }
+
+    /// Returns the load balancers that exist, of all clusters.
+    pub async fn load_balancers(&self) -> Result<Vec<Owned<LoadBalancer>>, DriverError> {
+        self.get("load_balancers", "list the load balancers").await
+    }
+
+    /// Returns the public addresses that are in use, of all clusters.
+    pub async fn public_ips(&self) -> Result<Vec<Owned<PublicIp>>, DriverError> {
+        self.get("public_ips", "list the public addresses").await
+    }
+
+    /// Plans `fault` for the next `times` calls of `method` that have no fault yet. At most 100,000.
+    pub async fn inject(&self, method: Method, times: usize, fault: &Fault) -> Result<(), DriverError> {
+        let planned = PlannedFault { call: method, times, fault: fault.clone() };
+        let request = self.http.post(format!("{}/faults", self.url)).json(&planned);
+        self.exchange(request, CallStep::Changes("plan a fault")).await
+    }
+
+    /// Cancels the planned faults that have not happened yet.
+    pub async fn clear_faults(&self) -> Result<(), DriverError> {
+        let request = self.http.delete(format!("{}/faults", self.url));
+        self.exchange(request, CallStep::Changes("cancel the faults")).await
+    }
+
+    /// Calls a method on behalf of `cluster`.
+    pub(super) async fn call<R: DeserializeOwned>(
+        &self,
+        cluster: &ClusterId,
+        method: Method,
+        arguments: impl Serialize,
+    ) -> Result<R, DriverError> {
+        let body = CallBody { cluster: cluster.clone(), arguments };
+        let request = self.http.post(format!("{}/v1/{method}", self.url)).json(&body);
+        self.exchange(request, method.step()).await
+    }
+
+    async fn get<A: DeserializeOwned>(&self, path: &str, step: &'static str) -> Result<A, DriverError> {
+        self.exchange(self.http.get(format!("{}/{path}", self.url)), CallStep::Reads(step)).await
+    }
+
+    /// Returns the id of the next request: `<random number of the client>-<number of the request>`.
+    pub(super) fn next_request_id(&self) -> String {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        format!("{:016x}-{number}", self.id)
+    }
+}
+
+#[cfg(test)]
+#[path = "client_tests.rs"]
+mod tests;

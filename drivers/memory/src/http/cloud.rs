@@ -1,0 +1,275 @@
+//! The cloud that a server serves: it dispatches calls to the drivers in memory and logs their effects.
+
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex};
+
+use futures_util::FutureExt;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use staffetta_driver::{
+    ClusterId, DriverError, Listener, ListenerDriver, ListenerSpec, LoadBalancer, LoadBalancerDriver,
+    LoadBalancerId, LoadBalancerSpec, MemberSpec, Owned, Owner, PodProjectDriver, PodSecurityGroupsDriver,
+    PodSubnetsDriver, PodVifDriver, PoolId, PortId, ProjectId, ProvisioningStatus, PublicIp, PublicIpId,
+    PublicIpRequest, ServiceProjectDriver, ServicePublicIpDriver, ServiceSecurityGroupsDriver,
+    ServiceSubnetsDriver, Vif, VifId, VifRequest,
+};
+use tokio::time::Instant;
+
+use super::effects::{EffectKind, EffectLog, LoggedEffect, ResourceKind};
+use super::method::Method;
+use crate::lock::lock;
+use crate::{
+    Faults, MemoryLoadBalancerDriver, MemoryNetwork, MemoryOptions, MemoryPodProject,
+    MemoryPodSecurityGroups, MemoryPodSubnets, MemoryPort, MemoryPublicIpDriver, MemoryServiceProject,
+    MemoryServiceSecurityGroups, MemoryServiceSubnets, MemoryServices, MemoryVifDriver,
+};
+
+/// The cloud that a server serves.
+pub(super) struct ServedCloud {
+    network: Arc<MemoryNetwork>,
+    services: Arc<MemoryServices>,
+    pub(super) faults: Faults<Method>,
+    /// Locked while a call changes something, so that effects are logged in the order in which they happen.
+    log: Mutex<EffectLog>,
+    log_capacity: NonZeroUsize,
+}
+
+/// The origin of a call.
+#[derive(Clone, Debug)]
+pub(super) struct CallOrigin {
+    pub(super) method: Method,
+    pub(super) cluster: ClusterId,
+    pub(super) request_id: Option<String>,
+}
+
+/// A call whose arguments were read.
+pub(super) type ReadyCall<'a> = Box<dyn FnOnce() -> Result<Value, DriverError> + Send + 'a>;
+
+impl ServedCloud {
+    /// Creates an empty cloud, whose log holds `log_capacity` effects.
+    pub(super) fn new(options: MemoryOptions, log_capacity: NonZeroUsize) -> Self {
+        Self {
+            network: Arc::new(MemoryNetwork::new(options.clone())),
+            services: Arc::new(MemoryServices::new(options)),
+            faults: Faults::default(),
+            log: Mutex::default(),
+            log_capacity,
+        }
+    }
+
+    /// Returns the first logged effects after number `after`.
+    pub(super) fn effects(&self, after: u64) -> EffectLog {
+        lock(&self.log).page(after)
+    }
+
+    /// Returns the ports that exist.
+    pub(super) fn ports(&self) -> Vec<MemoryPort> {
+        let now = Instant::now();
+        self.network.ports().into_iter().map(|port| MemoryPort { vif: port.vif_at(now), ..port }).collect()
+    }
+
+    /// Returns the load balancers that exist.
+    pub(super) fn load_balancers(&self) -> Vec<Owned<LoadBalancer>> {
+        owned(self.services.load_balancers())
+    }
+
+    /// Returns the public addresses that are in use.
+    pub(super) fn public_ips(&self) -> Vec<Owned<PublicIp>> {
+        owned(self.services.public_ips())
+    }
+
+    /// Reads the arguments of a call. The returned closure executes it: its change and the logged effect are one step,
+    /// whenever the caller disconnects.
+    pub(super) fn read(
+        &self,
+        origin: CallOrigin,
+        arguments: Value,
+    ) -> Result<ReadyCall<'_>, serde_json::Error> {
+        let (network, services) = (Arc::clone(&self.network), Arc::clone(&self.services));
+        let vifs = MemoryVifDriver::new(Arc::clone(&network), origin.cluster.clone());
+        let balancers = MemoryLoadBalancerDriver::new(Arc::clone(&services), origin.cluster.clone());
+        let addresses = MemoryPublicIpDriver::new(Arc::clone(&services), origin.cluster.clone());
+        match origin.method {
+            Method::PodProject => {
+                call(arguments, move |(pod,): (Pod,)| now(MemoryPodProject(network).project(&pod)))
+            }
+            Method::PodSubnets => call(arguments, move |(pod, project): (Pod, ProjectId)| {
+                now(MemoryPodSubnets(network).subnets(&pod, &project))
+            }),
+            Method::PodSecurityGroups => call(arguments, move |(pod, project): (Pod, ProjectId)| {
+                now(MemoryPodSecurityGroups(network).security_groups(&pod, &project))
+            }),
+            Method::RequestVif => call(arguments, move |(request,): (VifRequest,)| {
+                let mut log = lock(&self.log);
+                let vif = now(vifs.request_vif(&request))?;
+                let created = Owned { owner: Some(request.owner), thing: Resource::Port(vif.clone()) };
+                self.record(&mut log, &origin, EffectKind::Created, created);
+                Ok(vif)
+            }),
+            Method::ReleaseVif => call(arguments, move |(owner, vif): (Owner, Vif)| {
+                self.logged(&origin, || self.port(&vif.id), || now(vifs.release_vif(&owner, &vif)))
+            }),
+            Method::ActivateVif => call(arguments, move |(vif,): (Vif,)| now(vifs.activate_vif(&vif))),
+            Method::ListVifs => {
+                call(arguments, move |(owner,): (Option<Owner>,)| now(vifs.vifs(owner.as_ref())))
+            }
+            Method::ServiceProject => call(arguments, move |(service,): (Service,)| {
+                now(MemoryServiceProject(services).project(&service))
+            }),
+            Method::ServiceSubnets => call(arguments, move |(service, project): (Service, ProjectId)| {
+                now(MemoryServiceSubnets(services).subnets(&service, &project))
+            }),
+            Method::ServiceSecurityGroups => {
+                call(arguments, move |(service, project): (Service, ProjectId)| {
+                    now(MemoryServiceSecurityGroups(services).security_groups(&service, &project))
+                })
+            }
+            Method::ListLoadBalancers => call(arguments, move |(owner,): (Option<Owner>,)| {
+                now(balancers.load_balancers(owner.as_ref()))
+            }),
+            Method::EnsureLoadBalancer => call(arguments, move |(owner, spec): (Owner, LoadBalancerSpec)| {
+                let look = || self.load_balancer(&first(now(balancers.load_balancers(Some(&owner))))?.id);
+                self.logged(&origin, look, || now(balancers.ensure_load_balancer(&owner, &spec)))
+            }),
+            Method::GetProgress => {
+                call(arguments, move |(found,): (LoadBalancer,)| now(balancers.progress(&found)))
+            }
+            Method::ReleaseLoadBalancer => call(arguments, move |(owner, id): (Owner, LoadBalancerId)| {
+                let release = || now(balancers.release_load_balancer(&owner, &id));
+                self.logged(&origin, || self.load_balancer(&id), release)
+            }),
+            Method::EnsureListener => call(arguments, move |(found, spec): (LoadBalancer, ListenerSpec)| {
+                let ensure = || now(balancers.ensure_listener(&found, &spec));
+                self.logged(&origin, || self.load_balancer(&found.id), ensure)
+            }),
+            Method::ReleaseListener => call(arguments, move |(found, listener): (LoadBalancer, Listener)| {
+                let release = || now(balancers.release_listener(&found, &listener));
+                self.logged(&origin, || self.load_balancer(&found.id), release)
+            }),
+            Method::SetMembers => {
+                call(arguments, move |(found, pool, members): (LoadBalancer, PoolId, Vec<MemberSpec>)| {
+                    let set = || now(balancers.set_members(&found, &pool, &members));
+                    self.logged(&origin, || self.load_balancer(&found.id), set)
+                })
+            }
+            Method::ListPublicIps => {
+                call(arguments, move |(owner,): (Option<Owner>,)| now(addresses.public_ips(owner.as_ref())))
+            }
+            Method::AcquirePublicIp => call(arguments, move |(owner, request): (Owner, PublicIpRequest)| {
+                let look = || self.public_ip(&first(now(addresses.public_ips(Some(&owner))))?.id);
+                self.logged(&origin, look, || now(addresses.acquire(&owner, &request)))
+            }),
+            Method::AssociatePublicIp => call(arguments, move |(ip, port): (PublicIp, PortId)| {
+                self.logged(&origin, || self.public_ip(&ip.id), || now(addresses.associate(&ip, &port)))
+            }),
+            Method::DisassociatePublicIp => call(arguments, move |(ip, port): (PublicIp, PortId)| {
+                self.logged(&origin, || self.public_ip(&ip.id), || now(addresses.disassociate(&ip, &port)))
+            }),
+            Method::ReleasePublicIp => call(arguments, move |(owner, ip): (Owner, PublicIp)| {
+                self.logged(&origin, || self.public_ip(&ip.id), || now(addresses.release(&owner, &ip)))
+            }),
+        }
+    }
+
+    fn port(&self, id: &VifId) -> Option<Owned<Resource>> {
+        let port = self.network.port(id)?;
+        Some(Owned { owner: port.owner, thing: Resource::Port(port.vif) })
+    }
+
+    fn load_balancer(&self, id: &LoadBalancerId) -> Option<Owned<Resource>> {
+        let Owned { owner, thing } = self.services.load_balancer(id)?;
+        let idle = LoadBalancer { status: ProvisioningStatus::Active, ..thing };
+        Some(Owned { owner, thing: Resource::LoadBalancer(idle) })
+    }
+
+    fn public_ip(&self, id: &PublicIpId) -> Option<Owned<Resource>> {
+        let Owned { owner, thing } = self.services.public_ip(id)?;
+        Some(Owned { owner, thing: Resource::PublicIp(thing) })
+    }
+
+    /// Executes `work` and logs how it changed the resource that `look` finds before and after it.
+    fn logged<A>(
+        &self,
+        origin: &CallOrigin,
+        look: impl Fn() -> Option<Owned<Resource>>,
+        work: impl FnOnce() -> A,
+    ) -> A {
+        let mut log = lock(&self.log);
+        let before = look();
+        let answer = work();
+        match (before, look()) {
+            (None, Some(after)) => self.record(&mut log, origin, EffectKind::Created, after),
+            (Some(before), None) => self.record(&mut log, origin, EffectKind::Released, before),
+            (Some(before), Some(after)) if before.thing != after.thing => {
+                self.record(&mut log, origin, EffectKind::Changed, after);
+            }
+            _ => {}
+        }
+        answer
+    }
+
+    fn record(&self, log: &mut EffectLog, origin: &CallOrigin, effect: EffectKind, found: Owned<Resource>) {
+        let (kind, id, addresses) = found.thing.properties();
+        let entry = LoggedEffect {
+            number: 0, // set by the log
+            at: Timestamp::now(),
+            call: origin.method,
+            request_id: origin.request_id.clone(),
+            cluster: origin.cluster.clone(),
+            effect,
+            kind,
+            id: id.to_owned(),
+            owner: found.owner,
+            addresses,
+        };
+        log.push(entry, self.log_capacity.get());
+    }
+}
+
+/// Reads `arguments` and binds them to `work`.
+fn call<'a, A: DeserializeOwned + Send + 'a, R: Serialize>(
+    arguments: Value,
+    work: impl FnOnce(A) -> Result<R, DriverError> + Send + 'a,
+) -> Result<ReadyCall<'a>, serde_json::Error> {
+    let arguments: A = serde_json::from_value(arguments)?;
+    Ok(Box::new(move || {
+        let answer = work(arguments)?;
+        Ok(serde_json::to_value(answer).expect("results of drivers are plain data"))
+    }))
+}
+
+/// Returns the result of a driver in memory, none of which ever waits.
+fn now<T>(answer: impl Future<Output = T>) -> T {
+    answer.now_or_never().expect("the drivers in memory wait for nothing but faults, which these do not have")
+}
+
+/// Returns the first of the resources of an owner, each of which has at most one of a kind.
+fn first<T>(found: Result<Vec<Owned<T>>, DriverError>) -> Option<T> {
+    Some(found.ok()?.into_iter().next()?.thing)
+}
+
+fn owned<T>(found: Vec<(Option<Owner>, T)>) -> Vec<Owned<T>> {
+    found.into_iter().map(|(owner, thing)| Owned { owner, thing }).collect()
+}
+
+/// A resource in the state that only calls change.
+#[derive(PartialEq)]
+enum Resource {
+    Port(Vif),
+    LoadBalancer(LoadBalancer),
+    PublicIp(PublicIp),
+}
+
+impl Resource {
+    fn properties(&self) -> (ResourceKind, &str, Vec<IpAddr>) {
+        match self {
+            Self::Port(vif) => (ResourceKind::Port, vif.id.as_str(), vif.ips().collect()),
+            Self::LoadBalancer(found) => (ResourceKind::LoadBalancer, found.id.as_str(), vec![found.vip]),
+            Self::PublicIp(ip) => (ResourceKind::PublicIp, ip.id.as_str(), vec![ip.ip]),
+        }
+    }
+}

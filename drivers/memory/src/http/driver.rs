@@ -1,0 +1,186 @@
+//! The drivers named `simulated`: each method is one request.
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use staffetta_driver::{
+    Activation, ClusterId, DriverError, Listener, ListenerDriver, ListenerSpec, LoadBalancer,
+    LoadBalancerDriver, LoadBalancerId, LoadBalancerProgress, LoadBalancerSpec, Member, MemberSpec, Owned,
+    Owner, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, PoolId, PortId,
+    ProjectId, PublicIp, PublicIpRequest, SecurityGroupId, ServiceProjectDriver, ServicePublicIpDriver,
+    ServiceSecurityGroupsDriver, ServiceSubnetsDriver, Subnet, SubnetId, Vif, VifPoolDriver, VifRequest,
+};
+
+use super::client::Client;
+use super::method::Method;
+
+/// The drivers of one cluster, in a simulated cloud of another process.
+///
+/// A call without a response that may have taken effect fails as [ambiguous](DriverError::ambiguous); no call is repeated.
+/// Every error names the id of its request, as the [`EffectLog`](super::EffectLog) does.
+#[derive(Clone, Debug)]
+pub struct SimulatedDriver {
+    client: Client,
+    cluster: ClusterId,
+}
+
+impl SimulatedDriver {
+    pub(super) fn new(client: Client, cluster: ClusterId) -> Self {
+        Self { client, cluster }
+    }
+
+    async fn call<R: DeserializeOwned>(
+        &self,
+        method: Method,
+        arguments: impl Serialize,
+    ) -> Result<R, DriverError> {
+        self.client.call(&self.cluster, method, arguments).await
+    }
+}
+
+#[async_trait]
+impl PodProjectDriver for SimulatedDriver {
+    async fn project(&self, pod: &Pod) -> Result<ProjectId, DriverError> {
+        self.call(Method::PodProject, (pod,)).await
+    }
+}
+
+#[async_trait]
+impl PodSubnetsDriver for SimulatedDriver {
+    async fn subnets(&self, pod: &Pod, project: &ProjectId) -> Result<Vec<Subnet>, DriverError> {
+        self.call(Method::PodSubnets, (pod, project)).await
+    }
+}
+
+#[async_trait]
+impl PodSecurityGroupsDriver for SimulatedDriver {
+    async fn security_groups(
+        &self,
+        pod: &Pod,
+        project: &ProjectId,
+    ) -> Result<Vec<SecurityGroupId>, DriverError> {
+        self.call(Method::PodSecurityGroups, (pod, project)).await
+    }
+}
+
+#[async_trait]
+impl PodVifDriver for SimulatedDriver {
+    async fn request_vif(&self, request: &VifRequest) -> Result<Vif, DriverError> {
+        self.call(Method::RequestVif, (request,)).await
+    }
+
+    async fn release_vif(&self, owner: &Owner, vif: &Vif) -> Result<(), DriverError> {
+        self.call(Method::ReleaseVif, (owner, vif)).await
+    }
+
+    async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
+        self.call(Method::ActivateVif, (vif,)).await
+    }
+
+    async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {
+        self.call(Method::ListVifs, (owner,)).await
+    }
+}
+
+/// The simulated cloud has no pool: each VIF is a new port.
+impl VifPoolDriver for SimulatedDriver {}
+
+#[async_trait]
+impl ServiceProjectDriver for SimulatedDriver {
+    async fn project(&self, service: &Service) -> Result<ProjectId, DriverError> {
+        self.call(Method::ServiceProject, (service,)).await
+    }
+}
+
+#[async_trait]
+impl ServiceSubnetsDriver for SimulatedDriver {
+    async fn subnets(&self, service: &Service, project: &ProjectId) -> Result<Vec<SubnetId>, DriverError> {
+        self.call(Method::ServiceSubnets, (service, project)).await
+    }
+}
+
+#[async_trait]
+impl ServiceSecurityGroupsDriver for SimulatedDriver {
+    async fn security_groups(
+        &self,
+        service: &Service,
+        project: &ProjectId,
+    ) -> Result<Vec<SecurityGroupId>, DriverError> {
+        self.call(Method::ServiceSecurityGroups, (service, project)).await
+    }
+}
+
+#[async_trait]
+impl LoadBalancerDriver for SimulatedDriver {
+    async fn load_balancers(&self, owner: Option<&Owner>) -> Result<Vec<Owned<LoadBalancer>>, DriverError> {
+        self.call(Method::ListLoadBalancers, (owner,)).await
+    }
+
+    async fn ensure_load_balancer(
+        &self,
+        owner: &Owner,
+        spec: &LoadBalancerSpec,
+    ) -> Result<LoadBalancer, DriverError> {
+        self.call(Method::EnsureLoadBalancer, (owner, spec)).await
+    }
+
+    async fn progress(&self, load_balancer: &LoadBalancer) -> Result<LoadBalancerProgress, DriverError> {
+        self.call(Method::GetProgress, (load_balancer,)).await
+    }
+
+    async fn release_load_balancer(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError> {
+        self.call(Method::ReleaseLoadBalancer, (owner, id)).await
+    }
+}
+
+#[async_trait]
+impl ListenerDriver for SimulatedDriver {
+    async fn ensure_listener(
+        &self,
+        load_balancer: &LoadBalancer,
+        spec: &ListenerSpec,
+    ) -> Result<Listener, DriverError> {
+        self.call(Method::EnsureListener, (load_balancer, spec)).await
+    }
+
+    async fn release_listener(
+        &self,
+        load_balancer: &LoadBalancer,
+        listener: &Listener,
+    ) -> Result<Option<Listener>, DriverError> {
+        self.call(Method::ReleaseListener, (load_balancer, listener)).await
+    }
+
+    async fn set_members(
+        &self,
+        load_balancer: &LoadBalancer,
+        pool: &PoolId,
+        members: &[MemberSpec],
+    ) -> Result<Vec<Member>, DriverError> {
+        self.call(Method::SetMembers, (load_balancer, pool, members)).await
+    }
+}
+
+#[async_trait]
+impl ServicePublicIpDriver for SimulatedDriver {
+    async fn public_ips(&self, owner: Option<&Owner>) -> Result<Vec<Owned<PublicIp>>, DriverError> {
+        self.call(Method::ListPublicIps, (owner,)).await
+    }
+
+    async fn acquire(&self, owner: &Owner, request: &PublicIpRequest) -> Result<PublicIp, DriverError> {
+        self.call(Method::AcquirePublicIp, (owner, request)).await
+    }
+
+    async fn associate(&self, public_ip: &PublicIp, port: &PortId) -> Result<(), DriverError> {
+        self.call(Method::AssociatePublicIp, (public_ip, port)).await
+    }
+
+    async fn disassociate(&self, public_ip: &PublicIp, port: &PortId) -> Result<(), DriverError> {
+        self.call(Method::DisassociatePublicIp, (public_ip, port)).await
+    }
+
+    async fn release(&self, owner: &Owner, public_ip: &PublicIp) -> Result<(), DriverError> {
+        self.call(Method::ReleasePublicIp, (owner, public_ip)).await
+    }
+}

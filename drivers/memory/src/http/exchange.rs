@@ -1,0 +1,90 @@
+//! One request with its response, and the error when there is none.
+
+use reqwest::{RequestBuilder, Response, StatusCode};
+use serde::de::DeserializeOwned;
+use staffetta_driver::{DriverError, Reason};
+
+use super::REQUEST_ID;
+use super::client::Client;
+use super::method::CallStep;
+
+/// The maximum length of a quoted response, in characters.
+const QUOTED: usize = 200;
+
+impl Client {
+    /// Sends a request and reads its response.
+    ///
+    /// Every error names the id of the request. A request that changes something, may have been sent and has no readable
+    /// response fails as ambiguous; one that was certainly not sent does not.
+    pub(super) async fn exchange<A: DeserializeOwned>(
+        &self,
+        request: RequestBuilder,
+        step: CallStep,
+    ) -> Result<A, DriverError> {
+        let request_id = self.next_request_id();
+        let request = request.header(REQUEST_ID, request_id.as_str());
+        let answer = async {
+            let response = request.send().await.map_err(|error| self.unanswered(step, error))?;
+            let status = response.status();
+            let body = self.body(response, step).await?;
+            read(status, &body, step)
+        };
+        answer.await.map_err(|error| error.request_id(request_id))
+    }
+
+    /// Reads the body, up to the maximum size of a response.
+    async fn body(&self, mut response: Response, step: CallStep) -> Result<Vec<u8>, DriverError> {
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.unanswered(step, error))? {
+            if body.len() + chunk.len() > self.max_response {
+                let detail = format!("the answer has more than {} bytes", self.max_response);
+                return Err(unknown(step).detail(detail));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+
+    /// The error of a request without a complete response.
+    fn unanswered(&self, step: CallStep, error: reqwest::Error) -> DriverError {
+        let error = error.without_url();
+        if error.is_connect() {
+            let detail = format!("cannot connect to {}", self.url);
+            return DriverError::new(Reason::Unavailable, step.text()).detail(detail).because(error);
+        }
+        let detail = if error.is_timeout() {
+            format!("no answer within {} ms", self.timeout.as_millis())
+        } else {
+            "the connection broke".to_owned()
+        };
+        unknown(step).detail(detail).because(error)
+    }
+}
+
+/// Reads a complete response.
+fn read<A: DeserializeOwned>(status: StatusCode, body: &[u8], step: CallStep) -> Result<A, DriverError> {
+    if status == StatusCode::OK {
+        return serde_json::from_slice(body)
+            .map_err(|error| unknown(step).detail("the answer is not what it should be").because(error));
+    }
+    if status == StatusCode::UNPROCESSABLE_ENTITY
+        && let Ok(error) = serde_json::from_slice::<DriverError>(body)
+    {
+        return Err(error);
+    }
+    let quoted: String = String::from_utf8_lossy(body).trim().chars().take(QUOTED).collect();
+    let detail = format!("HTTP {}: {quoted}", status.as_u16());
+    if status.is_client_error() {
+        return Err(DriverError::new(Reason::Refused, step.text()).detail(detail));
+    }
+    Err(unknown(step).detail(detail))
+}
+
+/// The error of a request with an unknown outcome.
+fn unknown(step: CallStep) -> DriverError {
+    let error = DriverError::new(Reason::Unavailable, step.text());
+    match step {
+        CallStep::Reads(_) => error,
+        CallStep::Changes(_) => error.maybe_applied(),
+    }
+}

@@ -1,0 +1,105 @@
+//! The methods of all driver traits, by name.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! methods {
+    ($($(#[$doc:meta])* $name:ident = $path:literal, $does:ident $step:literal;)+) => {
+        /// A method of a driver trait. In JSON and in addresses it is `<trait>/<method>`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum Method {
+            $($(#[$doc])* #[serde(rename = $path)] $name,)+
+        }
+
+        impl Method {
+            /// Every method.
+            pub const ALL: &[Self] = &[$(Self::$name),+];
+
+            /// Returns the trait and the method: `pod_vif/request_vif`.
+            pub fn path(self) -> &'static str {
+                match self {
+                    $(Self::$name => $path,)+
+                }
+            }
+
+            /// Returns the step that transport errors name.
+            pub(super) fn step(self) -> CallStep {
+                match self {
+                    $(Self::$name => CallStep::$does($step),)+
+                }
+            }
+        }
+    };
+}
+
+/// A step that may fail in transport.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum CallStep {
+    /// It changes nothing: a lost answer is not ambiguous.
+    Reads(&'static str),
+    /// It may have taken effect although its answer was lost.
+    Changes(&'static str),
+}
+
+impl CallStep {
+    /// Returns the step as an imperative: `request a VIF`.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Reads(text) | Self::Changes(text) => text,
+        }
+    }
+}
+
+methods! {
+    /// [`PodProjectDriver::project`](staffetta_driver::PodProjectDriver::project).
+    PodProject = "pod_project/project", Reads "find the project of a pod";
+    /// [`PodSubnetsDriver::subnets`](staffetta_driver::PodSubnetsDriver::subnets).
+    PodSubnets = "pod_subnets/subnets", Reads "find the subnets of a pod";
+    /// [`PodSecurityGroupsDriver::security_groups`](staffetta_driver::PodSecurityGroupsDriver::security_groups).
+    PodSecurityGroups = "pod_security_groups/security_groups", Reads "find the security groups of a pod";
+    /// [`PodVifDriver::request_vif`](staffetta_driver::PodVifDriver::request_vif).
+    RequestVif = "pod_vif/request_vif", Changes "request a VIF";
+    /// [`PodVifDriver::release_vif`](staffetta_driver::PodVifDriver::release_vif).
+    ReleaseVif = "pod_vif/release_vif", Changes "release a VIF";
+    /// [`PodVifDriver::activate_vif`](staffetta_driver::PodVifDriver::activate_vif).
+    ActivateVif = "pod_vif/activate_vif", Reads "activate a VIF";
+    /// [`PodVifDriver::vifs`](staffetta_driver::PodVifDriver::vifs).
+    ListVifs = "pod_vif/vifs", Reads "list VIFs";
+    /// [`ServiceProjectDriver::project`](staffetta_driver::ServiceProjectDriver::project).
+    ServiceProject = "service_project/project", Reads "find the project of a service";
+    /// [`ServiceSubnetsDriver::subnets`](staffetta_driver::ServiceSubnetsDriver::subnets).
+    ServiceSubnets = "service_subnets/subnets", Reads "find the subnets of a service";
+    /// [`ServiceSecurityGroupsDriver::security_groups`](staffetta_driver::ServiceSecurityGroupsDriver::security_groups).
+    ServiceSecurityGroups = "service_security_groups/security_groups", Reads "find the security groups of a service";
+    /// [`LoadBalancerDriver::load_balancers`](staffetta_driver::LoadBalancerDriver::load_balancers).
+    ListLoadBalancers = "load_balancer/load_balancers", Reads "list load balancers";
+    /// [`LoadBalancerDriver::ensure_load_balancer`](staffetta_driver::LoadBalancerDriver::ensure_load_balancer).
+    EnsureLoadBalancer = "load_balancer/ensure_load_balancer", Changes "make a load balancer";
+    /// [`LoadBalancerDriver::progress`](staffetta_driver::LoadBalancerDriver::progress).
+    GetProgress = "load_balancer/progress", Reads "look at a load balancer";
+    /// [`LoadBalancerDriver::release_load_balancer`](staffetta_driver::LoadBalancerDriver::release_load_balancer).
+    ReleaseLoadBalancer = "load_balancer/release_load_balancer", Changes "release a load balancer";
+    /// [`ListenerDriver::ensure_listener`](staffetta_driver::ListenerDriver::ensure_listener).
+    EnsureListener = "load_balancer/ensure_listener", Changes "make a listener";
+    /// [`ListenerDriver::release_listener`](staffetta_driver::ListenerDriver::release_listener).
+    ReleaseListener = "load_balancer/release_listener", Changes "release a listener";
+    /// [`ListenerDriver::set_members`](staffetta_driver::ListenerDriver::set_members).
+    SetMembers = "load_balancer/set_members", Changes "set the members of a pool";
+    /// [`ServicePublicIpDriver::public_ips`](staffetta_driver::ServicePublicIpDriver::public_ips).
+    ListPublicIps = "service_public_ip/public_ips", Reads "list public addresses";
+    /// [`ServicePublicIpDriver::acquire`](staffetta_driver::ServicePublicIpDriver::acquire).
+    AcquirePublicIp = "service_public_ip/acquire", Changes "acquire a public address";
+    /// [`ServicePublicIpDriver::associate`](staffetta_driver::ServicePublicIpDriver::associate).
+    AssociatePublicIp = "service_public_ip/associate", Changes "associate a public address";
+    /// [`ServicePublicIpDriver::disassociate`](staffetta_driver::ServicePublicIpDriver::disassociate).
+    DisassociatePublicIp = "service_public_ip/disassociate", Changes "disassociate a public address";
+    /// [`ServicePublicIpDriver::release`](staffetta_driver::ServicePublicIpDriver::release).
+    ReleasePublicIp = "service_public_ip/release", Changes "release a public address";
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.path())
+    }
+}

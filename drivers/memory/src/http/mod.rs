@@ -1,0 +1,85 @@
+//! The simulated cloud as a process of its own, and the drivers that reach it over HTTP.
+//!
+//! A [`Server`] outlives the controllers that use it, however they end, and its [`EffectLog`] lists what they created and
+//! released. The program `staffetta-simulated-network` is a server and nothing else. A [`Client`] inspects the cloud, injects
+//! faults, and creates [`SimulatedDriver`]s, which implement the driver traits of pods and services.
+//!
+//! ```
+//! use staffetta_driver::{PodVifDriver, Reason};
+//! use staffetta_memory::Fault;
+//! use staffetta_memory::http::{Client, Method, ResourceKind, Server, ServerOptions, SimulatedOptions};
+//! # use staffetta_driver::DriverError;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let server = Server::start(&ServerOptions::default())?;
+//! let client = Client::new(&SimulatedOptions { url: server.url().into(), ..SimulatedOptions::default() })?;
+//! let driver = client.driver("east".into());
+//!
+//! client.inject(Method::ListVifs, 1, &Fault::Fail(DriverError::new(Reason::Unavailable, "list"))).await?;
+//! assert!(driver.vifs(None).await.unwrap_err().transient());
+//! assert!(driver.vifs(None).await?.is_empty());
+//! assert!(client.effects().await?.owners(ResourceKind::Port).is_empty());
+//! # Ok(())
+//! # })
+//! # }
+//! ```
+//!
+//! | path | purpose |
+//! |---|---|
+//! | `POST /v1/<trait>/<method>` | calls a driver, see [`Method`]: `{"cluster": ..., "arguments": [...]}` |
+//! | `GET /effects?after=N` | lists the effects after number N, a thousand at most |
+//! | `GET /ports`, `/load_balancers`, `/public_ips` | lists what exists, with its owners |
+//! | `POST /faults`, `DELETE /faults` | plans a fault: `{"call": "pod_vif/request_vif", "times": 1, "fault": "hang"}`; cancels all |
+//! | `GET /livez` | answers while the server runs |
+//!
+//! A call is answered with status 200 and the result of the method, or with status 422 and the
+//! [`DriverError`](staffetta_driver::DriverError).
+
+mod client;
+mod cloud;
+mod driver;
+mod effects;
+mod exchange;
+mod method;
+mod options;
+mod routes;
+mod server;
+
+use serde::{Deserialize, Serialize};
+use staffetta_driver::ClusterId;
+
+pub use self::client::Client;
+pub use self::driver::SimulatedDriver;
+pub use self::effects::{EffectKind, EffectLog, LoggedEffect, OwnerCounts, ResourceKind};
+pub use self::method::Method;
+pub use self::options::{SimulatedOptions, SimulatedOptionsError};
+pub use self::server::{Server, ServerOptions};
+pub use crate::Fault;
+
+/// The header that carries the id that the client gave its request.
+const REQUEST_ID: &str = "x-request-id";
+
+/// The body of a call.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallBody<A> {
+    /// The cluster whose mark the created resources carry.
+    cluster: ClusterId,
+    /// The arguments of the method, in order.
+    arguments: A,
+}
+
+/// A fault that is planned for the next calls of a method.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlannedFault {
+    call: Method,
+    #[serde(default = "once")]
+    times: usize,
+    fault: Fault,
+}
+
+fn once() -> usize {
+    1
+}

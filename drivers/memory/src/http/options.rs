@@ -1,0 +1,90 @@
+//! The section `[simulated]`.
+
+use std::time::Duration;
+
+use reqwest::Url;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The simulated network in a process of its own behind the drivers named `simulated`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SimulatedOptions {
+    /// The URL that `staffetta-simulated-network` prints when it starts.
+    #[schemars(length(min = 1))]
+    pub url: String,
+    /// The timeout of a call, in milliseconds.
+    #[schemars(range(min = 1))]
+    pub timeout_ms: u64,
+}
+
+impl Default for SimulatedOptions {
+    fn default() -> Self {
+        Self { url: "http://127.0.0.1:9697".into(), timeout_ms: 10_000 }
+    }
+}
+
+/// No client can be made with these options.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulatedOptionsError {
+    /// The address is none of a simulated network.
+    #[error("`simulated.url` is not of the form http://HOST:PORT")]
+    Url,
+    /// No call can be answered.
+    #[error("`simulated.timeout_ms` is 0")]
+    Timeout,
+    /// The HTTP client cannot be made.
+    #[error("the HTTP client of the simulated network cannot be made")]
+    Client(#[source] reqwest::Error),
+}
+
+impl SimulatedOptions {
+    /// The address without a slash at its end, and the time-out.
+    pub(super) fn checked(&self) -> Result<(String, Duration), SimulatedOptionsError> {
+        let url = Url::parse(&self.url).map_err(|_| SimulatedOptionsError::Url)?;
+        let plain = url.scheme() == "http" && url.has_host() && url.path() == "/";
+        // Who puts a password there would find it in a log.
+        let bare = url.username().is_empty() && url.password().is_none();
+        if !plain || !bare || url.query().is_some() || url.fragment().is_some() {
+            return Err(SimulatedOptionsError::Url);
+        }
+        if self.timeout_ms == 0 {
+            return Err(SimulatedOptionsError::Timeout);
+        }
+        Ok((url.as_str().trim_end_matches('/').to_owned(), Duration::from_millis(self.timeout_ms)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(url: &str, timeout_ms: u64) -> Result<String, String> {
+        let options = SimulatedOptions { url: url.into(), timeout_ms };
+        options.checked().map(|(url, _)| url).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_address_is_a_host_and_a_port_and_nothing_else() {
+        assert_eq!(checked("http://127.0.0.1:9697", 1).as_deref(), Ok("http://127.0.0.1:9697"));
+        assert_eq!(checked("http://[::1]:9697/", 1).as_deref(), Ok("http://[::1]:9697"));
+        let wrong = Err("`simulated.url` is not of the form http://HOST:PORT".to_owned());
+        for url in [
+            "",
+            "127.0.0.1:9697",
+            "https://localhost",
+            "http://a/b",
+            "http://me:secret@a",
+            "http://me@a",
+            "http://a/?q",
+            "http://a/#f",
+        ] {
+            assert_eq!(checked(url, 1), wrong, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_time_out_of_nothing_is_refused() {
+        assert_eq!(checked("http://a", 0), Err("`simulated.timeout_ms` is 0".to_owned()));
+    }
+}

@@ -1,0 +1,248 @@
+//! The simulated load balancers, without a lock and with the clock passed in.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use tokio::time::Instant;
+
+use super::MemoryOptions;
+use super::balancer::{MemoryLoadBalancer, listener, members};
+use staffetta_driver::{
+    ClusterId, DriverError, Listener, ListenerSpec, LoadBalancer, LoadBalancerId, LoadBalancerProgress,
+    LoadBalancerSpec, Member, MemberSpec, Owner, PoolId, PortId, Protocol, ProvisioningStatus, Reason,
+};
+
+/// All load balancers.
+#[derive(Debug)]
+pub(super) struct LoadBalancers {
+    pub(super) quota: Option<u32>,
+    /// The protocols that are not supported.
+    pub(super) disabled_protocols: BTreeSet<Protocol>,
+    /// The number of the next load balancers whose creation fails.
+    pub(super) failing_next: u32,
+    subnet: Option<IpNet>,
+    delay: Duration,
+    balancers: BTreeMap<LoadBalancerId, MemoryLoadBalancer>,
+    ids: IdSequence,
+}
+
+/// Ids that look like those of OpenStack.
+#[derive(Debug, Default)]
+struct IdSequence {
+    /// The number of ids so far.
+    made: u32,
+}
+
+impl IdSequence {
+    /// The id of the next thing; `kind` tells what it is.
+    fn next(&mut self, kind: u8) -> String {
+        self.made += 1;
+        format!("{:08x}-0000-4000-800{kind}-{:012x}", self.made, self.made)
+    }
+}
+
+impl LoadBalancers {
+    pub(super) fn new(options: &MemoryOptions) -> Self {
+        Self {
+            quota: options.load_balancer_quota,
+            disabled_protocols: BTreeSet::new(),
+            failing_next: 0,
+            subnet: options.service_subnet,
+            delay: options.load_balancer_delay(),
+            balancers: BTreeMap::new(),
+            ids: IdSequence::default(),
+        }
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &MemoryLoadBalancer> {
+        self.balancers.values()
+    }
+
+    pub(super) fn get(&self, id: &LoadBalancerId) -> Option<&MemoryLoadBalancer> {
+        self.balancers.get(id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: &LoadBalancerId) -> Option<&mut MemoryLoadBalancer> {
+        self.balancers.get_mut(id)
+    }
+
+    pub(super) fn has_port(&self, port: &PortId) -> bool {
+        self.balancers.values().any(|balancer| balancer.tree.port == *port)
+    }
+
+    pub(super) fn insert_unmarked(&mut self, load_balancer: LoadBalancer, now: Instant) {
+        let id = load_balancer.id.clone();
+        let balancer = MemoryLoadBalancer {
+            cluster: None,
+            owner: None,
+            tree: load_balancer,
+            busy_until: now,
+            failed: false,
+        };
+        self.balancers.insert(id, balancer);
+    }
+
+    pub(super) fn remove(&mut self, id: &LoadBalancerId) -> Option<LoadBalancer> {
+        self.balancers.remove(id).map(|balancer| balancer.tree)
+    }
+
+    pub(super) fn ensure(
+        &mut self,
+        cluster: &ClusterId,
+        owner: &Owner,
+        spec: &LoadBalancerSpec,
+        now: Instant,
+    ) -> Result<LoadBalancer, DriverError> {
+        let found = self.balancers.values_mut().find(|balancer| {
+            let tree = &balancer.tree;
+            let fits = (tree.vip, &tree.subnet, &tree.project) == (spec.vip, &spec.subnet, &spec.project);
+            let adopted = || fits && balancer.cluster.is_none() && spec.adopt.as_ref() == Some(&tree.id);
+            balancer.is_of(cluster, Some(owner)) || adopted()
+        });
+        let Some(balancer) = found else { return self.make(cluster, owner, spec, now) };
+        (balancer.cluster, balancer.owner) = (Some(cluster.clone()), Some(owner.clone()));
+        let groups = spec.security_groups.as_ref().filter(|groups| balancer.tree.security_groups != **groups);
+        if groups.is_some() || balancer.tree.disabled {
+            balancer.ensure_idle("change a load balancer", now)?;
+            if let Some(groups) = groups {
+                balancer.tree.security_groups.clone_from(groups);
+            }
+            balancer.tree.disabled = false;
+            balancer.busy_until = now + self.delay;
+        }
+        Ok(balancer.at(now))
+    }
+
+    fn make(
+        &mut self,
+        cluster: &ClusterId,
+        owner: &Owner,
+        spec: &LoadBalancerSpec,
+        now: Instant,
+    ) -> Result<LoadBalancer, DriverError> {
+        const STEP: &str = "make a load balancer";
+        if let Some(quota) = self.quota.filter(|quota| self.balancers.len() >= *quota as usize) {
+            return Err(DriverError::new(Reason::Quota, STEP).detail(format!("{quota} are allowed")));
+        }
+        if let Some(subnet) = self.subnet.filter(|subnet| !subnet.contains(&spec.vip)) {
+            let detail = format!("{} lies outside of the subnet {subnet}", spec.vip);
+            return Err(DriverError::new(Reason::Refused, STEP).detail(detail));
+        }
+        if self.balancers.values().any(|balancer| balancer.tree.vip == spec.vip) {
+            return Err(DriverError::new(Reason::Conflict, STEP).detail(format!("{} is in use", spec.vip)));
+        }
+        // As in the other world, one protocol that nobody serves spoils the whole tree.
+        let whole =
+            spec.listeners.iter().all(|listener| !self.disabled_protocols.contains(&listener.at.protocol));
+        let (id, port) = (self.ids.next(1), self.ids.next(5));
+        let hanging = spec.listeners.iter().filter(|_| whole);
+        let tree = LoadBalancer {
+            id: id.into(),
+            project: spec.project.clone(),
+            name: spec.name.clone(),
+            vip: spec.vip,
+            subnet: spec.subnet.clone(),
+            port: port.into(),
+            provider: Some("memory".into()),
+            security_groups: spec.security_groups.clone().unwrap_or_default(),
+            disabled: false,
+            status: ProvisioningStatus::Pending,
+            listeners: hanging.map(|spec| listener(None, spec, |kind| self.ids.next(kind))).collect(),
+        };
+        let failed = self.failing_next > 0;
+        self.failing_next = self.failing_next.saturating_sub(1);
+        let balancer = MemoryLoadBalancer {
+            cluster: Some(cluster.clone()),
+            owner: Some(owner.clone()),
+            tree,
+            busy_until: now + self.delay,
+            failed,
+        };
+        let made = balancer.at(now);
+        self.balancers.insert(made.id.clone(), balancer);
+        Ok(made)
+    }
+
+    pub(super) fn progress(
+        &self,
+        id: &LoadBalancerId,
+        now: Instant,
+    ) -> Result<LoadBalancerProgress, DriverError> {
+        let found = self.balancers.get(id).map(|balancer| balancer.progress(now));
+        found.ok_or_else(|| missing("look at a load balancer", id))
+    }
+
+    /// Returns `true` if the load balancer may be removed now, `false` if `owner` has none.
+    pub(super) fn removable(
+        &self,
+        cluster: &ClusterId,
+        owner: &Owner,
+        id: &LoadBalancerId,
+        now: Instant,
+    ) -> Result<bool, DriverError> {
+        match self.balancers.get(id).filter(|balancer| balancer.is_of(cluster, Some(owner))) {
+            Some(balancer) => balancer.ensure_idle("release a load balancer", now).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    pub(super) fn ensure_listener(
+        &mut self,
+        id: &LoadBalancerId,
+        spec: &ListenerSpec,
+        now: Instant,
+    ) -> Result<Listener, DriverError> {
+        const STEP: &str = "make a listener";
+        let Self { balancers, ids, delay, disabled_protocols, .. } = self;
+        let balancer = balancers.get_mut(id).ok_or_else(|| missing(STEP, id))?;
+        if disabled_protocols.contains(&spec.at.protocol) {
+            return Err(DriverError::new(Reason::Unsupported, STEP).detail(spec.at.to_string()));
+        }
+        balancer.change(STEP, now, *delay, |load_balancer| {
+            let made = listener(load_balancer.listener(spec.at), spec, |kind| ids.next(kind));
+            match load_balancer.listeners.iter_mut().find(|present| present.at == spec.at) {
+                Some(present) => present.clone_from(&made),
+                None => load_balancer.listeners.push(made.clone()),
+            }
+            Ok(made)
+        })
+    }
+
+    pub(super) fn remove_listener(
+        &mut self,
+        id: &LoadBalancerId,
+        listener: &Listener,
+        now: Instant,
+    ) -> Result<(), DriverError> {
+        let Some(balancer) = self.balancers.get_mut(id) else { return Ok(()) };
+        balancer.change("release a listener", now, self.delay, |load_balancer| {
+            load_balancer.listeners.retain(|present| present.id != listener.id);
+            Ok(())
+        })
+    }
+
+    pub(super) fn set_members(
+        &mut self,
+        id: &LoadBalancerId,
+        pool: &PoolId,
+        wanted: &[MemberSpec],
+        now: Instant,
+    ) -> Result<Vec<Member>, DriverError> {
+        const STEP: &str = "set the members of a pool";
+        let Self { balancers, ids, delay, .. } = self;
+        let balancer = balancers.get_mut(id).ok_or_else(|| missing(STEP, id))?;
+        balancer.change(STEP, now, *delay, |load_balancer| {
+            let mut pools = load_balancer.listeners.iter_mut().filter_map(|listener| listener.pool.as_mut());
+            let found = pools.find(|present| present.id == *pool);
+            let missing = || DriverError::new(Reason::NotFound, STEP).detail(format!("pool {pool}"));
+            let pool = found.ok_or_else(missing)?;
+            pool.members = members(&pool.members, wanted, |kind| ids.next(kind));
+            Ok(pool.members.clone())
+        })
+    }
+}
+
+fn missing(step: &'static str, id: &LoadBalancerId) -> DriverError {
+    DriverError::new(Reason::NotFound, step).detail(format!("load balancer {id}"))
+}

@@ -1,0 +1,315 @@
+//! The simulated network: subnets, ports, a quota.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard};
+
+use ipnet::IpNet;
+use tokio::time::Instant;
+
+use super::security_groups::SecurityGroups;
+use super::{AddressPool, MemoryOptions, MemoryPort};
+use crate::lock::lock;
+use staffetta_driver::{
+    Activation, ClusterId, DriverError, MacAddress, Network, Owner, PortProfile, Reason, SecurityGroup,
+    SecurityGroupId, SecurityRuleId, Subnet, SubnetId, Vif, VifClass, VifId, VifRequest,
+};
+
+const BRIDGE: &str = "br-int";
+
+/// The simulated network. Several drivers, of several clusters even, may share one.
+#[derive(Debug)]
+pub struct MemoryNetwork {
+    options: MemoryOptions,
+    state: Mutex<NetworkState>,
+    groups: Mutex<SecurityGroups>,
+    returned: Mutex<BTreeSet<VifId>>,
+}
+
+#[derive(Debug)]
+struct NetworkState {
+    subnets: HashMap<SubnetId, AddressPool>,
+    ports: BTreeMap<VifId, MemoryPort>,
+    port_quota: Option<u32>,
+    /// The number of ports that were ever created.
+    made: u32,
+}
+
+impl MemoryNetwork {
+    /// Creates a network with the subnets of the options and without ports.
+    pub fn new(options: MemoryOptions) -> Self {
+        let cidrs = options.pod_subnets.iter().chain(options.namespace_subnets.values().flatten());
+        let pool = |cidr: &IpNet| {
+            let addresses = AddressPool::new(*cidr, options.addresses_per_subnet, options.cool_down());
+            (subnet_id(*cidr), addresses)
+        };
+        let state = NetworkState {
+            subnets: cidrs.map(pool).collect(),
+            ports: BTreeMap::new(),
+            port_quota: options.port_quota,
+            made: 0,
+        };
+        Self { options, state: Mutex::new(state), groups: Mutex::default(), returned: Mutex::default() }
+    }
+
+    /// Returns the initial options.
+    pub fn options(&self) -> &MemoryOptions {
+        &self.options
+    }
+
+    /// Returns the subnet with these addresses. Only subnets of the options hand out addresses.
+    pub fn subnet(&self, cidr: IpNet) -> Subnet {
+        Subnet {
+            id: subnet_id(cidr),
+            network: Network {
+                label: Some("memory".into()),
+                bridge: Some(BRIDGE.into()),
+                mtu: Some(self.options.mtu),
+                ..Network::new("00000000-0000-4000-8000-000000000001".into())
+            },
+            cidr: cidr.trunc(),
+            gateway: Some(AddressPool::gateway(cidr)),
+            dns: Vec::new(),
+            routes: Vec::new(),
+        }
+    }
+
+    /// Returns the subnet with that id (`subnet-` and its addresses), if the options contain it.
+    pub fn subnet_named(&self, id: &SubnetId) -> Option<Subnet> {
+        let cidrs = self.options.pod_subnets.iter().chain(self.options.namespace_subnets.values().flatten());
+        cidrs.copied().find(|cidr| subnet_id(*cidr) == *id).map(|cidr| self.subnet(cidr))
+    }
+
+    /// Limits the number of used addresses of the subnet, or removes the limit.
+    pub fn set_address_limit(&self, cidr: IpNet, limit: Option<u32>) {
+        if let Some(addresses) = self.state().subnets.get_mut(&subnet_id(cidr)) {
+            addresses.set_limit(limit);
+        }
+    }
+
+    /// Limits the number of ports from now on, or removes the limit.
+    pub fn set_port_quota(&self, quota: Option<u32>) {
+        self.state().port_quota = quota;
+    }
+
+    /// Returns the ports of all clusters.
+    pub fn ports(&self) -> Vec<MemoryPort> {
+        self.state().ports.values().cloned().collect()
+    }
+
+    /// Returns the port with that id, of any cluster.
+    pub fn port(&self, id: &VifId) -> Option<MemoryPort> {
+        self.state().ports.get(id).cloned()
+    }
+
+    /// Returns the used addresses of the subnet.
+    pub fn addresses_in_use(&self, cidr: IpNet) -> Vec<IpAddr> {
+        self.state().subnets.get(&subnet_id(cidr)).into_iter().flat_map(AddressPool::held).collect()
+    }
+
+    /// Inserts a port of another controller. Its addresses are not taken from the subnets.
+    pub fn insert_port(&self, port: MemoryPort) {
+        self.state().ports.insert(port.vif.id.clone(), port);
+    }
+
+    /// Returns the security groups of all clusters.
+    pub fn security_groups(&self) -> Vec<SecurityGroup> {
+        self.groups().all(None)
+    }
+
+    /// Limits the number of security groups, and of the rules of all of them, or removes the limits.
+    pub fn set_security_group_quota(&self, groups: Option<usize>, rules: Option<usize>) {
+        self.groups().quota = (groups, rules);
+    }
+
+    /// Removes a security group, without a call of a driver, from its ports too.
+    pub fn remove_security_group(&self, id: &SecurityGroupId) -> Result<(), DriverError> {
+        for port in self.state().ports.values_mut() {
+            port.security_groups.retain(|group| group != id);
+        }
+        self.groups().remove(id, &BTreeSet::new())
+    }
+
+    /// Removes a rule of a security group, without a call of a driver.
+    pub fn remove_security_rule(&self, id: &SecurityRuleId) {
+        self.groups().take_rule(id);
+    }
+
+    /// Removes a port, without a call of a driver.
+    pub fn remove_port(&self, id: &VifId) -> Option<MemoryPort> {
+        let mut state = self.state();
+        let port = state.ports.remove(id)?;
+        state.give_back(&port, Instant::now());
+        Some(port)
+    }
+
+    pub(super) fn record_return(&self, id: &VifId) {
+        lock(&self.returned).insert(id.clone());
+    }
+
+    /// Returns the VIFs that pods returned to a pool.
+    pub fn returned(&self) -> Vec<VifId> {
+        lock(&self.returned).iter().cloned().collect()
+    }
+
+    /// Creates a port with the mark of `owner`, or a pooled one without an owner.
+    pub(super) fn create_port(
+        &self,
+        cluster: &ClusterId,
+        request: &VifRequest,
+        owner: Option<&Owner>,
+        now: Instant,
+    ) -> Result<Vif, DriverError> {
+        let mut state = self.state();
+        state.within_quota()?;
+        let ips = state.addresses(&request.subnets, now)?;
+        state.made += 1;
+        let vif = vif(state.made, request, &ips)?;
+        let port = MemoryPort {
+            vif: vif.clone(),
+            cluster: Some(cluster.clone()),
+            owner: owner.cloned(),
+            node_name: request.node_name.clone(),
+            project: request.project.clone(),
+            security_groups: request.security_groups.clone(),
+            subnets: request.subnets.iter().map(|subnet| subnet.id.clone()).collect(),
+            active_at: now + self.options.activation_delay(),
+        };
+        let vif = port.vif_at(now);
+        state.ports.insert(vif.id.clone(), port);
+        Ok(vif)
+    }
+
+    pub(super) fn delete_port(&self, cluster: &ClusterId, owner: &Owner, id: &VifId, now: Instant) {
+        let mut state = self.state();
+        let its_own = |port: &MemoryPort| port.owner.as_ref().map(|marked| marked.uid == owner.uid);
+        // A port of a cluster without an owner is pooled; one without any mark is free to delete.
+        let ours = |port: &MemoryPort| match &port.cluster {
+            Some(marked) => marked == cluster && its_own(port).unwrap_or(false),
+            None => its_own(port).unwrap_or(true),
+        };
+        if state.ports.get(id).is_some_and(ours)
+            && let Some(port) = state.ports.remove(id)
+        {
+            state.give_back(&port, now);
+        }
+    }
+
+    /// Deletes a port of `cluster` that has no owner.
+    pub(super) fn delete_stocked(&self, cluster: &ClusterId, id: &VifId, now: Instant) {
+        let mut state = self.state();
+        let stocked = |port: &MemoryPort| port.cluster.as_ref() == Some(cluster) && port.owner.is_none();
+        if state.ports.get(id).is_some_and(stocked)
+            && let Some(port) = state.ports.remove(id)
+        {
+            state.give_back(&port, now);
+        }
+    }
+
+    /// Replaces the security groups of a port.
+    pub(super) fn guard_port(&self, id: &VifId, groups: &[SecurityGroupId]) -> Result<(), DriverError> {
+        let mut state = self.state();
+        let port = state.ports.get_mut(id).ok_or_else(|| {
+            DriverError::new(Reason::NotFound, "change a port").detail(format!("port {id}"))
+        })?;
+        port.security_groups = groups.to_vec();
+        Ok(())
+    }
+
+    pub(super) fn activation(&self, id: &VifId, now: Instant) -> Result<Activation, DriverError> {
+        let state = self.state();
+        let port = state.ports.get(id).ok_or_else(|| {
+            DriverError::new(Reason::NotFound, "read the status of a port").detail(format!("port {id}"))
+        })?;
+        let vif = port.vif_at(now);
+        Ok(if vif.active {
+            Activation::Active(vif)
+        } else {
+            Activation::NotYet { poll_after: port.active_at - now }
+        })
+    }
+
+    pub(super) fn groups(&self) -> MutexGuard<'_, SecurityGroups> {
+        lock(&self.groups)
+    }
+
+    fn state(&self) -> MutexGuard<'_, NetworkState> {
+        lock(&self.state)
+    }
+}
+
+impl NetworkState {
+    fn within_quota(&self) -> Result<(), DriverError> {
+        match self.port_quota {
+            Some(quota) if self.ports.len() >= quota as usize => {
+                Err(DriverError::new(Reason::Quota, "make a port")
+                    .detail(format!("{quota} ports are allowed")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes one address in each subnet, or none at all.
+    fn addresses(&mut self, subnets: &[Subnet], now: Instant) -> Result<Vec<IpAddr>, DriverError> {
+        let mut taken = Vec::with_capacity(subnets.len());
+        for subnet in subnets {
+            match self.address(subnet, now) {
+                Ok(address) => taken.push(address),
+                Err(error) => {
+                    for (subnet, address) in subnets.iter().zip(taken) {
+                        if let Some(addresses) = self.subnets.get_mut(&subnet.id) {
+                            addresses.put_back(address, now);
+                        }
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    fn address(&mut self, subnet: &Subnet, now: Instant) -> Result<IpAddr, DriverError> {
+        let failed =
+            |reason| DriverError::new(reason, "make a port").detail(format!("subnet {}", subnet.cidr));
+        let addresses = self.subnets.get_mut(&subnet.id).ok_or_else(|| failed(Reason::NotFound))?;
+        addresses.take(now).ok_or_else(|| match addresses.next_cooled(now) {
+            Some(delay) => failed(Reason::NoAddress).after(delay),
+            None => failed(Reason::NoAddress),
+        })
+    }
+
+    fn give_back(&mut self, port: &MemoryPort, now: Instant) {
+        for (subnet, address) in port.subnets.iter().zip(port.vif.ips()) {
+            if let Some(addresses) = self.subnets.get_mut(subnet) {
+                addresses.give_back(address, now);
+            }
+        }
+    }
+}
+
+/// Returns the VIF of the port with this number.
+fn vif(number: u32, request: &VifRequest, ips: &[IpAddr]) -> Result<Vif, DriverError> {
+    let network = match request.subnets.first() {
+        Some(subnet) => subnet.network.clone(),
+        None => return Err(DriverError::new(Reason::Refused, "make a port").detail("no subnet is named")),
+    };
+    let id = format!("{number:08x}-0000-4000-8000-{number:012x}");
+    let [_, a, b, c] = number.to_be_bytes();
+    Ok(Vif {
+        // The name of an interface has at most 15 characters; Neutron's own names have 14.
+        class: VifClass::OpenVSwitch { vif_name: format!("tap{}", &id[..11]), bridge_name: BRIDGE.into() },
+        address: MacAddress([0xfa, 0x16, 0x3e, a, b, c]),
+        active: false,
+        plugin: "ovs".into(),
+        network,
+        subnets: request.subnets.iter().zip(ips).map(|(subnet, ip)| subnet.with_ips(vec![*ip])).collect(),
+        has_traffic_filtering: true,
+        preserve_on_delete: false,
+        port_profile: Some(PortProfile::OpenVSwitch { interface_id: id.clone() }),
+        id: id.into(),
+    })
+}
+
+fn subnet_id(cidr: IpNet) -> SubnetId {
+    format!("subnet-{}", cidr.trunc()).into()
+}

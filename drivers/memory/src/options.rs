@@ -1,0 +1,84 @@
+//! The section `[memory]`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use staffetta_driver::{ProjectId, SecurityGroupId};
+
+/// The simulated world behind the drivers named `memory`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MemoryOptions {
+    /// The project to which everything belongs.
+    pub project: ProjectId,
+    /// The subnets of pods. A pod gets one address in each: name one an address family.
+    pub pod_subnets: Vec<IpNet>,
+    /// Other subnets for the pods of single namespaces, by the name of the namespace.
+    pub namespace_subnets: BTreeMap<String, Vec<IpNet>>,
+    /// The maximum number of addresses of each subnet in use; all of them if absent.
+    #[schemars(example = 250_u32)]
+    pub addresses_per_subnet: Option<u32>,
+    /// The security groups of pods.
+    pub pod_security_groups: Vec<SecurityGroupId>,
+    /// The largest packet of the network, in bytes.
+    #[schemars(range(min = 68, max = 65535))]
+    pub mtu: u32,
+    /// The maximum number of ports at a time; any number if absent.
+    #[schemars(example = 500_u32)]
+    pub port_quota: Option<u32>,
+    /// The time for which a new port is DOWN before it becomes ACTIVE, in milliseconds.
+    pub activation_delay_ms: u64,
+    /// The time before a released address is used again, in milliseconds.
+    pub cool_down_ms: u64,
+    /// The subnet in which cluster IPs must lie; any cluster IP is taken if absent.
+    #[schemars(example = "10.96.0.0/12")]
+    pub service_subnet: Option<IpNet>,
+    /// The security groups of load balancers.
+    pub service_security_groups: Vec<SecurityGroupId>,
+    /// The maximum number of load balancers at a time; any number if absent.
+    #[schemars(example = 50_u32)]
+    pub load_balancer_quota: Option<u32>,
+    /// The time for which a load balancer takes no change after each change, in milliseconds.
+    pub load_balancer_delay_ms: u64,
+    /// The public addresses that services of type `LoadBalancer` get, less those that no subnet hands out.
+    pub public_ips: IpNet,
+}
+
+impl Default for MemoryOptions {
+    fn default() -> Self {
+        Self {
+            project: "memory".into(),
+            pod_subnets: vec!["10.10.0.0/16".parse().expect("it is a subnet")],
+            namespace_subnets: BTreeMap::new(),
+            addresses_per_subnet: None,
+            pod_security_groups: vec!["default".into()],
+            mtu: 1450,
+            port_quota: None,
+            activation_delay_ms: 500,
+            cool_down_ms: 30_000,
+            service_subnet: None,
+            service_security_groups: vec!["default".into()],
+            load_balancer_quota: None,
+            load_balancer_delay_ms: 200,
+            public_ips: "203.0.113.0/27".parse().expect("it is a subnet"),
+        }
+    }
+}
+
+impl MemoryOptions {
+    pub(crate) fn activation_delay(&self) -> Duration {
+        Duration::from_millis(self.activation_delay_ms)
+    }
+
+    pub(crate) fn load_balancer_delay(&self) -> Duration {
+        Duration::from_millis(self.load_balancer_delay_ms)
+    }
+
+    pub(crate) fn cool_down(&self) -> Duration {
+        Duration::from_millis(self.cool_down_ms)
+    }
+}

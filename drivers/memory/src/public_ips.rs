@@ -1,0 +1,150 @@
+//! The simulated public addresses, without a lock and with the clock passed in.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use tokio::time::Instant;
+
+use super::{AddressPool, MemoryOptions};
+use staffetta_driver::{
+    Allocation, ClusterId, DriverError, Owner, PortId, PublicIp, PublicIpId, PublicIpRequest, Reason,
+};
+
+/// A pool of public addresses, and those that users made.
+#[derive(Debug)]
+pub(super) struct PublicIps {
+    pool: AddressPool,
+    held: BTreeMap<PublicIpId, MemoryPublicIp>,
+    made: u32,
+}
+
+/// A public address with its mark.
+#[derive(Debug)]
+pub(super) struct MemoryPublicIp {
+    pub(super) cluster: Option<ClusterId>,
+    pub(super) owner: Option<Owner>,
+    pub(super) public_ip: PublicIp,
+}
+
+impl MemoryPublicIp {
+    pub(super) fn is_of(&self, cluster: &ClusterId, owner: Option<&Owner>) -> bool {
+        let marked_for = |owner: &Owner| self.owner.as_ref().is_some_and(|marked| marked.uid == owner.uid);
+        self.cluster.as_ref() == Some(cluster) && owner.is_none_or(marked_for)
+    }
+}
+
+impl PublicIps {
+    pub(super) fn new(options: &MemoryOptions) -> Self {
+        let pool = AddressPool::new(options.public_ips, None, options.cool_down());
+        Self { pool, held: BTreeMap::new(), made: 0 }
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &MemoryPublicIp> {
+        self.held.values()
+    }
+
+    pub(super) fn get(&self, id: &PublicIpId) -> Option<&MemoryPublicIp> {
+        self.held.get(id)
+    }
+
+    pub(super) fn insert_users(&mut self, ip: IpAddr) -> PublicIpId {
+        self.insert(None, None, ip, Allocation::User).id
+    }
+
+    pub(super) fn acquire(
+        &mut self,
+        cluster: &ClusterId,
+        owner: &Owner,
+        request: &PublicIpRequest,
+        now: Instant,
+    ) -> Result<PublicIp, DriverError> {
+        if let Some(ip) = request.named {
+            return self.named(cluster, owner, ip, &request.port);
+        }
+        let found = self.held.values_mut().find(|held| {
+            let leads_elsewhere = held.public_ip.port.as_ref().is_some_and(|port| *port != request.port);
+            let named = request.adopt.as_ref() == Some(&held.public_ip.id);
+            let adopted = || named && held.cluster.is_none() && !leads_elsewhere;
+            held.is_of(cluster, Some(owner)) || adopted()
+        });
+        if let Some(held) = found {
+            (held.cluster, held.owner) = (Some(cluster.clone()), Some(owner.clone()));
+            held.public_ip.allocation = Allocation::Pool;
+            return Ok(held.public_ip.clone());
+        }
+        if let Some(ip) = self.pool.take(now) {
+            return Ok(self.insert(Some(cluster.clone()), Some(owner.clone()), ip, Allocation::Pool));
+        }
+        let error =
+            DriverError::new(Reason::NoAddress, "acquire a public address").detail("the pool is empty");
+        Err(match self.pool.next_cooled(now) {
+            Some(delay) => error.after(delay),
+            None => error,
+        })
+    }
+
+    /// The address that the user named: it must exist, and lead nowhere else.
+    fn named(
+        &self,
+        cluster: &ClusterId,
+        owner: &Owner,
+        ip: IpAddr,
+        port: &PortId,
+    ) -> Result<PublicIp, DriverError> {
+        let failed = |reason| DriverError::new(reason, "find the public address that the user named");
+        let held = self.held.values().find(|held| held.public_ip.ip == ip);
+        let held = held.ok_or_else(|| failed(Reason::NotFound).detail(format!("there is no {ip}")))?;
+        let free = held.public_ip.port.as_ref().is_none_or(|leads_to| leads_to == port);
+        if !free || held.owner.is_some() && !held.is_of(cluster, Some(owner)) {
+            return Err(failed(Reason::Conflict).detail(format!("{ip} is in use")));
+        }
+        Ok(held.public_ip.clone())
+    }
+
+    pub(super) fn associate(&mut self, id: &PublicIpId, port: &PortId) -> Result<(), DriverError> {
+        let failed =
+            |reason| DriverError::new(reason, "associate a public address").detail(format!("address {id}"));
+        let held = self.held.get_mut(id).ok_or_else(|| failed(Reason::NotFound))?;
+        if held.public_ip.port.as_ref().is_some_and(|leads_to| leads_to != port) {
+            return Err(failed(Reason::Conflict));
+        }
+        held.public_ip.port = Some(port.clone());
+        Ok(())
+    }
+
+    pub(super) fn disassociate(&mut self, id: &PublicIpId, port: &PortId) {
+        if let Some(held) = self.held.get_mut(id)
+            && held.public_ip.port.as_ref() == Some(port)
+        {
+            held.public_ip.port = None;
+        }
+    }
+
+    pub(super) fn forget_port(&mut self, port: &PortId) {
+        for held in self.held.values_mut().filter(|held| held.public_ip.port.as_ref() == Some(port)) {
+            held.public_ip.port = None;
+        }
+    }
+
+    pub(super) fn release(&mut self, cluster: &ClusterId, owner: &Owner, id: &PublicIpId, now: Instant) {
+        if self.held.get(id).is_some_and(|held| held.is_of(cluster, Some(owner)))
+            && let Some(held) = self.held.remove(id)
+        {
+            self.pool.give_back(held.public_ip.ip, now);
+        }
+    }
+
+    fn insert(
+        &mut self,
+        cluster: Option<ClusterId>,
+        owner: Option<Owner>,
+        ip: IpAddr,
+        allocation: Allocation,
+    ) -> PublicIp {
+        self.made += 1;
+        let id = PublicIpId::from(format!("{:08x}-0000-4000-8006-{:012x}", self.made, self.made));
+        let public_ip = PublicIp { id: id.clone(), ip, allocation, port: None };
+        self.held.insert(id, MemoryPublicIp { cluster, owner, public_ip: public_ip.clone() });
+        public_ip
+    }
+}

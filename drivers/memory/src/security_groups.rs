@@ -1,0 +1,116 @@
+//! The security groups of the simulated network.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use staffetta_driver::{
+    ClusterId, Direction, DriverError, ExistingRule, GroupName, IpFamily, Owner, Reason, Remote, RuleChange,
+    SecurityGroup, SecurityGroupId, SecurityRule, SecurityRuleId,
+};
+
+/// The existing security groups.
+#[derive(Debug, Default)]
+pub(super) struct SecurityGroups {
+    groups: BTreeMap<SecurityGroupId, (ClusterId, SecurityGroup)>,
+    /// The maximum numbers of groups and of rules.
+    pub(super) quota: (Option<usize>, Option<usize>),
+    /// The number of ids so far.
+    made: usize,
+}
+
+impl SecurityGroups {
+    /// The groups with the mark of `cluster`, or all.
+    pub(super) fn all(&self, cluster: Option<&ClusterId>) -> Vec<SecurityGroup> {
+        let wanted = |marked: &ClusterId| cluster.is_none_or(|cluster| cluster == marked);
+        self.groups.values().filter(|(marked, _)| wanted(marked)).map(|(_, group)| group.clone()).collect()
+    }
+
+    /// A new group. As with Neutron, it lets everything out at first.
+    pub(super) fn make(
+        &mut self,
+        cluster: &ClusterId,
+        name: &GroupName,
+        owner: Option<&Owner>,
+    ) -> Result<SecurityGroup, DriverError> {
+        if self.quota.0.is_some_and(|quota| self.groups.len() >= quota) {
+            return Err(DriverError::new(Reason::Quota, "make a security group"));
+        }
+        let id: SecurityGroupId = format!("group-{}", self.number()).into();
+        let out =
+            |family| SecurityRule { direction: Direction::Egress, family, ports: None, remote: Remote::Any };
+        let rules =
+            IpFamily::ALL.map(|family| ExistingRule { id: self.rule_id(), rule: Some(out(family)) }).into();
+        let group = SecurityGroup { id: id.clone(), name: name.clone(), owner: owner.cloned(), rules };
+        self.groups.insert(id, (cluster.clone(), group.clone()));
+        Ok(group)
+    }
+
+    pub(super) fn change(
+        &mut self,
+        id: &SecurityGroupId,
+        change: &RuleChange,
+    ) -> Result<Vec<ExistingRule>, DriverError> {
+        const STEP: &str = "change the rules of a security group";
+        let not_found = |id: &SecurityGroupId| {
+            DriverError::new(Reason::NotFound, STEP).detail(format!("security group {id}"))
+        };
+        let (_, group) = self.groups.get_mut(id).ok_or_else(|| not_found(id))?;
+        let going: HashSet<&SecurityRuleId> = change.remove.iter().collect();
+        group.rules.retain(|held| !going.contains(&held.id));
+        let mut named = change.add.iter().filter_map(|rule| match &rule.remote {
+            Remote::Group(id) => Some(id),
+            _ => None,
+        });
+        if let Some(missing) = named.find(|id| !self.groups.contains_key(*id)) {
+            return Err(not_found(missing));
+        }
+        let rules: usize = self.groups.values().map(|(_, group)| group.rules.len()).sum();
+        if self.quota.1.is_some_and(|quota| rules + change.add.len() > quota) {
+            return Err(DriverError::new(Reason::Quota, STEP));
+        }
+        let mut added = Vec::new();
+        for rule in &change.add {
+            let held = ExistingRule { id: self.rule_id(), rule: Some(rule.clone()) };
+            let (_, group) = self.groups.get_mut(id).ok_or_else(|| not_found(id))?;
+            let there = group.rules.iter().find(|known| known.rule.as_ref() == Some(rule)).cloned();
+            if there.is_none() {
+                group.rules.push(held.clone());
+            }
+            added.push(there.unwrap_or(held));
+        }
+        Ok(added)
+    }
+
+    /// Removes a group that no port uses, and the rules that name it.
+    pub(super) fn remove(
+        &mut self,
+        id: &SecurityGroupId,
+        used: &BTreeSet<SecurityGroupId>,
+    ) -> Result<(), DriverError> {
+        if self.groups.contains_key(id) && used.contains(id) {
+            let error = DriverError::new(Reason::Conflict, "remove a security group");
+            return Err(error.detail(format!("security group {id} guards a port")));
+        }
+        self.groups.remove(id);
+        let names = |held: &ExistingRule| matches!(&held.rule, Some(SecurityRule { remote: Remote::Group(named), .. }) if named == id);
+        for (_, group) in self.groups.values_mut() {
+            group.rules.retain(|held| !names(held));
+        }
+        Ok(())
+    }
+
+    /// Removes a rule, without a call of a driver.
+    pub(super) fn take_rule(&mut self, id: &SecurityRuleId) {
+        for (_, group) in self.groups.values_mut() {
+            group.rules.retain(|held| held.id != *id);
+        }
+    }
+
+    fn rule_id(&mut self) -> SecurityRuleId {
+        format!("rule-{}", self.number()).into()
+    }
+
+    fn number(&mut self) -> usize {
+        self.made += 1;
+        self.made
+    }
+}

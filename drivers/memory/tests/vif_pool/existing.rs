@@ -1,0 +1,198 @@
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_handed_out_before_it_is_known_what_pods_use() {
+    let world = World::with(MemoryOptions::default(), POLICY);
+    assert!(world.ask("a").await.unwrap_err().transient());
+    world.pool.start();
+    assert!(world.ask("a").await.is_err(), "what exists is not known");
+    world.pool.resync().await.unwrap();
+    assert!(world.ask("a").await.is_err(), "what pods show is not known");
+    world.pool.start();
+    assert!(world.ask("a").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_what_pods_show_is_theirs_and_the_rest_is_free_once_it_has_rested() {
+    let before = World::new(VifPoolPolicy { min: 0, batch: 2, ..POLICY }).await;
+    let (shown, never_written) = (before.get("a").await, before.get("b").await);
+    let world = before.restarted(&[("a", &shown)]).await;
+    assert!(world.holds("a").await && !world.holds("b").await);
+    let VifPoolMetrics { used, cooling, free, .. } = world.metrics();
+    assert_eq!((used, cooling + 1, free), (1, world.ports(), 0));
+    let orders = world.orders().len();
+    assert_eq!(orders, 0, "nothing is made ahead of demand meanwhile");
+    pass(POLICY.cool_down).await;
+    let mut got = Vec::new();
+    for number in 0..before.ports() - 1 {
+        got.push(world.get(&format!("p{number}")).await.id);
+    }
+    assert!(got.contains(&never_written.id) && !got.contains(&shown.id));
+    world.release("a", &shown).await;
+    pass(POLICY.cool_down).await;
+    assert_eq!(world.metrics().conflicts, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_two_pods_show_is_reported_and_free_when_both_are_gone() {
+    let before = World::new(VifPoolPolicy { min: 0, batch: 1, ..POLICY }).await;
+    let vif = before.get("a").await;
+    let world = before.restarted(&[("a", &vif), ("b", &vif)]).await;
+    assert_eq!(world.metrics().conflicts, 1);
+    world.release("a", &vif).await;
+    assert_eq!(world.metrics().used, 1);
+    world.pool.pod_vifs(&owner("c"), std::slice::from_ref(&vif));
+    assert_eq!(world.metrics().conflicts, 2);
+    world.release("b", &vif).await;
+    pass(POLICY.cool_down * 2).await;
+    assert_ne!(world.get("d").await.id, vif.id);
+    world.release("c", &vif).await;
+    assert!(world.network.port(&vif.id).is_some());
+    assert!(!world.holds("c").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_made_or_deleted_is_learned_at_the_next_reading() {
+    let world = World::new(VifPoolPolicy { min: 0, batch: 1, ..POLICY }).await;
+    let (kept, lost) = (world.get("a").await, world.get("b").await);
+    let mut strange = world.network.port(&kept.id).unwrap();
+    strange.vif.id = "strange".into();
+    world.network.insert_port(strange.clone());
+    strange.vif.id = "theirs".into();
+    strange.cluster = Some("west".into());
+    world.network.insert_port(strange);
+    world.network.remove_port(&lost.id);
+    let used = world.metrics().used;
+    world.pool.resync().await.unwrap();
+    let figures = world.metrics();
+    assert_eq!((figures.used, figures.cooling, figures.conflicts), (used - 1, 1, 1));
+    pass(POLICY.cool_down).await;
+    let mut got = Vec::new();
+    for number in 0..4 {
+        got.push(world.get(&format!("p{number}")).await.id);
+    }
+    assert!(got.contains(&"strange".into()) && !got.contains(&"theirs".into()), "{got:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_marks_tell_who_holds_what_once_all_is_known() {
+    let before = World::new(VifPoolPolicy { min: 0, batch: 2, ..POLICY }).await;
+    let vif = before.get("a").await;
+    let marked = before.pool.vifs(None).await.unwrap();
+    let of_a: Vec<_> = marked.iter().filter(|marked| marked.owner == Some(owner("a"))).collect();
+    assert_eq!((of_a.len(), &of_a[0].thing.id), (1, &vif.id));
+    assert_eq!(before.pool.vifs(Some(&owner("a"))).await.unwrap().len(), 1);
+    assert_eq!(before.pool.vifs(Some(&owner("b"))).await.unwrap(), []);
+    assert_eq!(before.lists(), 1, "for one pod the stock is not listed");
+    let world = before.restarted(&[]).await;
+    assert_eq!(world.pool.vifs(Some(&owner("a"))).await.unwrap(), [], "it was never written down");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_deleted_outside_is_made_again_at_the_next_reading() {
+    let world = World::new(POLICY).await;
+    let kept = world.get("a").await;
+    for port in world.network.ports().iter().filter(|port| port.vif.id != kept.id) {
+        world.network.remove_port(&port.vif.id);
+    }
+    world.pool.resync().await.unwrap();
+    settle().await;
+    assert!(world.metrics().free >= POLICY.min && world.ports() > POLICY.min, "{:?}", world.metrics());
+    let next = world.get("b").await;
+    assert!(world.network.port(&next.id).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_turns_out_to_have_been_deleted_outside_makes_the_pool_look_for_others_once() {
+    let network = Arc::new(MemoryNetwork::new(MemoryOptions::default()));
+    let stock = MemoryBulkVifDriver::new(Arc::clone(&network), "east".into()).bound_by_nodes();
+    let world = World::on(network, stock, POLICY);
+    world.start().await;
+    world.get("a").await;
+    for port in world.network.ports() {
+        world.network.remove_port(&port.vif.id);
+    }
+    let lists = world.lists();
+    let dead = world.get("b").await;
+    for _ in 0..3 {
+        assert_eq!(world.pool.activate_vif(&dead).await.unwrap_err().reason(), Reason::NotFound);
+        settle().await;
+    }
+    assert_eq!(world.lists(), lists + 1);
+    let alive = world.get("c").await;
+    assert!(world.network.port(&alive.id).is_some(), "no other pod gets one that does not exist");
+    world.release("b", &dead).await;
+    assert!(world.pool.vifs(Some(&owner("b"))).await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_left_half_made_is_destroyed_by_a_leader_that_knows_what_pods_use() {
+    let before = World::new(VifPoolPolicy { min: 0, batch: 3, ..POLICY }).await;
+    let (shown, left) = (before.get("a").await, before.network.ports().pop().unwrap().vif);
+    assert_ne!(shown.id, left.id);
+    let stock = MemoryBulkVifDriver::new(Arc::clone(&before.network), "east".into());
+    for vif in [&shown, &left] {
+        stock.set_incomplete(&vif.id, true);
+    }
+    let world = World::on(Arc::clone(&before.network), stock, before.policy);
+    let there = |vif: &Vif| world.network.port(&vif.id).is_some();
+    world.pool.resync().await.unwrap();
+    settle().await;
+    assert!(there(&left), "what pods use is not known yet");
+    world.leads.store(false, Ordering::Relaxed);
+    world.pool.pod_vifs(&owner("a"), std::slice::from_ref(&shown));
+    world.pool.start();
+    settle().await;
+    assert!(there(&left), "this process does not lead");
+    world.leads.store(true, Ordering::Relaxed);
+    world.pool.resync().await.unwrap();
+    settle().await;
+    assert_eq!((there(&left), there(&shown)), (false, true), "a pod uses the other one");
+    assert_eq!((world.metrics().used, world.pool.vifs(Some(&owner("a"))).await.unwrap().len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_pod_holds_stays_its_own_while_it_is_only_half_there() {
+    let world = World::new(VifPoolPolicy { min: 0, batch: 2, ..POLICY }).await;
+    let held = world.get("a").await;
+    let free = world.network.ports().into_iter().map(|port| port.vif).find(|vif| vif.id != held.id).unwrap();
+    for vif in [&held, &free] {
+        world.stock.set_incomplete(&vif.id, true);
+    }
+    world.pool.resync().await.unwrap();
+    settle().await;
+    let VifPoolMetrics { used, free: ready, conflicts, .. } = world.metrics();
+    assert_eq!((used, ready, conflicts), (1, 0, 0), "nobody gets the other one");
+    assert_eq!((world.ports(), world.pool.vifs(Some(&owner("a"))).await.unwrap().len()), (2, 1));
+    for vif in [&held, &free] {
+        world.stock.set_incomplete(&vif.id, false);
+    }
+    world.pool.resync().await.unwrap();
+    pass(POLICY.cool_down).await;
+    assert_eq!((world.metrics().used, world.metrics().free), (1, 1), "it was mended meanwhile");
+    world.stock.set_incomplete(&free.id, true);
+    for _ in 0..2 {
+        world.pool.resync().await.unwrap();
+        settle().await;
+    }
+    assert!(world.network.port(&free.id).is_none(), "and this time it was not");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_pods_that_show_one_vif_the_one_that_showed_it_later_is_to_have_another() {
+    let world = World::new(VifPoolPolicy { min: 0, batch: 1, ..POLICY }).await;
+    let vif = world.get("a").await;
+    let show = |name: &str| world.pool.pod_vifs(&owner(name), std::slice::from_ref(&vif));
+    let contested = || ["a", "b"].map(|name| world.pool.has_conflict(&owner(name).uid));
+    // Another controller gave it to b, which showed it first, although this one gave it to a before that.
+    show("b");
+    assert_eq!(contested(), [false, false], "a may not have been told of it");
+    show("a");
+    show("b");
+    assert_eq!(contested(), [true, false]);
+    let other = world.get("a").await;
+    world.pool.pod_vifs(&owner("a"), std::slice::from_ref(&other));
+    world.release("a", &vif).await;
+    assert_eq!(contested(), [false, false]);
+    assert!(world.network.port(&vif.id).is_some() && world.metrics().used == 2);
+}

@@ -1,0 +1,209 @@
+//! The driver `neutron_floating_ip` of public addresses: floating IPs of the ports of load balancers.
+//!
+//! A floating IP of the pool is found by the mark in its description. One of the user has no mark, and only its association is
+//! changed.
+
+use std::net::IpAddr;
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use staffetta_driver::{
+    Allocation, ClusterId, DriverError, NetworkId, Owned, Owner, PortId, ProjectId, PublicIp, PublicIpId,
+    PublicIpRequest, Reason, ServicePublicIpDriver, SubnetId,
+};
+
+use crate::cloud::{ApiCall, Cloud, Service};
+use crate::error::{DriverResult, Result, Step, existing};
+use crate::mark;
+use crate::text::{is_well_formed, or_default, without_nulls};
+
+const LIST: &str = "list the public addresses of this cluster";
+const NAMED: &str = "find the public address that the user named";
+
+/// A floating IP.
+#[derive(Clone, Debug, Deserialize)]
+struct FloatingIp {
+    id: PublicIpId,
+    #[serde(rename = "floating_ip_address")]
+    address: IpAddr,
+    port_id: Option<PortId>,
+    #[serde(default, deserialize_with = "or_default")]
+    description: String,
+    project_id: Option<ProjectId>,
+    revision_number: Option<u64>,
+}
+
+impl FloatingIp {
+    /// Returns `true` if it belongs to the project. Administrators see those of all projects.
+    fn is_of(&self, project: &ProjectId) -> bool {
+        self.project_id.as_ref() == Some(project)
+    }
+}
+
+const FIELDS: &str = "id floating_ip_address port_id description project_id revision_number";
+
+/// The driver `neutron_floating_ip`.
+#[derive(Clone, Debug)]
+pub struct NeutronFloatingIps {
+    network: Service,
+    cluster: ClusterId,
+    pool: NetworkId,
+    subnet: Option<SubnetId>,
+}
+
+impl NeutronFloatingIps {
+    /// Allocates floating IPs in the external network `pool`, in `subnet` if there is one, with the mark of `cluster`.
+    pub fn new(cloud: &Cloud, cluster: ClusterId, pool: NetworkId, subnet: Option<SubnetId>) -> Self {
+        Self { network: cloud.network(), cluster, pool, subnet }
+    }
+
+    async fn list(&self, step: Step, filter: &[(&'static str, String)]) -> Result<Vec<FloatingIp>> {
+        self.network.get(step, "floatingips").fields(FIELDS).filter(filter).list("floatingips").await
+    }
+
+    /// Reads a floating IP; an id that cannot be one does not exist.
+    async fn read(&self, step: Step, id: &PublicIpId) -> Result<Option<FloatingIp>> {
+        if !is_well_formed(id.as_str()) {
+            return Ok(None);
+        }
+        let call = self.network.get(step, format!("floatingips/{id}")).fields(FIELDS);
+        existing(call.answer_in("floatingip").await)
+    }
+
+    /// Updates a floating IP, unless it was changed since it was read.
+    async fn change(&self, step: Step, read: &FloatingIp, change: Value) -> Result<FloatingIp> {
+        let call = self.network.put(step, format!("floatingips/{}", read.id));
+        let call = call.json(&json!({ "floatingip": change }));
+        read.revision_number.into_iter().fold(call, ApiCall::revision).answer_in("floatingip").await
+    }
+
+    async fn marked(&self, owner: &Owner) -> Result<Vec<FloatingIp>> {
+        let description = ("description", mark::description(&self.cluster, owner));
+        let mut listed = self.list(LIST, &[description]).await?;
+        listed.retain(|found| self.owner_of(found).is_some_and(|marked| marked.uid == owner.uid));
+        Ok(listed)
+    }
+
+    /// The owner in the mark of a floating IP, or `None` without a mark of this cluster.
+    fn owner_of(&self, found: &FloatingIp) -> Option<Owner> {
+        mark::owner_in(&found.description, &self.cluster)
+    }
+
+    fn public_ip(&self, found: FloatingIp) -> PublicIp {
+        let ours = self.owner_of(&found).is_some();
+        let allocation = if ours { Allocation::Pool } else { Allocation::User };
+        PublicIp { id: found.id, ip: found.address, allocation, port: found.port_id }
+    }
+
+    /// The address that the user named: it must exist, have no other owner, and be associated with no other port.
+    async fn named(&self, owner: &Owner, request: &PublicIpRequest, ip: String) -> DriverResult<PublicIp> {
+        let failed = |reason, why: &str| DriverError::new(reason, NAMED).detail(format!("{ip} {why}"));
+        let filter = [("floating_ip_address", ip.clone()), ("project_id", request.project.to_string())];
+        let listed = self.list(NAMED, &filter).await?;
+        let Some(found) = listed.into_iter().find(|found| found.is_of(&request.project)) else {
+            return Err(failed(Reason::NotFound, "is no floating IP of this project"));
+        };
+        let is_foreign = match self.owner_of(&found) {
+            Some(marked) => marked.uid != owner.uid,
+            None => mark::is_marked(&found.description, &[]),
+        };
+        if is_foreign {
+            return Err(failed(Reason::Conflict, "was made for another service"));
+        }
+        if found.port_id.as_ref().is_some_and(|associated| *associated != request.port) {
+            return Err(failed(Reason::Conflict, "is associated with another port"));
+        }
+        Ok(self.public_ip(found))
+    }
+
+    /// Adopts the floating IP that a predecessor allocated and marks it for `owner`. Returns `None` if it does not exist, has a mark, or is
+    /// associated with another port: an annotation may name any floating IP.
+    async fn adopted(
+        &self,
+        owner: &Owner,
+        request: &PublicIpRequest,
+        id: &PublicIpId,
+    ) -> Result<Option<PublicIp>> {
+        const STEP: &str = "adopt a public address";
+        let Some(found) = self.read(STEP, id).await? else { return Ok(None) };
+        let is_elsewhere = found.port_id.as_ref().is_some_and(|port| *port != request.port);
+        if mark::is_marked(&found.description, &[]) || is_elsewhere || !found.is_of(&request.project) {
+            return Ok(None);
+        }
+        let change = json!({ "description": mark::description(&self.cluster, owner) });
+        Ok(Some(self.public_ip(self.change(STEP, &found, change).await?)))
+    }
+}
+
+#[async_trait]
+impl ServicePublicIpDriver for NeutronFloatingIps {
+    async fn public_ips(&self, owner: Option<&Owner>) -> DriverResult<Vec<Owned<PublicIp>>> {
+        let found = match owner {
+            Some(owner) => self.marked(owner).await?,
+            None => self.list(LIST, &[]).await?,
+        };
+        let found = found.into_iter().filter_map(|found| {
+            let owner = self.owner_of(&found);
+            // Those of other clusters are left out.
+            let relevant = owner.is_some() || !mark::is_marked(&found.description, &[]);
+            relevant.then(|| Owned { owner, thing: self.public_ip(found) })
+        });
+        Ok(found.collect())
+    }
+
+    async fn acquire(&self, owner: &Owner, request: &PublicIpRequest) -> DriverResult<PublicIp> {
+        if let Some(ip) = request.named {
+            return self.named(owner, request, ip.to_string()).await;
+        }
+        if let Some(found) = self.marked(owner).await?.into_iter().next() {
+            return Ok(self.public_ip(found));
+        }
+        if let Some(id) = &request.adopt
+            && let Some(adopted) = self.adopted(owner, request, id).await?
+        {
+            return Ok(adopted);
+        }
+        let new = without_nulls(json!({
+            "floating_network_id": self.pool,
+            "subnet_id": self.subnet,
+            "project_id": request.project,
+            "description": mark::description(&self.cluster, owner),
+        }));
+        let call = self.network.post("acquire a public address", "floatingips");
+        let made = call.json(&json!({ "floatingip": new })).answer_in("floatingip").await?;
+        Ok(self.public_ip(made))
+    }
+
+    async fn associate(&self, public_ip: &PublicIp, port: &PortId) -> DriverResult<()> {
+        const STEP: &str = "associate a public address";
+        let failed =
+            |reason, why: &str| DriverError::new(reason, STEP).detail(format!("{} {why}", public_ip.ip));
+        let missing = || failed(Reason::NotFound, "does not exist any more");
+        let found = self.read(STEP, &public_ip.id).await?.ok_or_else(missing)?;
+        match &found.port_id {
+            Some(associated) if associated == port => Ok(()),
+            Some(_) => Err(failed(Reason::Conflict, "is associated with another port")),
+            None => Ok(self.change(STEP, &found, json!({ "port_id": port })).await.map(drop)?),
+        }
+    }
+
+    async fn disassociate(&self, public_ip: &PublicIp, port: &PortId) -> DriverResult<()> {
+        const STEP: &str = "disassociate a public address";
+        let found = self.read(STEP, &public_ip.id).await?;
+        match found.filter(|found| found.port_id.as_ref() == Some(port)) {
+            Some(found) => Ok(self.change(STEP, &found, json!({ "port_id": null })).await.map(drop)?),
+            None => Ok(()),
+        }
+    }
+
+    async fn release(&self, owner: &Owner, public_ip: &PublicIp) -> DriverResult<()> {
+        let found = self.read("read the owner of a public address", &public_ip.id).await?;
+        let marked = found.and_then(|found| self.owner_of(&found));
+        if marked.is_none_or(|marked| marked.uid != owner.uid) {
+            return Ok(());
+        }
+        let call = self.network.delete("release a public address", format!("floatingips/{}", public_ip.id));
+        Ok(existing(call.done().await).map(drop)?)
+    }
+}

@@ -1,0 +1,197 @@
+//! Sends requests and reports each to the request observer.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::{Client, Method, Response, Url};
+use staffetta_driver::{RequestObserver, RequestOutcome};
+use tokio::time::Instant;
+use tracing::debug;
+
+use super::response::HttpResponse;
+use super::tls::{self, CloudError};
+use super::url::host;
+use crate::access::TlsOptions;
+use crate::error::{OpenStackError, Result, Step};
+
+/// The largest response body, in bytes.
+const MAX_BODY: usize = 32 << 20;
+
+/// The header that carries our id of a request; all services that handle it log it (`oslo.middleware`).
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");
+
+/// An HTTP client that reports each request to an observer.
+#[derive(Clone)]
+pub(crate) struct HttpClient {
+    client: Client,
+    observer: Arc<dyn RequestObserver>,
+}
+
+/// A request to a service.
+pub(crate) struct HttpRequest<'a> {
+    /// The service type, for logs and metrics.
+    pub(crate) service: &'static str,
+    /// The operation, as an imperative, for errors.
+    pub(crate) step: Step,
+    pub(crate) method: &'a Method,
+    pub(crate) url: Url,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) body: Option<Vec<u8>>,
+    pub(crate) timeout: Duration,
+    /// The request is idempotent.
+    pub(crate) repeatable: bool,
+}
+
+impl fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HttpClient")
+    }
+}
+
+impl HttpClient {
+    pub(crate) fn new(tls: &TlsOptions, observer: Arc<dyn RequestObserver>) -> Result<Self, CloudError> {
+        Ok(Self { client: tls::client(tls)?, observer })
+    }
+
+    /// Sends a request and reads the whole response. An idempotent request is sent once more if the connection is closed before
+    /// the response begins: servers close idle connections just as they are reused.
+    pub(crate) async fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse> {
+        let id = request_id();
+        let sent = match self.attempt(request, &id).await {
+            Err((Loss::Closed, _)) if request.repeatable => self.attempt(request, &id).await,
+            result => result,
+        };
+        sent.map_err(|(loss, source)| match unanswered(request, loss, source) {
+            // Nobody has a log of a request that was not sent.
+            error if loss == Loss::Unreachable => error,
+            error => error.request_id(id),
+        })
+    }
+
+    async fn attempt(
+        &self,
+        request: &HttpRequest<'_>,
+        id: &str,
+    ) -> Result<HttpResponse, (Loss, Option<reqwest::Error>)> {
+        let HttpRequest { service, step, method, url, headers, body, timeout, .. } = request;
+        let mut builder = self.client.request((*method).clone(), url.clone()).timeout(*timeout);
+        builder = builder.header(REQUEST_ID, id);
+        for (name, value) in headers {
+            builder = builder.header(name, value);
+        }
+        if let Some(body) = body {
+            builder = builder.header(CONTENT_TYPE, "application/json").body(body.clone());
+        }
+        let mut timer = RequestTimer {
+            observer: &*self.observer,
+            service,
+            method: method_name(method),
+            outcome: RequestOutcome::Unanswered,
+            started: Instant::now(),
+        };
+        let response = builder.send().await.map_err(lost(Loss::Closed))?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let body = read_body(response).await?;
+        timer.outcome = RequestOutcome::of_status(status);
+        let response = HttpResponse::new(status, headers, body, id);
+        debug!(
+            service, %method, path = url.path(), status, request_id = response.request_id, step,
+            milliseconds = u64::try_from(timer.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            "OpenStack answered"
+        );
+        Ok(response)
+    }
+}
+
+/// Reads a body of at most [`MAX_BODY`] bytes.
+async fn read_body(mut response: Response) -> Result<Vec<u8>, (Loss, Option<reqwest::Error>)> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(lost(Loss::Truncated))? {
+        if body.len() + chunk.len() > MAX_BODY {
+            return Err((Loss::TooLarge, None));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+/// Reports a request to the observer when dropped; a request that was cancelled counts as unanswered.
+struct RequestTimer<'a> {
+    observer: &'a dyn RequestObserver,
+    service: &'static str,
+    method: &'static str,
+    outcome: RequestOutcome,
+    started: Instant,
+}
+
+impl Drop for RequestTimer<'_> {
+    fn drop(&mut self) {
+        self.observer.ended(self.service, self.method, self.outcome, self.started.elapsed());
+    }
+}
+
+/// The reason why there is no complete response.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    /// No connection; nothing was sent.
+    Unreachable,
+    /// The connection was closed before the response began.
+    Closed,
+    /// The connection was lost within the response.
+    Truncated,
+    TimedOut,
+    TooLarge,
+}
+
+/// Classifies an error, which is `otherwise` unless it is one of connecting or of time.
+fn lost(otherwise: Loss) -> impl FnOnce(reqwest::Error) -> (Loss, Option<reqwest::Error>) {
+    move |error| match error.without_url() {
+        error if error.is_connect() => (Loss::Unreachable, Some(error)),
+        error if error.is_timeout() => (Loss::TimedOut, Some(error)),
+        error => (otherwise, Some(error)),
+    }
+}
+
+/// The error of a request without a complete response.
+fn unanswered(request: &HttpRequest<'_>, loss: Loss, source: Option<reqwest::Error>) -> OpenStackError {
+    let (host, service) = (host(&request.url), request.service);
+    let text = match loss {
+        Loss::Unreachable => format!("cannot connect to the {service} service at {host}"),
+        Loss::Closed => format!("the {service} service at {host} closed the connection"),
+        Loss::Truncated => format!("the response of the {service} service at {host} broke off"),
+        Loss::TimedOut => {
+            let limit = request.timeout.as_millis();
+            format!("no response of the {service} service at {host} within {limit} ms")
+        }
+        Loss::TooLarge => format!("the response of the {service} service has more than {MAX_BODY} bytes"),
+    };
+    let error = OpenStackError::unavailable(request.step, text);
+    let error = source.into_iter().fold(error, OpenStackError::because);
+    error.maybe_applied(loss != Loss::Unreachable && !request.repeatable)
+}
+
+/// Returns `req-` and a random UUID, the form that services accept. The randomness is that of the standard library's hash maps.
+fn request_id() -> String {
+    let random = || RandomState::new().hash_one(Instant::now());
+    let (high, low) = (random(), random());
+    let (version, variant) = (0x4000 | high & 0x0fff, 0x8000 | low >> 48 & 0x3fff);
+    format!(
+        "req-{:08x}-{:04x}-{version:04x}-{variant:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        low & 0xffff_ffff_ffff
+    )
+}
+
+fn method_name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        _ => "OTHER",
+    }
+}

@@ -1,0 +1,74 @@
+//! The HTTP client with its certificates.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use reqwest::{Certificate, Client, Identity, redirect, retry};
+
+use crate::access::TlsOptions;
+
+/// The longest time to establish a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The user agent in the logs of services.
+const USER_AGENT: &str = concat!("staffetta/", env!("CARGO_PKG_VERSION"));
+
+/// An error in the local set-up of the HTTP client.
+#[derive(Debug, thiserror::Error)]
+pub enum CloudError {
+    /// A certificate file cannot be read.
+    #[error("cannot read the certificates in {}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A certificate file is not in PEM form.
+    #[error("{} contains no certificates, or no key, in PEM form", path.display())]
+    NotPem {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// The HTTP client cannot be built.
+    #[error("cannot build the HTTP client of OpenStack; does the system have CA certificates?")]
+    Client(#[source] reqwest::Error),
+}
+
+/// Builds a client that does not follow redirects, which would carry the token elsewhere, and does not retry.
+pub(super) fn client(tls: &TlsOptions) -> Result<Client, CloudError> {
+    // Only the first call installs it; all of them install the same provider.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = Client::builder()
+        .user_agent(USER_AGENT)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(redirect::Policy::none())
+        .retry(retry::never())
+        .tls_danger_accept_invalid_certs(tls.insecure);
+    if let Some(path) = &tls.ca_file {
+        let certificates = Certificate::from_pem_bundle(&read(path)?).map_err(not_pem(path))?;
+        builder = builder.tls_certs_only(certificates);
+    }
+    if let Some(path) = &tls.certificate_file {
+        let mut pem = read(path)?;
+        if let Some(key) = &tls.key_file {
+            pem.push(b'\n');
+            pem.extend(read(key)?);
+        }
+        builder = builder.identity(Identity::from_pem(&pem).map_err(not_pem(path))?);
+    }
+    builder.build().map_err(CloudError::Client)
+}
+
+fn not_pem(path: &Path) -> impl FnOnce(reqwest::Error) -> CloudError {
+    |source| CloudError::NotPem { path: path.to_owned(), source }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, CloudError> {
+    fs::read(path).map_err(|source| CloudError::Unreadable { path: path.to_owned(), source })
+}

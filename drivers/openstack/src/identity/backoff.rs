@@ -1,0 +1,78 @@
+//! Delays between failed logins, as a function of time.
+//!
+//! Every call needs a token, so without a delay a wrong password would be sent with every call, and Keystone may lock the user.
+
+use std::time::Duration;
+
+use staffetta_driver::Reason;
+use tokio::time::Instant;
+
+use crate::backoff::DoublingDelay;
+use crate::error::{OpenStackError, Result};
+
+/// The delay after the first failure; it doubles with each further one.
+const INITIAL_DELAY: Duration = Duration::from_secs(1);
+/// The longest delay after Keystone rejected a login.
+const MAX_DELAY_REJECTED: Duration = Duration::from_secs(60);
+/// The longest delay after Keystone was not available.
+const MAX_DELAY_UNAVAILABLE: Duration = Duration::from_secs(5);
+
+/// Delays logins after failures.
+#[derive(Debug, Default)]
+pub(super) struct LoginBackoff {
+    delay: Option<DoublingDelay>,
+    last: Option<(OpenStackError, Instant)>,
+}
+
+impl LoginBackoff {
+    /// Returns the last failure, with the remaining delay, until the next login is due.
+    pub(super) fn check(&self, now: Instant) -> Result<()> {
+        match &self.last {
+            Some((error, until)) if now < *until => Err(error.clone().after(*until - now)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records a failed login and returns its error with the delay before the next one.
+    pub(super) fn failed(&mut self, error: OpenStackError, now: Instant) -> OpenStackError {
+        let max = if error.reason() == Reason::Refused { MAX_DELAY_REJECTED } else { MAX_DELAY_UNAVAILABLE };
+        let delay = self.delay.get_or_insert_with(|| DoublingDelay::new(INITIAL_DELAY, MAX_DELAY_REJECTED));
+        let delay = delay.next_delay().min(max).max(error.retry_after().unwrap_or_default());
+        let error = error.after(delay);
+        self.last = Some((error.clone(), now + delay));
+        error
+    }
+
+    /// Records a successful login.
+    pub(super) fn succeeded(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delays(error: &OpenStackError) -> Vec<u64> {
+        let mut backoff = LoginBackoff::default();
+        let mut delays = Vec::new();
+        let mut now = Instant::now();
+        for _ in 0..8 {
+            backoff.check(now).unwrap();
+            let error = backoff.failed(error.clone(), now);
+            let delay = error.retry_after().unwrap();
+            let half = delay / 2;
+            now += half;
+            assert_eq!(backoff.check(now).unwrap_err().retry_after(), Some(half));
+            now += half;
+            delays.push(delay.as_secs());
+        }
+        delays
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn delays_double_up_to_a_minute_after_rejections_and_to_five_seconds_in_an_outage() {
+        assert_eq!(delays(&OpenStackError::rejected("log in", 401, b"")), [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(delays(&OpenStackError::unavailable("log in", "")), [1, 2, 4, 5, 5, 5, 5, 5]);
+    }
+}

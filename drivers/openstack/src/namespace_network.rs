@@ -1,0 +1,203 @@
+//! The driver `namespace` of namespace networks: a network, a subnet from a pool, and a router interface.
+//!
+//! The network is found by the mark in its description, and the other resources by the network.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use staffetta_driver::{
+    ClusterId, NamespaceNetwork, NamespaceSubnetDriver, Owned, Owner, ProjectId, VifPoolDriver,
+};
+
+use crate::cached::Cached;
+use crate::cloud::Service;
+use crate::error::{DriverResult, Result, Step, existing};
+use crate::mark;
+use crate::neutron::api::NeutronApi;
+use crate::neutron::wire::PortBody;
+
+/// The time for which the IP version of the subnet pool is cached.
+const IP_VERSION_TTL: Duration = Duration::from_secs(600);
+
+const NEW_NETWORK: (Step, &str) = ("create the network of a namespace", "network");
+
+/// The driver `namespace` of namespace networks.
+pub struct NamespaceNetworks {
+    neutron: NeutronApi,
+    cluster: ClusterId,
+    subnet_pool: String,
+    router: Option<String>,
+    ip_version: Cached<(), u8>,
+    /// The VIF pool whose ports may be in the networks.
+    pool: Option<Arc<dyn VifPoolDriver>>,
+}
+
+/// A network, or a subnet.
+#[derive(Deserialize)]
+struct DescribedBody {
+    id: String,
+    #[serde(default)]
+    description: String,
+}
+
+#[derive(Deserialize)]
+struct SubnetPoolBody {
+    ip_version: u8,
+}
+
+impl NamespaceNetworks {
+    /// Creates networks with the mark of `cluster`, each with a subnet of the pool and an interface of the router.
+    pub fn new(network: Service, cluster: ClusterId, subnet_pool: String, router: Option<String>) -> Self {
+        let (neutron, ip_version) = (NeutronApi::new(network), Cached::new(IP_VERSION_TTL));
+        Self { neutron, cluster, subnet_pool, router, ip_version, pool: None }
+    }
+
+    /// Makes `pool` delete its ports in a network before the network is deleted.
+    #[must_use]
+    pub fn vacated_by(mut self, pool: Arc<dyn VifPoolDriver>) -> Self {
+        self.pool = Some(pool);
+        self
+    }
+
+    /// The ids of the networks of `owner`, sorted.
+    async fn marked_for(&self, owner: &Owner) -> Result<Vec<String>> {
+        let description = mark::description(&self.cluster, owner);
+        let call = self.neutron.service.get("find the network of a namespace", "networks");
+        let call = call.query("description", description.clone()).fields("id description");
+        let mut found: Vec<DescribedBody> = call.list("networks").await?;
+        found.retain(|network| network.description == description);
+        Ok(sorted_ids(found))
+    }
+
+    async fn subnets(&self, network: &str) -> Result<Vec<String>> {
+        let call = self.neutron.service.get("find the subnet of a namespace", "subnets");
+        Ok(sorted_ids(call.query("network_id", network).fields("id").list("subnets").await?))
+    }
+
+    /// Creates a network or a subnet with these fields beside its name, its mark and its project.
+    async fn create(
+        &self,
+        (step, kind): (Step, &str),
+        owner: &Owner,
+        project: &ProjectId,
+        mut body: Value,
+    ) -> Result<String> {
+        body["name"] = format!("{}/{}", self.cluster, owner.name).into();
+        body["description"] = mark::description(&self.cluster, owner).into();
+        body["project_id"] = project.as_str().into();
+        let call = self.neutron.service.post(step, format!("{kind}s")).json(&json!({ kind: body }));
+        Ok(call.answer_in::<DescribedBody>(kind).await?.id)
+    }
+
+    async fn create_subnet(&self, network: &str, owner: &Owner, project: &ProjectId) -> Result<String> {
+        let read_ip_version = || async {
+            let call =
+                self.neutron.service.get("read the subnet pool", format!("subnetpools/{}", self.subnet_pool));
+            Ok(call.answer_in::<SubnetPoolBody>("subnetpool").await?.ip_version)
+        };
+        let body = json!({
+            "network_id": network,
+            "subnetpool_id": self.subnet_pool,
+            "ip_version": self.ip_version.get(&(), read_ip_version).await?,
+            "enable_dhcp": false,
+        });
+        self.create(("create the subnet of a namespace", "subnet"), owner, project, body).await
+    }
+
+    /// Adds the subnet to the router. Neutron rejects an existing interface with 400, like all other errors.
+    async fn join(&self, router: &str, network: &str, subnet: &str) -> Result<()> {
+        let path = format!("routers/{router}/add_router_interface");
+        let call = self.neutron.service.put("add the subnet of a namespace to the router", path);
+        let error = match call.json(&json!({ "subnet_id": subnet })).done().await {
+            Err(error) if error.status() == Some(400) => error,
+            result => return result,
+        };
+        let is_interface = |port: &PortBody| {
+            let in_subnet = port.fixed_ips.iter().any(|ip| ip.subnet_id.as_str() == subnet);
+            is_router_interface(port) && port.device_id == router && in_subnet
+        };
+        if self.ports(network).await?.iter().any(is_interface) { Ok(()) } else { Err(error) }
+    }
+
+    async fn ports(&self, network: &str) -> Result<Vec<PortBody>> {
+        let fields = "id device_id device_owner fixed_ips description";
+        let filter = [("network_id", network.to_owned())];
+        self.neutron.ports("list the ports of a namespace's network", &filter, fields).await
+    }
+
+    /// Deletes the network with its subnets, its router interfaces and the pooled ports of this cluster. Ports of pods remain, and
+    /// Neutron's rejection names them.
+    async fn delete(&self, network: &str) -> Result<()> {
+        let ports = self.ports(network).await?;
+        let interfaces = ports.iter().filter(|port| is_router_interface(port));
+        let interfaces = interfaces.flat_map(|port| {
+            port.fixed_ips.iter().map(|ip| (port.device_id.as_str(), ip.subnet_id.as_str()))
+        });
+        for (router, subnet) in interfaces.collect::<BTreeSet<_>>() {
+            let path = format!("routers/{router}/remove_router_interface");
+            let call = self.neutron.service.put("remove the subnet of a namespace from its router", path);
+            existing(call.json(&json!({ "subnet_id": subnet })).done().await)?;
+        }
+        // Those of this cluster without a pod.
+        let is_pooled =
+            |port: &&PortBody| port.mark_of(&self.cluster).is_some_and(|mark| mark.owner().is_none());
+        for port in ports.iter().filter(is_pooled) {
+            self.neutron.delete_port("delete a port that a namespace left", &port.id).await?;
+        }
+        let path = format!("networks/{network}");
+        existing(self.neutron.service.delete("delete the network of a namespace", path).done().await)
+            .map(drop)
+    }
+}
+
+#[async_trait]
+impl NamespaceSubnetDriver for NamespaceNetworks {
+    async fn ensure_network(&self, owner: &Owner, project: &ProjectId) -> DriverResult<NamespaceNetwork> {
+        let network = match self.marked_for(owner).await?.into_iter().next() {
+            Some(network) => network,
+            None => self.create(NEW_NETWORK, owner, project, json!({})).await?,
+        };
+        let subnet = match self.subnets(&network).await?.into_iter().next() {
+            Some(subnet) => subnet,
+            None => self.create_subnet(&network, owner, project).await?,
+        };
+        if let Some(router) = &self.router {
+            self.join(router, &network, &subnet).await?;
+        }
+        Ok(NamespaceNetwork { network: network.into(), subnet: subnet.into() })
+    }
+
+    async fn release_network(&self, owner: &Owner) -> DriverResult<()> {
+        for network in self.marked_for(owner).await? {
+            if let Some(pool) = &self.pool {
+                pool.drain_network(&network.as_str().into()).await?;
+            }
+            self.delete(&network).await?;
+        }
+        Ok(())
+    }
+
+    async fn networks(&self) -> DriverResult<Vec<Owned<()>>> {
+        let call = self.neutron.service.get("list the networks of namespaces", "networks");
+        let found: Vec<DescribedBody> = call.fields("id description").list("networks").await?;
+        let owners = found.iter().filter_map(|network| mark::owner_in(&network.description, &self.cluster));
+        Ok(owners.map(|owner| Owned { owner: Some(owner), thing: () }).collect())
+    }
+}
+
+fn sorted_ids(bodies: Vec<DescribedBody>) -> Vec<String> {
+    let mut ids: Vec<_> = bodies.into_iter().map(|body| body.id).collect();
+    ids.sort();
+    ids
+}
+
+/// Returns `true` for `network:router_interface`, `network:router_interface_distributed` and
+/// `network:ha_router_replicated_interface` (`neutron_lib.constants`).
+fn is_router_interface(port: &PortBody) -> bool {
+    port.device_owner.starts_with("network:router_interface")
+        || port.device_owner == "network:ha_router_replicated_interface"
+}

@@ -1,0 +1,103 @@
+//! The bulk requests of this process. Each has a name, which is part of the mark of its ports.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Mutex;
+
+use crate::lock::lock;
+
+/// The bulk requests of one process. Their names differ from those of all other processes.
+#[derive(Debug)]
+pub(super) struct BatchRegistry {
+    process: String,
+    numbers: Mutex<BatchNumbers>,
+}
+
+#[derive(Debug, Default)]
+struct BatchNumbers {
+    last: u64,
+    in_flight: BTreeSet<u64>,
+}
+
+/// A bulk request in flight. It ends when it is dropped.
+#[derive(Debug)]
+pub(super) struct Batch<'a> {
+    registry: &'a BatchRegistry,
+    number: u64,
+}
+
+/// A point in time: the ports of requests that were in flight then, or started later, may still change.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BatchCutoff(u64);
+
+impl BatchRegistry {
+    /// The randomness of the process name is that of the standard library's hash maps.
+    pub(super) fn new() -> Self {
+        let process = format!("{:016x}", RandomState::new().hash_one(std::process::id()));
+        Self { process, numbers: Mutex::default() }
+    }
+
+    pub(super) fn begin(&self) -> Batch<'_> {
+        let mut numbers = lock(&self.numbers);
+        numbers.last += 1;
+        let number = numbers.last;
+        numbers.in_flight.insert(number);
+        Batch { registry: self, number }
+    }
+
+    /// The present.
+    pub(super) fn cutoff(&self) -> BatchCutoff {
+        let numbers = lock(&self.numbers);
+        BatchCutoff(numbers.in_flight.first().copied().unwrap_or(numbers.last + 1))
+    }
+
+    /// Returns `true` if the request of that name had ended before the cutoff: its incomplete ports stay incomplete. A request of
+    /// another process has ended, since there is one leader.
+    pub(super) fn has_ended(&self, name: &str, cutoff: BatchCutoff) -> bool {
+        let Some((process, number)) = name.rsplit_once('-') else { return true };
+        let number = number.parse::<u64>();
+        process != self.process || number.is_ok_and(|number| number < cutoff.0)
+    }
+}
+
+impl Batch<'_> {
+    pub(super) fn name(&self) -> String {
+        format!("{}-{}", self.registry.process, self.number)
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        lock(&self.registry.numbers).in_flight.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_under_way_at_a_moment_or_began_later_had_not_ended_before() {
+        let batches = BatchRegistry::new();
+        let first = batches.begin().name();
+        let second = batches.begin();
+        let moment = batches.cutoff();
+        let name = second.name();
+        drop(second);
+        let third = batches.begin().name();
+        assert!(batches.has_ended(&first, moment));
+        assert!(!batches.has_ended(&name, moment) && !batches.has_ended(&third, moment));
+        assert!(batches.has_ended(&name, batches.cutoff()) && batches.has_ended(&third, batches.cutoff()));
+    }
+
+    #[test]
+    fn calls_of_another_process_have_ended() {
+        let (batches, others) = (BatchRegistry::new(), BatchRegistry::new());
+        let open = others.begin();
+        assert!(
+            batches.has_ended(&open.name(), batches.cutoff())
+                && batches.has_ended("by hand", batches.cutoff())
+        );
+        assert_ne!(open.name(), batches.begin().name());
+    }
+}

@@ -1,0 +1,240 @@
+//! Changes of listeners, pools and members: one change for each call, since each makes the load balancer immutable for a while.
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use staffetta_driver::{
+    DriverError, Listener, ListenerDriver, ListenerPort, ListenerSpec, LoadBalancer, LoadBalancerId, Member,
+    MemberSpec, Pool, PoolId, Reason,
+};
+
+use super::LbaasV2Driver;
+use super::request::{self, merged};
+use super::tree;
+use super::wire::{
+    DETACHED_POOL_FIELDS, ListenerBody, LoadBalancerBody, MonitorBody, OctaviaResource, PoolBody,
+};
+use crate::error::{DriverResult, Step};
+use crate::text::is_well_formed;
+
+#[async_trait]
+impl ListenerDriver for LbaasV2Driver {
+    /// Makes the first change of a listener or its pool that differs from the spec. Members are compared by the caller.
+    async fn ensure_listener(
+        &self,
+        load_balancer: &LoadBalancer,
+        spec: &ListenerSpec,
+    ) -> DriverResult<Listener> {
+        let (id, name) = (&load_balancer.id, request::name(&load_balancer.name, spec.at));
+        let Some(mut listener) = load_balancer.listener(spec.at).cloned() else {
+            return self.create_listener(load_balancer, &name, spec).await;
+        };
+        if !has_well_formed_ids(&listener) {
+            let detail = format!("the listener {}", spec.at);
+            return Err(DriverError::new(Reason::NotFound, ListenerBody::UPDATE).detail(detail));
+        }
+        let update = request::listener_update(&listener.settings, &spec.settings);
+        if update != json!({}) {
+            let call = self.octavia.update::<ListenerBody>(listener.id.as_str(), &update).done();
+            self.provisioning.change(id, ListenerBody::UPDATE, call).await?;
+            return Ok(Listener { settings: spec.settings.clone(), ..listener });
+        }
+        let Some(pool) = &mut listener.pool else {
+            listener.pool = Some(self.add_pool(load_balancer, &listener, &name, spec).await?);
+            return Ok(listener);
+        };
+        let (settings, wanted) = (&mut pool.settings, &spec.pool.settings);
+        if let Some(update) = request::changed_pool(settings, wanted) {
+            let call = self.octavia.update::<PoolBody>(pool.id.as_str(), &update).done();
+            self.provisioning.change(id, PoolBody::UPDATE, call).await?;
+            (settings.algorithm, settings.persistence) = (wanted.algorithm, wanted.persistence);
+            settings.disabled = false;
+        } else if settings.monitor != wanted.monitor {
+            self.change_monitor(id, &pool.id, spec).await?;
+            pool.settings.monitor = wanted.monitor;
+        }
+        Ok(listener)
+    }
+
+    async fn release_listener(
+        &self,
+        load_balancer: &LoadBalancer,
+        listener: &Listener,
+    ) -> DriverResult<Option<Listener>> {
+        const STEP: &str = ListenerBody::DELETE;
+        let id = &load_balancer.id;
+        if !has_well_formed_ids(listener) {
+            return Ok(None);
+        }
+        if let Some(pool) = &listener.pool {
+            let call = self.octavia.delete::<PoolBody>(pool.id.as_str());
+            let existed = self.provisioning.delete_part(id, STEP, call).await?;
+            self.cache.members.remove(&pool.id);
+            if existed {
+                // The listener is deleted as soon as the load balancer accepts that.
+                return Ok(Some(Listener { pool: None, ..listener.clone() }));
+            }
+        }
+        let call = self.octavia.delete::<ListenerBody>(listener.id.as_str());
+        self.provisioning.delete_part(id, STEP, call).await.map(|_| None)
+    }
+
+    /// Replaces the members of a pool and returns them with their ids, which are read only if a member is new. Octavia never changes
+    /// the subnet of a member, so one whose subnet differs is removed first and missing in the result.
+    async fn set_members(
+        &self,
+        load_balancer: &LoadBalancer,
+        pool: &PoolId,
+        members: &[MemberSpec],
+    ) -> DriverResult<Vec<Member>> {
+        const STEP: &str = "set the members of a pool";
+        let missing = || DriverError::new(Reason::NotFound, STEP).detail(format!("pool {pool}"));
+        if !is_well_formed(pool.as_str()) {
+            return Err(missing());
+        }
+        let pools = load_balancer.listeners.iter().filter_map(|listener| listener.pool.as_ref());
+        let existing: Vec<&Member> =
+            pools.filter(|found| found.id == *pool).flat_map(|found| &found.members).collect();
+        let find = |wanted: &MemberSpec| {
+            existing.iter().find(|member| (member.spec.ip, member.spec.port) == (wanted.ip, wanted.port))
+        };
+        let keeps_subnet =
+            |spec: &&MemberSpec| find(spec).is_none_or(|found| found.spec.subnet == spec.subnet);
+        let wanted: Vec<&MemberSpec> = members.iter().filter(keeps_subnet).collect();
+        let bodies: Vec<Value> = wanted.iter().map(|spec| request::member(spec)).collect();
+        // Whatever comes of the call, the cached members may be outdated.
+        self.cache.members.remove(pool);
+        self.provisioning.change(&load_balancer.id, STEP, self.octavia.set_members(pool, &bodies)).await?;
+        let known = wanted.iter().map(|spec| {
+            let found = find(spec).filter(|member| is_well_formed(member.id.as_str()))?;
+            Some(Member { id: found.id.clone(), spec: (*spec).clone() })
+        });
+        let members = if let Some(known) = known.collect::<Option<Vec<_>>>() {
+            known
+        } else {
+            // The members are set, and are not set again because their ids could not be read.
+            let read = self.octavia.members(pool).await;
+            let read = read.map_err(|error| DriverError::from(error).maybe_applied())?;
+            let mut bodies = read.ok_or_else(missing)?;
+            // A removed member is listed until it is deleted.
+            bodies.retain(|body| {
+                wanted.iter().any(|spec| (Some(spec.ip), spec.port) == (body.address, body.protocol_port))
+            });
+            tree::members(&bodies, &load_balancer.subnet)
+        };
+        self.cache.members.insert(pool.clone(), members.clone());
+        Ok(members)
+    }
+}
+
+impl LbaasV2Driver {
+    async fn create_listener(
+        &self,
+        balancer: &LoadBalancer,
+        name: &str,
+        spec: &ListenerSpec,
+    ) -> DriverResult<Listener> {
+        const STEP: &str = ListenerBody::CREATE;
+        let body = merged(request::listener(name, spec), json!({ "loadbalancer_id": balancer.id }));
+        match self.provisioning.change(&balancer.id, STEP, self.octavia.create(body, 0)).await {
+            Ok(body) => tree::listener(&body, None).ok_or_else(|| {
+                DriverError::new(Reason::Unavailable, STEP).detail("Octavia created another protocol")
+            }),
+            // It exists: the response to its creation was lost, or it was created by hand.
+            Err(error) if error.to_string().contains("already using protocol") => {
+                self.read_listener(STEP, &balancer.id, spec.at).await?.ok_or(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn read_listener(
+        &self,
+        step: Step,
+        id: &LoadBalancerId,
+        at: ListenerPort,
+    ) -> DriverResult<Option<Listener>> {
+        let body = self.octavia.get(step, id.as_str(), LoadBalancerBody::FIELDS).await?;
+        let Some(body) = body else { return Ok(None) };
+        Ok(self.tree(&body).await?.and_then(|tree| tree.listener(at).cloned()))
+    }
+
+    /// Attaches the pool that was created for this listener, if there is one: Octavia keeps the pool of a deleted listener. Otherwise
+    /// creates a pool.
+    async fn add_pool(
+        &self,
+        balancer: &LoadBalancer,
+        listener: &Listener,
+        name: &str,
+        spec: &ListenerSpec,
+    ) -> DriverResult<Pool> {
+        const ATTACH: &str = "attach a pool to a listener";
+        if let Some(pool) = self.detached_pool(balancer, name, spec.at).await? {
+            let update = json!({ "default_pool_id": pool });
+            let call = self.octavia.update::<ListenerBody>(listener.id.as_str(), &update).done();
+            self.provisioning.change(&balancer.id, ATTACH, call).await?;
+            let found = self.read_listener(ATTACH, &balancer.id, listener.at).await;
+            let pool = found.map_err(DriverError::maybe_applied)?.and_then(|found| found.pool);
+            return pool.ok_or_else(|| DriverError::new(Reason::NotFound, ATTACH).detail("it was deleted"));
+        }
+        // Octavia accepts neither members nor a monitor in the creation of a single pool.
+        let body = merged(request::pool(name, spec), json!({ "listener_id": listener.id }));
+        let call = self.octavia.create(body, 0);
+        let body = self.provisioning.change(&balancer.id, PoolBody::CREATE, call).await?;
+        Ok(tree::pool(&body, None, Vec::new()))
+    }
+
+    /// Finds a pool of this load balancer without a listener that has the name and the protocol of ours.
+    async fn detached_pool(
+        &self,
+        balancer: &LoadBalancer,
+        name: &str,
+        at: ListenerPort,
+    ) -> DriverResult<Option<PoolId>> {
+        let filter = vec![("loadbalancer_id", balancer.id.to_string()), ("name", name.to_owned())];
+        let step = "find a pool without a listener";
+        let found: Vec<PoolBody> = self.octavia.list(step, &filter, DETACHED_POOL_FIELDS).await?;
+        let is_ours = |pool: &PoolBody| {
+            pool.listeners.is_empty()
+                && pool.loadbalancers.iter().any(|of| of.id == balancer.id)
+                && pool.name == name
+                && pool.protocol == at.protocol.to_string()
+                && is_well_formed(pool.id.as_str())
+        };
+        Ok(found.into_iter().find(is_ours).map(|pool| pool.id))
+    }
+
+    async fn change_monitor(
+        &self,
+        id: &LoadBalancerId,
+        pool: &PoolId,
+        spec: &ListenerSpec,
+    ) -> DriverResult<()> {
+        let fields = "id healthmonitor_id";
+        let found = self.octavia.get("find the health monitor of a pool", pool.as_str(), fields).await?;
+        let monitor = found.and_then(|pool: PoolBody| pool.healthmonitor_id);
+        match (monitor, spec.pool.settings.monitor) {
+            (None, None) => Ok(()),
+            (Some(monitor), None) => {
+                let call = self.octavia.delete::<MonitorBody>(&monitor);
+                self.provisioning.delete_part(id, MonitorBody::DELETE, call).await.map(drop)
+            }
+            (None, Some(wanted)) => {
+                let body = merged(request::monitor(spec.at.protocol, wanted), json!({ "pool_id": pool }));
+                let call = self.octavia.create::<MonitorBody>(body, 0);
+                self.provisioning.change(id, MonitorBody::CREATE, call).await.map(drop)
+            }
+            (Some(monitor), Some(wanted)) => {
+                // It may have been disabled.
+                let update = merged(request::monitor_update(wanted), json!({ "admin_state_up": true }));
+                let call = self.octavia.update::<MonitorBody>(&monitor, &update).done();
+                self.provisioning.change(id, MonitorBody::UPDATE, call).await
+            }
+        }
+    }
+}
+
+/// Returns `true` if the ids of the listener and its pool may be part of a path.
+fn has_well_formed_ids(listener: &Listener) -> bool {
+    let pool = listener.pool.as_ref().map(|pool| pool.id.as_str());
+    [Some(listener.id.as_str()), pool].into_iter().flatten().all(is_well_formed)
+}

@@ -1,0 +1,201 @@
+//! Creates load balancers, and adopts or re-marks existing ones.
+
+use serde_json::{Value, json};
+use staffetta_driver::{
+    DriverError, LoadBalancer, LoadBalancerId, LoadBalancerSpec, Owner, ProvisioningStatus, Reason,
+};
+
+use super::LbaasV2Driver;
+use super::pacing::{LoadBalancerPacing, ProvisioningOperation};
+use super::provisioning::busy;
+use super::request;
+use super::tree;
+use super::wire::{LoadBalancerBody, OctaviaResource, PENDING_DELETE};
+use crate::error::{DriverResult, OpenStackError, Result, Step};
+use crate::mark;
+use crate::poll::Pacing;
+use crate::text::{is_well_formed, without_nulls};
+
+const CREATE: &str = LoadBalancerBody::CREATE;
+
+impl LbaasV2Driver {
+    /// Finds the load balancer of `owner`, the first one if a lost response led to several. One that is being deleted, or of which
+    /// only the port exists, does not count.
+    pub(super) async fn existing(&self, owner: &Owner) -> DriverResult<Option<LoadBalancer>> {
+        if self.cache.has_none(&owner.uid) {
+            return Ok(None);
+        }
+        let trees = self.trees(Some(owner)).await?.into_iter().map(|marked| marked.thing);
+        Ok(trees.into_iter().find(|tree| !tree.is_port_alone()))
+    }
+
+    /// Adopts the load balancer that a predecessor created and marks it for `owner`. Returns `None` if it does not exist, has a mark,
+    /// or is not at the address, subnet and project of the spec: an annotation may name any load balancer.
+    pub(super) async fn adopt(
+        &self,
+        owner: &Owner,
+        spec: &LoadBalancerSpec,
+        id: &LoadBalancerId,
+    ) -> DriverResult<Option<LoadBalancer>> {
+        const STEP: &str = "adopt a load balancer";
+        if !is_well_formed(id.as_str()) {
+            return Ok(None);
+        }
+        self.provisioning.check_ready(id, STEP).await?;
+        let found: Option<LoadBalancerBody> =
+            self.octavia.get(STEP, id.as_str(), LoadBalancerBody::FIELDS).await?;
+        let Some(found) = found else { return Ok(None) };
+        let is_in_place = found.vip_address == Some(spec.vip)
+            && found.vip_subnet_id.as_ref() == Some(&spec.subnet)
+            && found.project_id == spec.project;
+        let is_free = match self.owner_of(&found) {
+            Some(marked) => marked.uid == owner.uid,
+            None => !mark::is_marked(&found.description, &found.tags),
+        };
+        if !is_in_place || !is_free {
+            return Ok(None);
+        }
+        let body = self.mark(STEP, owner, &found).await?;
+        self.tree(&body).await
+    }
+
+    /// Marks a load balancer for `owner`. Tags of others stay.
+    async fn mark(
+        &self,
+        step: Step,
+        owner: &Owner,
+        found: &LoadBalancerBody,
+    ) -> DriverResult<LoadBalancerBody> {
+        let tags = self.octavia.features().await?.tags.then(|| {
+            let mut tags = [found.tags.clone(), mark::tags(&self.cluster, Some(owner))].concat();
+            tags.sort_unstable();
+            tags.dedup();
+            tags
+        });
+        let change = json!({ "description": mark::description(&self.cluster, owner), "tags": tags });
+        let call = self.octavia.update::<LoadBalancerBody>(found.id.as_str(), &without_nulls(change));
+        let body: LoadBalancerBody =
+            self.provisioning.change(&found.id, step, call.answer_in(LoadBalancerBody::KEY)).await?;
+        self.cache.owners.insert(found.id.clone(), owner.uid.clone());
+        Ok(body)
+    }
+
+    /// Gives an existing load balancer the security groups of `spec`, and enables it.
+    pub(super) async fn update(
+        &self,
+        mut existing: LoadBalancer,
+        spec: &LoadBalancerSpec,
+    ) -> DriverResult<LoadBalancer> {
+        let groups = spec.security_groups.as_ref().filter(|groups| existing.security_groups != **groups);
+        let change = without_nulls(json!({
+            "vip_sg_ids": groups,
+            "admin_state_up": existing.disabled.then_some(true),
+        }));
+        if change != json!({}) {
+            let call = self.octavia.update::<LoadBalancerBody>(existing.id.as_str(), &change).done();
+            self.provisioning.change(&existing.id, LoadBalancerBody::UPDATE, call).await?;
+            existing.status = ProvisioningStatus::Pending;
+        }
+        if let Some(groups) = groups {
+            existing.security_groups.clone_from(groups);
+        }
+        existing.disabled = false;
+        Ok(existing)
+    }
+
+    /// Creates a load balancer with its listeners by one call, and without them if that call is rejected for one of them or exceeds
+    /// a quota.
+    pub(super) async fn create(&self, owner: &Owner, spec: &LoadBalancerSpec) -> DriverResult<LoadBalancer> {
+        let tagged = self.octavia.features().await?.tags;
+        let _permit = self.provisioning.admit(&owner.uid, &spec.project)?;
+        let port = if self.own_ports {
+            match self.ports.ensure(owner, spec).await {
+                Ok(port) => Some(port),
+                Err(error) => return Err(self.explain_conflict(owner, spec, error).await),
+            }
+        } else {
+            // A port that this driver created before holds the address.
+            self.release_ports(owner, None).await?;
+            None
+        };
+        let body = |listeners: Vec<Value>| {
+            without_nulls(json!({
+                "name": spec.name,
+                "project_id": spec.project,
+                "description": mark::description(&self.cluster, owner),
+                "tags": tagged.then(|| mark::tags(&self.cluster, Some(owner))),
+                "vip_address": spec.vip,
+                "vip_subnet_id": spec.subnet,
+                "vip_port_id": port,
+                "vip_sg_ids": spec.security_groups.as_ref().filter(|groups| !groups.is_empty()),
+                "provider": spec.provider,
+                "admin_state_up": true,
+                "listeners": (!listeners.is_empty()).then_some(listeners),
+            }))
+        };
+        let items = spec.listeners.iter().map(|listener| 2 + listener.pool.members.len()).sum::<usize>();
+        let created = match self.octavia.create(body(request::listeners(spec)), 1 + items).await {
+            // The error of a listener is reported when that listener is created alone.
+            Err(error) if !spec.listeners.is_empty() && may_concern_a_listener(&error) => {
+                self.octavia.create(body(Vec::new()), 1).await
+            }
+            result => result,
+        };
+        let created: LoadBalancerBody = match created {
+            Ok(created) => created,
+            Err(error) => {
+                if error.ambiguous() {
+                    self.cache.dirty.insert(owner.uid.clone());
+                }
+                return Err(self.explain_conflict(owner, spec, error.into()).await);
+            }
+        };
+        self.cache.owners.insert(created.id.clone(), owner.uid.clone());
+        self.provisioning.start(&created.id, ProvisioningOperation::Create);
+        let listeners = self.created_listeners(&created);
+        let groups = spec.security_groups.clone().unwrap_or_default();
+        tree::load_balancer(&created, groups, listeners).ok_or_else(|| {
+            let detail = format!("the load balancer {} was created without an address", created.id);
+            DriverError::new(Reason::Unavailable, CREATE).detail(detail)
+        })
+    }
+
+    /// Explains why an address is in use. If a load balancer of this cluster that is being deleted has it, it is free soon. If the
+    /// one of `owner` has it, which lists lack because its tags were removed, it is marked again, and the next attempt finds it.
+    async fn explain_conflict(
+        &self,
+        owner: &Owner,
+        spec: &LoadBalancerSpec,
+        error: DriverError,
+    ) -> DriverError {
+        let text = error.to_string();
+        // The messages about an address, and about a port.
+        if !["already allocated", "already used by device"].iter().any(|words| text.contains(words)) {
+            return error;
+        }
+        let filter = vec![("vip_address", spec.vip.to_string())];
+        let step = "find the load balancer that has an address";
+        let found = self.octavia.list(step, &filter, LoadBalancerBody::FIELDS).await;
+        let Ok(found): Result<Vec<LoadBalancerBody>, _> = found else { return error };
+        let has_address = |body: &&LoadBalancerBody| {
+            body.vip_address == Some(spec.vip) && body.vip_subnet_id.as_ref() == Some(&spec.subnet)
+        };
+        let ours = found.iter().filter(has_address).find_map(|body| Some((self.owner_of(body)?, body)));
+        let Some((marked, body)) = ours else { return error };
+        if body.provisioning_status != PENDING_DELETE {
+            if marked.uid != owner.uid {
+                return error;
+            }
+            if let Err(error) = self.mark("mark a load balancer again", owner, body).await {
+                return error;
+            }
+        }
+        busy(&body.id, CREATE).because(error).after(5 * LoadBalancerPacing::MIN_INTERVAL)
+    }
+}
+
+/// Returns `true` if the rejection may concern a listener or a part of it: an option that the provider lacks (501), an invalid listener
+/// (400), or a quota; the next attempt shows whether that is the quota of load balancers.
+fn may_concern_a_listener(error: &OpenStackError) -> bool {
+    matches!(error.status(), Some(400 | 501)) || error.reason() == Reason::Quota
+}

@@ -1,0 +1,172 @@
+//! The provisioning of load balancers: when they accept changes, and the changes themselves.
+
+use std::collections::{HashMap, HashSet};
+
+use futures_util::future::try_join_all;
+use staffetta_driver::{ClusterId, DriverError, LoadBalancerId, ProjectId, Reason, Uid};
+use tokio::time::Instant;
+
+use super::api::OctaviaApi;
+use super::pacing::{LoadBalancerPacing, ProvisioningOperation, ProvisioningOutcome};
+use super::tree::outcome;
+use super::wire::LoadBalancerBody;
+use crate::error::{DriverResult, OpenStackError, Result, Step};
+use crate::poll::{Pacing, PollState, Poller};
+
+const FIELDS: &str = "id provisioning_status";
+const STEP: &str = "read the status of a load balancer";
+
+/// Polls the provisioning status of load balancers and makes changes to them.
+#[derive(Debug)]
+pub(super) struct ProvisioningPoller {
+    octavia: OctaviaApi,
+    cluster: ClusterId,
+    poller: Poller<LoadBalancerId, LoadBalancerPacing>,
+}
+
+impl ProvisioningPoller {
+    pub(super) fn new(octavia: OctaviaApi, cluster: ClusterId) -> Self {
+        Self { octavia, cluster, poller: Poller::default() }
+    }
+
+    /// Admits a creation request in a project until the permit is dropped. If there are too many, the error says when to retry.
+    pub(super) fn admit(&self, owner: &Uid, project: &ProjectId) -> DriverResult<CreationPermit<'_>> {
+        let now = Instant::now();
+        let mut schedule = self.poller.schedule();
+        let admitted = schedule.pacing.admit(owner, project, now);
+        schedule.update(now);
+        admitted.map(|()| CreationPermit { poller: self, project: project.clone() }).map_err(|delay| {
+            let detail =
+                format!("others are being created in the project {project}, which Octavia serializes");
+            DriverError::new(Reason::Queued, "create a load balancer").detail(detail).after(delay)
+        })
+    }
+
+    /// Starts the wait for the end of an operation that Octavia accepted.
+    pub(super) fn start(&self, id: &LoadBalancerId, operation: ProvisioningOperation) {
+        self.poller.schedule().start(id, operation, Instant::now());
+    }
+
+    /// Ends the wait for a load balancer.
+    pub(super) fn forget(&self, id: &LoadBalancerId) {
+        self.poller.schedule().forget(id);
+    }
+
+    /// Returns `true` during a deletion by this process.
+    pub(super) fn is_deleting(&self, id: &LoadBalancerId) -> bool {
+        self.poller.schedule().get(id).is_some_and(|entry| entry.context == ProvisioningOperation::Delete)
+    }
+
+    /// Returns the status of a load balancer, polled if it is due.
+    pub(super) async fn state(&self, id: &LoadBalancerId) -> DriverResult<PollState<ProvisioningOutcome>> {
+        self.poller.state(id, |ids| self.fetch(ids)).await
+    }
+
+    /// Makes a change that the load balancer accepts, as far as is known, and starts the wait for its end.
+    pub(super) async fn change<T>(
+        &self,
+        id: &LoadBalancerId,
+        step: Step,
+        call: impl Future<Output = Result<T>>,
+    ) -> DriverResult<T> {
+        self.check_ready(id, step).await?;
+        match call.await {
+            Ok(answer) => {
+                self.start(id, ProvisioningOperation::Update);
+                Ok(answer)
+            }
+            Err(error) => Err(self.explain(id, step, error).await),
+        }
+    }
+
+    /// Makes a change that deletes a part; `false` if it, or its load balancer, does not exist.
+    pub(super) async fn delete_part(
+        &self,
+        id: &LoadBalancerId,
+        step: Step,
+        call: impl Future<Output = Result<()>>,
+    ) -> DriverResult<bool> {
+        match self.change(id, step, call).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.reason() == Reason::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns an error if the load balancer does not accept a change, as far as is known without a wait for it.
+    pub(super) async fn check_ready(&self, id: &LoadBalancerId, step: Step) -> DriverResult<()> {
+        let awaited = self.poller.schedule().get(id).is_some();
+        if awaited { ready(self.state(id).await?, id, step) } else { Ok(()) }
+    }
+
+    /// Replaces the rejection of a change to an immutable load balancer by an error that names its status.
+    pub(super) async fn explain(
+        &self,
+        id: &LoadBalancerId,
+        step: Step,
+        error: OpenStackError,
+    ) -> DriverError {
+        let immutable = error.mentions("immutable") || error.mentions("Invalid state");
+        if error.status() != Some(409) || !immutable {
+            return error.into();
+        }
+        self.forget(id);
+        match self.state(id).await {
+            Ok(PollState::Final(ProvisioningOutcome::Active)) => busy(id, step),
+            Ok(state) => ready(state, id, step).err().unwrap_or_else(|| busy(id, step)),
+            Err(error) => error,
+        }
+    }
+
+    /// Reads a single load balancer by its id, several by one list, and those that the list lacks by their ids: they are deleted, or
+    /// not tagged yet.
+    async fn fetch(
+        &self,
+        ids: Vec<LoadBalancerId>,
+    ) -> Result<HashMap<LoadBalancerId, Option<ProvisioningOutcome>>> {
+        let mut found: Vec<LoadBalancerBody> = Vec::new();
+        if ids.len() > 1 {
+            let filter = self.octavia.features().await?.filter(&self.cluster, None);
+            found = self.octavia.list(STEP, &filter, FIELDS).await?;
+        }
+        let listed: HashSet<&LoadBalancerId> = found.iter().map(|body| &body.id).collect();
+        let others = ids.iter().filter(|id| !listed.contains(id));
+        let others = try_join_all(others.map(|id| self.octavia.get(STEP, id.as_str(), FIELDS))).await?;
+        found.extend(others.into_iter().flatten());
+        Ok(found.iter().map(|body| (body.id.clone(), outcome(body))).collect())
+    }
+}
+
+/// Permission for a creation request.
+#[derive(Debug)]
+pub(super) struct CreationPermit<'a> {
+    poller: &'a ProvisioningPoller,
+    project: ProjectId,
+}
+
+impl Drop for CreationPermit<'_> {
+    fn drop(&mut self) {
+        let mut schedule = self.poller.poller.schedule();
+        schedule.pacing.finish(&self.project);
+        schedule.update(Instant::now());
+    }
+}
+
+/// Returns an error unless the state accepts a change.
+fn ready(state: PollState<ProvisioningOutcome>, id: &LoadBalancerId, step: Step) -> DriverResult<()> {
+    let failed = |reason, detail: &str| {
+        Err(DriverError::new(reason, step).detail(format!("the load balancer {id} {detail}")))
+    };
+    match state {
+        PollState::Final(ProvisioningOutcome::Active) => Ok(()),
+        PollState::Final(ProvisioningOutcome::Error) => failed(Reason::Refused, "is in the state ERROR"),
+        PollState::Final(ProvisioningOutcome::Deleted) => failed(Reason::NotFound, "does not exist any more"),
+        PollState::Pending { poll_after, .. } => Err(busy(id, step).after(poll_after)),
+    }
+}
+
+/// The error of a load balancer that does not accept a change now.
+pub(super) fn busy(id: &LoadBalancerId, step: Step) -> DriverError {
+    let detail = format!("the load balancer {id} is being changed");
+    DriverError::new(Reason::Conflict, step).detail(detail).after(LoadBalancerPacing::MIN_INTERVAL)
+}

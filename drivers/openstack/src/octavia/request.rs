@@ -1,0 +1,185 @@
+//! The JSON bodies of requests: specs, and differences between the existing and the wanted settings. Pure functions.
+
+use serde_json::{Value, json};
+use staffetta_driver::{
+    Algorithm, HealthMonitor, ListenerPort, ListenerSettings, ListenerSpec, LoadBalancerSpec, MemberSpec,
+    PoolSettings, Protocol, SessionPersistence,
+};
+
+use super::wire::PersistenceBody;
+use crate::text::without_nulls;
+
+/// The session persistence by client address; the others need cookies.
+pub(super) const SOURCE_IP: &str = "SOURCE_IP";
+/// The longest name, in characters.
+const MAX_NAME: usize = 255;
+
+/// The name of a listener and of its pool.
+pub(super) fn name(load_balancer: &str, at: ListenerPort) -> String {
+    format!("{load_balancer}:{at}").chars().take(MAX_NAME).collect()
+}
+
+/// The listeners of a new load balancer, each with its pool and its members.
+pub(super) fn listeners(spec: &LoadBalancerSpec) -> Vec<Value> {
+    let whole = |listener: &ListenerSpec| {
+        let name = name(&spec.name, listener.at);
+        let members: Vec<_> = listener.pool.members.iter().map(member).collect();
+        let settings = &listener.pool.settings;
+        let extra = json!({
+            "healthmonitor": settings.monitor.map(|settings| monitor(listener.at.protocol, settings)),
+            "members": (!members.is_empty()).then_some(members),
+        });
+        let pool = merged(pool(&name, listener), extra);
+        merged(self::listener(&name, listener), json!({ "default_pool": pool }))
+    };
+    spec.listeners.iter().map(whole).collect()
+}
+
+/// A listener without its pool.
+pub(super) fn listener(name: &str, spec: &ListenerSpec) -> Value {
+    let ListenerPort { protocol, port } = spec.at;
+    let identity = json!({ "name": name, "protocol": protocol, "protocol_port": port });
+    merged(identity, listener_update(&ListenerSettings::default(), &spec.settings))
+}
+
+/// A pool without members and monitor.
+pub(super) fn pool(name: &str, spec: &ListenerSpec) -> Value {
+    let settings = pool_update(&PoolSettings::default(), &spec.pool.settings);
+    merged(json!({ "name": name, "protocol": spec.at.protocol }), settings)
+}
+
+/// The settings of a listener that differ. Others are not sent: older releases do not know all of them.
+pub(super) fn listener_update(existing: &ListenerSettings, wanted: &ListenerSettings) -> Value {
+    let changed = |existing: Option<u32>, wanted: Option<u32>| wanted.filter(|_| existing != wanted);
+    let cidrs = &wanted.allowed_cidrs;
+    without_nulls(json!({
+        "timeout_client_data": changed(existing.client_timeout_ms, wanted.client_timeout_ms),
+        "timeout_member_data": changed(existing.member_timeout_ms, wanted.member_timeout_ms),
+        "allowed_cidrs": (existing.allowed_cidrs != *cidrs).then_some(cidrs),
+        "admin_state_up": existing.disabled.then_some(true),
+    }))
+}
+
+/// The settings of a pool except its monitor, or `None` if they do not differ.
+pub(super) fn changed_pool(existing: &PoolSettings, wanted: &PoolSettings) -> Option<Value> {
+    let same = (existing.algorithm, existing.persistence) == (wanted.algorithm, wanted.persistence);
+    (!same || existing.disabled).then(|| pool_update(existing, wanted))
+}
+
+fn pool_update(existing: &PoolSettings, wanted: &PoolSettings) -> Value {
+    let persistence = |SessionPersistence { timeout_s }| PersistenceBody {
+        kind: SOURCE_IP.to_owned(),
+        persistence_timeout: timeout_s,
+    };
+    let mut body = json!({
+        "lb_algorithm": wanted.algorithm.unwrap_or(Algorithm::RoundRobin).name(),
+        "session_persistence": wanted.persistence.map(persistence),
+    });
+    if existing.disabled {
+        body["admin_state_up"] = true.into();
+    }
+    body
+}
+
+/// A health monitor that checks by the protocol of the pool.
+pub(super) fn monitor(protocol: Protocol, settings: HealthMonitor) -> Value {
+    let kind = match protocol {
+        Protocol::Tcp => "TCP",
+        Protocol::Udp => "UDP-CONNECT",
+        Protocol::Sctp => "SCTP",
+    };
+    merged(json!({ "type": kind }), monitor_update(settings))
+}
+
+/// The settings of a health monitor.
+pub(super) fn monitor_update(settings: HealthMonitor) -> Value {
+    let HealthMonitor { delay_s, timeout_s, max_retries } = settings;
+    json!({ "delay": delay_s, "timeout": timeout_s, "max_retries": max_retries, "max_retries_down": max_retries })
+}
+
+pub(super) fn member(spec: &MemberSpec) -> Value {
+    let name: String = spec.name.chars().take(MAX_NAME).collect();
+    json!({ "name": name, "address": spec.ip, "protocol_port": spec.port, "subnet_id": spec.subnet })
+}
+
+/// Returns the members of both objects, without nulls.
+pub(super) fn merged(mut object: Value, other: Value) -> Value {
+    if let (Value::Object(object), Value::Object(other)) = (&mut object, other) {
+        object.extend(other);
+    }
+    without_nulls(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::{self, tests::spec};
+    use super::super::wire::{ListenerBody, PoolBody};
+    use super::*;
+
+    fn listener_with_pool(spec: ListenerSpec) -> Value {
+        let spec = LoadBalancerSpec {
+            name: "shop/web".into(),
+            project: "p".into(),
+            subnet: "s".into(),
+            vip: [10, 0, 0, 1].into(),
+            provider: None,
+            security_groups: None,
+            listeners: vec![spec],
+            adopt: None,
+        };
+        listeners(&spec).remove(0)
+    }
+
+    #[test]
+    fn a_listener_is_created_with_its_pool_members_and_monitor() {
+        let expected = json!({
+            "name": "shop/web:UDP:53", "protocol": "UDP", "protocol_port": 53, "timeout_client_data": 1,
+            "timeout_member_data": 2, "allowed_cidrs": ["192.0.2.0/24"],
+            "default_pool": {
+                "name": "shop/web:UDP:53", "protocol": "UDP", "lb_algorithm": "SOURCE_IP",
+                "session_persistence": { "type": "SOURCE_IP", "persistence_timeout": 60 },
+                "healthmonitor": { "type": "UDP-CONNECT", "delay": 5, "timeout": 3, "max_retries": 2, "max_retries_down": 2 },
+                "members": [{ "name": "shop/web-1:8080", "address": "10.1.0.1", "protocol_port": 8080, "subnet_id": "s" }],
+            },
+        });
+        assert_eq!(listener_with_pool(spec()), expected);
+    }
+
+    #[test]
+    fn a_created_listener_equals_its_spec() {
+        let spec = spec();
+        let body = listener_with_pool(spec.clone());
+        let listener: ListenerBody = serde_json::from_value(body.clone()).unwrap();
+        let pool: PoolBody = serde_json::from_value(body["default_pool"].clone()).unwrap();
+        let members = pool.members.iter().filter_map(|body| tree::member(body, &"v".into())).collect();
+        let pool = tree::pool(&pool, pool.healthmonitor.as_ref(), members);
+        assert_eq!(pool.settings, spec.pool.settings);
+        assert_eq!(pool.members[0].spec, spec.pool.members[0]);
+        let listener = tree::listener(&listener, Some(pool)).unwrap();
+        assert_eq!((listener.at, listener.settings), (spec.at, spec.settings));
+    }
+
+    #[test]
+    fn an_update_of_a_listener_contains_only_what_differs() {
+        let existing = spec().settings;
+        assert_eq!(listener_update(&existing, &existing), json!({}));
+        let wanted =
+            ListenerSettings { allowed_cidrs: Vec::new(), client_timeout_ms: Some(9), ..existing.clone() };
+        let expected = json!({ "timeout_client_data": 9, "allowed_cidrs": [] });
+        assert_eq!(listener_update(&existing, &wanted), expected);
+    }
+
+    #[test]
+    fn what_is_disabled_is_enabled_again() {
+        let spec = spec();
+        let existing = ListenerSettings { disabled: true, ..spec.settings.clone() };
+        assert_eq!(listener_update(&existing, &spec.settings), json!({ "admin_state_up": true }));
+        let wanted = &spec.pool.settings;
+        for existing in [PoolSettings::default(), wanted.clone()] {
+            let existing = PoolSettings { disabled: true, ..existing };
+            assert_eq!(changed_pool(&existing, wanted).unwrap()["admin_state_up"], true);
+        }
+        let other_monitor = PoolSettings { monitor: None, ..wanted.clone() };
+        assert_eq!([wanted, &other_monitor].map(|existing| changed_pool(existing, wanted)), [None, None]);
+    }
+}

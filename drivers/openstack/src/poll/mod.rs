@@ -1,0 +1,11 @@
+//! Polls: one request reads the status of all resources that callers wait for.
+
+mod coalescer;
+mod poller;
+mod schedule;
+
+pub(crate) use self::coalescer::Coalescer;
+pub(crate) use self::poller::Poller;
+#[cfg(test)]
+pub(crate) use self::schedule::PollSchedule;
+pub(crate) use self::schedule::{MAX_INTERVAL, Pacing, PollEntry, PollState};

@@ -1,0 +1,67 @@
+//! Polls on behalf of all callers that wait.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard};
+
+use staffetta_driver::DriverError;
+use tokio::time::Instant;
+
+use super::coalescer::Coalescer;
+use super::schedule::{Pacing, PollSchedule, PollState};
+use crate::error::{DriverResult, Result};
+use crate::lock::lock;
+
+/// Polls the status of resources, one request at a time, as a [`PollSchedule`] says.
+#[derive(Debug)]
+pub(crate) struct Poller<K, P: Pacing> {
+    schedule: Mutex<PollSchedule<K, P>>,
+    requests: Coalescer<K, DriverResult<()>>,
+}
+
+impl<K, P: Pacing> Default for Poller<K, P> {
+    fn default() -> Self {
+        Self { schedule: Mutex::default(), requests: Coalescer::default() }
+    }
+}
+
+impl<K: Clone + Eq + Hash + Ord, P: Pacing> Poller<K, P> {
+    pub(crate) fn schedule(&self) -> MutexGuard<'_, PollSchedule<K, P>> {
+        lock(&self.schedule)
+    }
+
+    /// Returns the state of a resource. If a poll is due, `fetch` reads the status of a batch, with `None` for a pending resource and
+    /// without those that do not exist.
+    pub(crate) async fn state<F>(
+        &self,
+        key: &K,
+        fetch: impl Fn(Vec<K>) -> F,
+    ) -> DriverResult<PollState<P::Status>>
+    where
+        F: Future<Output = Result<HashMap<K, Option<P::Status>>>>,
+    {
+        let state = self.schedule().state(key, Instant::now());
+        if let Some(state) = state {
+            return Ok(state);
+        }
+        let fetch = &fetch;
+        let poll = |keys: Vec<K>| async move {
+            let started = Instant::now();
+            // The previous poll may have included some of the keys while their callers waited for it.
+            let batch = self.schedule().batch(&keys, started);
+            let found = if batch.is_empty() { Ok(HashMap::new()) } else { fetch(batch.clone()).await };
+            let polled = found.map_err(DriverError::from).map(|mut found| {
+                let status = |key: &K| found.remove(key).unwrap_or(Some(P::MISSING));
+                let results: Vec<_> = batch.iter().map(status).collect();
+                self.schedule().record(batch.into_iter().zip(results), started, Instant::now());
+            });
+            vec![polled; keys.len()]
+        };
+        match self.requests.call(key.clone(), poll).await {
+            Ok(()) => Ok(self.schedule().state_after_poll(key, Instant::now())),
+            // An earlier poll may have answered while this one was queued.
+            Err(error) => self.schedule().state(key, Instant::now()).ok_or(error),
+        }
+    }
+}

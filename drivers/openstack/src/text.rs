@@ -1,0 +1,41 @@
+//! Ids and fields that occur in the paths and bodies of every service.
+
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+/// Returns `true` if `id` may be the id of a resource: at most 36 hexadecimal digits and hyphens. Ids from annotations are checked
+/// before they become part of a URL.
+pub(crate) fn is_well_formed(id: &str) -> bool {
+    !id.is_empty() && id.len() <= 36 && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
+/// Deserializes a field whose `null` means the default value.
+pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+/// Removes the members of an object that are null.
+pub(crate) fn without_nulls(mut object: Value) -> Value {
+    if let Value::Object(members) = &mut object {
+        members.retain(|_, value| !value.is_null());
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_id_never_gets_into_a_path() {
+        assert!(is_well_formed("889e8fb0-3c6e-4c8e-9d3e-2f1a0b5c7d11"));
+        for text in
+            ["", "..", "../networks/889e8fb0", "889e8fb0?x=1", "889e8fb0/tags", "889e8fb0%2f..", "port 7"]
+        {
+            assert!(!is_well_formed(text), "{text}");
+        }
+        assert!(!is_well_formed(&"a".repeat(37)));
+    }
+}

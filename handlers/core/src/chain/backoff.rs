@@ -1,0 +1,208 @@
+//! Exponential back-off with jitter. This file wraps the crate `backoff` and runs it on tokio's clock; nothing else uses that crate.
+
+use std::time::{Duration, Instant};
+
+use backoff::Clock;
+use backoff::backoff::Backoff as _;
+use backoff::exponential::{ExponentialBackoff, ExponentialBackoffBuilder};
+
+/// The lengths of the waits between attempts: they start at `initial` and double up to `max`, until `limit` has passed.
+///
+/// ```
+/// use std::time::Duration;
+/// use staffetta_handler::BackoffPolicy;
+///
+/// const POLICY: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(60));
+///
+/// let mut backoff = POLICY.start();
+/// // After each failed attempt: sleep for the delay, which obeys a `Retry-After` where the error carries one.
+/// assert!(backoff.delay(None) <= Duration::from_millis(1250));
+/// assert_eq!(backoff.delay(Some(Duration::from_secs(7))), Duration::from_secs(7));
+/// assert_eq!(backoff.attempts(), 2);
+/// // After a success:
+/// backoff.reset();
+/// assert_eq!(backoff.attempts(), 0);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackoffPolicy {
+    /// The first wait, before jitter.
+    pub initial: Duration,
+    /// The longest wait, before jitter.
+    pub max: Duration,
+    /// The time after the first attempt at which attempts end; `None` for never.
+    pub limit: Option<Duration>,
+}
+
+/// The share by which a wait between two attempts varies at most.
+const JITTER: f64 = 0.25;
+
+/// The longest time for which a failed object is left alone because its error asks for it.
+const MAX_HINT: Duration = Duration::from_secs(3600);
+
+impl Default for BackoffPolicy {
+    /// 1 s, doubling to 60 s, for 500 s: Kuryr's figures for retries.
+    fn default() -> Self {
+        Self {
+            limit: Some(Duration::from_secs(500)),
+            ..Self::unlimited(Duration::from_secs(1), Duration::from_secs(60))
+        }
+    }
+}
+
+impl BackoffPolicy {
+    /// Waits from `initial` to `max`, for as long as it takes.
+    pub const fn unlimited(initial: Duration, max: Duration) -> Self {
+        Self { initial, max, limit: None }
+    }
+
+    /// Starts a series of attempts now.
+    pub fn start(self) -> Backoff {
+        Backoff { inner: self.exponential(JITTER), policy: self, attempts: 0 }
+    }
+
+    /// The delay after which an object is handled again that has failed, `failures` times before: it doubles from `initial` up to
+    /// `max` and varies by a tenth, so that objects that failed together do not return together. It is at least `hint`, as far
+    /// as that is within an hour.
+    pub fn requeue_delay(self, failures: u32, hint: Option<Duration>) -> Duration {
+        self.nth_wait(failures, 0.1).max(hint.unwrap_or_default().min(MAX_HINT))
+    }
+
+    fn nth_wait(self, failures: u32, jitter: f64) -> Duration {
+        let mut inner = self.exponential(jitter);
+        // After 64 doublings any wait has reached its maximum.
+        for _ in 0..failures.min(64) {
+            inner.next_backoff();
+        }
+        inner.next_backoff().unwrap_or(self.max)
+    }
+
+    fn exponential(self, jitter: f64) -> ExponentialBackoff<TokioClock> {
+        let mut inner = ExponentialBackoffBuilder::<TokioClock>::new()
+            .with_initial_interval(self.initial)
+            .with_max_interval(self.max)
+            .with_multiplier(2.0)
+            .with_randomization_factor(jitter)
+            .with_max_elapsed_time(None)
+            .build();
+        // The builder takes the start from the system's clock; this takes it from tokio's.
+        inner.reset();
+        inner
+    }
+}
+
+/// The progress of one series of attempts.
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    inner: ExponentialBackoff<TokioClock>,
+    policy: BackoffPolicy,
+    attempts: u32,
+}
+
+impl Backoff {
+    /// Counts a failed attempt and returns the wait before the next one; `None` once the limit has passed.
+    ///
+    /// A `hint` is obeyed exactly: if it ends after the limit, there is no further attempt. Without one, the wait is cut so
+    /// that the last attempt happens at the limit.
+    pub fn next_wait(&mut self, hint: Option<Duration>) -> Option<Duration> {
+        self.attempts = self.attempts.saturating_add(1);
+        let remaining = match self.policy.limit {
+            Some(limit) => limit.checked_sub(self.inner.get_elapsed_time()).filter(|left| !left.is_zero())?,
+            None => Duration::MAX,
+        };
+        match hint {
+            Some(hint) => (hint <= remaining).then_some(hint),
+            None => self.inner.next_backoff().map(|wait| wait.min(remaining)),
+        }
+    }
+
+    /// Counts a failed attempt and returns the wait before the next one, for a policy without a limit. Past a limit it is
+    /// the longest wait.
+    pub fn delay(&mut self, hint: Option<Duration>) -> Duration {
+        self.next_wait(hint).unwrap_or(self.policy.max)
+    }
+
+    /// The number of failed attempts since the start or the last [`reset`](Self::reset).
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Starts anew, after a success.
+    pub fn reset(&mut self) {
+        *self = self.policy.start();
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct TokioClock;
+
+impl Clock for TokioClock {
+    fn now(&self) -> Instant {
+        tokio::time::Instant::now().into_std()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICY: BackoffPolicy = BackoffPolicy {
+        initial: Duration::from_secs(1),
+        max: Duration::from_secs(8),
+        limit: Some(Duration::from_secs(60)),
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_double_up_to_the_maximum_and_end_at_the_limit() {
+        let mut backoff = POLICY.start();
+        let started = tokio::time::Instant::now();
+        let mut expected = 1.0;
+        while let Some(wait) = backoff.next_wait(None) {
+            let seconds = wait.as_secs_f64();
+            let last = started.elapsed() + wait == Duration::from_secs(60);
+            assert!(
+                last || (seconds >= expected * 0.74 && seconds <= expected * 1.26),
+                "{seconds} for {expected}"
+            );
+            expected = f64::min(expected * 2.0, 8.0);
+            tokio::time::advance(wait).await;
+        }
+        assert_eq!(started.elapsed(), Duration::from_secs(60));
+        assert_eq!(backoff.delay(None), POLICY.max, "past the limit");
+        backoff.reset();
+        assert!(backoff.next_wait(None).expect("a new series") <= Duration::from_millis(1250));
+        assert_eq!(backoff.attempts(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hint_replaces_the_wait_unless_it_ends_after_the_limit() {
+        let mut backoff = POLICY.start();
+        assert_eq!(backoff.next_wait(Some(Duration::from_secs(20))), Some(Duration::from_secs(20)));
+        tokio::time::advance(Duration::from_secs(50)).await;
+        assert_eq!(backoff.next_wait(Some(Duration::from_secs(20))), None);
+    }
+
+    const REQUEUE: BackoffPolicy =
+        BackoffPolicy::unlimited(Duration::from_secs(60), Duration::from_secs(900));
+
+    #[test]
+    fn the_requeue_delay_doubles_up_to_its_maximum() {
+        let minutes = [0, 1, 2, 3, 4, 40].map(|failures| REQUEUE.nth_wait(failures, 0.0).as_secs() / 60);
+        assert_eq!(minutes, [1, 2, 4, 8, 15, 15]);
+    }
+
+    #[test]
+    fn a_hint_extends_the_requeue_delay_up_to_an_hour() {
+        let delay = |hint| REQUEUE.requeue_delay(0, Some(Duration::from_secs(hint))).as_secs();
+        assert!((54..=66).contains(&delay(0)) && (54..=66).contains(&delay(50)));
+        assert_eq!((delay(600), delay(3600), delay(86_400)), (600, 3600, 3600));
+    }
+
+    #[test]
+    fn objects_that_failed_together_are_requeued_over_a_fifth_of_the_delay() {
+        let mut seconds: Vec<_> = (0..10_000).map(|_| REQUEUE.requeue_delay(0, None).as_secs_f64()).collect();
+        seconds.sort_by(f64::total_cmp);
+        assert!(seconds[0] >= 54.0 && seconds[9_999] <= 66.001, "{} to {}", seconds[0], seconds[9_999]);
+        let most = seconds.windows(500).map(|window| window[499] - window[0]).fold(f64::MAX, f64::min);
+        assert!(most > 0.3, "a twentieth of them is requeued within {most} s, when 0.6 were even");
+    }
+}

@@ -1,0 +1,73 @@
+//! Passes a message to the handlers registered for it.
+
+use std::any::TypeId;
+use std::collections::HashMap;
+
+use super::EventHandler;
+use super::context::Context;
+use super::failure::HandlerError;
+use crate::event::Message;
+
+/// Passes each message to the handlers registered for its [route](Message::route) whose predicate matches, each once, in the
+/// order in which they were added.
+pub struct Dispatcher<E, H> {
+    routes: HashMap<TypeId, Vec<(Predicate<E>, H)>>,
+}
+
+/// Returns `true` for the messages that a handler wants.
+pub type Predicate<E> = Box<dyn Fn(&E) -> bool + Send + Sync>;
+
+impl<E, H> Default for Dispatcher<E, H> {
+    fn default() -> Self {
+        Self { routes: HashMap::new() }
+    }
+}
+
+impl<E, H> Dispatcher<E, H> {
+    /// Adds a handler of the messages with this `route` that match `predicate`.
+    pub fn add(&mut self, route: TypeId, predicate: impl Fn(&E) -> bool + Send + Sync + 'static, handler: H) {
+        self.routes.entry(route).or_default().push((Box::new(predicate), handler));
+    }
+}
+
+impl<E: Message, H: EventHandler<E>> EventHandler<E> for Dispatcher<E, H> {
+    /// Returns the first failure, after every handler has had the message.
+    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
+        let mut result = Ok(());
+        for (predicate, handler) in self.routes.get(&event.route()).into_iter().flatten() {
+            if predicate(event) {
+                result = result.and(handler.handle(event, context).await);
+            }
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::testing::{Fault, HandlerFn, TestMessage};
+
+    #[tokio::test]
+    async fn each_matching_handler_gets_the_message_once_in_order_of_registration() {
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let handler = |name: &'static str| {
+            let log = Arc::clone(&log);
+            HandlerFn(move |_: &TestMessage| {
+                log.lock().unwrap().push(name);
+                if name == "first" { Err(Fault::permanent("refused").into()) } else { Ok(()) }
+            })
+        };
+        let mut dispatcher = Dispatcher::default();
+        let kind = TypeId::of::<TestMessage>();
+        dispatcher.add(kind, |_| true, handler("first"));
+        dispatcher.add(kind, |event: &TestMessage| event.uid() == "other", handler("picky"));
+        dispatcher.add(TypeId::of::<String>(), |_| true, handler("of another kind"));
+        dispatcher.add(kind, |_| true, handler("last"));
+        let result = dispatcher.handle(&TestMessage::added("a"), &Context::detached()).await;
+        assert_eq!(*log.lock().unwrap(), ["first", "last"]);
+        assert_eq!(result.expect_err("the first failed").to_string(), "refused");
+    }
+}

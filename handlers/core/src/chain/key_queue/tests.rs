@@ -1,0 +1,163 @@
+use std::time::Duration;
+
+use super::*;
+use futures_util::FutureExt;
+
+use crate::chain::context::RetryState;
+use crate::testing::TestMessage;
+
+const COALESCE: QueuePolicy =
+    QueuePolicy { coalesce: true, depth: 100, superseded: Superseded::BySameObject };
+
+fn queue(events: &[TestMessage], policy: &QueuePolicy) -> KeyQueue<TestMessage> {
+    let mut queue = KeyQueue::new(false);
+    for event in events {
+        queue.push(event.clone(), Instant::now(), policy);
+    }
+    queue
+}
+
+/// Makes `event` the current message; what is in `queue` arrived meanwhile.
+fn set_current(queue: &mut KeyQueue<TestMessage>, event: TestMessage) -> Arc<MessageState> {
+    let state = Arc::new(MessageState::new(Instant::now(), None));
+    queue.current = Some((event, Arc::clone(&state)));
+    state
+}
+
+/// Ends the current message.
+fn end(queue: &mut KeyQueue<TestMessage>, outcome: Outcome, memory: RetryMemory) {
+    let (_, state) = queue.current.as_ref().expect("there is a current message");
+    state.set_outcome(outcome, memory);
+    queue.end(&COALESCE);
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "it is the memory of a context")]
+fn memory(failures: u32) -> RetryMemory {
+    Some(Box::new(RetryState { failures, ..RetryState::default() }))
+}
+
+fn next(queue: &mut KeyQueue<TestMessage>) -> (String, u32) {
+    let (event, state) = queue.pop(&COALESCE).expect("there is one");
+    let (_, memory) = state.take_outcome();
+    (event.to_string(), memory.map_or(0, |memory| memory.failures))
+}
+
+fn drain(queue: &mut KeyQueue<TestMessage>) -> Vec<String> {
+    std::iter::from_fn(|| queue.pop(&COALESCE)).map(|(event, _)| event.to_string()).collect()
+}
+
+#[test]
+fn a_modified_replaces_the_modified_before_it_and_overtakes_no_other_message() {
+    use TestMessage as M;
+    let events = [M::modified("a", 1), M::modified("b", 1), M::modified("a", 2)];
+    assert_eq!(drain(&mut queue(&events, &COALESCE)), ["b modified 1", "a modified 2"]);
+}
+
+#[test]
+fn an_added_is_never_replaced_by_a_modified() {
+    use TestMessage as M;
+    let events = [M::added("a"), M::modified("a", 1), M::modified("a", 2)];
+    assert_eq!(drain(&mut queue(&events, &COALESCE)), ["a added 0", "a modified 2"]);
+}
+
+#[test]
+fn a_deleted_cancels_the_queued_messages_of_its_object_and_is_never_dropped() {
+    use TestMessage as M;
+    let events = [M::added("a"), M::modified("a", 1), M::added("b"), M::deleted("a"), M::deleted("a")];
+    assert_eq!(
+        drain(&mut queue(&events, &COALESCE)),
+        ["b added 0", "a deleted 0"],
+        "and one Deleted is enough"
+    );
+}
+
+#[test]
+fn without_coalescing_every_message_is_queued_until_the_queue_is_full() {
+    use TestMessage as M;
+    let policy = QueuePolicy { coalesce: false, depth: 3, ..COALESCE };
+    let mut queue = queue(&[M::modified("a", 1), M::modified("a", 2), M::modified("a", 3)], &policy);
+    assert_eq!(queue.push(M::modified("a", 4), Instant::now(), &policy), 1);
+    assert_eq!(drain(&mut queue), ["a modified 1", "a modified 2", "a modified 4"]);
+}
+
+#[test]
+fn a_superseded_added_makes_the_next_modified_an_added() {
+    use TestMessage as M;
+    let mut queue = queue(&[M::modified("b", 1), M::modified("a", 1)], &COALESCE);
+    set_current(&mut queue, M::added("a"));
+    end(&mut queue, Outcome::Superseded, memory(2));
+    assert_eq!(next(&mut queue), ("b modified 1".into(), 0));
+    assert_eq!(next(&mut queue), ("a added 1".into(), 2));
+}
+
+#[test]
+fn only_a_message_of_the_same_object_supersedes_unless_the_policy_names_the_whole_key() {
+    use TestMessage as M;
+    let whole = QueuePolicy { superseded: Superseded::BySameKey, ..COALESCE };
+    for (first, newer, policy, expected) in [
+        (M::added("a"), M::modified("b", 1), &COALESCE, false),
+        (M::added("b"), M::modified("b", 1), &COALESCE, true),
+        (M::added("a"), M::modified("b", 1), &whole, true),
+        (M::deleted("b"), M::modified("b", 1), &whole, false),
+    ] {
+        let superseded = |state: &MessageState| state.superseded.notified().now_or_never().is_some();
+        let mut running = queue(&[], policy);
+        let state = set_current(&mut running, first.clone());
+        running.push(newer.clone(), Instant::now(), policy);
+        assert_eq!(superseded(&state), expected, "{newer} arrives while {first} is handled");
+        let mut queued = queue(&[first.clone(), newer.clone()], policy);
+        let (_, state) = queued.pop(policy).expect("there is one");
+        assert_eq!(superseded(&state), expected, "{newer} is queued when {first} is taken");
+    }
+}
+
+#[test]
+fn a_trigger_replaces_and_supersedes_only_triggers_of_its_type() {
+    use TestMessage as M;
+    let whole = QueuePolicy { superseded: Superseded::BySameKey, ..COALESCE };
+    let events = [M::modified("a", 1), M::trigger("a", 1), M::trigger("a", 2), M::modified("a", 2)];
+    assert_eq!(drain(&mut queue(&events, &COALESCE)), ["a trigger 2", "a modified 2"]);
+    let events = [M::trigger("a", 1), M::deleted("a"), M::trigger("a", 2)];
+    assert_eq!(drain(&mut queue(&events, &COALESCE)), ["a deleted 0", "a trigger 2"]);
+    assert!(!supersedes(&M::trigger("a", 1), &M::added("a"), &whole));
+    assert!(supersedes(&M::trigger("a", 2), &M::trigger("a", 1), &COALESCE));
+    assert!(supersedes(&M::modified("b", 1), &M::trigger("a", 1), &whole));
+
+    let mut queue = queue(&[], &whole);
+    set_current(&mut queue, M::deleted("a"));
+    end(&mut queue, Outcome::Requeue(Duration::from_secs(60)), None);
+    queue.push(M::trigger("a", 1), Instant::now(), &whole);
+    assert_eq!(drain(&mut queue), ["a trigger 1"]);
+    assert!(queue.due().is_some(), "the deletion that failed is still handled again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_request_for_deletion_is_not_repeated_after_the_deletion() {
+    use TestMessage as M;
+    let mut queue = queue(&[M::deleted("a")], &COALESCE);
+    set_current(&mut queue, M::deleted("a"));
+    end(&mut queue, Outcome::Requeue(Duration::MAX), None);
+    assert!(queue.due().is_none(), "the newer message of the object replaces it");
+    assert_eq!(next(&mut queue), ("a deleted 0".into(), 1));
+    end(&mut queue, Outcome::Requeue(Duration::MAX), None);
+    assert!(queue.due().is_some(), "a delay that cannot be represented is a long one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_message_is_handled_again_after_its_delay_or_replaced_by_a_newer_one() {
+    use TestMessage as M;
+    let mut queue = queue(&[], &COALESCE);
+    for event in [M::added("a"), M::modified("b", 1)] {
+        set_current(&mut queue, event);
+        end(&mut queue, Outcome::Requeue(Duration::from_secs(60)), None);
+    }
+    assert!(queue.pop(&COALESCE).is_none());
+
+    queue.push(M::modified("a", 1), Instant::now(), &COALESCE);
+    assert_eq!(next(&mut queue), ("a added 1".into(), 1), "it was never handled as Added");
+    end(&mut queue, Outcome::Done, memory(1));
+
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(next(&mut queue), ("b modified 1".into(), 1));
+    assert!(queue.due().is_none());
+}

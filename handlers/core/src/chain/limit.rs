@@ -1,0 +1,130 @@
+//! Bounds the number of concurrent invocations.
+
+use std::sync::Arc;
+
+use dashmap::DashMap;
+use tokio::sync::Semaphore;
+
+use super::EventHandler;
+use super::context::Context;
+use super::failure::HandlerError;
+use crate::event::{Message, OrderingKey};
+
+/// Runs at most a fixed number of invocations at a time; the others wait in order of arrival. The messages of each
+/// [group](Self::per) have permits of their own.
+///
+/// It belongs inside [`Retry`](crate::Retry), so that a sleeping retry holds no permit.
+pub struct Limit<H, E> {
+    inner: H,
+    permits: usize,
+    ungrouped: Semaphore,
+    group: Group<E>,
+    /// The groups with a running or waiting invocation.
+    groups: DashMap<OrderingKey, Arc<Semaphore>>,
+}
+
+/// Returns the group of a message.
+type Group<E> = Box<dyn Fn(&E) -> Option<OrderingKey> + Send + Sync>;
+
+impl<H, E> Limit<H, E> {
+    /// Runs at most `permits` invocations of `inner` at a time; 0 counts as 1.
+    pub fn new(inner: H, permits: usize) -> Self {
+        let permits = permits.clamp(1, Semaphore::MAX_PERMITS);
+        let (ungrouped, groups) = (Semaphore::new(permits), DashMap::new());
+        Self { inner, permits, ungrouped, group: Box::new(|_| None), groups }
+    }
+
+    /// Gives each group that `group` names as many permits of its own; messages without a group share theirs as before.
+    #[must_use]
+    pub fn per(mut self, group: impl Fn(&E) -> Option<OrderingKey> + Send + Sync + 'static) -> Self {
+        self.group = Box::new(group);
+        self
+    }
+}
+
+impl<E: Message, H: EventHandler<E>> EventHandler<E> for Limit<H, E> {
+    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
+        let member = (self.group)(event).map(|group| GroupMember::join(&self.groups, group, self.permits));
+        let semaphore = member.as_ref().map_or(&self.ungrouped, |member| &member.semaphore);
+        let _permit = semaphore.acquire().await.expect("the semaphore is never closed");
+        self.inner.handle(event, context).await
+    }
+}
+
+/// An invocation that belongs to a group. Dropping the last one removes the group.
+struct GroupMember<'a> {
+    groups: &'a DashMap<OrderingKey, Arc<Semaphore>>,
+    group: OrderingKey,
+    semaphore: Arc<Semaphore>,
+}
+
+impl<'a> GroupMember<'a> {
+    fn join(groups: &'a DashMap<OrderingKey, Arc<Semaphore>>, group: OrderingKey, permits: usize) -> Self {
+        let semaphore = Arc::clone(&groups.entry(group).or_insert_with(|| Arc::new(Semaphore::new(permits))));
+        Self { groups, group, semaphore }
+    }
+}
+
+impl Drop for GroupMember<'_> {
+    fn drop(&mut self) {
+        // Members are made under the same lock: two copies are that of the map and ours.
+        self.groups.remove_if(&self.group, |_, semaphore| Arc::strong_count(semaphore) <= 2);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::chain::EventHandlerExt;
+    use crate::testing::TestMessage;
+
+    #[derive(Default)]
+    struct Crowd {
+        inside: AtomicUsize,
+        most: AtomicUsize,
+    }
+
+    struct Enter(Arc<Crowd>);
+
+    impl EventHandler<TestMessage> for Enter {
+        async fn handle(&self, _: &TestMessage, _: &Context<'_>) -> Result<(), HandlerError> {
+            let inside = self.0.inside.fetch_add(1, Ordering::SeqCst) + 1;
+            self.0.most.fetch_max(inside, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            self.0.inside.fetch_sub(1, Ordering::SeqCst);
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn no_more_invocations_run_at_a_time_than_there_are_permits() {
+        let crowd = Arc::new(Crowd::default());
+        let limit: Limit<_, TestMessage> = Enter(Arc::clone(&crowd)).limit(3);
+        let (event, context) = (TestMessage::added("a"), Context::detached());
+        futures_util::future::join_all((0..20).map(|_| limit.handle(&event, &context))).await;
+        assert_eq!(crowd.most.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn a_group_has_its_own_permits_and_is_removed_when_nothing_of_it_runs() {
+        let crowd = Arc::new(Crowd::default());
+        let limit = Enter(Arc::clone(&crowd))
+            .limit(2)
+            .per(|event: &TestMessage| event.uid().split_once('-').map(|(node, _)| OrderingKey::of(node)));
+        let events: Vec<_> =
+            (0..60).map(|place| TestMessage::added(&format!("{}-{place}", place % 3))).collect();
+        let context = Context::detached();
+        futures_util::future::join_all(events.iter().map(|event| limit.handle(event, &context))).await;
+        assert_eq!(crowd.most.load(Ordering::SeqCst), 6, "two of each of the three");
+        assert!(limit.groups.is_empty());
+    }
+
+    #[tokio::test]
+    async fn zero_permits_count_as_one() {
+        let limit = Enter(Arc::default()).limit(0);
+        limit.handle(&TestMessage::added("a"), &Context::detached()).await.expect("it is let in");
+    }
+}

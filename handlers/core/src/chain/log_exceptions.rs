@@ -1,0 +1,100 @@
+//! Ends every failure.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+
+use super::EventHandler;
+use super::context::Context;
+use super::failure::{Failure, HandlerError};
+use super::report::Report;
+use crate::event::Message;
+
+/// Passes every failure, a panic too, to a [`Report`], and the recovery after failures. The result is always `Ok`.
+pub struct LogExceptions<H, E> {
+    inner: H,
+    report: Arc<dyn Report<E>>,
+}
+
+impl<H, E: Message> LogExceptions<H, E> {
+    /// Passes the failures of `inner` to `report`.
+    pub fn new(inner: H, report: Arc<dyn Report<E>>) -> Self {
+        Self { inner, report }
+    }
+}
+
+/// The handler panicked with this message.
+#[derive(Debug, thiserror::Error)]
+#[error("the handler panicked: {0}")]
+pub struct Panicked(String);
+
+impl Panicked {
+    pub(crate) fn new(payload: &(dyn Any + Send)) -> Self {
+        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        Self(text.unwrap_or_else(|| "without a message".to_owned()))
+    }
+}
+
+impl Failure for Panicked {
+    fn transient(&self) -> bool {
+        false
+    }
+
+    fn reason(&self) -> &'static str {
+        "Panicked"
+    }
+}
+
+impl<E: Message, H: EventHandler<E>> EventHandler<E> for LogExceptions<H, E> {
+    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
+        let error = match AssertUnwindSafe(self.inner.handle(event, context)).catch_unwind().await {
+            Ok(Ok(())) => {
+                if context.is_recovery() {
+                    self.report.recovered(event, context);
+                }
+                return Ok(());
+            }
+            Ok(Err(error)) => error,
+            Err(payload) => Panicked::new(&*payload).into(),
+        };
+        context.memory(|memory| memory.failed(&*error));
+        self.report.failed(event, &error, context);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::chain::EventHandlerExt;
+    use crate::testing::{Fault, HandlerFn, TestMessage};
+
+    #[derive(Default)]
+    struct Failures(Mutex<Vec<String>>);
+
+    impl Report<TestMessage> for Failures {
+        fn failed(&self, _: &TestMessage, error: &HandlerError, _: &Context<'_>) {
+            self.0.lock().unwrap().push(error.to_string());
+        }
+    }
+
+    #[tokio::test]
+    async fn failures_and_panics_are_reported_once_and_not_returned() {
+        let failures = Arc::new(Failures::default());
+        let handler = HandlerFn(|event: &TestMessage| match event.uid() {
+            "panics" => panic!("out of cheese"),
+            "fails" => Err(Fault::permanent("refused").into()),
+            _ => Ok(()),
+        })
+        .log_exceptions(Arc::clone(&failures) as Arc<dyn Report<TestMessage>>);
+        for uid in ["panics", "fails", "works"] {
+            handler.handle(&TestMessage::added(uid), &Context::detached()).await.expect("no failure passes");
+        }
+        assert_eq!(*failures.0.lock().unwrap(), ["the handler panicked: out of cheese", "refused"]);
+    }
+}

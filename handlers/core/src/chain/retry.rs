@@ -1,0 +1,241 @@
+//! Repeats invocations that failed with a transient error.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::EventHandler;
+use super::backoff::BackoffPolicy;
+use super::context::{Context, RetryState, Wakeup};
+use super::failure::{HandlerError, Pending};
+use super::report::Report;
+use crate::event::Message;
+
+/// Repeats an invocation while it fails with an error that is transient, with exponential back-off.
+///
+/// Work that is only [pending](crate::Failure::pending) is repeated the same way, but reported only as its
+/// [`Pending`](crate::Pending) says. While it is queued outside, the time limit does not start. The retries end early when a queued message supersedes this one; that message continues with the back-off. After
+/// the time limit the last error of the handler is returned.
+pub struct Retry<H, E> {
+    inner: H,
+    policy: BackoffPolicy,
+    report: Option<Arc<dyn Report<E>>>,
+}
+
+impl<H, E: Message> Retry<H, E> {
+    /// Repeats `inner` according to `policy`.
+    pub fn new(inner: H, policy: BackoffPolicy) -> Self {
+        Self { inner, policy, report: None }
+    }
+
+    /// Reports each failure that is followed by another attempt to `report`.
+    #[must_use]
+    pub fn reported(mut self, report: Arc<dyn Report<E>>) -> Self {
+        self.report = Some(report);
+        self
+    }
+
+    fn report(&self, event: &E, error: &HandlerError, wait: Duration, context: &Context<'_>) {
+        if let Some(report) = &self.report {
+            report.will_retry(event, error, wait, context);
+        }
+    }
+}
+
+impl<E: Message, H: EventHandler<E>> EventHandler<E> for Retry<H, E> {
+    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
+        let Err(mut error) = self.inner.handle(event, context).await else { return Ok(()) };
+        let mut backoff = context.take_backoff().unwrap_or_else(|| self.policy.start());
+        let mut reported: Option<Instant> = None;
+        loop {
+            if !error.transient() {
+                return Err(error);
+            }
+            let pending = error.pending();
+            let queued = pending.is_some_and(|pending| pending.queued);
+            let wait = if queued {
+                error.retry_after().unwrap_or(self.policy.initial)
+            } else {
+                let Some(wait) = backoff.next_wait(error.retry_after()) else { return Err(error) };
+                wait
+            };
+            let reason = if let Some(Pending { report_after, .. }) = pending {
+                let state = context.memory(|memory| memory.pending(&*error));
+                if reported.unwrap_or(state.since).elapsed() >= report_after {
+                    reported = Some(Instant::now());
+                    context.memory(RetryState::pending_failed);
+                    self.report(event, &error, wait, context);
+                }
+                state
+            } else {
+                let failed = context.memory(|memory| memory.failed(&*error));
+                context.count_retry();
+                self.report(event, &error, wait, context);
+                failed
+            };
+            match context.sleep(wait, reason).await {
+                Wakeup::Elapsed => {}
+                Wakeup::Superseded => {
+                    context.set_superseded(backoff);
+                    return Ok(());
+                }
+                Wakeup::Shutdown => return Ok(()),
+            }
+            if queued {
+                backoff.reset();
+            }
+            match self.inner.handle(event, context).await {
+                Ok(()) => return Ok(()),
+                Err(next) => error = next,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::chain::EventHandlerExt;
+    use crate::testing::{Fault, HandlerFn, TestMessage};
+
+    fn failing(times: u32, fault: Fault) -> (impl EventHandler<TestMessage>, Arc<AtomicU32>) {
+        let attempts = Arc::new(AtomicU32::new(0));
+        let seen = Arc::clone(&attempts);
+        let handler = HandlerFn(move |_: &TestMessage| {
+            let attempt = seen.fetch_add(1, Ordering::Relaxed);
+            if attempt < times { Err(fault.clone().into()) } else { Ok(()) }
+        });
+        (handler, attempts)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_transient_failure_is_repeated_until_it_succeeds() {
+        let (handler, attempts) = failing(3, Fault::transient("busy"));
+        let retry = handler.retry(BackoffPolicy::default());
+        retry
+            .handle(&TestMessage::added("a"), &Context::detached())
+            .await
+            .expect("the fourth attempt succeeds");
+        assert_eq!(attempts.load(Ordering::Relaxed), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_permanent_failure_is_returned_at_once() {
+        let (handler, attempts) = failing(3, Fault::permanent("refused"));
+        let error = handler
+            .retry(BackoffPolicy::default())
+            .handle(&TestMessage::added("a"), &Context::detached())
+            .await;
+        assert_eq!(error.expect_err("it fails").to_string(), "refused");
+        assert_eq!(attempts.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_the_time_limit_the_last_error_of_the_handler_is_returned() {
+        let (handler, attempts) = failing(u32::MAX, Fault::transient("busy"));
+        let started = Instant::now();
+        let error = handler
+            .retry(BackoffPolicy::default())
+            .handle(&TestMessage::added("a"), &Context::detached())
+            .await;
+        assert_eq!(error.expect_err("it fails").to_string(), "busy");
+        assert_eq!(started.elapsed().as_secs(), 500);
+        assert!((9..=20).contains(&attempts.load(Ordering::Relaxed)));
+    }
+
+    /// Counts the calls.
+    #[derive(Default)]
+    struct CountingReport(AtomicU32);
+
+    impl Report<TestMessage> for CountingReport {
+        fn failed(&self, _: &TestMessage, _: &HandlerError, _: &Context<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn will_retry(&self, _: &TestMessage, _: &HandlerError, _: Duration, _: &Context<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_that_only_waits_is_repeated_and_is_no_failure() {
+        for (fault, failures) in
+            [(Fault::transient("not yet").pending(Pending::default()), 0), (Fault::transient("busy"), 3)]
+        {
+            let (handler, attempts) = failing(3, fault.after(Duration::from_millis(50)));
+            let (reports, context, started) =
+                (Arc::new(CountingReport::default()), Context::detached(), Instant::now());
+            let retry = handler.retry(BackoffPolicy::default()).reported(Arc::clone(&reports) as _);
+            retry.handle(&TestMessage::added("a"), &context).await.expect("the fourth attempt succeeds");
+            assert_eq!(attempts.load(Ordering::Relaxed), 4);
+            assert_eq!(started.elapsed(), Duration::from_millis(150));
+            assert_eq!((reports.0.load(Ordering::Relaxed), context.attempts()), (failures, failures));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_wait_is_reported_each_time_its_patience_has_passed() {
+        let wait = Duration::from_secs(1);
+        let (handler, _) = failing(95, Fault::transient("not yet").pending(Pending::default()).after(wait));
+        let (reports, context) = (Arc::new(CountingReport::default()), Context::detached());
+        let retry = handler.retry(BackoffPolicy::default()).reported(Arc::clone(&reports) as _);
+        let (message, started) = (TestMessage::added("a"), Instant::now());
+        let mut handled = std::pin::pin!(retry.handle(&message, &context));
+        for (seconds, expected) in [(29, 0), (31, 1), (59, 1), (61, 2), (91, 3)] {
+            let end = tokio::time::sleep_until(started + Duration::from_millis(seconds * 1000 + 500));
+            tokio::select! {
+                biased;
+                _ = &mut handled => panic!("it still waits"),
+                () = end => {}
+            }
+            assert_eq!(reports.0.load(Ordering::Relaxed), expected, "after {seconds} s");
+        }
+        let last_error = context.last_error().expect("a wait of more than half a minute is a failure");
+        assert_eq!((&*last_error.error, last_error.attempts, last_error.since), ("not yet", 91, started));
+        handled.await.expect("the wait is over");
+        assert!(context.is_recovery());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_beyond_the_time_limit_is_a_failure() {
+        let (handler, _) = failing(u32::MAX, Fault::transient("not yet").pending(Pending::default()));
+        let retry = handler.retry(BackoffPolicy::default());
+        assert!(retry.handle(&TestMessage::added("a"), &Context::detached()).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_limit_starts_once_the_wait_for_a_turn_is_over() {
+        let attempts = AtomicU32::new(0);
+        let handler = HandlerFn(move |_: &TestMessage| {
+            let queues = attempts.fetch_add(1, Ordering::Relaxed) < 100;
+            let queued = || {
+                Fault::transient("not its turn")
+                    .pending(Pending { queued: true, ..Pending::default() })
+                    .after(Duration::from_secs(10))
+            };
+            Err(if queues { queued() } else { Fault::transient("busy") }.into())
+        });
+        let started = Instant::now();
+        let retry = handler.retry(BackoffPolicy::default());
+        let error = retry
+            .handle(&TestMessage::added("a"), &Context::detached())
+            .await
+            .expect_err("the time limit has passed");
+        assert_eq!((error.to_string().as_str(), started.elapsed().as_secs()), ("busy", 1000 + 500));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hint_of_the_error_is_obeyed() {
+        let (handler, _) = failing(1, Fault::transient("busy").after(Duration::from_secs(7)));
+        let started = Instant::now();
+        let retry = handler.retry(BackoffPolicy::default());
+        retry
+            .handle(&TestMessage::added("a"), &Context::detached())
+            .await
+            .expect("the second attempt succeeds");
+        assert_eq!(started.elapsed(), Duration::from_secs(7));
+    }
+}

@@ -1,0 +1,112 @@
+//! Bounds the time of one invocation.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+
+use super::EventHandler;
+use super::context::{Context, deadline};
+use super::failure::{Failure, HandlerError};
+use super::log_exceptions::Panicked;
+use crate::event::Message;
+
+/// Interrupts an invocation that takes too long with [`TimedOut`], which is transient, and records the time of each.
+///
+/// It belongs inside [`Limit`](crate::Limit), so that the wait for a permit does not count.
+pub struct Timeout<H> {
+    inner: H,
+    limit: Duration,
+}
+
+impl<H> Timeout<H> {
+    /// Gives each invocation of `inner` at most `limit`.
+    pub fn new(inner: H, limit: Duration) -> Self {
+        Self { inner, limit }
+    }
+}
+
+/// The handler, or a driver that it called, took too long and was interrupted.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer within {} s", limit.as_secs_f64())]
+pub struct TimedOut {
+    limit: Duration,
+}
+
+impl TimedOut {
+    /// The time that the invocation took.
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+}
+
+impl Failure for TimedOut {
+    fn transient(&self) -> bool {
+        true
+    }
+
+    fn reason(&self) -> &'static str {
+        "TimedOut"
+    }
+}
+
+impl<E: Message, H: EventHandler<E>> EventHandler<E> for Timeout<H> {
+    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
+        let invocation = context.invocation();
+        let mut work = pin!(self.inner.handle(event, context));
+        // Most invocations end at the first poll and need no timer.
+        if let Some(result) = work.as_mut().now_or_never() {
+            return result;
+        }
+        invocation.set_running();
+        let result = tokio::time::timeout_at(deadline(invocation.began, self.limit), work).await;
+        result.unwrap_or_else(|_| Err(TimedOut { limit: self.limit }.into()))
+    }
+}
+
+/// Runs `work` outside of a chain for at most `limit`, and turns a panic into an error.
+pub async fn bounded<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, HandlerError>> + Send,
+) -> Result<T, HandlerError> {
+    match tokio::time::timeout(limit, AssertUnwindSafe(work).catch_unwind()).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(payload)) => Err(Panicked::new(&*payload).into()),
+        Err(_) => Err(TimedOut { limit }.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chain::EventHandlerExt;
+    use crate::testing::TestMessage;
+
+    struct Hang;
+
+    impl EventHandler<TestMessage> for Hang {
+        async fn handle(&self, _: &TestMessage, _: &Context<'_>) -> Result<(), HandlerError> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bounded_work_outside_of_a_chain_neither_hangs_nor_panics() {
+        let limit = Duration::from_secs(30);
+        let hangs = bounded::<()>(limit, std::future::pending()).await;
+        assert_eq!(hangs.expect_err("it hangs").to_string(), "no answer within 30 s");
+        let panics = bounded::<()>(limit, async { panic!("out of cheese") }).await;
+        assert_eq!(panics.expect_err("it panics").to_string(), "the handler panicked: out of cheese");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handler_that_hangs_is_interrupted_with_a_transient_error() {
+        let timeout = Hang.timeout(Duration::from_secs(30));
+        let error =
+            timeout.handle(&TestMessage::added("a"), &Context::detached()).await.expect_err("it hangs");
+        assert_eq!(error.to_string(), "no answer within 30 s");
+        assert!(error.transient());
+    }
+}

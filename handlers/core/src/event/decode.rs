@@ -1,0 +1,294 @@
+//! Decodes the objects of a watch one by one, so that one that cannot be decoded does not affect the others.
+
+use std::any::TypeId;
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::event::{Identity, Object};
+
+/// One object of a watch.
+#[derive(Clone)]
+pub enum WatchItem {
+    /// The object.
+    Object(Arc<dyn Object>),
+    /// An object that exists but cannot be decoded as its kind.
+    Undecodable(Undecodable),
+}
+
+/// An object that cannot be decoded as its kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot be decoded as a {}: {error}", identity.kind)]
+pub struct Undecodable {
+    /// The object.
+    pub identity: Identity,
+    /// The error with its position in the JSON text, cut after 1024 bytes.
+    pub error: String,
+}
+
+/// A `K`, or the metadata of an object that cannot be decoded. Boxed, because kube passes it on by value several times.
+#[derive(Clone)]
+pub(crate) enum Decoded<K> {
+    Object(Box<K>),
+    Undecodable { meta: Box<ObjectMeta>, error: String },
+}
+
+impl<K> Decoded<K>
+where
+    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+{
+    /// The item without its `managedFields`, which no handler reads.
+    pub(crate) fn into_item(self) -> WatchItem {
+        match self {
+            Self::Object(mut object) => {
+                object.meta_mut().managed_fields = None;
+                WatchItem::Object(Arc::new(*object))
+            }
+            Self::Undecodable { meta, error } => {
+                let identity = Identity {
+                    type_id: TypeId::of::<K>(),
+                    kind: K::kind(&()),
+                    api_version: K::api_version(&()),
+                    namespace: meta.namespace,
+                    name: meta.name.unwrap_or_default(),
+                    uid: meta.uid.unwrap_or_default(),
+                    resource_version: meta.resource_version,
+                };
+                WatchItem::Undecodable(Undecodable { identity, error })
+            }
+        }
+    }
+}
+
+impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut text = String::from(Box::<str>::from(Box::<RawValue>::deserialize(deserializer)?));
+        if let Some(managed_fields) = managed_fields(&text) {
+            text.replace_range(managed_fields, "null");
+        }
+        match serde_json::from_str(&text) {
+            Ok(object) => Ok(Self::Object(object)),
+            Err(error) => match names(&text) {
+                Some(meta) => Ok(Self::Undecodable { meta: Box::new(meta), error: reason(&error) }),
+                None => Err(D::Error::custom(reason(&error))),
+            },
+        }
+    }
+}
+
+/// The error text, cut, but with its position: serde quotes an unexpected value of any length.
+fn reason(error: &serde_json::Error) -> String {
+    let words = error.to_string();
+    if words.len() <= LONGEST {
+        return words;
+    }
+    format!("{} at line {} column {}", shortened(words), error.line(), error.column())
+}
+
+/// Cuts a text from outside after 1024 bytes and appends ` ...`.
+pub fn shortened(mut text: String) -> String {
+    if text.len() > LONGEST {
+        let end = (0..=LONGEST).rev().find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or_default());
+        text.push_str(" ...");
+    }
+    text
+}
+
+/// The number of bytes kept of a text from outside: 100 MB at most for 100,000 failed objects.
+const LONGEST: usize = 1024;
+
+/// Finds the `managedFields` in the text of an object. Decoding them would cost as much as the rest of the object: they are trees
+/// of many small maps.
+fn managed_fields(text: &str) -> Option<Range<usize>> {
+    let mut found = None;
+    let search = Search { path: &["metadata", "managedFields"], found: &mut found };
+    // The error ends the search, or means that there is nothing to find.
+    let _ = search.deserialize(&mut serde_json::Deserializer::from_str(text));
+    let found: &str = found?;
+    let start = found.as_ptr().addr() - text.as_ptr().addr();
+    Some(start..start + found.len())
+}
+
+/// Finds the value at a path, and reads no further: the larger part of an object follows its `metadata`.
+struct Search<'s, 'de> {
+    path: &'s [&'s str],
+    found: &'s mut Option<&'de str>,
+}
+
+impl<'de> DeserializeSeed<'de> for Search<'_, 'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        if !self.path.is_empty() {
+            return deserializer.deserialize_map(self);
+        }
+        *self.found = Some(<&RawValue>::deserialize(deserializer)?.get());
+        Err(D::Error::custom("it is found"))
+    }
+}
+
+impl<'de> Visitor<'de> for Search<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Some((first, rest)) = self.path.split_first() else { return Ok(()) };
+        while let Some(name) = map.next_key::<&str>()? {
+            if name == *first {
+                map.next_value_seed(Search { path: rest, found: &mut *self.found })?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The identifying fields of the metadata, whatever the rest of the object is.
+fn names(text: &str) -> Option<ObjectMeta> {
+    let value: serde_json::Value = serde_json::from_str(text).ok()?;
+    let meta = value.get("metadata")?;
+    let field = |name: &str| meta.get(name).and_then(|value| value.as_str()).map(str::to_owned);
+    Some(ObjectMeta {
+        name: Some(field("name")?),
+        namespace: field("namespace"),
+        uid: Some(field("uid")?),
+        resource_version: field("resourceVersion"),
+        ..ObjectMeta::default()
+    })
+}
+
+impl<K: Resource<DynamicType = ()>> Resource for Decoded<K> {
+    type DynamicType = ();
+    type Scope = K::Scope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        K::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        K::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        K::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        K::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        match self {
+            Self::Object(object) => object.meta(),
+            Self::Undecodable { meta, .. } => meta,
+        }
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        match self {
+            Self::Object(object) => object.meta_mut(),
+            Self::Undecodable { meta, .. } => meta,
+        }
+    }
+}
+
+impl<K> fmt::Debug for Decoded<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Object(_) => "Decoded",
+            Self::Undecodable { .. } => "Undecodable",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::core::{ObjectList, WatchEvent};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(spec: &Value) -> Value {
+        json!({ "metadata": { "namespace": "default", "name": "web", "uid": "u1", "resourceVersion": "7",
+            "managedFields": [{ "manager": "m" }] }, "spec": spec })
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_decoded_does_not_affect_the_others_of_its_list() {
+        let items = [pod(&json!({ "containers": [] })), pod(&json!({ "containers": "none" }))];
+        let text = json!({ "metadata": { "resourceVersion": "9" }, "items": items }).to_string();
+        let list: ObjectList<Decoded<Pod>> = serde_json::from_str(&text).unwrap();
+        let seen: Vec<_> = list.items.into_iter().map(Decoded::into_item).collect();
+        let [WatchItem::Object(object), WatchItem::Undecodable(other)] = &seen[..] else {
+            panic!("one is a pod, one is not");
+        };
+        assert_eq!((object.meta().name.as_deref(), &object.meta().managed_fields), (Some("web"), &None));
+        assert_eq!(other.identity.object_ref().to_string(), "Pod default/web (u1)");
+        assert_eq!(other.identity.resource_version.as_deref(), Some("7"));
+        let text = other.to_string();
+        assert!(text.starts_with("cannot be decoded as a Pod: invalid type: string"), "{text}");
+    }
+
+    #[test]
+    fn the_error_is_short_and_keeps_the_position_of_a_long_unexpected_value() {
+        let text = pod(&json!({ "containers": "none ".repeat(10_000) })).to_string();
+        let Ok(Decoded::<Pod>::Undecodable { error, .. }) = serde_json::from_str(&text) else {
+            panic!("it is none")
+        };
+        assert!(error.starts_with("invalid type: string \"none none ") && error.len() < 1100, "{error}");
+        assert!(error.contains(" ... at line 1 column "), "{error}");
+        let nameless = text.replace("\"name\":\"web\"", "\"name\":5");
+        let error = serde_json::from_str::<Decoded<Pod>>(&nameless).unwrap_err().to_string();
+        assert!(error.len() < 1200, "{error}");
+    }
+
+    #[test]
+    fn the_managed_fields_are_found_at_any_position_and_only_in_the_metadata() {
+        let fields = r#"[{"manager":"m","fieldsV1":{"f:spec":{"}":"]"}}}]"#;
+        for (text, found) in [
+            (
+                format!(r#"{{"spec":{{}},"metadata":{{"name":"web","managedFields":{fields},"uid":"u"}}}}"#),
+                Some(fields),
+            ),
+            (format!(r#"{{"metadata":{{ "managedFields" : {fields} }},"spec":null}}"#), Some(fields)),
+            (
+                format!(
+                    r#"{{"metadata":{{"annotations":{{"managedFields":"no"}}}},"managedFields":{fields}}}"#
+                ),
+                None,
+            ),
+            (r#"{"metadata":{"name":5}}"#.to_owned(), None),
+            ("7".to_owned(), None),
+        ] {
+            assert_eq!(managed_fields(&text).map(|range| &text[range]), found, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_watch_event_is_decoded_the_same_way() {
+        let line = format!(r#"{{"type":"MODIFIED","object":{}}}"#, pod(&json!(5)));
+        let event: WatchEvent<Decoded<Pod>> = serde_json::from_str(&line).unwrap();
+        let WatchEvent::Modified(Decoded::Undecodable { meta, .. }) = event else { panic!("it is known") };
+        assert_eq!(meta.uid.as_deref(), Some("u1"));
+    }
+
+    #[test]
+    fn an_object_without_a_name_is_an_error_of_the_whole_response() {
+        for text in ["5", r#"{"metadata":{"name":5}}"#, r#"{"metadata":{"name":"web","uid":"u"},"spec":}"#] {
+            assert!(serde_json::from_str::<Decoded<Pod>>(text).is_err(), "{text}");
+        }
+    }
+}

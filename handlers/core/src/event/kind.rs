@@ -1,0 +1,112 @@
+//! A kind of object as a value, so that a watch needs no type parameter.
+
+use std::any::TypeId;
+use std::borrow::Cow;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt, TryFutureExt};
+use kube::api::ListParams;
+use kube::runtime::watcher::{self, watcher};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::decode::{Decoded, WatchItem};
+
+/// An item of a watch stream whose object type is erased.
+pub type WatchResult = Result<watcher::Event<WatchItem>, watcher::Error>;
+
+/// A kind of object: its names, and how it is watched.
+#[derive(Clone)]
+pub struct Kind {
+    /// The Rust type.
+    pub type_id: TypeId,
+    /// The kind, as in the field `kind`: `Pod`.
+    pub name: Cow<'static, str>,
+    /// The group and version, as in the field `apiVersion`: `v1`.
+    pub api_version: Cow<'static, str>,
+    /// The path of the list of all objects: `/api/v1/pods`.
+    pub path: String,
+    watch: fn(Client, watcher::Config) -> BoxStream<'static, WatchResult>,
+    newest: fn(Client) -> BoxFuture<'static, Result<String, kube::Error>>,
+    decode: fn(Value) -> serde_json::Result<WatchItem>,
+}
+
+impl Kind {
+    /// The kind of `K`.
+    pub fn of<K>() -> Self
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + std::fmt::Debug + Send + Sync + 'static,
+    {
+        Self {
+            type_id: TypeId::of::<K>(),
+            name: K::kind(&()),
+            api_version: K::api_version(&()),
+            path: K::url_path(&(), None),
+            watch: |client, config| {
+                watcher(Api::<Decoded<K>>::all(client), config).map(|event| event.map(erase)).boxed()
+            },
+            newest: |client| {
+                let first = ListParams::default().limit(1);
+                let list = async move { Api::<K>::all(client).list_metadata(&first).await };
+                list.map_ok(|list| list.metadata.resource_version.unwrap_or_default()).boxed()
+            },
+            decode: |object| serde_json::from_value::<Decoded<K>>(object).map(Decoded::into_item),
+        }
+    }
+
+    /// Decodes an object of this kind as the watch does.
+    pub fn decode(&self, object: Value) -> serde_json::Result<WatchItem> {
+        (self.decode)(object)
+    }
+
+    /// Watches all objects of this kind. Each is decoded once, by itself, and its `managedFields` are dropped.
+    pub fn watch(&self, client: Client, config: watcher::Config) -> BoxStream<'static, WatchResult> {
+        (self.watch)(client, config)
+    }
+
+    /// Reads the current resourceVersion of the server.
+    pub async fn newest(&self, client: Client) -> Result<String, kube::Error> {
+        (self.newest)(client).await
+    }
+}
+
+fn erase<K>(event: watcher::Event<Decoded<K>>) -> watcher::Event<WatchItem>
+where
+    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+{
+    match event {
+        watcher::Event::Apply(object) => watcher::Event::Apply(object.into_item()),
+        watcher::Event::Delete(object) => watcher::Event::Delete(object.into_item()),
+        watcher::Event::InitApply(object) => watcher::Event::InitApply(object.into_item()),
+        watcher::Event::Init => watcher::Event::Init,
+        watcher::Event::InitDone => watcher::Event::InitDone,
+    }
+}
+
+impl std::fmt::Debug for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.api_version, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_is_decoded_as_by_a_watch() {
+        let object = |spec: Value| {
+            let meta = json!({ "name": "web", "uid": "u1", "managedFields": [{ "manager": "m" }] });
+            Kind::of::<Pod>().decode(json!({ "metadata": meta, "spec": spec }))
+        };
+        let Ok(WatchItem::Object(pod)) = object(json!({ "containers": [] })) else { panic!("it is a pod") };
+        assert_eq!((pod.meta().name.as_deref(), &pod.meta().managed_fields), (Some("web"), &None));
+        assert!(matches!(object(json!(7)), Ok(WatchItem::Undecodable(_))));
+        assert!(Kind::of::<Pod>().decode(json!({ "spec": 7 })).is_err());
+    }
+}

@@ -1,0 +1,97 @@
+//! Events: a change of an object, decoded once and shared by every handler.
+
+mod any_event;
+mod decode;
+mod kind;
+mod message;
+mod object;
+mod trigger;
+
+pub use any_event::AnyEvent;
+pub use decode::{Undecodable, WatchItem, shortened};
+pub use kind::{Kind, WatchResult};
+pub use message::{Change, Message, ObjectRef, OrderingKey};
+pub use object::{Identity, Object};
+pub use trigger::Trigger;
+
+use std::sync::Arc;
+
+/// A change of an object of kind `K`.
+///
+/// Events of all kinds travel through the chain as [`AnyEvent`](crate::AnyEvent).
+#[derive(Clone)]
+pub enum Event<K> {
+    /// The object is new to this process: it was created, or it existed when the process started.
+    Added(Arc<K>),
+    /// The object differs from the state that was delivered before.
+    Modified(Arc<K>),
+    /// The object was deleted.
+    Deleted(Tombstone<K>),
+}
+
+/// The remains of a deleted object.
+#[derive(Clone)]
+pub enum Tombstone<K> {
+    /// The last state, as the API server sent it with the deletion.
+    Last(Arc<K>),
+    /// The identity alone: the deletion happened while the watch was interrupted.
+    Missed(Arc<Identity>),
+}
+
+impl<K: Object> Event<K> {
+    /// The object; `None` for a deletion whose last state was missed.
+    pub fn object(&self) -> Option<&Arc<K>> {
+        match self {
+            Self::Added(object) | Self::Modified(object) | Self::Deleted(Tombstone::Last(object)) => {
+                Some(object)
+            }
+            Self::Deleted(Tombstone::Missed(_)) => None,
+        }
+    }
+
+    /// The names of the object.
+    pub fn object_ref(&self) -> ObjectRef<'_> {
+        match self {
+            Self::Added(object) | Self::Modified(object) => ObjectRef::of(&**object),
+            Self::Deleted(tombstone) => tombstone.object_ref(),
+        }
+    }
+
+    /// The UID of the object.
+    pub fn uid(&self) -> &str {
+        match self {
+            Self::Added(object) | Self::Modified(object) | Self::Deleted(Tombstone::Last(object)) => {
+                object.meta().uid.as_deref().unwrap_or_default()
+            }
+            Self::Deleted(Tombstone::Missed(identity)) => &identity.uid,
+        }
+    }
+
+    /// Returns `true` for a deletion or the request for one.
+    pub fn finalizing(&self) -> bool {
+        match self {
+            Self::Added(object) | Self::Modified(object) => object.meta().deletion_timestamp.is_some(),
+            Self::Deleted(_) => true,
+        }
+    }
+
+    /// Erases the type of the event.
+    pub fn erase(self) -> AnyEvent {
+        match self {
+            Self::Added(object) => AnyEvent::Object(Change::Added, object),
+            Self::Modified(object) => AnyEvent::Object(Change::Modified, object),
+            Self::Deleted(Tombstone::Last(object)) => AnyEvent::Object(Change::Deleted, object),
+            Self::Deleted(Tombstone::Missed(identity)) => AnyEvent::Missed(identity),
+        }
+    }
+}
+
+impl<K: Object> Tombstone<K> {
+    /// The names of the deleted object.
+    pub fn object_ref(&self) -> ObjectRef<'_> {
+        match self {
+            Self::Last(object) => ObjectRef::of(&**object),
+            Self::Missed(identity) => identity.object_ref(),
+        }
+    }
+}

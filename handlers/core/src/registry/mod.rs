@@ -1,0 +1,412 @@
+//! The registry of handlers, drivers and configuration sections, filled in one place and by name.
+//!
+//! Beside it, the traits and types by which a handler is registered.
+
+mod event_recorder;
+mod garbage_collector;
+mod index;
+mod registration;
+mod resource;
+mod route;
+mod setup;
+mod source;
+
+pub use event_recorder::{EventNote, EventRecorder, Recorder};
+pub use garbage_collector::GarbageCollector;
+pub use index::Index;
+pub use registration::{ErasedHandler, KindIndex, Registration};
+pub use resource::{HANDLER_LABEL, ResourceEventHandler, TriggerHandler, deliver};
+pub use setup::{Check, CheckFn, Setup, SetupError};
+pub use source::{Source, TriggerSender};
+
+use std::any::{Any, TypeId, type_name};
+use std::collections::{BTreeMap, HashSet};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use kube::Client;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::dry_run::DryRunPlan;
+
+/// The known handlers, drivers and configuration sections.
+///
+/// ```
+/// use std::sync::Arc;
+/// use staffetta_handler::Registry;
+///
+/// trait Lamp: Send + Sync {}
+/// struct Candle;
+/// impl Lamp for Candle {}
+///
+/// let mut registry = Registry::default();
+/// registry.driver_trait::<dyn Lamp>("lamp", "candle", "Lights the way.");
+/// registry.driver::<dyn Lamp>("candle", "A candle.", |_| Ok(Arc::new(Candle)));
+/// assert_eq!(registry.driver_traits().next().map(|lamp| lamp.option()), Some("lamp_driver".into()));
+/// ```
+#[derive(Default)]
+pub struct Registry {
+    handlers: BTreeMap<String, HandlerEntry>,
+    driver_traits: Vec<DriverTrait>,
+    sections: Vec<Section>,
+}
+
+/// A handler that can be enabled.
+pub struct HandlerEntry {
+    /// A description in one sentence.
+    pub about: String,
+    pub(crate) build: HandlerFactory,
+}
+
+type HandlerFactory = Box<dyn Fn(&Setup) -> Result<Registration, SetupError> + Send + Sync>;
+
+/// A driver trait, and the drivers that implement it.
+pub struct DriverTrait {
+    /// The name in the configuration: the driver of `pod_vif` is chosen by the option `pod_vif_driver`.
+    pub alias: String,
+    /// The driver used when the configuration names none.
+    pub default: String,
+    /// A description in one sentence.
+    pub about: String,
+    /// The drivers, by name.
+    pub drivers: BTreeMap<String, DriverEntry>,
+    type_id: TypeId,
+    type_name: &'static str,
+    /// Replaces a driver in a dry run. `None` makes a dry run with the trait impossible.
+    recorder: Option<DriverRecorder>,
+}
+
+/// Wraps a driver in one that records changes instead of making them.
+type DriverRecorder = Box<dyn Fn(AnyDriver, &DryRunPlan) -> AnyDriver + Send + Sync>;
+
+/// An `Arc` of a driver trait.
+type AnyDriver = Box<dyn Any + Send + Sync>;
+
+impl DriverTrait {
+    /// The option in the section `[kubernetes]` that names the driver.
+    pub fn option(&self) -> String {
+        format!("{}_driver", self.alias)
+    }
+}
+
+/// A driver that can be chosen.
+pub struct DriverEntry {
+    /// A description in one sentence.
+    pub about: String,
+    pub(crate) build: DriverFactory,
+}
+
+type DriverFactory = Box<dyn Fn(&Setup) -> Result<AnyDriver, SetupError> + Send + Sync>;
+
+/// A driver trait that was just added. Declares how its drivers take part in a dry run.
+///
+/// ```
+/// use std::sync::Arc;
+/// use staffetta_handler::{DryRunPlan, Registry, PlannedCall};
+///
+/// trait Lamp: Send + Sync {
+///     fn is_lit(&self) -> bool;
+///     fn light(&self);
+/// }
+///
+/// /// Passes reads on, and records changes.
+/// struct Recording(Arc<dyn Lamp>, DryRunPlan);
+///
+/// impl Lamp for Recording {
+///     fn is_lit(&self) -> bool {
+///         self.0.is_lit()
+///     }
+///     fn light(&self) {
+///         self.1.add(PlannedCall::new("lamp", "light a lamp"));
+///     }
+/// }
+///
+/// let mut registry = Registry::default();
+/// let lamp = registry.driver_trait::<dyn Lamp>("lamp", "candle", "Lights the way.");
+/// lamp.recorded(|lamp, plan| Arc::new(Recording(lamp, plan)));
+/// ```
+pub struct NewDriverTrait<'r, D: ?Sized> {
+    interface: &'r mut DriverTrait,
+    driver_trait: PhantomData<fn() -> Arc<D>>,
+}
+
+impl<D: ?Sized + Send + Sync + 'static> NewDriverTrait<'_, D> {
+    /// In a dry run, replaces each driver by `record(driver, plan)`: a driver that passes reads on to `driver`, and adds
+    /// changes to `plan` instead of making them.
+    pub fn recorded(self, record: impl Fn(Arc<D>, DryRunPlan) -> Arc<D> + Send + Sync + 'static) {
+        self.interface.recorder = Some(Box::new(move |driver, plan| {
+            let driver = *driver.downcast().expect("the factory was registered for this trait");
+            Box::new(record(driver, plan.clone()))
+        }));
+    }
+
+    /// Declares that no method of the trait changes anything: a dry run uses the drivers as they are.
+    pub fn reads_only(self) {
+        self.interface.recorder = Some(Box::new(|driver, _| driver));
+    }
+}
+
+/// A section of the configuration file: a struct whose fields are the options.
+pub struct Section {
+    /// The name, as in `[name]`.
+    pub name: String,
+    /// The schema of the struct; its descriptions become the comments of the sample file.
+    pub schema: Schema,
+    /// The options' defaults.
+    pub defaults: Value,
+    /// Deserializes options as the struct, to check them. An option that is left out has its default.
+    pub check: fn(Value) -> Result<(), SectionError>,
+}
+
+/// An error in the options of a section, with the path of the wrong value.
+pub type SectionError = serde_path_to_error::Error<serde_json::Error>;
+
+impl Registry {
+    /// Adds a handler. It replaces an earlier one of the same name.
+    pub fn handler(
+        &mut self,
+        name: &str,
+        about: &str,
+        build: impl Fn(&Setup) -> Result<Registration, SetupError> + Send + Sync + 'static,
+    ) {
+        let entry = HandlerEntry { about: about.to_owned(), build: Box::new(build) };
+        self.handlers.insert(name.to_owned(), entry);
+    }
+
+    /// Adds a driver trait. `default` names the driver that is used when the configuration names none. Unless the returned
+    /// value declares how the drivers take part in a dry run, a dry run with a handler that uses one is refused.
+    pub fn driver_trait<D: ?Sized + 'static>(
+        &mut self,
+        alias: &str,
+        default: &str,
+        about: &str,
+    ) -> NewDriverTrait<'_, D> {
+        self.driver_traits.push(DriverTrait {
+            alias: alias.to_owned(),
+            default: default.to_owned(),
+            about: about.to_owned(),
+            drivers: BTreeMap::new(),
+            type_id: TypeId::of::<D>(),
+            type_name: type_name::<D>(),
+            recorder: None,
+        });
+        let interface = self.driver_traits.last_mut().expect("it was pushed just now");
+        NewDriverTrait { interface, driver_trait: PhantomData }
+    }
+
+    /// Adds a driver. It replaces an earlier one of the same name.
+    ///
+    /// # Panics
+    ///
+    /// Panics if [`driver_trait`](Self::driver_trait) was not called for `D`: an error of the program, not of its configuration.
+    pub fn driver<D: ?Sized + Send + Sync + 'static>(
+        &mut self,
+        name: &str,
+        about: &str,
+        build: impl Fn(&Setup) -> Result<Arc<D>, SetupError> + Send + Sync + 'static,
+    ) {
+        let interface =
+            self.driver_traits.iter_mut().find(|interface| interface.type_id == TypeId::of::<D>());
+        let interface =
+            interface.unwrap_or_else(|| panic!("no driver trait was registered for {}", type_name::<D>()));
+        let build: DriverFactory = Box::new(move |setup| Ok(Box::new(build(setup)?)));
+        interface.drivers.insert(name.to_owned(), DriverEntry { about: about.to_owned(), build });
+    }
+
+    /// Adds a section of the configuration file. `T` denies unknown fields and has a default for each option.
+    pub fn section<T: DeserializeOwned + Serialize + JsonSchema + Default>(&mut self, name: &str) {
+        let defaults = serde_json::to_value(T::default()).expect("the defaults of a section are plain data");
+        let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+        let schema = settings.into_generator().into_root_schema_for::<T>();
+        let check = |options| serde_path_to_error::deserialize::<_, T>(options).map(drop);
+        self.sections.push(Section { name: name.to_owned(), schema, defaults, check });
+    }
+
+    /// The handlers, by name.
+    pub fn handlers(&self) -> impl Iterator<Item = (&str, &HandlerEntry)> {
+        self.handlers.iter().map(|(name, entry)| (name.as_str(), entry))
+    }
+
+    /// The driver traits, in the order in which they were added.
+    pub fn driver_traits(&self) -> impl Iterator<Item = &DriverTrait> {
+        self.driver_traits.iter()
+    }
+
+    /// The sections, in the order in which they were added.
+    pub fn sections(&self) -> impl Iterator<Item = &Section> {
+        self.sections.iter()
+    }
+
+    /// The [`Setup`] for building handlers and drivers. `configuration` holds a value for each section, `served` the API versions
+    /// (`v1`, `apps/v1`) of the server.
+    pub fn setup(self: &Arc<Self>, client: Client, configuration: Value, served: HashSet<String>) -> Setup {
+        Setup::new(Arc::<Self>::clone(self), client, configuration, served)
+    }
+
+    /// Builds the handler called `handler`.
+    pub fn make(&self, handler: &str, setup: &Setup) -> Result<Registration, SetupError> {
+        let entry = self.handlers.get(handler).ok_or_else(|| SetupError::UnknownHandler {
+            name: handler.to_owned(),
+            known: join(self.handlers.keys()),
+        })?;
+        (entry.build)(setup)
+    }
+}
+
+impl Registry {
+    /// The option that names the driver of a trait, and the default name.
+    fn choice(&self, driver_trait: TypeId) -> Option<(String, String)> {
+        let interface = self.driver_traits.iter().find(|interface| interface.type_id == driver_trait)?;
+        Some((interface.option(), interface.default.clone()))
+    }
+
+    fn driver_names(&self, driver_trait: TypeId) -> Vec<String> {
+        let interface = self.driver_traits.iter().find(|interface| interface.type_id == driver_trait);
+        interface.map(|interface| interface.drivers.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    fn make_driver(&self, driver_trait: TypeId, name: &str, setup: &Setup) -> Result<AnyDriver, SetupError> {
+        let interface = self.driver_traits.iter().find(|interface| interface.type_id == driver_trait);
+        let entry = interface.and_then(|interface| Some((interface, interface.drivers.get(name)?)));
+        let (interface, entry) = entry.ok_or_else(|| SetupError::UnknownDriver {
+            option: interface.map(DriverTrait::option).unwrap_or_default(),
+            name: name.to_owned(),
+            known: interface.map(|interface| join(interface.drivers.keys())).unwrap_or_default(),
+        })?;
+        let Some(plan) = setup.plan() else { return (entry.build)(setup) };
+        let record = interface.recorder.as_ref().ok_or_else(|| SetupError::NoRecorder {
+            option: interface.option(),
+            driver_trait: interface.type_name,
+        })?;
+        Ok(record((entry.build)(setup)?, plan))
+    }
+}
+
+fn join<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+    use crate::dry_run::PlannedCall;
+
+    trait Lamp: Send + Sync {
+        fn name(&self) -> &'static str;
+    }
+
+    struct Named(&'static str);
+
+    impl Lamp for Named {
+        fn name(&self) -> &'static str {
+            self.0
+        }
+    }
+
+    fn setup(registry: &Arc<Registry>, configuration: Value) -> Setup {
+        let (service, _) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        registry.setup(Client::new(service, "default"), configuration, HashSet::new())
+    }
+
+    #[tokio::test]
+    async fn the_configured_driver_is_built_once() {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let mut registry = Registry::default();
+        registry.driver_trait::<dyn Lamp>("lamp", "candle", "Lights the way.");
+        registry.driver::<dyn Lamp>("candle", "", |_| Ok(Arc::new(Named("candle"))));
+        registry.driver::<dyn Lamp>("torch", "", |_| {
+            MADE.fetch_add(1, Ordering::Relaxed);
+            Ok(Arc::new(Named("torch")))
+        });
+        let setup = setup(&Arc::new(registry), json!({ "kubernetes": { "lamp_driver": "torch" } }));
+        let (first, second) = (setup.driver::<dyn Lamp>().unwrap(), setup.driver::<dyn Lamp>().unwrap());
+        assert_eq!((first.name(), second.name(), MADE.load(Ordering::Relaxed)), ("torch", "torch", 1));
+        assert_eq!(setup.driver_named::<dyn Lamp>("candle").unwrap().name(), "candle");
+        let all: Vec<_> = setup.drivers::<dyn Lamp>().unwrap().into_iter().collect();
+        assert_eq!(
+            all.iter().map(|(name, lamp)| (name.as_str(), lamp.name())).collect::<Vec<_>>(),
+            [("candle", "candle"), ("torch", "torch"),]
+        );
+        assert_eq!(
+            (setup.driver_name::<dyn Lamp>().unwrap().as_str(), MADE.load(Ordering::Relaxed)),
+            ("torch", 1)
+        );
+    }
+
+    /// Records the call, with the name of the real lamp.
+    struct Recording(Arc<dyn Lamp>, DryRunPlan);
+
+    impl Lamp for Recording {
+        fn name(&self) -> &'static str {
+            self.1.add(PlannedCall::new("lamp", format!("light the {}", self.0.name())));
+            "recording"
+        }
+    }
+
+    #[tokio::test]
+    async fn a_dry_run_uses_the_recorder_of_a_driver_and_a_real_run_the_driver() {
+        let mut registry = Registry::default();
+        let lamp = registry.driver_trait::<dyn Lamp>("lamp", "candle", "Lights the way.");
+        lamp.recorded(|lamp, plan| Arc::new(Recording(lamp, plan)));
+        registry.driver::<dyn Lamp>("candle", "", |_| Ok(Arc::new(Named("candle"))));
+        let registry = Arc::new(registry);
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let recorded = Arc::clone(&calls);
+        let plan = DryRunPlan::new(move |_, call: PlannedCall| recorded.lock().unwrap().push(call.what));
+        let dry = setup(&registry, json!({})).dry_run(plan);
+        assert_eq!(dry.driver::<dyn Lamp>().unwrap().name(), "recording");
+        assert_eq!(*calls.lock().unwrap(), ["light the candle"]);
+        assert_eq!(setup(&registry, json!({})).driver::<dyn Lamp>().unwrap().name(), "candle");
+    }
+
+    #[tokio::test]
+    async fn the_drivers_of_a_trait_that_only_reads_are_used_as_they_are() {
+        let mut registry = Registry::default();
+        registry.driver_trait::<dyn Lamp>("lamp", "candle", "Lights the way.").reads_only();
+        registry.driver::<dyn Lamp>("candle", "", |_| Ok(Arc::new(Named("candle"))));
+        let dry = setup(&Arc::new(registry), json!({})).dry_run(DryRunPlan::default());
+        assert_eq!(dry.driver::<dyn Lamp>().unwrap().name(), "candle");
+    }
+
+    #[tokio::test]
+    async fn a_trait_without_a_recorder_refuses_a_dry_run_by_name() {
+        let mut registry = Registry::default();
+        registry.driver_trait::<dyn Lamp>("lamp", "candle", "Lights the way.");
+        registry.driver::<dyn Lamp>("candle", "", |_| panic!("it is not even made"));
+        let dry = setup(&Arc::new(registry), json!({})).dry_run(DryRunPlan::default());
+        let error = dry.driver::<dyn Lamp>().err().map(|error| error.to_string()).unwrap();
+        assert!(error.contains("registry::tests::Lamp (`lamp_driver`) have no recorder"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_shared_value_can_be_set_before_it_is_requested() {
+        let setup = setup(&Arc::new(Registry::default()), json!({}));
+        setup.share(Arc::new(7_u8));
+        assert_eq!(*setup.shared::<u8>(|| panic!("it is there")).unwrap(), 7);
+        assert_eq!(*setup.shared(|| Ok(8_u16)).unwrap(), 8);
+    }
+
+    #[tokio::test]
+    async fn an_unknown_name_is_refused_with_the_existing_names() {
+        let mut registry = Registry::default();
+        registry.driver_trait::<dyn Lamp>("lamp", "candle", "Lights the way.");
+        registry.driver::<dyn Lamp>("torch", "", |_| Ok(Arc::new(Named("torch"))));
+        let registry = Arc::new(registry);
+        let setup = setup(&registry, json!({}));
+        let driver = setup.driver::<dyn Lamp>().err().map(|error| error.to_string());
+        assert_eq!(driver.unwrap(), "there is no driver `candle` for `lamp_driver`; the drivers are `torch`");
+        let handler = registry.make("vif", &setup).err().map(|error| error.to_string());
+        assert_eq!(handler.unwrap(), "there is no handler `vif`; the handlers are ");
+    }
+}

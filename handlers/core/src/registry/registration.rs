@@ -1,0 +1,220 @@
+//! A handler with everything that the pipeline needs of it.
+
+use std::any::TypeId;
+use std::fmt::Debug;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use kube::Resource;
+use serde::de::DeserializeOwned;
+use tracing::error;
+
+use super::garbage_collector::GarbageCollector;
+use super::index::Index;
+use super::resource::{ResourceEventHandler, TriggerHandler};
+use super::route::{OfKind, OfTrigger, Route, RouteHandler};
+use super::source::Source;
+use crate::chain::{Context, EventHandler, HandlerError, Superseded};
+use crate::event::{AnyEvent, Kind, Message, OrderingKey, Trigger};
+
+/// A handler with its kinds, indexes, sources and garbage collector.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use k8s_openapi::api::core::v1::Pod;
+/// # use staffetta_handler::{Registration, ResourceEventHandler};
+/// # struct Plug;
+/// # impl ResourceEventHandler<Pod> for Plug { type Error = std::convert::Infallible; }
+/// let registration = Registration::new(Plug).on::<Pod>();
+/// assert_eq!(registration.kinds().next().map(|kind| &*kind.name), Some("Pod"));
+/// ```
+pub struct Registration<H = ()> {
+    handler: Arc<H>,
+    routes: Vec<Route>,
+    indexes: Vec<KindIndex>,
+    superseded: Superseded,
+    collector: Option<Arc<dyn GarbageCollector>>,
+    sources: Vec<Box<dyn Source>>,
+}
+
+/// An index and the kind that feeds it.
+pub struct KindIndex {
+    /// The kind.
+    pub kind: Kind,
+    /// Applies an event of that kind.
+    pub apply: Box<dyn Fn(&AnyEvent) + Send + Sync>,
+}
+
+impl<H: Send + Sync + 'static> Registration<H> {
+    /// A handler without any kind.
+    pub fn new(handler: H) -> Self {
+        Self {
+            handler: Arc::new(handler),
+            routes: Vec::new(),
+            indexes: Vec::new(),
+            superseded: Superseded::default(),
+            collector: None,
+            sources: Vec::new(),
+        }
+    }
+
+    /// Passes the events of kind `K` to the handler.
+    #[must_use]
+    pub fn on<K>(mut self) -> Self
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+        H: ResourceEventHandler<K>,
+    {
+        let handler = Box::new(OfKind::<K, H>(Arc::clone(&self.handler), PhantomData));
+        self.routes.push(Route { type_id: TypeId::of::<K>(), kind: Some(Kind::of::<K>()), handler });
+        self
+    }
+
+    /// Passes the triggers of type `S` to the handler, from any source.
+    #[must_use]
+    pub fn on_trigger<S: Trigger>(mut self) -> Self
+    where
+        H: TriggerHandler<S>,
+    {
+        let handler = Box::new(OfTrigger::<S, H>(Arc::clone(&self.handler), PhantomData));
+        self.routes.push(Route { type_id: TypeId::of::<S>(), kind: None, handler });
+        self
+    }
+
+    /// Runs `source` while this process leads; its triggers go to all handlers registered for them.
+    #[must_use]
+    pub fn source(mut self, source: impl Source) -> Self {
+        self.sources.push(Box::new(source));
+        self
+    }
+
+    /// Adds the kinds, indexes and sources of another handler: both share queues and limits and count as one handler. At most one
+    /// of them has a garbage collector.
+    #[must_use]
+    pub fn join(mut self, other: Registration) -> Self {
+        self.routes.extend(other.routes);
+        self.indexes.extend(other.indexes);
+        self.sources.extend(other.sources);
+        self.collector = self.collector.or(other.collector);
+        self
+    }
+
+    /// Feeds `index` with kind `K`; the handler gets no event before the index is complete.
+    #[must_use]
+    pub fn index<K>(mut self, index: Arc<impl Index<K>>) -> Self
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
+    {
+        let apply = Box::new(move |event: &AnyEvent| {
+            if let Some(typed) = event.typed::<K>() {
+                catch_panic(event, || index.apply(&typed));
+            }
+        });
+        self.indexes.push(KindIndex { kind: Kind::of::<K>(), apply });
+        self
+    }
+
+    /// Sets the newer messages that end the retries of an older one.
+    #[must_use]
+    pub fn superseded(mut self, superseded: Superseded) -> Self {
+        self.superseded = superseded;
+        self
+    }
+
+    /// Runs the garbage collection of the handler.
+    #[must_use]
+    pub fn garbage_collector(mut self) -> Self
+    where
+        H: GarbageCollector,
+    {
+        self.collector = Some(Arc::<H>::clone(&self.handler));
+        self
+    }
+
+    /// The kinds whose events the handler gets.
+    pub fn kinds(&self) -> impl Iterator<Item = &Kind> {
+        self.routes.iter().filter_map(|route| route.kind.as_ref())
+    }
+
+    /// Erases the type of the handler.
+    pub fn erase(self) -> Registration {
+        let Self { routes, indexes, superseded, collector, sources, .. } = self;
+        Registration { handler: Arc::new(()), routes, indexes, superseded, collector, sources }
+    }
+}
+
+impl Registration {
+    /// Takes the sources of the handler.
+    pub fn take_sources(&mut self) -> Vec<Box<dyn Source>> {
+        std::mem::take(&mut self.sources)
+    }
+
+    /// Returns the handler, its indexes and its garbage collector.
+    pub fn into_parts(self) -> (ErasedHandler, Vec<KindIndex>, Option<Arc<dyn GarbageCollector>>) {
+        (ErasedHandler { routes: self.routes, superseded: self.superseded }, self.indexes, self.collector)
+    }
+}
+
+/// A handler of one or more kinds whose types are erased: the innermost part of every chain.
+pub struct ErasedHandler {
+    routes: Vec<Route>,
+    superseded: Superseded,
+}
+
+impl ErasedHandler {
+    /// The kinds whose events the handler gets.
+    pub fn kinds(&self) -> impl Iterator<Item = &Kind> {
+        self.routes.iter().filter_map(|route| route.kind.as_ref())
+    }
+
+    /// The types of the triggers that the handler gets.
+    pub fn triggers(&self) -> impl Iterator<Item = TypeId> {
+        self.routes.iter().filter(|route| route.kind.is_none()).map(|route| route.type_id)
+    }
+
+    /// The newer messages that end the retries of an older one.
+    pub fn superseded(&self) -> Superseded {
+        self.superseded
+    }
+
+    /// Returns `true` if the handler wants the event.
+    pub fn wants(&self, event: &AnyEvent) -> bool {
+        let wants = |handler: &dyn RouteHandler| catch_panic(event, || handler.wants(event)).unwrap_or(false);
+        self.route(event).is_some_and(wants)
+    }
+
+    /// The ordering key of an event.
+    pub fn key(&self, event: &AnyEvent) -> OrderingKey {
+        let key = self.route(event).and_then(|handler| catch_panic(event, || handler.key(event)));
+        key.unwrap_or_else(|| OrderingKey::of(event.uid()))
+    }
+
+    /// The group of an event, with permits of its own in [`Limit`](crate::Limit); `None` for the common permits.
+    pub fn group(&self, event: &AnyEvent) -> Option<OrderingKey> {
+        self.route(event).and_then(|handler| catch_panic(event, || handler.group(event)).flatten())
+    }
+
+    fn route(&self, event: &AnyEvent) -> Option<&dyn RouteHandler> {
+        let type_id = event.route();
+        self.routes.iter().find(|route| route.type_id == type_id).map(|route| &*route.handler)
+    }
+}
+
+/// Calls code of a handler from within the watch. A panic affects only this event and this handler.
+fn catch_panic<T>(event: &AnyEvent, call: impl FnOnce() -> T) -> Option<T> {
+    let result = catch_unwind(AssertUnwindSafe(call));
+    if result.is_err() {
+        error!(?event, "a handler or its index panicked when an event arrived");
+    }
+    result.ok()
+}
+
+impl EventHandler<AnyEvent> for ErasedHandler {
+    async fn handle(&self, event: &AnyEvent, _: &Context<'_>) -> Result<(), HandlerError> {
+        match self.route(event) {
+            Some(handler) => handler.deliver(event).await,
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The traits that handler authors implement: one method for each change of an object.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use kube::Resource;
+
+use crate::chain::Failure;
+use crate::event::{Event, OrderingKey, Tombstone, Trigger};
+
+/// A handler of the events of one kind. All methods are optional.
+///
+/// | event | methods called |
+/// |---|---|
+/// | `Added` | [`on_added`](Self::on_added), then [`on_present`](Self::on_present) |
+/// | `Modified` | [`on_modified`](Self::on_modified), then [`on_present`](Self::on_present) |
+/// | either, with a `deletionTimestamp` | [`on_finalize`](Self::on_finalize) only |
+/// | `Deleted` | [`on_deleted`](Self::on_deleted) |
+///
+/// A handler is called again with the same event when it was interrupted or failed, and with every object as `Added` after a
+/// restart, so it must be idempotent.
+///
+/// ```
+/// use std::sync::Arc;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use staffetta_handler::ResourceEventHandler;
+///
+/// struct Count(std::sync::atomic::AtomicUsize);
+///
+/// impl ResourceEventHandler<Pod> for Count {
+///     type Error = std::convert::Infallible;
+///
+///     async fn on_added(&self, _: &Arc<Pod>) -> Result<(), Self::Error> {
+///         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+///         Ok(())
+///     }
+/// }
+/// ```
+pub trait ResourceEventHandler<K>: Send + Sync + 'static
+where
+    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+{
+    /// The error of the handler.
+    type Error: Failure;
+
+    /// Returns `true` if the handler wants the event. It is called before the event is queued and may depend only on fields that never
+    /// change: an event that is not wanted replaces no queued one.
+    fn wants(&self, event: &Event<K>) -> bool {
+        let _ = event;
+        true
+    }
+
+    /// The ordering key: events of one key are handled one after the other. By default each object has its own.
+    fn key(&self, event: &Event<K>) -> OrderingKey {
+        OrderingKey::of(event.uid())
+    }
+
+    /// The group of the event, which has permits of its own in [`Limit`](crate::Limit), so that a slow machine delays no other. Events
+    /// without a group share the permits of the handler.
+    fn group(&self, event: &Event<K>) -> Option<OrderingKey> {
+        let _ = event;
+        None
+    }
+
+    /// The object is new to this process.
+    fn on_added(&self, object: &Arc<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        let _ = object;
+        async { Ok(()) }
+    }
+
+    /// The object changed.
+    fn on_modified(&self, object: &Arc<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        let _ = object;
+        async { Ok(()) }
+    }
+
+    /// The object is new or changed.
+    fn on_present(&self, object: &Arc<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        let _ = object;
+        async { Ok(()) }
+    }
+
+    /// The object has a `deletionTimestamp`: its deletion waits for its finalizers or its grace period.
+    fn on_finalize(&self, object: &Arc<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        let _ = object;
+        async { Ok(()) }
+    }
+
+    /// The object was deleted.
+    fn on_deleted(&self, tombstone: &Tombstone<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        let _ = tombstone;
+        async { Ok(()) }
+    }
+}
+
+/// A handler of triggers of one type.
+pub trait TriggerHandler<S: Trigger>: Send + Sync + 'static {
+    /// The error of the handler.
+    type Error: Failure;
+
+    /// The ordering key of the trigger; by default each object has its own.
+    fn key(&self, trigger: &S) -> OrderingKey {
+        OrderingKey::of(&*trigger.identity().uid)
+    }
+
+    /// The group of the trigger; see [`ResourceEventHandler::group`].
+    fn group(&self, trigger: &S) -> Option<OrderingKey> {
+        let _ = trigger;
+        None
+    }
+
+    /// Handles a trigger.
+    fn on_trigger(&self, trigger: &S) -> impl Future<Output = Result<(), Self::Error>> + Send;
+}
+
+/// Calls the methods of `handler` for `event`, as listed at [`ResourceEventHandler`].
+pub async fn deliver<K, H>(handler: &H, event: &Event<K>) -> Result<(), H::Error>
+where
+    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+    H: ResourceEventHandler<K>,
+{
+    match event {
+        Event::Added(object) | Event::Modified(object) if event.finalizing() => {
+            handler.on_finalize(object).await
+        }
+        Event::Added(object) => {
+            handler.on_added(object).await?;
+            handler.on_present(object).await
+        }
+        Event::Modified(object) => {
+            handler.on_modified(object).await?;
+            handler.on_present(object).await
+        }
+        Event::Deleted(tombstone) => handler.on_deleted(tombstone).await,
+    }
+}
+
+/// The label of a Node that names the handler that provides it. The pods of such a node use the network of its machine, so handlers
+/// of pod networks ignore them.
+pub const HANDLER_LABEL: &str = "staffetta.dev/handler";
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+
+    use k8s_openapi::api::core::v1::Pod;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+    use crate::registry::Registration;
+    use crate::testing::{Feed, pod};
+
+    struct Log(Arc<Mutex<Vec<&'static str>>>);
+
+    impl Log {
+        fn record(&self, method: &'static str) {
+            self.0.lock().unwrap().push(method);
+        }
+    }
+
+    impl ResourceEventHandler<Pod> for Log {
+        type Error = Infallible;
+
+        fn wants(&self, event: &Event<Pod>) -> bool {
+            event.object().is_none_or(|pod| pod.metadata.name.as_deref() != Some("unwanted"))
+        }
+
+        async fn on_added(&self, _: &Arc<Pod>) -> Result<(), Infallible> {
+            self.record("added");
+            Ok(())
+        }
+
+        async fn on_modified(&self, _: &Arc<Pod>) -> Result<(), Infallible> {
+            self.record("modified");
+            Ok(())
+        }
+
+        async fn on_present(&self, _: &Arc<Pod>) -> Result<(), Infallible> {
+            self.record("present");
+            Ok(())
+        }
+
+        async fn on_finalize(&self, _: &Arc<Pod>) -> Result<(), Infallible> {
+            self.record("finalize");
+            Ok(())
+        }
+
+        async fn on_deleted(&self, _: &Tombstone<Pod>) -> Result<(), Infallible> {
+            self.record("deleted");
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn each_event_calls_the_methods_in_its_row_of_the_table() {
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let feed = Feed::new(Registration::new(Log(Arc::clone(&log))).on::<Pod>());
+        let mut terminating = pod("default", "web");
+        terminating.metadata.deletion_timestamp = Some(Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
+        feed.added(pod("default", "web")).await.unwrap();
+        feed.modified(pod("default", "web")).await.unwrap();
+        feed.added(terminating.clone()).await.unwrap();
+        feed.modified(terminating.clone()).await.unwrap();
+        feed.deleted(terminating.clone()).await.unwrap();
+        feed.missed(&terminating).await.unwrap();
+        feed.added(pod("default", "unwanted")).await.unwrap();
+        let expected =
+            ["added", "present", "modified", "present", "finalize", "finalize", "deleted", "deleted"];
+        assert_eq!(*log.lock().unwrap(), expected);
+    }
+}

@@ -1,0 +1,77 @@
+//! Handlers whose types are erased, as a registration holds them.
+
+use std::any::TypeId;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use kube::Resource;
+
+use super::resource::{ResourceEventHandler, TriggerHandler, deliver};
+use crate::chain::HandlerError;
+use crate::event::{AnyEvent, Kind, Message, OrderingKey, Trigger};
+
+/// A handler of the messages with one [route](Message::route).
+pub(super) struct Route {
+    pub(super) type_id: TypeId,
+    /// The kind to watch; `None` for triggers.
+    pub(super) kind: Option<Kind>,
+    pub(super) handler: Box<dyn RouteHandler>,
+}
+
+/// A handler of events of one kind, or of triggers of one type, whose types are erased.
+pub(super) trait RouteHandler: Send + Sync {
+    fn wants(&self, event: &AnyEvent) -> bool;
+    fn key(&self, event: &AnyEvent) -> OrderingKey;
+    fn group(&self, event: &AnyEvent) -> Option<OrderingKey>;
+    fn deliver<'a>(&'a self, event: &'a AnyEvent) -> BoxFuture<'a, Result<(), HandlerError>>;
+}
+
+/// A [`ResourceEventHandler`] of `K`.
+pub(super) struct OfKind<K, H>(pub(super) Arc<H>, pub(super) PhantomData<fn(K)>);
+
+impl<K, H> RouteHandler for OfKind<K, H>
+where
+    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+    H: ResourceEventHandler<K>,
+{
+    fn wants(&self, event: &AnyEvent) -> bool {
+        event.typed().is_some_and(|event| self.0.wants(&event))
+    }
+
+    fn key(&self, event: &AnyEvent) -> OrderingKey {
+        event.typed().map_or_else(|| OrderingKey::of(event.uid()), |event| self.0.key(&event))
+    }
+
+    fn group(&self, event: &AnyEvent) -> Option<OrderingKey> {
+        event.typed().and_then(|event| self.0.group(&event))
+    }
+
+    fn deliver<'a>(&'a self, event: &'a AnyEvent) -> BoxFuture<'a, Result<(), HandlerError>> {
+        let Some(event) = event.typed() else { return async { Ok(()) }.boxed() };
+        async move { deliver(&*self.0, &event).await.map_err(HandlerError::from) }.boxed()
+    }
+}
+
+/// A [`TriggerHandler`] of `S`.
+pub(super) struct OfTrigger<S, H>(pub(super) Arc<H>, pub(super) PhantomData<fn(S)>);
+
+impl<S: Trigger, H: TriggerHandler<S>> RouteHandler for OfTrigger<S, H> {
+    fn wants(&self, event: &AnyEvent) -> bool {
+        event.trigger_ref::<S>().is_some()
+    }
+
+    fn key(&self, event: &AnyEvent) -> OrderingKey {
+        event.trigger_ref().map_or_else(|| OrderingKey::of(event.uid()), |trigger| self.0.key(trigger))
+    }
+
+    fn group(&self, event: &AnyEvent) -> Option<OrderingKey> {
+        event.trigger_ref().and_then(|trigger| self.0.group(trigger))
+    }
+
+    fn deliver<'a>(&'a self, event: &'a AnyEvent) -> BoxFuture<'a, Result<(), HandlerError>> {
+        let Some(trigger) = event.trigger_ref() else { return async { Ok(()) }.boxed() };
+        async move { self.0.on_trigger(trigger).await.map_err(HandlerError::from) }.boxed()
+    }
+}

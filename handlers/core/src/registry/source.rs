@@ -1,0 +1,82 @@
+//! Sources of triggers.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::chain::HandlerError;
+use crate::event::{AnyEvent, Trigger};
+
+/// Watches an external system and sends a [`Trigger`] when something happens there. It reads, and never writes.
+///
+/// It runs while this process leads. One that ends or fails is started again, with back-off. Triggers that it sends before the
+/// indexes of the handler are complete are held in the handler's queues.
+///
+/// ```
+/// use std::convert::Infallible;
+/// use std::time::Duration;
+/// use async_trait::async_trait;
+/// use k8s_openapi::api::core::v1::Node;
+/// use staffetta_handler::{HandlerError, Identity, TriggerSender, Registration, Trigger, TriggerHandler, Source};
+///
+/// #[derive(Clone)]
+/// struct Heartbeat(Identity);
+///
+/// impl Trigger for Heartbeat {
+///     fn identity(&self) -> &Identity {
+///         &self.0
+///     }
+/// }
+///
+/// struct Clockwork;
+///
+/// #[async_trait]
+/// impl Source for Clockwork {
+///     async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError> {
+///         loop {
+///             sender.send(Heartbeat(Identity::of::<Node>(None, "n1".into(), "n1".into())));
+///             tokio::time::sleep(Duration::from_secs(10)).await;
+///         }
+///     }
+/// }
+///
+/// struct Listen;
+///
+/// impl TriggerHandler<Heartbeat> for Listen {
+///     type Error = Infallible;
+///     async fn on_trigger(&self, _: &Heartbeat) -> Result<(), Infallible> {
+///         Ok(())
+///     }
+/// }
+///
+/// let registration = Registration::new(Listen).on_trigger::<Heartbeat>().source(Clockwork);
+/// # drop(registration);
+/// ```
+#[async_trait]
+pub trait Source: Send + Sync + 'static {
+    /// Sends triggers until it is dropped.
+    async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError>;
+
+    /// Sends the triggers that are due at the start, then returns. A dry run calls this instead of [`run`](Self::run). By
+    /// default nothing is due.
+    async fn run_once(&self, sender: TriggerSender) -> Result<(), HandlerError> {
+        drop(sender);
+        Ok(())
+    }
+}
+
+/// Sends the triggers of a [`Source`]; clones share the destination.
+#[derive(Clone)]
+pub struct TriggerSender(Arc<dyn Fn(AnyEvent) + Send + Sync>);
+
+impl TriggerSender {
+    /// Passes triggers to `take`, which must not block.
+    pub fn new(take: impl Fn(AnyEvent) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(take))
+    }
+
+    /// Sends a trigger to the queues of the handlers registered for it, where a newer one may replace it. Never blocks.
+    pub fn send(&self, trigger: impl Trigger) {
+        (self.0)(AnyEvent::trigger(trigger));
+    }
+}

@@ -1,0 +1,405 @@
+//! Writes the results of handlers back to the objects, as few guarded patches.
+
+mod patch;
+
+pub use patch::MetadataPatch;
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use dashmap::DashMap;
+use http::HeaderValue;
+use http::header::ACCEPT;
+use kube::api::{Patch, PatchParams, Request};
+use kube::core::response::Status;
+use kube::{Client, Resource};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use tokio::time::Instant;
+
+use crate::chain::Failure;
+
+/// Writes annotations, finalizers and status of objects of the built-in kind `K`. (For a strategic merge patch of a custom resource
+/// the server returns 415.)
+///
+/// After a write, events older than that write are [stale](Self::is_stale), so that a handler that reads from the event never acts
+/// on a state that it has itself replaced.
+pub struct Writer<K> {
+    client: Client,
+    /// The last write of each object, by UID, until its event arrives.
+    echoes: DashMap<String, Echo>,
+    /// The number of entries at which expired ones are removed.
+    cleanup_at: AtomicUsize,
+    kind: PhantomData<fn(K)>,
+}
+
+/// A write whose event has not arrived yet.
+#[derive(Clone, Copy)]
+struct Echo {
+    version: u64,
+    written: Instant,
+}
+
+/// The smallest number of entries at which expired ones are removed.
+const ECHOES: usize = 1024;
+
+/// The time for which the event of a write is expected. A watch lags by two seconds at most; a later event was lost with the server's
+/// history, and another write is still guarded by the resourceVersion.
+const ECHO_TIME: Duration = Duration::from_secs(15);
+
+/// Requests only the metadata in the response; a server without that representation returns the whole object (Kubernetes API
+/// concepts, "Alternate representations of resources").
+const METADATA: HeaderValue =
+    HeaderValue::from_static("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json");
+
+/// The result of a write that did not fail.
+///
+/// A conflict (409) is a transient failure: the event of the conflicting change usually supersedes it within milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The object has the requested state.
+    Done,
+    /// The object was deleted, replaced by another one of the same name, or its deletion has begun: release what belongs to it.
+    Gone,
+}
+
+/// The object is older than our last write, whose event has not arrived yet and supersedes this one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the event of our last write has not arrived yet")]
+pub struct Stale {
+    /// The time after which that event is no longer expected.
+    wait: Duration,
+}
+
+impl Failure for Stale {
+    fn transient(&self) -> bool {
+        true
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        Some(self.wait)
+    }
+
+    fn reason(&self) -> &'static str {
+        "EventAwaited"
+    }
+}
+
+/// A write failed: the API server refused it or could not be reached.
+#[derive(Debug, thiserror::Error)]
+#[error("write the {what} of {kind} {name}")]
+pub struct WriteError {
+    what: &'static str,
+    kind: String,
+    name: String,
+    #[source]
+    source: Box<kube::Error>,
+}
+
+impl WriteError {
+    /// Returns `true` if nothing was written for certain: the server itself refused.
+    pub fn refused(&self) -> bool {
+        matches!(&*self.source, kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 408)
+    }
+}
+
+impl Failure for WriteError {
+    fn transient(&self) -> bool {
+        self.source.transient()
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        self.source.retry_after()
+    }
+
+    fn reason(&self) -> &'static str {
+        if self.refused() && !self.transient() { "WriteRefused" } else { "WriteFailed" }
+    }
+}
+
+impl<K> Writer<K>
+where
+    K: Resource<DynamicType = ()>,
+{
+    /// Writes through `client`.
+    pub fn new(client: Client) -> Self {
+        Self { client, echoes: DashMap::new(), cleanup_at: AtomicUsize::new(ECHOES), kind: PhantomData }
+    }
+
+    /// Returns `true` if `object` is older than our last write, whose event has not arrived yet.
+    pub fn is_stale(&self, object: &K) -> bool {
+        self.fresh(object).is_err()
+    }
+
+    /// Returns [`Stale`] while `object` is older than our last write: the event of that write supersedes this one. If it is lost, this
+    /// one counts after 15 s.
+    pub fn fresh(&self, object: &K) -> Result<(), Stale> {
+        let meta = object.meta();
+        let (Some(uid), Some(version)) = (&meta.uid, version(meta.resource_version.as_deref())) else {
+            return Ok(());
+        };
+        let echo = self.echoes.get(uid).map(|echo| *echo);
+        let Some(echo) = echo else { return Ok(()) };
+        let wait = ECHO_TIME.saturating_sub(echo.written.elapsed());
+        if version < echo.version && !wait.is_zero() {
+            return Err(Stale { wait });
+        }
+        self.echoes.remove(uid);
+        Ok(())
+    }
+
+    /// Removes the entry of a deleted object.
+    pub fn forget(&self, uid: &str) {
+        self.echoes.remove(uid);
+    }
+
+    /// Patches the metadata of `object`, unless nothing would change.
+    pub async fn metadata(&self, object: &K, patch: &MetadataPatch) -> Result<Written, WriteError> {
+        if patch.changes_nothing_of(object) {
+            return Ok(Written::Done);
+        }
+        let request = Self::request(object).patch(
+            object.meta().name.as_deref().unwrap_or_default(),
+            &PatchParams::default(),
+            &Patch::Strategic(patch.body(object)),
+        );
+        self.send(object, "metadata", request).await
+    }
+
+    /// Patches fields of the status of `object`; the caller compares first. The patch carries the resourceVersion, because a wrong
+    /// status would not be detected later.
+    pub async fn status(&self, object: &K, status: Value) -> Result<Written, WriteError> {
+        let metadata = json!({ "uid": object.meta().uid, "resourceVersion": self.latest(object) });
+        let body = json!({ "metadata": metadata, "status": status });
+        let request = Self::request(object).patch_subresource(
+            "status",
+            object.meta().name.as_deref().unwrap_or_default(),
+            &PatchParams::default(),
+            &Patch::Strategic(body),
+        );
+        self.send(object, "status", request).await
+    }
+
+    /// The newest known resourceVersion of `object`: of our last write, or of the event.
+    fn latest(&self, object: &K) -> Option<String> {
+        let meta = object.meta();
+        let echo = meta.uid.as_ref().and_then(|uid| self.echoes.get(uid).map(|echo| *echo));
+        let seen = version(meta.resource_version.as_deref());
+        let ours = echo.filter(|echo| echo.written.elapsed() < ECHO_TIME && seen < Some(echo.version));
+        ours.map(|echo| echo.version.to_string()).or_else(|| meta.resource_version.clone())
+    }
+
+    fn request(object: &K) -> Request {
+        Request::new(K::url_path(&(), object.meta().namespace.as_deref()))
+    }
+
+    async fn send(
+        &self,
+        object: &K,
+        what: &'static str,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<Written, WriteError> {
+        let answer = match request {
+            Ok(mut request) => {
+                request.headers_mut().insert(ACCEPT, METADATA);
+                self.client.request::<WrittenObject>(request).await
+            }
+            Err(error) => Err(kube::Error::BuildRequest(error)),
+        };
+        match answer {
+            Ok(answer) => {
+                self.expect_echo(object, answer.metadata.resource_version.as_deref());
+                Ok(Written::Done)
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 || names_only_our_object(&status) => {
+                Ok(Written::Gone)
+            }
+            Err(source) => Err(WriteError {
+                what,
+                kind: K::kind(&()).into_owned(),
+                name: match &object.meta().namespace {
+                    Some(namespace) => {
+                        format!("{namespace}/{}", object.meta().name.as_deref().unwrap_or_default())
+                    }
+                    None => object.meta().name.clone().unwrap_or_default(),
+                },
+                source: Box::new(source),
+            }),
+        }
+    }
+
+    /// Removes expired entries once there are twice as many as the last time left, so the cost per write is constant.
+    fn remove_expired(&self, now: Instant) {
+        let there = self.echoes.len();
+        if there >= self.cleanup_at.load(Ordering::Relaxed) {
+            self.cleanup_at.store(usize::MAX, Ordering::Relaxed);
+            self.echoes.retain(|_, echo| now.saturating_duration_since(echo.written) < ECHO_TIME);
+            self.cleanup_at.store((2 * self.echoes.len()).max(ECHOES), Ordering::Relaxed);
+        }
+    }
+
+    fn expect_echo(&self, object: &K, written: Option<&str>) {
+        let meta = object.meta();
+        if let (Some(uid), Some(new)) = (&meta.uid, version(written))
+            && version(meta.resource_version.as_deref()).is_some_and(|old| old < new)
+        {
+            let now = Instant::now();
+            self.remove_expired(now);
+            let echo = Echo { version: new, written: now };
+            self.echoes
+                .entry(uid.clone())
+                .and_modify(|last| *last = Echo { version: new.max(last.version), ..echo })
+                .or_insert(echo);
+        }
+    }
+}
+
+/// The part of the response to a write that is read.
+#[derive(Deserialize)]
+struct WrittenObject {
+    metadata: WrittenVersion,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenVersion {
+    resource_version: Option<String>,
+}
+
+/// 422 whose causes name only `metadata.finalizers` (the deletion has begun) or `metadata.uid` (another object by now).
+fn names_only_our_object(status: &Status) -> bool {
+    let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
+    status.code == 422
+        && !causes.is_empty()
+        && causes.iter().all(|cause| matches!(cause.field.as_str(), "metadata.finalizers" | "metadata.uid"))
+}
+
+/// Resource versions are compared as numbers (Kubernetes API concepts, "Resource versions").
+fn version(text: Option<&str>) -> Option<u64> {
+    text?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::client::Body;
+
+    use super::*;
+    use crate::testing::pod;
+
+    /// Writes once to a server that returns `answer`, and returns its request.
+    async fn write(code: u16, answer: Value) -> (Writer<Pod>, Result<Written, WriteError>, Request<Body>) {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let writer = Writer::new(Client::new(service, "default"));
+        let patch = MetadataPatch::default().annotate("k", "v").claim();
+        let pod = pod("default", "web");
+        let (written, asked) = tokio::join!(writer.metadata(&pod, &patch), async {
+            let (asked, reply) = server.next_request().await.expect("one request");
+            let body = serde_json::to_vec(&answer).unwrap();
+            reply.send_response(Response::builder().status(code).body(Body::from(body)).unwrap());
+            asked
+        });
+        (writer, written, asked)
+    }
+
+    fn refusal(code: u16, fields: &[&str]) -> Value {
+        let causes: Vec<_> =
+            fields.iter().map(|field| json!({ "field": field, "reason": "r", "message": "m" })).collect();
+        json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "Invalid",
+            "message": "no", "details": { "causes": causes } })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_whose_event_never_arrives_expires() {
+        let answer = json!({ "metadata": { "name": "web", "resourceVersion": "5" } });
+        let (writer, _, _) = write(200, answer).await;
+        let stale = writer.fresh(&pod("default", "web")).unwrap_err();
+        assert!(stale.transient());
+        tokio::time::advance(stale.retry_after().unwrap()).await;
+        assert_eq!(writer.fresh(&pod("default", "web")), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn an_event_older_than_our_write_is_stale_until_the_event_of_the_write_arrives() {
+        let answer = json!({ "metadata": { "name": "web", "resourceVersion": "5" } });
+        let (writer, written, asked) = write(200, answer).await;
+        assert_eq!(written.unwrap(), Written::Done);
+        assert_eq!(asked.uri().path(), "/api/v1/namespaces/default/pods/web");
+        assert_eq!(asked.headers()["content-type"], "application/strategic-merge-patch+json");
+        let form = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+        assert_eq!(asked.headers().get_all("accept").iter().collect::<Vec<_>>(), [form], "and no more");
+        let state = |version: &str| {
+            let mut pod = pod("default", "web");
+            pod.metadata.resource_version = Some(version.into());
+            pod
+        };
+        assert!(writer.is_stale(&state("1")) && writer.is_stale(&state("4")));
+        assert!(!writer.is_stale(&state("5")), "the echo");
+        assert!(!writer.is_stale(&state("4")), "nothing is awaited any more");
+    }
+
+    #[tokio::test]
+    async fn a_status_patch_carries_the_newest_version_seen_or_written() {
+        let answer = json!({ "metadata": { "name": "web", "resourceVersion": "5" } });
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let writer = Writer::<Pod>::new(Client::new(service, "default"));
+        let pod = pod("default", "web");
+        let mut versions = Vec::new();
+        for _ in 0..2 {
+            let (written, ()) = tokio::join!(writer.status(&pod, json!({ "phase": "Running" })), async {
+                let (asked, reply) = server.next_request().await.expect("one request");
+                let body = asked.into_body().collect_bytes().await.expect("it is all there");
+                let body: Value = serde_json::from_slice(&body).expect("it is JSON");
+                versions.push(body["metadata"]["resourceVersion"].clone());
+                let body = Body::from(serde_json::to_vec(&answer).unwrap());
+                reply.send_response(Response::new(body));
+            });
+            assert_eq!(written.unwrap(), Written::Done);
+        }
+        assert_eq!(versions, ["1", "5"]);
+    }
+
+    #[tokio::test]
+    async fn a_response_about_the_object_itself_is_no_failure() {
+        for (code, fields, expected) in [
+            (404, &[][..], Written::Gone),
+            (422, &["metadata.finalizers"], Written::Gone),
+            (422, &["metadata.uid"], Written::Gone),
+        ] {
+            let (_, written, _) = write(code, refusal(code, fields)).await;
+            assert_eq!(written.unwrap(), expected, "{code} {fields:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn any_other_refusal_is_a_failure_that_names_the_object() {
+        for (code, fields, transient) in [
+            (422, &["metadata.annotations"][..], false),
+            (422, &["metadata.uid", "metadata.annotations"], false),
+            (403, &[], false),
+            (429, &[], true),
+            (409, &[], true),
+        ] {
+            let (_, written, _) = write(code, refusal(code, fields)).await;
+            let error = written.unwrap_err();
+            assert_eq!(error.to_string(), "write the metadata of Pod default/web");
+            assert_eq!((error.refused(), error.transient()), (true, transient), "{code} {fields:?}");
+        }
+        let (_, written, _) = write(500, refusal(500, &[])).await;
+        assert!(!written.unwrap_err().refused(), "it may have been written");
+    }
+
+    #[tokio::test]
+    async fn a_patch_without_a_change_is_not_sent() {
+        let (service, server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        drop(server);
+        let writer = Writer::<Pod>::new(Client::new(service, "default"));
+        let mut pod = pod("default", "web");
+        pod.metadata.annotations = Some([("k".to_owned(), "v".to_owned())].into());
+        let patch = MetadataPatch::default().annotate("k", "v").claim();
+        assert_eq!(writer.metadata(&pod, &patch).await.unwrap(), Written::Done);
+    }
+}

@@ -1,0 +1,191 @@
+//! Combinations of several guarantees.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use staffetta_handler::testing::{Fault, HandlerFn, TestMessage, pod};
+use staffetta_handler::{
+    AnyEvent, Async, Change, Context, Event, EventHandler, EventHandlerExt, HandlerError, LogReport, Message,
+    OrderingKey, QueuePolicy, Superseded, Tombstone,
+};
+
+use crate::support::{Answer, POLICY, Scribe, settle};
+
+fn one_key(_: &TestMessage) -> OrderingKey {
+    OrderingKey::of("one key")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_request_for_deletion_is_not_delivered_again_after_the_deletion() {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&log);
+    let handler = SlowAndThen(move |event: &AnyEvent| {
+        let mut seen = seen.lock().unwrap();
+        seen.push(event.change());
+        if seen.len() == 1 { Err(Fault::permanent("refused").into()) } else { Ok(()) }
+    });
+    let links = handler.log_exceptions(Arc::new(LogReport::new("handler")));
+    let chain = Async::new(links, POLICY, |_: &AnyEvent| OrderingKey::of("a"));
+    let mut terminating = pod("default", "a");
+    terminating.metadata.deletion_timestamp = Some(Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
+    let object = Arc::new(terminating);
+    chain.push(Event::<Pod>::Modified(Arc::clone(&object)).erase());
+    settle().await;
+    chain.push(Event::<Pod>::Deleted(Tombstone::Last(object)).erase());
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(*log.lock().unwrap(), [Change::Modified, Change::Deleted]);
+}
+
+/// A handler that calls the closure and takes a second.
+struct SlowAndThen<F>(F);
+
+impl<E: Message, F> EventHandler<E> for SlowAndThen<F>
+where
+    F: Fn(&E) -> Result<(), HandlerError> + Send + Sync + 'static,
+{
+    async fn handle(&self, event: &E, _: &Context<'_>) -> Result<(), HandlerError> {
+        let result = (self.0)(event);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        result
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_handles_messages_queued_behind_a_sleeping_retry() {
+    let scribe = Scribe::new(|message| match message.to_string().as_str() {
+        "a deleted 0" => Answer::Fail(Fault::transient("busy")),
+        _ => Answer::Succeed,
+    });
+    let chain = Async::new(scribe.wrapped(), POLICY, one_key);
+    chain.push(TestMessage::deleted("a"));
+    settle().await;
+    chain.push(TestMessage::added("b"));
+    assert!(chain.drain(Duration::from_secs(5)).await);
+    assert_eq!(scribe.attempts(), ["a deleted 0", "b added 0"]);
+    assert_eq!(chain.queues(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_queues_handle_nothing_more() {
+    let scribe = Scribe::new(|_| Answer::Fail(Fault::permanent("refused")));
+    let chain = scribe.chain(POLICY);
+    chain.push(TestMessage::added("a"));
+    settle().await;
+    chain.push(TestMessage::added("waits"));
+    drop(chain);
+    tokio::time::sleep(Duration::from_secs(86_400)).await;
+    assert_eq!(scribe.attempts(), ["a added 0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_messages_do_not_delay_a_drain() {
+    let scribe = Scribe::succeeding();
+    let chain = scribe.chain(POLICY).closed();
+    chain.push(TestMessage::added("a"));
+    let before = tokio::time::Instant::now();
+    assert!(chain.drain(Duration::from_secs(20)).await);
+    assert_eq!((before.elapsed(), chain.queues(), scribe.attempts().len()), (Duration::ZERO, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_that_no_wrapper_ends_does_not_block_its_key() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&calls);
+    let panics = HandlerFn(move |_: &TestMessage| {
+        assert!(counter.fetch_add(1, Ordering::SeqCst) > 0, "the first call panics");
+        Ok(())
+    });
+    let chain = Async::new(panics, POLICY, |message: &TestMessage| OrderingKey::of(message.uid()));
+    chain.push(TestMessage::added("a"));
+    settle().await;
+    chain.push(TestMessage::modified("a", 1));
+    settle().await;
+    assert_eq!((calls.load(Ordering::SeqCst), chain.queues()), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_key_does_not_starve_a_requeued_message() {
+    let scribe = Scribe::new(|message| match message.to_string().as_str() {
+        "a added 0" => Answer::Fail(Fault::permanent("refused")),
+        _ => Answer::Succeed,
+    });
+    let chain = Async::new(scribe.wrapped(), POLICY, one_key);
+    chain.push(TestMessage::added("a"));
+    settle().await;
+    for version in 0..10_000 {
+        chain.push(TestMessage::modified("b", version));
+        tokio::time::advance(Duration::from_millis(10)).await;
+        chain.push(TestMessage::modified("c", version));
+    }
+    let attempts = scribe.attempts().iter().filter(|attempt| attempt.starts_with("a ")).count();
+    assert!(attempts >= 2, "{attempts} attempts in 100 s, though it was to be tried again after 60");
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletions_of_one_object_do_not_pile_up() {
+    let scribe = Scribe::new(|_| Answer::Fail(Fault::transient("busy")));
+    let chain = scribe.chain(QueuePolicy { coalesce: false, ..POLICY });
+    for _ in 0..100 {
+        chain.push(TestMessage::deleted("a"));
+        settle().await;
+    }
+    assert_eq!(chain.overflowed(), 0, "the queue was never full");
+    let before = scribe.attempts().len();
+    assert!(chain.drain(Duration::from_secs(5)).await);
+    assert!(scribe.attempts().len() - before <= 1, "one at most waited behind the first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_key_starts_at_once_after_the_queues_were_opened() {
+    let scribe = Scribe::succeeding();
+    let chain = scribe.chain(POLICY).closed();
+    chain.open();
+    chain.push(TestMessage::added("a"));
+    chain.until_busy_at_most(0).await;
+    assert_eq!(scribe.attempts(), ["a added 0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn coalesced_messages_are_not_counted_as_overflow() {
+    let scribe = Scribe::new(|_| Answer::Hang);
+    let chain = scribe.chain(POLICY);
+    for version in 0..10 {
+        chain.push(TestMessage::modified("a", version));
+    }
+    assert_eq!(chain.overflowed(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_by_same_key_any_newer_message_of_the_key_replaces_a_failed_one() {
+    let scribe = Scribe::new(|message| match message.uid() {
+        "service" => Answer::Fail(Fault::permanent("refused")),
+        _ => Answer::Succeed,
+    });
+    let policy = QueuePolicy { superseded: Superseded::BySameKey, ..POLICY };
+    let chain = Async::new(scribe.wrapped(), policy, one_key);
+    chain.push(TestMessage::added("service"));
+    settle().await;
+    chain.push(TestMessage::added("slice"));
+    settle().await;
+    assert_eq!(chain.queues(), 0, "nothing waits to be pushed again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_back_off_of_a_message_is_not_passed_to_another_object() {
+    let scribe = Scribe::new(|_| Answer::Fail(Fault::transient("busy")));
+    let chain = Async::new(scribe.wrapped(), POLICY, one_key);
+    chain.push(TestMessage::modified("a", 0));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    chain.push(TestMessage::modified("b", 0));
+    chain.push(TestMessage::modified("a", 1));
+    chain.push(TestMessage::modified("a", 2));
+    settle().await;
+    let attempts = scribe.attempts();
+    assert_eq!(attempts.last().map(String::as_str), Some("b modified 0"), "{attempts:?}");
+    let before = attempts.len();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(scribe.attempts().len() > before, "b begins with short waits, whatever became of a");
+}

@@ -1,0 +1,102 @@
+//! Reports of recovery, and the object on which a failure was reported.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use staffetta_handler::testing::{Fault, TestMessage};
+use staffetta_handler::{Async, Context, EventHandler, HandlerError, Identity, Message, OrderingKey, Report};
+
+use crate::support::{Answer, POLICY, Scribe, settle};
+
+#[derive(Default)]
+struct Reported(Mutex<Vec<String>>);
+
+impl Reported {
+    fn note(&self, what: &str, event: &TestMessage, context: &Context<'_>) {
+        let told = context.reported_on().map(|told| format!(", told at {}", told.name)).unwrap_or_default();
+        self.0.lock().unwrap().push(format!("{event} {what} {}{told}", context.attempts()));
+    }
+}
+
+impl Report<TestMessage> for Reported {
+    fn failed(&self, event: &TestMessage, _: &HandlerError, context: &Context<'_>) {
+        self.note("failed", event, context);
+        context.requeue_after(Duration::from_secs(60));
+    }
+
+    fn will_retry(&self, event: &TestMessage, _: &HandlerError, _: Duration, context: &Context<'_>) {
+        let told = context.reported_on().is_some();
+        self.note("will retry", event, context);
+        let identity = Identity::of::<Pod>(None, format!("attempt {}", context.attempts()), String::new());
+        assert_eq!(context.set_reported_on(identity), !told, "only the first time is news");
+    }
+
+    fn recovered(&self, event: &TestMessage, context: &Context<'_>) {
+        self.note("recovered", event, context);
+    }
+}
+
+struct World<H> {
+    chain: Async<TestMessage, H>,
+    reported: Arc<Reported>,
+}
+
+fn world(scribe: &Scribe) -> World<impl EventHandler<TestMessage>> {
+    let reported = Arc::<Reported>::default();
+    let links = scribe.reported(Arc::clone(&reported) as Arc<dyn Report<TestMessage>>);
+    World { chain: Async::new(links, POLICY, |message| OrderingKey::of(message.uid())), reported }
+}
+
+impl<H> World<H> {
+    fn told(&self) -> Vec<String> {
+        std::mem::take(&mut self.reported.0.lock().unwrap())
+    }
+}
+
+/// Fails the attempts with `answers`, then succeeds.
+fn scribe(answers: impl IntoIterator<Item = Fault>) -> Scribe {
+    let mut answers: VecDeque<_> = answers.into_iter().collect();
+    Scribe::new(move |_| answers.pop_front().map_or(Answer::Succeed, Answer::Fail))
+}
+
+#[tokio::test(start_paused = true)]
+async fn recovery_is_reported_once_after_retries_and_after_a_final_failure() {
+    let (busy, refused) = (Fault::transient("busy"), Fault::permanent("refused"));
+    let world = world(&scribe([busy.clone(), busy, refused]));
+    world.chain.push(TestMessage::added("a"));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let told = [
+        "a added 0 will retry 1",
+        "a added 0 will retry 2, told at attempt 1",
+        "a added 0 failed 3, told at attempt 1",
+    ];
+    assert_eq!(world.told(), told);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.told(), ["a added 0 recovered 3, told at attempt 1"]);
+    world.chain.push(TestMessage::modified("a", 1));
+    settle().await;
+    assert!(world.told().is_empty(), "nothing was wrong");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_superseded_message_is_no_recovery() {
+    let world = world(&scribe([Fault::transient("busy"), Fault::transient("busy")]));
+    world.chain.push(TestMessage::added("a"));
+    settle().await;
+    world.chain.push(TestMessage::modified("a", 1));
+    settle().await;
+    assert_eq!(world.told(), ["a added 0 will retry 1", "a added 1 will retry 2, told at attempt 1"]);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(world.told(), ["a added 1 recovered 2, told at attempt 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_is_no_recovery() {
+    let world = world(&scribe([Fault::transient("busy")]));
+    world.chain.push(TestMessage::added("a"));
+    settle().await;
+    assert!(world.chain.drain(Duration::from_secs(1)).await);
+    assert_eq!(world.told(), ["a added 0 will retry 1"]);
+}

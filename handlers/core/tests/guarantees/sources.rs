@@ -1,0 +1,150 @@
+//! Triggers go through the same queues, in order with the events of their object.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use staffetta_handler::testing::pod;
+use staffetta_handler::{
+    AnyEvent, Async, Change, Context, Event, EventHandler, EventHandlerExt, HandlerError, Identity, Message,
+    OrderingKey, QueuePolicy, Registration, ResourceEventHandler, Source, Tombstone, Trigger, TriggerHandler,
+    TriggerSender,
+};
+
+use crate::support::settle;
+
+#[derive(Clone)]
+struct Due(Identity);
+
+impl Due {
+    fn pod(pod: &Pod) -> Self {
+        Self(Identity::of_object(pod))
+    }
+
+    fn node(name: &str) -> Self {
+        Self(Identity::of::<Node>(None, name.into(), name.into()))
+    }
+}
+
+impl Trigger for Due {
+    fn identity(&self) -> &Identity {
+        &self.0
+    }
+}
+
+/// Records its messages; each takes a second.
+struct Slow(Arc<Mutex<Vec<String>>>);
+
+impl Slow {
+    async fn note(&self, what: &str, name: &str) {
+        self.0.lock().unwrap().push(format!("{what} {name}"));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+impl ResourceEventHandler<Pod> for Slow {
+    type Error = std::convert::Infallible;
+
+    async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), Self::Error> {
+        self.note("present", pod.metadata.name.as_deref().unwrap()).await;
+        Ok(())
+    }
+
+    async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<(), Self::Error> {
+        self.note("deleted", tombstone.object_ref().name).await;
+        Ok(())
+    }
+}
+
+impl TriggerHandler<Due> for Slow {
+    type Error = std::convert::Infallible;
+
+    async fn on_trigger(&self, trigger: &Due) -> Result<(), Self::Error> {
+        self.note("due", &trigger.0.name).await;
+        Ok(())
+    }
+}
+
+type Log = Arc<Mutex<Vec<String>>>;
+
+fn chain() -> (Async<AnyEvent, impl EventHandler<AnyEvent>>, Log) {
+    let log = Log::default();
+    let registration = Registration::new(Slow(Arc::clone(&log))).on::<Pod>().on_trigger::<Due>();
+    assert_eq!(registration.kinds().count(), 1, "a trigger is no kind to watch");
+    let handler = Arc::new(registration.erase().into_parts().0);
+    let keys = Arc::clone(&handler);
+    let links = handler.limit(8);
+    (Async::new(links, QueuePolicy::default(), move |event| keys.key(event)), log)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trigger_is_ordered_with_the_events_of_its_object_only() {
+    let (chain, log) = chain();
+    let web = Arc::new(pod("default", "web"));
+    chain.push(Event::Added(Arc::clone(&web)).erase());
+    settle().await;
+    chain.push(AnyEvent::trigger(Due::pod(&web)));
+    chain.push(AnyEvent::trigger(Due::node("n1")));
+    settle().await;
+    assert_eq!(*log.lock().unwrap(), ["present web", "due n1"]);
+    chain.until_busy_at_most(0).await;
+    assert_eq!(*log.lock().unwrap(), ["present web", "due n1", "due web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newer_trigger_replaces_an_older_one_and_a_deletion_replaces_both() {
+    let (chain, log) = chain();
+    let web = Arc::new(pod("default", "web"));
+    for _ in 0..5 {
+        chain.push(AnyEvent::trigger(Due::pod(&web)));
+        settle().await;
+    }
+    chain.push(Event::<Pod>::Deleted(Tombstone::Last(Arc::clone(&web))).erase());
+    chain.until_busy_at_most(0).await;
+    assert_eq!(*log.lock().unwrap(), ["due web", "deleted web"]);
+}
+
+#[test]
+fn a_trigger_has_the_identity_of_its_object_and_is_recovered_as_its_own_type_only() {
+    let event = AnyEvent::trigger(Due::node("n1"));
+    assert_eq!((event.uid(), event.change(), event.finalizing()), ("n1", Change::Modified, false));
+    assert!(event.typed::<Node>().is_none() && event.object().is_none());
+    assert!(event.trigger_ref::<Due>().is_some());
+    assert_eq!(event.clone().into_added().change(), Change::Modified, "it tells of nothing new");
+    assert_ne!(OrderingKey::of(event.uid()), OrderingKey::of("n2"));
+}
+
+struct Once;
+
+#[async_trait::async_trait]
+impl Source for Once {
+    async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError> {
+        sender.send(Due::node("n1"));
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_source_sends_its_triggers_and_is_taken_from_its_registration_once() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let mut registration = Registration::new(Slow(Log::default())).on_trigger::<Due>().source(Once).erase();
+    let sources = registration.take_sources();
+    assert_eq!((sources.len(), registration.take_sources().len()), (1, 0));
+    let listening = Arc::clone(&heard);
+    let sender =
+        TriggerSender::new(move |event: AnyEvent| listening.lock().unwrap().push(event.uid().to_owned()));
+    sources[0].run(sender).await.unwrap();
+    assert_eq!(*heard.lock().unwrap(), ["n1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn joined_handlers_share_queues() {
+    let log = Log::default();
+    let events = Registration::new(Slow(Arc::clone(&log))).on::<Pod>();
+    let triggers = Registration::new(Slow(Arc::clone(&log))).on_trigger::<Due>();
+    let handler = events.join(triggers.erase()).erase().into_parts().0;
+    let web = Arc::new(pod("default", "web"));
+    handler.handle(&Event::Added(Arc::clone(&web)).erase(), &Context::detached()).await.unwrap();
+    handler.handle(&AnyEvent::trigger(Due::pod(&web)), &Context::detached()).await.unwrap();
+    assert_eq!(*log.lock().unwrap(), ["present web", "due web"]);
+}

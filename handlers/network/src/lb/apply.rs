@@ -1,0 +1,311 @@
+//! Calls drivers until the observed state of a load balancer is the desired one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use staffetta_driver::{
+    Allocation, DriverError, ListenerPort, LoadBalancerDriver, LoadBalancerProgress, Owner,
+    ProvisioningStatus, PublicIp, Reason, ServicePublicIpDriver,
+};
+
+use super::desired::DesiredState;
+use super::error::LbError;
+use super::plan::{LbStep, plan, serves};
+use super::records::{LbRecord, LbRecords, Marks};
+use super::state::LbaasState;
+use crate::step_error::StepContext;
+
+/// The maximum number of plans in one reconciliation. One plan suffices as a rule, two with an
+/// adoption, one for each part if the driver creates a listener in parts, and one more after the
+/// marks were read.
+const MAX_ROUNDS: u32 = 8;
+
+/// The step that a failed call for the load balancer is reported with.
+const LOAD_BALANCER_STEP: &str = "bring the load balancer to what the service wants";
+
+/// The step that a failed call for the public address is reported with.
+const PUBLIC_IP_STEP: &str = "bring the public address to what the service wants";
+
+/// The drivers of the handler.
+#[derive(Clone)]
+pub struct LbDrivers {
+    /// Creates, changes, lists and releases load balancers.
+    pub load_balancer: Arc<dyn LoadBalancerDriver>,
+    /// Acquires, associates and releases public addresses.
+    pub public_ip: Arc<dyn ServicePublicIpDriver>,
+}
+
+impl LbDrivers {
+    /// Lists the load balancers with the ownership mark of `owner` and the addresses with that of
+    /// `ip_owner`, or all; all public addresses include those without a mark.
+    pub(super) async fn marks(
+        &self,
+        owner: Option<&Owner>,
+        ip_owner: Option<&Owner>,
+    ) -> Result<Marks, LbError> {
+        const STEP: &str = "look for what was made for the service already";
+        let load_balancers = self.load_balancer.load_balancers(owner).await;
+        let public_ips = self.public_ip.public_ips(ip_owner).await;
+        Ok(Marks { load_balancers: load_balancers.step(STEP)?, public_ips: public_ips.step(STEP)? })
+    }
+}
+
+/// The reconciliation of one service's load balancer.
+///
+/// Before each call it records that the outcome is unknown, and after each answer the new state. If
+/// it is interrupted, the next reconciliation continues from the recorded state or reads the marks.
+pub(super) struct Reconciliation<'a> {
+    pub(super) drivers: &'a LbDrivers,
+    pub(super) records: &'a LbRecords,
+    /// The service.
+    pub(super) owner: &'a Owner,
+    /// None for a service that is to have no load balancer.
+    pub(super) desired: Option<DesiredState>,
+    /// The state in the annotation.
+    pub(super) annotated: LbaasState,
+    /// The observed state.
+    pub(super) state: LbaasState,
+    /// The ports that the driver does not support, with its answers.
+    pub(super) unserved: Vec<(ListenerPort, DriverError)>,
+    /// `true` once the load balancer has been active.
+    pub(super) was_active: bool,
+    /// `true` if no step is left.
+    pub(super) is_complete: bool,
+    /// `true` if a broken load balancer is replaced.
+    pub(super) is_replaced: bool,
+}
+
+/// The reason that a plan was interrupted.
+enum Interruption {
+    /// The load balancer is processing a change.
+    Pending(Duration, Option<DriverError>),
+    /// The load balancer is in the state ERROR, so that another plan is needed.
+    Broken,
+    /// A driver call failed.
+    Failed(LbStep, DriverError),
+}
+
+impl Reconciliation<'_> {
+    /// Sets the observed state to start from.
+    pub(super) fn start_from(&mut self, state: LbaasState) {
+        self.was_active = state.status() == Some(ProvisioningStatus::Active);
+        self.state = state;
+    }
+
+    /// Executes plans until the observed state is the desired one and the load balancer is active.
+    ///
+    /// If a driver refuses a step for good, the assumed state may be wrong. Then the marks are
+    /// read, once, and a new plan is made if they show another state. A load balancer in the state
+    /// ERROR is replaced at once the first time; after a repeated failure by the next attempt.
+    pub(super) async fn run(&mut self) -> Result<(), LbError> {
+        let mut marks_read = false;
+        for _ in 0..MAX_ROUNDS {
+            self.is_replaced |= self.desired.is_some() && self.state.is_broken();
+            let steps = plan(self.desired.as_ref(), &self.state);
+            self.is_complete = steps.is_empty();
+            match self.execute_all(steps).await {
+                Ok(()) if self.is_complete => return Ok(()),
+                Ok(()) => {}
+                Err(Interruption::Pending(after, source)) => {
+                    return Err(LbError::Pending { after, source: source.map(Box::new) });
+                }
+                Err(Interruption::Broken) => self.count_failure()?,
+                Err(Interruption::Failed(step, error)) => {
+                    // A failed call for the address must not hide that the load balancer is broken.
+                    if !step.changes_load_balancer()
+                        && !error.ambiguous()
+                        && matches!(self.await_active(None).await, Err(Interruption::Broken))
+                    {
+                        self.count_failure()?;
+                        continue;
+                    }
+                    if error.transient() || error.ambiguous() || marks_read {
+                        return failed(&step, error);
+                    }
+                    marks_read = true;
+                    let marked = self.read_marks().await?;
+                    let assumed = std::mem::replace(&mut self.state, marked);
+                    self.record_state();
+                    if self.state.is_equivalent(&assumed) {
+                        return failed(&step, error);
+                    }
+                }
+            }
+        }
+        let next = plan(self.desired.as_ref(), &self.state).into_iter().next();
+        next.map_or(Ok(()), |step| {
+            Err(LbError::Inconsistent { rounds: MAX_ROUNDS, step: format!("{step:?}") })
+        })
+    }
+
+    /// Reads the state from the marks and adds unmarked resources. Surplus load balancers and
+    /// addresses, which are left by lost answers, are released.
+    pub(super) async fn read_marks(&self) -> Result<LbaasState, LbError> {
+        // A user-provided address is found only in the list of all addresses.
+        let ip_owner = Some(self.owner).filter(|_| !self.annotated.has_user_ip());
+        let marks = self.drivers.marks(Some(self.owner), ip_owner).await?;
+        let annotated = self.annotated.clone().confirm_user_ip(&marks.unmarked_ips());
+        let mut load_balancers = marks.load_balancers.into_iter();
+        let mut public_ips = marks
+            .public_ips
+            .into_iter()
+            .filter(|marked| marked.owner.as_ref().is_some_and(|owner| owner.uid == self.owner.uid));
+        let state = LbaasState {
+            load_balancer: load_balancers.next().map(|marked| marked.thing),
+            public_ip: public_ips.next().map(|marked| marked.thing),
+            unmarked: false,
+        };
+        for surplus in load_balancers {
+            let driver = &self.drivers.load_balancer;
+            let released = driver.release_load_balancer(self.owner, &surplus.thing.id).await;
+            released.step(LOAD_BALANCER_STEP).map_err(LbError::LoadBalancer)?;
+        }
+        for surplus in public_ips {
+            let released = self.drivers.public_ip.release(self.owner, &surplus.thing).await;
+            released.step(PUBLIC_IP_STEP).map_err(LbError::PublicIp)?;
+        }
+        Ok(state.merge_annotated(annotated))
+    }
+
+    /// Handles a user-provided address whose association is unknown because it carries no mark. If
+    /// it is desired, acquiring it shows the association; if not, it is assumed to be associated,
+    /// so that it is disassociated.
+    pub(super) fn assume_associated(&mut self, user_ip: Option<PublicIp>) {
+        let address = self.desired.as_ref().and_then(|desired| desired.public_ip);
+        if let Some(user_ip) = user_ip.filter(|ip| !address.is_some_and(|address| serves(ip, address)))
+            && self.state.public_ip.is_none()
+        {
+            self.state.public_ip = Some(user_ip);
+            let port = self.state.load_balancer.as_ref().map(|found| found.port.clone());
+            self.state.associate(port);
+        }
+    }
+
+    /// Executes the steps up to the first failure. The failure of one listener does not keep others
+    /// from being ensured. Without steps, waits for the load balancer to be active.
+    async fn execute_all(&mut self, steps: Vec<LbStep>) -> Result<(), Interruption> {
+        if steps.is_empty() {
+            return self.await_active(None).await;
+        }
+        let mut refused = None;
+        for step in steps {
+            if refused.is_some() && !matches!(step, LbStep::EnsureListener(_)) {
+                break;
+            }
+            if step.changes_load_balancer() {
+                self.await_active(Some(&step)).await?;
+            }
+            let public_ip = self.state.public_ip.clone();
+            let user_ip = public_ip.filter(|public_ip| public_ip.allocation == Allocation::User);
+            self.records.set(&self.owner.uid, LbRecord::Unknown(user_ip));
+            let executed = self.execute(&step).await;
+            if !executed.as_ref().is_err_and(DriverError::ambiguous) {
+                self.record_state();
+            }
+            match (executed, &step) {
+                (Ok(()), _) => {}
+                (Err(error), LbStep::EnsureListener(spec)) if error.reason() == Reason::Unsupported => {
+                    self.skip_listener(spec.at, error);
+                }
+                (Err(error), LbStep::EnsureListener(_)) if is_specific(&error) => {
+                    refused = refused.or(Some(Interruption::Failed(step, error)));
+                }
+                (Err(error), _) => return Err(self.interrupted(step, error)),
+            }
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Classifies a failed step: a load balancer that is busy is no failure.
+    fn interrupted(&mut self, step: LbStep, error: DriverError) -> Interruption {
+        let busy = error.reason() == Reason::Conflict && !error.ambiguous() && step.changes_load_balancer();
+        match error.retry_after().filter(|_| busy) {
+            Some(after) => {
+                self.set_status(ProvisioningStatus::Pending);
+                Interruption::Pending(after, Some(error))
+            }
+            None => Interruption::Failed(step, error),
+        }
+    }
+
+    /// Succeeds if the load balancer is active or missing. `step` is the next step, if there is
+    /// one.
+    async fn await_active(&mut self, step: Option<&LbStep>) -> Result<(), Interruption> {
+        let Some(load_balancer) = &self.state.load_balancer else { return Ok(()) };
+        if load_balancer.status != ProvisioningStatus::Pending {
+            return Ok(());
+        }
+        match self.drivers.load_balancer.progress(load_balancer).await {
+            Ok(LoadBalancerProgress::Active) => {
+                self.set_status(ProvisioningStatus::Active);
+                self.was_active = true;
+                self.records.clear_failures(&self.owner.uid);
+                Ok(())
+            }
+            Ok(LoadBalancerProgress::Pending { poll_after }) => Err(Interruption::Pending(poll_after, None)),
+            Ok(LoadBalancerProgress::Error) => {
+                self.set_status(ProvisioningStatus::Error);
+                Err(Interruption::Broken)
+            }
+            Err(error) => {
+                let step = step.cloned().unwrap_or(LbStep::EnsureLoadBalancer { adopt: None });
+                Err(Interruption::Failed(step, error))
+            }
+        }
+    }
+
+    /// Counts a failure of the load balancer. A desired one is replaced at once the first time, and
+    /// later by another attempt.
+    fn count_failure(&mut self) -> Result<(), LbError> {
+        if self.desired.is_none() {
+            return Ok(());
+        }
+        match self.records.add_failure(&self.owner.uid) {
+            1 => Ok(()),
+            times => Err(LbError::Broken { times }),
+        }
+    }
+
+    /// Sets and records the status of the load balancer.
+    fn set_status(&mut self, status: ProvisioningStatus) {
+        self.state.set_status(status);
+        self.record_state();
+    }
+
+    /// Records the observed state as complete.
+    fn record_state(&self) {
+        self.records.set(&self.owner.uid, LbRecord::Known(self.state.clone()));
+    }
+
+    /// Leaves out a listener whose protocol the driver does not support.
+    fn skip_listener(&mut self, at: ListenerPort, error: DriverError) {
+        if let Some(desired) = &mut self.desired {
+            desired.load_balancer.listeners.retain(|listener| listener.at != at);
+        }
+        self.unserved.push((at, error));
+    }
+
+    /// Fails if listeners were left out.
+    pub(super) fn check_unserved(self) -> Result<(), LbError> {
+        let (listeners, mut sources): (Vec<_>, Vec<_>) = self.unserved.into_iter().unzip();
+        if sources.is_empty() {
+            return Ok(());
+        }
+        Err(LbError::Unserved { listeners, source: Box::new(sources.swap_remove(0)) })
+    }
+}
+
+/// The error for a failed step.
+fn failed(step: &LbStep, error: DriverError) -> Result<(), LbError> {
+    if step.changes_load_balancer() {
+        Err(error).step(LOAD_BALANCER_STEP).map_err(LbError::LoadBalancer)
+    } else {
+        Err(error).step(PUBLIC_IP_STEP).map_err(LbError::PublicIp)
+    }
+}
+
+/// Returns `true` if the error concerns the requested resource only, not the driver or the time of
+/// the call.
+fn is_specific(error: &DriverError) -> bool {
+    matches!(error.reason(), Reason::Refused | Reason::Quota) && !error.ambiguous()
+}

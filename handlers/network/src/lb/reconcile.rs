@@ -1,0 +1,213 @@
+//! Reconciles services: computes the desired state, applies it, and releases what is no longer
+//! needed.
+
+use k8s_openapi::api::core::v1::Service;
+use kube::ResourceExt;
+use staffetta_driver::{LoadBalancer, NormalizedSpec, Owner};
+use staffetta_handler::{Failure, Identity, MetadataPatch, Tombstone};
+
+use super::annotation::{self, STATE_ANNOTATION};
+use super::apply::Reconciliation;
+use super::desired::DesiredState;
+use super::endpoints::ServiceKey;
+use super::error::LbError;
+use super::publish::WRITE;
+use super::records::LbRecord;
+use super::settings::ServiceSettings;
+use super::state::LbaasState;
+use super::{FINALIZER, LACKS, LbHandler, REPLACED, has_finalizer};
+use crate::lbaasspec::LbaasServiceSpec;
+use crate::owners::owner_of;
+use crate::step_error::{AWAIT_OWN_WRITE, StepContext};
+
+impl LbHandler {
+    /// Brings the load balancer of a service to its desired state, whatever changed.
+    pub(super) async fn reconcile(&self, key: &ServiceKey) -> Result<(), LbError> {
+        // A deleted service is handled by its own event.
+        let present = self.services.get(key).filter(|service| service.metadata.deletion_timestamp.is_none());
+        let Some(service) = present else { return Ok(()) };
+        self.writer.fresh(&service).step(AWAIT_OWN_WRITE)?;
+        let owner = Owner::of(&service.metadata);
+        let Some(spec) = LbaasServiceSpec::of(&service).step("read what load balancer the service wants")?
+        else {
+            return if self.is_managed(&service) { self.release(&service, &owner).await } else { Ok(()) };
+        };
+        if !spec.matches(&service) {
+            return Err(LbError::Outdated);
+        }
+        let annotated = self.annotated(&service, key)?;
+        let desired = self.desired(&service, &owner, &spec, annotated.load_balancer.as_ref()).await?;
+        let mut reconciliation =
+            self.start(&owner, Some(desired), annotated, self.is_forged(&service, &owner)).await?;
+        let applied = reconciliation.run().await;
+        if reconciliation.is_replaced {
+            let text = "the load balancer was in the state ERROR, and is made anew";
+            self.notices.warn(Identity::of_object(&*service), REPLACED, text.to_owned());
+        }
+        match &applied {
+            Ok(()) => {
+                self.publish(&service, key, &mut reconciliation, true).await?;
+                reconciliation.check_unserved()
+            }
+            // The annotation of Kuryr stays until all resources carry marks, because nothing else
+            // names them.
+            Err(_) if reconciliation.state.unmarked => applied,
+            // A partial state is published if the failure is permanent, or if only the public
+            // address or time is missing.
+            Err(error)
+                if !error.transient()
+                    || reconciliation.is_complete
+                    || matches!(error, LbError::PublicIp(_)) =>
+            {
+                let published = self.publish(&service, key, &mut reconciliation, false).await;
+                applied.and(published)
+            }
+            Err(_) => applied,
+        }
+    }
+
+    /// Computes the desired state, as far as the driver supports it. `published` is the load
+    /// balancer in the annotation.
+    async fn desired(
+        &self,
+        service: &Service,
+        owner: &Owner,
+        spec: &LbaasServiceSpec,
+        published: Option<&LoadBalancer>,
+    ) -> Result<DesiredState, LbError> {
+        let endpoints = self.endpoints.of(&ServiceKey::of(&service.metadata));
+        let settings = ServiceSettings::of(service)?;
+        let desired = DesiredState::of(owner, spec, (&settings, &self.options), &endpoints);
+        let desired = desired.keep_members_of_renamed_ports(spec, &endpoints, published);
+        let feasible = self.drivers.load_balancer.normalize(desired.load_balancer).await;
+        let feasible = feasible.step("bring the load balancer to what the service wants");
+        let NormalizedSpec { spec, without } = feasible.map_err(LbError::LoadBalancer)?;
+        let missing = without.join(", no ");
+        let text = format!("the load balancer has no {missing}; it works without");
+        let condition = (!without.is_empty()).then_some(text);
+        self.notices.set_condition(Identity::of_object(service), LACKS, condition);
+        Ok(DesiredState { load_balancer: spec, ..desired })
+    }
+
+    /// The state in the annotation of the service or, from an older controller, of its `Endpoints`.
+    fn annotated(&self, service: &Service, key: &ServiceKey) -> Result<LbaasState, LbError> {
+        let legacy = self.legacy.get(key).map(|text| text.clone());
+        let Some(text) = service.annotations().get(STATE_ANNOTATION).cloned().or(legacy) else {
+            return Ok(LbaasState::default());
+        };
+        let state = annotation::read(&text).step("read what load balancer the service has")?;
+        // Without our finalizer, the annotation was written by another program.
+        Ok(LbaasState { unmarked: !has_finalizer(service) && !state.is_empty(), ..state })
+    }
+
+    /// Returns `true` if the annotation is not the one that this process wrote although the service
+    /// has our finalizer: others may have changed or removed it.
+    fn is_forged(&self, service: &Service, owner: &Owner) -> bool {
+        let text = service.annotations().get(STATE_ANNOTATION).map(String::as_str).unwrap_or_default();
+        has_finalizer(service) && !self.records.has_written(&owner.uid, text)
+    }
+
+    /// Starts a reconciliation from the record or else from the annotation. The marks are read if
+    /// there is no record and the annotation `is_forged`.
+    async fn start<'a>(
+        &'a self,
+        owner: &'a Owner,
+        desired: Option<DesiredState>,
+        annotated: LbaasState,
+        is_forged: bool,
+    ) -> Result<Reconciliation<'a>, LbError> {
+        // Unmarked resources are adopted if desired, and never released.
+        let ignored = annotated.unmarked && desired.is_none();
+        let annotated = if ignored { LbaasState::default() } else { annotated };
+        let mut reconciliation = Reconciliation {
+            drivers: &self.drivers,
+            records: &self.records,
+            owner,
+            desired,
+            state: LbaasState::default(),
+            annotated,
+            unserved: Vec::new(),
+            was_active: false,
+            is_complete: false,
+            is_replaced: false,
+        };
+        let annotated = reconciliation.annotated.clone();
+        let state = match self.records.get(&owner.uid) {
+            Some(LbRecord::Known(state)) => state,
+            Some(LbRecord::Owned(state)) => state.merge_annotated(self.records.confirm_user_ip(annotated)),
+            Some(LbRecord::Unknown(user_ip)) => {
+                let state = reconciliation.read_marks().await?;
+                reconciliation.start_from(state);
+                reconciliation.assume_associated(user_ip);
+                return Ok(reconciliation);
+            }
+            None if is_forged => reconciliation.read_marks().await?,
+            None => annotated,
+        };
+        reconciliation.start_from(state);
+        Ok(reconciliation)
+    }
+
+    /// Releases the load balancer of a service that is to have none any more.
+    async fn release(&self, service: &Service, owner: &Owner) -> Result<(), LbError> {
+        let annotated = self.annotated(service, &ServiceKey::of(&service.metadata))?;
+        let mut reconciliation = self.start(owner, None, annotated, self.is_forged(service, owner)).await?;
+        reconciliation.run().await?;
+        self.unpublish(service, &reconciliation.annotated).await?;
+        self.records.remove(&owner.uid);
+        self.notices.forget(owner.uid.as_str());
+        Ok(())
+    }
+
+    /// Releases the load balancer of a service that waits for our finalizer.
+    pub(super) async fn finalize(&self, service: &Service) -> Result<(), LbError> {
+        if !self.is_managed(service) {
+            return Ok(());
+        }
+        self.release_by_state(service, &Owner::of(&service.metadata)).await?;
+        let patch = MetadataPatch::default().remove_finalizer(FINALIZER);
+        self.writer.metadata(service, &patch).await.step(WRITE)?;
+        Ok(())
+    }
+
+    /// Releases the load balancer of a deleted service.
+    pub(super) async fn release_deleted(&self, tombstone: &Tombstone<Service>) -> Result<(), LbError> {
+        let owner = owner_of(tombstone);
+        match tombstone {
+            Tombstone::Last(service) => {
+                if self.is_managed(service) {
+                    self.release_by_state(service, &owner).await?;
+                }
+            }
+            Tombstone::Missed(_) => {
+                if self.records.get(&owner.uid) != Some(LbRecord::Known(LbaasState::default())) {
+                    self.records.set(&owner.uid, LbRecord::Unknown(None));
+                    self.start(&owner, None, LbaasState::default(), false).await?.run().await?;
+                }
+            }
+        }
+        self.legacy.remove(&ServiceKey::new(Some(&owner.namespace), &owner.name));
+        self.records.remove(&owner.uid);
+        self.records.clear_failures(&owner.uid);
+        self.records.clear_written(&owner.uid);
+        self.notices.forget(owner.uid.as_str());
+        self.writer.forget(owner.uid.as_str());
+        Ok(())
+    }
+
+    /// Releases the resources in the record, the annotation or the marks. The empty state stays
+    /// recorded until the service is deleted.
+    async fn release_by_state(&self, service: &Service, owner: &Owner) -> Result<(), LbError> {
+        let text = service.annotations().get(STATE_ANNOTATION);
+        // A malformed annotation must not block the deletion.
+        let annotated = text.and_then(|text| annotation::read(text).ok()).unwrap_or_default();
+        self.start(owner, None, annotated, self.is_forged(service, owner)).await?.run().await?;
+        self.records.set(&owner.uid, LbRecord::Known(LbaasState::default()));
+        Ok(())
+    }
+
+    /// Returns `true` if this program has made resources for the service.
+    pub(super) fn is_managed(&self, service: &Service) -> bool {
+        has_finalizer(service) || self.records.contains(&Owner::of(&service.metadata).uid)
+    }
+}

@@ -1,0 +1,162 @@
+//! In-memory records of load balancers whose state the annotation does not show.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Deref;
+use std::sync::{Mutex, PoisonError};
+
+use dashmap::DashMap;
+use staffetta_driver::{LoadBalancer, Owned, PublicIp, PublicIpId, Uid};
+
+use super::state::LbaasState;
+use crate::records::RecordMap;
+
+/// In-memory record of one service.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum LbRecord {
+    /// A driver was called and the outcome is unknown: the marks must be read. A user-provided
+    /// address carries no mark; the record names the one that may be associated with the load
+    /// balancer by now.
+    Unknown(Option<PublicIp>),
+    /// The marks showed this state when all were read. Unmarked resources are missing.
+    Owned(LbaasState),
+    /// The full state, which the annotation does not show yet.
+    Known(LbaasState),
+}
+
+/// All ownership marks, or those of one owner.
+pub(super) struct Marks {
+    pub(super) load_balancers: Vec<Owned<LoadBalancer>>,
+    pub(super) public_ips: Vec<Owned<PublicIp>>,
+}
+
+impl Marks {
+    /// The addresses without a mark, which users provide.
+    pub(super) fn unmarked_ips(&self) -> HashMap<PublicIpId, PublicIp> {
+        let unmarked = self.public_ips.iter().filter(|marked| marked.owner.is_none());
+        unmarked.map(|marked| (marked.thing.id.clone(), marked.thing.clone())).collect()
+    }
+
+    /// The records that follow from the marks.
+    pub(super) fn into_records(self) -> HashMap<Uid, LbRecord> {
+        let mut records: HashMap<Uid, LbRecord> = HashMap::new();
+        for Owned { owner, thing } in self.load_balancers {
+            let Some(owner) = owner else { continue };
+            let state = LbaasState { load_balancer: Some(thing), ..LbaasState::default() };
+            // An owner with two load balancers has one too many, which is released when the service
+            // is reconciled.
+            records
+                .entry(owner.uid)
+                .and_modify(|record| *record = LbRecord::Unknown(None))
+                .or_insert(LbRecord::Owned(state));
+        }
+        for Owned { owner, thing } in self.public_ips {
+            let Some(owner) = owner else { continue };
+            match records.entry(owner.uid).or_insert(LbRecord::Owned(LbaasState::default())) {
+                LbRecord::Owned(state) if state.public_ip.is_none() => state.public_ip = Some(thing),
+                record => *record = LbRecord::Unknown(None),
+            }
+        }
+        records
+    }
+}
+
+/// The records of all services. A service whose annotation shows the full state has none.
+#[derive(Default)]
+pub(super) struct LbRecords {
+    records: RecordMap<LbRecord>,
+    /// The number of failures in a row of each load balancer.
+    failures: DashMap<Uid, u32>,
+    /// The unmarked addresses at the time when all marks were read.
+    unmarked_ips: Mutex<HashMap<PublicIpId, PublicIp>>,
+    /// The hash of the annotation that this process wrote last, by service. Outsiders cannot
+    /// predict it.
+    written: DashMap<Uid, u64>,
+    hasher: RandomState,
+}
+
+impl Deref for LbRecords {
+    type Target = RecordMap<LbRecord>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.records
+    }
+}
+
+impl LbRecords {
+    /// Counts a failure of the load balancer and returns the number of failures in a row.
+    pub(super) fn add_failure(&self, uid: &Uid) -> u32 {
+        let mut failures = self.failures.entry(uid.clone()).or_default();
+        *failures = failures.saturating_add(1);
+        *failures
+    }
+
+    /// Resets the number of failures of a load balancer that works or is no longer wanted.
+    pub(super) fn clear_failures(&self, uid: &Uid) {
+        self.failures.remove(uid);
+    }
+
+    /// Remembers the annotation that this process wrote.
+    pub(super) fn set_written(&self, uid: &Uid, text: &str) {
+        self.written.insert(uid.clone(), self.hasher.hash_one(text));
+    }
+
+    /// Returns `true` if this process wrote the annotation. Everybody who may change the service
+    /// can write another one, which may name the resources of others.
+    pub(super) fn has_written(&self, uid: &Uid, text: &str) -> bool {
+        self.written.get(uid).is_some_and(|written| *written == self.hasher.hash_one(text))
+    }
+
+    /// Forgets the annotation of a service that is deleted, or whose annotation is incomplete.
+    pub(super) fn clear_written(&self, uid: &Uid) {
+        self.written.remove(uid);
+    }
+
+    /// Has the marks read because the state may have changed outside, unless a record says more.
+    pub(super) fn mark_dirty(&self, uid: &Uid) {
+        self.set_if_absent(uid, LbRecord::Unknown(None));
+    }
+
+    /// Drops a user-provided address from `annotated` unless it was listed when all marks were
+    /// read.
+    pub(super) fn confirm_user_ip(&self, annotated: LbaasState) -> LbaasState {
+        annotated.confirm_user_ip(&self.unmarked_ips.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces all records by those that follow from the marks.
+    pub(super) fn recover(&self, marks: Marks) {
+        *self.unmarked_ips.lock().unwrap_or_else(PoisonError::into_inner) = marks.unmarked_ips();
+        self.written.clear();
+        self.replace_all(marks.into_records());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use staffetta_driver::{Allocation, Owner};
+
+    use super::*;
+    use crate::lb::testing::{load_balancer, public_ip};
+
+    fn marked<T>(uid: &str, thing: T) -> Owned<T> {
+        let owner = Owner { namespace: "default".into(), name: "web".into(), uid: uid.into() };
+        Owned { owner: Some(owner), thing }
+    }
+
+    #[test]
+    fn the_marks_of_one_owner_make_one_record_and_surplus_ones_are_unknown() {
+        let records = LbRecords::default();
+        records.set(&"old".into(), LbRecord::Unknown(None));
+        let lb = || load_balancer("default/web", "10.0.0.1");
+        let ip = || public_ip(Allocation::Pool);
+        let load_balancers = vec![marked("whole", lb()), marked("twice", lb()), marked("twice", lb())];
+        let public_ips = vec![marked("whole", ip()), marked("address", ip()), marked("twice", ip())];
+        records.recover(Marks { load_balancers, public_ips });
+        let whole = LbaasState { load_balancer: Some(lb()), public_ip: Some(ip()), unmarked: false };
+        let address = LbaasState { public_ip: Some(ip()), ..LbaasState::default() };
+        assert_eq!(records.get(&"whole".into()), Some(LbRecord::Owned(whole)));
+        assert_eq!(records.get(&"address".into()), Some(LbRecord::Owned(address)));
+        assert_eq!(records.get(&"twice".into()), Some(LbRecord::Unknown(None)));
+        assert_eq!(records.get(&"old".into()), None);
+    }
+}

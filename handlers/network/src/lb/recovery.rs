@@ -1,0 +1,55 @@
+//! Recovery after a restart and garbage collection: the marks of all resources, and annotations of
+//! older controllers.
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::{Endpoints, Service};
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use staffetta_handler::{GarbageCollector, HandlerError, Identity};
+
+use super::annotation::STATE_ANNOTATION;
+use super::endpoints::ServiceKey;
+use super::{LbError, LbHandler};
+use crate::owners::identities;
+use crate::step_error::StepContext;
+
+/// The page size for listing `Endpoints`.
+const PAGE: u32 = 500;
+
+impl LbHandler {
+    /// Reads the states that older controllers left on `Endpoints`. Lists the metadata only.
+    async fn read_legacy(&self) -> Result<(), LbError> {
+        let endpoints: Api<Endpoints> = Api::all(self.client.clone());
+        let mut page = ListParams::default().limit(PAGE);
+        self.legacy.clear();
+        loop {
+            let list = endpoints.list_metadata(&page).await;
+            let list = list.step("look for what older controllers left on the endpoints")?;
+            for endpoints in &list.items {
+                if let Some(state) = endpoints.annotations().get(STATE_ANNOTATION) {
+                    self.legacy.insert(ServiceKey::of(&endpoints.metadata), state.clone());
+                }
+            }
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = ListParams::default().limit(PAGE).continue_token(&token),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl GarbageCollector for LbHandler {
+    async fn recover(&self) -> Result<(), HandlerError> {
+        self.read_legacy().await?;
+        self.records.recover(self.drivers.marks(None, None).await?);
+        Ok(())
+    }
+
+    async fn owners(&self) -> Result<Vec<Identity>, HandlerError> {
+        let marks = self.drivers.marks(None, None).await?;
+        let load_balancers = marks.load_balancers.into_iter().filter_map(|marked| marked.owner);
+        let public_ips = marks.public_ips.into_iter().filter_map(|marked| marked.owner);
+        Ok(identities::<Service>(load_balancers.chain(public_ips)))
+    }
+}

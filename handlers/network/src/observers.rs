@@ -1,0 +1,114 @@
+//! Indexes that pass namespaces and network policies on to the drivers that observe them.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use staffetta_driver::{NamespaceObserver, NetworkPolicyObserver};
+use staffetta_handler::{Event, Index, Registration};
+
+/// Passes the events of one kind on to an observer.
+struct ObserverIndex<O: ?Sized>(Arc<O>);
+
+impl Index<Namespace> for ObserverIndex<dyn NamespaceObserver> {
+    fn apply(&self, event: &Event<Namespace>) {
+        match event {
+            Event::Added(namespace) | Event::Modified(namespace) => self.0.present(namespace),
+            Event::Deleted(tombstone) => {
+                let object_ref = tombstone.object_ref();
+                self.0.gone(object_ref.name, &object_ref.uid.into());
+            }
+        }
+    }
+}
+
+impl Index<NetworkPolicy> for ObserverIndex<dyn NetworkPolicyObserver> {
+    fn apply(&self, event: &Event<NetworkPolicy>) {
+        match event {
+            Event::Added(policy) | Event::Modified(policy) => self.0.present(policy),
+            Event::Deleted(_) => self.0.gone(&event.uid().into()),
+        }
+    }
+}
+
+/// Adds an index of namespaces for each distinct observer. Without observers, namespaces are not
+/// watched.
+pub(crate) fn observe_namespaces<H: Send + Sync + 'static>(
+    registration: Registration<H>,
+    observers: impl IntoIterator<Item = Option<Arc<dyn NamespaceObserver>>>,
+) -> Registration<H> {
+    let mut distinct: Vec<Arc<dyn NamespaceObserver>> = Vec::new();
+    for observer in observers.into_iter().flatten() {
+        if !distinct.iter().any(|other| std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(&observer))) {
+            distinct.push(observer);
+        }
+    }
+    distinct.into_iter().fold(registration, |registration, observer| {
+        registration.index::<Namespace>(Arc::new(ObserverIndex(observer)))
+    })
+}
+
+/// Adds an index of network policies for the observer. Without an observer, network policies are
+/// not watched.
+pub(crate) fn observe_policies<H: Send + Sync + 'static>(
+    registration: Registration<H>,
+    observer: Option<Arc<dyn NetworkPolicyObserver>>,
+) -> Registration<H> {
+    match observer {
+        Some(observer) => registration.index::<NetworkPolicy>(Arc::new(ObserverIndex(observer))),
+        None => registration,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use k8s_openapi::api::core::v1::Pod;
+    use staffetta_driver::Uid;
+    use staffetta_handler::testing::Feed;
+    use staffetta_handler::{Identity, ResourceEventHandler, Tombstone};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct NamespaceLog(Mutex<Vec<String>>);
+
+    impl NamespaceObserver for NamespaceLog {
+        fn present(&self, namespace: &Namespace) {
+            let name = namespace.metadata.name.clone().unwrap();
+            self.0.lock().unwrap().push(format!("{name} present"));
+        }
+
+        fn gone(&self, name: &str, uid: &Uid) {
+            self.0.lock().unwrap().push(format!("{name} ({uid}) gone"));
+        }
+    }
+
+    struct Idle;
+
+    impl ResourceEventHandler<Pod> for Idle {
+        type Error = std::convert::Infallible;
+    }
+
+    #[tokio::test]
+    async fn an_observer_that_two_drivers_share_sees_each_namespace_once() {
+        let log = Arc::new(NamespaceLog::default());
+        let observer = || Some(Arc::clone(&log) as Arc<dyn NamespaceObserver>);
+        let feed = Feed::new(observe_namespaces(
+            Registration::new(Idle).on::<Pod>(),
+            [observer(), None, observer()],
+        ));
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = Some("shop".into());
+        namespace.metadata.uid = Some("u1".into());
+        feed.added(namespace.clone()).await.unwrap();
+        feed.modified(namespace.clone()).await.unwrap();
+        feed.deleted(namespace).await.unwrap();
+        let identity = Identity::of::<Namespace>(None, "blog".into(), "u2".into());
+        let missed = Event::<Namespace>::Deleted(Tombstone::Missed(Arc::new(identity)));
+        feed.event(missed).await.unwrap();
+        let expected = ["shop present", "shop present", "shop (u1) gone", "blog (u2) gone"];
+        assert_eq!(*log.0.lock().unwrap(), expected);
+    }
+}

@@ -1,0 +1,252 @@
+//! Conversions between a pod's VIFs and the objects of `os_vif`, each of which is in an envelope.
+//!
+//! The fields of the classes are those of the drivers' types in JSON. Only the envelopes, the lists
+//! of objects and the names of the classes are added and removed here.
+
+use std::collections::BTreeMap;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Serialize};
+use serde_json::{Error, Map, Value, from_value, json, to_value};
+use staffetta_driver::{MacAddress, Network, SubnetAddresses, Vif, VifId};
+
+use super::PodState;
+use crate::versioned_object::Envelope;
+
+/// The namespace of the classes of `os_vif`, including Kuryr's own VIF classes.
+const NAMESPACE: &str = "os_vif";
+
+/// The variants of an enum in JSON, each with the name and version of its class. The variant
+/// `other` is a [`ClassObject`].
+type Classes = [(&'static str, &'static str, &'static str)];
+
+/// The variants of [`VifClass`](staffetta_driver::VifClass).
+const VIFS: &Classes = &[
+    ("open_vswitch", "VIFOpenVSwitch", "1.0"),
+    ("bridge", "VIFBridge", "1.0"),
+    ("vhost_user", "VIFVHostUser", "1.0"),
+    ("vlan_nested", "VIFVlanNested", "1.0"),
+    ("macvlan_nested", "VIFMacvlanNested", "1.0"),
+    ("dpdk_nested", "VIFDPDKNested", "1.0"),
+];
+
+/// The variants of [`PortProfile`](staffetta_driver::PortProfile).
+const PROFILES: &Classes = &[("open_vswitch", "VIFPortProfileOpenVSwitch", "1.4")];
+
+type Fields = Map<String, Value>;
+type Result<T> = std::result::Result<T, Error>;
+
+/// An object without its envelope.
+#[derive(Serialize, Deserialize)]
+struct ClassObject {
+    name: String,
+    version: String,
+    fields: Fields,
+}
+
+/// The fields of a VIF. Those of its class are in `own`.
+#[derive(Deserialize)]
+struct VifFields {
+    active: bool,
+    address: MacAddress,
+    #[serde(default)]
+    has_traffic_filtering: bool,
+    id: VifId,
+    network: Value,
+    plugin: String,
+    #[serde(default)]
+    port_profile: Option<Value>,
+    #[serde(default)]
+    preserve_on_delete: bool,
+    #[serde(flatten)]
+    own: Fields,
+}
+
+/// Converts a pod's VIFs to Kuryr's class `PodState`.
+pub(super) fn write_state(state: &PodState) -> Result<Value> {
+    let additional = state.additional_vifs.iter().map(|(name, vif)| Ok((name.clone(), write_vif(vif)?)));
+    let additional_vifs = additional.collect::<Result<Fields>>()?;
+    let default_vif = write_vif(&state.default_vif)?;
+    Ok(pod_state(json!({ "additional_vifs": additional_vifs, "default_vif": default_vif })))
+}
+
+/// A `PodState` in its envelope.
+pub(super) fn pod_state(fields: Value) -> Value {
+    object("PodState", "1.0", fields)
+}
+
+fn write_vif(vif: &Vif) -> Result<Value> {
+    let ClassObject { name, version, fields: mut data } = take_apart(&vif.class, VIFS)?;
+    data.extend(fields(vif)?);
+    data.retain(|field, _| field != "class" && field != "subnets");
+    let subnets = vif.subnets.iter().map(write_subnet).collect::<Result<_>>()?;
+    let mut network = fields(&vif.network)?;
+    network.insert("multi_host".into(), false.into());
+    network.insert("subnets".into(), list("Subnet", subnets));
+    data.insert("network".into(), object("Network", "1.1", network));
+    if let Some(profile) = &vif.port_profile {
+        let ClassObject { name, version, fields } = take_apart(profile, PROFILES)?;
+        data.insert("port_profile".into(), object(&name, &version, fields));
+    }
+    Ok(object(&name, &version, data))
+}
+
+fn write_subnet(subnet: &SubnetAddresses) -> Result<Value> {
+    let mut data = fields(subnet)?;
+    let routes = subnet.routes.iter().map(to_value).collect::<Result<_>>()?;
+    data.insert("routes".into(), list("Route", routes));
+    data.insert(
+        "ips".into(),
+        list("FixedIP", subnet.ips.iter().map(|ip| json!({ "address": ip })).collect()),
+    );
+    Ok(data.into())
+}
+
+/// A list of objects of one class, each in its envelope.
+fn list(class: &str, objects: Vec<Value>) -> Value {
+    let objects: Vec<_> = objects.into_iter().map(|data| object(class, "1.0", data)).collect();
+    object(&format!("{class}List"), "1.0", json!({ "objects": objects }))
+}
+
+/// An object in its envelope.
+fn object(name: &str, version: &str, data: impl Into<Value>) -> Value {
+    json!(Envelope { data: data.into(), name, namespace: NAMESPACE, version })
+}
+
+/// The fields that are set.
+fn fields(of: &impl Serialize) -> Result<Fields> {
+    let mut fields: Fields = from_value(to_value(of)?)?;
+    fields.retain(|_, value| !value.is_null());
+    Ok(fields)
+}
+
+/// The class of a variant, with its fields.
+fn take_apart(variant: &impl Serialize, classes: &Classes) -> Result<ClassObject> {
+    let variant: BTreeMap<String, Value> = from_value(to_value(variant)?)?;
+    let (variant, fields) = variant.into_iter().next().ok_or_else(|| Error::missing_field("class"))?;
+    match classes.iter().find(|(known, ..)| *known == variant) {
+        Some((_, name, version)) => {
+            Ok(ClassObject { name: (*name).into(), version: (*version).into(), fields: from_value(fields)? })
+        }
+        None => from_value(fields),
+    }
+}
+
+/// Parses the class `PodState`.
+pub(super) fn read_state(value: Value) -> Result<PodState> {
+    #[derive(Deserialize)]
+    struct StateFields {
+        #[serde(default)]
+        additional_vifs: BTreeMap<String, Value>,
+        default_vif: Value,
+    }
+    open(
+        value,
+        |name| name == "PodState",
+        "PodState 1.0",
+        |class| {
+            let StateFields { additional_vifs, default_vif } = from_value(class.fields.into())?;
+            let additional = additional_vifs.into_iter().map(|(name, vif)| Ok((name, read_vif(vif)?)));
+            Ok(PodState {
+                default_vif: read_vif(default_vif)?,
+                additional_vifs: additional.collect::<Result<_>>()?,
+            })
+        },
+    )
+}
+
+fn read_vif(value: Value) -> Result<Vif> {
+    open(
+        value,
+        |name| name.starts_with("VIF"),
+        "a VIF class 1",
+        |class| {
+            let vif: VifFields = from_value(class.fields.into())?;
+            let class = put_together(&ClassObject { fields: vif.own, ..class }, VIFS);
+            let (network, subnets) = read_network(vif.network)?;
+            let profile = vif.port_profile.map(|profile| {
+                let is_profile = |name: &str| name.starts_with("VIFPortProfile");
+                let expected = "a VIFPortProfile class 1";
+                open(profile, is_profile, expected, |class| from_value(put_together(&class, PROFILES)))
+            });
+            Ok(Vif {
+                id: vif.id,
+                address: vif.address,
+                active: vif.active,
+                plugin: vif.plugin,
+                class: from_value(class)?,
+                network,
+                subnets,
+                has_traffic_filtering: vif.has_traffic_filtering,
+                preserve_on_delete: vif.preserve_on_delete,
+                port_profile: profile.transpose()?,
+            })
+        },
+    )
+}
+
+fn read_network(value: Value) -> Result<(Network, Vec<SubnetAddresses>)> {
+    open(
+        value,
+        |name| name == "Network",
+        "Network 1.1",
+        |ClassObject { mut fields, .. }| {
+            let subnets = fields.remove("subnets").ok_or_else(|| Error::missing_field("subnets"))?;
+            for flag in ["should_provide_bridge", "should_provide_vlan"] {
+                fields.entry(flag).or_insert(false.into());
+            }
+            Ok((from_value(fields.into())?, read_list(Some(subnets), "Subnet", read_subnet)?))
+        },
+    )
+}
+
+fn read_subnet(mut fields: Fields) -> Result<SubnetAddresses> {
+    let routes = read_list(fields.remove("routes"), "Route", |route| Ok(Value::from(route)))?;
+    let address = |mut ip: Fields| ip.remove("address").ok_or_else(|| Error::missing_field("address"));
+    let ips = read_list(fields.remove("ips"), "FixedIP", address)?;
+    fields.extend([("routes".to_owned(), routes.into()), ("ips".to_owned(), ips.into())]);
+    fields.entry("dns").or_insert(json!([]));
+    from_value(fields.into())
+}
+
+/// Parses a list of objects of one class; without a list there are none.
+fn read_list<T>(list: Option<Value>, class: &str, read: impl Fn(Fields) -> Result<T>) -> Result<Vec<T>> {
+    let Some(list) = list else { return Ok(Vec::new()) };
+    let list_class = format!("{class}List");
+    open(
+        list,
+        |name| name == list_class,
+        &format!("{list_class} 1.0"),
+        |mut list| {
+            let objects = list.fields.remove("objects").ok_or_else(|| Error::missing_field("objects"))?;
+            let objects: Vec<Value> = from_value(objects)?;
+            let object = |value| {
+                open(value, |name| name == class, &format!("{class} 1.0"), |object| read(object.fields))
+            };
+            objects.into_iter().map(object).collect()
+        },
+    )
+}
+
+/// Opens an envelope whose class `fits`, in any version with the major number 1, and parses its
+/// content. An error about the content names the class.
+fn open<T>(
+    value: Value,
+    fits: impl Fn(&str) -> bool,
+    expected: &str,
+    read: impl FnOnce(ClassObject) -> Result<T>,
+) -> Result<T> {
+    let envelope: Envelope<Fields> = from_value(value)?;
+    envelope.check::<Error>(NAMESPACE, "1", fits(&envelope.name), expected)?;
+    let Envelope { data: fields, name, version, .. } = envelope;
+    let class = name.clone();
+    read(ClassObject { name, version, fields }).map_err(|error| Error::custom(format!("{class}: {error}")))
+}
+
+/// The variant of a class, with its fields, in JSON.
+fn put_together(class: &ClassObject, classes: &Classes) -> Value {
+    match classes.iter().find(|(_, name, _)| *name == class.name) {
+        Some((variant, ..)) => json!({ (*variant): class.fields }),
+        None => json!({ "other": class }),
+    }
+}

@@ -1,0 +1,56 @@
+//! Driver `policy` of `pod_security_groups_driver`: new pods start with the security groups that
+//! the policies demand.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
+use staffetta_driver::{
+    DriverError, GroupName, NamespaceObserver, NetworkPolicyObserver, PodSecurityGroupsDriver, ProjectId,
+    Reason, SecurityGroupId,
+};
+
+use super::error::RETRY_DELAY;
+use super::index::PolicyIndex;
+
+/// Answers the security groups of a new pod from the [`PolicyIndex`].
+///
+/// While one of the groups does not exist yet, the answer is an error and the pod waits, so that it
+/// is never unprotected.
+pub struct PolicySecurityGroups {
+    index: Arc<PolicyIndex>,
+    dry_run: bool,
+}
+
+impl PolicySecurityGroups {
+    /// Answers from `index`. In a `dry_run`, a group that does not exist yet is answered with a
+    /// placeholder id.
+    pub fn new(index: Arc<PolicyIndex>, dry_run: bool) -> Self {
+        Self { index, dry_run }
+    }
+}
+
+/// The placeholder id of a group that a real run would have created, as in the plan of the dry run.
+fn planned_id(name: &GroupName) -> SecurityGroupId {
+    format!("planned-{name}").into()
+}
+
+#[async_trait]
+impl PodSecurityGroupsDriver for PolicySecurityGroups {
+    async fn security_groups(&self, pod: &Pod, _: &ProjectId) -> Result<Vec<SecurityGroupId>, DriverError> {
+        let placeholder: Option<fn(&GroupName) -> SecurityGroupId> = self.dry_run.then_some(planned_id);
+        self.index.assign_groups(pod, placeholder).map_err(|missing| {
+            let step = "find the security groups of a pod";
+            let detail = format!("{missing}; the handler `policy` makes it");
+            DriverError::new(Reason::Awaited, step).detail(detail).after(RETRY_DELAY)
+        })
+    }
+
+    fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
+        Some(Arc::clone(&self.index) as _)
+    }
+
+    fn policies(&self) -> Option<Arc<dyn NetworkPolicyObserver>> {
+        Some(Arc::clone(&self.index) as _)
+    }
+}

@@ -1,0 +1,328 @@
+//! Index of policies, pods, namespaces and nodes, and the security groups that follow from them.
+//!
+//! A pod that no policy isolates has the configured groups or, without any, two groups that allow
+//! everything. An isolated pod has instead the group of each policy that selects it, the group that
+//! allows everything in a direction in which it is not isolated, and the group `nodes`. In
+//! addition, every pod is a member of a group without rules for each peer selector that matches it;
+//! the rules of other groups refer to these. So a change of a pod's labels changes its groups, but
+//! no rule.
+//!
+//! | module | content |
+//! |---|---|
+//! | `selector`, `block`, `pod` | labels, addresses and ports |
+//! | `terms` | one parsed policy |
+//! | `name`, `rules` | the names and rules of groups |
+//! | `model` | incremental computation of all groups |
+
+mod block;
+mod model;
+mod name;
+mod pod;
+mod rules;
+mod selector;
+mod terms;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use staffetta_driver::{
+    Direction, GroupName, NamespaceObserver, NetworkPolicyObserver, Owner, SecurityGroupId, Uid,
+};
+use staffetta_handler::{Event, Index};
+use tokio::sync::Notify;
+
+pub(crate) use self::model::DesiredGroup;
+use self::model::{PodGroups, PolicyModel};
+use self::pod::PodFields;
+use self::terms::PolicyTerms;
+
+/// Index of the cluster's policies, pods, namespaces and nodes, and of the security groups that
+/// exist.
+///
+/// Watches feed it and it calls nobody. The handler `policy` creates the groups that it demands;
+/// the driver [`PolicySecurityGroups`](super::PolicySecurityGroups) reads the groups of new pods
+/// from it. Results are computed when they are read.
+#[derive(Default)]
+pub struct PolicyIndex {
+    state: Mutex<IndexState>,
+    changed: Notify,
+    /// The groups of a pod that no policy isolates.
+    open: Vec<SecurityGroupId>,
+    always: AlwaysAllowed,
+}
+
+/// The networks that no policy blocks, in addition to the nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AlwaysAllowed {
+    /// The networks that may reach every pod.
+    pub from: Vec<IpNet>,
+    /// The networks that every pod may reach.
+    pub to: Vec<IpNet>,
+}
+
+/// The content of the index.
+#[derive(Default)]
+struct IndexState {
+    model: PolicyModel,
+    nodes: HashMap<Uid, BTreeSet<IpAddr>>,
+    /// The groups that exist and have their rules.
+    ready: HashMap<GroupName, SecurityGroupId>,
+    /// The peer groups that cannot be created, so that pods go without them.
+    unavailable: HashSet<GroupName>,
+    /// The groups that new VIFs of a pod were created with, and the time of that answer.
+    assigned: HashMap<Uid, (u64, Vec<SecurityGroupId>)>,
+    /// The logical time.
+    tick: u64,
+}
+
+/// The pods and policies whose groups have changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct IndexChanges {
+    /// Pods with other groups.
+    pub(crate) pods: Vec<Owner>,
+    /// Policies with other groups or rules.
+    pub(crate) policies: Vec<Owner>,
+}
+
+/// A group of a pod does not exist yet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the security group `{0}` is not there yet")]
+pub struct GroupNotReady(pub GroupName);
+
+impl PolicyIndex {
+    /// Creates an empty index. A pod that no policy isolates has the groups `open` or, if that is
+    /// empty, two groups that allow everything.
+    pub fn new(open: Vec<SecurityGroupId>, always: AlwaysAllowed) -> Self {
+        let merged = |networks: Vec<IpNet>| block::merged(networks.iter().map(IpNet::trunc).collect());
+        let always = AlwaysAllowed { from: merged(always.from), to: merged(always.to) };
+        Self { open, always, ..Self::default() }
+    }
+
+    /// Adds or updates a pod.
+    pub(crate) fn set_pod(&self, pod: &Pod) {
+        self.change(|state| state.model.set_pod(PodFields::of(pod)));
+    }
+
+    /// Removes a pod.
+    pub(crate) fn remove_pod(&self, uid: &Uid) {
+        self.change(|state| {
+            state.model.remove_pod(uid);
+            state.assigned.remove(uid);
+        });
+    }
+
+    /// The groups that exist regardless of policies, with their rules.
+    pub(crate) fn common_groups(&self) -> [DesiredGroup; 3] {
+        let nodes: BTreeSet<IpNet> =
+            self.lock().nodes.values().flatten().map(|address| IpNet::from(*address)).collect();
+        let always = [(Direction::Ingress, &self.always.from), (Direction::Egress, &self.always.to)];
+        let always = always.map(|(direction, also)| rules::networks(direction, nodes.iter().chain(also)));
+        let group = |name, rules| DesiredGroup { name, owner: None, rules };
+        let open = |direction| group(name::open(direction), rules::everything(direction));
+        let nodes = group(name::nodes(), always.into_iter().flatten().collect());
+        [open(Direction::Ingress), open(Direction::Egress), nodes]
+    }
+
+    /// The groups that a policy needs, peer groups first. Empty if the policy does not exist.
+    pub(crate) fn policy_groups(&self, policy: &Uid) -> Vec<DesiredGroup> {
+        self.lock().model.policy_groups(policy)
+    }
+
+    /// The names of all groups of policies.
+    pub(crate) fn group_names(&self) -> HashSet<GroupName> {
+        self.lock().model.group_names()
+    }
+
+    /// The problems of a policy, for an Event: invalid parts, and named ports that no pod has.
+    pub(crate) fn problems(&self, policy: &Uid) -> Vec<String> {
+        let mut state = self.lock();
+        let unresolved = state.model.unresolved_ports(policy).into_iter();
+        let unresolved = unresolved.map(|port| format!("no pod that it concerns has a port named {port}"));
+        let mut problems: Vec<_> = unresolved.collect();
+        problems.extend(state.model.policy(policy).into_iter().flat_map(|terms| terms.problems.clone()));
+        problems.sort();
+        problems.dedup();
+        problems
+    }
+
+    /// Records that a group exists and has its rules, so that pods may use it. Pods that lacked it
+    /// are reported as changed.
+    pub(crate) fn set_ready(&self, name: &GroupName, id: &SecurityGroupId) {
+        let mut state = self.lock();
+        state.ready.insert(name.clone(), id.clone());
+        if state.unavailable.remove(name) {
+            state.model.mark_members_changed(name);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Records that a group cannot be created. Pods go without a peer group until it exists: no
+    /// rule can refer to it, so it would open nothing for them, and a policy must not block the
+    /// pods of others.
+    pub(crate) fn set_unavailable(&self, name: &GroupName) {
+        if name::is_of_peers(name) {
+            self.lock().unavailable.insert(name.clone());
+        }
+    }
+
+    /// Records that a group is about to be deleted or has other rules, so that pods must not use
+    /// it.
+    pub(crate) fn clear_ready(&self, name: &GroupName) {
+        self.lock().ready.remove(name);
+    }
+
+    /// The groups that a pod must have, sorted; none if policies do not apply to it.
+    pub(crate) fn pod_groups(&self, pod: &Uid) -> Result<Option<Vec<SecurityGroupId>>, GroupNotReady> {
+        let mut state = self.lock();
+        let Some(groups) = state.model.pod_groups(pod).cloned() else { return Ok(None) };
+        self.ids(&state, &groups, None).map(Some)
+    }
+
+    /// The groups that new VIFs of a pod are created with. A missing group is replaced by the
+    /// result of `placeholder`, if given. The answer is remembered until the pod is removed.
+    pub(super) fn assign_groups(
+        &self,
+        pod: &Pod,
+        placeholder: Option<fn(&GroupName) -> SecurityGroupId>,
+    ) -> Result<Vec<SecurityGroupId>, GroupNotReady> {
+        let facts = PodFields::of(pod);
+        let mut state = self.lock();
+        let groups = state.model.groups_for(&facts);
+        let ids = self.ids(&state, &groups, placeholder)?;
+        let tick = state.next_tick();
+        if state.model.pod_owner(&facts.owner.uid).is_some() {
+            state.assigned.insert(facts.owner.uid, (tick, ids.clone()));
+        }
+        Ok(ids)
+    }
+
+    /// The groups that VIFs of a pod were created with after `tick`, if there are any.
+    pub(crate) fn assigned_since(&self, pod: &Uid, tick: u64) -> Option<Vec<SecurityGroupId>> {
+        let state = self.lock();
+        state.assigned.get(pod).filter(|(assigned, _)| *assigned > tick).map(|(_, groups)| groups.clone())
+    }
+
+    /// Advances the logical time and returns it. It orders observations and calls of this process.
+    pub(crate) fn next_tick(&self) -> u64 {
+        self.lock().next_tick()
+    }
+
+    /// Returns the changes since the last call.
+    pub(crate) fn take_changes(&self) -> IndexChanges {
+        let mut state = self.lock();
+        state.model.update();
+        state.drop_unneeded();
+        let pods = std::mem::take(&mut state.model.changed_pods);
+        let policies = std::mem::take(&mut state.model.changed_policies);
+        let policy = |uid: &Uid| state.model.policy(uid).map(|terms| terms.owner.clone());
+        IndexChanges {
+            pods: pods.iter().filter_map(|uid| state.model.pod_owner(uid).cloned()).collect(),
+            policies: policies.iter().filter_map(policy).collect(),
+        }
+    }
+
+    /// Reports a pod as changed because its VIFs may have other groups than recorded.
+    pub(crate) fn mark_changed(&self, pod: &Uid) {
+        self.change(|state| state.model.changed_pods.extend([pod.clone()]));
+    }
+
+    /// Reports all pods and policies as changed because groups were changed outside.
+    pub(crate) fn mark_all_changed(&self) {
+        self.change(|state| state.model.mark_all_changed());
+    }
+
+    /// Waits for changes. There may be one waiter only.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// The ids of a pod's groups without the unavailable ones.
+    fn ids(
+        &self,
+        state: &IndexState,
+        groups: &PodGroups,
+        placeholder: Option<fn(&GroupName) -> SecurityGroupId>,
+    ) -> Result<Vec<SecurityGroupId>, GroupNotReady> {
+        let both = [Direction::Ingress, Direction::Egress].map(name::open);
+        let both = both.iter().filter(|_| groups.open && self.open.is_empty());
+        let open = self.open.iter().filter(|_| groups.open);
+        let mut ids: BTreeSet<_> = open.cloned().collect();
+        for name in groups.names.iter().chain(both) {
+            if let Some(id) = state.ready.get(name).cloned().or_else(|| Some(placeholder?(name))) {
+                ids.insert(id);
+            } else if !state.unavailable.contains(name) {
+                return Err(GroupNotReady(name.clone()));
+            }
+        }
+        Ok(ids.into_iter().collect())
+    }
+
+    /// Changes the content and wakes the waiter.
+    fn change(&self, change: impl FnOnce(&mut IndexState)) {
+        change(&mut self.lock());
+        self.changed.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, IndexState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl IndexState {
+    fn next_tick(&mut self) -> u64 {
+        self.tick += 1;
+        self.tick
+    }
+
+    /// Drops unavailable groups that no policy needs any more.
+    fn drop_unneeded(&mut self) {
+        if !self.unavailable.is_empty() {
+            let needed = self.model.group_names();
+            self.unavailable.retain(|name| needed.contains(name));
+        }
+    }
+}
+
+impl Index<Node> for PolicyIndex {
+    fn apply(&self, event: &Event<Node>) {
+        let uid: Uid = event.uid().into();
+        let (Event::Added(node) | Event::Modified(node)) = event else {
+            self.lock().nodes.remove(&uid);
+            return;
+        };
+        let addresses = node.status.as_ref().and_then(|status| status.addresses.as_ref());
+        let addresses = addresses.into_iter().flatten().filter_map(|address| address.address.parse().ok());
+        self.lock().nodes.insert(uid, addresses.collect());
+    }
+}
+
+impl NetworkPolicyObserver for PolicyIndex {
+    fn present(&self, policy: &NetworkPolicy) {
+        let terms = PolicyTerms::of(policy);
+        self.change(|state| state.model.set_policy(terms));
+    }
+
+    fn gone(&self, uid: &Uid) {
+        self.change(|state| state.model.remove_policy(uid));
+    }
+}
+
+impl NamespaceObserver for PolicyIndex {
+    fn present(&self, namespace: &Namespace) {
+        let meta = &namespace.metadata;
+        let (uid, labels) = (meta.uid.clone().unwrap_or_default(), meta.labels.clone().unwrap_or_default());
+        let name = meta.name.clone().unwrap_or_default();
+        self.change(|state| state.model.set_namespace(&name, uid.into(), labels));
+    }
+
+    fn gone(&self, name: &str, uid: &Uid) {
+        self.change(|state| state.model.remove_namespace(name, uid));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,331 @@
+//! Incremental computation of the security groups that follow from policies, pods and namespaces.
+//!
+//! A change only marks the affected pods dirty. Their groups are recomputed on the next read, so
+//! that a hundred changes at startup cost as much as one.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use staffetta_driver::{Direction, GroupName, Owner, Uid};
+
+use super::name;
+use super::pod::{PodFields, PortName, PortNumbers};
+use super::rules::{self, GroupRules};
+use super::selector::Labels;
+use super::terms::{PeerScope, PeerSelector, PolicyTerms};
+
+/// A group that must exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DesiredGroup {
+    /// The name.
+    pub(crate) name: GroupName,
+    /// The policy that needs it; none for a group that exists regardless of policies.
+    pub(crate) owner: Option<Owner>,
+    /// The rules.
+    pub(crate) rules: GroupRules,
+}
+
+/// The groups of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct PodGroups {
+    /// `true` if policies apply to the pod and none isolates it in any direction.
+    pub(super) open: bool,
+    /// The names of its groups.
+    pub(super) names: BTreeSet<GroupName>,
+    /// The numbers of the pod's named ports, for each policy and peer selector that names ports and
+    /// selects the pod, by the name of its group.
+    pub(super) ports: BTreeMap<GroupName, PortNumbers>,
+}
+
+/// All policies, pods and namespaces, and the groups that follow from them.
+#[derive(Default)]
+pub(super) struct PolicyModel {
+    /// UID and labels of each namespace, by name.
+    namespaces: HashMap<String, (Uid, Labels)>,
+    policies: HashMap<Uid, Arc<PolicyTerms>>,
+    /// The pods with their groups as last computed.
+    pods: HashMap<Uid, (PodFields, PodGroups)>,
+    /// The distinct peer selectors of all policies; `None` until needed after a policy changed.
+    selectors: Option<Arc<BTreeMap<GroupName, Arc<PeerSelector>>>>,
+    /// The policies and selectors of each namespace, as far as needed since they changed.
+    scopes: HashMap<String, Arc<NamespaceScope>>,
+    /// The different numbers of named ports in the pods' groups, each with the number of pods.
+    resolved: HashMap<GroupName, BTreeMap<PortNumbers, usize>>,
+    /// The pods whose groups must be recomputed.
+    dirty: HashSet<Uid>,
+    /// The pods and policies whose groups have changed since the changes were taken.
+    pub(super) changed_pods: HashSet<Uid>,
+    pub(super) changed_policies: HashSet<Uid>,
+}
+
+/// The policies of a namespace, and the peer selectors of all policies that match the namespace.
+struct NamespaceScope {
+    policies: Vec<Arc<PolicyTerms>>,
+    selectors: BTreeMap<GroupName, Arc<PeerSelector>>,
+}
+
+impl PolicyModel {
+    /// Adds or updates a namespace.
+    pub(super) fn set_namespace(&mut self, name: &str, uid: Uid, labels: Labels) {
+        let identity = (uid, labels);
+        if self.namespaces.get(name) != Some(&identity) {
+            self.namespaces.insert(name.to_owned(), identity);
+            self.namespace_changed(name);
+        }
+    }
+
+    /// Removes a namespace, unless another one has its name by now.
+    pub(super) fn remove_namespace(&mut self, name: &str, uid: &Uid) {
+        if self.namespaces.get(name).is_some_and(|(present, _)| present == uid) {
+            self.namespaces.remove(name);
+            self.namespace_changed(name);
+        }
+    }
+
+    /// Adds or updates a pod.
+    pub(super) fn set_pod(&mut self, facts: PodFields) {
+        let uid = facts.owner.uid.clone();
+        match self.pods.get_mut(&uid) {
+            Some((present, _)) if *present == facts => return,
+            Some((present, _)) => *present = facts,
+            None => drop(self.pods.insert(uid.clone(), (facts, PodGroups::default()))),
+        }
+        self.dirty.insert(uid);
+    }
+
+    /// Removes a pod and its memberships.
+    pub(super) fn remove_pod(&mut self, uid: &Uid) {
+        self.dirty.remove(uid);
+        self.changed_pods.remove(uid);
+        if let Some((_, groups)) = self.pods.remove(uid) {
+            self.count(&groups, false);
+        }
+    }
+
+    /// Adds or updates a policy.
+    pub(super) fn set_policy(&mut self, terms: PolicyTerms) {
+        let uid = terms.owner.uid.clone();
+        if self.policies.get(&uid).is_none_or(|present| **present != terms) {
+            self.policies.insert(uid.clone(), Arc::new(terms));
+            self.changed_policies.insert(uid);
+            self.policies_changed();
+        }
+    }
+
+    /// Removes a policy.
+    pub(super) fn remove_policy(&mut self, uid: &Uid) {
+        if self.policies.remove(uid).is_some() {
+            self.changed_policies.remove(uid);
+            self.policies_changed();
+        }
+    }
+
+    /// The groups of a pod, known or not.
+    pub(super) fn groups_for(&mut self, facts: &PodFields) -> PodGroups {
+        self.update();
+        match self.pods.get(&facts.owner.uid) {
+            Some((present, groups)) if present == facts => groups.clone(),
+            _ => self.compute(facts),
+        }
+    }
+
+    /// The groups of a known pod; none if policies do not apply to it.
+    pub(super) fn pod_groups(&mut self, uid: &Uid) -> Option<&PodGroups> {
+        self.update();
+        self.pods.get(uid).filter(|(facts, _)| facts.is_restricted).map(|(_, groups)| groups)
+    }
+
+    /// The owner mark of a known pod.
+    pub(super) fn pod_owner(&self, uid: &Uid) -> Option<&Owner> {
+        self.pods.get(uid).map(|(facts, _)| &facts.owner)
+    }
+
+    /// The parsed policy with this UID.
+    pub(super) fn policy(&self, uid: &Uid) -> Option<&Arc<PolicyTerms>> {
+        self.policies.get(uid)
+    }
+
+    /// Reports all pods and policies as changed.
+    pub(super) fn mark_all_changed(&mut self) {
+        self.changed_pods = self.pods.keys().cloned().collect();
+        self.changed_policies = self.policies.keys().cloned().collect();
+    }
+
+    /// Reports the pods that must have a group as changed.
+    pub(super) fn mark_members_changed(&mut self, group: &GroupName) {
+        self.update();
+        let members = self.pods.iter().filter(|(_, (_, groups))| groups.names.contains(group));
+        self.changed_pods.extend(members.map(|(uid, _)| uid.clone()));
+    }
+
+    /// The groups of a policy. Those of its peers come first, because the rules of the others refer
+    /// to them.
+    pub(super) fn policy_groups(&mut self, uid: &Uid) -> Vec<DesiredGroup> {
+        self.update();
+        let Some(terms) = self.policies.get(uid) else { return Vec::new() };
+        let group = |name: GroupName, rules| DesiredGroup { name, owner: Some(terms.owner.clone()), rules };
+        let peers = self.peer_groups(terms).map(|name| group(name, GroupRules::new()));
+        let own = self.own_groups(terms).into_iter();
+        peers
+            .chain(own.map(|(name, own)| group(name, rules::of(terms, &own, |peers| self.numbers(peers)))))
+            .collect()
+    }
+
+    /// The names of all groups of policies.
+    pub(super) fn group_names(&mut self) -> HashSet<GroupName> {
+        self.update();
+        let own = self.policies.values().flat_map(|terms| self.own_groups(terms)).map(|(name, _)| name);
+        own.chain(self.policies.values().flat_map(|terms| self.peer_groups(terms))).collect()
+    }
+
+    /// The named ports of a policy that none of its pods has. A policy without pods lacks none: it
+    /// may exist before its pods.
+    pub(super) fn unresolved_ports(&mut self, uid: &Uid) -> Vec<String> {
+        self.update();
+        let Some(terms) = self.policies.get(uid) else { return Vec::new() };
+        let own = terms.own_ports.iter().map(|port| (terms.group(), port));
+        let of_peers =
+            terms.peers.iter().filter_map(|(name, peers)| Some((name.clone(), peers.port.as_ref()?)));
+        let is_lacking = |(group, port): &(GroupName, &PortName)| {
+            let resolved = self.resolved.get(group);
+            resolved.is_some_and(|resolved| resolved.keys().all(|numbers| !numbers.contains_key(port)))
+        };
+        let names: BTreeSet<_> = own.chain(of_peers).filter(is_lacking).map(|(_, port)| port).collect();
+        names.into_iter().map(|(name, protocol)| format!("{name}/{protocol}")).collect()
+    }
+
+    /// The groups of the pods that a policy selects, with the numbers of its named ports: one, or
+    /// one for each way that the pods resolve the ports.
+    fn own_groups(&self, terms: &PolicyTerms) -> Vec<(GroupName, PortNumbers)> {
+        if terms.own_ports.is_empty() {
+            return vec![(terms.group(), PortNumbers::new())];
+        }
+        let resolved = self.resolved.get(&terms.group()).into_iter().flat_map(BTreeMap::keys);
+        resolved.map(|numbers| (name::resolved(&terms.group(), numbers), numbers.clone())).collect()
+    }
+
+    /// The groups of the peer selectors of a policy: one each, or one for each number of its named
+    /// port.
+    fn peer_groups(&self, terms: &PolicyTerms) -> impl Iterator<Item = GroupName> {
+        terms.peers.iter().flat_map(|(peers, selector)| match selector.port {
+            None => vec![peers.clone()],
+            Some(_) => self.numbers(peers).into_iter().map(|number| name::numbered(peers, number)).collect(),
+        })
+    }
+
+    /// The numbers of a peer selector's named port at the matching pods.
+    fn numbers(&self, peers: &GroupName) -> Vec<u16> {
+        let resolved = self.resolved.get(peers).into_iter().flat_map(BTreeMap::keys);
+        resolved.flat_map(|numbers| numbers.values().copied()).collect()
+    }
+
+    /// Computes the groups of a pod.
+    fn compute(&mut self, facts: &PodFields) -> PodGroups {
+        let mut groups = PodGroups::default();
+        if !facts.is_restricted {
+            return groups;
+        }
+        let mut isolated = BTreeSet::<Direction>::new();
+        let scope = self.scope(&facts.owner.namespace);
+        for terms in scope.policies.iter().filter(|terms| terms.selector.matches(&facts.labels)) {
+            isolated.extend(&terms.isolated);
+            if terms.own_ports.is_empty() {
+                groups.names.insert(terms.group());
+            } else {
+                let numbers = facts.numbers(&terms.own_ports);
+                groups.names.insert(name::resolved(&terms.group(), &numbers));
+                groups.ports.insert(terms.group(), numbers);
+            }
+        }
+        for (name, peers) in scope.selectors.iter().filter(|(_, peers)| peers.pods.matches(&facts.labels)) {
+            if peers.port.is_none() {
+                groups.names.insert(name.clone());
+            } else {
+                let numbers = facts.numbers(&peers.port);
+                groups.names.extend(numbers.values().map(|number| name::numbered(name, *number)));
+                groups.ports.insert(name.clone(), numbers);
+            }
+        }
+        groups.open = isolated.is_empty();
+        if !groups.open {
+            groups.names.insert(name::nodes());
+            let open = [Direction::Ingress, Direction::Egress].into_iter();
+            groups.names.extend(open.filter(|direction| !isolated.contains(direction)).map(name::open));
+        }
+        groups
+    }
+
+    /// The policies and peer selectors that concern the pods of a namespace. While its labels are
+    /// unknown, only the selectors of its own policies match.
+    fn scope(&mut self, name: &str) -> Arc<NamespaceScope> {
+        if let Some(scope) = self.scopes.get(name) {
+            return Arc::clone(scope);
+        }
+        let all = || self.policies.values().flat_map(|terms| terms.peers.clone()).collect();
+        let selectors = Arc::clone(self.selectors.get_or_insert_with(|| Arc::new(all())));
+        let labels = self.namespaces.get(name).map(|(_, labels)| labels);
+        let matches = |peers: &PeerSelector| match &peers.scope {
+            PeerScope::Own(own) => own == name,
+            PeerScope::Matching(selector) => labels.is_some_and(|labels| selector.matches(labels)),
+        };
+        let isolates = |terms: &PolicyTerms| terms.owner.namespace == name && !terms.isolated.is_empty();
+        let selectors = selectors.iter().filter(|(_, peers)| matches(peers));
+        let scope = Arc::new(NamespaceScope {
+            policies: self.policies.values().filter(|terms| isolates(terms)).cloned().collect(),
+            selectors: selectors.map(|(name, peers)| (name.clone(), Arc::clone(peers))).collect(),
+        });
+        self.scopes.insert(name.to_owned(), Arc::clone(&scope));
+        scope
+    }
+
+    /// Recomputes the groups of all dirty pods.
+    pub(super) fn update(&mut self) {
+        for uid in std::mem::take(&mut self.dirty) {
+            let Some((facts, before)) = self.pods.remove(&uid) else { continue };
+            let groups = self.compute(&facts);
+            if before.ports != groups.ports {
+                self.count(&groups, true);
+                self.count(&before, false);
+            }
+            if (before.open, &before.names) != (groups.open, &groups.names) {
+                self.changed_pods.insert(uid.clone());
+            }
+            self.pods.insert(uid, (facts, groups));
+        }
+    }
+
+    /// Counts the numbers of named ports when a pod joins or leaves its groups. A policy changes
+    /// with the first pod and with the last.
+    fn count(&mut self, groups: &PodGroups, joins: bool) {
+        let Self { policies, resolved, changed_policies, .. } = self;
+        for (group, numbers) in &groups.ports {
+            let counts = resolved.entry(group.clone()).or_default();
+            let pods = counts.entry(numbers.clone()).or_default();
+            *pods = if joins { *pods + 1 } else { pods.saturating_sub(1) };
+            if *pods == usize::from(joins) {
+                let users = policies.iter().filter(|(_, terms)| {
+                    terms.peers.contains_key(group) || !terms.own_ports.is_empty() && terms.group() == *group
+                });
+                changed_policies.extend(users.map(|(uid, _)| uid.clone()));
+            }
+            counts.retain(|_, pods| *pods > 0);
+            if counts.is_empty() {
+                resolved.remove(group);
+            }
+        }
+    }
+
+    /// Marks the pods of a namespace dirty.
+    fn namespace_changed(&mut self, name: &str) {
+        self.scopes.remove(name);
+        let pods = self.pods.iter().filter(|(_, (facts, _))| facts.owner.namespace == name);
+        self.dirty.extend(pods.map(|(uid, _)| uid.clone()));
+    }
+
+    /// Marks all pods dirty.
+    fn policies_changed(&mut self) {
+        self.selectors = None;
+        self.scopes.clear();
+        self.dirty.extend(self.pods.keys().cloned());
+    }
+}

@@ -1,0 +1,67 @@
+//! Translates policies into the rules of security groups.
+
+use std::collections::BTreeSet;
+
+use ipnet::IpNet;
+use staffetta_driver::{Direction, GroupName, IpFamily, Protocol, ProtocolPorts, Remote, SecurityRule};
+
+use super::name;
+use super::pod::PortNumbers;
+use super::terms::{PolicyTerms, RuleTerm};
+
+/// The rules of a group.
+pub(crate) type GroupRules = BTreeSet<SecurityRule<GroupName>>;
+
+/// Allows everything in one direction.
+pub(super) fn everything(direction: Direction) -> GroupRules {
+    rule(direction, None, &Remote::Any).into_iter().collect()
+}
+
+/// Allows everything from or to these networks.
+pub(super) fn networks<'n>(direction: Direction, networks: impl Iterator<Item = &'n IpNet>) -> GroupRules {
+    networks.flat_map(|net| rule(direction, None, &Remote::Net(*net))).collect()
+}
+
+/// The rules of a policy. `own` are the numbers of its named ports at the pods that it selects;
+/// `numbers` returns those at its peers.
+pub(super) fn of(
+    terms: &PolicyTerms,
+    own: &PortNumbers,
+    numbers: impl Fn(&GroupName) -> Vec<u16>,
+) -> GroupRules {
+    let rules = terms.rules.iter().flat_map(|(direction, term)| match term {
+        RuleTerm::Ports(ports, remote) => rule(*direction, *ports, remote),
+        RuleTerm::OwnPort(name, remote) => {
+            let number = own.get(name).copied();
+            number.map(|number| rule(*direction, Some(port(name.1, number)), remote)).unwrap_or_default()
+        }
+        RuleTerm::PeerPort(peers, protocol) => {
+            let remote = |number| Remote::Group(name::numbered(peers, number));
+            let numbers = numbers(peers).into_iter();
+            numbers
+                .flat_map(|number| rule(*direction, Some(port(*protocol, number)), &remote(number)))
+                .collect()
+        }
+    });
+    rules.collect()
+}
+
+/// A single port.
+fn port(protocol: Protocol, number: u16) -> ProtocolPorts {
+    ProtocolPorts { protocol, range: Some((number, number)) }
+}
+
+/// One rule for each IP version of the remote. A network of all addresses becomes [`Remote::Any`].
+fn rule(
+    direction: Direction,
+    ports: Option<ProtocolPorts>,
+    remote: &Remote<GroupName>,
+) -> Vec<SecurityRule<GroupName>> {
+    let (families, remote) = match remote {
+        Remote::Net(net) if net.prefix_len() == 0 => (vec![IpFamily::of(net)], Remote::Any),
+        Remote::Net(net) => (vec![IpFamily::of(net)], Remote::Net(*net)),
+        other => (IpFamily::ALL.to_vec(), other.clone()),
+    };
+    let of = |family| SecurityRule { direction, family, ports, remote: remote.clone() };
+    families.into_iter().map(of).collect()
+}

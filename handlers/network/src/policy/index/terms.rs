@@ -1,0 +1,289 @@
+//! The parsed content of one policy.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde::Serialize;
+use staffetta_driver::{Direction, GroupName, Owner, Protocol, ProtocolPorts, Remote};
+
+use super::block;
+use super::name;
+use super::pod::PortName;
+use super::selector::PodSelector;
+
+/// The maximum number of pairs of a port and a peer in a policy. Each pair becomes one or two
+/// rules.
+const MAX_PAIRS: usize = 10_000;
+
+/// The maximum number of peer selectors in a policy. Each pod is matched against all of them.
+const MAX_SELECTORS: usize = 500;
+
+/// The parsed content of one policy.
+#[derive(Debug, PartialEq)]
+pub(super) struct PolicyTerms {
+    pub(super) owner: Owner,
+    /// The pods of its namespace that the policy applies to.
+    pub(super) selector: PodSelector,
+    /// The directions in which the policy isolates these pods.
+    pub(super) isolated: BTreeSet<Direction>,
+    /// The pairs of a port and a peer that the policy allows.
+    pub(super) rules: Vec<(Direction, RuleTerm)>,
+    /// The peers in the rules, by the name of their group.
+    pub(super) peers: BTreeMap<GroupName, Arc<PeerSelector>>,
+    /// The named ports of the selected pods.
+    pub(super) own_ports: BTreeSet<PortName>,
+    /// Problems in the policy, for an Event.
+    pub(super) problems: Vec<String>,
+}
+
+/// A pair of a port and a peer.
+#[derive(Debug, PartialEq)]
+pub(super) enum RuleTerm {
+    /// Allows these ports, none for all ports of all protocols.
+    Ports(Option<ProtocolPorts>, Remote<GroupName>),
+    /// Allows a named port of the selected pods.
+    OwnPort(PortName, Remote<GroupName>),
+    /// Allows the named port of these peers, which has this protocol.
+    PeerPort(GroupName, Protocol),
+}
+
+/// A selector of pods in one or several namespaces.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct PeerSelector {
+    pub(super) scope: PeerScope,
+    pub(super) pods: PodSelector,
+    /// Restricts the selector to pods with this named port. Each of its numbers has a group of its
+    /// own.
+    pub(super) port: Option<PortName>,
+}
+
+/// The namespaces of a peer selector.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) enum PeerScope {
+    /// The namespace of this name.
+    Own(String),
+    /// The namespaces with matching labels.
+    Matching(PodSelector),
+}
+
+impl PolicyTerms {
+    /// The name of the group of the selected pods.
+    pub(super) fn group(&self) -> GroupName {
+        name::policy(&self.owner.uid)
+    }
+
+    /// Parses a policy. Invalid parts are listed as problems and allow nothing.
+    pub(super) fn of(policy: &NetworkPolicy) -> Self {
+        let spec = policy.spec.clone().unwrap_or_default();
+        let selector = PodSelector::of(&spec.pod_selector.unwrap_or_default());
+        let (ingress, egress) = (spec.ingress.unwrap_or_default(), spec.egress.unwrap_or_default());
+        // The API's default: ingress always, egress if there are egress rules.
+        let types = spec.policy_types.filter(|types| !types.is_empty());
+        let isolates = |direction: &str, default| {
+            types.as_ref().map_or(default, |types| types.iter().any(|named| named == direction))
+        };
+        let (ingress_isolated, egress_isolated) =
+            (isolates("Ingress", true), isolates("Egress", !egress.is_empty()));
+        let isolated = [(Direction::Ingress, ingress_isolated), (Direction::Egress, egress_isolated)];
+        let mut terms = Self {
+            owner: Owner::of(&policy.metadata),
+            problems: selector.unknown().map(unknown_operator).collect(),
+            selector,
+            isolated: isolated.into_iter().filter(|(_, is)| *is).map(|(direction, _)| direction).collect(),
+            rules: Vec::new(),
+            peers: BTreeMap::new(),
+            own_ports: BTreeSet::new(),
+        };
+        for (number, rule) in ingress.into_iter().enumerate().filter(|_| ingress_isolated) {
+            let (ports, from) = (rule.ports.unwrap_or_default(), rule.from.unwrap_or_default());
+            terms.add_rule(Direction::Ingress, &format!("ingress[{number}]"), &ports, &from);
+        }
+        for (number, rule) in egress.into_iter().enumerate().filter(|_| egress_isolated) {
+            let (ports, to) = (rule.ports.unwrap_or_default(), rule.to.unwrap_or_default());
+            terms.add_rule(Direction::Egress, &format!("egress[{number}]"), &ports, &to);
+        }
+        terms
+    }
+
+    /// Adds the pairs of a rule; none if the policy would exceed its limits.
+    fn add_rule(
+        &mut self,
+        direction: Direction,
+        path: &str,
+        ports: &[NetworkPolicyPort],
+        peers: &[NetworkPolicyPeer],
+    ) {
+        let ports = self.ports(ports);
+        let selected = self.selected(peers);
+        let left = MAX_PAIRS.saturating_sub(self.rules.len());
+        let pairs = self.networks(peers, left).and_then(|networks| {
+            let remotes = if peers.is_empty() { 1 } else { networks.len() + selected.len() };
+            (ports.len().saturating_mul(remotes) <= left).then_some(networks)
+        });
+        let pairs =
+            pairs.map(|networks| RulePairs::of(direction, &ports, networks, &selected, peers.is_empty()));
+        let is_new = |name: &&GroupName| !self.peers.contains_key(*name);
+        let Some(pairs) = pairs
+            .filter(|pairs| self.peers.len() + pairs.peers.keys().filter(is_new).count() <= MAX_SELECTORS)
+        else {
+            self.problems.push(format!(
+                "`spec.{path}` allows nothing: a policy may name {MAX_PAIRS} pairs of a port and a peer and {MAX_SELECTORS} \
+                 selectors of pods, and with it there are more"
+            ));
+            return;
+        };
+        for peers in pairs.peers.values() {
+            self.problems.extend(peers.pods.unknown().map(unknown_operator));
+            if let PeerScope::Matching(namespaces) = &peers.scope {
+                self.problems.extend(namespaces.unknown().map(unknown_operator));
+            }
+        }
+        for port in &ports {
+            match (port, direction, peers.iter().find_map(|peer| peer.ip_block.as_ref())) {
+                (RulePort::Name((name, _)), Direction::Egress, Some(block)) => {
+                    self.problems
+                        .push(format!("the port `{name}` has no number in the block {}", block.cidr));
+                }
+                (RulePort::Name(name), Direction::Ingress, _) => drop(self.own_ports.insert(name.clone())),
+                _ => {}
+            }
+        }
+        self.peers.extend(pairs.peers);
+        self.rules.extend(pairs.rules.into_iter().map(|rule| (direction, rule)));
+    }
+
+    /// Parses the ports of a rule; all ports if it has none.
+    fn ports(&mut self, ports: &[NetworkPolicyPort]) -> Vec<RulePort> {
+        if ports.is_empty() {
+            return vec![RulePort::Numbers(None)];
+        }
+        let parsed = ports
+            .iter()
+            .filter_map(|port| RulePort::of(port).map_err(|problem| self.problems.push(problem)).ok());
+        parsed.collect()
+    }
+
+    /// The merged networks of all blocks; none if there are more than `limit`.
+    fn networks(&mut self, peers: &[NetworkPolicyPeer], limit: usize) -> Option<Vec<IpNet>> {
+        let mut networks = Vec::new();
+        for block in peers.iter().filter_map(|peer| peer.ip_block.as_ref()) {
+            match block::networks(block, limit) {
+                Ok(split) if split.len() > limit => return None,
+                Ok(split) => networks.extend(split),
+                Err(problem) => self.problems.push(problem),
+            }
+            if networks.len() > 2 * limit {
+                networks = block::merged(networks);
+                if networks.len() > limit {
+                    return None;
+                }
+            }
+        }
+        Some(block::merged(networks))
+    }
+
+    /// The selected pods; all pods without peers.
+    fn selected(&self, peers: &[NetworkPolicyPeer]) -> Vec<(PeerScope, PodSelector)> {
+        if peers.is_empty() {
+            return vec![(PeerScope::Matching(PodSelector::default()), PodSelector::default())];
+        }
+        let of_pods = |peer: &&NetworkPolicyPeer| {
+            peer.ip_block.is_none() && (peer.pod_selector.is_some() || peer.namespace_selector.is_some())
+        };
+        let selected = peers.iter().filter(of_pods).map(|peer| {
+            let scope = match &peer.namespace_selector {
+                Some(selector) => PeerScope::Matching(PodSelector::of(selector)),
+                None => PeerScope::Own(self.owner.namespace.clone()),
+            };
+            (scope, peer.pod_selector.as_ref().map(PodSelector::of).unwrap_or_default())
+        });
+        selected.collect()
+    }
+}
+
+fn unknown_operator(operator: &str) -> String {
+    format!("`{operator}` is no operator of a selector")
+}
+
+/// The pairs of one rule, with the peers in them.
+struct RulePairs {
+    rules: Vec<RuleTerm>,
+    peers: BTreeMap<GroupName, Arc<PeerSelector>>,
+}
+
+impl RulePairs {
+    /// Combines each port with each remote: anybody, or networks and selected pods. A named port of
+    /// an egress rule makes another selector out of each selected one.
+    fn of(
+        direction: Direction,
+        ports: &[RulePort],
+        networks: Vec<IpNet>,
+        selected: &[(PeerScope, PodSelector)],
+        anybody: bool,
+    ) -> Self {
+        let mut peers = BTreeMap::new();
+        let mut add = |port: Option<&PortName>| {
+            let names = selected.iter().cloned().map(|(scope, pods)| {
+                let selector = PeerSelector { scope, pods, port: port.cloned() };
+                let name = name::peers(&selector);
+                peers.insert(name.clone(), Arc::new(selector));
+                name
+            });
+            names.collect::<Vec<_>>()
+        };
+        let of_peers = |port: &RulePort| direction == Direction::Egress && matches!(port, RulePort::Name(_));
+        let remotes: Vec<_> = if anybody {
+            vec![Remote::Any]
+        } else if ports.iter().all(of_peers) {
+            Vec::new()
+        } else {
+            networks.into_iter().map(Remote::Net).chain(add(None).into_iter().map(Remote::Group)).collect()
+        };
+        let mut rules = Vec::new();
+        for port in ports {
+            match port {
+                RulePort::Numbers(ports) => {
+                    rules.extend(remotes.iter().map(|remote| RuleTerm::Ports(*ports, remote.clone())));
+                }
+                RulePort::Name(name) if of_peers(port) => {
+                    rules.extend(add(Some(name)).into_iter().map(|peers| RuleTerm::PeerPort(peers, name.1)));
+                }
+                RulePort::Name(name) => {
+                    rules
+                        .extend(remotes.iter().map(|remote| RuleTerm::OwnPort(name.clone(), remote.clone())));
+                }
+            }
+        }
+        Self { rules, peers }
+    }
+}
+
+/// A port of a rule: numbers, none for all, or a name that pods resolve.
+enum RulePort {
+    Numbers(Option<ProtocolPorts>),
+    Name(PortName),
+}
+
+impl RulePort {
+    /// Parses a port. The error is a description of the problem.
+    fn of(port: &NetworkPolicyPort) -> Result<Self, String> {
+        let protocol: Protocol = match port.protocol.as_deref() {
+            Some(protocol) => protocol.parse::<Protocol>().map_err(|error| error.to_string())?,
+            None => Protocol::Tcp,
+        };
+        let number = |number: i32| u16::try_from(number).ok().filter(|number| *number > 0);
+        let range = match &port.port {
+            None => None,
+            Some(IntOrString::String(name)) => return Ok(Self::Name((name.clone(), protocol))),
+            Some(IntOrString::Int(first)) => {
+                let last = port.end_port.unwrap_or(*first);
+                let range = number(*first).zip(number(last)).filter(|(first, last)| first <= last);
+                Some(range.ok_or_else(|| format!("there are no ports {first} to {last}"))?)
+            }
+        };
+        Ok(Self::Numbers(Some(ProtocolPorts { protocol, range })))
+    }
+}

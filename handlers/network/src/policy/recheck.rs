@@ -1,0 +1,41 @@
+//! Triggers for pods and policies whose security groups changed although the objects themselves did
+//! not.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use staffetta_handler::{HandlerError, Identity, Source, Trigger, TriggerSender};
+
+use super::index::PolicyIndex;
+use crate::owners::identity;
+
+/// Trigger: the security groups of a pod or a policy must be checked.
+#[derive(Clone, Debug)]
+pub struct PolicyRecheck(pub(super) Identity);
+
+impl Trigger for PolicyRecheck {
+    fn identity(&self) -> &Identity {
+        &self.0
+    }
+}
+
+/// Sends a trigger for each change of the index.
+pub(super) struct IndexSource(pub(super) Arc<PolicyIndex>);
+
+#[async_trait]
+impl Source for IndexSource {
+    async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError> {
+        loop {
+            self.0.changed().await;
+            let changes = self.0.take_changes();
+            for policy in changes.policies {
+                sender.send(PolicyRecheck(identity::<NetworkPolicy>(policy)));
+            }
+            for pod in changes.pods {
+                sender.send(PolicyRecheck(identity::<Pod>(pod)));
+            }
+        }
+    }
+}

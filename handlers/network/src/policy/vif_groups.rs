@@ -1,0 +1,161 @@
+//! Assigns the security groups of pods to their VIFs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use dashmap::DashMap;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use staffetta_driver::{PodLifecycle, Reason, SecurityGroupId, Uid, VifId};
+use staffetta_handler::{Event, Index};
+
+use super::PolicyDrivers;
+use super::error::PolicyError;
+use super::index::PolicyIndex;
+use crate::os_vif::{KURYR_VIF, PodState};
+use crate::step_error::{StepContext, StepError};
+
+/// The VIFs of pods and their security groups.
+pub(super) struct VifGroups {
+    drivers: PolicyDrivers,
+    index: Arc<PolicyIndex>,
+    /// The published VIFs of each pod.
+    published: DashMap<Uid, Vec<VifId>>,
+    assigned: DashMap<VifId, AssignedGroups>,
+}
+
+/// The observed security groups of a VIF.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct AssignedGroups {
+    /// None while the outcome of a call is unknown.
+    groups: Option<Vec<SecurityGroupId>>,
+    /// The logical time of the observation.
+    tick: u64,
+}
+
+impl VifGroups {
+    pub(super) fn new(drivers: PolicyDrivers, index: Arc<PolicyIndex>) -> Self {
+        Self { drivers, index, published: DashMap::new(), assigned: DashMap::new() }
+    }
+
+    /// Assigns the groups of a pod to its VIFs.
+    pub(super) async fn reconcile(&self, pod: &Uid) -> Result<(), PolicyError> {
+        let Some(vifs) = self.published.get(pod).map(|vifs| vifs.clone()) else { return Ok(()) };
+        let Some(groups) = self.index.pod_groups(pod)? else { return Ok(()) };
+        for vif in vifs {
+            if self.observed(pod, &vif).as_ref() != Some(&groups) {
+                self.assign(&vif, &groups).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces the groups of a VIF and records the result.
+    async fn assign(&self, vif: &VifId, groups: &[SecurityGroupId]) -> Result<(), StepError> {
+        // Recorded before the call: if it is interrupted, the next attempt repeats it.
+        self.record(vif, None);
+        match self.drivers.policy.set_vif_groups(vif, groups).await {
+            Ok(()) => self.record(vif, Some(groups.to_vec())),
+            // The VIF was released or deleted.
+            Err(error) if error.reason() == Reason::NotFound => drop(self.assigned.remove(vif)),
+            failed => failed.step(format!("put the security groups in front of the VIF {vif}"))?,
+        }
+        Ok(())
+    }
+
+    /// Lists the groups of all VIFs. Returns `true` if a pod's VIF differs from its recorded state.
+    pub(super) async fn refresh(&self) -> Result<bool, PolicyError> {
+        let tick = self.index.next_tick();
+        let listed = self.drivers.policy.vif_groups().await;
+        let listed = listed.step("look for security groups that were made already")?;
+        let listed: HashMap<_, _> = listed.into_iter().map(|listed| (listed.vif, listed.groups)).collect();
+        self.assigned.retain(|vif, assigned| assigned.tick > tick || listed.contains_key(vif));
+        let mut pods: HashMap<VifId, Uid> = HashMap::new();
+        for vifs in &self.published {
+            pods.extend(vifs.value().iter().map(|vif| (vif.clone(), vifs.key().clone())));
+        }
+        let mut changed = false;
+        for (vif, groups) in listed {
+            let observed_at = self.assigned.get(&vif).map(|assigned| assigned.tick);
+            if observed_at.is_some_and(|observed_at| observed_at > tick) {
+                continue;
+            }
+            // A VIF without a pod needs no groups; a VIF without an observation is handled with its
+            // pod's own event.
+            changed |= pods.get(&vif).is_some_and(|pod| match self.observed(pod, &vif) {
+                Some(observed) => observed != groups,
+                None => observed_at.is_some(),
+            });
+            self.assigned.insert(vif, AssignedGroups { groups: Some(groups), tick });
+        }
+        Ok(changed)
+    }
+
+    /// Removes groups from VIFs without a pod: those in a pool, and leaked ones. Failures are
+    /// independent of each other; the first one is returned.
+    pub(super) async fn remove_from_unused(&self, groups: &[SecurityGroupId]) -> Result<(), PolicyError> {
+        if self.refresh().await? {
+            self.index.mark_all_changed();
+        }
+        let mut removed = Ok(());
+        let entries = self.assigned.iter().map(|entry| (entry.key().clone(), entry.value().groups.clone()));
+        for (vif, assigned) in entries.collect::<Vec<_>>() {
+            let assigned = assigned.unwrap_or_default();
+            let kept: Vec<_> = assigned.iter().filter(|group| !groups.contains(group)).cloned().collect();
+            // A pod may have got the VIF since it was listed.
+            if kept.len() == assigned.len() || self.pod_of(&vif).is_some() {
+                continue;
+            }
+            removed = removed.and(self.assign(&vif, &kept).await.map_err(PolicyError::from));
+            if let Some(pod) = self.pod_of(&vif) {
+                // A pod got the VIF during the call, so the order of the two assignments is
+                // unknown.
+                self.record(&vif, None);
+                self.index.mark_changed(&pod);
+            }
+        }
+        removed
+    }
+
+    /// The pod that publishes a VIF.
+    fn pod_of(&self, vif: &VifId) -> Option<Uid> {
+        self.published.iter().find(|vifs| vifs.value().contains(vif)).map(|vifs| vifs.key().clone())
+    }
+
+    /// The groups of a VIF: as last observed, or as of its creation if that is later.
+    fn observed(&self, pod: &Uid, vif: &VifId) -> Option<Vec<SecurityGroupId>> {
+        let assigned = self.assigned.get(vif).map(|assigned| assigned.clone());
+        let tick = assigned.as_ref().map_or(0, |assigned| assigned.tick);
+        self.index.assigned_since(pod, tick).or_else(|| assigned?.groups)
+    }
+
+    /// Records the groups of a VIF, or that they are unknown, here and in the pool.
+    fn record(&self, vif: &VifId, groups: Option<Vec<SecurityGroupId>>) {
+        self.drivers.pool.security_groups_changed(vif, groups.as_deref());
+        self.assigned.insert(vif.clone(), AssignedGroups { groups, tick: self.index.next_tick() });
+    }
+}
+
+impl Index<Pod> for VifGroups {
+    fn apply(&self, event: &Event<Pod>) {
+        let uid: Uid = event.uid().into();
+        let (Event::Added(pod) | Event::Modified(pod)) = event else {
+            self.index.remove_pod(&uid);
+            for vif in self.published.remove(&uid).into_iter().flat_map(|(_, vifs)| vifs) {
+                self.assigned.remove(&vif);
+            }
+            return;
+        };
+        self.index.set_pod(pod);
+        // The VIFs of a finished pod are released. A malformed annotation is reported by the
+        // handler `vif`.
+        let text = pod.annotations().get(KURYR_VIF).filter(|_| PodLifecycle::of(pod).has_network());
+        let state = text.and_then(|text| PodState::read(text).ok());
+        let vifs: Vec<_> = state.iter().flat_map(PodState::vifs).map(|vif| vif.id.clone()).collect();
+        if vifs.is_empty() {
+            self.published.remove(&uid);
+        } else {
+            self.published.insert(uid, vifs);
+        }
+    }
+}

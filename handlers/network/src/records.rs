@@ -1,0 +1,67 @@
+//! In-memory records of external resources whose state the object's annotation does not show.
+
+use dashmap::DashMap;
+use staffetta_driver::Uid;
+
+/// Records of all objects of a kind, by UID. An object whose annotation shows the full state has no
+/// record.
+pub(crate) struct RecordMap<R>(DashMap<Uid, R>);
+
+impl<R> Default for RecordMap<R> {
+    fn default() -> Self {
+        Self(DashMap::new())
+    }
+}
+
+impl<R: Clone> RecordMap<R> {
+    /// A copy of the object's record.
+    pub(crate) fn get(&self, uid: &Uid) -> Option<R> {
+        self.0.get(uid).map(|record| record.clone())
+    }
+
+    /// Returns `true` if the object has a record.
+    pub(crate) fn contains(&self, uid: &Uid) -> bool {
+        self.0.contains_key(uid)
+    }
+
+    /// Sets or replaces the object's record.
+    pub(crate) fn set(&self, uid: &Uid, record: R) {
+        self.0.insert(uid.clone(), record);
+    }
+
+    /// Adds `record` unless the object has one already.
+    pub(crate) fn set_if_absent(&self, uid: &Uid, record: R) {
+        self.0.entry(uid.clone()).or_insert(record);
+    }
+
+    /// Removes the object's record.
+    pub(crate) fn remove(&self, uid: &Uid) {
+        self.0.remove(uid);
+    }
+
+    /// Replaces all records.
+    pub(crate) fn replace_all(&self, records: impl IntoIterator<Item = (Uid, R)>) {
+        self.0.clear();
+        for (uid, record) in records {
+            self.0.insert(uid, record);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replacing_drops_old_records_and_set_if_absent_overwrites_nothing() {
+        let records = RecordMap::default();
+        records.set(&"a".into(), 1);
+        records.set_if_absent(&"a".into(), 2);
+        records.set_if_absent(&"b".into(), 3);
+        assert_eq!((records.get(&"a".into()), records.get(&"b".into())), (Some(1), Some(3)));
+        records.replace_all([("b".into(), 4)]);
+        assert_eq!((records.contains(&"a".into()), records.get(&"b".into())), (false, Some(4)));
+        records.remove(&"b".into());
+        assert!(!records.contains(&"b".into()));
+    }
+}

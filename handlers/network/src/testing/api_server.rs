@@ -1,0 +1,237 @@
+//! An API server with one object that supports the requests of the handlers: patches of metadata
+//! and status, and the list of `Endpoints`.
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex};
+
+use http::{Method, Request, Response};
+use kube::client::Body;
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// The maximum size of the annotations of an object in bytes, keys and values together
+/// (`TotalAnnotationSizeLimitB` of Kubernetes' apimachinery).
+pub(crate) const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+
+/// An annotation of another program. It and the finalizer of the same name are on every object and
+/// never change.
+pub(crate) const THEIRS: &str = "example.com/theirs";
+
+/// The answer to a patch instead of applying it.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    /// Not applied: an error with this code and causes with these fields.
+    Refuse(u16, Vec<&'static str>),
+    /// Not applied: a conflict with a change at the same time.
+    Overtaken,
+    /// Applied, but the connection breaks before the answer.
+    Lost,
+    /// Not applied: the connection breaks.
+    Broken,
+}
+
+/// An API server that has one object of kind `K`: `default/web`.
+pub(crate) struct ApiServer<K> {
+    object: Mutex<Value>,
+    endpoints: Mutex<Vec<Value>>,
+    patches: Mutex<Vec<(&'static str, Value)>>,
+    answers: Mutex<VecDeque<Answer>>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> ApiServer<K>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
+{
+    /// Creates a server whose object has this spec and status, and an annotation and a finalizer of
+    /// another program.
+    pub(crate) fn new(spec: &Value, status: &Value) -> Arc<Self> {
+        let object = json!({
+            "metadata": { "namespace": "default", "name": "web", "uid": "uid-web", "resourceVersion": "1",
+                "annotations": { THEIRS: "stays" }, "finalizers": [THEIRS] },
+            "spec": spec,
+            "status": status,
+        });
+        Arc::new(Self {
+            object: Mutex::new(object),
+            endpoints: Mutex::default(),
+            patches: Mutex::default(),
+            answers: Mutex::default(),
+            kind: PhantomData,
+        })
+    }
+
+    pub(crate) fn client(self: &Arc<Self>) -> Client {
+        let api = Arc::clone(self);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let api = Arc::clone(&api);
+            async move { api.serve(request).await }
+        });
+        Client::new(service, "default")
+    }
+
+    /// The present object.
+    pub(crate) fn object(&self) -> Arc<K> {
+        Arc::new(serde_json::from_value(self.object.lock().unwrap().clone()).unwrap())
+    }
+
+    /// Changes the object like another client.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Value)) {
+        let mut object = self.object.lock().unwrap();
+        change(&mut object);
+        bump(&mut object);
+    }
+
+    /// Annotates the object like another client.
+    pub(crate) fn annotate(&self, key: &str, text: &str) {
+        self.change(|object| object["metadata"]["annotations"][key] = json!(text));
+    }
+
+    /// Adds an annotation that leaves `bytes` for other annotations.
+    pub(crate) fn leave_room(&self, bytes: usize) {
+        const KEY: &str = "example.com/large";
+        self.change(|object| {
+            let annotations = object["metadata"]["annotations"].as_object_mut().unwrap();
+            annotations.remove(KEY);
+            let large = ANNOTATIONS_LIMIT - size(annotations) - KEY.len() - bytes;
+            annotations.insert(KEY.to_owned(), json!("x".repeat(large)));
+        });
+    }
+
+    /// Applies a patch of the `metadata` or the `status` and returns the status code.
+    pub(crate) fn arrives(&self, what: &str, patch: &Value) -> u16 {
+        self.apply(what, patch).status().as_u16()
+    }
+
+    pub(crate) fn annotation(&self, key: &str) -> Option<String> {
+        self.object().meta().annotations.as_ref().and_then(|annotations| annotations.get(key).cloned())
+    }
+
+    pub(crate) fn finalizers(&self) -> Vec<String> {
+        self.object().meta().finalizers.clone().unwrap_or_default()
+    }
+
+    /// Adds `Endpoints` to the list, which has one item per page.
+    pub(crate) fn add_endpoints(&self, metadata: &Value) {
+        self.endpoints.lock().unwrap().push(json!({ "metadata": metadata }));
+    }
+
+    /// Sets the answer to the next patch.
+    pub(crate) fn answer(&self, answer: Answer) {
+        self.answers.lock().unwrap().push_back(answer);
+    }
+
+    /// All patches including refused ones: `metadata` or `status`, and the body.
+    pub(crate) fn patches(&self) -> Vec<(&'static str, Value)> {
+        self.patches.lock().unwrap().clone()
+    }
+
+    async fn serve(&self, request: Request<Body>) -> Result<Response<Body>, std::io::Error> {
+        if request.method() == Method::GET {
+            return Ok(self.list(request.uri()));
+        }
+        assert_eq!(request.method(), Method::PATCH, "the handlers read from the event");
+        assert_eq!(request.headers()["content-type"], "application/strategic-merge-patch+json");
+        let object = format!("{}/web", K::url_path(&(), Some("default")));
+        let what = match request.uri().path().strip_prefix(&object) {
+            Some("") => "metadata",
+            Some("/status") => "status",
+            _ => panic!("there is no {}", request.uri()),
+        };
+        let body = request.into_body().collect_bytes().await.unwrap();
+        let patch: Value = serde_json::from_slice(&body).unwrap();
+        self.patches.lock().unwrap().push((what, patch.clone()));
+        let answer = self.answers.lock().unwrap().pop_front();
+        match answer {
+            Some(Answer::Refuse(code, fields)) => Ok(refusal(code, &fields)),
+            Some(Answer::Overtaken) => {
+                bump(&mut self.object.lock().unwrap());
+                Ok(refusal(409, &[]))
+            }
+            Some(Answer::Broken) => Err(std::io::ErrorKind::ConnectionReset.into()),
+            Some(Answer::Lost) => {
+                self.apply(what, &patch);
+                Err(std::io::ErrorKind::ConnectionReset.into())
+            }
+            None => Ok(self.apply(what, &patch)),
+        }
+    }
+
+    fn list(&self, uri: &http::Uri) -> Response<Body> {
+        assert_eq!(uri.path(), "/api/v1/endpoints", "the handlers read from the event");
+        let query = uri.query().unwrap_or_default();
+        let token = query.split('&').find_map(|pair| pair.strip_prefix("continue="));
+        let page: usize = token.map_or(0, |token| token.parse().unwrap());
+        let endpoints = self.endpoints.lock().unwrap();
+        let next = (page + 1 < endpoints.len()).then(|| (page + 1).to_string());
+        let items: Vec<_> = endpoints.iter().skip(page).take(1).cloned().collect();
+        let list = json!({ "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
+            "metadata": { "continue": next }, "items": items });
+        response(200, &list)
+    }
+
+    fn apply(&self, what: &str, patch: &Value) -> Response<Body> {
+        let mut object = self.object.lock().unwrap();
+        let mut patched = object.clone();
+        let changes = &patch["metadata"];
+        assert_eq!(changes["uid"], object["metadata"]["uid"]);
+        if changes
+            .get("resourceVersion")
+            .is_some_and(|claimed| *claimed != object["metadata"]["resourceVersion"])
+        {
+            return refusal(409, &[]);
+        }
+        if changes.get("finalizers").is_some() && object["metadata"].get("deletionTimestamp").is_some() {
+            return refusal(422, &["metadata.finalizers"]);
+        }
+        let annotations = patched["metadata"]["annotations"].as_object_mut().unwrap();
+        for (key, value) in changes["annotations"].as_object().into_iter().flatten() {
+            match value {
+                Value::Null => annotations.remove(key),
+                value => annotations.insert(key.clone(), value.clone()),
+            };
+        }
+        if size(annotations) > ANNOTATIONS_LIMIT {
+            return refusal(422, &["metadata.annotations"]);
+        }
+        let finalizers = patched["metadata"]["finalizers"].as_array_mut().unwrap();
+        let named = |key: &str| changes[key].as_array().cloned().unwrap_or_default();
+        let removed = named("$deleteFromPrimitiveList/finalizers");
+        finalizers.retain(|finalizer| !removed.contains(finalizer));
+        let added = named("finalizers").into_iter().filter(|finalizer| !finalizers.contains(finalizer));
+        let added: Vec<_> = added.collect();
+        finalizers.extend(added);
+        if what == "status" {
+            patched["status"]["loadBalancer"]["ingress"] = patch["status"]["loadBalancer"]["ingress"].clone();
+        }
+        if *object != patched {
+            bump(&mut patched);
+            *object = patched;
+        }
+        response(200, &object)
+    }
+}
+
+fn size(annotations: &serde_json::Map<String, Value>) -> usize {
+    annotations.iter().map(|(key, value)| key.len() + value.as_str().unwrap().len()).sum()
+}
+
+fn bump(object: &mut Value) {
+    let version: u64 = object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    object["metadata"]["resourceVersion"] = json!((version + 1).to_string());
+}
+
+fn refusal(code: u16, fields: &[&str]) -> Response<Body> {
+    let causes: Vec<_> =
+        fields.iter().map(|field| json!({ "field": field, "reason": "FieldValueInvalid" })).collect();
+    let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
+        "message": "refused", "reason": "Refused", "details": { "causes": causes } });
+    response(code, &status)
+}
+
+fn response(code: u16, body: &Value) -> Response<Body> {
+    let body = Body::from(serde_json::to_vec(body).unwrap());
+    Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()
+}

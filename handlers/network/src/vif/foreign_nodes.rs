@@ -1,0 +1,63 @@
+//! Virtual nodes, whose pods get no VIF because the machines behind them have networks of their
+//! own.
+
+use dashmap::DashSet;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt;
+use staffetta_handler::{Event, HANDLER_LABEL, Index};
+
+/// The names of the nodes that another handler manages.
+///
+/// A name stays after its node is deleted, because pods outlive their node for a while.
+#[derive(Default)]
+pub(super) struct ForeignNodes(DashSet<String>);
+
+impl ForeignNodes {
+    /// Returns `true` if the pod runs on such a node.
+    pub(super) fn contain_node_of(&self, pod: &Pod) -> bool {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        node.is_some_and(|node| self.0.contains(node))
+    }
+}
+
+impl Index<Node> for ForeignNodes {
+    fn apply(&self, event: &Event<Node>) {
+        let (Event::Added(node) | Event::Modified(node)) = event else { return };
+        let name = node.name_any();
+        if node.labels().contains_key(HANDLER_LABEL) {
+            self.0.insert(name);
+        } else {
+            self.0.remove(&name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+    use staffetta_handler::Tombstone;
+
+    use super::*;
+
+    #[test]
+    fn a_node_is_foreign_by_its_label_until_another_node_takes_its_name() {
+        let nodes = ForeignNodes::default();
+        let node = |labels: &serde_json::Value| -> Arc<Node> {
+            let node = json!({ "metadata": { "name": "edge-1", "uid": "u", "labels": labels } });
+            Arc::new(serde_json::from_value(node).unwrap())
+        };
+        let pod =
+            json!({ "metadata": { "name": "web" }, "spec": { "nodeName": "edge-1", "containers": [] } });
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        assert!(!nodes.contain_node_of(&pod) && !nodes.contain_node_of(&Pod::default()));
+        let virtual_node = node(&json!({ HANDLER_LABEL: "app_hosting" }));
+        nodes.apply(&Event::Added(Arc::clone(&virtual_node)));
+        assert!(nodes.contain_node_of(&pod));
+        nodes.apply(&Event::Deleted(Tombstone::Last(virtual_node)));
+        assert!(nodes.contain_node_of(&pod), "its pods outlive it");
+        nodes.apply(&Event::Added(node(&json!({}))));
+        assert!(!nodes.contain_node_of(&pod));
+    }
+}

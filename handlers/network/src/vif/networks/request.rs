@@ -1,0 +1,131 @@
+//! Parsing of the annotation in which a pod requests additional networks.
+
+use serde::Deserialize;
+use serde_json::from_str;
+
+use crate::os_vif::MAX_ADDITIONAL_VIFS;
+
+/// The longest name of a network interface, in bytes: `IFNAMSIZ` of Linux without the final zero.
+const MAX_INTERFACE_NAME: usize = 15;
+
+/// The requested networks are not available.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NetworksError {
+    /// The pod's annotation is malformed.
+    #[error(
+        "the annotation k8s.v1.cni.cncf.io/networks is neither a JSON list nor of the form `namespace/name@interface, name`: {0}"
+    )]
+    Malformed(String),
+    /// The network does not exist.
+    #[error("there is no NetworkAttachmentDefinition {0}")]
+    Unknown(String),
+    /// The network's definition is invalid.
+    #[error("the NetworkAttachmentDefinition {name} names no subnet: {problem}")]
+    Invalid {
+        /// The namespace and name of the network.
+        name: String,
+        /// The invalid part.
+        problem: String,
+    },
+    /// The network requires another VIF driver than the node has.
+    #[error(
+        "the network of interface {interface} wants the VIF driver `{driver}`, and that of the node is another one"
+    )]
+    Driver {
+        /// The interface.
+        interface: String,
+        /// The required driver.
+        driver: String,
+    },
+}
+
+/// A request for an additional network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NetworkRequest {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) interface: String,
+}
+
+/// An entry of the JSON form. Other fields are for other CNI plug-ins.
+#[derive(Deserialize)]
+struct NetworkEntry {
+    name: String,
+    namespace: Option<String>,
+    interface: Option<String>,
+}
+
+/// Parses the annotation of a pod in `namespace`. Interfaces without a name become `eth1`, `eth2`
+/// ... by their position.
+pub(super) fn parse(text: &str, namespace: &str) -> Result<Vec<NetworkRequest>, NetworksError> {
+    let malformed = |problem: &dyn ToString| NetworksError::Malformed(problem.to_string());
+    let text = text.trim();
+    let entries: Vec<NetworkEntry> = if text.starts_with('[') {
+        from_str(text).map_err(|error| malformed(&error))?
+    } else {
+        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        parts.map(parse_short).collect()
+    };
+    if entries.len() > MAX_ADDITIONAL_VIFS {
+        let count = entries.len();
+        return Err(malformed(&format!(
+            "{count} networks are requested; the maximum is {MAX_ADDITIONAL_VIFS}"
+        )));
+    }
+    let mut requests: Vec<NetworkRequest> = Vec::with_capacity(entries.len());
+    for (position, entry) in entries.into_iter().enumerate() {
+        let NetworkEntry { name, namespace: other, interface } = entry;
+        let interface = interface.unwrap_or_else(|| format!("eth{}", position + 1));
+        let is_name = |text: &str| !text.is_empty() && !text.contains(['/', '@', ' ']);
+        let is_interface =
+            is_name(&interface) && interface.len() <= MAX_INTERFACE_NAME && interface != "eth0";
+        if !is_name(&name) || !is_interface {
+            return Err(malformed(&format!("`{name}` as `{interface}`")));
+        }
+        if requests.iter().any(|other| other.interface == interface) {
+            return Err(malformed(&format!("two interfaces have the name `{interface}`")));
+        }
+        let namespace = other.unwrap_or_else(|| namespace.to_owned());
+        requests.push(NetworkRequest { namespace, name, interface });
+    }
+    Ok(requests)
+}
+
+/// Splits `namespace/name@interface`.
+fn parse_short(part: &str) -> NetworkEntry {
+    let (part, interface) = part.split_once('@').map_or((part, None), |(part, name)| (part, Some(name)));
+    let (namespace, name) = part.split_once('/').map_or((None, part), |(space, name)| (Some(space), name));
+    let owned = |text: &str| text.to_owned();
+    NetworkEntry { name: owned(name), namespace: namespace.map(owned), interface: interface.map(owned) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requests(text: &str) -> Vec<String> {
+        let line =
+            |request: NetworkRequest| format!("{}/{} {}", request.namespace, request.name, request.interface);
+        parse(text, "default").unwrap().into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn both_forms_are_read() {
+        assert_eq!(requests("blue"), ["default/blue eth1"]);
+        assert_eq!(requests(" red/blue@net5, green "), ["red/blue net5", "default/green eth2"]);
+        let json =
+            r#"[{"name":"blue","ips":["10.0.0.1"]},{"name":"green","namespace":"red","interface":"net7"}]"#;
+        assert_eq!(requests(json), ["default/blue eth1", "red/green net7"]);
+        assert_eq!(requests(""), [""; 0]);
+    }
+
+    #[test]
+    fn malformed_requests_are_refused() {
+        let long = format!("[{}]", vec![r#"{"name":"a"}"#; 17].join(","));
+        for text in
+            ["[", "[5]", "a@eth0", "a@eth2,b", "a@", "/", "a/b/c", "a b", "a@sixteencharacters", &long]
+        {
+            assert!(matches!(parse(text, "default"), Err(NetworksError::Malformed(_))), "{text}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Indexes that report the published VIFs of pods, and the nodes, to the VIF pool.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt;
+use staffetta_driver::{NodeInfo, Owner, PodLifecycle, Vif, VifPoolDriver};
+use staffetta_handler::{Event, Index};
+
+use super::decide::{annotation, has_finalizer};
+use crate::os_vif::PodState;
+
+/// The label of a node that names the VIF driver of its pods.
+const POD_VIF: &str = "pod_vif";
+
+/// Passes pods and nodes on to the pool's observer, and reports when all are known.
+#[derive(Clone)]
+pub(super) struct PoolFeed {
+    pub(super) pool: Arc<dyn VifPoolDriver>,
+    /// `true` once the pool knows all pods and nodes.
+    pub(super) complete: Arc<AtomicBool>,
+}
+
+impl PoolFeed {
+    /// Reports to the pool that all pods and nodes are known. Called with the handler's first event,
+    /// when the indexes are complete.
+    pub(super) fn finish(&self) {
+        if !self.complete.swap(true, Ordering::AcqRel)
+            && let Some(observer) = self.pool.observer()
+        {
+            observer.start();
+        }
+    }
+
+    /// Returns `true` while the pool still learns the published VIFs. Events are queued meanwhile.
+    pub(super) fn is_loading(&self) -> bool {
+        self.pool.observer().is_some() && !self.complete.load(Ordering::Acquire)
+    }
+}
+
+impl Index<Pod> for PoolFeed {
+    fn apply(&self, event: &Event<Pod>) {
+        let (Event::Added(pod) | Event::Modified(pod), Some(observer)) = (event, self.pool.observer()) else {
+            return;
+        };
+        // The VIFs of a pod that is over are released even if a late event still shows them. Only
+        // those that a previous process left unreleased are reported; there is our finalizer then.
+        if !(PodLifecycle::of(pod).has_network() || self.is_loading() && has_finalizer(pod)) {
+            return;
+        }
+        // A malformed annotation is reported by the handler.
+        if let Some(Ok(state)) = annotation(pod).map(PodState::read) {
+            let vifs: Vec<Vif> = state.vifs().cloned().collect();
+            observer.pod_vifs(&Owner::of(&pod.metadata), &vifs);
+        }
+    }
+}
+
+impl Index<Node> for PoolFeed {
+    fn apply(&self, event: &Event<Node>) {
+        let Some(observer) = self.pool.observer() else { return };
+        match event {
+            Event::Added(node) | Event::Modified(node) => {
+                observer.node_changed(&node.name_any(), Some(&facts(node)));
+            }
+            Event::Deleted(tombstone) => observer.node_changed(tombstone.object_ref().name, None),
+        }
+    }
+}
+
+/// The addresses of a node and the VIF driver of its pods.
+fn facts(node: &Node) -> NodeInfo {
+    let addresses = node.status.as_ref().and_then(|status| status.addresses.as_ref());
+    NodeInfo {
+        addresses: addresses.into_iter().flatten().map(|address| address.address.clone()).collect(),
+        pod_vif: node.labels().get(POD_VIF).cloned(),
+    }
+}
+
+/// Returns `true` if all published VIFs of a running pod are active, so that nothing remains to be
+/// done for it.
+pub(super) fn is_up_to_date(pod: &Pod) -> bool {
+    let lives = matches!(PodLifecycle::of(pod), PodLifecycle::Starting | PodLifecycle::Started);
+    let state = annotation(pod).filter(|_| lives).map(PodState::read);
+    state.is_some_and(|state| state.is_ok_and(|state| state.vifs().all(|vif| vif.active)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn node_facts_are_the_addresses_and_the_driver_label() {
+        let node = json!({ "metadata": { "name": "n1", "labels": { "pod_vif": "nested-vlan", "a": "b" } },
+            "status": { "addresses": [{ "type": "InternalIP", "address": "192.0.2.1" }, { "type": "Hostname", "address": "n1" }] } });
+        let expected = NodeInfo {
+            addresses: vec!["192.0.2.1".into(), "n1".into()],
+            pod_vif: Some("nested-vlan".into()),
+        };
+        assert_eq!(facts(&serde_json::from_value(node).unwrap()), expected);
+        assert_eq!(facts(&Node::default()), NodeInfo::default());
+    }
+}

@@ -1,0 +1,228 @@
+//! Executes the actions that the module `decide` chooses for a pod.
+
+use k8s_openapi::api::core::v1::Pod;
+use staffetta_driver::{Activation, Owner, Vif, VifRequest};
+use staffetta_handler::{Failure, MetadataPatch, Written};
+use tracing::warn;
+
+use super::decide::{VifAction, VifRecord, annotation, decide, is_replaceable};
+use super::networks::{AdditionalNetwork, AdditionalNetworks, NetworksError, requests_networks};
+use super::{FINALIZER, VifDrivers, VifError, VifHandler};
+use crate::os_vif::{KURYR_VIF, PodState};
+use crate::step_error::{StepContext, StepError};
+
+/// The step that a refused or failed write is reported with.
+const WRITE: &str = "write the VIFs down";
+
+impl VifHandler {
+    /// Brings the pod to its VIFs, or releases them if it needs them no longer.
+    pub(super) async fn reconcile(&self, pod: &Pod) -> Result<(), VifError> {
+        self.pool_feed.finish();
+        let owner = Owner::of(&pod.metadata);
+        loop {
+            let several = self.drivers.additional.is_some() && requests_networks(pod);
+            match decide(pod, self.records.get(&owner.uid), several).step("read the VIFs of the pod")? {
+                VifAction::Nothing => return Ok(()),
+                VifAction::ReadMarks => self.record_marks(&owner).await?,
+                VifAction::Request => {
+                    let state = self.request(pod, &owner).await?;
+                    return self.publish(pod, &owner, &state).await;
+                }
+                VifAction::Publish(state) => return self.publish(pod, &owner, &state).await,
+                VifAction::Discard(vifs) => {
+                    self.release(&owner, &vifs).await?;
+                    self.records.remove(&owner.uid);
+                }
+                VifAction::Check { surplus, state } => {
+                    self.release(&owner, &surplus).await?;
+                    self.records.remove(&owner.uid);
+                    return self.check(pod, &owner, *state).await;
+                }
+                VifAction::Release { vifs, patch } => {
+                    // A VIF that the pool keeps goes to another pod only after this one has
+                    // unpublished it.
+                    let (kept, own): (Vec<_>, Vec<_>) =
+                        vifs.into_iter().partition(|vif| self.drivers.pool.contains_vif(&vif.id));
+                    self.release(&owner, &own).await?;
+                    self.records.set(&owner.uid, VifRecord::Released(kept.clone()));
+                    self.writer.metadata(pod, &patch).await.step(WRITE)?;
+                    self.release(&owner, &kept).await?;
+                    self.records.set(&owner.uid, VifRecord::Released(Vec::new()));
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Records the VIFs that carry the pod's ownership mark.
+    pub(super) async fn record_marks(&self, owner: &Owner) -> Result<(), StepError> {
+        let vifs = self.marked_vifs(owner).await?;
+        self.records.set(&owner.uid, VifRecord::Owned(vifs));
+        Ok(())
+    }
+
+    /// The VIFs that carry the pod's ownership mark.
+    pub(super) async fn marked_vifs(&self, owner: &Owner) -> Result<Vec<Vif>, StepError> {
+        let marks = self.marks(Some(owner)).await?;
+        Ok(marks.into_iter().map(|marked| marked.thing).collect())
+    }
+
+    /// Requests the pod's VIFs and records them.
+    async fn request(&self, pod: &Pod, owner: &Owner) -> Result<PodState, VifError> {
+        let VifDrivers { project, subnets, security_groups, .. } = &self.drivers;
+        let additional = self.additional_networks(pod).map_err(VifError::Networks)?;
+        let project = project.project(pod).await.step("find the project of the pod")?;
+        let pod_subnets = subnets.subnets(pod, &project).await.step("find the subnets of the pod")?;
+        if pod_subnets.is_empty() {
+            return Err(VifError::NoSubnet);
+        }
+        let groups = security_groups.security_groups(pod, &project).await;
+        let groups = groups.step("find the security groups of the pod").map_err(VifError::SecurityGroups)?;
+        let mut requests = vec![VifRequest {
+            owner: owner.clone(),
+            node_name: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
+            host_ip: pod.status.as_ref().and_then(|status| status.host_ip.as_deref()?.parse().ok()),
+            project,
+            subnets: pod_subnets,
+            security_groups: groups,
+        }];
+        for AdditionalNetwork { interface, subnet, .. } in &additional {
+            let subnet = subnets.subnet(subnet).await;
+            let subnet = subnet.step(format!("find the subnet of interface {interface}"))?;
+            requests.push(VifRequest { subnets: vec![subnet], ..requests[0].clone() });
+        }
+        // Recorded before the calls: if they are interrupted, the next attempt reads the marks.
+        self.records.set(&owner.uid, VifRecord::Requested);
+        let mut vifs = self.create(owner, &requests).await?.into_iter();
+        let Some(default_vif) = vifs.next() else { return Err(VifError::NoSubnet) };
+        let interfaces = additional.into_iter().map(|network| network.interface);
+        let state = PodState { default_vif, additional_vifs: interfaces.zip(vifs).collect() };
+        self.records.set(&owner.uid, VifRecord::Created(Box::new(state.clone())));
+        Ok(state)
+    }
+
+    /// Creates a VIF for each request, or none.
+    async fn create(&self, owner: &Owner, requests: &[VifRequest]) -> Result<Vec<Vif>, StepError> {
+        let mut created = Vec::with_capacity(requests.len());
+        for request in requests {
+            match self.drivers.pool.request_vif(request).await {
+                Ok(vif) => created.push(vif),
+                Err(error) => {
+                    // A VIF that cannot be released now is found by its mark.
+                    let released = self.release(owner, &created).await;
+                    if !error.ambiguous() && released.is_ok() {
+                        self.records.remove(&owner.uid);
+                    }
+                    return Err(error).step("request a VIF");
+                }
+            }
+        }
+        Ok(created)
+    }
+
+    /// The additional networks that the pod requests.
+    fn additional_networks(&self, pod: &Pod) -> Result<Vec<AdditionalNetwork>, NetworksError> {
+        let Some(AdditionalNetworks { networks, driver }) = &self.drivers.additional else {
+            return Ok(Vec::new());
+        };
+        let requested = networks.of(pod)?;
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        let of_node = node.and_then(|node| self.drivers.pool.vif_driver_of_node(node));
+        let node_driver = of_node.as_ref().unwrap_or(driver);
+        for AdditionalNetwork { interface, driver, .. } in &requested {
+            if let Some(driver) = driver.clone().filter(|driver| driver != node_driver) {
+                return Err(NetworksError::Driver { interface: interface.clone(), driver });
+            }
+        }
+        Ok(requested)
+    }
+
+    /// Writes the annotation and the finalizer. The record stays until an event shows them; if the
+    /// API server refuses the write for good, the VIFs are released.
+    async fn publish(&self, pod: &Pod, owner: &Owner, state: &PodState) -> Result<(), VifError> {
+        let text = state.write();
+        let patch = MetadataPatch::default().annotate(KURYR_VIF, text).add_finalizer(FINALIZER).claim();
+        match self.writer.metadata(pod, &patch).await {
+            Ok(Written::Done) => Ok(()),
+            Ok(Written::Gone) => Ok(self.release_recorded(owner).await?),
+            Err(error) => {
+                if error.refused() && !error.transient() {
+                    self.release_recorded(owner).await?;
+                }
+                Err(error).step(WRITE).map_err(VifError::Step)
+            }
+        }
+    }
+
+    /// Releases the VIFs in the pod's record and drops the record.
+    pub(super) async fn release_recorded(&self, owner: &Owner) -> Result<(), StepError> {
+        if let Some(record) = self.records.get(&owner.uid) {
+            self.release(owner, &record.vifs()).await?;
+        }
+        self.records.remove(&owner.uid);
+        Ok(())
+    }
+
+    /// Ensures that the published VIFs belong to this pod alone, exist and are active. A pod that
+    /// does not use its VIFs yet gets new ones if one of them is used by another pod or does not
+    /// exist any more.
+    async fn check(&self, pod: &Pod, owner: &Owner, state: PodState) -> Result<(), VifError> {
+        let published: Vec<Vif> = state.vifs().cloned().collect();
+        self.leaks.set_published(&owner.uid, &published);
+        let contested =
+            self.drivers.pool.observer().is_some_and(|observer| observer.has_conflict(&owner.uid));
+        let checked = if contested && is_replaceable(pod) {
+            Err(VifError::Shared)
+        } else if published.iter().all(|vif| vif.active) {
+            Ok(())
+        } else {
+            self.activate(pod, state).await
+        };
+        match checked {
+            Err(error) if error.needs_another_vif() && is_replaceable(pod) => {
+                let Owner { namespace, name, uid } = owner;
+                warn!(namespace, name, %uid, error = staffetta_handler::causes(&error), "replacing the VIF of the pod");
+                self.replace(pod, owner, published).await
+            }
+            Ok(()) if contested => Err(VifError::Shared),
+            checked => checked,
+        }
+    }
+
+    /// Requests and publishes new VIFs. The old ones are released when an event shows the new ones;
+    /// until then older events may show the old ones.
+    async fn replace(&self, pod: &Pod, owner: &Owner, old: Vec<Vif>) -> Result<(), VifError> {
+        let state = self.request(pod, owner).await?;
+        self.records.set(&owner.uid, VifRecord::Replaced { state: Box::new(state.clone()), old });
+        self.publish(pod, owner, &state).await
+    }
+
+    /// Writes the annotation anew once all VIFs are active.
+    async fn activate(&self, pod: &Pod, mut state: PodState) -> Result<(), VifError> {
+        let mut inactive = None;
+        for vif in state.vifs_mut().filter(|vif| !vif.active) {
+            let activation = self.drivers.pool.activate_vif(vif).await;
+            match activation.step("activate the VIF").map_err(VifError::Activate)? {
+                Activation::Active(active) => *vif = Vif { active: true, ..active },
+                Activation::NotYet { poll_after } => {
+                    inactive = Some(VifError::NotActive { vif: vif.id.clone(), poll_after });
+                }
+            }
+        }
+        if let Some(inactive) = inactive {
+            return Err(inactive);
+        }
+        let text = state.write_over(annotation(pod).unwrap_or_default());
+        let patch = MetadataPatch::default().annotate(KURYR_VIF, text).claim();
+        Ok(self.writer.metadata(pod, &patch).await.map(drop).step(WRITE)?)
+    }
+
+    /// Releases VIFs one by one and stops at the first failure.
+    pub(super) async fn release(&self, owner: &Owner, vifs: &[Vif]) -> Result<(), StepError> {
+        for vif in vifs {
+            let released = self.drivers.pool.release_vif(owner, vif).await;
+            released.step(format!("release the VIF {}", vif.id))?;
+        }
+        Ok(())
+    }
+}

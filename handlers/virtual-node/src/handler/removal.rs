@@ -1,0 +1,114 @@
+//! Removes pods from machines.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, ObjectMeta};
+use staffetta_driver::Owner;
+
+use super::pod::Step;
+use super::{gone, only};
+use crate::error::VirtualNodeError;
+use crate::machine::Machine;
+use crate::pod::over;
+use crate::recorder::EventReason;
+use crate::shared::Shared;
+
+impl Shared {
+    /// Removes a pod whose deletion was requested from its machine, and completes the deletion, as a kubelet does.
+    pub(super) async fn remove(
+        &self,
+        pod: &Pod,
+        owner: &Owner,
+        machine: &Machine,
+    ) -> Result<(), VirtualNodeError> {
+        if !self.is_removed(owner, machine).await? {
+            return Ok(());
+        }
+        // A finalizer, a Job's for one, may keep the object: its status is to say that nothing of the pod runs any more.
+        if let Some(over) = over(pod, Timestamp::now()) {
+            self.pods.fresh(pod)?;
+            self.pods.status(pod, over).await.map_err(VirtualNodeError::Status)?;
+        }
+        let pods: Api<Pod> = Api::namespaced(self.given.client.clone(), &owner.namespace);
+        let params = DeleteParams { grace_period_seconds: Some(0), ..only(pod.metadata.uid.as_ref()) };
+        gone(pods.delete(&owner.name, &params).await.map(drop))
+            .map_err(|error| VirtualNodeError::Delete(Box::new(error)))?;
+        self.forget(&owner.uid);
+        self.records.entry(owner.uid.clone()).or_default().finished = true;
+        Ok(())
+    }
+
+    /// Handles the end of a pod. Nothing is left of one whose deletion was completed here.
+    pub(super) async fn pod_is_gone(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
+        if self.records.get(&owner.uid).is_some_and(|record| record.finished) {
+            self.forget(&owner.uid);
+            return Ok(());
+        }
+        self.clear_pod(owner, node).await
+    }
+
+    /// Handles a workload without a pod: removes it if its pod was deleted in the life of this process, or if it
+    /// carries our mark and its grace period is over.
+    pub(super) async fn clear_stranger(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
+        let clearing = self.records.get(&owner.uid).is_some_and(|record| record.clearing);
+        let orphan = || self.node_store.get(node).is_some_and(|machine| machine.has_orphan(&owner.uid));
+        if clearing || orphan() { self.clear_pod(owner, node).await } else { Ok(()) }
+    }
+
+    /// Removes the workload of a deleted pod.
+    async fn clear_pod(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
+        self.pods.forget(owner.uid.as_str());
+        let Some(machine) = self.node_store.get(node).filter(|machine| machine.view().works()) else {
+            self.forget(&owner.uid);
+            return Ok(());
+        };
+        self.records.entry(owner.uid.clone()).or_default().clearing = true;
+        if self.exists(owner).await.map_err(|error| VirtualNodeError::Owner(Box::new(error)))? {
+            self.forget(&owner.uid);
+            return Ok(());
+        }
+        if self.is_removed(owner, &machine).await? {
+            if machine.workload(&owner.uid).is_some() {
+                let text = "the pod is no more; nothing of it is left on the machine";
+                self.note_pod(owner, EventReason::Removed, text);
+            }
+            self.forget(&owner.uid);
+        }
+        Ok(())
+    }
+
+    /// Returns `true` if the pod exists. A pod that cannot be decoded is in no index but exists. If the machine
+    /// stores only a shortened name, the whole namespace is listed.
+    async fn exists(&self, owner: &Owner) -> kube::Result<bool> {
+        let pods: Api<Pod> = Api::namespaced(self.given.client.clone(), &owner.namespace);
+        let is_it = |metadata: &ObjectMeta| metadata.uid.as_deref() == Some(owner.uid.as_str());
+        let whole = owner.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
+        if whole {
+            let there = pods.get_metadata_opt(&owner.name).await?;
+            return Ok(there.is_some_and(|there| is_it(&there.metadata)));
+        }
+        let all = pods.list_metadata(&ListParams::default()).await?;
+        Ok(all.iter().any(|there| is_it(&there.metadata)))
+    }
+
+    /// Removes the owner's workload, one step at a time. Returns `true` if nothing is left; if not, the pod is
+    /// reconciled again later.
+    pub(super) async fn is_removed(
+        &self,
+        owner: &Owner,
+        machine: &Machine,
+    ) -> Result<bool, VirtualNodeError> {
+        let Some(back_end) = machine.back_end() else {
+            self.wake(owner, machine, self.given.policy.poll_interval);
+            return Ok(false);
+        };
+        let progress = back_end.remove(owner).await;
+        let step = self.step(owner, machine, progress, VirtualNodeError::Remove)?;
+        let removed = matches!(step, Step::Complete);
+        if removed {
+            machine.poke();
+        }
+        Ok(removed)
+    }
+}

@@ -1,0 +1,116 @@
+//! The metrics of virtual nodes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::figures::{Counts, STATES};
+use crate::node_store::NodeStore;
+
+/// The phases of pods.
+const PHASES: [&str; 5] = ["pending", "running", "succeeded", "failed", "unknown"];
+
+/// The present figures of the virtual nodes of one handler, each with the values of its labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VirtualNodeMetrics {
+    /// Nodes, by the state of their machines.
+    pub nodes: Vec<(&'static str, u64)>,
+    /// Pods on them, by their phase.
+    pub pods: Vec<(&'static str, u64)>,
+    /// Reads of machines, by result.
+    pub reads: Vec<(&'static str, u64)>,
+    /// Requests to the kubelet APIs, by kind and result.
+    pub kubelet_requests: Vec<(&'static str, &'static str, u64)>,
+}
+
+/// A registry of the metrics of virtual nodes, by handler. It outlives the handlers, so that counters continue when a
+/// process leads again. Clones share the registry.
+#[derive(Clone, Default)]
+pub struct VirtualNodeMetricsRegistry(Arc<Mutex<BTreeMap<&'static str, Shown>>>);
+
+#[derive(Default)]
+struct Shown {
+    nodes: Weak<NodeStore>,
+    counts: Arc<Counts>,
+}
+
+impl VirtualNodeMetricsRegistry {
+    /// The counters of a handler, which its predecessors of the same name have counted too.
+    pub(crate) fn counts(&self, handler: &'static str) -> Arc<Counts> {
+        Arc::clone(&self.shown().entry(handler).or_default().counts)
+    }
+
+    /// Publishes these nodes, instead of those of the handler's predecessor.
+    pub(crate) fn show(&self, handler: &'static str, nodes: &Arc<NodeStore>) {
+        self.shown().entry(handler).or_default().nodes = Arc::downgrade(nodes);
+    }
+
+    fn shown(&self) -> MutexGuard<'_, BTreeMap<&'static str, Shown>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The figures of each handler.
+    pub fn figures(&self) -> Vec<(&'static str, VirtualNodeMetrics)> {
+        self.shown().iter().map(|(handler, shown)| (*handler, shown.figures())).collect()
+    }
+}
+
+impl Shown {
+    fn figures(&self) -> VirtualNodeMetrics {
+        let nodes = self.nodes.upgrade();
+        let machines = nodes.iter().flat_map(|nodes| nodes.all()).collect::<Vec<_>>();
+        let pods_of = |nodes: &Arc<NodeStore>, name: &str| nodes.pods.pods_on(name);
+        let pods = machines.iter().flat_map(|machine| {
+            nodes.iter().flat_map(|nodes| pods_of(nodes, &machine.name)).map(|pod| phase(&pod))
+        });
+        VirtualNodeMetrics {
+            nodes: count_by(STATES, machines.iter().map(|machine| machine.view().condition())),
+            pods: count_by(PHASES, pods),
+            reads: self.counts.reads(),
+            kubelet_requests: self.counts.requests(),
+        }
+    }
+}
+
+/// Counts the occurrences of each of `names` in `found`.
+fn count_by<const N: usize>(
+    names: [&'static str; N],
+    found: impl Iterator<Item = &'static str>,
+) -> Vec<(&'static str, u64)> {
+    let mut counts = names.map(|name| (name, 0));
+    for name in found {
+        if let Some((_, count)) = counts.iter_mut().find(|(known, _)| *known == name) {
+            *count += 1;
+        }
+    }
+    counts.into()
+}
+
+fn phase(pod: &k8s_openapi::api::core::v1::Pod) -> &'static str {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending");
+    PHASES.into_iter().find(|known| known.eq_ignore_ascii_case(phase)).unwrap_or("unknown")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::{Read, Request, RequestResult};
+
+    #[test]
+    fn a_successor_continues_the_counts_of_its_predecessor() {
+        let registry = VirtualNodeMetricsRegistry::default();
+        for _ in 0..2 {
+            registry.counts("machines").read(Read::Refused);
+            registry.counts("machines").request(Request::Exec, RequestResult::Unsupported);
+        }
+        let (_, shown) = registry.figures().remove(0);
+        assert_eq!(shown.reads, [("success", 0), ("failure", 0), ("refused", 2)]);
+        let exec: Vec<_> = shown.kubelet_requests.into_iter().filter(|(.., count)| *count > 0).collect();
+        assert_eq!(exec, [("exec", "unsupported", 2)]);
+        assert_eq!(shown.nodes, STATES.map(|state| (state, 0)));
+    }
+
+    #[test]
+    fn a_name_that_is_not_known_is_counted_nowhere_and_the_others_where_they_belong() {
+        assert_eq!(count_by(["a", "b"], ["b", "c", "b"].into_iter()), [("a", 0), ("b", 2)]);
+    }
+}

@@ -1,0 +1,63 @@
+//! Nodes that come, change and go.
+
+use staffetta_driver::virtual_node::{PodProgress, PodRequest};
+use staffetta_driver::{DriverError, Owner};
+
+use super::*;
+use crate::back_end::{NodeBackEnd, Reply};
+use crate::inventory::tests::workload;
+use crate::node::NodeHealth;
+use crate::workload::Workloads;
+
+/// A way to nowhere.
+struct Nowhere;
+
+#[async_trait::async_trait]
+impl NodeBackEnd for Nowhere {
+    async fn health(&self) -> Result<Reply<NodeHealth>, DriverError> {
+        Ok(Reply::Later)
+    }
+    async fn inventory(&self) -> Result<Reply<Workloads>, DriverError> {
+        Ok(Reply::Later)
+    }
+    async fn apply(&self, _: &PodRequest) -> Result<PodProgress, DriverError> {
+        Ok(PodProgress::Done)
+    }
+    async fn remove(&self, _: &Owner) -> Result<PodProgress, DriverError> {
+        Ok(PodProgress::Done)
+    }
+}
+
+fn spec(place: &str, session: u64) -> NodeSpec {
+    NodeSpec { place: place.into(), session, ..NodeSpec::bare("r1") }
+}
+
+#[test]
+fn a_way_that_was_opened_to_what_the_machine_was_before_is_dropped() {
+    let node_store = NodeStore::new(Arc::default(), Policy::default());
+    node_store.exists(spec("one", 1));
+    let machine = node_store.get("r1").unwrap();
+    let way: Arc<dyn NodeBackEnd> = Arc::new(Nowhere);
+    // While the way is being opened, the description changes.
+    node_store.exists(spec("one", 2));
+    assert!(!machine.opened(1, &way) && machine.back_end().is_none());
+    assert!(machine.opened(2, &way) && machine.back_end().is_some());
+    node_store.exists(spec("one", 3));
+    assert!(machine.back_end().is_none());
+}
+
+#[test]
+fn nothing_is_known_of_a_machine_at_another_place_and_all_of_one_with_another_account() {
+    let node_store = NodeStore::new(Arc::default(), Policy::default());
+    node_store.exists(spec("one", 1));
+    let before = node_store.get("r1").unwrap();
+    before.reached();
+    before.reported_inventory(&[workload("a", true)].into());
+    node_store.exists(spec("one", 2));
+    assert!(
+        node_store.get("r1").is_some_and(|machine| machine.view().reach.is_up() && machine.ours().len() == 1)
+    );
+    node_store.exists(spec("two", 2));
+    let after = node_store.get("r1").unwrap();
+    assert!(!after.view().reach.is_up() && after.ours().is_empty() && !Arc::ptr_eq(&before, &after));
+}

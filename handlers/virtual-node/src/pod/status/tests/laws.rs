@@ -1,0 +1,77 @@
+//! Laws of the status, over all that a machine may show.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use proptest::prelude::*;
+use serde_json::json;
+use staffetta_driver::Owner;
+
+use super::super::*;
+use crate::pod::Change;
+use crate::workload::{ContainerState, ObservedContainer, Workload};
+
+/// Generates the observation of two containers: nothing, or a state for each.
+fn sights() -> impl Strategy<Value = Vec<Option<[ContainerState; 2]>>> {
+    let state = || {
+        prop_oneof![
+            Just(ContainerState::Waiting { reason: "ContainerCreating".into(), message: String::new() }),
+            Just(ContainerState::Running { since: None }),
+            (0..2_i32).prop_map(|exit_code| ContainerState::Ended {
+                exit_code,
+                reason: "Ended".into(),
+                message: String::new()
+            }),
+        ]
+    };
+    prop::collection::vec(prop::option::of([state(), state()]), 1..12)
+}
+
+fn pod(policy: &str) -> Pod {
+    serde_json::from_value(json!({ "metadata": { "name": "web", "namespace": "default", "uid": "u1" },
+        "spec": { "restartPolicy": policy, "containers": [{ "name": "a", "image": "i" }, { "name": "b", "image": "i" }] } }))
+    .unwrap()
+}
+
+fn workload(pod: &Pod, states: &[ContainerState; 2]) -> Workload {
+    let containers = ["a", "b"].into_iter().zip(states).map(|(name, state)| ObservedContainer {
+        name: name.into(),
+        id: format!("x://{name}"),
+        state: state.clone(),
+    });
+    Workload { owner: Owner::of(&pod.metadata), ours: true, containers: containers.collect(), ip: None }
+}
+
+fn containers(pod: &Pod) -> Vec<ContainerStatus> {
+    pod.status.as_ref().and_then(|status| status.container_statuses.clone()).unwrap_or_default()
+}
+
+proptest! {
+    #[test]
+    fn a_phase_never_goes_back_counts_never_fall_and_the_same_sight_is_written_once(
+        sights in sights(),
+        policy in prop::sample::select(vec!["Always", "OnFailure", "Never"]),
+    ) {
+        let mut pod = pod(policy);
+        for (second, sight) in (1_i64..).zip(sights) {
+            let workload = sight.as_ref().map(|states| workload(&pod, states));
+            let sight_of = PodSight { workload: workload.as_ref(), why: ("ContainerCreating", ""), change: Change::Nothing, host_ip: None };
+            let before = pod.clone();
+            let wanted = status(&pod, &sight_of, Timestamp::from_second(second).unwrap());
+            let phase = wanted.phase.clone().unwrap();
+            let was = before.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
+            prop_assert!(!(was == "Running" && phase == "Pending"), "{was} became {phase}");
+            if phase == "Failed" || phase == "Succeeded" {
+                prop_assert!(sight.is_some() && policy != "Always", "only what its containers did ends a pod");
+            }
+            pod.status = Some(wanted);
+            for (old, new) in containers(&before).iter().zip(containers(&pod)) {
+                prop_assert!(new.restart_count >= old.restart_count && new.restart_count <= old.restart_count + 1);
+            }
+            let again = status(&pod, &sight_of, Timestamp::from_second(second + 1000).unwrap());
+            prop_assert!(patch(&pod, &again).is_none(), "the same sight says nothing new");
+            if phase == "Failed" || phase == "Succeeded" {
+                break;
+            }
+        }
+    }
+}

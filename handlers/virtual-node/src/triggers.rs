@@ -1,0 +1,101 @@
+//! Triggers: reasons to reconcile a node or a pod that come from no watch.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use staffetta_driver::Owner;
+use staffetta_handler::{Identity, Trigger, TriggerSender};
+
+/// The identity of a node. Its UID is the name, because `kubectl describe node` looks for Events so.
+pub(crate) fn node_identity(name: &str) -> Identity {
+    Identity::of::<Node>(None, name.to_owned(), name.to_owned())
+}
+
+/// The identity of a pod.
+pub(crate) fn pod_identity(owner: &Owner) -> Identity {
+    let Owner { namespace, name, uid } = owner.clone();
+    Identity::of::<Pod>(Some(namespace), name, uid.as_str().to_owned())
+}
+
+/// Requests a reconciliation of a node: its machine was read and differs, or its lease is due.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeDue(Identity);
+
+impl NodeDue {
+    pub(crate) fn new(name: &str) -> Self {
+        Self(node_identity(name))
+    }
+
+    /// The name of the node.
+    pub(crate) fn name(&self) -> &str {
+        &self.0.name
+    }
+}
+
+impl Trigger for NodeDue {
+    fn identity(&self) -> &Identity {
+        &self.0
+    }
+}
+
+/// Requests a reconciliation of a pod: its workload on the machine differs, or its delay is over.
+#[derive(Clone, Debug)]
+pub(crate) struct PodDue {
+    identity: Identity,
+    /// The name of its node.
+    pub(crate) node: Arc<str>,
+}
+
+impl PodDue {
+    pub(crate) fn new(owner: &Owner, node: &Arc<str>) -> Self {
+        Self { identity: pod_identity(owner), node: Arc::clone(node) }
+    }
+
+    /// The pod that is due.
+    pub(crate) fn owner(&self) -> Owner {
+        let Identity { namespace, name, uid, .. } = &self.identity;
+        Owner {
+            namespace: namespace.clone().unwrap_or_default(),
+            name: name.clone(),
+            uid: uid.as_str().into(),
+        }
+    }
+}
+
+impl Trigger for PodDue {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+}
+
+/// Sends triggers once it is connected.
+#[derive(Default)]
+pub(crate) struct Notifier(Mutex<Option<TriggerSender>>);
+
+impl Notifier {
+    /// Sends to `sender` from now on.
+    pub(crate) fn connect(&self, sender: &TriggerSender) {
+        *self.sender() = Some(sender.clone());
+    }
+
+    /// Triggers a reconciliation of a node.
+    pub(crate) fn node_due(&self, name: &str) {
+        let sender = self.sender().clone();
+        if let Some(sender) = sender {
+            sender.send(NodeDue::new(name));
+        }
+    }
+
+    /// Triggers a reconciliation of these pods of a node.
+    pub(crate) fn pods_due(&self, owners: &[Owner], node: &Arc<str>) {
+        let sender = self.sender().clone();
+        let Some(sender) = sender else { return };
+        for owner in owners {
+            sender.send(PodDue::new(owner, node));
+        }
+    }
+
+    fn sender(&self) -> MutexGuard<'_, Option<TriggerSender>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,30 @@
+//! The error of a driver's check at start.
+
+use std::time::Duration;
+
+use staffetta_driver::DriverError;
+use staffetta_handler::Failure;
+
+/// The external system of a driver does not answer, or rejects the credentials.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(super) struct Unreachable {
+    message: &'static str,
+    source: DriverError,
+}
+
+impl Unreachable {
+    pub(super) fn new(message: &'static str, source: DriverError) -> Self {
+        Self { message, source }
+    }
+}
+
+impl Failure for Unreachable {
+    fn transient(&self) -> bool {
+        self.source.transient()
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        self.source.retry_after()
+    }
+}

@@ -1,0 +1,119 @@
+//! The configuration file, with the position of each key and value.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::{fs, io};
+
+use serde::Deserialize;
+use serde_json::Value;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, Deserializer};
+
+use super::location::{Location, OptionPath};
+use super::mistake::Mistake;
+
+/// A parsed configuration file.
+pub(super) struct SourceFile {
+    pub(super) text: String,
+    /// The options by section, as JSON.
+    pub(super) values: Value,
+    path: Arc<Path>,
+    /// The byte offsets of each key and of its value.
+    offsets: HashMap<OptionPath, (usize, usize)>,
+}
+
+impl SourceFile {
+    /// Reads and parses the file. The inner error holds every syntax error.
+    pub(super) fn read(path: &Path) -> io::Result<Result<Self, Vec<Mistake>>> {
+        let bytes = fs::read(path)?;
+        Ok(Self::parse(path.into(), bytes))
+    }
+
+    fn parse(path: Arc<Path>, bytes: Vec<u8>) -> Result<Self, Vec<Mistake>> {
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let valid = error.utf8_error().valid_up_to();
+            let text = String::from_utf8_lossy(error.as_bytes());
+            vec![syntax_error(&path, &text, valid, "this is not UTF-8, as TOML must be".to_owned())]
+        })?;
+        let not_toml = |error: &toml::de::Error| {
+            let start = error.span().unwrap_or_default().start;
+            syntax_error(&path, &text, start, format!("this is not TOML: {}", error.message()))
+        };
+        let (table, errors) = DeTable::parse_recoverable(&text);
+        if !errors.is_empty() {
+            return Err(errors.iter().map(not_toml).collect());
+        }
+        let mut offsets = HashMap::new();
+        index_table(&OptionPath::default(), table.get_ref(), &mut offsets);
+        let values = Value::deserialize(Deserializer::from(table)).map_err(|error| vec![not_toml(&error)])?;
+        Ok(Self { text, values, path, offsets })
+    }
+
+    /// The location of the key at `path`.
+    pub(super) fn key_location(&self, path: &OptionPath) -> Location {
+        self.locate(path, |(key, _)| key)
+    }
+
+    /// The location of the value at `path`.
+    pub(super) fn value_location(&self, path: &OptionPath) -> Location {
+        self.locate(path, |(_, value)| value)
+    }
+
+    fn locate(&self, path: &OptionPath, offset: fn((usize, usize)) -> usize) -> Location {
+        locate(&self.path, &self.text, offset(self.offsets.get(path).copied().unwrap_or_default()))
+    }
+}
+
+fn index_table(path: &OptionPath, table: &DeTable<'_>, offsets: &mut HashMap<OptionPath, (usize, usize)>) {
+    for (key, value) in table {
+        index_value(path.key(key.get_ref()), key.span().start, value, offsets);
+    }
+}
+
+fn index_value(
+    path: OptionPath,
+    key: usize,
+    value: &Spanned<DeValue<'_>>,
+    offsets: &mut HashMap<OptionPath, (usize, usize)>,
+) {
+    match value.get_ref() {
+        DeValue::Table(table) => index_table(&path, table, offsets),
+        DeValue::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                index_value(path.index(index), item.span().start, item, offsets);
+            }
+        }
+        _ => {}
+    }
+    offsets.insert(path, (key, value.span().start));
+}
+
+fn syntax_error(path: &Arc<Path>, text: &str, offset: usize, message: String) -> Mistake {
+    Mistake { location: locate(path, text, offset), path: String::new(), message }
+}
+
+fn locate(path: &Arc<Path>, text: &str, offset: usize) -> Location {
+    let before = text.get(..offset).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    Location::File {
+        path: Arc::clone(path),
+        line: before.matches('\n').count() + 1,
+        column: before[line_start..].chars().count() + 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_count_characters_and_not_bytes() {
+        let path: Arc<Path> = Path::new("x.toml").into();
+        let text = "a = 1\nname = \"è\"; b\n";
+        let offset = text.find("; b").unwrap();
+        assert_eq!(locate(&path, text, offset).to_string(), "x.toml:2:11");
+        assert_eq!(locate(&path, text, 0).to_string(), "x.toml:1:1");
+        assert_eq!(locate(&path, text, text.len()).to_string(), "x.toml:3:1");
+    }
+}

@@ -1,0 +1,118 @@
+//! The location of a key or a value: in the schema of the file by path, for people by line or variable.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_path_to_error::Segment;
+
+/// The location of a key or a value in a file, or the variable that set it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Location {
+    /// In the configuration file. Lines and columns (in characters) count from 1.
+    File {
+        /// The file, as it was named on the command line.
+        path: Arc<Path>,
+        /// The line.
+        line: usize,
+        /// The column.
+        column: usize,
+    },
+    /// In a variable of the environment.
+    Environment {
+        /// The variable's name.
+        variable: String,
+    },
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, line, column } => write!(formatter, "{}:{line}:{column}", path.display()),
+            Self::Environment { variable } => write!(formatter, "environment {variable}"),
+        }
+    }
+}
+
+/// One step of a path from the root of the configuration to a value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum PathStep {
+    Key(String),
+    Index(usize),
+}
+
+/// The path to a value, such as `kubernetes.enabled_handlers[1]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct OptionPath(pub(super) Vec<PathStep>);
+
+impl OptionPath {
+    /// The path of a section.
+    pub(super) fn section(name: &str) -> Self {
+        Self::default().key(name)
+    }
+
+    /// This path and a key below it.
+    pub(super) fn key(&self, key: &str) -> Self {
+        self.then(PathStep::Key(key.to_owned()))
+    }
+
+    /// This path and an array index below it.
+    pub(super) fn index(&self, index: usize) -> Self {
+        self.then(PathStep::Index(index))
+    }
+
+    /// This path, followed by the path of a serde error.
+    pub(super) fn join(&self, path: &serde_path_to_error::Path) -> Self {
+        path.iter().fold(self.clone(), |joined, segment| match segment {
+            Segment::Map { key } => joined.key(key),
+            Segment::Seq { index } => joined.index(*index),
+            Segment::Enum { .. } | Segment::Unknown => joined,
+        })
+    }
+
+    /// The name of the section that the path leads to or through; empty for the root.
+    pub(super) fn section_name(&self) -> &str {
+        self.name(0).unwrap_or_default()
+    }
+
+    /// The name of the option that the path leads to or through.
+    pub(super) fn option(&self) -> Option<&str> {
+        self.name(1)
+    }
+
+    /// The path within its section.
+    pub(super) fn below_section(&self) -> Self {
+        Self(self.0.iter().skip(1).cloned().collect())
+    }
+
+    /// Removes the table entry at this path. Returns `false` if there is none.
+    pub(super) fn remove_from(&self, root: &mut Value) -> bool {
+        let [parents @ .., PathStep::Key(last)] = self.0.as_slice() else { return false };
+        let parent = parents.iter().try_fold(root, |value, step| match step {
+            PathStep::Key(key) => value.get_mut(key),
+            PathStep::Index(index) => value.get_mut(index),
+        });
+        parent.and_then(Value::as_object_mut).is_some_and(|table| table.remove(last).is_some())
+    }
+
+    fn name(&self, depth: usize) -> Option<&str> {
+        self.0
+            .get(depth)
+            .and_then(|step| if let PathStep::Key(key) = step { Some(key.as_str()) } else { None })
+    }
+
+    fn then(&self, step: PathStep) -> Self {
+        Self(self.0.iter().cloned().chain([step]).collect())
+    }
+}
+
+impl fmt::Display for OptionPath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().enumerate().try_for_each(|(depth, step)| match step {
+            PathStep::Key(key) if depth == 0 => formatter.write_str(key),
+            PathStep::Key(key) => write!(formatter, ".{key}"),
+            PathStep::Index(index) => write!(formatter, "[{index}]"),
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! Brings the schemas that schemars writes into the form that the checks, the sample and editors read.
+
+use serde_json::{Map, Value, json};
+
+use super::format::StringFormat;
+
+/// The keyword of an option whose value is never shown.
+pub(super) const SECRET: &str = "x-secret";
+
+/// The keywords that are checked, or only explain.
+const KEYWORDS: &str = "$schema title description default examples writeOnly type format properties required \
+                        additionalProperties items minItems maxItems uniqueItems minLength maxLength minimum maximum \
+                        oneOf enum const x-minimum x-maximum x-secret";
+
+/// Brings the schema of a section (`depth` 0), of an option (1) or of a part of one into normal form: drops `null`, which TOML
+/// does not have, from the alternatives, replaces the networks of ipnet by a format, and closes structs to unknown names.
+///
+/// # Errors
+///
+/// A rule in the schema that would not be checked, in words.
+pub(super) fn normalize(schema: &mut Value, depth: usize) -> Result<(), String> {
+    let words = schema.as_object_mut().ok_or("it allows anything or nothing")?;
+    drop_null(words);
+    replace_network(words);
+    if depth != 1 && words.contains_key(SECRET) {
+        return Err(format!("only an option as a whole can be secret; move {SECRET:?} there"));
+    }
+    let is_string = words.get("type").is_some_and(|kind| kind == "string");
+    for (keyword, value) in words.iter_mut() {
+        match keyword.as_str() {
+            "properties" => {
+                let mut properties = value.as_object_mut().into_iter().flatten();
+                properties.try_for_each(|(_, schema)| normalize(schema, depth + 1))?;
+            }
+            "items" => normalize(value, depth + 1)?,
+            "additionalProperties" if value.is_object() => normalize(value, depth + 1)?,
+            "format" if is_string && value.as_str().and_then(StringFormat::named).is_none() => {
+                return Err(format!("it has the format {value}, which is not checked"));
+            }
+            "oneOf" if !value.as_array().into_iter().flatten().all(is_choice) => {
+                return Err("it is a choice between more than names".to_owned());
+            }
+            keyword if !KEYWORDS.split_whitespace().any(|known| known == keyword) => {
+                return Err(format!("it uses the keyword {keyword:?}, which is not checked"));
+            }
+            _ => {}
+        }
+    }
+    if words.contains_key("properties") {
+        words.insert("additionalProperties".to_owned(), json!(false));
+    }
+    Ok(())
+}
+
+fn drop_null(words: &mut Map<String, Value>) {
+    let is_null = |schema: &Value| schema["type"] == "null" || schema.is_null() || schema == "null";
+    for keyword in ["type", "enum", "anyOf"] {
+        let Some(Value::Array(alternatives)) = words.get_mut(keyword) else { continue };
+        alternatives.retain(|schema| !is_null(schema));
+        if let ("type" | "anyOf", [only]) = (keyword, alternatives.as_slice()) {
+            let only = only.clone();
+            words.remove(keyword);
+            let merged = if keyword == "type" { json!({ "type": only }) } else { only };
+            for (keyword, value) in merged.as_object().into_iter().flatten() {
+                words.entry(keyword.clone()).or_insert(value.clone());
+            }
+        }
+    }
+}
+
+/// The schema of ipnet is a pattern. A format says the same in words, and the type's own parser checks it.
+fn replace_network(words: &mut Map<String, Value>) {
+    let format = match words.get("title").and_then(Value::as_str) {
+        Some("IP network") => "ip-network",
+        Some("IPv4 network") => "ipv4-network",
+        Some("IPv6 network") => "ipv6-network",
+        _ => return,
+    };
+    words.retain(|keyword, _| ["description", "default", "examples"].contains(&keyword.as_str()));
+    words.extend([("type".to_owned(), json!("string")), ("format".to_owned(), json!(format))]);
+}
+
+fn is_choice(choice: &Value) -> bool {
+    choice.get("const").is_some_and(Value::is_string) || choice.get("enum").is_some_and(Value::is_array)
+}

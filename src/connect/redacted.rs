@@ -1,0 +1,73 @@
+//! Errors of kubeconfig files and credential plugins, without quotations that could contain a secret.
+
+use std::error::Error;
+
+use kube::client::AuthError;
+use kube::config::{InferConfigError, KubeconfigError};
+use staffetta_handler::causes;
+use tower::BoxError;
+
+/// An error message of one line. It quotes neither the kubeconfig nor the output of a credential plugin.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct RedactedError(String);
+
+impl From<KubeconfigError> for RedactedError {
+    fn from(error: KubeconfigError) -> Self {
+        Self(kubeconfig_message(&error))
+    }
+}
+
+impl From<InferConfigError> for RedactedError {
+    fn from(error: InferConfigError) -> Self {
+        let kubeconfig = error.source().and_then(|source| source.downcast_ref::<KubeconfigError>());
+        match kubeconfig {
+            Some(error @ KubeconfigError::Parse(_)) => Self(kubeconfig_message(error)),
+            _ => Self(causes(&error)),
+        }
+    }
+}
+
+impl From<kube::Error> for RedactedError {
+    fn from(error: kube::Error) -> Self {
+        match &error {
+            kube::Error::Auth(error) => Self(credentials_message(error)),
+            _ => Self(causes(&error)),
+        }
+    }
+}
+
+/// Redacts the error of a request; each request may run the credential plugin.
+pub(super) fn redact_request_error(error: BoxError) -> BoxError {
+    match error.downcast::<AuthError>() {
+        Ok(error) => RedactedError(credentials_message(&error)).into(),
+        Err(other) => other,
+    }
+}
+
+fn kubeconfig_message(error: &KubeconfigError) -> String {
+    match error {
+        // The long form quotes the lines around the error; the first line of the short one ends with line and column.
+        KubeconfigError::Parse(error) => {
+            let text = error.without_snippet().to_string();
+            format!("invalid kubeconfig: {}", text.lines().next().unwrap_or_default())
+        }
+        other => causes(other),
+    }
+}
+
+fn credentials_message(error: &AuthError) -> String {
+    const PLUGIN: &str = "the credential plugin of the kubeconfig";
+    match error {
+        AuthError::AuthExecRun { out, .. } => format!("{PLUGIN} failed: {}", out.status),
+        AuthError::AuthExecParse(error) => {
+            let place =
+                error.location().map(|place| format!(" at line {}, column {}", place.line(), place.column()));
+            format!("the output of {PLUGIN} is no `ExecCredential`{}", place.unwrap_or_default())
+        }
+        AuthError::MalformedTokenExpirationDate(_) => {
+            format!("{PLUGIN} returned an invalid expiration time of the token")
+        }
+        other => causes(other),
+    }
+}

@@ -1,0 +1,180 @@
+//! The lease as it is observed and as it is written, and its requests to the API server.
+
+use std::time::Duration;
+
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt, TryFutureExt, TryStreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use staffetta_handler::{HandlerError, bounded};
+
+/// A lease as it was observed. Missing and invalid fields are treated alike. Timestamps are ignored: they are of another
+/// machine's clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ObservedLease {
+    /// The resourceVersion.
+    pub(super) version: String,
+    /// The identity of the holder; empty if there is none.
+    pub(super) holder: String,
+    /// The time after its last renewal at which other processes may take it.
+    pub(super) duration: Option<Duration>,
+    /// The number of changes of its holder.
+    pub(super) transitions: i32,
+}
+
+/// A lease to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LeaseUpdate {
+    /// The resourceVersion that it replaces; `None` creates the lease.
+    pub(super) version: Option<String>,
+    /// The identity of the holder; empty releases the lease.
+    pub(super) holder: String,
+    /// The lease duration in seconds.
+    pub(super) duration_seconds: i32,
+    /// The number of changes of the holder including this one; `None` for a renewal.
+    pub(super) transitions: Option<i32>,
+}
+
+/// The outcome of a write.
+#[derive(Debug)]
+pub(super) enum LeaseOutcome {
+    /// It succeeded; this is the lease now.
+    Written(ObservedLease),
+    /// The lease has another resourceVersion, or exists already.
+    Conflict,
+    /// The lease does not exist.
+    Missing,
+    /// It failed, or its outcome is not known.
+    Failed,
+}
+
+impl ObservedLease {
+    /// The observed state of `lease`.
+    pub(super) fn of(lease: Lease) -> Self {
+        let spec = lease.spec.unwrap_or_default();
+        let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        Self {
+            version: lease.metadata.resource_version.unwrap_or_default(),
+            holder: spec.holder_identity.unwrap_or_default(),
+            duration: seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs),
+            transitions: spec.lease_transitions.unwrap_or_default().max(0),
+        }
+    }
+}
+
+impl LeaseUpdate {
+    /// The lease called `name` as it is written at the wall-clock time `now`: created, or merged into the version that it replaces.
+    /// A renewal has only the fields that it changes; those of other writers are kept.
+    pub(super) fn lease(&self, name: &str, now: Timestamp) -> Lease {
+        let spec = LeaseSpec {
+            holder_identity: Some(self.holder.clone()),
+            lease_duration_seconds: Some(self.duration_seconds),
+            lease_transitions: self.transitions,
+            acquire_time: self.transitions.map(|_| MicroTime(now)),
+            renew_time: Some(MicroTime(now)),
+            ..LeaseSpec::default()
+        };
+        let (name, resource_version) = (Some(name.to_owned()), self.version.clone());
+        Lease { metadata: ObjectMeta { name, resource_version, ..ObjectMeta::default() }, spec: Some(spec) }
+    }
+}
+
+/// One lease at the API server.
+pub(super) struct LeaseClient {
+    pub(super) api: Api<Lease>,
+    pub(super) name: String,
+    /// The time limit of one request.
+    pub(super) timeout: Duration,
+}
+
+/// The changes of the lease, as the server reports them.
+pub(super) type LeaseChanges = BoxStream<'static, kube::Result<WatchEvent<Lease>>>;
+
+impl LeaseClient {
+    /// Reads the lease; `None` if it does not exist.
+    pub(super) async fn read(&self) -> Result<Option<ObservedLease>, HandlerError> {
+        let read = self.api.get_opt(&self.name).map_err(HandlerError::from);
+        Ok(bounded(self.timeout, read).await?.map(ObservedLease::of))
+    }
+
+    /// Watches the lease from `version`. The request is part of the stream.
+    pub(super) fn watch_from(&self, version: &str) -> LeaseChanges {
+        let params = WatchParams::default().fields(&format!("metadata.name={}", self.name));
+        let (api, version) = (self.api.clone(), version.to_owned());
+        async move { api.watch(&params, &version).await }.into_stream().try_flatten().boxed()
+    }
+
+    /// Writes the lease within `timeout` or the usual time limit, whichever is shorter.
+    pub(super) async fn write(
+        &self,
+        update: &LeaseUpdate,
+        timeout: Duration,
+    ) -> Result<LeaseOutcome, HandlerError> {
+        bounded(self.timeout.min(timeout), self.send(update)).await
+    }
+
+    async fn send(&self, update: &LeaseUpdate) -> Result<LeaseOutcome, HandlerError> {
+        let lease = update.lease(&self.name, Timestamp::now());
+        let written = match update.version {
+            Some(_) => self.api.patch(&self.name, &PatchParams::default(), &Patch::Merge(lease)).await,
+            None => self.api.create(&PostParams::default(), &lease).await,
+        };
+        match written {
+            Ok(lease) => Ok(LeaseOutcome::Written(ObservedLease::of(lease))),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(LeaseOutcome::Conflict),
+            Err(kube::Error::Api(status)) if status.code == 404 && update.version.is_some() => {
+                Ok(LeaseOutcome::Missing)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn seen(spec: &Value) -> ObservedLease {
+        let lease = json!({ "metadata": { "resourceVersion": "7" }, "spec": spec });
+        ObservedLease::of(serde_json::from_value(lease).unwrap())
+    }
+
+    #[test]
+    fn a_lease_of_another_tool_is_read_as_far_as_it_makes_sense() {
+        let empty =
+            ObservedLease { version: "7".into(), holder: String::new(), duration: None, transitions: 0 };
+        let bare = Lease { metadata: ObjectMeta::default(), spec: None };
+        assert_eq!(ObservedLease::of(bare), ObservedLease { version: String::new(), ..empty.clone() });
+        assert_eq!(seen(&json!({})), empty);
+        assert_eq!(seen(&json!({ "leaseDurationSeconds": 0, "leaseTransitions": -1 })), empty);
+        assert_eq!(seen(&json!({ "leaseDurationSeconds": -5 })), empty);
+        let held = seen(&json!({ "holderIdentity": "a", "leaseDurationSeconds": 15 }));
+        assert_eq!(
+            held,
+            ObservedLease { holder: "a".into(), duration: Some(Duration::from_secs(15)), ..empty }
+        );
+    }
+
+    #[test]
+    fn a_renewal_changes_nothing_but_the_time_and_an_acquisition_counts_one_transition() {
+        let now: Timestamp = "2026-01-01T00:00:00.000001Z".parse().unwrap();
+        let renewal = LeaseUpdate {
+            version: Some("7".into()),
+            holder: "a".into(),
+            duration_seconds: 15,
+            transitions: None,
+        };
+        let written = |update: LeaseUpdate| serde_json::to_value(update.lease("staffetta", now)).unwrap();
+        let expected = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": "staffetta", "resourceVersion": "7" }, "spec": { "holderIdentity": "a",
+            "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000001Z" } });
+        assert_eq!(written(renewal.clone()), expected);
+        let acquired = written(LeaseUpdate { transitions: Some(3), ..renewal });
+        assert_eq!(acquired["spec"]["leaseTransitions"], 3);
+        assert_eq!(acquired["spec"]["acquireTime"], "2026-01-01T00:00:00.000001Z");
+    }
+}

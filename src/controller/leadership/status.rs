@@ -1,0 +1,77 @@
+//! The status of the leader election, for logs, metrics and health.
+
+use std::fmt;
+
+/// The status of the leader election. The counters cover all terms of this process.
+#[derive(Clone, Debug)]
+pub struct ElectionStatus {
+    /// The role of this process.
+    pub role: Role,
+    /// The number of renewals that needed more than one request.
+    pub slow_renewals: u64,
+    /// The number of times that this process lost the lease as its leader.
+    pub losses: u64,
+    /// The error of the last request for the lease, if it failed.
+    pub last_error: Option<String>,
+}
+
+/// The role of this process in the election.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Leader election is disabled.
+    Unopposed,
+    /// It takes part, and has not seen a leader.
+    Candidate,
+    /// Another process is the leader.
+    Standby {
+        /// The identity of the leader.
+        holder: String,
+    },
+    /// It is the leader.
+    Leader,
+    /// It released the lease (`None`) or lost it, and does not take part; after a loss, until its next term.
+    Ended(Option<LossReason>),
+}
+
+/// The reason why this process lost the leader lease. Its term has ended; it becomes a standby for a new one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LossReason {
+    /// The lease was not renewed by the deadline: the server was not reachable, or the process was stopped.
+    #[error("the lease could not be renewed in time (`leader_election.renew_deadline`)")]
+    Expired,
+    /// Another process holds the lease.
+    #[error("the lease was taken by {}", if by.is_empty() { "no process: its holder was removed" } else { by })]
+    Taken {
+        /// The identity of the new holder; empty if the holder was removed from the lease.
+        by: String,
+    },
+    /// The task of the election loop ended by itself.
+    #[error("the election loop ended by itself")]
+    LoopEnded,
+}
+
+impl ElectionStatus {
+    /// The initial status of a process with `role`.
+    pub(super) fn new(role: Role) -> Self {
+        Self { role, slow_renewals: 0, losses: 0, last_error: None }
+    }
+
+    pub(super) fn set_role(&mut self, role: Role) {
+        self.losses += u64::from(matches!(role, Role::Ended(Some(_))));
+        self.role = role;
+    }
+}
+
+/// `leader`, `standby of web-1_0123456789abcdef` ...
+impl fmt::Display for Role {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unopposed => formatter.write_str("unopposed"),
+            Self::Candidate => formatter.write_str("candidate"),
+            Self::Standby { holder } => write!(formatter, "standby of {holder}"),
+            Self::Leader => formatter.write_str("leader"),
+            Self::Ended(None) => formatter.write_str("ended"),
+            Self::Ended(Some(reason)) => write!(formatter, "ended: {reason}"),
+        }
+    }
+}

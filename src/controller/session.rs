@@ -1,0 +1,273 @@
+//! One leadership session: from standby to the end of the term.
+
+use std::collections::HashSet;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use staffetta_handler::{HandlerError, Recorder, Setup};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::leadership::{ElectionHandle, ElectionStatus, LossReason, Role};
+use super::running::LeaderTasks;
+use super::{API_SERVER, ControllerContext, ControllerError, HANDLERS, LEADERSHIP};
+use crate::events::{self, Publisher, PublisherTask};
+use crate::pipeline::report::Reports;
+use crate::pipeline::{self, Pipeline};
+use crate::retry::until_success;
+use crate::term::Term;
+use crate::validation;
+use crate::{client, connect};
+
+/// The longest time that the API server may take to list its API versions.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The participation in one term. Its client and its chains are bound to that term, so that leftover work of it is refused even
+/// if this process becomes the leader again.
+pub(super) struct LeadershipSession<'r> {
+    context: &'r ControllerContext,
+    election: ElectionHandle,
+    /// Fenced by the term.
+    client: Client,
+}
+
+/// The reason why a session ended.
+pub(super) enum SessionEnd {
+    /// The controller was stopped.
+    Stopped,
+    /// The lease was lost.
+    LeaseLost(LossReason),
+}
+
+impl<'r> LeadershipSession<'r> {
+    /// The session number `term` of this process. It has its own identity, so that it waits until the lease of the previous session
+    /// expires: writes of that session may still arrive.
+    pub(super) fn new(context: &'r ControllerContext, term: u64) -> Self {
+        let requests = &context.state.metrics.api_requests;
+        let wrapped = |term: &Term| client::wrap(context.client.clone(), requests, term);
+        let identity =
+            if term == 1 { context.identity.clone() } else { format!("{}-{term}", context.identity) };
+        let options = &context.configuration.leader_election;
+        let election =
+            ElectionHandle::start(options, &identity, wrapped(&Term::unlimited()), &context.status);
+        let client = wrapped(election.term());
+        Self { context, election, client }
+    }
+
+    /// Runs until the controller is stopped, the lease is lost, or the handlers cannot be created.
+    pub(super) async fn run(mut self) -> Result<SessionEnd, ControllerError> {
+        let end = self.run_term().await;
+        // Handlers that are still running may act: standbys must wait until the lease expires.
+        if !matches!(end, Err(ControllerError::Undrained)) {
+            self.election.release().await;
+        }
+        end
+    }
+
+    async fn run_term(&mut self) -> Result<SessionEnd, ControllerError> {
+        let (context, client) = (self.context, self.client.clone());
+        let status = self.election.subscribe();
+        context.health.set_unmet(HANDLERS, "not created yet");
+        let elected = async {
+            tokio::select! {
+                () = until_elected(context, status.clone()) => {}
+                error = check_standby(context, &client, status) => return Err(error),
+            }
+            Ok(api_versions(context, &client).await)
+        };
+        let served = tokio::select! {
+            biased;
+            () = context.stop.cancelled() => return Ok(SessionEnd::Stopped),
+            reason = self.election.lost() => return Ok(SessionEnd::LeaseLost(reason)),
+            served = elected => served?,
+        };
+        let running = self.start(served)?;
+        context.health.set_met(HANDLERS);
+        context.health.set_met(API_SERVER);
+        context.health.set_met(LEADERSHIP);
+        let grace = context.configuration.shutdown.drain.into();
+        tokio::select! {
+            biased;
+            () = context.stop.cancelled() => {
+                context.health.set_unmet("shutdown", "the controller is stopping");
+                if running.stop(grace).await { Ok(SessionEnd::Stopped) } else { Err(ControllerError::Undrained) }
+            }
+            reason = self.election.lost() => {
+                context.health.set_unmet(LEADERSHIP, reason.to_string());
+                running.abandon(grace).await;
+                Ok(SessionEnd::LeaseLost(reason))
+            }
+        }
+    }
+
+    /// Creates the handlers and starts everything that runs in this term.
+    fn start(&self, served: HashSet<String>) -> Result<LeaderTasks<'r>, ControllerError> {
+        let Self { context, client, .. } = self;
+        let (recorder, recording) = self.record_events(&served).unzip();
+        let setup = context.registry.setup(client.clone(), context.configuration.value.clone(), served);
+        let setup = match &recorder {
+            Some(recorder) => setup.with_recorder(Recorder::new(recorder.clone())),
+            None => setup,
+        };
+        // Drivers with tasks of their own check the term and count.
+        let metrics = &context.state.metrics;
+        setup.share(Arc::new(self.election.term().clone()));
+        setup.share(Arc::clone(&metrics.cloud_requests));
+        setup.share(Arc::new(metrics.virtual_nodes.clone()));
+        setup.share(Arc::new(metrics.pools.clone()));
+        let pipeline = Arc::new(self.pipeline(&setup, &Reports::new(recorder, &context.state.metrics))?);
+        let running = LeaderTasks::new(context, client.clone(), pipeline, recording);
+        Ok(running.prepare(setup.into_checks()).watch())
+    }
+
+    /// Starts to write Kubernetes Events, if they are enabled and the server supports them.
+    fn record_events(&self, served: &HashSet<String>) -> Option<(Publisher, PublisherTask)> {
+        if !self.context.configuration.events.enabled {
+            return None;
+        }
+        if !served.contains(events::API_VERSION) {
+            warn!(
+                api_version = events::API_VERSION,
+                "the API server does not serve Kubernetes Events; failures are only logged"
+            );
+            return None;
+        }
+        let metrics = self.context.state.metrics.kubernetes_events();
+        Some(events::start(self.client.clone(), self.context.identity.clone(), metrics))
+    }
+
+    fn pipeline(&self, setup: &Setup, reports: &Reports) -> Result<Pipeline, ControllerError> {
+        let enabled = &self.context.configuration.kubernetes.enabled_handlers;
+        let handlers = enabled.iter().map(|name| match self.context.registry.make(name, setup) {
+            Ok(registration) => Ok((name.clone(), registration)),
+            Err(source) => Err(ControllerError::Handler { handler: name.clone(), source }),
+        });
+        let handlers = handlers.collect::<Result<Vec<_>, _>>()?;
+        info!(handlers = enabled.join(","), "the handlers are created");
+        let relay = &self.context.configuration.relay;
+        Ok(pipeline::build(handlers, relay, self.election.term(), reports))
+    }
+}
+
+/// Waits for the API server. Then, if this process is a standby, creates each handler on trial, since a process that could not take
+/// over is no useful standby. Completes only with the reason why it could not.
+async fn check_standby(
+    context: &ControllerContext,
+    client: &Client,
+    mut status: watch::Receiver<ElectionStatus>,
+) -> ControllerError {
+    let mut until_standby = async || {
+        let is_standby = |status: &ElectionStatus| matches!(status.role, Role::Standby { .. });
+        status.wait_for(is_standby).await.map(drop).expect("the sender outlives every term");
+    };
+    let served = tokio::select! {
+        biased;
+        served = api_versions(context, client) => served,
+        // The lease was read, so an outage is over: ask again without the back-off.
+        () = until_standby() => api_versions(context, client).await,
+    };
+    context.health.set_met(API_SERVER);
+    until_standby().await;
+    let tried = validation::check_handlers(&context.registry, &context.configuration, Some(served));
+    if let Err(error) = tried {
+        return error.into();
+    }
+    context.health.set_met(HANDLERS);
+    pending().await
+}
+
+/// Returns the API versions of the server as soon as it answers.
+async fn api_versions(context: &ControllerContext, client: &Client) -> HashSet<String> {
+    until_success(
+        DISCOVERY_TIMEOUT,
+        || async { connect::api_versions(client).await.map_err(HandlerError::from) },
+        |failed| {
+            let (attempt, wait_ms, error) = (failed.attempt, failed.wait.as_millis(), failed.error);
+            warn!(attempt, wait_ms, error, "the API server does not answer");
+            context.health.set_unmet(API_SERVER, error);
+        },
+    )
+    .await
+}
+
+/// Completes when this process is the leader. A standby that knows the leader is ready.
+async fn until_elected(context: &ControllerContext, mut status: watch::Receiver<ElectionStatus>) {
+    context.health.set_unmet(LEADERSHIP, "the lease is not read yet");
+    loop {
+        match &*status.borrow_and_update() {
+            ElectionStatus { role: Role::Leader | Role::Unopposed, .. } => break,
+            ElectionStatus { last_error: Some(last_error), .. } => {
+                context.health.set_unmet(LEADERSHIP, last_error);
+            }
+            ElectionStatus { role: Role::Standby { .. }, .. } => {
+                context.health.set_met(API_SERVER);
+                context.health.set_met(LEADERSHIP);
+            }
+            ElectionStatus { role: Role::Candidate | Role::Ended(_), .. } => {}
+        }
+        status.changed().await.expect("the sender outlives every term");
+    }
+    context.health.set_unmet(LEADERSHIP, "taking over");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::client::Body;
+    use serde_json::json;
+    use staffetta_handler::{Registration, Registry, ResourceEventHandler};
+
+    use super::*;
+    use crate::config::{self, Configuration, FileSchema};
+    use crate::controller::Controller;
+
+    const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/relay/leases/staffetta";
+
+    struct Idle;
+
+    impl ResourceEventHandler<Pod> for Idle {
+        type Error = Infallible;
+    }
+
+    /// An API server where another process is the leader. It does not answer the first request for its API groups.
+    fn server() -> Client {
+        let asked = AtomicBool::new(false);
+        let server = move |request: Request<Body>| {
+            let answer = match request.uri().path() {
+                "/apis" => asked.swap(true, Ordering::Relaxed).then(|| json!({ "groups": [] })),
+                LEASE => Some(json!({
+                    "metadata": { "resourceVersion": "1" },
+                    "spec": { "holderIdentity": "first", "leaseDurationSeconds": 3600 },
+                })),
+                _ => None,
+            };
+            async move {
+                let Some(answer) = answer else { return pending().await };
+                Ok::<_, Infallible>(Response::new(Body::from(answer.to_string().into_bytes())))
+            }
+        };
+        Client::new(tower::service_fn(server), "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_standby_does_not_wait_for_a_request_from_before_it_knew_the_leader() {
+        let mut registry = Registry::default();
+        config::register(&mut registry);
+        registry.handler("idle", "Does nothing.", |_| Ok(Registration::new(Idle).on::<Pod>().erase()));
+        let schema = FileSchema::assemble(&registry).unwrap();
+        let variables = [
+            ("STAFFETTA_KUBERNETES__ENABLED_HANDLERS".into(), "[\"idle\"]".into()),
+            ("STAFFETTA_ADMIN__LISTEN".into(), "127.0.0.1:0".into()),
+            ("STAFFETTA_LEADER_ELECTION__NAMESPACE".into(), "relay".into()),
+        ];
+        let configuration = Configuration::load(&schema, None, variables).unwrap();
+        let controller = Controller::start(registry, &configuration, server()).await.unwrap();
+        tokio::time::timeout(DISCOVERY_TIMEOUT / 2, controller.ready()).await.unwrap();
+    }
+}

@@ -1,0 +1,192 @@
+//! The fields that a write changes. Pure.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::dry_run::plan::StepDetail;
+
+/// A changed field of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct FieldChange {
+    /// The names that lead to the field; a finalizer is `metadata`, `finalizers` and its name.
+    path: Vec<String>,
+    from: Option<Value>,
+    to: Option<Value>,
+}
+
+/// Fields that the server sets, that every object has, or that a renewal of a lease changes every few seconds.
+const HIDDEN: [&[&str]; 9] = [
+    &["apiVersion"],
+    &["kind"],
+    &["metadata", "generation"],
+    &["metadata", "managedFields"],
+    &["metadata", "name"],
+    &["metadata", "namespace"],
+    &["metadata", "resourceVersion"],
+    &["metadata", "uid"],
+    &["spec", "renewTime"],
+];
+
+/// Prefix of the key under which a strategic merge patch removes entries of a list.
+const REMOVED_FROM: &str = "$deleteFromPrimitiveList/";
+
+/// The fields named by `patch` that differ between `before` and `after`. Without `after`, which is the server's answer, the
+/// values of the patch are the new ones. A field that is absent and one that is null are the same. Sorted by path.
+pub(super) fn changes(patch: &Value, before: &Value, after: Option<&Value>) -> Vec<FieldChange> {
+    let mut found = Vec::new();
+    compare(&mut Vec::new(), patch, before, after, &mut found);
+    found.sort_by(|one, other| one.path.cmp(&other.path));
+    found
+}
+
+fn compare(
+    path: &mut Vec<String>,
+    patch: &Value,
+    before: &Value,
+    after: Option<&Value>,
+    found: &mut Vec<FieldChange>,
+) {
+    if HIDDEN.iter().any(|hidden| path.iter().eq(hidden.iter())) {
+        return;
+    }
+    let Value::Object(fields) = patch else {
+        let value = |side: &Value| Some(side.clone()).filter(|value| !value.is_null());
+        let (from, to) = (value(before), value(after.unwrap_or(patch)));
+        if from != to {
+            found.push(FieldChange { path: path.clone(), from, to });
+        }
+        return;
+    };
+    for (key, patch) in fields {
+        let name = key.strip_prefix(REMOVED_FROM).unwrap_or(key);
+        if name.starts_with('$') {
+            continue;
+        }
+        let (before, after) = (&before[name], after.map(|after| &after[name]));
+        path.push(name.to_owned());
+        if path.as_slice() == ["metadata", "finalizers"] {
+            compare_finalizers(&texts(before), &texts(patch), after.map(texts), name != key, found);
+        } else {
+            compare(path, patch, before, after, found);
+        }
+        path.pop();
+    }
+}
+
+/// Finalizers are a set with many owners: each one is a change of its own.
+fn compare_finalizers(
+    before: &BTreeSet<&str>,
+    named: &BTreeSet<&str>,
+    after: Option<BTreeSet<&str>>,
+    removes: bool,
+    found: &mut Vec<FieldChange>,
+) {
+    let after = after.unwrap_or_else(|| if removes { before - named } else { before | named });
+    for finalizer in before ^ &after {
+        let held = |side: &BTreeSet<&str>| side.contains(finalizer).then_some(Value::Bool(true));
+        let path = ["metadata", "finalizers", finalizer].map(str::to_owned).to_vec();
+        let change = FieldChange { path, from: held(before), to: held(&after) };
+        if !found.contains(&change) {
+            found.push(change);
+        }
+    }
+}
+
+fn texts(list: &Value) -> BTreeSet<&str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+impl FieldChange {
+    /// The change as a detail of a step. The data of a secret is hidden.
+    pub(super) fn detail(self, secret: bool) -> StepDetail {
+        let Self { path, from, to } = self;
+        let hidden = secret && path.first().is_some_and(|first| first == "data" || first == "stringData");
+        let name = match path.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["metadata", "annotations", key] => format!("annotation {key}"),
+            ["metadata", "labels", key] => format!("label {key}"),
+            ["metadata", "finalizers", finalizer] => format!("finalizer {finalizer}"),
+            path => path.join("."),
+        };
+        let shown = |value: Value| if hidden { Value::from("(hidden)") } else { value };
+        StepDetail::Change { name, from: from.map(shown), to: to.map(shown) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn names(patch: &Value, before: &Value, after: Option<&Value>) -> Vec<String> {
+        let found = changes(patch, before, after).into_iter().map(|change| match change.detail(false) {
+            StepDetail::Change { name, from, to } => format!("{name} {} {}", from.is_some(), to.is_some()),
+            StepDetail::Argument { name, .. } => panic!("{name} is not a change"),
+        });
+        found.collect()
+    }
+
+    #[test]
+    fn annotations_and_finalizers_are_compared_one_by_one_and_only_those_that_the_patch_names() {
+        let before = json!({ "metadata": { "uid": "u", "resourceVersion": "1", "finalizers": ["a/b", "c/d"],
+            "annotations": { "kept": "1", "old": "1", "other": "1", "theirs": "1" } } });
+        let after = json!({ "metadata": { "uid": "u", "resourceVersion": "2", "finalizers": ["e/f", "a/b"],
+            "labels": { "new": "1", "theirs": "1" }, "annotations": { "kept": "1", "new": "1", "other": "2", "theirs": "2" } } });
+        let patch = json!({ "metadata": { "uid": "u", "resourceVersion": "1", "finalizers": ["e/f"],
+            "$deleteFromPrimitiveList/finalizers": ["c/d"], "labels": { "new": "1" },
+            "annotations": { "kept": "1", "old": null, "new": "1", "other": "2" } } });
+        let found = names(&patch, &before, Some(&after));
+        let expected = [
+            "annotation new false true",
+            "annotation old true false",
+            "annotation other true true",
+            "finalizer c/d true false",
+            "finalizer e/f false true",
+            "label new false true",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn without_an_answer_the_values_of_the_patch_are_the_new_ones() {
+        let before = json!({ "metadata": { "finalizers": ["a/b", "c/d"], "annotations": { "k": "v" } } });
+        let patch = json!({ "metadata": { "finalizers": ["e/f", "a/b"], "annotations": { "k": null, "n": "1" },
+            "$deleteFromPrimitiveList/finalizers": ["c/d"] }, "status": { "x": [1] } });
+        let found = names(&patch, &before, None);
+        let expected = [
+            "annotation k true false",
+            "annotation n false true",
+            "finalizer c/d true false",
+            "finalizer e/f false true",
+            "status.x false true",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn fields_are_named_by_their_path_and_lists_are_compared_as_a_whole() {
+        let ingress = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": "1.2.3.4" }] } } });
+        let before = json!({ "status": { "loadBalancer": {} } });
+        assert_eq!(names(&ingress, &before, Some(&ingress)), ["status.loadBalancer.ingress false true"]);
+        assert_eq!(names(&ingress, &ingress, Some(&ingress)), [""; 0]);
+        assert_eq!(names(&json!({ "status": {}, "spec": null }), &json!({}), None), [""; 0]);
+    }
+
+    #[test]
+    fn the_renewal_of_a_lease_is_no_change() {
+        let (before, after) =
+            (json!({ "spec": { "renewTime": "1" } }), json!({ "spec": { "renewTime": "2" } }));
+        assert_eq!(names(&after, &before, Some(&after)), [""; 0]);
+    }
+
+    #[test]
+    fn the_data_of_a_secret_is_hidden() {
+        let (before, after) =
+            (json!({ "data": { "password": "b2xk" } }), json!({ "data": { "password": "bmV3" } }));
+        let shown = |secret| format!("{:?}", changes(&after, &before, Some(&after)).remove(0).detail(secret));
+        assert!(shown(false).contains("bmV3"));
+        assert!(!shown(true).contains("b2xk") && !shown(true).contains("bmV3"), "{}", shown(true));
+        assert!(shown(true).contains("data.password"));
+    }
+}

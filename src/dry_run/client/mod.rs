@@ -1,0 +1,231 @@
+//! A Kubernetes client that sends every write with `dryRun=All` and records it in the plan.
+//!
+//! The server's answer is the answer: it checks the write, admission included, and returns the object as it would be. The plan
+//! shows the fields that the write names, with their present and new values. Calls that no server makes without effect (`exec`,
+//! `proxy`) are recorded and not sent.
+
+mod changes;
+mod request;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use http::header::CONTENT_LENGTH;
+use http::{Method, Request, Response, StatusCode, request::Parts};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower::{BoxError, service_fn};
+
+use self::changes::changes;
+use self::request::{RequestKind, WriteTarget, as_dry_run, as_empty_patch, as_read};
+use super::plan::{PlanLog, PlannedObject, PlannedStep, StepDetail};
+use crate::lock::lock;
+
+/// The name of the Kubernetes API in [`PlannedStep::by`].
+const KUBERNETES: &str = "kubernetes";
+
+/// Objects as accepted writes would leave them, and newer versions found after a conflict, by UID.
+pub(super) type NewerObjects = Arc<Mutex<BTreeMap<String, Value>>>;
+
+/// Wraps `client`: writes are dry runs and are added to `log`; the objects that they would leave are added to `newer`.
+pub(super) fn recording(client: Client, log: &PlanLog, newer: &NewerObjects) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let dry_run = DryRunClient { server: client, log: log.clone(), newer: Arc::clone(newer) };
+    let service = service_fn(move |request: Request<Body>| {
+        let dry_run = dry_run.clone();
+        // The future runs in the caller's task, so the plan knows the running handler.
+        async move {
+            match RequestKind::of(request.method(), request.uri()) {
+                RequestKind::Read => Ok(dry_run.server.send(request).await?),
+                RequestKind::Write(target) => dry_run.write(&target, request).await,
+                RequestKind::Unsupported => Ok(dry_run.unsupported(request.method(), request.uri().path())),
+            }
+        }
+    });
+    Client::new(service, namespace)
+}
+
+#[derive(Clone)]
+struct DryRunClient {
+    server: Client,
+    log: PlanLog,
+    newer: NewerObjects,
+}
+
+impl DryRunClient {
+    async fn write(&self, target: &WriteTarget, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect_bytes().await?;
+        let Some(dry_run) = as_dry_run(&parts, &body) else {
+            return Ok(self.unsupported(&parts.method, parts.uri.path()));
+        };
+        let answer = self.send(dry_run).await?;
+        let changes_object = matches!(parts.method, Method::PATCH | Method::PUT);
+        let present = if changes_object { self.present(&parts).await? } else { None };
+        let body = serde_json::from_slice(&body).unwrap_or_default();
+        let write = Write { target, method: &parts.method, body, present };
+        match DryRunOutcome::of(&answer) {
+            DryRunOutcome::Accepted => {
+                let step = write.step(Some(answer.body()));
+                if !changes_object || !step.with.is_empty() {
+                    self.log.add(Some(write.object(answer.body())), step);
+                    if changes_object {
+                        self.changed(target, answer.body());
+                    }
+                }
+            }
+            DryRunOutcome::Conflict => {
+                // A controller handles the newer version next.
+                self.changed(target, write.present.as_ref().unwrap_or(&Value::Null));
+            }
+            DryRunOutcome::Refused(reason) => {
+                let step = PlannedStep { refused: Some(reason), ..write.step(None) };
+                self.log.add(Some(write.object(&Value::Null)), step);
+            }
+            DryRunOutcome::NoDryRun(reason) => {
+                let step = PlannedStep { unknown: Some(reason), ..write.step(None) };
+                self.log.add(Some(write.object(&Value::Null)), step);
+                let object = match parts.method {
+                    Method::DELETE => json!({ "kind": "Status", "status": "Success" }),
+                    _ => write.present.unwrap_or(write.body),
+                };
+                return Ok(response(StatusCode::OK, &object));
+            }
+            DryRunOutcome::NoAnswer => {}
+        }
+        Ok(answer.map(|body| Body::from(body.to_string().into_bytes())))
+    }
+
+    /// The present object; `None` if it does not exist or may not be read.
+    async fn present(&self, parts: &Parts) -> Result<Option<Value>, BoxError> {
+        for request in [as_empty_patch(parts), as_read(parts)].into_iter().flatten() {
+            let answer = self.send(request).await?;
+            if answer.status().is_success() {
+                return Ok(Some(answer.into_body()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sends a request and reads the response, which is null if it is not JSON.
+    async fn send(&self, (parts, body): (Parts, Vec<u8>)) -> Result<Response<Value>, BoxError> {
+        let request = Request::from_parts(parts, Body::from(body));
+        let (mut parts, body) = self.server.send(request).await?.into_parts();
+        let body = serde_json::from_slice(&body.collect_bytes().await?).unwrap_or_default();
+        parts.headers.remove(CONTENT_LENGTH);
+        Ok(Response::from_parts(parts, body))
+    }
+
+    fn changed(&self, target: &WriteTarget, object: &Value) {
+        if let Some(uid) = object["metadata"]["uid"].as_str().filter(|_| target.is_object()) {
+            lock(&self.newer).insert(uid.to_owned(), object.clone());
+        }
+    }
+
+    /// Records a call that cannot be made without effect, and refuses it.
+    fn unsupported(&self, method: &Method, path: &str) -> Response<Body> {
+        let detail = StepDetail::Argument { name: "request".into(), value: format!("{method} {path}") };
+        let (by, what) = (KUBERNETES.into(), "call".into());
+        self.log
+            .add(None, PlannedStep { by, what, with: vec![detail], last: true, ..PlannedStep::default() });
+        let message = format!("a dry run cannot make this call without effect: {method} {path}");
+        let status = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "code": 405, "reason": "MethodNotAllowed", "message": message });
+        response(StatusCode::METHOD_NOT_ALLOWED, &status)
+    }
+}
+
+/// A write that a handler makes.
+struct Write<'a> {
+    target: &'a WriteTarget,
+    method: &'a Method,
+    /// Null if it is not JSON.
+    body: Value,
+    /// The object before the write.
+    present: Option<Value>,
+}
+
+impl Write<'_> {
+    /// The step that shows the write; `after` is the object as the server would leave it.
+    fn step(&self, after: Option<&Value>) -> PlannedStep {
+        let verb = match *self.method {
+            Method::POST => "create",
+            Method::DELETE if self.target.name.is_none() => "delete all",
+            Method::DELETE => "delete",
+            _ => "write",
+        };
+        let what = match self.target.subresource.as_deref() {
+            None | Some("status") => verb.to_owned(),
+            Some(subresource) => format!("{verb} {subresource}"),
+        };
+        let with = match *self.method {
+            Method::DELETE => Vec::new(),
+            Method::POST => changes(&self.body, &Value::Null, None),
+            _ => changes(&self.body, self.present.as_ref().unwrap_or(&Value::Null), after),
+        };
+        let secret = self.target.plural == "secrets";
+        let with = with.into_iter().map(|change| change.detail(secret)).collect();
+        PlannedStep { by: KUBERNETES.into(), what, with, ..PlannedStep::default() }
+    }
+
+    /// The object that is written, by the path of the request and the first of `answer`, the present object and the body that
+    /// has the field.
+    fn object(&self, answer: &Value) -> PlannedObject {
+        let WriteTarget { namespace, plural, name, .. } = self.target;
+        let text = |pointer: &str| {
+            let objects = [Some(answer), self.present.as_ref(), Some(&self.body)].into_iter().flatten();
+            let objects = objects.filter(|object| object["kind"] != "Status");
+            let mut texts = objects.filter_map(|object| object.pointer(pointer)?.as_str());
+            texts.find(|text| !text.is_empty()).map(str::to_owned)
+        };
+        let own = self.target.is_object() || name.is_none();
+        let given_name = || text("/metadata/name").or_else(|| text("/metadata/generateName"));
+        PlannedObject {
+            kind: text("/kind").filter(|_| own).unwrap_or_else(|| plural.clone()),
+            namespace: namespace.clone(),
+            name: name.clone().or_else(given_name).unwrap_or_default(),
+            // Each dry run of a creation answers another UID.
+            uid: text("/metadata/uid").filter(|_| name.is_some() && own).unwrap_or_default(),
+        }
+    }
+}
+
+/// The result of a dry-run write.
+#[derive(Debug, PartialEq, Eq)]
+enum DryRunOutcome {
+    Accepted,
+    /// The object has changed, or exists already.
+    Conflict,
+    /// The server refuses the write, for this reason.
+    Refused(String),
+    /// An admission webhook does not support dry runs.
+    NoDryRun(String),
+    /// The object does not exist, or the server cannot answer now.
+    NoAnswer,
+}
+
+impl DryRunOutcome {
+    fn of(answer: &Response<Value>) -> Self {
+        let code = answer.status().as_u16();
+        let text = |field: &str| answer.body()[field].as_str().unwrap_or_default();
+        let reason = || format!("{code} {} {}", text("reason"), text("message")).trim_end().to_owned();
+        match code {
+            200..300 => Self::Accepted,
+            409 => Self::Conflict,
+            400 if text("message").contains("does not support dry run") => Self::NoDryRun(reason()),
+            401 | 404 | 408 | 429 => Self::NoAnswer,
+            400..500 => Self::Refused(reason()),
+            _ => Self::NoAnswer,
+        }
+    }
+}
+
+fn response(status: StatusCode, body: &Value) -> Response<Body> {
+    let mut response = Response::new(Body::from(body.to_string().into_bytes()));
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests;

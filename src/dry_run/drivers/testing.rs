@@ -1,0 +1,36 @@
+//! Recorded calls as lines of text.
+
+use std::sync::{Arc, Mutex};
+
+use staffetta_driver::Owner;
+use staffetta_handler::{DryRunPlan, ObjectRef, PlannedCall};
+
+use super::Recording;
+
+/// The recorded calls, one line each.
+#[derive(Clone, Default)]
+pub(super) struct Calls(Arc<Mutex<Vec<String>>>);
+
+impl Calls {
+    pub(super) fn record<D: ?Sized>(&self, driver: Arc<D>) -> Recording<D> {
+        let calls = self.clone();
+        let plan = DryRunPlan::new(move |object, call| calls.0.lock().unwrap().push(line(object, &call)));
+        Recording::new(driver, plan, "driver", "Kind")
+    }
+
+    /// Removes and returns the calls.
+    pub(super) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+fn line(object: Option<ObjectRef<'_>>, call: &PlannedCall) -> String {
+    let object = object.map(|object| format!("{}/{}: ", object.namespace.unwrap_or_default(), object.name));
+    let with: Vec<_> = call.with.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let last = if call.last { " ..." } else { "" };
+    format!("{}{}: {}{last}", object.unwrap_or_default(), call.what, with.join("; "))
+}
+
+pub(super) fn owner(name: &str) -> Owner {
+    Owner { namespace: "default".into(), name: name.into(), uid: format!("uid-{name}").into() }
+}

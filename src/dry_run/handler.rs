@@ -1,0 +1,105 @@
+//! One handler in a dry run.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use futures_util::stream;
+use staffetta_handler::{
+    AnyEvent, BackoffPolicy, Context, ErasedHandler, EventHandler, EventHandlerExt, GarbageCollector,
+    HandlerError, Kind, KindIndex, LogExceptions, Message, Registration, Report, Retry, Source, Timeout,
+    TriggerSender, bounded, causes,
+};
+
+use super::plan::PlanLog;
+use crate::lock::lock;
+
+/// A handler with the inner wrappers of its chain. There are no queues: all events are known beforehand.
+type Chain = LogExceptions<Retry<Timeout<Arc<ErasedHandler>>, AnyEvent>, AnyEvent>;
+
+/// One handler in a dry run.
+pub(super) struct DryRunHandler {
+    pub(super) name: Arc<str>,
+    pub(super) indexes: Vec<KindIndex>,
+    /// Reads the ownership marks.
+    pub(super) garbage_collector: Option<Arc<dyn GarbageCollector>>,
+    handler: Arc<ErasedHandler>,
+    chain: Chain,
+    sources: Vec<Box<dyn Source>>,
+    /// Triggers that are not handled yet. Handlers send some too, while they handle events.
+    triggers: Arc<Mutex<Vec<AnyEvent>>>,
+    log: PlanLog,
+}
+
+impl DryRunHandler {
+    /// Each invocation takes at most `limit`, and is repeated as `retry` says.
+    pub(super) fn new(
+        name: &str,
+        mut registration: Registration,
+        log: &PlanLog,
+        (limit, retry): (Duration, BackoffPolicy),
+    ) -> Self {
+        let sources = registration.take_sources();
+        let (handler, indexes, garbage_collector) = registration.into_parts();
+        let handler = Arc::new(handler);
+        let failures = Arc::new(PlannedFailures(log.clone()));
+        let chain = Arc::clone(&handler).timeout(limit).retry(retry).log_exceptions(failures);
+        let (name, triggers, log) = (name.into(), Arc::default(), log.clone());
+        Self { name, indexes, garbage_collector, handler, chain, sources, triggers, log }
+    }
+
+    /// The kinds whose objects the handler or its indexes need.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = &Kind> {
+        self.handler.kinds().chain(self.indexes.iter().map(|index| &index.kind))
+    }
+
+    /// Runs its sources once, each for at most `limit`, and returns their errors.
+    pub(super) async fn run_sources(&self, limit: Duration) -> Vec<HandlerError> {
+        let triggers = Arc::clone(&self.triggers);
+        let sender = TriggerSender::new(move |trigger| lock(&triggers).push(trigger));
+        let sources = self.sources.iter().map(|source| bounded(limit, source.run_once(sender.clone())));
+        join_all(sources).await.into_iter().filter_map(Result::err).collect()
+    }
+
+    /// Handles its part of `events` and the triggers that were sent, one of each type for an object: those of one ordering key one
+    /// after the other, `concurrency` keys at a time.
+    pub(super) async fn handle(&self, events: impl Iterator<Item = AnyEvent>, concurrency: usize) {
+        let mut by_key: HashMap<_, Vec<AnyEvent>> = HashMap::new();
+        let mut keys = Vec::new();
+        let (mut triggers, mut known) = (std::mem::take(&mut *lock(&self.triggers)), HashSet::new());
+        triggers.retain(|trigger| known.insert((trigger.route(), trigger.uid().to_owned())));
+        for event in events.filter(|event| self.handles(event)).chain(triggers) {
+            let key = self.handler.key(&event);
+            if !by_key.contains_key(&key) {
+                keys.push(key);
+            }
+            by_key.entry(key).or_default().push(event);
+        }
+        let queues = keys.iter().filter_map(|key| by_key.remove(key)).collect::<Vec<_>>();
+        let handled = stream::iter(queues).map(|queue| async move {
+            for event in queue.into_iter().filter(|event| self.handler.wants(event)) {
+                let (name, object) = (Arc::clone(&self.name), event.object_ref().into());
+                let context = Context::detached();
+                // The chain ends every failure in the plan.
+                let _ = self.log.during(name, object, self.chain.handle(&event, &context)).await;
+            }
+        });
+        handled.buffer_unordered(concurrency).collect::<()>().await;
+    }
+
+    /// Returns `true` if it receives the events of this object.
+    fn handles(&self, event: &AnyEvent) -> bool {
+        self.handler.kinds().any(|kind| kind.type_id == event.route())
+    }
+}
+
+/// Reports failures to the plan.
+struct PlannedFailures(PlanLog);
+
+impl Report<AnyEvent> for PlannedFailures {
+    fn failed(&self, _: &AnyEvent, error: &HandlerError, _: &Context<'_>) {
+        self.0.failed(causes(&**error));
+    }
+}

@@ -1,0 +1,207 @@
+//! Aggregates occurrences by object, handler and reason, and decides which Event is written when. It performs no I/O, and the
+//! time is passed in.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use staffetta_handler::{Backoff, BackoffPolicy};
+use tokio::time::Instant;
+
+use super::occurrence::{Occurrence, event_name};
+use super::rate_limit::TokenBucket;
+
+/// The delays after failed writes to a namespace.
+const BACKOFF: BackoffPolicy =
+    BackoffPolicy { initial: Duration::from_secs(1), max: Duration::from_secs(60), limit: None };
+
+/// The limits of an [`Aggregator`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// The minimum time between two writes of one Event.
+    pub(super) spacing: Duration,
+    /// The time after its last occurrence when a series ends. It is longer than the longest `relay.failed_resync`.
+    pub(super) memory: Duration,
+    /// The maximum number of series.
+    pub(super) capacity: usize,
+}
+
+/// The limits that docs/events.md promises.
+pub(super) const LIMITS: Limits =
+    Limits { spacing: Duration::from_secs(60), memory: Duration::from_secs(30 * 60), capacity: 16 * 1024 };
+
+/// The object, the handler and the reason.
+type SeriesKey = (Arc<str>, Arc<str>, &'static str);
+
+/// The occurrences that one Event counts.
+struct Series {
+    name: String,
+    count: i32,
+    first: Timestamp,
+    last_seen: Instant,
+    last_written: Option<Instant>,
+    /// `true` if the Event exists, as far as is known.
+    exists: bool,
+    /// The last occurrence, until it is written.
+    pending: Option<Occurrence>,
+}
+
+/// A request that creates an Event, or updates its count and note.
+#[derive(Clone, Debug)]
+pub(super) struct EventWrite {
+    key: SeriesKey,
+    /// `true` to update an Event, `false` to create it.
+    pub(super) update: bool,
+    pub(super) name: String,
+    pub(super) count: i32,
+    pub(super) first: Timestamp,
+    pub(super) occurrence: Occurrence,
+}
+
+/// The outcome of an [`EventWrite`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EventOutcome {
+    Done,
+    /// The Event to update does not exist any more: the server keeps Events for an hour.
+    NotFound,
+    /// The Event to create exists: an earlier response was lost.
+    AlreadyExists,
+    /// The server will never accept it.
+    Rejected,
+    /// It may succeed later.
+    Failed,
+}
+
+/// Holds all series, and the time at which each is written next.
+pub(super) struct Aggregator {
+    limits: Limits,
+    rate: TokenBucket,
+    next_number: u64,
+    series: HashMap<SeriesKey, Series>,
+    /// The series with a pending occurrence, by due time and order of arrival.
+    queue: BTreeMap<(Instant, u64), SeriesKey>,
+    arrivals: u64,
+    /// The namespaces in which the last write failed, until a write succeeds.
+    paused: HashMap<String, (Backoff, Instant)>,
+}
+
+impl Aggregator {
+    /// An empty aggregator that numbers Events from `number`.
+    pub(super) fn new(limits: Limits, rate: TokenBucket, number: u64) -> Self {
+        let (series, queue, paused) = (HashMap::new(), BTreeMap::new(), HashMap::new());
+        Self { limits, rate, next_number: number, series, queue, arrivals: 0, paused }
+    }
+
+    /// Counts an occurrence. Returns `false` if there is no room for it.
+    pub(super) fn add(&mut self, occurrence: Occurrence, now: Instant) -> bool {
+        let Limits { spacing, memory, capacity } = self.limits;
+        let is_current = |series: &Series| {
+            series.pending.is_some() || now.saturating_duration_since(series.last_seen) <= memory
+        };
+        let key = (occurrence.object(), Arc::clone(&occurrence.handler), occurrence.reason);
+        if !self.series.get(&key).is_some_and(is_current) {
+            self.series.remove(&key);
+            if self.series.len() >= capacity {
+                self.series.retain(|_, series| is_current(series));
+            }
+            if self.series.len() >= capacity {
+                self.series.retain(|_, series| series.pending.is_some());
+            }
+            if self.series.len() >= capacity {
+                return false;
+            }
+        }
+        let series = self.series.entry(key.clone()).or_insert_with(|| {
+            let name = event_name(&occurrence.regarding.name, self.next_number);
+            self.next_number = self.next_number.wrapping_add(1);
+            let first = occurrence.at;
+            Series { name, count: 0, first, last_seen: now, last_written: None, exists: false, pending: None }
+        });
+        series.count = series.count.saturating_add(1);
+        series.last_seen = now;
+        let due = series.last_written.map_or(now, |written| now.max(written + spacing));
+        if series.pending.replace(occurrence).is_none() {
+            self.enqueue(key, due);
+        }
+        true
+    }
+
+    /// The time of the next write.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.queue.first_key_value().map(|((due, _), _)| self.rate.available_at().max(*due))
+    }
+
+    /// Removes the next write if it is due. Its outcome must be passed to [`finish`](Self::finish) before the next call.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<Box<EventWrite>> {
+        while self.next_due()? <= now {
+            let (_, key) = self.queue.pop_first()?;
+            let Some(series) = self.series.get_mut(&key) else { continue };
+            let Some(occurrence) = series.pending.take() else { continue };
+            if let Some(&(_, until)) =
+                self.paused.get(occurrence.namespace()).filter(|(_, until)| *until > now)
+            {
+                series.pending = Some(occurrence);
+                self.enqueue(key, until);
+                continue;
+            }
+            self.rate.take(now);
+            series.last_written = Some(now);
+            let Series { ref name, count, first, exists: update, .. } = *series;
+            return Some(Box::new(EventWrite { key, update, name: name.clone(), count, first, occurrence }));
+        }
+        None
+    }
+
+    /// Records the outcome of a write, and queues it again unless it is done or rejected.
+    pub(super) fn finish(&mut self, write: EventWrite, outcome: EventOutcome, now: Instant) {
+        // The series may have been removed, and another one of this key begun.
+        let series = self.series.get_mut(&write.key).filter(|series| series.name == write.name);
+        let Some(series) = series else { return };
+        match outcome {
+            EventOutcome::Done | EventOutcome::AlreadyExists => series.exists = true,
+            EventOutcome::NotFound => series.exists = false,
+            EventOutcome::Rejected | EventOutcome::Failed => {}
+        }
+        let repeat = !matches!(outcome, EventOutcome::Done | EventOutcome::Rejected);
+        // An occurrence that arrived in between is newer and is queued already.
+        if repeat && series.pending.is_none() {
+            series.pending = Some(write.occurrence);
+            self.enqueue(write.key, now);
+        }
+    }
+
+    /// Pauses writes to a namespace after a failure, for `hint` or a growing delay. Returns the delay, and `true` if it is the first
+    /// failure.
+    pub(super) fn pause(
+        &mut self,
+        namespace: &str,
+        hint: Option<Duration>,
+        now: Instant,
+    ) -> (Duration, bool) {
+        let is_first = !self.paused.contains_key(namespace);
+        let (backoff, until) =
+            self.paused.entry(namespace.to_owned()).or_insert_with(|| (BACKOFF.start(), now));
+        let delay = backoff.next_wait(hint).unwrap_or(BACKOFF.max);
+        *until = now + delay;
+        (delay, is_first)
+    }
+
+    /// Ends the pause of a namespace. Returns `true` if it was paused.
+    pub(super) fn resume(&mut self, namespace: &str) -> bool {
+        self.paused.remove(namespace).is_some()
+    }
+
+    /// The number of Events with an occurrence that is not written.
+    pub(super) fn pending(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn enqueue(&mut self, key: SeriesKey, due: Instant) {
+        self.arrivals += 1;
+        self.queue.insert((due, self.arrivals), key);
+    }
+}
+
+#[cfg(test)]
+mod tests;

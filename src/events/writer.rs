@@ -1,0 +1,203 @@
+//! The task that writes Events.
+
+use std::error::Error;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Event as CoreEvent, ObjectReference};
+use k8s_openapi::api::events::v1::{Event, EventSeries};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::core::Status;
+use kube::{Api, Client};
+use serde_json::json;
+use staffetta_handler::{HandlerError, Identity, bounded, causes};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use super::aggregation::{Aggregator, EventOutcome, EventWrite};
+use super::occurrence::Occurrence;
+use crate::metrics::EventMetrics;
+
+/// The `reportingController` of all Events.
+const CONTROLLER: &str = "staffetta.dev/controller";
+
+/// The time limit of one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The pause of a namespace that forbids Events (403), and the maximum that a server can ask for.
+const LONG_PAUSE: Duration = Duration::from_secs(5 * 60);
+
+/// Writes one Event at a time and accepts occurrences meanwhile.
+pub(super) struct EventWriter {
+    pub(super) client: Client,
+    pub(super) instance: String,
+    pub(super) aggregator: Aggregator,
+    pub(super) metrics: EventMetrics,
+}
+
+impl EventWriter {
+    /// Writes until `stop`; then writes the Events that are due, and returns.
+    pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Occurrence>, stop: CancellationToken) {
+        let (mut writes, mut closed) = (JoinSet::new(), false);
+        loop {
+            let mut due = None;
+            if writes.is_empty() {
+                if let Some(write) = self.aggregator.pop(Instant::now()) {
+                    writes.spawn(send(self.client.clone(), self.instance.clone(), write));
+                } else if closed {
+                    break;
+                } else {
+                    due = self.aggregator.next_due();
+                }
+            }
+            tokio::select! {
+                received = queue.recv(), if !closed => {
+                    closed = received.is_none();
+                    if received.is_some_and(|occurrence| !self.aggregator.add(occurrence, Instant::now())) {
+                        self.metrics.dropped.inc();
+                    }
+                }
+                Some(done) = writes.join_next() => {
+                    // A write does not panic: `bounded` turns panics into errors.
+                    if let Ok((write, result)) = done {
+                        self.finish(write, &result);
+                    }
+                }
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                () = stop.cancelled(), if !queue.is_closed() => queue.close(),
+            }
+        }
+        if self.aggregator.pending() > 0 {
+            info!(events = self.aggregator.pending(), "not all Kubernetes Events were written");
+        }
+    }
+
+    fn finish(&mut self, write: EventWrite, result: &Result<(), HandlerError>) {
+        let (outcome, now) = (outcome(write.update, result), Instant::now());
+        let namespace = write.occurrence.namespace();
+        let resumed = outcome != EventOutcome::Failed && self.aggregator.resume(namespace);
+        let error = result.as_ref().err().map(|error| causes(&**error));
+        match outcome {
+            EventOutcome::Done => {
+                let counter = if write.update { &self.metrics.updated } else { &self.metrics.created };
+                counter.inc();
+                if resumed {
+                    info!(namespace, "Kubernetes Events are written again");
+                }
+            }
+            EventOutcome::Rejected => {
+                self.metrics.refused.inc();
+                let Occurrence { regarding, reason, .. } = &write.occurrence;
+                debug!(kind = %regarding.kind, namespace, name = regarding.name, reason, error,
+                    "the API server rejected a Kubernetes Event");
+            }
+            EventOutcome::Failed => {
+                self.metrics.failed.inc();
+                let hint = result.as_ref().err().and_then(pause_hint);
+                let (delay, is_first) = self.aggregator.pause(namespace, hint, now);
+                let again_s = delay.as_secs_f64();
+                if is_first {
+                    warn!(namespace, error, again_s, "cannot write Kubernetes Events");
+                } else {
+                    debug!(namespace, error, again_s, "still cannot write Kubernetes Events");
+                }
+            }
+            EventOutcome::NotFound | EventOutcome::AlreadyExists => {}
+        }
+        self.aggregator.finish(write, outcome, now);
+    }
+}
+
+/// Sends one write, and returns it with the result.
+pub(super) async fn send(
+    client: Client,
+    instance: String,
+    write: Box<EventWrite>,
+) -> (EventWrite, Result<(), HandlerError>) {
+    let namespace = write.occurrence.namespace();
+    let request = async {
+        if write.update {
+            // `events.k8s.io` does not allow the note to change.
+            let events = Api::<CoreEvent>::namespaced(client, namespace);
+            let change = json!({ "message": write.occurrence.note, "series": series(&write) });
+            events.patch(&write.name, &PatchParams::default(), &Patch::Merge(change)).await?;
+        } else {
+            let events = Api::<Event>::namespaced(client, namespace);
+            events.create(&PostParams::default(), &event(&write, instance)).await?;
+        }
+        Ok(())
+    };
+    let result = bounded(REQUEST_TIMEOUT, request).await;
+    (*write, result)
+}
+
+/// The Event to create.
+fn event(write: &EventWrite, instance: String) -> Event {
+    let occurrence = &write.occurrence;
+    let (namespace, name) = (Some(occurrence.namespace().to_owned()), Some(write.name.clone()));
+    Event {
+        metadata: ObjectMeta { namespace, name, ..ObjectMeta::default() },
+        event_time: Some(MicroTime(write.first)),
+        // The server rejects a series of one occurrence.
+        series: (write.count > 1).then(|| series(write)),
+        regarding: Some(reference(&occurrence.regarding)),
+        type_: Some(if occurrence.warning { "Warning" } else { "Normal" }.to_owned()),
+        reason: Some(occurrence.reason.to_owned()),
+        action: Some(occurrence.handler.to_string()),
+        note: Some(occurrence.note.clone()),
+        reporting_controller: Some(CONTROLLER.to_owned()),
+        reporting_instance: Some(instance),
+        ..Event::default()
+    }
+}
+
+fn series(write: &EventWrite) -> EventSeries {
+    EventSeries { count: write.count, last_observed_time: MicroTime(write.occurrence.at) }
+}
+
+fn reference(identity: &Identity) -> ObjectReference {
+    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    ObjectReference {
+        api_version: some(&identity.api_version),
+        kind: some(&identity.kind),
+        namespace: identity.namespace.clone(),
+        name: some(&identity.name),
+        uid: some(&identity.uid),
+        resource_version: identity.resource_version.clone(),
+        field_path: None,
+    }
+}
+
+/// Classifies the result of an update or of a creation.
+pub(super) fn outcome(update: bool, result: &Result<(), HandlerError>) -> EventOutcome {
+    let Err(error) = result else { return EventOutcome::Done };
+    let details = status(error).and_then(|status| status.details.as_ref());
+    // A namespace that is being deleted accepts no new objects.
+    let terminating = |reason: &str| reason == "NamespaceTerminating";
+    let terminating =
+        details.is_some_and(|details| details.causes.iter().any(|cause| terminating(&cause.reason)));
+    match status(error).map(|status| status.code) {
+        Some(409) if !update => EventOutcome::AlreadyExists,
+        Some(404) if update => EventOutcome::NotFound,
+        Some(403) if !terminating => EventOutcome::Failed,
+        _ if error.transient() => EventOutcome::Failed,
+        _ => EventOutcome::Rejected,
+    }
+}
+
+/// The delay before the next write to the namespace, where the response implies one.
+fn pause_hint(error: &HandlerError) -> Option<Duration> {
+    let forbidden = status(error).is_some_and(|status| status.code == 403);
+    if forbidden { Some(LONG_PAUSE) } else { error.retry_after().map(|delay| delay.min(LONG_PAUSE)) }
+}
+
+fn status(error: &HandlerError) -> Option<&Status> {
+    let error: &(dyn Error + 'static) = &**error;
+    if let Some(kube::Error::Api(status)) = error.downcast_ref() { Some(status) } else { None }
+}
+
+#[cfg(test)]
+mod tests;

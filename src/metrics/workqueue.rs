@@ -1,0 +1,84 @@
+//! Metrics of the queues and attempts of one handler.
+
+use std::error::Error;
+use std::time::Duration;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::Histogram;
+use staffetta_handler::{Failure, Panicked, QueueMetrics, TimedOut};
+
+use super::family::histogram;
+
+/// Counts the events that pass through the queues of one handler.
+#[derive(Debug)]
+pub struct WorkqueueMetrics {
+    pub(super) adds: Counter,
+    pub(super) retries: Counter,
+    pub(super) queue_duration: Histogram,
+    pub(super) work_duration: Histogram,
+}
+
+impl Default for WorkqueueMetrics {
+    /// Metrics that no registry exposes.
+    fn default() -> Self {
+        let (queue_duration, work_duration) = (histogram(), histogram());
+        Self { adds: Counter::default(), retries: Counter::default(), queue_duration, work_duration }
+    }
+}
+
+impl QueueMetrics for WorkqueueMetrics {
+    fn added(&self) {
+        self.adds.inc();
+    }
+
+    fn waited(&self, time: Duration) {
+        self.queue_duration.observe(time.as_secs_f64());
+    }
+
+    fn worked(&self, time: Duration) {
+        self.work_duration.observe(time.as_secs_f64());
+    }
+
+    fn retried(&self) {
+        self.retries.inc();
+    }
+}
+
+/// The values of the label `outcome` of failed attempts.
+pub(super) const FAILURE_OUTCOMES: [&str; 4] = ["transient", "permanent", "panic", "timeout"];
+
+/// The value of the label `outcome` for an attempt that failed with `failure`.
+pub(super) fn failure_outcome(failure: &dyn Failure) -> &'static str {
+    let error: &(dyn Error + 'static) = failure;
+    let [transient, permanent, panic, timeout] = FAILURE_OUTCOMES;
+    match failure.transient() {
+        _ if error.is::<Panicked>() => panic,
+        _ if error.is::<TimedOut>() => timeout,
+        true => transient,
+        false => permanent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use staffetta_handler::bounded;
+    use staffetta_handler::testing::Fault;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_classified_by_its_cause() {
+        let limit = Duration::from_secs(1);
+        let panics = bounded::<()>(limit, async { panic!("as ordered") }).await.unwrap_err();
+        let hangs = bounded::<()>(limit, std::future::pending()).await.unwrap_err();
+        let (busy, refused) = (Fault::transient("busy"), Fault::permanent("refused"));
+        for (failure, outcome) in [
+            (&*panics as &dyn Failure, "panic"),
+            (&*hangs, "timeout"),
+            (&busy, "transient"),
+            (&refused, "permanent"),
+        ] {
+            assert_eq!(failure_outcome(failure), outcome);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The innermost link of a chain: no handler runs outside the leadership term.
+
+use staffetta_handler::{Context, EventHandler, HandlerError, Message};
+
+use crate::term::Term;
+
+/// Runs an invocation only while the term is active. The deadline is checked before each poll, so a handler that was stopped
+/// between two calls of a driver makes no further call.
+///
+/// An invocation that is stopped, or fails after the end of the term, is no failure of the handler: it is neither reported nor
+/// repeated. It stays pending until its queue is shut down, which follows the end of the term.
+pub struct Fenced<H> {
+    inner: H,
+    term: Term,
+}
+
+impl<H> Fenced<H> {
+    /// Lets `inner` run while `term` is active.
+    pub fn new(inner: H, term: Term) -> Self {
+        Self { inner, term }
+    }
+}
+
+impl<E: Message, H: EventHandler<E>> EventHandler<E> for Fenced<H> {
+    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
+        match self.term.run(self.inner.handle(event, context)).await {
+            Ok(result) if result.is_ok() || self.term.is_active() => result,
+            _ => {
+                context.shutdown().await;
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use staffetta_handler::testing::{Fault, pod};
+    use staffetta_handler::{
+        AnyEvent, Async, Event, EventHandlerExt, LogExceptions, OrderingKey, QueuePolicy, Report,
+    };
+
+    use super::*;
+    use crate::clock::BootTime;
+
+    /// A handler that calls a driver twice, one second apart, and then fails.
+    struct TwoCalls(Arc<AtomicUsize>);
+
+    impl EventHandler<AnyEvent> for TwoCalls {
+        async fn handle(&self, _: &AnyEvent, _: &Context<'_>) -> Result<(), HandlerError> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Err(Fault::permanent("refused").into())
+        }
+    }
+
+    #[derive(Default)]
+    struct Failures(Mutex<Vec<String>>);
+
+    impl Report<AnyEvent> for Failures {
+        fn failed(&self, _: &AnyEvent, error: &HandlerError, _: &Context<'_>) {
+            self.0.lock().unwrap().push(error.to_string());
+        }
+    }
+
+    type Queues = Async<AnyEvent, LogExceptions<Fenced<TwoCalls>, AnyEvent>>;
+
+    /// The queues of such a handler, the number of its calls, and its reported failures.
+    fn queues(term: &Term) -> (Queues, Arc<AtomicUsize>, Arc<Failures>) {
+        let (calls, failures) = (Arc::<AtomicUsize>::default(), Arc::<Failures>::default());
+        let link = Fenced::new(TwoCalls(Arc::clone(&calls)), term.clone());
+        let chain = link.log_exceptions(Arc::clone(&failures) as _);
+        let key = |event: &AnyEvent| OrderingKey::of(event.uid());
+        (Async::new(chain, QueuePolicy::default(), key), calls, failures)
+    }
+
+    fn event() -> AnyEvent {
+        Event::Added(Arc::new(pod("default", "web"))).erase()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_handler_makes_no_further_call_of_a_driver() {
+        let term = Term::pending();
+        let (queues, calls, failures) = queues(&term);
+        let second = || tokio::time::sleep(Duration::from_secs(2));
+        queues.push(event());
+        second().await;
+        assert_eq!(calls.load(Ordering::Relaxed), 0, "the term has not begun");
+        assert!(
+            queues.halt(Duration::from_secs(1)).await,
+            "a refused invocation does not delay the shutdown"
+        );
+
+        let term = Term::pending();
+        let (queues, calls, reported) = self::queues(&term);
+        term.extend(BootTime::now() + Duration::from_secs(3600));
+        queues.push(event());
+        second().await;
+        assert_eq!((calls.load(Ordering::Relaxed), reported.0.lock().unwrap().len()), (2, 1));
+
+        queues.push(event());
+        tokio::task::yield_now().await;
+        assert_eq!(calls.load(Ordering::Relaxed), 3);
+        term.extend(BootTime::now());
+        second().await;
+        assert_eq!(calls.load(Ordering::Relaxed), 3);
+        assert!(queues.halt(Duration::from_secs(1)).await);
+        assert_eq!(
+            (failures.0.lock().unwrap().len(), reported.0.lock().unwrap().len()),
+            (0, 1),
+            "the stopped invocation is not reported"
+        );
+    }
+}

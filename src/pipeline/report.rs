@@ -1,0 +1,168 @@
+//! Reports the failures of handlers: in the log, as a Kubernetes Event on the object and as a metric, and schedules the next attempt.
+//!
+//! An error that passes within [`REPORT_DELAY`] is logged at level `debug` only, unless the next attempt is far away. Once a failure
+//! was reported, its end is reported too.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use staffetta_handler::{
+    AnyEvent, BackoffPolicy, Change, Context, HandlerError, Identity, LastError, Message, QueueMetrics,
+    Report, TimedOut, Undecodable, causes,
+};
+use tracing::{debug, error, info, warn};
+
+use crate::events::{Occurrence, Publisher};
+use crate::metrics::Metrics;
+use crate::observers::{Observers, OnUndecodable, log_undecodable};
+
+/// The delay before a transient error is reported.
+const REPORT_DELAY: Duration = Duration::from_secs(10);
+
+/// The maximum time that an object may have failed before its next attempt without a report.
+const MAX_UNREPORTED: Duration = Duration::from_secs(30);
+
+/// The reason of the Event that reports the end of a failure.
+pub(crate) const RECOVERED: &str = "Recovered";
+
+/// The reason of the Event on an object that cannot be decoded.
+pub(crate) const UNDECODABLE: &str = "ObjectUndecodable";
+
+/// Observes the chains of all handlers.
+pub(crate) struct Reports {
+    publisher: Option<Publisher>,
+    metrics: Arc<Metrics>,
+}
+
+impl Reports {
+    /// Reports to `metrics` and, if there is a publisher, as Kubernetes Events.
+    pub(crate) fn new(publisher: Option<Publisher>, metrics: &Arc<Metrics>) -> Self {
+        Self { publisher, metrics: Arc::clone(metrics) }
+    }
+}
+
+impl Observers for Reports {
+    fn report(&self, handler: &str, resync: BackoffPolicy) -> Arc<dyn Report<AnyEvent>> {
+        let (publisher, metrics) = (self.publisher.clone(), Arc::clone(&self.metrics));
+        Arc::new(FailureReport { handler: handler.into(), resync, publisher, metrics })
+    }
+
+    fn undecodable(&self) -> OnUndecodable {
+        let (publisher, watch) = (self.publisher.clone(), "watch".into());
+        Box::new(move |object: &Undecodable| {
+            log_undecodable(object);
+            if let Some(publisher) = &publisher {
+                let (regarding, note) = (object.identity.clone(), object.to_string());
+                publisher.publish(Occurrence::new(regarding, &watch, true, UNDECODABLE, (&note, "")));
+            }
+        })
+    }
+
+    fn meter(&self, handler: &str) -> Arc<dyn QueueMetrics> {
+        Arc::new(self.metrics.workqueue(handler))
+    }
+}
+
+/// Reports the failures of one handler.
+struct FailureReport {
+    handler: Arc<str>,
+    resync: BackoffPolicy,
+    publisher: Option<Publisher>,
+    metrics: Arc<Metrics>,
+}
+
+impl Report<AnyEvent> for FailureReport {
+    fn failed(&self, event: &AnyEvent, error: &HandlerError, context: &Context<'_>) {
+        self.metrics.count_failure(&self.handler, &**error);
+        let again = self.resync.requeue_delay(context.failures(), error.retry_after());
+        let object_ref = event.object_ref();
+        let (text, reason) = (text(error, context), error.reason());
+        error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
+            handler = &*self.handler, change = ?event.change(), attempt = context.attempts(), reason,
+            again_s = again.as_secs(), error = &*text, "handling failed");
+        context.set_reported_on(affected(event, error));
+        let suffix = format!("; it is handled again in {}, or when it changes", Rounded(again));
+        self.warn(event, error, (&text, &suffix));
+        context.requeue_after(again);
+    }
+
+    fn will_retry(&self, event: &AnyEvent, error: &HandlerError, wait: Duration, context: &Context<'_>) {
+        self.metrics.count_failure(&self.handler, &**error);
+        let (object_ref, text, reason) = (event.object_ref(), text(error, context), error.reason());
+        let attempt = context.attempts();
+        let since = context.last_error().map_or(Duration::ZERO, |last_error| last_error.since.elapsed());
+        let failing_for = since.saturating_add(time_limit(error));
+        let reported = failing_for >= REPORT_DELAY || failing_for.saturating_add(wait) >= MAX_UNREPORTED;
+        if reported && context.set_reported_on(affected(event, error)) {
+            warn!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
+                handler = &*self.handler, change = ?event.change(), attempt, reason,
+                again_s = wait.as_secs_f64(), error = &*text, "handling fails and is repeated");
+        } else {
+            debug!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
+                handler = &*self.handler, attempt, reason, again_s = wait.as_secs_f64(), error = &*text, "will try again");
+        }
+        if reported {
+            let suffix = format!("; attempt {} follows in {}", attempt.saturating_add(1), Rounded(wait));
+            self.warn(event, error, (&text, &suffix));
+        }
+    }
+
+    fn recovered(&self, event: &AnyEvent, context: &Context<'_>) {
+        let (Some(object), Some(last_error)) = (context.reported_on(), context.last_error()) else { return };
+        let LastError { attempts, since, .. } = &*last_error;
+        info!(kind = %object.kind, namespace = object.namespace, name = object.name, uid = object.uid,
+            handler = &*self.handler, attempt = attempts, "handling works again");
+        // An Event on a deleted object helps no user.
+        if let Some(publisher) = self.publisher.as_ref().filter(|_| event.change() != Change::Deleted) {
+            let plural = if *attempts == 1 { "attempt" } else { "attempts" };
+            let since = Rounded(since.elapsed());
+            let note = format!("handled again after {attempts} failed {plural} in {since}");
+            let regarding = Identity::clone(&object);
+            publisher.publish(Occurrence::new(regarding, &self.handler, false, RECOVERED, (&note, "")));
+        }
+    }
+}
+
+impl FailureReport {
+    fn warn(&self, event: &AnyEvent, error: &HandlerError, note: (&str, &str)) {
+        if let Some(publisher) = &self.publisher {
+            let regarding = affected(event, error);
+            publisher.publish(Occurrence::new(regarding, &self.handler, true, error.reason(), note));
+        }
+    }
+}
+
+/// The error with its causes, which the context has formatted already.
+fn text(error: &HandlerError, context: &Context<'_>) -> Arc<str> {
+    context.last_error().map_or_else(|| causes(&**error).into(), |last_error| Arc::clone(&last_error.error))
+}
+
+/// The time limit of an attempt that timed out; zero for any other error.
+fn time_limit(error: &HandlerError) -> Duration {
+    let error: &(dyn Error + 'static) = &**error;
+    error.downcast_ref::<TimedOut>().map_or(Duration::ZERO, TimedOut::limit)
+}
+
+/// The object on which the Event is written: the one that the error names, otherwise that of the event.
+fn affected(event: &AnyEvent, error: &HandlerError) -> Identity {
+    error.concerns().cloned().unwrap_or_else(|| event.identity())
+}
+
+/// Formats a duration in one unit: `90 ms`, `5 s`, `15 min`.
+struct Rounded(Duration);
+
+impl fmt::Display for Rounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_secs() {
+            0 => write!(f, "{} ms", self.0.as_millis()),
+            seconds @ 1..120 => write!(f, "{seconds} s"),
+            seconds @ 120..7200 => write!(f, "{} min", seconds / 60),
+            seconds => write!(f, "{} h", seconds / 3600),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Runs the sources of the handlers, whose triggers pass through the same chains as watch events.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use staffetta_handler::{
+    AnyEvent, BackoffPolicy, Context, EventHandler, HandlerError, TriggerSender, causes,
+};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::{HandlerChain, Pipeline};
+
+/// The waits before a source that ended is restarted.
+const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(60));
+
+/// The running time after which the back-off of a source is reset.
+const STABLE: Duration = Duration::from_secs(120);
+
+/// Runs each source of each handler in `tasks`, until they are shut down.
+pub(crate) fn start(tasks: &mut JoinSet<()>, pipeline: &Arc<Pipeline>) {
+    for handler in pipeline.handlers() {
+        for source in 0..handler.sources.len() {
+            tasks.spawn(run(Arc::clone(handler), source, trigger_sender(pipeline)));
+        }
+    }
+}
+
+/// Runs one source, and restarts it when it ends, fails or panics.
+async fn run(handler: Arc<HandlerChain>, source: usize, sender: TriggerSender) {
+    let mut backoff = BACKOFF.start();
+    loop {
+        let started = Instant::now();
+        let running = handler.sources[source].run(sender.clone());
+        let result = AssertUnwindSafe(running).catch_unwind().await;
+        if started.elapsed() >= STABLE {
+            backoff.reset();
+        }
+        let wait = backoff.delay(None);
+        let error = match result {
+            Ok(Ok(())) => "it ended by itself".to_owned(),
+            Ok(Err(error)) => causes(&*error),
+            Err(_) => "it panicked".to_owned(),
+        };
+        let (handler, attempt, wait_ms) = (&handler.name, backoff.attempts(), wait.as_millis());
+        warn!(handler, attempt, wait_ms, error, "a source ended and is restarted");
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// A sender that queues triggers. It holds a weak reference, so that a leftover task of a source keeps no queue alive.
+fn trigger_sender(pipeline: &Arc<Pipeline>) -> TriggerSender {
+    let pipeline = Arc::downgrade(pipeline);
+    TriggerSender::new(move |event: AnyEvent| {
+        let Some(pipeline) = pipeline.upgrade() else { return };
+        // The pipeline never waits, so the first poll completes.
+        let result: Option<Result<(), HandlerError>> =
+            pipeline.handle(&event, &Context::detached()).now_or_never();
+        debug_assert!(matches!(result, Some(Ok(()))), "the queues accept every event at once");
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use k8s_openapi::api::core::v1::Node;
+    use staffetta_handler::testing::Fault;
+    use staffetta_handler::{Identity, Registration, Source, Trigger, TriggerHandler};
+
+    use super::*;
+    use crate::config::RelayOptions;
+    use crate::observers::LogOnly;
+    use crate::pipeline;
+    use crate::term::Term;
+
+    #[derive(Clone)]
+    struct Heartbeat(Identity);
+
+    impl Trigger for Heartbeat {
+        fn identity(&self) -> &Identity {
+            &self.0
+        }
+    }
+
+    /// Sends one trigger and ends, each time in another way.
+    struct Unstable(AtomicU32);
+
+    #[async_trait::async_trait]
+    impl Source for Unstable {
+        async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError> {
+            sender.send(Heartbeat(Identity::of::<Node>(None, "n1".into(), "n1".into())));
+            match self.0.fetch_add(1, Ordering::SeqCst) {
+                0 => Ok(()),
+                1 => Err(Fault::permanent("as ordered").into()),
+                2 => panic!("as ordered"),
+                _ => std::future::pending().await,
+            }
+        }
+    }
+
+    struct Count(Arc<AtomicU32>);
+
+    impl TriggerHandler<Heartbeat> for Count {
+        type Error = std::convert::Infallible;
+
+        async fn on_trigger(&self, _: &Heartbeat) -> Result<(), Self::Error> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_source_that_ends_fails_or_panics_is_restarted() {
+        let received = Arc::<AtomicU32>::default();
+        let handler = Registration::new(Count(Arc::clone(&received)))
+            .on_trigger::<Heartbeat>()
+            .source(Unstable(AtomicU32::new(0)));
+        let handlers = vec![("heartbeat".to_owned(), handler.erase())];
+        let pipeline =
+            Arc::new(pipeline::build(handlers, &RelayOptions::default(), &Term::unlimited(), &LogOnly));
+        assert!(pipeline.kinds().is_empty());
+        let mut tasks = JoinSet::new();
+        start(&mut tasks, &pipeline);
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert_eq!(received.load(Ordering::SeqCst), 4);
+        tasks.shutdown().await;
+        assert!(pipeline.drain(Duration::from_secs(1)).await);
+    }
+}

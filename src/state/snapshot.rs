@@ -1,0 +1,235 @@
+//! The response of `/debug/state`, which `staffetta status` reads.
+//!
+//! Timestamps are RFC 3339 in UTC; the field beside each is the seconds since then or until then.
+
+use serde::{Deserialize, Serialize};
+use staffetta_handler::{Change, Phase, QueueCounts, QueueEntry, Undecodable};
+
+use super::timestamps::Now;
+use super::{PhaseName, QueueState};
+use crate::watcher::{WatchCounts, WatchStatus};
+
+/// The state of the controller at one moment.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct StateSnapshot {
+    pub(crate) version: String,
+    /// The name of this process among its replicas.
+    pub(crate) identity: String,
+    pub(crate) leadership: LeadershipSummary,
+    pub(crate) started: String,
+    pub(crate) uptime_seconds: f64,
+    pub(crate) ready: bool,
+    pub(crate) waits: Vec<UnmetCondition>,
+    pub(crate) watches: Vec<WatchSummary>,
+    pub(crate) handlers: Vec<HandlerSummary>,
+    /// The selected objects that are not handled yet: failed objects first, each group by age.
+    pub(crate) objects: Vec<ObjectSummary>,
+    /// The number of selected objects beyond the limit.
+    pub(crate) omitted: usize,
+    /// The selected objects that cannot be decoded, up to the same limit; [`WatchSummary::undecodable`] counts all of them.
+    pub(crate) undecodable: Vec<UndecodableSummary>,
+    /// `true` if an object of the selected name is watched. Absent without a selected name.
+    #[serde(default)]
+    pub(crate) known: Option<bool>,
+}
+
+/// The state of the leader election.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LeadershipSummary {
+    /// The name of the lease.
+    pub(crate) name: String,
+    pub(crate) leads: bool,
+    /// `leader`, `standby of NAME`, or `unopposed` without leader election.
+    pub(crate) role: String,
+    /// The number of renewals for which the lease had to be read first.
+    pub(crate) slow_renewals: u64,
+    /// The number of times that this process lost the lease.
+    #[serde(default)]
+    pub(crate) losses: u64,
+}
+
+#[cfg(test)]
+impl LeadershipSummary {
+    /// A process without leader election.
+    pub(crate) fn unopposed() -> Self {
+        Self { name: "staffetta".into(), leads: true, role: "unopposed".into(), slow_renewals: 0, losses: 0 }
+    }
+}
+
+/// A condition of readiness that is not met.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct UnmetCondition {
+    pub(crate) name: String,
+    pub(crate) reason: String,
+}
+
+/// The watch of one kind.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WatchSummary {
+    pub(crate) kind: String,
+    /// `true` once all objects were delivered.
+    pub(crate) listed: bool,
+    /// The number of objects that exist.
+    pub(crate) objects: usize,
+    /// The number of objects that cannot be decoded.
+    pub(crate) undecodable: usize,
+    pub(crate) added: u64,
+    pub(crate) modified: u64,
+    pub(crate) deleted: u64,
+    /// The number of complete lists.
+    pub(crate) lists: u64,
+    pub(crate) errors: u64,
+    /// The time at which the API server last sent anything in the watch.
+    pub(crate) said: Option<String>,
+    pub(crate) silent_seconds: Option<f64>,
+    /// The last error, until the watch works again.
+    pub(crate) error: Option<String>,
+}
+
+impl WatchSummary {
+    pub(super) fn new(watch: WatchStatus, now: Now) -> Self {
+        let WatchCounts { events: [added, modified, deleted], lists, errors, last_error } = watch.counts;
+        Self {
+            kind: watch.kind.name.into_owned(),
+            listed: watch.listed,
+            objects: watch.objects,
+            undecodable: watch.undecodable,
+            added,
+            modified,
+            deleted,
+            lists,
+            errors,
+            said: Some(now.rfc3339(watch.last_activity)),
+            silent_seconds: Some(now.seconds_since(watch.last_activity)),
+            error: last_error,
+        }
+    }
+}
+
+/// One enabled handler.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HandlerSummary {
+    pub(crate) name: String,
+    /// `true` once the handler receives events.
+    pub(crate) open: bool,
+    /// The conditions that must be met before it does.
+    pub(crate) waits: Vec<String>,
+    /// The numbers of events by phase.
+    pub(crate) held: usize,
+    pub(crate) queued: usize,
+    pub(crate) running: usize,
+    pub(crate) retrying: usize,
+    pub(crate) failed: usize,
+}
+
+impl From<QueueState> for HandlerSummary {
+    fn from(QueueState { handler, counts, waits, .. }: QueueState) -> Self {
+        let QueueCounts { held, queued, running, retrying, failed, .. } = counts;
+        Self { name: handler, open: waits.is_empty(), waits, held, queued, running, retrying, failed }
+    }
+}
+
+impl HandlerSummary {
+    /// The numbers of events, in the order in which an event passes through the phases.
+    pub(crate) fn counts(&self) -> [usize; 5] {
+        [self.held, self.queued, self.running, self.retrying, self.failed]
+    }
+}
+
+/// An object that a handler has not handled yet.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ObjectSummary {
+    pub(crate) handler: String,
+    pub(crate) kind: String,
+    /// Absent for a cluster-scoped object.
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    /// `added`, `modified` or `deleted`.
+    pub(crate) change: String,
+    /// `held`, `queued`, `running`, `retrying` or `failed`.
+    pub(crate) phase: String,
+    /// The time at which the phase began.
+    pub(crate) since: String,
+    pub(crate) since_seconds: f64,
+    /// The time of the next attempt.
+    pub(crate) next: Option<String>,
+    pub(crate) next_seconds: Option<f64>,
+    /// The last error since the object was last handled successfully.
+    pub(crate) last_error: Option<ErrorSummary>,
+}
+
+impl ObjectSummary {
+    pub(super) fn new(handler: &str, entry: QueueEntry, now: Now) -> Self {
+        let next = match entry.phase {
+            Phase::Retrying { at } | Phase::Failed { at } => Some(at),
+            Phase::Held | Phase::Queued | Phase::Running => None,
+        };
+        Self {
+            handler: handler.to_owned(),
+            kind: entry.kind.into_owned(),
+            namespace: entry.namespace,
+            name: entry.name,
+            uid: entry.uid,
+            change: Change::name(entry.change).to_owned(),
+            phase: PhaseName::from(entry.phase).as_str().to_owned(),
+            since: now.rfc3339(entry.since),
+            since_seconds: now.seconds_since(entry.since),
+            next: next.map(|next| now.rfc3339(next)),
+            next_seconds: next.map(|next| now.seconds_until(next)),
+            last_error: entry.last_error.map(|last_error| ErrorSummary {
+                error: last_error.error.to_string(),
+                reason: last_error.reason.to_owned(),
+                attempts: last_error.attempts,
+                since: now.rfc3339(last_error.since),
+                since_seconds: now.seconds_since(last_error.since),
+            }),
+        }
+    }
+}
+
+/// The last error of an object.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ErrorSummary {
+    /// The error with its causes.
+    pub(crate) error: String,
+    /// The reason in `CamelCase`.
+    pub(crate) reason: String,
+    /// The number of failed attempts.
+    pub(crate) attempts: u32,
+    /// The time of the first failure.
+    pub(crate) since: String,
+    pub(crate) since_seconds: f64,
+}
+
+/// An object that cannot be decoded.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct UndecodableSummary {
+    pub(crate) kind: String,
+    /// Absent for a cluster-scoped object.
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    /// The error of the decoder.
+    pub(crate) error: String,
+}
+
+impl From<Undecodable> for UndecodableSummary {
+    fn from(Undecodable { identity, error }: Undecodable) -> Self {
+        Self {
+            kind: identity.kind.into_owned(),
+            namespace: identity.namespace,
+            name: identity.name,
+            uid: identity.uid,
+            error,
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The leadership term: a deadline until which this process may act. Every write checks it.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::BootTime;
+
+/// The time during which this process may act, shared by all its parts. A term that has ended stays ended: a process that becomes
+/// leader again does so in a new term, and work that is left of an old one is refused for ever.
+///
+/// The term is a deadline on the boot clock and needs no timer: a process that was stopped and continues after the deadline finds
+/// its term ended before it acts. [`end`](Self::end) also wakes whatever waits in [`run`](Self::run).
+#[derive(Clone, Debug)]
+pub struct Term(Arc<TermState>);
+
+#[derive(Debug)]
+struct TermState {
+    /// In nanoseconds of the boot clock.
+    deadline: AtomicU64,
+    ended: CancellationToken,
+}
+
+/// The deadline of a term without end; no boot clock reaches it.
+const NEVER: u64 = u64::MAX;
+
+/// The deadline of a term that has ended; no process starts so early.
+const ENDED: u64 = 1;
+
+/// The error of an operation that is refused because this process is not, or no longer, the leader.
+#[derive(Debug, thiserror::Error)]
+#[error("refused: this process does not hold the leader lease")]
+pub struct NotLeader;
+
+impl Term {
+    /// A term that never ends, for a process without leader election.
+    pub fn unlimited() -> Self {
+        Self::until(NEVER)
+    }
+
+    /// A term that ends after `time`.
+    pub fn lasting(time: Duration) -> Self {
+        let term = Self::pending();
+        term.extend(BootTime::now() + time);
+        term
+    }
+
+    /// A term that has not begun.
+    pub(crate) fn pending() -> Self {
+        Self::until(0)
+    }
+
+    fn until(deadline: u64) -> Self {
+        Self(Arc::new(TermState { deadline: deadline.into(), ended: CancellationToken::new() }))
+    }
+
+    /// Returns `true` while this process may act.
+    pub fn is_active(&self) -> bool {
+        let deadline = self.0.deadline.load(Ordering::Acquire);
+        deadline == NEVER || BootTime::now().as_nanos() < deadline
+    }
+
+    /// Runs `work` while the term is active: the deadline is checked before each poll. Work that is pending when
+    /// [`end`](Self::end) is called stops at once.
+    pub(crate) async fn run<W: Future>(&self, work: W) -> Result<W::Output, NotLeader> {
+        let mut work = pin!(work);
+        // Most work is ready at its first poll and needs no notification of the end.
+        let first = poll_fn(|context| {
+            let poll = self.is_active().then(|| work.as_mut().poll(context));
+            Poll::Ready(poll.ok_or(NotLeader))
+        });
+        if let Poll::Ready(output) = first.await? {
+            return Ok(output);
+        }
+        let mut ended = pin!(self.0.ended.cancelled());
+        let rest = poll_fn(|context| {
+            if ended.as_mut().poll(context).is_ready() || !self.is_active() {
+                return Poll::Ready(Err(NotLeader));
+            }
+            work.as_mut().poll(context).map(Ok)
+        });
+        rest.await
+    }
+
+    /// Sets the deadline, unless the term has ended.
+    pub(crate) fn extend(&self, deadline: BootTime) {
+        let extended = |current| (current != ENDED).then(|| deadline.as_nanos());
+        // An error means that the term has ended.
+        let _ = self.0.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, extended);
+    }
+
+    /// Ends the term for ever.
+    pub(crate) fn end(&self) {
+        self.0.deadline.store(ENDED, Ordering::Release);
+        self.0.ended.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_term_is_active_from_its_start_to_its_deadline_in_all_clones() {
+        let term = Term::pending();
+        let copy = term.clone();
+        assert!(!copy.is_active());
+        term.extend(BootTime::now() + Duration::from_secs(3600));
+        assert!(copy.is_active());
+        term.extend(BootTime::now());
+        assert!(!copy.is_active(), "the deadline itself is past the term");
+        term.extend(BootTime::now() + Duration::from_secs(3600));
+        copy.end();
+        assert!(!term.is_active());
+        term.extend(BootTime::now() + Duration::from_secs(3600));
+        assert!(!term.is_active(), "an ended term stays ended");
+        assert!(Term::unlimited().is_active() && Term::lasting(Duration::from_secs(3600)).is_active());
+        assert!(!Term::lasting(Duration::ZERO).is_active());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pending_work_stops_when_its_term_ends() {
+        let term = Term::pending();
+        term.extend(BootTime::now() + Duration::from_secs(3600));
+        let held = Arc::new(());
+        let (copy, work) = (term.clone(), Arc::clone(&held));
+        let waits = tokio::spawn(async move {
+            let work = async move {
+                std::future::pending::<()>().await;
+                drop(work);
+            };
+            copy.run(work).await
+        });
+        tokio::task::yield_now().await;
+        assert!(!waits.is_finished());
+        term.end();
+        let ended = tokio::time::timeout(Duration::from_secs(10), waits).await.expect("the work is stopped");
+        ended.unwrap().expect_err("the term has ended");
+        assert_eq!(Arc::strong_count(&held), 1, "the work is dropped");
+    }
+}

@@ -1,0 +1,121 @@
+//! Checks the enabled handlers before they are needed.
+//!
+//! A missing option of a driver is found when the driver is created. A standby creates none, and would be ready with a
+//! configuration with which it cannot become the leader.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::Arc;
+
+use http::{Request, Response};
+use kube::Client;
+use kube::client::Body;
+use staffetta_handler::{DryRunPlan, Registry, SetupError};
+use tower::service_fn;
+
+use crate::config::Configuration;
+
+/// A handler that cannot be created.
+pub(crate) struct InvalidHandler {
+    /// The name of the handler.
+    pub(crate) handler: String,
+    /// The cause.
+    pub(crate) source: SetupError,
+}
+
+/// Creates each enabled handler with its drivers, and drops them. The drivers are those of a dry run and are not called; the
+/// client never gets a response. A handler without a dry run is skipped. `served` are the API versions of the server; without them
+/// it is assumed to serve all.
+///
+/// It must be called within a tokio runtime.
+///
+/// # Errors
+///
+/// The first handler that cannot be created.
+pub(crate) fn check_handlers(
+    registry: &Arc<Registry>,
+    configuration: &Configuration,
+    served: Option<HashSet<String>>,
+) -> Result<(), InvalidHandler> {
+    let is_contacted = served.is_some();
+    let setup = registry.setup(pending_client(), configuration.value.clone(), served.unwrap_or_default());
+    let setup = setup.dry_run(DryRunPlan::default());
+    let setup = if is_contacted { setup } else { setup.serving_all() };
+    for handler in &configuration.kubernetes.enabled_handlers {
+        match registry.make(handler, &setup) {
+            Ok(_) | Err(SetupError::NoRecorder { .. }) => {}
+            Err(source) => return Err(InvalidHandler { handler: handler.clone(), source }),
+        }
+    }
+    Ok(())
+}
+
+/// A client whose requests never complete.
+fn pending_client() -> Client {
+    let service = service_fn(|_: Request<Body>| pending::<Result<Response<Body>, Infallible>>());
+    Client::new(service, "default")
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use k8s_openapi::api::discovery::v1::EndpointSlice;
+    use staffetta_handler::{Registration, ResourceEventHandler, Setup, causes};
+
+    use super::*;
+    use crate::config::{self, FileSchema};
+
+    struct Idle;
+
+    impl ResourceEventHandler<Pod> for Idle {
+        type Error = Infallible;
+    }
+
+    trait Lamp: Send + Sync {}
+
+    /// Checks one handler, which is created by `needs`.
+    fn check(
+        served: Option<HashSet<String>>,
+        needs: impl Fn(&Setup) -> Result<(), SetupError> + Send + Sync + 'static,
+    ) -> Result<(), String> {
+        let mut registry = Registry::default();
+        config::register(&mut registry);
+        registry.driver_trait::<dyn Lamp>("lamp", "candle", "What lights the way.");
+        registry.driver::<dyn Lamp>("candle", "Wax and a wick.", |_| {
+            panic!("the driver of an unused trait must not be created")
+        });
+        registry.handler("idle", "Does nothing.", move |setup| {
+            needs(setup)?;
+            Ok(Registration::new(Idle).on::<Pod>().erase())
+        });
+        let variable = ("STAFFETTA_KUBERNETES__ENABLED_HANDLERS".into(), "[\"idle\"]".into());
+        let schema = FileSchema::assemble(&registry).unwrap();
+        let configuration = Configuration::load(&schema, None, [variable]).unwrap();
+        check_handlers(&Arc::new(registry), &configuration, served)
+            .map_err(|InvalidHandler { handler, source }| format!("{handler}: {}", causes(&source)))
+    }
+
+    #[tokio::test]
+    async fn the_error_names_the_handler_that_cannot_be_created_and_the_reason() {
+        assert_eq!(check(None, |_| Ok(())), Ok(()));
+        let missing = |_: &Setup| Err(SetupError::Invalid("`lamp.oil` is missing".to_owned()));
+        let error = "idle: `lamp.oil` is missing";
+        assert_eq!(check(None, missing), Err(error.to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_handler_without_a_dry_run_is_skipped() {
+        let lit = |setup: &Setup| setup.driver::<dyn Lamp>().map(drop);
+        assert_eq!(check(None, lit), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn an_unknown_server_is_assumed_to_have_every_api_version() {
+        let missing = || SetupError::Invalid("the API server has no slices".to_owned());
+        let needs = move |setup: &Setup| setup.serves::<EndpointSlice>().then_some(()).ok_or_else(missing);
+        assert_eq!(check(None, needs), Ok(()));
+        assert!(check(Some(HashSet::new()), needs).is_err());
+        assert_eq!(check(Some(["discovery.k8s.io/v1".to_owned()].into()), needs), Ok(()));
+    }
+}

@@ -1,0 +1,298 @@
+//! The liveness of one watch: when the API server last sent anything, what follows when it sends nothing, and whether the watch's
+//! own task is stuck.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::Request;
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use tokio::time::Instant;
+use tower::{BoxError, service_fn};
+
+use crate::lock::lock;
+
+/// The longest time that the server may take for a page of a list, or to accept a watch again: its own request limit.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The interval at which a failed watch checks whether the server has accepted it again, which no event reports.
+const RECOVERY_CHECK: Duration = Duration::from_secs(1);
+
+/// The time past the watch timeout by which a watch has ended, whatever became of its connection, and the next one has begun
+/// (kube waits 5 s).
+const TIMEOUT_GRACE: Duration = Duration::from_secs(10);
+
+/// The shortest time between two requests for the same watch. It is less than the shortest watch (1 s) and the shortest back-off
+/// (0.75 s), so only a watch that ended at once is followed by another request this soon.
+const MIN_WATCH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The activity of one watch, recorded by its client and its task.
+pub(super) struct Liveness {
+    last_activity: Mutex<Instant>,
+    resumed_from: AtomicU64,
+    last_request: Mutex<Option<Instant>>,
+    busy_since: Mutex<Option<Instant>>,
+}
+
+/// The server, or a proxy before it, ended a watch as soon as it had begun, without an error.
+#[derive(Debug, thiserror::Error)]
+#[error("the watch ended at once, without an event or an error")]
+struct EndedAtOnce;
+
+impl Liveness {
+    /// The liveness of a watch that begins now.
+    pub(super) fn new() -> Self {
+        Self {
+            last_activity: Mutex::new(Instant::now()),
+            resumed_from: AtomicU64::new(0),
+            last_request: Mutex::default(),
+            busy_since: Mutex::default(),
+        }
+    }
+
+    /// The time at which the server last accepted the watch or sent an event or a bookmark in it.
+    pub(super) fn last_activity(&self) -> Instant {
+        *lock(&self.last_activity)
+    }
+
+    /// The resourceVersion from which the watch was last requested; 0 if it is not known.
+    pub(super) fn resumed_from(&self) -> u64 {
+        self.resumed_from.load(Ordering::Relaxed)
+    }
+
+    /// Records that the watch's task begins or ends processing an item.
+    pub(super) fn set_busy(&self, busy: bool) {
+        *lock(&self.busy_since) = busy.then(Instant::now);
+    }
+
+    /// The time for which the watch's task has been processing one item.
+    pub(super) fn busy_for(&self) -> Option<Duration> {
+        lock(&self.busy_since).map(|since| since.elapsed())
+    }
+
+    /// Returns a client that records here each accepted watch and each frame that the server sends in it. A watch that is
+    /// requested right after the previous one fails with an error and is not sent.
+    pub(super) fn observe(self: &Arc<Self>, client: Client) -> Client {
+        let (liveness, namespace) = (Arc::clone(self), client.default_namespace().to_owned());
+        let service = service_fn(move |request: Request<Body>| {
+            let (client, liveness) = (client.clone(), Arc::clone(&liveness));
+            async move {
+                let query = request.uri().query().unwrap_or_default();
+                let is_watch = query.split('&').any(|part| part == "watch=true");
+                if is_watch {
+                    liveness.request_watch(query)?;
+                }
+                let response = client.send(request).await?;
+                // An error response is no sign that the watched resource is served.
+                let observer = (is_watch && response.status().is_success()).then_some(liveness);
+                let record = move || {
+                    if let Some(liveness) = &observer {
+                        *lock(&liveness.last_activity) = Instant::now();
+                    }
+                };
+                record();
+                Ok::<_, BoxError>(response.map(|body| {
+                    body.map_frame(move |frame| {
+                        record();
+                        frame
+                    })
+                }))
+            }
+        });
+        Client::new(service, namespace)
+    }
+
+    fn request_watch(&self, query: &str) -> Result<(), EndedAtOnce> {
+        let (mut last_request, now) = (lock(&self.last_request), Instant::now());
+        if last_request.is_some_and(|last| now.duration_since(last) < MIN_WATCH_INTERVAL) {
+            return Err(EndedAtOnce);
+        }
+        *last_request = Some(now);
+        let version = query.split('&').find_map(|part| part.strip_prefix("resourceVersion="));
+        if let Some(version) = version.and_then(|version| version.parse().ok()) {
+            self.resumed_from.store(version, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// A watch whose stream has yielded nothing for [`patience`](Self::patience).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QuietWatch {
+    /// `true` while the stream lists.
+    pub(super) listing: bool,
+    /// The number of failed attempts since the watch last worked.
+    pub(super) attempts: u32,
+    /// The time of the last sign of life from the server in this watch.
+    pub(super) last_activity: Instant,
+    /// The time at which the stream was polled again after its last failure.
+    pub(super) retried: Instant,
+    /// The same, or the end of the list that followed: since then the watch itself is requested.
+    pub(super) requested: Instant,
+}
+
+/// The reaction to a quiet watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum QuietAction {
+    /// List again: the server accepted a request and does not answer it.
+    Relist,
+    /// Reset the back-off: the server accepted the failed watch again and did not end it at once.
+    Recovered,
+    /// Wait: nothing is known yet.
+    Wait,
+    /// Compare the server's current resourceVersion with ours: there was no event for long.
+    CheckHistory,
+}
+
+impl QuietWatch {
+    /// The time without an item after which [`action`](Self::action) applies. A watch lasts for `timeout`.
+    pub(super) fn patience(self, timeout: Duration) -> Duration {
+        match self.attempts {
+            _ if self.listing => RESPONSE_TIMEOUT,
+            0 => timeout * 2,
+            _ => RECOVERY_CHECK,
+        }
+    }
+
+    /// Decides what follows at `now`.
+    ///
+    /// A failed watch has recovered as soon as the server has accepted it, even if nothing happens to its objects. It must have
+    /// been quiet for a while: a watch that is accepted and ended each time has to list again.
+    pub(super) fn action(self, timeout: Duration, now: Instant) -> QuietAction {
+        let quiet = now.saturating_duration_since(self.last_activity);
+        match self.attempts {
+            _ if self.listing => QuietAction::Relist,
+            // A server that answers sends at least one frame in the time that a watch lasts.
+            0 if quiet >= (timeout * 2).max(timeout + TIMEOUT_GRACE) => QuietAction::Relist,
+            0 => QuietAction::CheckHistory,
+            _ if self.last_activity > self.retried => QuietAction::Recovered,
+            _ if now.saturating_duration_since(self.requested) > RESPONSE_TIMEOUT => QuietAction::Relist,
+            _ => QuietAction::Wait,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Response, StatusCode};
+    use tokio::time::advance;
+
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_watch_is_listed_again_only_when_the_server_shows_no_sign_of_life() {
+        // The clock of the machine may have begun less than that ago.
+        advance(Duration::from_secs(1000)).await;
+        let now = Instant::now();
+        let ago = |seconds: u64| now - Duration::from_secs(seconds);
+        // `listing`, failed attempts, and the seconds since the last activity and since the last retry.
+        for (listing, attempts, last_activity, retried, expected) in [
+            (true, 0, 1, 1000, QuietAction::Relist),
+            (true, 3, 500, 1, QuietAction::Relist),
+            (false, 0, 0, 1000, QuietAction::CheckHistory),
+            (false, 0, 119, 1000, QuietAction::CheckHistory),
+            (false, 0, 120, 1000, QuietAction::Relist),
+            (false, 1, 2, 3, QuietAction::Recovered),
+            (false, 1, 3, 3, QuietAction::Wait),
+            (false, 1, 500, 60, QuietAction::Wait),
+            (false, 1, 500, 61, QuietAction::Relist),
+            (false, 1, 59, 61, QuietAction::Recovered),
+        ] {
+            let (last_activity, retried) = (ago(last_activity), ago(retried));
+            let quiet = QuietWatch { listing, attempts, last_activity, retried, requested: retried };
+            assert_eq!(quiet.action(MINUTE, now), expected, "{quiet:?} at {now:?}");
+        }
+        let (last_activity, retried, requested) = (ago(500), ago(300), ago(60));
+        let after_a_list = QuietWatch { listing: false, attempts: 1, last_activity, retried, requested };
+        assert_eq!(after_a_list.action(MINUTE, now), QuietAction::Wait, "it was just requested");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_of_any_length_is_given_up_only_when_a_healthy_one_would_have_shown_activity() {
+        let start = Instant::now();
+        let quiet = quiet(start, false, 0);
+        for (timeout, given_up_after) in [(1, 11), (10, 20), (60, 120), (290, 580)] {
+            let timeout = Duration::from_secs(timeout);
+            let action = |seconds| quiet.action(timeout, start + Duration::from_secs(seconds));
+            assert_eq!(action(given_up_after - 1), QuietAction::CheckHistory);
+            assert_eq!(action(given_up_after), QuietAction::Relist);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_is_short_after_a_failure() {
+        let now = Instant::now();
+        let patience = |listing, attempts| quiet(now, listing, attempts).patience(MINUTE).as_secs();
+        assert_eq!((patience(true, 0), patience(true, 1)), (60, 60));
+        assert_eq!((patience(false, 0), patience(false, 1)), (120, 1));
+    }
+
+    fn quiet(now: Instant, listing: bool, attempts: u32) -> QuietWatch {
+        QuietWatch { listing, attempts, last_activity: now, retried: now, requested: now }
+    }
+
+    /// A watch at a server that answers each path in its own way.
+    struct Observed {
+        liveness: Arc<Liveness>,
+        client: Client,
+    }
+
+    fn observed() -> Observed {
+        let server = service_fn(async |request: Request<Body>| {
+            let status = match request.uri().path() {
+                "/watched" => StatusCode::OK,
+                "/refused" => StatusCode::FORBIDDEN,
+                _ => return Err(std::io::Error::other("connection refused")),
+            };
+            Ok(Response::builder().status(status).body(Body::from(b"{}".to_vec())).unwrap())
+        });
+        let liveness = Arc::new(Liveness::new());
+        let client = liveness.observe(Client::new(server, "default"));
+        Observed { liveness, client }
+    }
+
+    impl Observed {
+        async fn get(&self, uri: &str) -> Result<Response<Body>, kube::Error> {
+            self.client.send(Request::get(uri).body(Body::empty()).unwrap()).await
+        }
+
+        fn quiet_seconds(&self) -> u64 {
+            self.liveness.last_activity().elapsed().as_secs()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_accepted_watch_and_its_frames_are_activity_and_a_refusal_or_another_request_is_not() {
+        let observed = observed();
+        for uri in ["/watched", "/refused?watch=true", "/gone?watch=true"] {
+            advance(Duration::from_secs(10)).await;
+            drop(observed.get(uri).await);
+        }
+        assert_eq!(observed.quiet_seconds(), 30);
+        advance(Duration::from_secs(10)).await;
+        let response = observed.get("/watched?&watch=true").await.unwrap();
+        assert_eq!(observed.quiet_seconds(), 0, "the watch is accepted");
+        advance(Duration::from_secs(10)).await;
+        response.into_body().collect_bytes().await.unwrap();
+        assert_eq!(observed.quiet_seconds(), 0, "the server sends a frame");
+        assert_eq!(observed.liveness.resumed_from(), 0);
+        drop(observed.get("/watched?&watch=true&resourceVersion=1000&timeoutSeconds=60").await);
+        assert_eq!(observed.liveness.resumed_from(), 1000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_requested_as_soon_as_the_last_one_began_is_an_error_and_no_request() {
+        let observed = observed();
+        observed.get("/watched?&watch=true").await.unwrap();
+        let error = observed.get("/watched?&watch=true").await.expect_err("it is too soon");
+        assert!(error.to_string().contains("the watch ended at once"), "{error}");
+        assert!(staffetta_handler::Failure::transient(&error));
+        observed.get("/watched").await.expect("a list may follow at any time");
+        advance(Duration::from_secs(1)).await;
+        observed.get("/watched?&watch=true").await.unwrap();
+    }
+}

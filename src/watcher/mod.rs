@@ -1,0 +1,156 @@
+//! Watches kinds of objects and delivers their changes as events.
+
+mod liveness;
+mod status;
+mod store;
+mod watch_task;
+
+use std::any::TypeId;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use kube::Client;
+use kube::runtime::watcher;
+use staffetta_handler::{AnyEvent, EventHandler, Kind, Undecodable};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::lock::lock;
+use status::WatchState;
+pub use status::{WatchCounts, WatchStatus};
+use watch_task::WatchTask;
+
+/// The receiver of a [`Watcher`]'s events.
+pub trait EventSink: EventHandler<AnyEvent> {
+    /// Called when all objects of a kind were delivered.
+    fn listed(&self, kind: TypeId);
+
+    /// Completes when more objects of a list can be accepted. Events of a watch never wait for it.
+    fn capacity(&self) -> impl Future<Output = ()> + Send;
+
+    /// Completes when nearly all delivered events are handled. The first watch after a list waits for it, for a limited time: it
+    /// begins with the echoes of all writes since the list.
+    fn drained(&self) -> impl Future<Output = ()> + Send;
+
+    /// Called for an object that cannot be decoded: once for each state of it, for at most 1000 objects of a kind.
+    fn undecodable(&self, object: &Undecodable);
+}
+
+/// Watches any number of kinds, each once, and delivers their events to `S`. Dropping it ends all watches.
+///
+/// Each watch lists in pages and then watches with bookmarks. After an error it backs off and resumes. It lists again after
+/// an outage (a second failure in a row) and when the server has dropped its place in the history (410), for ever. When the server
+/// lost history, because its data was lost or restored from a backup, all objects are delivered again. Watches can be added and
+/// removed at any time.
+pub struct Watcher<S> {
+    client: Client,
+    config: watcher::Config,
+    sink: Arc<S>,
+    watches: Mutex<HashMap<TypeId, WatchEntry>>,
+}
+
+struct WatchEntry {
+    state: Arc<WatchState>,
+    listed: watch::Receiver<bool>,
+    task: AbortOnDropHandle<()>,
+}
+
+impl WatchEntry {
+    fn status(&self) -> WatchStatus {
+        self.state.status(*self.listed.borrow(), self.task.is_finished())
+    }
+}
+
+impl<S: EventSink> Watcher<S> {
+    /// Watches through `client` and delivers to `sink`. Must be called within a tokio runtime.
+    pub fn new(client: Client, sink: Arc<S>) -> Self {
+        Self { client, config: watcher::Config::default(), sink, watches: Mutex::default() }
+    }
+
+    /// Sets the number of objects on one page of a list.
+    #[must_use]
+    pub fn page_size(mut self, size: u32) -> Self {
+        self.config.page_size = Some(size);
+        self
+    }
+
+    /// Sets the duration of one watch request, from 1 s to 294 s; kube detects a dead connection 5 s later. After twice this time
+    /// without an event, and after each error, the watch compares its resourceVersion with the server's. If the server has not even
+    /// accepted the watch by then, all objects are listed again.
+    #[must_use]
+    pub fn watch_timeout(mut self, time: Duration) -> Self {
+        self.config.timeout = Some(u32::try_from(time.as_secs()).unwrap_or(u32::MAX).clamp(1, 294));
+        self
+    }
+
+    /// Watches `kind`, unless it is watched already.
+    pub fn add(&self, kind: &Kind) {
+        self.watches().entry(kind.type_id).or_insert_with(|| {
+            let state = Arc::new(WatchState::new(kind));
+            let (sender, listed) = watch::channel(false);
+            let (client, sink) = (self.client.clone(), Arc::clone(&self.sink));
+            let task = WatchTask::new(&state, client, self.config.clone(), sink, sender);
+            WatchEntry { state, listed, task: AbortOnDropHandle::new(tokio::spawn(task.run())) }
+        });
+    }
+
+    /// Ends the watch of `kind`. Events that were delivered before stay in the queues.
+    pub fn remove(&self, kind: &Kind) {
+        drop(self.watches().remove(&kind.type_id));
+    }
+
+    /// Ends all watches.
+    pub fn stop(&self) {
+        self.watches().clear();
+    }
+
+    /// The status of each watch, ordered by the name of its kind.
+    pub fn statuses(&self) -> Vec<WatchStatus> {
+        let mut statuses: Vec<_> = self.watches().values().map(WatchEntry::status).collect();
+        statuses.sort_unstable_by(|one, other| one.kind.name.cmp(&other.kind.name));
+        statuses
+    }
+
+    /// The objects that cannot be decoded, at most 1000 of each kind; [`WatchStatus::undecodable`] counts all of them.
+    pub fn undecodable(&self) -> Vec<Undecodable> {
+        let of =
+            |watch: &WatchEntry| lock(&watch.state.store).undecodable().kept().cloned().collect::<Vec<_>>();
+        self.watches().values().flat_map(of).collect()
+    }
+
+    /// Completes when all objects of each kind were delivered.
+    pub async fn until_listed(&self) {
+        let listed: Vec<_> = self.watches().values().map(|watch| watch.listed.clone()).collect();
+        for mut listed in listed {
+            let failed = listed.wait_for(|listed| *listed).await.is_err();
+            if failed && self.watches().values().any(|watch| watch.task.is_finished()) {
+                // The watch was not removed, its task panicked: liveness reports that, and the process never gets ready.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// The UIDs of all objects of a kind; `None` if the kind is not watched or was never listed completely.
+    pub fn uids(&self, kind: TypeId) -> Option<HashSet<String>> {
+        let watches = self.watches();
+        let watch = watches.get(&kind).filter(|watch| *watch.listed.borrow())?;
+        Some(lock(&watch.state.store).uids())
+    }
+
+    /// Returns `true` if an object of that name exists. `None` stands for any kind or any namespace; the case of the kind is
+    /// ignored.
+    pub fn contains(&self, kind: Option<&str>, namespace: Option<&str>, name: &str) -> bool {
+        let selected =
+            |watch: &&WatchEntry| kind.is_none_or(|kind| kind.eq_ignore_ascii_case(&watch.state.kind.name));
+        let contains = |watch: &WatchEntry| lock(&watch.state.store).contains(namespace, name);
+        self.watches().values().filter(selected).any(contains)
+    }
+
+    fn watches(&self) -> MutexGuard<'_, HashMap<TypeId, WatchEntry>> {
+        lock(&self.watches)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! Compact forms of a UID and a resourceVersion: numbers where possible, otherwise the text.
+
+use std::fmt;
+
+/// The UID of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CompactUid {
+    /// A UUID as the API server writes it: RFC 9562, in lower case.
+    Uuid(u128),
+    Text(Box<str>),
+}
+
+/// The positions of the hyphens in the text form of a UUID.
+const HYPHENS: [usize; 4] = [8, 13, 18, 23];
+
+impl From<&str> for CompactUid {
+    fn from(text: &str) -> Self {
+        let is_uuid = text.len() == 36
+            && text.bytes().enumerate().all(|(position, byte)| match byte {
+                b'-' => HYPHENS.contains(&position),
+                b'0'..=b'9' | b'a'..=b'f' => !HYPHENS.contains(&position),
+                _ => false,
+            });
+        let digits = is_uuid.then(|| u128::from_str_radix(&text.replace('-', ""), 16).ok()).flatten();
+        digits.map_or_else(|| Self::Text(text.into()), Self::Uuid)
+    }
+}
+
+impl fmt::Display for CompactUid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Uuid(uuid) => {
+                let digits = format!("{uuid:032x}");
+                let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
+                f.write_str(&parts.join("-"))
+            }
+        }
+    }
+}
+
+/// The resourceVersion of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CompactVersion {
+    /// No version: the next state of the object is delivered in any case.
+    Unknown,
+    Number(u64),
+    Text(Box<str>),
+}
+
+impl From<&str> for CompactVersion {
+    fn from(text: &str) -> Self {
+        match text.parse::<u64>() {
+            _ if text.is_empty() => Self::Unknown,
+            Ok(number) if number.to_string() == text => Self::Number(number),
+            _ => Self::Text(text.into()),
+        }
+    }
+}
+
+impl fmt::Display for CompactVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => Ok(()),
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_uid_and_a_version_survive_the_compact_form(uuid: u128, number: u64, text in "[0-9a-fA-F+-]{0,37}") {
+            let written = CompactUid::Uuid(uuid).to_string();
+            prop_assert_eq!(CompactUid::from(written.as_str()), CompactUid::Uuid(uuid));
+            prop_assert_eq!(CompactUid::from(text.as_str()).to_string(), text.clone());
+            prop_assert_eq!(CompactVersion::from(number.to_string().as_str()), CompactVersion::Number(number));
+            prop_assert_eq!(CompactVersion::from(text.as_str()).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_uid_that_is_no_lower_case_uuid_is_kept_as_text() {
+        for text in
+            ["", "u1", "889E8FB0-0000-4000-8000-000000000001", "889e8fb00000-4000-8000-0000-000000000001"]
+        {
+            assert_eq!(CompactUid::from(text), CompactUid::Text(text.into()));
+        }
+        let server = "889e8fb0-0000-4000-8000-00000000000f";
+        assert!(
+            matches!(CompactUid::from(server), CompactUid::Uuid(_))
+                && CompactUid::from(server).to_string() == server
+        );
+    }
+}

@@ -1,0 +1,355 @@
+//! A per-kind store that turns watch updates into Added, Modified and Deleted. Free of I/O.
+
+mod compact;
+mod name_table;
+mod undecodable;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use staffetta_handler::{AnyEvent, Change, Identity, Kind, Undecodable, WatchItem};
+
+use compact::{CompactUid, CompactVersion};
+use name_table::NameTable;
+use undecodable::UndecodableObjects;
+
+/// The identities of all objects of one kind that exist, as far as the watch has reported.
+///
+/// kube's watcher reports "applied" and "deleted" only. `Added` and `Modified` follow from the identities kept here, and so
+/// does the `Deleted` of an object that vanished while the watch was disconnected.
+pub(super) struct ObjectStore {
+    kind: Kind,
+    namespaces: HashMap<Box<str>, NameTable<StoredObject>>,
+    undecodable: UndecodableObjects,
+    /// The number of the current list; an object with a smaller number vanished before it.
+    list: u32,
+    /// The highest resourceVersion of all objects seen.
+    highest: u64,
+}
+
+struct StoredObject {
+    uid: CompactUid,
+    version: CompactVersion,
+    list: u32,
+    /// `true` once an event was delivered for it; `false` while it has never been decodable.
+    delivered: bool,
+}
+
+/// The events that follow from one applied object.
+pub(super) struct Applied {
+    /// The deletion of another object that had the same name, then the change of this one.
+    pub(super) events: [Option<AnyEvent>; 2],
+    /// The object, if it cannot be decoded and this state of it was not reported yet.
+    pub(super) undecodable: Option<Undecodable>,
+}
+
+/// The identifying fields of a watch item.
+struct ItemMeta<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    uid: &'a str,
+    version: &'a str,
+}
+
+impl ObjectStore {
+    /// An empty store for objects of `kind`.
+    pub(super) fn new(kind: &Kind) -> Self {
+        Self {
+            kind: kind.clone(),
+            namespaces: HashMap::new(),
+            undecodable: UndecodableObjects::default(),
+            list: 0,
+            highest: 0,
+        }
+    }
+
+    /// Begins a list.
+    pub(super) fn begin_list(&mut self) {
+        self.list = self.list.wrapping_add(1);
+    }
+
+    /// Records that an object exists. A state that was delivered before yields no event, and neither does an object that
+    /// cannot be decoded.
+    pub(super) fn apply(&mut self, item: WatchItem) -> Applied {
+        let decoded = matches!(item, WatchItem::Object(_));
+        let meta = ItemMeta::of(&item);
+        self.highest = self.highest.max(number(meta.version));
+        if decoded {
+            self.undecodable.remove(meta.uid);
+        }
+        let (uid, version) = (CompactUid::from(meta.uid), CompactVersion::from(meta.version));
+        let before = self.insert(&meta, decoded).filter(|before| before.delivered);
+        let (change, replaced) = match &before {
+            None => (Some(Change::Added), None),
+            Some(before) if before.uid != uid => {
+                (Some(Change::Added), Some(self.vanished(meta.namespace, meta.name, before)))
+            }
+            Some(before) => ((before.version != version).then_some(Change::Modified), None),
+        };
+        match item {
+            WatchItem::Object(object) => {
+                let event = change.map(|change| AnyEvent::Object(change, object));
+                Applied { events: [replaced, event], undecodable: None }
+            }
+            WatchItem::Undecodable(object) => {
+                let undecodable = self.undecodable.insert(&object).then_some(object);
+                Applied { events: [replaced, None], undecodable }
+            }
+        }
+    }
+
+    /// Stores the current state of an object. Returns the previous entry of the same name.
+    fn insert(&mut self, meta: &ItemMeta<'_>, decoded: bool) -> Option<StoredObject> {
+        if !self.namespaces.contains_key(meta.namespace) {
+            self.namespaces.insert(meta.namespace.into(), NameTable::default());
+        }
+        let names = self.namespaces.get_mut(meta.namespace).expect("it was inserted above");
+        let uid = CompactUid::from(meta.uid);
+        let version = if decoded { meta.version.into() } else { CompactVersion::Unknown };
+        let delivered =
+            decoded || names.get(meta.name).is_some_and(|before| before.delivered && before.uid == uid);
+        names.insert(meta.name, StoredObject { uid, version, list: self.list, delivered })
+    }
+
+    /// Records that the server reported the deletion of an object.
+    pub(super) fn delete(&mut self, item: WatchItem) -> AnyEvent {
+        let meta = ItemMeta::of(&item);
+        self.highest = self.highest.max(number(meta.version));
+        self.undecodable.remove(meta.uid);
+        if let Some(names) = self.namespaces.get_mut(meta.namespace) {
+            if names.get(meta.name).is_some_and(|object| object.uid == CompactUid::from(meta.uid)) {
+                names.remove(meta.name);
+            }
+            if names.is_empty() {
+                self.namespaces.remove(meta.namespace);
+            }
+        }
+        match item {
+            WatchItem::Object(object) => AnyEvent::Object(Change::Deleted, object),
+            WatchItem::Undecodable(object) => AnyEvent::Missed(Arc::new(object.identity)),
+        }
+    }
+
+    /// Ends a list. Returns the deletions of all objects that it did not contain.
+    pub(super) fn end_list(&mut self) -> Vec<AnyEvent> {
+        let list = self.list;
+        let mut vanished = Vec::new();
+        for (namespace, names) in &mut self.namespaces {
+            let removed = names.extract(|object| object.list != list);
+            vanished.extend(removed.into_iter().map(|(name, object)| (namespace.clone(), name, object)));
+        }
+        self.namespaces.retain(|_, names| !names.is_empty());
+        if !self.undecodable.is_empty() {
+            let existing = self.uids();
+            self.undecodable.retain(&existing);
+        }
+        vanished.iter().map(|(namespace, name, object)| self.vanished(namespace, name, object)).collect()
+    }
+
+    /// Returns `true` if this store has seen a higher resourceVersion than `newest`, the server's current one: the server lost
+    /// part of its history. `resumed_from` is the resourceVersion of the last bookmark or event that the watch resumed from.
+    pub(super) fn is_ahead_of(&self, newest: &str, resumed_from: u64) -> bool {
+        newest.parse::<u64>().is_ok_and(|newest| newest < self.highest.max(resumed_from))
+    }
+
+    /// Forgets all resourceVersions, so that the next list delivers each object again.
+    pub(super) fn invalidate_versions(&mut self) {
+        self.highest = 0;
+        for object in self.namespaces.values_mut().flat_map(NameTable::values_mut) {
+            object.version = CompactVersion::Unknown;
+        }
+    }
+
+    /// Returns `true` if an object of that name exists, in any namespace if `namespace` is `None`.
+    pub(super) fn contains(&self, namespace: Option<&str>, name: &str) -> bool {
+        let contains = |names: &NameTable<StoredObject>| names.get(name).is_some();
+        match namespace {
+            Some(namespace) => self.namespaces.get(namespace).is_some_and(contains),
+            None => self.namespaces.values().any(contains),
+        }
+    }
+
+    /// The number of objects.
+    pub(super) fn len(&self) -> usize {
+        self.namespaces.values().map(NameTable::len).sum()
+    }
+
+    /// The UIDs of all objects.
+    pub(super) fn uids(&self) -> HashSet<String> {
+        self.namespaces.values().flat_map(NameTable::values).map(|object| object.uid.to_string()).collect()
+    }
+
+    /// The objects that cannot be decoded.
+    pub(super) fn undecodable(&self) -> &UndecodableObjects {
+        &self.undecodable
+    }
+
+    /// The `Deleted` event of an object whose last state is not available.
+    fn vanished(&self, namespace: &str, name: &str, object: &StoredObject) -> AnyEvent {
+        AnyEvent::Missed(Arc::new(Identity {
+            type_id: self.kind.type_id,
+            kind: self.kind.name.clone(),
+            api_version: self.kind.api_version.clone(),
+            namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+            name: name.to_owned(),
+            uid: object.uid.to_string(),
+            resource_version: Some(object.version.to_string()),
+        }))
+    }
+}
+
+impl<'a> ItemMeta<'a> {
+    fn of(item: &'a WatchItem) -> Self {
+        match item {
+            WatchItem::Object(object) => {
+                let meta = object.meta();
+                Self {
+                    namespace: meta.namespace.as_deref().unwrap_or_default(),
+                    name: meta.name.as_deref().unwrap_or_default(),
+                    uid: meta.uid.as_deref().unwrap_or_default(),
+                    version: meta.resource_version.as_deref().unwrap_or_default(),
+                }
+            }
+            WatchItem::Undecodable(Undecodable { identity, .. }) => Self {
+                namespace: identity.namespace.as_deref().unwrap_or_default(),
+                name: &identity.name,
+                uid: &identity.uid,
+                version: identity.resource_version.as_deref().unwrap_or_default(),
+            },
+        }
+    }
+}
+
+/// Parses a resourceVersion as a number (Kubernetes API concepts, "Resource versions"); 0 if it is none.
+fn number(version: &str) -> u64 {
+    version.parse().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::api::core::v1::Pod;
+    use staffetta_handler::testing::pod;
+
+    use super::*;
+
+    fn state(name: &str, uid: &str, version: &str) -> WatchItem {
+        let mut pod = pod("default", name);
+        pod.metadata.uid = Some(uid.into());
+        pod.metadata.resource_version = Some(version.into());
+        WatchItem::Object(Arc::new(pod))
+    }
+
+    fn undecodable(name: &str, uid: &str, version: &str) -> WatchItem {
+        let mut identity = Identity::of::<Pod>(Some("default".into()), name.into(), uid.into());
+        identity.resource_version = Some(version.into());
+        WatchItem::Undecodable(Undecodable { identity, error: "odd".into() })
+    }
+
+    fn apply(store: &mut ObjectStore, name: &str, uid: &str, version: &str) -> Vec<String> {
+        store
+            .apply(state(name, uid, version))
+            .events
+            .iter()
+            .flatten()
+            .map(|event| format!("{event:?}"))
+            .collect()
+    }
+
+    #[test]
+    fn a_new_object_is_added_a_new_state_modified_and_a_repeated_state_nothing() {
+        let mut store = ObjectStore::new(&Kind::of::<Pod>());
+        assert_eq!(apply(&mut store, "web", "u1", "1"), ["Added Pod default/web (u1)"]);
+        assert_eq!(apply(&mut store, "web", "u1", "2"), ["Modified Pod default/web (u1)"]);
+        store.begin_list();
+        assert!(apply(&mut store, "web", "u1", "2").is_empty());
+        assert!(store.end_list().is_empty());
+    }
+
+    #[test]
+    fn an_object_is_found_by_name_while_it_exists() {
+        let mut store = ObjectStore::new(&Kind::of::<Pod>());
+        apply(&mut store, "web", "u1", "1");
+        let has = |store: &ObjectStore, namespace| store.contains(namespace, "web");
+        assert!(has(&store, Some("default")) && has(&store, None));
+        assert!(!has(&store, Some("other")) && !store.contains(None, "wbe"));
+        store.delete(state("web", "u1", "2"));
+        assert!(!has(&store, Some("default")) && !has(&store, None));
+    }
+
+    #[test]
+    fn an_object_missing_from_a_list_is_deleted() {
+        let mut store = ObjectStore::new(&Kind::of::<Pod>());
+        apply(&mut store, "web", "u1", "1");
+        apply(&mut store, "db", "u2", "1");
+        store.begin_list();
+        apply(&mut store, "db", "u2", "1");
+        let gone: Vec<_> = store.end_list().iter().map(|event| format!("{event:?}")).collect();
+        assert_eq!(gone, ["Deleted Pod default/web (u1)"]);
+        assert_eq!(store.uids(), HashSet::from(["u2".to_owned()]));
+    }
+
+    #[test]
+    fn an_object_recreated_under_its_name_is_deleted_and_added() {
+        let mut store = ObjectStore::new(&Kind::of::<Pod>());
+        apply(&mut store, "web", "u1", "1");
+        let events = apply(&mut store, "web", "u2", "5");
+        assert_eq!(events, ["Deleted Pod default/web (u1)", "Added Pod default/web (u2)"]);
+    }
+
+    #[test]
+    fn a_late_deletion_of_a_previous_object_does_not_remove_its_successor() {
+        let mut store = ObjectStore::new(&Kind::of::<Pod>());
+        apply(&mut store, "web", "u2", "5");
+        store.delete(state("web", "u1", "4"));
+        assert_eq!(store.uids(), HashSet::from(["u2".to_owned()]));
+        store.delete(state("web", "u2", "6"));
+        assert!(store.uids().is_empty() && store.namespaces.is_empty());
+    }
+
+    #[test]
+    fn an_undecodable_object_exists_and_is_added_once_it_can_be_decoded() {
+        let mut store = ObjectStore::new(&Kind::of::<Pod>());
+        assert_eq!(
+            store.apply(undecodable("web", "u1", "1")).events.map(|event| event.is_some()),
+            [false, false]
+        );
+        assert_eq!(store.uids(), HashSet::from(["u1".to_owned()]), "its resources are not released");
+        assert_eq!(apply(&mut store, "web", "u1", "2"), ["Added Pod default/web (u1)"]);
+        assert_eq!(
+            store.apply(undecodable("web", "u1", "3")).events.map(|event| event.is_some()),
+            [false, false]
+        );
+        assert_eq!(apply(&mut store, "web", "u1", "3"), ["Modified Pod default/web (u1)"]);
+        store.begin_list();
+        store.apply(undecodable("web", "u1", "4"));
+        assert!(store.end_list().is_empty(), "it exists");
+        let gone = store.delete(undecodable("web", "u1", "5"));
+        assert_eq!(format!("{gone:?}"), "Deleted Pod default/web (u1)");
+        assert_eq!(store.len(), 0);
+    }
+
+    #[test]
+    fn an_object_that_was_never_delivered_is_not_deleted_when_another_takes_its_name() {
+        let mut store = ObjectStore::new(&Kind::of::<Pod>());
+        store.apply(undecodable("web", "u1", "1"));
+        assert_eq!(apply(&mut store, "web", "u2", "2"), ["Added Pod default/web (u2)"]);
+    }
+
+    #[test]
+    fn after_the_server_lost_history_each_object_is_delivered_again() {
+        let mut store = ObjectStore::new(&Kind::of::<Pod>());
+        apply(&mut store, "web", "u1", "7");
+        apply(&mut store, "db", "u2", "9");
+        assert!(
+            store.is_ahead_of("8", 0) && !store.is_ahead_of("9", 0) && !store.is_ahead_of("no number", 99)
+        );
+        assert!(store.is_ahead_of("9", 10), "a bookmark was ahead of all objects");
+        store.invalidate_versions();
+        store.begin_list();
+        assert_eq!(apply(&mut store, "web", "u1", "7"), ["Modified Pod default/web (u1)"]);
+        assert_eq!(store.end_list().len(), 1);
+        assert!(!store.is_ahead_of("8", 0));
+    }
+}

@@ -1,0 +1,244 @@
+//! The task of one watch: consumes the stream of kube's watcher and relists where that stream cannot recover by itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use kube::runtime::watcher::{self, Event};
+use staffetta_handler::{
+    AnyEvent, Backoff, BackoffPolicy, Context, Failure, HandlerError, Message, WatchItem, bounded, causes,
+    shortened,
+};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use tokio_stream::StreamExt;
+use tracing::{debug, info, warn};
+
+use super::EventSink;
+use super::liveness::{QuietAction, QuietWatch};
+use super::status::WatchState;
+use crate::lock::lock;
+
+/// The waits after an error of a list or a watch; they start again when the watch works.
+const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(30));
+
+/// The duration of a watch without [`watcher::Config::timeout`]: kube's default.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(290);
+
+/// The longest time that the server may take to report its current resourceVersion.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest time that the first watch waits until the events of the list are handled.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The task of one watch.
+pub(super) struct WatchTask<S> {
+    state: Arc<WatchState>,
+    client: Client,
+    config: watcher::Config,
+    /// The time after which the server ends a watch.
+    timeout: Duration,
+    sink: Arc<S>,
+    listed: watch::Sender<bool>,
+    /// The waits after errors. A list does not reset them: a kind that can be listed and not watched would be listed without end.
+    backoff: Backoff,
+    /// The number of failures since the last complete list, or since the watch last worked.
+    failures: u32,
+    /// The time at which the stream was polled again after its last failure.
+    retried: Instant,
+    /// The same, or the end of the list that followed.
+    requested: Instant,
+}
+
+/// The server accepted a request and did not answer it.
+#[derive(Debug, thiserror::Error)]
+#[error("the API server does not answer a request")]
+struct Unanswered;
+
+impl<S: EventSink> WatchTask<S> {
+    /// A task that watches through `client` and delivers to `sink`. It sets `listed` to `true` after the first complete list.
+    pub(super) fn new(
+        state: &Arc<WatchState>,
+        client: Client,
+        config: watcher::Config,
+        sink: Arc<S>,
+        listed: watch::Sender<bool>,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            state: Arc::clone(state),
+            client: state.liveness.observe(client),
+            timeout: config.timeout.map_or(WATCH_TIMEOUT, |seconds| Duration::from_secs(seconds.into())),
+            config,
+            sink,
+            listed,
+            backoff: BACKOFF.start(),
+            failures: 0,
+            retried: now,
+            requested: now,
+        }
+    }
+
+    /// Runs until the task is aborted.
+    pub(super) async fn run(mut self) {
+        while self.follow().await {
+            info!(kind = %self.state.kind.name, "the watch lists again");
+        }
+    }
+
+    /// Consumes one stream of kube's watcher: a list, then watches from its resourceVersion. Returns `true` when the kind must be
+    /// listed again, and `false` if the stream ended by itself, which it never does.
+    async fn follow(&mut self) -> bool {
+        let mut stream = self.state.kind.watch(self.client.clone(), self.config.clone());
+        let mut listing = true;
+        loop {
+            let patience = self.quiet(listing).patience(self.timeout);
+            match timeout(patience, stream.next()).await {
+                Ok(Some(Ok(event))) => {
+                    listing = matches!(event, Event::Init | Event::InitApply(_));
+                    self.process(event).await;
+                    continue;
+                }
+                Ok(Some(Err(error))) => self.back_off(&error, retry_after(&error)).await,
+                Ok(None) => return false,
+                Err(_) => match self.quiet(listing).action(self.timeout, Instant::now()) {
+                    QuietAction::CheckHistory => {}
+                    QuietAction::Wait => continue,
+                    QuietAction::Recovered => {
+                        self.recovered();
+                        continue;
+                    }
+                    QuietAction::Relist => {
+                        self.back_off(&Unanswered, None).await;
+                        return true;
+                    }
+                },
+            }
+            // After an outage (a second failure) the history proves nothing: another server may answer now.
+            if !listing && (self.lost_history().await || self.failures > 1) {
+                return true;
+            }
+        }
+    }
+
+    fn quiet(&self, listing: bool) -> QuietWatch {
+        QuietWatch {
+            listing,
+            attempts: self.backoff.attempts(),
+            last_activity: self.state.liveness.last_activity(),
+            retried: self.retried,
+            requested: self.requested,
+        }
+    }
+
+    /// Returns `true` if the server lost history that this watch has seen; it would not answer a watch from there. Waits until the
+    /// server answers.
+    async fn lost_history(&mut self) -> bool {
+        let newest = loop {
+            let newest = self.state.kind.newest(self.client.clone());
+            match bounded(VERSION_TIMEOUT, async { newest.await.map_err(HandlerError::from) }).await {
+                Ok(newest) => break newest,
+                Err(error) => self.back_off(&*error, error.retry_after()).await,
+            }
+        };
+        let mut store = lock(&self.state.store);
+        let lost = store.is_ahead_of(&newest, self.state.liveness.resumed_from());
+        if lost {
+            store.invalidate_versions();
+            warn!(kind = %self.state.kind.name, newest, "the API server lost history; all objects are handled again");
+        }
+        lost
+    }
+
+    fn recovered(&mut self) {
+        info!(kind = %self.state.kind.name, "the watch works again");
+        self.backoff.reset();
+        self.failures = 0;
+        lock(&self.state.counts).last_error = None;
+    }
+
+    async fn process(&mut self, event: Event<WatchItem>) {
+        let is_change = matches!(event, Event::Apply(_) | Event::Delete(_));
+        if is_change && self.backoff.attempts() > 0 {
+            self.recovered();
+        }
+        let liveness = Arc::clone(&self.state.liveness);
+        liveness.set_busy(true);
+        match event {
+            Event::Init => lock(&self.state.store).begin_list(),
+            Event::InitApply(item) => {
+                self.apply(item).await;
+                if !*self.listed.borrow() {
+                    liveness.set_busy(false);
+                    self.sink.capacity().await;
+                }
+            }
+            Event::InitDone => self.end_list().await,
+            Event::Apply(item) => self.apply(item).await,
+            Event::Delete(item) => {
+                let event = lock(&self.state.store).delete(item);
+                self.deliver([event]).await;
+            }
+        }
+        liveness.set_busy(false);
+    }
+
+    async fn apply(&self, item: WatchItem) {
+        let applied = lock(&self.state.store).apply(item);
+        if let Some(object) = applied.undecodable {
+            self.sink.undecodable(&object);
+        }
+        self.deliver(applied.events.into_iter().flatten()).await;
+    }
+
+    async fn end_list(&mut self) {
+        let vanished = lock(&self.state.store).end_list();
+        self.failures = 0;
+        self.deliver(vanished).await;
+        debug!(kind = %self.state.kind.name, "listed");
+        lock(&self.state.counts).lists += 1;
+        self.sink.listed(self.state.kind.type_id);
+        if !self.listed.send_replace(true) {
+            self.state.liveness.set_busy(false);
+            // A list that is not handled in time delays the first watch no longer.
+            let _ = timeout(DRAIN_TIMEOUT, self.sink.drained()).await;
+        }
+        self.requested = Instant::now();
+    }
+
+    async fn deliver(&self, events: impl IntoIterator<Item = AnyEvent>) {
+        for event in events {
+            lock(&self.state.counts).events[event.change() as usize] += 1;
+            let result: Result<(), HandlerError> = self.sink.handle(&event, &Context::detached()).await;
+            if let Err(error) = result {
+                warn!(?event, error = causes(&*error), "an event could not be queued");
+            }
+        }
+    }
+
+    async fn back_off(&mut self, error: &(dyn std::error::Error + Sync), retry_after: Option<Duration>) {
+        let wait = self.backoff.delay(retry_after);
+        let attempt = self.backoff.attempts();
+        self.failures += 1;
+        let error = shortened(causes(error));
+        warn!(kind = %self.state.kind.name, attempt, wait_ms = wait.as_millis(), error, "the watch failed");
+        {
+            let mut counts = lock(&self.state.counts);
+            counts.errors += 1;
+            counts.last_error = Some(error);
+        }
+        tokio::time::sleep(wait).await;
+        self.retried = Instant::now();
+        self.requested = self.retried;
+    }
+}
+
+/// The wait that the server asked for.
+fn retry_after(error: &watcher::Error) -> Option<Duration> {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => error.retry_after(),
+        _ => None,
+    }
+}
