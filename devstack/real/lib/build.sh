@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# Programs that are built from Go modules, once, into a cache outside the tree.
+# Builds programs from Go modules, once, into a cache outside the tree.
 # Needs say.sh and go.sh.
 
 GO_SOURCES=$(cd "$(dirname "${BASH_SOURCE[0]}")/../go" && pwd)
 CACHE=${STAFFETTA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/staffetta}
 
 # go_build FOLDER [PACKAGE [ALIAS...]] prints the path of the program that go/FOLDER/PACKAGE builds. It is named after
-# PACKAGE, or else FOLDER, and lies beside its aliases. The cache entry is named by a digest of the sources and
-# checksums: a new version is built anew, an entry that exists is complete. Where BUILD_NOTHING is set, an absent one is
-# a failure.
+# PACKAGE, or FOLDER without one, and its aliases are in the same folder. The cache entry is named by a digest of the sources and
+# checksums: a new version is built again, and an existing entry is complete. If BUILD_NOTHING is set, a missing entry is
+# an error.
 go_build() {
   local folder=$1 package=${2:-.} name=$1 entry
   [ "$package" = . ] || name=$package
@@ -17,14 +17,14 @@ go_build() {
     [ -z "${BUILD_NOTHING:-}" ] || die "$name is not built yet"
     mkdir -p "$CACHE/real"
     (
-      flock 9 # two runs at once build once
+      flock 9 # concurrent runs build once
       [ -x "$entry/$name" ] || build_entry "$folder" "$package" "$entry" "$name" "${@:3}"
     ) 9>"$CACHE/real/build.lock" || return
   fi
   printf '%s\n' "$entry/$name"
 }
 
-# The requirement marked `// built here` is what a module exists to build.
+# The requirement of a module that is marked `// built here` is the one to build.
 module_version() {
   sed -n 's#^.* \(v[0-9.]*\) // built here$#\1#p' "$GO_SOURCES/$1/go.mod"
 }
@@ -49,7 +49,7 @@ build_entry() {
   say "built $name in $((SECONDS - began)) s"
 }
 
-# Discovery reports the version that is linked in; left alone, Kubernetes says v0.0.0-master.
+# Discovery reports the linked version; without these flags Kubernetes reports v0.0.0-master.
 compile() {
   local package=$1 output=$2 version=$3 major minor variable flags='-s -w'
   IFS=. read -r major minor _ <<<"${version#v}"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# A certificate authority of the service's own. Needs openssl, and PKI, the folder for what it makes.
+# A certificate authority for one service. Needs openssl, and PKI, the folder of its files.
 
 new_key() { openssl ecparam -name prime256v1 -genkey -noout -out "$1"; }
 
@@ -9,7 +9,7 @@ make_authority() {
     -addext 'basicConstraints=critical,CA:TRUE' -addext 'keyUsage=critical,keyCertSign,cRLSign' -out "$PKI/ca.crt"
 }
 
-# certify NAME SUBJECT EXTENSIONS makes NAME.key and NAME.crt, signed by the authority.
+# certify NAME SUBJECT EXTENSIONS creates NAME.key and NAME.crt, signed by the authority.
 certify() {
   new_key "$PKI/$1.key"
   openssl req -new -key "$PKI/$1.key" -subj "$2" |
@@ -18,7 +18,7 @@ certify() {
     die "openssl could not certify $1"
 }
 
-# The pair with which service account tokens are signed and checked.
+# The key pair of service account tokens.
 make_signing_pair() {
   openssl genrsa -out "$PKI/$1.key" 2048 2>/dev/null
   openssl rsa -in "$PKI/$1.key" -pubout -out "$PKI/$1.pub" 2>/dev/null

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# How each part of a Kubernetes control plane is found, started and known to be ready.
+# Finds and starts each part of a Kubernetes control plane, and waits until it is ready.
 # Needs build.sh, process.sh, certificates.sh, STATE and the ports that `up` chooses.
 
 PKI=$STATE/pki
@@ -34,7 +34,7 @@ extendedKeyUsage=serverAuth'
   make_signing_pair service-account
   write_kubeconfig controller-manager
   write_kubeconfig scheduler
-  write_kubeconfig admin # last: it says that all of this is complete
+  write_kubeconfig admin # last, because its existence means that all files are complete
 }
 
 write_kubeconfig() {
@@ -60,7 +60,7 @@ YAML
 
 start_etcd() {
   local client=http://127.0.0.1:$ETCD_PORT peer=http://127.0.0.1:$ETCD_PEER_PORT flags=()
-  # Nobody needs this data after a crash of the machine, and every write would wait for the disk.
+  # No fsync: the data need not survive a crash of the machine.
   if offers "$ETCD" --unsafe-no-fsync; then flags+=(--unsafe-no-fsync); fi
   launch etcd "$ETCD" --name=default --data-dir="$STATE/etcd" --quota-backend-bytes=4294967296 \
     --listen-client-urls="$client" --advertise-client-urls="$client" --listen-peer-urls="$peer" \
@@ -68,7 +68,7 @@ start_etcd() {
   wait_until etcd healthy call "$client/health"
 }
 
-# What was before the present revision is forgotten. etcd speaks JSON too; keys are in base64 there, AA== is the first.
+# Compacts etcd at the present revision, over its JSON API; keys are in base64 there, and AA== is the first.
 compact_etcd() {
   local etcd=http://127.0.0.1:$ETCD_PORT/v3/kv revision
   revision=$(call "$etcd/range" -d '{"key":"AA=="}' | sed -n 's/.*"revision":"\([0-9]*\)".*/\1/p')
@@ -77,8 +77,8 @@ compact_etcd() {
     die "etcd could not be compacted at revision $revision"
 }
 
-# What service accounts ask, and by which rule they may: a line each in audit.log, beside the administrator's kubeconfig.
-# Who comes with a certificate is not noted, and pays nothing for it.
+# Audits each request of a service account with the rule that permits it, as a line in audit.log beside the administrator's
+# kubeconfig. Requests with a client certificate are not audited.
 write_audit_policy() {
   cat >"$STATE/audit-policy.yaml" <<'YAML'
 apiVersion: audit.k8s.io/v1
@@ -103,14 +103,14 @@ start_apiserver() {
     --service-account-signing-key-file="$PKI/service-account.key" \
     --audit-policy-file="$STATE/audit-policy.yaml" --audit-log-path="$STATE/audit.log" "$@"
   wait_until apiserver ready call_as_admin "$(api_url)/readyz"
-  # Servers have been seen that are ready and yet fail each write.
+  # A server can report readiness and still fail each write.
   wait_until apiserver 'able to create an object' create_object
 }
 
 create_object() {
   local collection
   collection=$(api_url)/api/v1/namespaces/default/configmaps
-  call_as_admin -X DELETE "$collection/ready" || true # of an earlier try whose answer was lost
+  call_as_admin -X DELETE "$collection/ready" || true # of an earlier attempt whose response was lost
   call_as_admin -H 'Content-Type: application/json' "$collection" \
     -d '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"ready"}}' &&
     call_as_admin -X DELETE "$collection/ready"
@@ -133,7 +133,7 @@ start_scheduler() {
   wait_until scheduler healthy call --insecure "https://127.0.0.1:$SCHEDULER_PORT/healthz"
 }
 
-# component_flags PROGRAM NAME PORT fills `flags` with what all clients of the API server have in common.
+# component_flags PROGRAM NAME PORT sets `flags` to the options that all clients of the API server share.
 component_flags() {
   local kubeconfig=$STATE/$2.kubeconfig
   flags=(--kubeconfig="$kubeconfig" --authentication-kubeconfig="$kubeconfig"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# kubectl for machines that have none. Needs build.sh.
+# Builds kubectl if the machine has none. Needs build.sh.
 
 put_kubectl_on_path() {
   local built

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# A MariaDB of the service's own: a private folder of data, a Unix socket, no network, no passwords.
+# A MariaDB for one service: a private data folder, a Unix socket, no network, no passwords.
 # Needs say.sh, needs.sh and process.sh.
 
-# find_mariadb FOLDER sets MARIADBD and MARIADB_ROOT, the root of the tree that it was installed to. Without one on the
-# PATH the Debian packages are unpacked into FOLDER; nothing is installed.
+# find_mariadb FOLDER sets MARIADBD and MARIADB_ROOT, the root of its installation. If there is none on the
+# PATH, the Debian packages are unpacked into FOLDER without installing them.
 find_mariadb() {
   if MARIADBD=$(command -v mariadbd || PATH=/usr/sbin command -v mariadbd); then
     MARIADB_ROOT=$(realpath "$MARIADBD")
@@ -15,7 +15,7 @@ find_mariadb() {
   MARIADB_LIBRARIES=$MARIADB_ROOT/usr/lib/$(uname -m)-linux-gnu:$MARIADB_ROOT/lib/$(uname -m)-linux-gnu
 }
 
-# unpack_mariadb puts the packages where find_mariadb looks for them.
+# unpack_mariadb unpacks the packages where find_mariadb looks for them.
 unpack_mariadb() {
   local packages
   [ ! -x "$MARIADBD" ] || return 0
@@ -32,12 +32,12 @@ unpack_mariadb() {
   LD_LIBRARY_PATH=$MARIADB_LIBRARIES "$MARIADBD" --version >&2 || die "$MARIADBD does not run"
 }
 
-# The server, and the two libraries that a bare machine does not have.
+# The server, and two libraries that a bare machine lacks.
 fetch_packages() {
   apt-get -qq -o APT::Sandbox::User=root download mariadb-server-core liburing2 libaio1 && return
   ! can_install || apt-get -qq update # a bare image comes without package lists
   apt-get -qq -o APT::Sandbox::User=root download mariadb-server-core liburing2 libaio1 && return
-  apt-get -qq -o APT::Sandbox::User=root download mariadb-server-core liburing2 libaio1t64 # as later releases call it
+  apt-get -qq -o APT::Sandbox::User=root download mariadb-server-core liburing2 libaio1t64 # its name in later releases
 }
 
 # The folder with the server's own messages and first tables differs between packagers.
@@ -50,7 +50,7 @@ mariadb_share() {
   printf '%s\n' "$share"
 }
 
-# mariadb_flags DATA fills `flags`. Nobody needs the data after a crash of the machine.
+# mariadb_flags DATA fills `flags`. The data need not survive a crash of the machine.
 mariadb_flags() {
   local share
   share=$(mariadb_share)
@@ -61,7 +61,7 @@ mariadb_flags() {
   [ "$(id -u)" != 0 ] || flags+=(--user=root)
 }
 
-# make_databases DATA NAME... makes the folder DATA with the server's own tables and an empty database for each NAME.
+# make_databases DATA NAME... creates the folder DATA with the system tables and an empty database for each NAME.
 make_databases() {
   local data=$1 name share flags
   shift

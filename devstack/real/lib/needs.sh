@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Programs that a bare machine may lack. Needs say.sh.
 
-# need PROGRAM [DEBIAN-PACKAGE]: present, installed by apt-get where we may, or a message that says what to install.
+# need PROGRAM [DEBIAN-PACKAGE]: installs a missing program with apt-get if that is permitted; otherwise fails with a message.
 need() {
   local program=$1 package=${2:-$1}
   command -v "$program" >/dev/null && return

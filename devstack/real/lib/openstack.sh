@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# How each service of an OpenStack is configured, started and known to be ready.
+# Configures and starts each service of an OpenStack, and waits until it is ready.
 # Needs build.sh, python.sh, mariadb.sh, process.sh, STATE and the ports that `up` chooses.
 
-# The service user's and the administrator's password, and that of who is made for the tests. They guard nothing: all of
-# it is on loopback, for as long as a test takes.
+# The passwords of the service user, the administrator and the users of tests. They protect nothing: all services listen on
+# loopback, for the duration of a test.
 PASSWORD=staffetta
 DATABASES=(keystone neutron octavia)
 
-# find_services sets SERVICES, the cache entry with all programs and the empty databases. It is named by a digest of what
-# it was made from, and complete when it says so.
+# find_services sets SERVICES, the cache entry with all programs and the empty databases. Its name contains a digest of
+# its sources, and a marker file shows that it is complete.
 find_services() {
   local version
   version=$(sed -n 's/^neutron==//p' "$PYTHON_SOURCES/requirements.txt")
@@ -19,7 +19,7 @@ find_services() {
   [ -z "${BUILD_NOTHING:-}" ] || die 'the services are not installed yet'
   mkdir -p "$CACHE/real"
   (
-    flock 9 # two runs at once install once
+    flock 9 # concurrent runs install once
     [ -e "$SERVICES/complete" ] || install_services
   ) 9>"$CACHE/real/openstack.lock"
 }
@@ -31,7 +31,7 @@ requirements_digest() {
 install_services() {
   local began=$SECONDS
   say "installing Keystone, Neutron and Octavia once into $SERVICES (this takes minutes)"
-  rm -rf -- "$SERVICES" # what an interrupted run left
+  rm -rf -- "$SERVICES" # left by an interrupted run
   mkdir -p "$SERVICES"
   unpack_mariadb
   python_install "$VENV"
@@ -40,7 +40,7 @@ install_services() {
   say "installed in $((SECONDS - began)) s"
 }
 
-# The databases with all migrations done, as a folder that is copied for each new state.
+# The migrated databases, as a folder that is copied for each new state.
 make_schema() (
   STATE=$(mktemp -d)
   trap 'stop database; rm -rf -- "$STATE"' EXIT
@@ -84,13 +84,13 @@ write_keystone_configuration() {
 connection = $(database_url keystone)
 [token]
 expiration = ${TOKEN_LIFE:-3600}
-# Its one process remembers what it has read: with each request that they get, the others ask it about the same few tokens.
-# What it changes or revokes, it forgets at once.
+# Its single process caches tokens, because the other services validate the same few with each request. It drops changed or
+# revoked ones from the cache at once.
 [cache]
 enabled = true
 backend = dogpile.cache.memory
 [identity]
-# The least that is allowed: users are made for each test.
+# The least permitted value: tests create users.
 password_hash_rounds = 4
 [fernet_tokens]
 key_repository = $STATE/keystone/fernet
@@ -101,7 +101,7 @@ key_repository = $STATE/keystone/credential
 INI
 }
 
-# How a service validates the tokens of its callers: without a memory, so that a revocation is seen at once.
+# Services validate tokens without a cache, so that they notice a revocation at once.
 write_token_options() {
   cat <<INI
 [keystone_authtoken]
@@ -117,7 +117,7 @@ token_cache_time = -1
 INI
 }
 
-# There is no message bus: nobody but the stand-in for the agents would listen, and that is in the same process.
+# No message bus: its only listener would be the stand-in for the agents, which runs in the same process.
 write_neutron_configuration() {
   cat <<INI
 [DEFAULT]
@@ -127,7 +127,7 @@ core_plugin = ml2
 service_plugins = trunk,tag,qos,router,revisions,timestamp,segments
 api_paste_config = $VENV/etc/neutron/api-paste.ini
 state_path = $STATE/neutron
-# No agent ever beats; this is the most that is accepted, 23 days.
+# No agent sends heartbeats; this is the longest interval that is accepted, 23 days.
 agent_down_time = 2000000
 rpc_workers = 0
 rpc_state_report_workers = 0
@@ -157,7 +157,7 @@ $(write_token_options)
 INI
 }
 
-# Its worker is a thread of its API, whose amphorae, networks and images are none.
+# Its worker is a thread of its API, with no-op drivers for amphorae, networks and images.
 write_octavia_configuration() {
   cat <<INI
 [DEFAULT]
@@ -199,7 +199,7 @@ start_database() {
   start_mariadb "$STATE/database" "$STATE/socket"
 }
 
-# Keys, the administrator and the catalogue's first entry, once a state.
+# Creates keys, the administrator and the first entry of the catalogue, once for each state.
 make_identity() {
   local key
   [ ! -e "$STATE/keystone/bootstrapped" ] || return 0
@@ -212,7 +212,7 @@ make_identity() {
   touch "$STATE/keystone/bootstrapped"
 }
 
-# 32 bytes by chance in the form that Fernet reads.
+# 32 random bytes in the form of a Fernet key.
 new_key() { head -c 32 /dev/urandom | base64 -w0 | tr +/ -_; }
 
 start_keystone() { OS_KEYSTONE_CONFIG_DIR=$STATE/keystone serve keystone "$KEYSTONE_PORT" 1; }
@@ -221,10 +221,10 @@ start_neutron() {
   OS_NEUTRON_CONFIG_DIR=$STATE/neutron OS_NEUTRON_CONFIG_FILES=neutron.conf serve neutron "$NEUTRON_PORT" "${WORKERS:-2}"
 }
 
-# Its worker shares a process with its API, so there is one of them.
+# One process, because the worker is a thread of the API.
 start_octavia() { OCTAVIA_CONF=$STATE/octavia/octavia.conf serve octavia "$OCTAVIA_PORT" 1; }
 
-# serve PART PORT WORKERS starts python/serve_PART.py. Neutron writes into the temporary folder by the id of its parent.
+# serve PART PORT WORKERS starts python/serve_PART.py. Neutron names files in the temporary folder by the id of its parent process.
 serve() {
   local part=$1 port=$2 workers=$3
   TMPDIR=$STATE/temporary PYTHONPATH=$PYTHON_SOURCES STAFFETTA_REQUESTS=$STATE/$part/requests \
@@ -238,7 +238,7 @@ wait_for() { wait_until "$1" answering call "http://127.0.0.1:$2$3"; }
 
 call() { curl --silent --fail --max-time 5 --noproxy '*' --output /dev/null "$@"; }
 
-# Projects, users, networks and the catalogue, once a state.
+# Creates projects, users, networks and the catalogue, once for each state.
 seed() {
   [ ! -e "$STATE/seed" ] || return 0
   "$VENV/bin/python" "$PYTHON_SOURCES/seed.py" "$(keystone_url)" "$(neutron_url)" "$(octavia_url)" "$PASSWORD" \
@@ -246,7 +246,7 @@ seed() {
   mv -- "$STATE/seed.new" "$STATE/seed"
 }
 
-# clouds.yaml, as OpenStack's own programs read it: the controller's user, and the administrator.
+# clouds.yaml with the controller's user and the administrator, in the usual form.
 write_clouds() {
   local cloud user project
   printf 'clouds:\n'

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# The parts of a service: programs that outlive the script which starts them.
+# The parts of a service: programs that outlive the script that starts them.
 # Needs say.sh, and SERVICE, its name. Sets STATE, its private folder:
-#   run/PART.pid, run/PART.command   what was started; the command proves that a process is still that one
-#   log/PART.log                     what it printed
-#   ports                            chosen once, so that a part that is started again is found where it was
+#   run/PART.pid, run/PART.command   its process and command; the command shows that the process id was not reused
+#   log/PART.log                     its output
+#   ports                            chosen once, so that a restarted part has the same port
 
 # Several services (or copies of one) run side by side when STAFFETTA_REAL_STATE differs.
 STATE=${STAFFETTA_REAL_STATE:-${TMPDIR:-/tmp}/staffetta-real-$(id -u)}/$SERVICE
@@ -17,7 +17,7 @@ open_state() {
 # choose_ports NAME... sets each variable NAME to a free port, the same one at each call on this state.
 choose_ports() {
   local name
-  unset "$@" # the environment may have variables of these names
+  unset "$@" # ignore variables of these names in the environment
   # shellcheck source=/dev/null
   [ ! -e "$STATE/ports" ] || . "$STATE/ports"
   for name in "$@"; do
@@ -27,7 +27,7 @@ choose_ports() {
   done
 }
 
-# Below the range from which the system gives ports to others: a port stays ours while its part is down.
+# Below the range of ephemeral ports, so that a port stays free while its part is stopped.
 free_port() {
   local port
   while port=$((10000 + (RANDOM << 15 | RANDOM) % 20000)); do
@@ -41,11 +41,11 @@ listening() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 running() {
   local pid
   pid=$(cat "$STATE/run/$1.pid" 2>/dev/null) || return 1 # in a trap, a bare `return` gives the status from before it
-  # Through a pipe, for cmp trusts the sizes of files, and those under /proc have none.
+  # Through a pipe, because cmp compares file sizes, which are 0 under /proc.
   cmp -s <(cat "/proc/$pid/cmdline" 2>/dev/null) "$STATE/run/$1.command"
 }
 
-# launch PART COMMAND... starts it in a session of its own, unless it runs already.
+# launch PART COMMAND... starts it in its own session, unless it is running.
 launch() {
   local part=$1
   shift
@@ -56,7 +56,7 @@ launch() {
   LAUNCHED+=("$part")
 }
 
-# wait_until PART STATE-OF-THINGS COMMAND... polls until COMMAND succeeds; PART must live that long.
+# wait_until PART STATE-OF-THINGS COMMAND... polls until COMMAND succeeds; fails if PART ends before.
 wait_until() {
   local part=$1 what=$2 deadline=$((SECONDS + ${STAFFETTA_REAL_TIMEOUT:-120}))
   shift 2
@@ -67,15 +67,15 @@ wait_until() {
   done
 }
 
-# Unlike `running`, true as well between fork and exec, and until what the process held is closed.
+# Unlike `running`, also true between fork and exec, and until the files of the process are closed.
 alive() { grep -q '^State:[[:space:]]*[^ZX]' "/proc/$1/status" 2>/dev/null; }
 
-# stop PART ends it, by force when it does not go in ten seconds, and returns when it is gone.
+# stop PART ends it, with SIGKILL after ten seconds, and returns when it has ended.
 stop() {
   local part=$1 pid attempt
   if running "$part"; then
     pid=$(cat "$STATE/run/$part.pid")
-    kill -TERM "$pid" 2>/dev/null || true # it may just have ended
+    kill -TERM "$pid" 2>/dev/null || true # it may have ended just now
     for attempt in {1..100}; do
       alive "$pid" || break
       [ "$attempt" -lt 100 ] || kill -KILL "$pid" 2>/dev/null || true
@@ -85,7 +85,7 @@ stop() {
   rm -f -- "$STATE/run/$part.pid" "$STATE/run/$part.command"
 }
 
-# From here on, a script that fails or is interrupted ends the parts that it launched.
+# A script that fails or is interrupted from here on ends the parts that it launched.
 undo_launches_on_failure() {
   LAUNCHED=()
   trap undo_launches EXIT

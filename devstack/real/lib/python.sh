@@ -4,10 +4,10 @@
 
 PYTHON_SOURCES=$(cd "$(dirname "${BASH_SOURCE[0]}")/../python" && pwd)
 
-# python_install FOLDER puts what requirements.txt asks for into FOLDER, in the versions that constraints.txt tells.
+# python_install FOLDER installs requirements.txt into FOLDER, in the versions of constraints.txt.
 python_install() {
   local python
-  need cc build-essential # one program comes as source
+  need cc build-essential # one package is distributed as source
   python=$(find_python)
   "$python" -m venv "$1" >&2 || die "$python cannot make the environment $1"
   "$1/bin/pip" install --quiet --disable-pip-version-check \
@@ -15,7 +15,7 @@ python_install() {
     die 'pip could not install the services (its messages are above)'
 }
 
-# The path of a Python that can make environments and compile extensions. Debian keeps both in packages of their own.
+# The path of a Python that can create virtual environments and compile extensions, which are separate packages in Debian.
 find_python() {
   local python
   need python3
@@ -29,7 +29,7 @@ find_python() {
 
 install_part_of_python() {
   local python=$1 package=$2 check=$3 hint
-  hint="$python lacks what is in Debian's $package"
+  hint="$python lacks the files of Debian's $package"
   can_install || die "$hint: install it"
   say "installing $package"
   install_package "$package" || die "$hint, and apt-get could not install it"

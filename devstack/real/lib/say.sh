@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Messages: everything people read goes to stderr; stdout is for the answer of a command.
+# Messages go to stderr; stdout is for the result of a command.
 
 say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 

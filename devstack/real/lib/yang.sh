@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# The YANG modules of IOS-XE, which are not part of the repository, and the validator for them. Needs needs.sh; the current
-# folder is that of the repository.
+# The YANG modules of IOS-XE, which are not part of the repository, and their validator. Needs needs.sh, and the repository as
+# current folder.
 
-# find_yang: exports STAFFETTA_YANG_DIR where it is not set and the modules lie beside the repository; with modules, there is
-# a validator too.
+# find_yang: exports STAFFETTA_YANG_DIR if it is not set and the modules are beside the repository; installs the validator if there
+# are modules.
 find_yang() {
   local beside=../shared/iosxe/yang
   if [ -z "${STAFFETTA_YANG_DIR:-}" ] && [ -d "$beside" ]; then

@@ -1,4 +1,4 @@
-"""What the Open vSwitch agents of the nodes would tell Neutron, told by whoever asks for it over HTTP.
+"""A stand-in for the Open vSwitch agents of the nodes: reports ports to Neutron on request over HTTP.
 
 PUT /_agent/host/HOST[?delay=MILLISECONDS]  there is a node HOST, whose agent reports each of its ports up so long after
                                             it was bound; without a delay, never by itself
@@ -28,8 +28,8 @@ from sqlalchemy import text
 KIND = "Open vSwitch agent"
 POLL = 0.05  # seconds
 
-# Ports that no agent has reported yet, with the node to which they, or their trunks, are bound, and what its agent is told.
-# It is asked all the time, and therefore as one query.
+# Ports that no agent has reported yet, with the node to which they or their trunks are bound, and the delay of its agent. One query,
+# because it is polled.
 WAITING = text("""
     SELECT ports.id, bindings.host, subports.trunk_id, ports.id = bindings.port_id, agents.configurations
       FROM ports
@@ -62,20 +62,20 @@ class Agent:
         return answer(start_response, "204 No Content" if done else "404 Not Found")
 
     def act(self, verb, name, query):
-        """Whether there is such a thing to do."""
+        """Return True if there is something to do."""
         if verb == "host":
             register(name, int(query["delay"][0]) if "delay" in query else None)
             return True
         return verb in ("up", "down") and report(name, up=verb == "up")
 
     def watch(self):
-        """Reports the ports of the nodes that have a delay. A poll, and not the bus, tells of them: there is no bus."""
+        """Report the ports of the nodes that have a delay. It polls, because there is no message bus."""
         since = {}
         while True:
             time.sleep(POLL)
             try:
                 self.look(since)
-            except Exception:  # a database that is restarted
+            except Exception:  # the database is being restarted
                 traceback.print_exc()
 
     def look(self, since):
@@ -88,7 +88,7 @@ class Agent:
                 del since[port]
                 try:
                     wire(port, host, trunk, bound)
-                except Exception:  # a port that was deleted meanwhile
+                except Exception:  # the port was deleted meanwhile
                     traceback.print_exc()
 
 
@@ -128,7 +128,7 @@ def report(port, up):
 
 
 def wire(port, host, trunk, bound):
-    """What an agent does once the port is plugged."""
+    """Do what an agent does once the port is plugged."""
     admin = context.get_admin_context()
     if trunk and not bound:
         trunks().update_subport_bindings(admin, subports=[{"trunk_id": trunk, "port_id": port}])

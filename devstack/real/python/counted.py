@@ -16,7 +16,7 @@ FIELDS = ("agent", "project", "method", "path", "status")
 
 
 class Counted:
-    """A WSGI application, looked at."""
+    """A WSGI application whose requests are counted."""
 
     def __init__(self, application):
         self.application = application
@@ -30,7 +30,7 @@ class Counted:
         told = []
 
         def start(status, headers, *exception):
-            # By now the middleware has told the service who asks.
+            # The middleware has identified the caller by now.
             fields = (agent, environ.get("HTTP_X_PROJECT_ID", ""), method, class_of(path), status.split(" ")[0])
             if method == "POST":
                 told[:] = [fields]
@@ -65,7 +65,7 @@ class Counted:
 
 
 def made(status, body):
-    """How many things the answer to a POST says were made: one, or those of its list."""
+    """The number of resources that a POST created, according to its response: one, or those of its list."""
     if status != "201":
         return 0
     try:
@@ -76,12 +76,12 @@ def made(status, body):
 
 
 def class_of(path):
-    """The path without what differs from one thing to the next."""
+    """The path with ids replaced."""
     return TAGS.sub("*", IDS.sub("*", path)).rstrip("/") or "/"
 
 
 def answer(start_response, status, body=None):
-    """Answers a body as JSON, or none."""
+    """Respond with a body as JSON, or without one."""
     text = b"" if body is None else json.dumps(body).encode()
     start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(text)))])
     return [text]

@@ -74,7 +74,7 @@ def unwrapped(thing):
 
 
 class View:
-    """One look at both worlds: rows to print, and what is not as it should be."""
+    """Compare Kubernetes and OpenStack: rows to print, and the differences."""
 
     def __init__(self, cloud):
         self.missing = []

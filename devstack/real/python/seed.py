@@ -1,4 +1,4 @@
-"""Fills a new OpenStack: the catalogue, the users, and a first network for pods. Prints the ids, a NAME=ID a line.
+"""Fills a new OpenStack: the catalogue, the users, and a first network for pods. Prints the ids as NAME=ID lines.
 
 usage: seed.py KEYSTONE NEUTRON OCTAVIA PASSWORD
 """
@@ -10,7 +10,7 @@ import urllib.request
 
 KEYSTONE, NEUTRON, OCTAVIA, PASSWORD = sys.argv[1:]
 DOMAIN = {"id": "default"}
-# The services' own user; the controller's, whose role `service` lets it bind ports; and one that may nothing special.
+# The user of the services; that of the controller, whose role `service` permits it to bind ports; and one without extra rights.
 USERS = {
     "services": ("services", ["admin", "service"]),
     "controller": ("kubernetes", ["member", "service", "load-balancer_member"]),
@@ -37,7 +37,7 @@ def log_in(user, project):
 
 
 def create(api, kind, token, **fields):
-    """Creates a thing and answers its id."""
+    """Create a resource and return its id."""
     return send("POST", f"{api}/{kind.replace('_', '-')}s", {kind: fields}, token)[1][kind]["id"]
 
 
@@ -62,7 +62,7 @@ def make_users(admin):
 
 
 def make_networks(admin, token):
-    """One network for pods, one for services, a router that joins them to the world outside, a pool for namespaces."""
+    """A network for pods, one for services, a router that connects them with the external network, a subnet pool for namespaces."""
     api = f"{NEUTRON}/v2.0"
     outside = create(api, "network", admin, name="outside", **{"router:external": True})
     create(api, "subnet", admin, name="outside", network_id=outside, ip_version=4, cidr="203.0.113.0/24",

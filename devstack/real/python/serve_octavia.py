@@ -1,4 +1,4 @@
-"""Octavia, counted. Its API and its worker share this process, and so the message bus that is none."""
+"""Octavia with counted requests. API and worker share this process, so that no message bus is needed."""
 
 import os
 import threading
@@ -11,8 +11,8 @@ application = Counted(app.setup_app(argv=["octavia-api", "--config-file", os.env
 
 
 def work():
-    """Does what the API puts on the bus."""
-    from octavia.controller.queue.v2 import consumer  # needs the configuration that the API has read
+    """Executes the messages of the API."""
+    from octavia.controller.queue.v2 import consumer  # needs the configuration, which the API has read by now
 
     consumer.ConsumerService(1, cfg.CONF).run()
 
