@@ -131,8 +131,8 @@ pub struct MacAddress(pub [u8; 6]);
 
 impl fmt::Display for MacAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, last] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{last:02x}")
+        let octets = self.0.map(|octet| format!("{octet:02x}"));
+        f.write_str(&octets.join(":"))
     }
 }
 

@@ -23,13 +23,10 @@ impl VifPoolObserver for WarmVifPool {
     fn pod_vifs(&self, owner: &Owner, vifs: &[Vif]) {
         let mut state = self.inner.state();
         for id in vifs.iter().map(|vif| &vif.id) {
-            if !state.show(id, &owner.uid) {
-                let hold = state.next_number();
-                state.hold(id, hold, owner);
-                state.show(id, &owner.uid);
-                if let Some(Place { key, .. }) = state.places.get(id).cloned() {
-                    self.inner.adopt(&mut state, &key, id);
-                }
+            if state.show(id, owner)
+                && let Some(Place { key, .. }) = state.places.get(id).cloned()
+            {
+                self.inner.adopt(&mut state, &key, id);
             }
         }
     }

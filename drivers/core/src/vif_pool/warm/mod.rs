@@ -109,16 +109,17 @@ impl WarmVifPool {
         move || {
             let counters = *counters.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(inner) = inner.upgrade() else { return counters };
-            let counts = inner.state().counts(inner.now());
-            VifPoolMetrics {
-                free: counts.warm,
-                cooling: counts.cooling,
-                used: counts.used,
-                creating: counts.growing,
-                deleting: counts.shrinking,
-                waiting: counts.waiting,
-                ..counters
-            }
+            let (state, now) = (inner.state(), inner.now());
+            let counts = state.shelves.values().map(|shelf| shelf.pool.counts(now));
+            counts.fold(counters, |sum, counts| VifPoolMetrics {
+                free: sum.free + counts.warm,
+                cooling: sum.cooling + counts.cooling,
+                used: sum.used + counts.used,
+                creating: sum.creating + counts.growing,
+                deleting: sum.deleting + counts.shrinking,
+                waiting: sum.waiting + counts.waiting,
+                ..sum
+            })
         }
     }
 }

@@ -158,7 +158,7 @@ impl VifClaim<'_> {
         self.adapting = adapt;
         self.inner
             .count(|counters| *if self.waited { &mut counters.waited } else { &mut counters.warm } += 1);
-        state.hold(&id, self.hold, &self.request.owner);
+        state.hold(&id, self.hold, &self.request.owner, None);
         self.vif = Some(id);
         Ok(Taken::Vif(vif, adapt))
     }
