@@ -16,7 +16,6 @@ pub(super) struct Of<const SIZE: u32>;
 pub(super) type Item = (u32, u32);
 
 impl<const SIZE: u32> Kind for Of<SIZE> {
-    type Key = ();
     type Group = u32;
     type Item = Item;
     type Want = u8;

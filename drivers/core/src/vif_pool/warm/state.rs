@@ -24,7 +24,6 @@ pub(super) enum Vifs {}
 pub(super) type Hold = u64;
 
 impl Kind for Vifs {
-    type Key = VifPoolKey;
     type Group = VifId;
     type Item = VifId;
     /// The security groups, [sorted].
