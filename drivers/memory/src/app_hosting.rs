@@ -8,8 +8,10 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use tokio::time::Instant;
 
-use super::app_hosting_call::{AppHostingCall, AppHostingMethod};
-use super::devices::{DeviceState, MemoryContainer, MemoryContainerState, MemoryDevice, MemoryDevices};
+use super::devices::{
+    AppHostingCall, AppHostingMethod, DeviceState, MemoryContainer, MemoryContainerState, MemoryDevice,
+    MemoryDevices,
+};
 use staffetta_driver::app_hosting::{
     AppHostingDriver, AppHostingDrivers, DeviceInfo, DeviceResources, DeviceSpec, HostedContainer, HostedPod,
     HostedPods, ReservedResources,

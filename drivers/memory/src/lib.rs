@@ -10,7 +10,6 @@
 
 mod addresses;
 mod app_hosting;
-mod app_hosting_call;
 mod balancer;
 mod devices;
 mod driver;
@@ -35,8 +34,9 @@ mod vif;
 
 pub use addresses::AddressPool;
 pub use app_hosting::{MemoryAppHostingDriver, MemoryAppHostingDrivers};
-pub use app_hosting_call::{AppHostingCall, AppHostingMethod};
-pub use devices::{MemoryContainer, MemoryContainerState, MemoryDevice, MemoryDevices};
+pub use devices::{
+    AppHostingCall, AppHostingMethod, MemoryContainer, MemoryContainerState, MemoryDevice, MemoryDevices,
+};
 pub use driver::MemoryDriver;
 pub use faults::{Fault, Faults};
 pub use load_balancer::{LoadBalancerCall, LoadBalancerMethod, MemoryLoadBalancerDriver};
