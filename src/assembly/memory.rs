@@ -9,10 +9,8 @@ use staffetta_driver::{
 };
 use staffetta_handler::{Registry, Setup, SetupError};
 use staffetta_memory::{
-    MemoryBulkVifDriver, MemoryLoadBalancerDriver, MemoryNamespaceProject, MemoryNamespaceSubnets,
-    MemoryNetwork, MemoryNetworkPolicyDriver, MemoryOptions, MemoryPodProject, MemoryPodSecurityGroups,
-    MemoryPodSubnets, MemoryPublicIpDriver, MemoryServiceProject, MemoryServiceSecurityGroups,
-    MemoryServiceSubnets, MemoryServices, MemoryVifDriver,
+    MemoryBulkVifDriver, MemoryLoadBalancerDriver, MemoryNamespaceSubnets, MemoryNetwork,
+    MemoryNetworkPolicyDriver, MemoryOptions, MemoryPublicIpDriver, MemoryServices, MemoryVifDriver,
 };
 use tracing::warn;
 
@@ -58,24 +56,24 @@ fn options(setup: &Setup) -> Result<MemoryOptions, SetupError> {
 macro_rules! memory_drivers {
     ($registry:ident, $cloud:ident, $setup:ident: $($driver:ty => $constructor:expr;)+) => {$({
         let $cloud = $cloud.clone();
-        let create = move |$setup: &Setup| -> Result<Arc<$driver>, SetupError> { Ok(Arc::new($constructor)) };
+        let create = move |$setup: &Setup| -> Result<Arc<$driver>, SetupError> { Ok($constructor) };
         $registry.driver::<$driver>("memory", "Simulated, within the process.", create);
     })+};
 }
 
 fn register(registry: &mut Registry, cloud: &MemoryCloud) {
     memory_drivers! { registry, cloud, setup:
-        dyn PodProjectDriver => MemoryPodProject(cloud.network(setup)?);
-        dyn PodSubnetsDriver => MemoryPodSubnets(cloud.network(setup)?);
-        dyn PodSecurityGroupsDriver => MemoryPodSecurityGroups(cloud.network(setup)?);
-        dyn NamespaceProjectDriver => MemoryNamespaceProject(cloud.network(setup)?);
-        dyn PodVifDriver => MemoryVifDriver::new(cloud.network(setup)?, setup.cluster_id()?.into());
-        dyn NetworkPolicyDriver => MemoryNetworkPolicyDriver::new(cloud.network(setup)?, setup.cluster_id()?.into());
-        dyn ServiceProjectDriver => MemoryServiceProject(cloud.services(setup)?);
-        dyn ServiceSubnetsDriver => MemoryServiceSubnets(cloud.services(setup)?);
-        dyn ServiceSecurityGroupsDriver => MemoryServiceSecurityGroups(cloud.services(setup)?);
-        dyn LoadBalancerDriver => MemoryLoadBalancerDriver::new(cloud.services(setup)?, setup.cluster_id()?.into());
-        dyn ServicePublicIpDriver => MemoryPublicIpDriver::new(cloud.services(setup)?, setup.cluster_id()?.into());
+        dyn PodProjectDriver => cloud.network(setup)?;
+        dyn PodSubnetsDriver => cloud.network(setup)?;
+        dyn PodSecurityGroupsDriver => cloud.network(setup)?;
+        dyn NamespaceProjectDriver => cloud.network(setup)?;
+        dyn PodVifDriver => Arc::new(MemoryVifDriver::new(cloud.network(setup)?, setup.cluster_id()?.into()));
+        dyn NetworkPolicyDriver => Arc::new(MemoryNetworkPolicyDriver::new(cloud.network(setup)?, setup.cluster_id()?.into()));
+        dyn ServiceProjectDriver => cloud.services(setup)?;
+        dyn ServiceSubnetsDriver => cloud.services(setup)?;
+        dyn ServiceSecurityGroupsDriver => cloud.services(setup)?;
+        dyn LoadBalancerDriver => Arc::new(MemoryLoadBalancerDriver::new(cloud.services(setup)?, setup.cluster_id()?.into()));
+        dyn ServicePublicIpDriver => Arc::new(MemoryPublicIpDriver::new(cloud.services(setup)?, setup.cluster_id()?.into()));
     }
     registry.driver::<dyn NamespaceSubnetDriver>("memory", "Simulated, within the process.", |_| {
         Ok(Arc::new(MemoryNamespaceSubnets::default()))

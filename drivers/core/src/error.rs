@@ -1,6 +1,6 @@
 //! The error of a driver, in terms that a handler understands.
 
-mod form;
+mod causes;
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use crate::milliseconds;
 
 /// The error of a driver.
 ///
@@ -28,25 +30,21 @@ use serde::{Deserialize, Serialize};
 /// ```
 ///
 /// In JSON, fields without a value are left out, and the source becomes the texts of its chain.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, thiserror::Error, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriverError {
     reason: Reason,
     step: Cow<'static, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "form::delay",
-        rename = "retry_after_ms"
-    )]
-    retry_after: Option<Duration>,
+    /// The delay, rounded up so that waiting that long is always long enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     ambiguous: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     request_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "form::causes", rename = "causes")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "causes", rename = "causes")]
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
@@ -115,7 +113,7 @@ impl DriverError {
             reason,
             step: step.into(),
             detail: None,
-            retry_after: None,
+            retry_after_ms: None,
             ambiguous: false,
             request_id: None,
             source: None,
@@ -129,10 +127,10 @@ impl DriverError {
         self
     }
 
-    /// Adds the delay before the call is repeated, which replaces the back-off.
+    /// Adds the delay before the call is repeated, which replaces the back-off. It is rounded up to whole milliseconds.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
-        self.retry_after = Some(delay);
+        self.retry_after_ms = Some(milliseconds::of(delay));
         self
     }
 
@@ -176,7 +174,7 @@ impl DriverError {
 
     /// Returns the delay before the call is repeated, if the driver knows it.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.retry_after
+        self.retry_after_ms.map(Duration::from_millis)
     }
 
     /// Returns `true` if the step may have taken effect. The caller then looks for the created resource by its ownership mark
@@ -199,12 +197,6 @@ impl fmt::Display for DriverError {
             write!(f, " (request {id})")?;
         }
         Ok(())
-    }
-}
-
-impl Error for DriverError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
     }
 }
 

@@ -79,25 +79,18 @@ fn power(base: u128, exponent: i32) -> (Option<u128>, Option<u128>) {
 
 /// The powers of two and of ten that a suffix stands for.
 fn exponents(suffix: &str) -> Option<(i32, i32)> {
-    Some(match suffix {
-        "" => (0, 0),
-        "n" => (0, -9),
-        "u" => (0, -6),
-        "m" => (0, -3),
-        "k" => (0, 3),
-        "M" => (0, 6),
-        "G" => (0, 9),
-        "T" => (0, 12),
-        "P" => (0, 15),
-        "E" => (0, 18),
-        "Ki" => (10, 0),
-        "Mi" => (20, 0),
-        "Gi" => (30, 0),
-        "Ti" => (40, 0),
-        "Pi" => (50, 0),
-        "Ei" => (60, 0),
-        _ => (0, suffix.strip_prefix(['e', 'E'])?.parse().ok()?),
-    })
+    const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+    const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    let place = |suffixes: &[&str]| {
+        (0..).zip(suffixes).find_map(|(place, known)| (*known == suffix).then_some(place))
+    };
+    if let Some(place) = place(&DECIMAL) {
+        return Some((0, 3 * (place - 3)));
+    }
+    if let Some(place) = place(&BINARY) {
+        return Some((10 * (place + 1), 0));
+    }
+    Some((0, suffix.strip_prefix(['e', 'E'])?.parse().ok()?))
 }
 
 #[cfg(test)]

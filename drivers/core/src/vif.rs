@@ -131,11 +131,8 @@ pub struct MacAddress(pub [u8; 6]);
 
 impl fmt::Display for MacAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, octet) in self.0.iter().enumerate() {
-            let separator = if position == 0 { "" } else { ":" };
-            write!(f, "{separator}{octet:02x}")?;
-        }
-        Ok(())
+        let octets = self.0.map(|octet| format!("{octet:02x}"));
+        f.write_str(&octets.join(":"))
     }
 }
 
@@ -154,18 +151,13 @@ impl FromStr for MacAddress {
     type Err = ParseMacAddressError;
 
     fn from_str(text: &str) -> Result<Self, ParseMacAddressError> {
-        let wrong = || ParseMacAddressError(text.to_owned());
-        let mut address = [0; 6];
-        let mut octets = text.split(':');
-        for octet in &mut address {
-            let digits = octets.next().filter(|digits| digits.len() == 2).ok_or_else(wrong)?;
-            // `from_str_radix` takes a sign, which no octet has.
-            if digits.starts_with('+') {
-                return Err(wrong());
-            }
-            *octet = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
-        }
-        octets.next().is_none().then_some(Self(address)).ok_or_else(wrong)
+        // `from_str_radix` takes a sign, which no octet has.
+        let is_octet =
+            |digits: &str| digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let octet = |digits| u8::from_str_radix(digits, 16).ok().filter(|_| is_octet(digits));
+        let octets = text.split(':').map(octet).collect::<Option<Vec<_>>>();
+        let address = octets.and_then(|octets| octets.try_into().ok());
+        address.map(Self).ok_or_else(|| ParseMacAddressError(text.to_owned()))
     }
 }
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use staffetta_driver::MacAddress;
 use staffetta_driver::app_hosting::{DeploymentStage, HostedContainerState};
 
 use crate::app::{AppMark, is_of};
 use crate::machine::AppState;
-use crate::model::arp::Mac;
 use crate::model::config::ConfigData;
 use crate::model::oper::{AppInterface, Notification, OperData};
 
@@ -35,7 +35,7 @@ pub(crate) struct ObservedApp {
     pub(crate) said: String,
     /// The address that it was given, or says it has.
     pub(crate) address: Option<IpAddr>,
-    pub(crate) macs: Vec<Mac>,
+    pub(crate) macs: Vec<MacAddress>,
 }
 
 impl Observed {

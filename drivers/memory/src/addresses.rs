@@ -1,10 +1,10 @@
-//! The addresses of one subnet: who may have which, and when it may be used again.
+//! The addresses of one subnet: those in use, those that cool down, and those that were never used.
 
 use std::collections::{HashSet, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
-use ipnet::IpNet;
+use ipnet::{IpAddrRange, IpNet};
 use tokio::time::Instant;
 
 /// Hands out the addresses of a subnet.
@@ -14,48 +14,43 @@ use tokio::time::Instant;
 /// are never handed out. The clock is passed in.
 #[derive(Debug)]
 pub struct AddressPool {
-    cidr: IpNet,
-    limit: Option<u32>,
+    limit: usize,
     cool_down: Duration,
-    /// The offset of the next address that was never used.
-    fresh: u128,
+    /// The addresses that were never used.
+    fresh: IpAddrRange,
     held: HashSet<IpAddr>,
-    cooling: VecDeque<CoolingAddress>,
-}
-
-#[derive(Debug)]
-struct CoolingAddress {
-    address: IpAddr,
-    until: Instant,
+    /// The addresses that cool down, each with the end of its cool-down; the earliest first.
+    cooling: VecDeque<(IpAddr, Instant)>,
 }
 
 impl AddressPool {
     /// All addresses of `cidr`, or the first `limit` of them.
     pub fn new(cidr: IpNet, limit: Option<u32>, cool_down: Duration) -> Self {
-        let fresh = first_offset(cidr);
-        Self { cidr, limit, cool_down, fresh, held: HashSet::new(), cooling: VecDeque::new() }
+        let mut fresh = hosts(cidr);
+        fresh.next(); // the gateway
+        let mut pool = Self { limit: 0, cool_down, fresh, held: HashSet::new(), cooling: VecDeque::new() };
+        pool.set_limit(limit);
+        pool
     }
 
     /// The address of the router.
     pub fn gateway(cidr: IpNet) -> IpAddr {
-        address(cidr, first_offset(cidr).saturating_sub(1))
+        hosts(cidr).next().unwrap_or(cidr.network())
     }
 
     /// Allows only so many addresses from now on. Those beyond that are in use stay so.
     pub fn set_limit(&mut self, limit: Option<u32>) {
-        self.limit = limit;
+        self.limit = limit.map_or(usize::MAX, |limit| limit as usize);
     }
 
     /// Takes a free address: one that was never used, or else the one that cooled down longest ago.
     pub fn take(&mut self, now: Instant) -> Option<IpAddr> {
-        let taken = if self.fresh < self.end() {
-            let taken = address(self.cidr, self.fresh);
-            self.fresh += 1;
-            taken
-        } else {
-            let rested = |cooling: &CoolingAddress| cooling.until <= now && self.allows(cooling.address);
-            let position = self.cooling.iter().position(rested)?;
-            self.cooling.remove(position)?.address
+        let used = self.held.len() + self.cooling.len();
+        let fresh = if used < self.limit { self.fresh.next() } else { None };
+        let taken = match fresh {
+            Some(address) => address,
+            None if self.next_cooled(now)?.is_zero() => self.cooling.pop_front()?.0,
+            None => return None,
         };
         self.held.insert(taken);
         Some(taken)
@@ -64,75 +59,36 @@ impl AddressPool {
     /// Returns an address, which cools down before it is used again. One that is not in use is left unchanged.
     pub fn give_back(&mut self, address: IpAddr, now: Instant) {
         if self.held.remove(&address) {
-            self.cooling.push_back(CoolingAddress { address, until: now + self.cool_down });
+            self.cooling.push_back((address, now + self.cool_down));
         }
     }
 
     /// Gives an address back that was never used.
     pub fn put_back(&mut self, address: IpAddr, now: Instant) {
         if self.held.remove(&address) {
-            self.cooling.push_front(CoolingAddress { address, until: now });
+            self.cooling.push_front((address, now));
         }
     }
 
-    /// Until the next address has rested, where there is one.
+    /// The time until the next address has rested; `None` if none cools down, or the limit allows no more.
     pub fn next_cooled(&self, now: Instant) -> Option<Duration> {
-        let allowed = self.cooling.iter().filter(|cooling| self.allows(cooling.address));
-        allowed.map(|cooling| cooling.until.saturating_duration_since(now)).min()
+        let (_, until) = self.cooling.front().filter(|_| self.held.len() < self.limit)?;
+        Some(until.saturating_duration_since(now))
     }
 
     /// The addresses that are in use.
     pub fn held(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.held.iter().copied()
     }
-
-    /// The offset behind the last address that may be handed out.
-    fn end(&self) -> u128 {
-        let end = end_offset(self.cidr);
-        self.limit.map_or(end, |limit| end.min(first_offset(self.cidr) + u128::from(limit)))
-    }
-
-    fn allows(&self, address: IpAddr) -> bool {
-        offset(self.cidr, address) < self.end()
-    }
 }
 
-/// The first offset that may be handed out: behind the network's own address, where there is one, and the gateway.
-fn first_offset(cidr: IpNet) -> u128 {
-    match host_bits(cidr) {
-        0 | 1 => 1,
-        _ => 2,
+/// The addresses of a subnet without its own and the IPv4 broadcast address, which the smallest subnets do not have.
+fn hosts(cidr: IpNet) -> IpAddrRange {
+    let mut hosts = cidr.hosts();
+    if cidr.addr().is_ipv6() && cidr.prefix_len() < 127 {
+        hosts.next();
     }
-}
-
-/// The offset behind the last one that may be handed out: in IPv4, the last address is for broadcast.
-fn end_offset(cidr: IpNet) -> u128 {
-    let (bits, first) = (host_bits(cidr), first_offset(cidr));
-    let size = 1_u128.checked_shl(bits.into()).unwrap_or(u128::MAX);
-    let broadcast = u128::from(matches!(cidr, IpNet::V4(_)) && bits > 1);
-    (size - broadcast).max(first)
-}
-
-fn host_bits(cidr: IpNet) -> u8 {
-    cidr.max_prefix_len() - cidr.prefix_len()
-}
-
-fn address(cidr: IpNet, offset: u128) -> IpAddr {
-    match cidr.network() {
-        IpAddr::V4(network) => {
-            let offset = u32::try_from(offset).expect("an IPv4 subnet has no more addresses");
-            Ipv4Addr::from(u32::from(network) + offset).into()
-        }
-        IpAddr::V6(network) => Ipv6Addr::from(u128::from(network) + offset).into(),
-    }
-}
-
-fn offset(cidr: IpNet, address: IpAddr) -> u128 {
-    match (cidr.network(), address) {
-        (IpAddr::V4(network), IpAddr::V4(address)) => u128::from(u32::from(address) - u32::from(network)),
-        (IpAddr::V6(network), IpAddr::V6(address)) => u128::from(address) - u128::from(network),
-        _ => unreachable!("a subnet hands out addresses of its own family only"),
-    }
+    hosts
 }
 
 #[cfg(test)]
@@ -233,7 +189,8 @@ mod tests {
             for act in acts {
                 match act {
                     Act::Wait(seconds) => now += Duration::from_secs(seconds),
-                    Act::GiveBack(_) if held.is_empty() => pool.give_back(IpAddr::from([10, 0, 0, 2]), now),Act::GiveBack(which) => {
+                    Act::GiveBack(_) if held.is_empty() => pool.give_back(IpAddr::from([10, 0, 0, 2]), now),
+                    Act::GiveBack(which) => {
                         let address = held.swap_remove(which % held.len());
                         pool.give_back(address, now);
                         pool.give_back(address, now);

@@ -1,5 +1,6 @@
 //! The driver `FAKE`: pods on devices that exist in this process only.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,8 +8,10 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use tokio::time::Instant;
 
-use super::app_hosting_call::{AppHostingCall, AppHostingMethod};
-use super::devices::{DeviceState, MemoryContainer, MemoryContainerState, MemoryDevice, MemoryDevices};
+use super::devices::{
+    AppHostingCall, AppHostingMethod, DeviceState, MemoryContainer, MemoryContainerState, MemoryDevice,
+    MemoryDevices,
+};
 use staffetta_driver::app_hosting::{
     AppHostingDriver, AppHostingDrivers, DeviceInfo, DeviceResources, DeviceSpec, HostedContainer, HostedPod,
     HostedPods, ReservedResources,
@@ -107,11 +110,8 @@ impl MemoryAppHostingDriver {
                 (MemoryContainerState::Installing(now + self.device.install), "is installed")
             }
             MemoryContainerState::Installing(until) if *until > now => {
-                let poll_after = *until - now;
-                return Ok(PodProgress::Working {
-                    state: format!("{}: is installed", wanted.name),
-                    poll_after,
-                });
+                let state = format!("{}: is installed", wanted.name);
+                return Ok(PodProgress::Working { state, poll_after: *until - now });
             }
             MemoryContainerState::Installing(_) => (MemoryContainerState::Installed, "is activated"),
             MemoryContainerState::Installed => (MemoryContainerState::Activated, "is started"),
@@ -130,11 +130,8 @@ impl MemoryAppHostingDriver {
             MemoryContainerState::Failed { .. } => (MemoryContainerState::Configured, "is tried again"),
         };
         found.state = next;
-        Ok(if found.state == MemoryContainerState::Running {
-            PodProgress::Done
-        } else {
-            working(wanted, said)
-        })
+        let done = found.state == MemoryContainerState::Running;
+        Ok(if done { PodProgress::Done } else { working(wanted, said) })
     }
 }
 
@@ -173,13 +170,10 @@ impl AppHostingDriver for MemoryAppHostingDriver {
         let pod = &*request.pod;
         let owner = request.owner();
         self.device.calls.record(AppHostingCall::Deploy(owner.uid.clone()));
-        let wanted: &[Container] = pod.spec.as_ref().map_or(&[], |spec| &spec.containers);
-        if pod
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.init_containers.as_ref())
-            .is_some_and(|init| !init.is_empty())
-        {
+        let spec = pod.spec.as_ref();
+        let wanted: &[Container] = spec.map_or(&[], |spec| &spec.containers);
+        let init = spec.and_then(|spec| spec.init_containers.as_ref());
+        if init.is_some_and(|init| !init.is_empty()) {
             let error = DriverError::new(Reason::Unsupported, "deploy a pod");
             return Err(error.detail("spec.initContainers: a fake device has no order of containers"));
         }
@@ -218,7 +212,7 @@ impl AppHostingDriver for MemoryAppHostingDriver {
             let mut containers: Vec<_> =
                 state.containers.values().filter(|container| self.may_touch(container)).collect();
             containers.sort_by_key(|container| container.position);
-            let mut pods: std::collections::BTreeMap<&Uid, HostedPod> = std::collections::BTreeMap::new();
+            let mut pods: BTreeMap<&Uid, HostedPod> = BTreeMap::new();
             for container in containers {
                 let Some(owner) = &container.owner else { continue };
                 let pod = pods.entry(&owner.uid).or_insert_with(|| HostedPod {

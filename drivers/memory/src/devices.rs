@@ -9,7 +9,6 @@ use ipnet::IpNet;
 use tokio::time::Instant;
 
 use super::addresses::AddressPool;
-use super::app_hosting_call::{AppHostingCall, AppHostingMethod};
 use super::driver::Calls;
 use super::faults::Faults;
 use crate::lock::lock;
@@ -46,6 +45,34 @@ impl Default for MemoryDevices {
     fn default() -> Self {
         Self::new(INSTALL)
     }
+}
+
+/// A method of an [`AppHostingDriver`](staffetta_driver::app_hosting::AppHostingDriver).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AppHostingMethod {
+    /// `check_connection`.
+    Check,
+    /// `get_device_info`.
+    Info,
+    /// `get_device_resources`.
+    Resources,
+    /// `deploy_pod` and `update_pod`.
+    Deploy,
+    /// `delete_pod`.
+    Delete,
+    /// `list_pods` and `get_pod_status`.
+    List,
+    /// `get_usage`.
+    Usage,
+}
+
+/// A call of a driver that changes a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AppHostingCall {
+    /// A pod was to be deployed.
+    Deploy(Uid),
+    /// A pod was to be deleted.
+    Delete(Uid),
 }
 
 /// A device: its containers, and what goes wrong with it.

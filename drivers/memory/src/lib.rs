@@ -1,7 +1,8 @@
 //! A simulated cloud and its drivers, good enough to run the whole controller on.
 //!
 //! The cloud consists of a [`MemoryNetwork`] (subnets, ports, security groups), [`MemoryServices`] (load balancers, public
-//! addresses) and [`MemoryDevices`] (devices that host applications). Ports start DOWN and become ACTIVE later, subnets run
+//! addresses), both of which are the drivers of projects, subnets and security groups too, and [`MemoryDevices`] (devices that
+//! host applications). Ports start DOWN and become ACTIVE later, subnets run
 //! out of addresses, quotas apply, and [`Faults`] make calls fail, hang or lose their answers.
 //!
 //! The drivers named `memory` call it within the process of the controller, and it ends with that. With the feature `http`,
@@ -9,7 +10,6 @@
 
 mod addresses;
 mod app_hosting;
-mod app_hosting_call;
 mod balancer;
 mod devices;
 mod driver;
@@ -23,31 +23,29 @@ mod namespaces;
 mod network;
 mod network_policy;
 mod options;
-mod pod;
+mod placement;
 mod port;
 mod public_ip;
 mod public_ips;
 mod security_groups;
-mod service;
 mod services;
 mod stock;
 mod vif;
 
 pub use addresses::AddressPool;
 pub use app_hosting::{MemoryAppHostingDriver, MemoryAppHostingDrivers};
-pub use app_hosting_call::{AppHostingCall, AppHostingMethod};
-pub use devices::{MemoryContainer, MemoryContainerState, MemoryDevice, MemoryDevices};
+pub use devices::{
+    AppHostingCall, AppHostingMethod, MemoryContainer, MemoryContainerState, MemoryDevice, MemoryDevices,
+};
 pub use driver::MemoryDriver;
 pub use faults::{Fault, Faults};
 pub use load_balancer::{LoadBalancerCall, LoadBalancerMethod, MemoryLoadBalancerDriver};
-pub use namespaces::{MemoryNamespaceProject, MemoryNamespaceSubnets, NamespaceCall, NamespaceMethod};
+pub use namespaces::{MemoryNamespaceSubnets, NamespaceCall, NamespaceMethod};
 pub use network::MemoryNetwork;
 pub use network_policy::{MemoryNetworkPolicyDriver, NetworkPolicyCall, NetworkPolicyMethod};
 pub use options::MemoryOptions;
-pub use pod::{MemoryPodProject, MemoryPodSecurityGroups, MemoryPodSubnets};
 pub use port::MemoryPort;
 pub use public_ip::{MemoryPublicIpDriver, PublicIpCall, PublicIpMethod};
-pub use service::{MemoryServiceProject, MemoryServiceSecurityGroups, MemoryServiceSubnets};
 pub use services::MemoryServices;
 pub use stock::{BulkVifCall, BulkVifMethod, MemoryBulkVifDriver};
 pub use vif::{MemoryVifDriver, VifCall, VifMethod};

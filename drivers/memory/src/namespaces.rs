@@ -1,28 +1,16 @@
 //! The networks of namespaces in the simulated world.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::Namespace;
 
-use super::{Faults, MemoryNetwork};
+use super::Faults;
 use crate::driver::Calls;
 use crate::lock::lock;
 use staffetta_driver::{
-    DriverError, NamespaceNetwork, NamespaceProjectDriver, NamespaceSubnetDriver, Owned, Owner, ProjectId,
-    Reason, Uid,
+    DriverError, NamespaceNetwork, NamespaceSubnetDriver, Owned, Owner, ProjectId, Reason, Uid,
 };
-
-/// All namespaces belong to the project of the options.
-pub struct MemoryNamespaceProject(pub Arc<MemoryNetwork>);
-
-#[async_trait]
-impl NamespaceProjectDriver for MemoryNamespaceProject {
-    async fn project(&self, _: &Namespace) -> Result<ProjectId, DriverError> {
-        Ok(self.0.options().project.clone())
-    }
-}
 
 /// The driver `memory` of namespace networks: they are names, and lead nowhere.
 #[derive(Default)]

@@ -38,13 +38,11 @@ struct NetworkState {
 impl MemoryNetwork {
     /// Creates a network with the subnets of the options and without ports.
     pub fn new(options: MemoryOptions) -> Self {
-        let cidrs = options.pod_subnets.iter().chain(options.namespace_subnets.values().flatten());
-        let pool = |cidr: &IpNet| {
-            let addresses = AddressPool::new(*cidr, options.addresses_per_subnet, options.cool_down());
-            (subnet_id(*cidr), addresses)
+        let pool = |cidr| {
+            (subnet_id(cidr), AddressPool::new(cidr, options.addresses_per_subnet, options.cool_down()))
         };
         let state = NetworkState {
-            subnets: cidrs.map(pool).collect(),
+            subnets: options.subnets().map(pool).collect(),
             ports: BTreeMap::new(),
             port_quota: options.port_quota,
             made: 0,
@@ -76,8 +74,7 @@ impl MemoryNetwork {
 
     /// Returns the subnet with that id (`subnet-` and its addresses), if the options contain it.
     pub fn subnet_named(&self, id: &SubnetId) -> Option<Subnet> {
-        let cidrs = self.options.pod_subnets.iter().chain(self.options.namespace_subnets.values().flatten());
-        cidrs.copied().find(|cidr| subnet_id(*cidr) == *id).map(|cidr| self.subnet(cidr))
+        self.options.subnets().find(|cidr| subnet_id(*cidr) == *id).map(|cidr| self.subnet(cidr))
     }
 
     /// Limits the number of used addresses of the subnet, or removes the limit.
@@ -137,10 +134,7 @@ impl MemoryNetwork {
 
     /// Removes a port, without a call of a driver.
     pub fn remove_port(&self, id: &VifId) -> Option<MemoryPort> {
-        let mut state = self.state();
-        let port = state.ports.remove(id)?;
-        state.give_back(&port, Instant::now());
-        Some(port)
+        self.state().remove_port(id, |_| true, Instant::now())
     }
 
     pub(super) fn record_return(&self, id: &VifId) {
@@ -181,29 +175,19 @@ impl MemoryNetwork {
     }
 
     pub(super) fn delete_port(&self, cluster: &ClusterId, owner: &Owner, id: &VifId, now: Instant) {
-        let mut state = self.state();
         let its_own = |port: &MemoryPort| port.owner.as_ref().map(|marked| marked.uid == owner.uid);
         // A port of a cluster without an owner is pooled; one without any mark is free to delete.
         let ours = |port: &MemoryPort| match &port.cluster {
             Some(marked) => marked == cluster && its_own(port).unwrap_or(false),
             None => its_own(port).unwrap_or(true),
         };
-        if state.ports.get(id).is_some_and(ours)
-            && let Some(port) = state.ports.remove(id)
-        {
-            state.give_back(&port, now);
-        }
+        self.state().remove_port(id, ours, now);
     }
 
     /// Deletes a port of `cluster` that has no owner.
     pub(super) fn delete_stocked(&self, cluster: &ClusterId, id: &VifId, now: Instant) {
-        let mut state = self.state();
         let stocked = |port: &MemoryPort| port.cluster.as_ref() == Some(cluster) && port.owner.is_none();
-        if state.ports.get(id).is_some_and(stocked)
-            && let Some(port) = state.ports.remove(id)
-        {
-            state.give_back(&port, now);
-        }
+        self.state().remove_port(id, stocked, now);
     }
 
     /// Replaces the security groups of a port.
@@ -278,12 +262,21 @@ impl NetworkState {
         })
     }
 
-    fn give_back(&mut self, port: &MemoryPort, now: Instant) {
+    /// Removes a port that passes `check`. Its addresses cool down.
+    fn remove_port(
+        &mut self,
+        id: &VifId,
+        check: impl FnOnce(&MemoryPort) -> bool,
+        now: Instant,
+    ) -> Option<MemoryPort> {
+        self.ports.get(id).filter(|port| check(port))?;
+        let port = self.ports.remove(id)?;
         for (subnet, address) in port.subnets.iter().zip(port.vif.ips()) {
             if let Some(addresses) = self.subnets.get_mut(subnet) {
                 addresses.give_back(address, now);
             }
         }
+        Some(port)
     }
 }
 

@@ -70,6 +70,11 @@ impl Default for MemoryOptions {
 }
 
 impl MemoryOptions {
+    /// The subnets of pods, those of single namespaces included.
+    pub(crate) fn subnets(&self) -> impl Iterator<Item = IpNet> {
+        self.pod_subnets.iter().chain(self.namespace_subnets.values().flatten()).copied()
+    }
+
     pub(crate) fn activation_delay(&self) -> Duration {
         Duration::from_millis(self.activation_delay_ms)
     }

@@ -27,13 +27,13 @@ pub struct MemoryBulkVifDriver {
 /// A method of a stock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BulkVifMethod {
-    /// [`BulkVifDriver::make`].
+    /// [`BulkVifDriver::create_vifs`].
     Make,
-    /// [`BulkVifDriver::adapt`].
+    /// [`BulkVifDriver::set_security_groups`].
     Adapt,
-    /// [`BulkVifDriver::destroy`].
+    /// [`BulkVifDriver::delete_vifs`].
     Destroy,
-    /// [`BulkVifDriver::list`].
+    /// [`BulkVifDriver::list_vifs`].
     List,
 }
 
@@ -134,12 +134,8 @@ impl BulkVifDriver for MemoryBulkVifDriver {
     }
 
     async fn create_vifs(&self, order: &BulkVifRequest) -> BulkVifResult {
-        let made = self
-            .calls
-            .call(BulkVifMethod::Make, BulkVifCall::Make(order.key.host.clone(), order.count), || {
-                Ok(self.make_all(order))
-            })
-            .await;
+        let call = BulkVifCall::Make(order.key.host.clone(), order.count);
+        let made = self.calls.call(BulkVifMethod::Make, call, || Ok(self.make_all(order))).await;
         made.unwrap_or_else(|error| BulkVifResult { vifs: Vec::new(), failure: Some(error) })
     }
 
@@ -160,15 +156,8 @@ impl BulkVifDriver for MemoryBulkVifDriver {
             }
             Ok(())
         };
-        match self
-            .calls
-            .call(
-                BulkVifMethod::Destroy,
-                BulkVifCall::Destroy(vifs.iter().map(|vif| vif.id.clone()).collect()),
-                work,
-            )
-            .await
-        {
+        let call = BulkVifCall::Destroy(vifs.iter().map(|vif| vif.id.clone()).collect());
+        match self.calls.call(BulkVifMethod::Destroy, call, work).await {
             Ok(()) => Vec::new(),
             Err(error) => vifs.iter().map(|vif| (vif.id.clone(), error.clone())).collect(),
         }

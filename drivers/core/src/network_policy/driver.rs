@@ -1,9 +1,10 @@
-//! Creates, changes, lists and deletes the security groups of network policies.
+//! The driver of the security groups of network policies, and observers of network policies.
 
 use async_trait::async_trait;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 
 use crate::error::DriverError;
-use crate::id::{GroupName, SecurityGroupId, VifId};
+use crate::id::{GroupName, SecurityGroupId, Uid, VifId};
 use crate::network_policy::{ExistingRule, RuleChange, SecurityGroup, VifSecurityGroups};
 use crate::owner::Owner;
 
@@ -82,4 +83,16 @@ pub trait NetworkPolicyDriver: Send + Sync {
 
     /// Replaces the groups of a VIF, all at the same moment.
     async fn set_vif_groups(&self, vif: &VifId, groups: &[SecurityGroupId]) -> Result<(), DriverError>;
+}
+
+/// Observes all network policies, for a driver that needs them without a call to the API server.
+///
+/// The handler that uses the driver feeds it from its watch of policies, with all existing ones before the first call of the
+/// driver. A method runs within the watch and must not block.
+pub trait NetworkPolicyObserver: Send + Sync {
+    /// Records a policy that exists, in its present state.
+    fn present(&self, policy: &NetworkPolicy);
+
+    /// Records that the policy with that UID is gone.
+    fn gone(&self, uid: &Uid);
 }

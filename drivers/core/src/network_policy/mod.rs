@@ -1,11 +1,9 @@
 //! Security groups of network policies, their driver and observer.
 
 mod driver;
-mod observer;
 mod security_group;
 
-pub use self::driver::NetworkPolicyDriver;
-pub use self::observer::NetworkPolicyObserver;
+pub use self::driver::{NetworkPolicyDriver, NetworkPolicyObserver};
 pub use self::security_group::{
     Direction, ExistingRule, IpFamily, ProtocolPorts, Remote, RuleChange, SecurityGroup, SecurityRule,
     VifSecurityGroups,

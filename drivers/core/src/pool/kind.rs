@@ -7,8 +7,6 @@ use std::time::Duration;
 ///
 /// A pool grows and shrinks by groups and hands out items. Where items are created one by one, a group is its item.
 pub trait Kind: Sized + 'static {
-    /// The key of a pool.
-    type Key: Clone + Ord + Debug + Send + Sync;
     /// The unit of creation and deletion.
     type Group: Clone + Ord + Debug + Send + Sync;
     /// The unit that is handed out.

@@ -13,7 +13,6 @@
 //! struct Ports;
 //!
 //! impl Kind for Ports {
-//!     type Key = ();
 //!     type Group = u32;
 //!     type Item = u32;
 //!     type Want = ();

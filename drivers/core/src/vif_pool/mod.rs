@@ -5,13 +5,11 @@ mod driver;
 mod multi;
 mod nodes;
 mod noop;
-mod observer;
 mod warm;
 
 pub use self::bulk::{BulkVifDriver, BulkVifRequest, BulkVifResult, PooledVif, PooledVifList, VifPoolKey};
-pub use self::driver::VifPoolDriver;
+pub use self::driver::{VifPoolDriver, VifPoolObserver};
 pub use self::multi::MultiVifPool;
 pub use self::nodes::{NodeIndex, NodeInfo};
 pub use self::noop::NoopVifPool;
-pub use self::observer::VifPoolObserver;
 pub use self::warm::{IsLeader, VifPoolMetrics, VifPoolPolicy, WarmVifPool};

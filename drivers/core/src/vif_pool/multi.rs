@@ -11,9 +11,7 @@ use crate::id::{NetworkId, SecurityGroupId, Uid, VifId};
 use crate::owner::{Owned, Owner};
 use crate::pod::{Activation, PodVifDriver, VifRequest};
 use crate::vif::{Vif, VifClass};
-use crate::vif_pool::VifPoolDriver;
-use crate::vif_pool::VifPoolObserver;
-use crate::vif_pool::{NodeIndex, NodeInfo};
+use crate::vif_pool::{NodeIndex, NodeInfo, VifPoolDriver, VifPoolObserver};
 
 /// The delay before a request for an unknown node is repeated.
 const SOON: Duration = Duration::from_secs(1);

@@ -185,7 +185,7 @@ fn is_default(profile: Option<&SeccompProfile>) -> bool {
 
 /// Refuses a container because of a value that cannot be expressed as an option.
 pub(super) fn unfit_at(path: impl Into<String>, unfit: &UnsupportedValue) -> Refusal {
-    Refusal::unsupported(path, unfit.why())
+    Refusal::unsupported(path, unfit.to_string())
 }
 
 #[cfg(test)]

@@ -31,16 +31,9 @@ pub(crate) struct PodNetwork {
 #[derive(Clone, Debug, PartialEq)]
 enum NetworkAttachment {
     PortGroup { group: u8, guest: u8 },
-    Access { guest: u8, flags: Flags },
-    Vlan { mode: PortMode, vlan: u16, guest: u8, flags: Flags },
+    Access { guest: u8, options: VlanInterface },
+    Vlan { mode: PortMode, guest: u8, options: VlanInterface },
     Management { guest: u8 },
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Flags {
-    mac_forward: bool,
-    multicast: bool,
-    mirror: bool,
 }
 
 impl PodNetwork {
@@ -89,8 +82,8 @@ impl PodNetwork {
     pub(crate) fn apply(&self, app: &mut Value, address: Option<Ipv4Addr>) {
         let subnet = self.subnet.filter(|_| address.is_some());
         let (mask, router) = (subnet.map(|subnet| subnet.netmask()), subnet.and_then(gateway));
-        let routed = |guest: u8| router.map(|_| guest);
-        let network = match self.attachment {
+        let routed = |guest: &u8| router.map(|_| *guest);
+        let network = match &self.attachment {
             NetworkAttachment::PortGroup { group, guest } => json!({
                 "vnic-gateway-0": group.to_string(),
                 "virtualportgroup-guest-interface-name-1": guest.to_string(),
@@ -99,24 +92,24 @@ impl PodNetwork {
                 "virtualportgroup-application-default-gateway-1": router,
                 "virtualportgroup-guest-interface-default-gateway-1": routed(guest),
             }),
-            NetworkAttachment::Access { guest, flags } => json!({
+            NetworkAttachment::Access { guest, options } => json!({
                 "appintf-vlan-mode": "appintf-access",
                 "appintf-access-interface-number": guest,
-                "mac-forward-enable": flags.mac_forward.then_some(true),
-                "mcast-enable": flags.multicast.then_some(true),
-                "mirror-enable": flags.mirror.then_some(true),
+                "mac-forward-enable": options.mac_forwarding_enabled.then_some(true),
+                "mcast-enable": options.multicast_enabled.then_some(true),
+                "mirror-enable": options.mirror_enabled.then_some(true),
             }),
-            NetworkAttachment::Vlan { mode, vlan, guest, flags } => {
+            NetworkAttachment::Vlan { mode, guest, options } => {
                 let mut rule = json!({
-                    "vlan-id": vlan,
+                    "vlan-id": options.vlan,
                     "guest-interface": guest,
-                    "mac-forward-enable": flags.mac_forward,
-                    "mcast-enable": flags.multicast,
-                    "mirror-enable": flags.mirror,
+                    "mac-forward-enable": options.mac_forwarding_enabled,
+                    "mcast-enable": options.multicast_enabled,
+                    "mirror-enable": options.mirror_enabled,
                 });
                 put(&mut rule, json!({ "guest-ip": address, "guest-ipnetmask": mask }));
                 app["appintf-vlan-rules"] = json!({ "appintf-vlan-rule": [rule] });
-                let access = mode == PortMode::Access;
+                let access = *mode == PortMode::Access;
                 json!({
                     "appintf-vlan-mode": if access { "appintf-access" } else { "appintf-trunk" },
                     "appintf-access-interface-number": access.then_some(guest),
@@ -195,35 +188,30 @@ fn port_group(section: &VirtualPortGroup) -> Result<NetworkAttachment, Refusal> 
 }
 
 fn ethernet(section: &AppGigabitEthernet) -> Result<(NetworkAttachment, bool, &'static str), Refusal> {
-    let none = VlanInterface::default();
-    let vlan_if = section.vlan_if.as_ref().unwrap_or(&none);
-    let (guest, place) = match vlan_if.guest_interface {
+    let options = section.vlan_if.clone().unwrap_or_default();
+    let (guest, place) = match options.guest_interface {
         Some(guest) => (guest, "appGigabitEthernet.vlanIf.guestInterface"),
         None => (section.guest_interface, "appGigabitEthernet.guestInterface"),
     };
     let guest = within(guest, 63, place)?;
-    let flags = Flags {
-        mac_forward: vlan_if.mac_forwarding_enabled,
-        multicast: vlan_if.multicast_enabled,
-        mirror: vlan_if.mirror_enabled,
-    };
     let refused =
         |what: &str, why: &str| Err(Refusal::invalid(format!("{INTERFACE}.appGigabitEthernet.{what}"), why));
-    match (section.mode, vlan_if.vlan) {
+    match (section.mode, options.vlan) {
         (PortMode::Trunk, 0) => refused("vlanIf.vlan", "a trunk needs the VLAN of the pods, 1 to 4094"),
         (PortMode::Access, 0) if !section.dhcp => {
             refused("dhcp", "an access port without a VLAN has no place for addresses: it must be true")
         }
         (PortMode::Access, 0) => {
-            Ok((NetworkAttachment::Access { guest, flags }, true, "appGigabitEthernet.dhcp"))
+            Ok((NetworkAttachment::Access { guest, options }, true, "appGigabitEthernet.dhcp"))
         }
         (_, 4095..) => refused("vlanIf.vlan", "a VLAN is within 1 and 4094"),
-        (mode, vlan) => {
-            if !vlan_if.dhcp {
+        (mode, _) => {
+            let dhcp = options.dhcp;
+            if !dhcp {
                 with_a_way_out(guest, LAST_GATEWAY, place)?;
             }
-            let attachment = NetworkAttachment::Vlan { mode, vlan, guest, flags };
-            Ok((attachment, vlan_if.dhcp, "appGigabitEthernet.vlanIf.dhcp"))
+            let attachment = NetworkAttachment::Vlan { mode, guest, options };
+            Ok((attachment, dhcp, "appGigabitEthernet.vlanIf.dhcp"))
         }
     }
 }

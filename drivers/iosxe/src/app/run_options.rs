@@ -13,28 +13,19 @@ pub(super) const LINE: usize = 235;
 pub(super) struct Options(Vec<String>);
 
 /// Reasons why a value cannot be expressed as run options.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum UnsupportedValue {
     /// A character that would be read as something else.
+    #[error(
+        "the device takes only printable ASCII characters without blanks, quotes, `$`, `\\` and '`' there"
+    )]
     Character,
     /// One option is longer than a line.
+    #[error("the device takes at most {LINE} characters there")]
     TooLong,
-    /// All together have more than 30 lines.
+    /// All together have more lines than there may be.
+    #[error("the device takes at most {LINES} lines of {LINE} characters for all options of a container")]
     TooMany,
-}
-
-impl UnsupportedValue {
-    pub(super) fn why(&self) -> &'static str {
-        match self {
-            Self::Character => {
-                "the device takes only printable ASCII characters without blanks, quotes, `$`, `\\` and '`' there"
-            }
-            Self::TooLong => "the device takes at most 235 characters there",
-            Self::TooMany => {
-                "the device takes at most 30 lines of 235 characters for all options of a container"
-            }
-        }
-    }
 }
 
 impl Options {

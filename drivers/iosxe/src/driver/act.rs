@@ -176,19 +176,15 @@ impl IosXeDriver {
         state.reading.changed();
         track_of(state, id).uncertain(act);
         let outcome = match (act, wanted) {
-            (AppStep::Configure, Some(wanted)) => {
-                let address = match self.address(state, observed) {
-                    Ok(address) => address,
-                    Err(error) => {
-                        track_of(state, id).unsent(act);
-                        return Err(error);
-                    }
-                };
-                // Another container of the pod is decided by the same look at the device.
-                state.resting.extend(address.map(|address| (address, Instant::now() + REST)));
-                let config = wanted.config(address, package == Package::Copied);
-                self.client.configure(&body(&config)).await
-            }
+            (AppStep::Configure, Some(wanted)) => match self.address(state, observed) {
+                Ok(address) => {
+                    // Another container of the pod is decided by the same look at the device.
+                    state.resting.extend(address.map(|address| (address, Instant::now() + REST)));
+                    let config = wanted.config(address, package == Package::Copied);
+                    self.client.configure(&body(&config)).await
+                }
+                Err(error) => Err(error.into()),
+            },
             (AppStep::Divert, Some(wanted)) => self.client.amend(id, &wanted.diversion(id)).await,
             (AppStep::Remove, _) => self.client.remove(id).await,
             (AppStep::Discard, _) => {
@@ -206,10 +202,10 @@ impl IosXeDriver {
                     refused => refused,
                 }
             }
-            (act, wanted) => {
-                let operation = operation(act, id.to_owned(), wanted, package);
-                self.client.operate(&operation, None).await
-            }
+            (act, wanted) => match operation(act, id, wanted, package) {
+                Ok(operation) => self.client.operate(&operation, None).await,
+                Err(error) => Err(error.into()),
+            },
         };
         let Err(fault) = outcome else {
             track_of(state, id).answered(act, limit);
@@ -280,24 +276,29 @@ impl IosXeDriver {
     }
 }
 
-/// The operation of a step of an application's life.
-fn operation(act: AppStep, appid: String, wanted: Option<&WantedApp>, package: Package) -> Operation {
-    match act {
-        AppStep::Install if package == Package::Copied => {
-            let package = copy_of(&appid);
-            Operation::Install { appid, package }
+/// The operation of a step of an application's life. A step that is none, or an install for which no package is known, is
+/// refused.
+fn operation(
+    act: AppStep,
+    id: &str,
+    wanted: Option<&WantedApp>,
+    package: Package,
+) -> Result<Operation, DriverError> {
+    let appid = id.to_owned();
+    let package =
+        if package == Package::Copied { Some(copy_of(id)) } else { wanted.map(|it| it.package.clone()) };
+    Ok(match (act, package) {
+        (AppStep::Install, Some(package)) => Operation::Install { appid, package },
+        (AppStep::Activate, _) => Operation::Activate { appid },
+        (AppStep::Start, _) => Operation::Start { appid },
+        (AppStep::Stop, _) => Operation::Stop { appid },
+        (AppStep::Deactivate, _) => Operation::Deactivate { appid },
+        (AppStep::Uninstall, _) => Operation::Uninstall { appid },
+        (act, _) => {
+            let error = DriverError::new(Reason::Refused, "operate an app");
+            return Err(error.detail(format!("nothing is known of {id} by which it {}", act.doing())));
         }
-        AppStep::Install => {
-            let package = wanted.map(|wanted| wanted.package.clone()).unwrap_or_default();
-            Operation::Install { appid, package }
-        }
-        AppStep::Activate => Operation::Activate { appid },
-        AppStep::Start => Operation::Start { appid },
-        AppStep::Stop => Operation::Stop { appid },
-        AppStep::Deactivate => Operation::Deactivate { appid },
-        AppStep::Uninstall => Operation::Uninstall { appid },
-        _ => unreachable!("it is no operation on an application"),
-    }
+    })
 }
 
 fn sort(error: &DriverError) -> RefusalKind {
@@ -332,4 +333,21 @@ fn busy(state: &State, id: &str, now: Instant) -> Option<(String, Instant)> {
         state.tracks.iter().filter(|(_, track)| track.installs(now)).map(|(other, _)| (other, now));
     let mut others = installing.chain(accepted).filter(|(other, _)| *other != id);
     others.next().map(|(other, since)| (other.clone(), since))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_installed_without_a_package() {
+        let copied = operation(AppStep::Install, "app", None, Package::Copied).unwrap();
+        assert_eq!(copied, Operation::Install { appid: "app".into(), package: copy_of("app") });
+        for package in [Package::OnDevice, Package::AtUrl] {
+            let refused = operation(AppStep::Install, "app", None, package).unwrap_err();
+            assert_eq!(refused.reason(), Reason::Refused);
+        }
+        assert!(operation(AppStep::Configure, "app", None, Package::OnDevice).is_err());
+        assert!(operation(AppStep::Stop, "app", None, Package::OnDevice).is_ok());
+    }
 }

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use staffetta_driver::Uid;
 use staffetta_driver::app_hosting::{HostedContainer, HostedPod, HostedPods};
+use staffetta_driver::{MacAddress, Uid};
 use tokio::time::Instant;
 use tracing::debug;
 
 use super::reading::fetch;
 use crate::machine::{AppRecord, AppState};
-use crate::model::arp::{ArpData, Mac};
+use crate::model::arp::ArpData;
 use crate::model::resource;
 use crate::observe::{Observed, ObservedApp};
 use crate::restconf::NetworkClient;
@@ -25,7 +25,7 @@ const KNOWN: Duration = Duration::from_secs(60);
 /// Lists the pods, with addresses from the ARP table of the device.
 #[derive(Default)]
 pub(super) struct PodListing {
-    addresses: HashMap<Mac, IpAddr>,
+    addresses: HashMap<MacAddress, IpAddr>,
     /// The time at which the table was read last.
     read_at: Option<Instant>,
 }
@@ -71,7 +71,7 @@ impl PodListing {
     async fn read_addresses(&mut self, client: &dyn NetworkClient, observed: &Observed, cluster: &str) {
         let silent =
             ours(observed, cluster).filter(|app| app.state == AppState::Running && app.address.is_none());
-        let macs: Vec<Mac> = silent.flat_map(|app| app.macs.iter().copied()).collect();
+        let macs: Vec<MacAddress> = silent.flat_map(|app| app.macs.iter().copied()).collect();
         let known = macs.iter().all(|mac| self.addresses.contains_key(mac));
         let pause = if known { KNOWN } else { MISSING };
         if macs.is_empty() || self.read_at.is_some_and(|at| at.elapsed() < pause) {

@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use staffetta_driver::app_hosting::{AppHostingDriver, DeviceInfo, DeviceResources, HostedPods};
 use staffetta_driver::virtual_node::{PodProgress, PodRequest, PodUsage};
 use staffetta_driver::{DriverError, Owner, Reason};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use self::act::AppCase;
@@ -95,7 +95,7 @@ impl IosXeDriver {
     async fn bring(&self, request: &PodRequest, unformed: LegacyMark) -> Result<PodProgress, DriverError> {
         let pod = self.translator.translate(request)?;
         let (uid, cluster) = (pod.owner.uid.as_str(), self.translator.cluster.as_str());
-        let mut state = self.locked().await;
+        let mut state = self.state.lock().await;
         let observed = self.observe(&mut state, FRESH).await?;
         let of_pod = || observed.apps.values().filter(|app| app.belongs_to(uid, cluster));
         let mut kept = Vec::new();
@@ -145,10 +145,6 @@ impl IosXeDriver {
         }
         failed.map_or(Ok(whole), Err)
     }
-
-    async fn locked(&self) -> MutexGuard<'_, State> {
-        self.state.lock().await
-    }
 }
 
 /// The state of an application; one that is not there is absent.
@@ -183,13 +179,13 @@ fn configured(app: &ObservedApp, wanted: Option<(&WantedApp, LegacyMark)>) -> Co
 #[async_trait]
 impl AppHostingDriver for IosXeDriver {
     async fn check_connection(&self) -> Result<(), DriverError> {
-        let mut state = self.locked().await;
+        let mut state = self.state.lock().await;
         self.observe(&mut state, RECENT).await.map(drop)
     }
 
     async fn get_device_info(&self) -> Result<DeviceInfo, DriverError> {
         const STEP: &str = "read what the device is";
-        let mut state = self.locked().await;
+        let mut state = self.state.lock().await;
         if let Some((_, info)) = state.info.as_ref().filter(|(at, _)| at.elapsed() < SAME) {
             return Ok(info.clone());
         }
@@ -200,7 +196,7 @@ impl AppHostingDriver for IosXeDriver {
     }
 
     async fn get_device_resources(&self) -> Result<DeviceResources, DriverError> {
-        let mut state = self.locked().await;
+        let mut state = self.state.lock().await;
         let observed = self.observe(&mut state, FRESH).await?;
         resources::read_resources(&*self.client, &observed, &self.translator.cluster).await
     }
@@ -214,7 +210,7 @@ impl AppHostingDriver for IosXeDriver {
     }
 
     async fn delete_pod(&self, owner: &Owner) -> Result<PodProgress, DriverError> {
-        let mut state = self.locked().await;
+        let mut state = self.state.lock().await;
         let observed = self.observe(&mut state, FRESH).await?;
         let (uid, cluster) = (owner.uid.as_str(), self.translator.cluster.as_str());
         let apps = observed.apps.values().filter(|app| app.belongs_to(uid, cluster));
@@ -226,7 +222,7 @@ impl AppHostingDriver for IosXeDriver {
     }
 
     async fn list_pods(&self) -> Result<HostedPods, DriverError> {
-        let mut state = self.locked().await;
+        let mut state = self.state.lock().await;
         let observed = self.observe(&mut state, FRESH).await?;
         let State { listing, tracks, .. } = &mut *state;
         Ok(listing.pods(&*self.client, &observed, tracks, &self.translator.cluster).await)
@@ -237,7 +233,7 @@ impl AppHostingDriver for IosXeDriver {
     }
 
     async fn get_usage(&self) -> Result<Vec<PodUsage>, DriverError> {
-        let mut state = self.locked().await;
+        let mut state = self.state.lock().await;
         let observed = self.observe(&mut state, RECENT).await?;
         resources::read_usage(&*self.client, &observed, &self.translator.cluster).await
     }

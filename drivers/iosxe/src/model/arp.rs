@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use serde::Deserialize;
+use staffetta_driver::MacAddress;
 
 /// The container `arp-data`.
 #[derive(Debug, Default, Deserialize)]
@@ -30,32 +31,26 @@ pub(crate) struct ArpEntry {
 
 impl ArpData {
     /// The address of a hardware address, in any routing instance.
-    pub(crate) fn address(&self, mac: Mac) -> Option<IpAddr> {
+    pub(crate) fn address(&self, wanted: MacAddress) -> Option<IpAddr> {
         let entries = self
             .arp_vrf
             .iter()
             .flat_map(|vrf| if vrf.arp_entry.is_empty() { &vrf.arp_oper } else { &vrf.arp_entry });
         let mut known = entries.filter(|entry| entry.mode != "ios-arp-mode-incomplete");
-        let entry = known.find(|entry| Mac::parse(&entry.hardware) == Some(mac))?;
+        let entry = known.find(|entry| mac(&entry.hardware) == Some(wanted))?;
         entry.address.parse().ok().filter(|address: &IpAddr| !address.is_unspecified())
     }
 }
 
-/// A hardware address. It is the same in all the ways in which it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Mac([u8; 6]);
-
-impl Mac {
-    /// Reads `52:54:dd:dc:f1:7c`, `52-54-DD-DC-F1-7C` and `5254.dddc.f17c`. All zeros are none.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let mut digits = text.chars().filter(|c| !matches!(c, ':' | '-' | '.')).map(|c| c.to_digit(16));
-        let mut bytes = [0; 6];
-        for byte in &mut bytes {
-            let (high, low) = (digits.next()??, digits.next()??);
-            *byte = u8::try_from(high * 16 + low).ok()?;
-        }
-        (digits.next().is_none() && bytes != [0; 6]).then_some(Self(bytes))
+/// Reads `52:54:dd:dc:f1:7c`, `52-54-DD-DC-F1-7C` and `5254.dddc.f17c`, which are one address. All zeros are none.
+pub(crate) fn mac(text: &str) -> Option<MacAddress> {
+    let mut digits = text.chars().filter(|c| !matches!(c, ':' | '-' | '.')).map(|c| c.to_digit(16));
+    let mut bytes = [0; 6];
+    for byte in &mut bytes {
+        let (high, low) = (digits.next()??, digits.next()??);
+        *byte = u8::try_from(high * 16 + low).ok()?;
     }
+    (digits.next().is_none() && bytes != [0; 6]).then_some(MacAddress(bytes))
 }
 
 #[cfg(test)]
@@ -64,19 +59,19 @@ mod tests {
 
     #[test]
     fn a_hardware_address_is_the_same_however_it_is_written() {
-        let expected = Mac::parse("52:54:dd:dc:f1:7c");
+        let expected = mac("52:54:dd:dc:f1:7c");
         assert!(expected.is_some());
         for text in ["5254.dddc.f17c", "52-54-DD-DC-F1-7C", "5254DDDCF17C"] {
-            assert_eq!(Mac::parse(text), expected);
+            assert_eq!(mac(text), expected);
         }
         for text in ["", "52:54", "52:54:dd:dc:f1:7c:00", "zz:54:dd:dc:f1:7c", "00:00:00:00:00:00", "é"] {
-            assert_eq!(Mac::parse(text), None, "{text}");
+            assert_eq!(mac(text), None, "{text}");
         }
     }
 
     #[test]
     fn an_address_is_found_in_any_table_and_not_where_it_is_only_asked_for() {
-        let mac = Mac::parse("0200.0000.0001").unwrap();
+        let mac = mac("0200.0000.0001").unwrap();
         let entry = |address: &str, mode: &str| ArpEntry {
             address: address.into(),
             hardware: "02:00:00:00:00:01".into(),

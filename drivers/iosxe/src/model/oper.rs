@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use staffetta_driver::MacAddress;
 
-use super::arp::Mac;
+use super::arp;
 
 /// The container `app-hosting-oper-data`.
 #[derive(Debug, Default, Deserialize)]
@@ -123,8 +124,8 @@ impl AppInterface {
         addresses.find(|address| !address.is_unspecified())
     }
 
-    pub(crate) fn mac(&self) -> Option<Mac> {
-        Mac::parse(&self.hardware)
+    pub(crate) fn mac(&self) -> Option<MacAddress> {
+        arp::mac(&self.hardware)
     }
 }
 

@@ -33,19 +33,19 @@ pub(super) fn config(spec: &TlsSpec, address: &str) -> Result<ClientConfig, Driv
     let builder = builder
         .with_safe_default_protocol_versions()
         .map_err(|error| DriverError::new(Reason::Refused, STEP).because(error))?;
-    let trust = Trust::of(spec)?;
-    let builder = match trust {
-        Trust::Authorities(roots) => builder.with_root_certificates(roots),
-        Trust::Pinned(pin) => {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(Only { pin: Some(pin), provider }))
-        }
-        Trust::Anyone => {
-            warn!(
-                device = address,
-                "tls.insecureSkipVerify is on: anybody can pass for this device and read its password"
-            );
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(Only { pin: None, provider }))
-        }
+    let builder = if let Some(pin) = &spec.certificate_sha256 {
+        let pin = fingerprint(pin);
+        let pin = pin.ok_or_else(|| refused("tls.certificateSha256", "it has not 64 hexadecimal digits"))?;
+        let verifier = Only { pin: Some(pin), provider };
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+    } else if spec.insecure_skip_verify {
+        warn!(
+            device = address,
+            "tls.insecureSkipVerify is on: anybody can pass for this device and read its password"
+        );
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(Only { pin: None, provider }))
+    } else {
+        builder.with_root_certificates(authorities(spec)?)
     };
     match (&spec.cert_file, &spec.key_file) {
         (None, None) => Ok(builder.with_no_client_auth()),
@@ -81,34 +81,17 @@ fn check(spec: &TlsSpec) -> Result<(), DriverError> {
     }
 }
 
-/// The trust anchor.
-enum Trust {
-    Authorities(Arc<RootCertStore>),
-    Pinned([u8; DIGEST]),
-    Anyone,
-}
-
-impl Trust {
-    fn of(spec: &TlsSpec) -> Result<Self, DriverError> {
-        if let Some(pin) = &spec.certificate_sha256 {
-            let pin = fingerprint(pin)
-                .ok_or_else(|| refused("tls.certificateSha256", "it has not 64 hexadecimal digits"))?;
-            return Ok(Self::Pinned(pin));
-        }
-        if spec.insecure_skip_verify {
-            return Ok(Self::Anyone);
-        }
-        let Some(file) = &spec.ca_file else {
-            let roots =
-                if spec.enabled { authorities_of_this_system() } else { Arc::new(RootCertStore::empty()) };
-            return Ok(Self::Authorities(roots));
-        };
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates_in(file, "tls.caFile")? {
-            roots.add(certificate).map_err(|error| unreadable("tls.caFile", error))?;
-        }
-        Ok(Self::Authorities(Arc::new(roots)))
+/// The authorities that may vouch for the device: those of the description, or else of this system.
+fn authorities(spec: &TlsSpec) -> Result<Arc<RootCertStore>, DriverError> {
+    let Some(file) = &spec.ca_file else {
+        let unused = || Arc::new(RootCertStore::empty());
+        return Ok(if spec.enabled { authorities_of_this_system() } else { unused() });
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates_in(file, "tls.caFile")? {
+        roots.add(certificate).map_err(|error| unreadable("tls.caFile", error))?;
     }
+    Ok(Arc::new(roots))
 }
 
 /// The authorities that this system trusts: many and large, and the same for all devices.

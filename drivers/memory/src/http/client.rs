@@ -8,13 +8,12 @@ use std::time::Duration;
 use reqwest::redirect;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use staffetta_driver::{ClusterId, DriverError, LoadBalancer, Owned, PublicIp, Reason};
+use staffetta_driver::{DriverError, LoadBalancer, Owned, PublicIp, Reason};
 
-use super::driver::SimulatedDriver;
 use super::effects::EffectLog;
 use super::method::{CallStep, Method};
 use super::options::{SimulatedOptions, SimulatedOptionsError};
-use super::{CallBody, Fault, PlannedFault};
+use super::{Fault, PlannedFault};
 use crate::MemoryPort;
 
 /// The maximum size of a response: a list of a hundred thousand VIFs.
@@ -50,11 +49,6 @@ impl Client {
         let id = RandomState::new().hash_one(std::process::id());
         let requests = Arc::default();
         Ok(Self { http, url: url.into(), timeout, max_response: MAX_RESPONSE, id, requests })
-    }
-
-    /// Creates the drivers of the cluster with that name.
-    pub fn driver(&self, cluster: ClusterId) -> SimulatedDriver {
-        SimulatedDriver::new(self.clone(), cluster)
     }
 
     /// Returns an error while the server does not answer.
@@ -96,8 +90,7 @@ impl Client {
     /// Plans `fault` for the next `times` calls of `method` that have no fault yet. At most 100,000.
     pub async fn inject(&self, method: Method, times: usize, fault: &Fault) -> Result<(), DriverError> {
         let planned = PlannedFault { call: method, times, fault: fault.clone() };
-        let request = self.http.post(format!("{}/faults", self.url)).json(&planned);
-        self.exchange(request, CallStep::Changes("plan a fault")).await
+        self.post("faults", &planned, CallStep::Changes("plan a fault")).await
     }
 
     /// Cancels the planned faults that have not happened yet.
@@ -106,16 +99,14 @@ impl Client {
         self.exchange(request, CallStep::Changes("cancel the faults")).await
     }
 
-    /// Calls a method on behalf of `cluster`.
-    pub(super) async fn call<R: DeserializeOwned>(
+    /// Sends `body` to `path` as a step that errors name.
+    pub(super) async fn post<A: DeserializeOwned>(
         &self,
-        cluster: &ClusterId,
-        method: Method,
-        arguments: impl Serialize,
-    ) -> Result<R, DriverError> {
-        let body = CallBody { cluster: cluster.clone(), arguments };
-        let request = self.http.post(format!("{}/v1/{method}", self.url)).json(&body);
-        self.exchange(request, method.step()).await
+        path: &str,
+        body: &impl Serialize,
+        step: CallStep,
+    ) -> Result<A, DriverError> {
+        self.exchange(self.http.post(format!("{}/{path}", self.url)).json(body), step).await
     }
 
     async fn get<A: DeserializeOwned>(&self, path: &str, step: &'static str) -> Result<A, DriverError> {

@@ -23,9 +23,8 @@ use super::effects::{EffectKind, EffectLog, LoggedEffect, ResourceKind};
 use super::method::Method;
 use crate::lock::lock;
 use crate::{
-    Faults, MemoryLoadBalancerDriver, MemoryNetwork, MemoryOptions, MemoryPodProject,
-    MemoryPodSecurityGroups, MemoryPodSubnets, MemoryPort, MemoryPublicIpDriver, MemoryServiceProject,
-    MemoryServiceSecurityGroups, MemoryServiceSubnets, MemoryServices, MemoryVifDriver,
+    Faults, MemoryLoadBalancerDriver, MemoryNetwork, MemoryOptions, MemoryPort, MemoryPublicIpDriver,
+    MemoryServices, MemoryVifDriver,
 };
 
 /// The cloud that a server serves.
@@ -89,19 +88,19 @@ impl ServedCloud {
         origin: CallOrigin,
         arguments: Value,
     ) -> Result<ReadyCall<'_>, serde_json::Error> {
-        let (network, services) = (Arc::clone(&self.network), Arc::clone(&self.services));
-        let vifs = MemoryVifDriver::new(Arc::clone(&network), origin.cluster.clone());
-        let balancers = MemoryLoadBalancerDriver::new(Arc::clone(&services), origin.cluster.clone());
-        let addresses = MemoryPublicIpDriver::new(Arc::clone(&services), origin.cluster.clone());
+        let (network, services) = (&*self.network, &*self.services);
+        let vifs = MemoryVifDriver::new(Arc::clone(&self.network), origin.cluster.clone());
+        let balancers = MemoryLoadBalancerDriver::new(Arc::clone(&self.services), origin.cluster.clone());
+        let addresses = MemoryPublicIpDriver::new(Arc::clone(&self.services), origin.cluster.clone());
         match origin.method {
             Method::PodProject => {
-                call(arguments, move |(pod,): (Pod,)| now(MemoryPodProject(network).project(&pod)))
+                call(arguments, |(pod,): (Pod,)| now(PodProjectDriver::project(network, &pod)))
             }
-            Method::PodSubnets => call(arguments, move |(pod, project): (Pod, ProjectId)| {
-                now(MemoryPodSubnets(network).subnets(&pod, &project))
-            }),
-            Method::PodSecurityGroups => call(arguments, move |(pod, project): (Pod, ProjectId)| {
-                now(MemoryPodSecurityGroups(network).security_groups(&pod, &project))
+            Method::PodSubnets => {
+                call(arguments, |(pod, project): (Pod, ProjectId)| now(network.subnets(&pod, &project)))
+            }
+            Method::PodSecurityGroups => call(arguments, |(pod, project): (Pod, ProjectId)| {
+                now(PodSecurityGroupsDriver::security_groups(network, &pod, &project))
             }),
             Method::RequestVif => call(arguments, move |(request,): (VifRequest,)| {
                 let mut log = lock(&self.log);
@@ -117,17 +116,15 @@ impl ServedCloud {
             Method::ListVifs => {
                 call(arguments, move |(owner,): (Option<Owner>,)| now(vifs.vifs(owner.as_ref())))
             }
-            Method::ServiceProject => call(arguments, move |(service,): (Service,)| {
-                now(MemoryServiceProject(services).project(&service))
-            }),
-            Method::ServiceSubnets => call(arguments, move |(service, project): (Service, ProjectId)| {
-                now(MemoryServiceSubnets(services).subnets(&service, &project))
-            }),
-            Method::ServiceSecurityGroups => {
-                call(arguments, move |(service, project): (Service, ProjectId)| {
-                    now(MemoryServiceSecurityGroups(services).security_groups(&service, &project))
-                })
+            Method::ServiceProject => {
+                call(arguments, |(service,): (Service,)| now(services.project(&service)))
             }
+            Method::ServiceSubnets => call(arguments, |(service, project): (Service, ProjectId)| {
+                now(services.subnets(&service, &project))
+            }),
+            Method::ServiceSecurityGroups => call(arguments, |(service, project): (Service, ProjectId)| {
+                now(services.security_groups(&service, &project))
+            }),
             Method::ListLoadBalancers => call(arguments, move |(owner,): (Option<Owner>,)| {
                 now(balancers.load_balancers(owner.as_ref()))
             }),

@@ -12,6 +12,7 @@ use staffetta_driver::{
     ServiceSecurityGroupsDriver, ServiceSubnetsDriver, Subnet, SubnetId, Vif, VifPoolDriver, VifRequest,
 };
 
+use super::CallBody;
 use super::client::Client;
 use super::method::Method;
 
@@ -25,17 +26,22 @@ pub struct SimulatedDriver {
     cluster: ClusterId,
 }
 
-impl SimulatedDriver {
-    pub(super) fn new(client: Client, cluster: ClusterId) -> Self {
-        Self { client, cluster }
+impl Client {
+    /// Creates the drivers of the cluster with that name.
+    pub fn driver(&self, cluster: ClusterId) -> SimulatedDriver {
+        SimulatedDriver { client: self.clone(), cluster }
     }
+}
 
+impl SimulatedDriver {
+    /// Calls a method, with its arguments in order.
     async fn call<R: DeserializeOwned>(
         &self,
         method: Method,
         arguments: impl Serialize,
     ) -> Result<R, DriverError> {
-        self.client.call(&self.cluster, method, arguments).await
+        let body = CallBody { cluster: self.cluster.clone(), arguments };
+        self.client.post(&format!("v1/{method}"), &body, method.step()).await
     }
 }
 

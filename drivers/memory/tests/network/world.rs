@@ -12,9 +12,8 @@ use staffetta_driver::{
 use staffetta_memory::http::{Client, Fault, Method, Server, ServerOptions, SimulatedOptions};
 use staffetta_memory::{LoadBalancerMethod, PublicIpMethod, VifMethod};
 use staffetta_memory::{
-    MemoryLoadBalancerDriver, MemoryNetwork, MemoryOptions, MemoryPodProject, MemoryPodSecurityGroups,
-    MemoryPodSubnets, MemoryPublicIpDriver, MemoryServiceProject, MemoryServiceSecurityGroups,
-    MemoryServiceSubnets, MemoryServices, MemoryVifDriver,
+    MemoryLoadBalancerDriver, MemoryNetwork, MemoryOptions, MemoryPublicIpDriver, MemoryServices,
+    MemoryVifDriver,
 };
 
 /// The timeout of a step of a test. It is no measure of speed.
@@ -122,14 +121,14 @@ fn in_memory(network: &Arc<MemoryNetwork>, services: &Arc<MemoryServices>, clust
     let balancers = Arc::new(MemoryLoadBalancerDriver::new(Arc::clone(services), cluster.into()));
     let public_ips = Arc::new(MemoryPublicIpDriver::new(Arc::clone(services), cluster.into()));
     Drivers {
-        pod_projects: Arc::new(MemoryPodProject(Arc::clone(network))),
-        pod_subnets: Arc::new(MemoryPodSubnets(Arc::clone(network))),
-        pod_security_groups: Arc::new(MemoryPodSecurityGroups(Arc::clone(network))),
+        pod_projects: Arc::clone(network) as _,
+        pod_subnets: Arc::clone(network) as _,
+        pod_security_groups: Arc::clone(network) as _,
         vifs: vifs.clone(),
         pool: Arc::new(NoopVifPool::new(vifs.clone())),
-        service_projects: Arc::new(MemoryServiceProject(Arc::clone(services))),
-        service_subnets: Arc::new(MemoryServiceSubnets(Arc::clone(services))),
-        service_security_groups: Arc::new(MemoryServiceSecurityGroups(Arc::clone(services))),
+        service_projects: Arc::clone(services) as _,
+        service_subnets: Arc::clone(services) as _,
+        service_security_groups: Arc::clone(services) as _,
         balancers: balancers.clone(),
         public_ips: public_ips.clone(),
         faults: Faults::InMemory { vifs, balancers, public_ips },

@@ -196,3 +196,22 @@ async fn of_two_pods_that_show_one_vif_the_one_that_showed_it_later_is_to_have_a
     assert_eq!(contested(), [false, false]);
     assert!(world.network.port(&vif.id).is_some() && world.metrics().used == 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_is_dropped_does_not_wait_for_a_listing() {
+    let network = Arc::new(MemoryNetwork::new(MemoryOptions::default()));
+    let stock = MemoryBulkVifDriver::new(Arc::clone(&network), "east".into()).bound_by_nodes();
+    let world = World::on(network, stock, POLICY);
+    world.start().await;
+    let dead = world.get("a").await;
+    world.network.remove_port(&dead.id);
+    let lists = world.lists();
+    world.stock.faults().inject(BulkVifMethod::List, 1, Fault::Hang);
+    assert_eq!(world.pool.activate_vif(&dead).await.unwrap_err().reason(), Reason::NotFound);
+    settle().await;
+    assert_eq!(world.lists(), lists + 1, "it is never answered");
+    let World { stock, pool, .. } = world;
+    drop(pool);
+    settle().await;
+    assert_eq!(Arc::strong_count(&stock), 1, "nothing of the pool is left");
+}

@@ -1,9 +1,7 @@
 use serde_json::{Value, json};
 use staffetta_driver::{DriverError, ProjectId, SubnetId};
 use staffetta_handler::Failure;
-use staffetta_memory::{
-    MemoryOptions, MemoryServiceProject, MemoryServiceSecurityGroups, MemoryServiceSubnets, MemoryServices,
-};
+use staffetta_memory::{MemoryOptions, MemoryServices};
 
 use super::*;
 use crate::testing::api_server::{Answer, ApiServer, THEIRS};
@@ -20,9 +18,9 @@ fn drivers() -> LbaasSpecDrivers {
         MemoryOptions { service_security_groups: vec!["g2".into(), "g1".into()], ..MemoryOptions::default() };
     let services = Arc::new(MemoryServices::new(options));
     LbaasSpecDrivers {
-        project: Arc::new(MemoryServiceProject(Arc::clone(&services))),
-        subnets: Arc::new(MemoryServiceSubnets(Arc::clone(&services))),
-        security_groups: Arc::new(MemoryServiceSecurityGroups(services)),
+        project: Arc::clone(&services) as _,
+        subnets: Arc::clone(&services) as _,
+        security_groups: services,
     }
 }
 

@@ -2,8 +2,7 @@ use serde_json::{Value, json};
 use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::{Event, deliver};
 use staffetta_memory::{
-    Fault, MemoryNamespaceProject, MemoryNamespaceSubnets, MemoryNetwork, MemoryOptions, NamespaceCall,
-    NamespaceMethod,
+    Fault, MemoryNamespaceSubnets, MemoryNetwork, MemoryOptions, NamespaceCall, NamespaceMethod,
 };
 
 use super::*;
@@ -20,10 +19,7 @@ struct World {
 
 fn handler(api: &Arc<ApiServer<Namespace>>, subnets: &Arc<MemoryNamespaceSubnets>) -> NamespaceHandler {
     let network = Arc::new(MemoryNetwork::new(MemoryOptions::default()));
-    let drivers = NamespaceDrivers {
-        project: Arc::new(MemoryNamespaceProject(network)),
-        subnet: Arc::clone(subnets) as _,
-    };
+    let drivers = NamespaceDrivers { project: network, subnet: Arc::clone(subnets) as _ };
     NamespaceHandler::new(api.client(), drivers)
 }
 

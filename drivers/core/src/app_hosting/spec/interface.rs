@@ -5,19 +5,17 @@ use serde::{Deserialize, Serialize};
 
 /// Options of devices of the kind `XE`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct XeSpec {
     /// The network of pods.
-    #[serde(default)]
     pub networking: Networking,
 }
 
 /// The network of pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Networking {
     /// The interface; `VirtualPortGroup` 0 with DHCP if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<InterfaceSpec>,
 }
 
@@ -29,13 +27,10 @@ pub struct InterfaceSpec {
     #[serde(rename = "type")]
     pub kind: InterfaceType,
     /// A port group inside the device, which routes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub virtual_port_group: Option<VirtualPortGroup>,
     /// An internal port of a switch, which bridges.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app_gigabit_ethernet: Option<AppGigabitEthernet>,
     /// The management port.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub management: Option<ManagementSpec>,
 }
 
@@ -53,17 +48,15 @@ pub enum InterfaceType {
 
 /// A port group inside the device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct VirtualPortGroup {
     /// `true` if the pods use DHCP; otherwise they get addresses of `podCIDR`.
-    #[serde(default, alias = "dhcpEnabled")]
+    #[serde(alias = "dhcpEnabled")]
     pub dhcp: bool,
     /// The number of the port group, `0` to `3`; `0` if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1))]
     pub interface: Option<String>,
     /// The number of the interface in the container.
-    #[serde(default)]
     #[schemars(range(max = 3))]
     pub guest_interface: u8,
 }
@@ -82,7 +75,6 @@ pub struct AppGigabitEthernet {
     #[schemars(range(max = 63))]
     pub guest_interface: u8,
     /// The VLAN of the pods. A trunk needs one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vlan_if: Option<VlanInterface>,
 }
 
@@ -103,39 +95,31 @@ pub enum PortMode {
     reason = "each is an option of its own, and the names are those of the file"
 )]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct VlanInterface {
     /// `true` if the pods use DHCP; otherwise they get addresses of `podCIDR`.
-    #[serde(default)]
     pub dhcp: bool,
     /// The number of the VLAN; 0 is none.
-    #[serde(default)]
     #[schemars(range(max = 4094))]
     pub vlan: u16,
     /// The number of the interface in the container; that of the port if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 63))]
     pub guest_interface: Option<u8>,
     /// `true` if frames with other source addresses are forwarded.
-    #[serde(default)]
     pub mac_forwarding_enabled: bool,
     /// `true` if multicast is forwarded.
-    #[serde(default)]
     pub multicast_enabled: bool,
     /// `true` if the traffic of the port is mirrored to the pods.
-    #[serde(default)]
     pub mirror_enabled: bool,
 }
 
 /// The management port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ManagementSpec {
     /// `true` if the pods use DHCP; otherwise they get addresses of `podCIDR`.
-    #[serde(default)]
     pub dhcp: bool,
     /// The number of the interface in the container.
-    #[serde(default)]
     #[schemars(range(max = 3))]
     pub guest_interface: u8,
 }

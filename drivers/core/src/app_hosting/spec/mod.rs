@@ -31,23 +31,21 @@ pub struct DeviceSpec {
     #[schemars(length(min = 1))]
     pub address: String,
     /// The port at which it is managed; 443 with TLS and 80 without if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
     /// The name of the account.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub username: String,
     /// The password of the account. It is never written anywhere.
-    #[serde(default, skip_serializing)]
+    #[serde(skip_serializing)]
     pub password: Option<Password>,
     /// A Secret with the keys `username` and `password`, which are taken instead of those here.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_secret_ref: Option<CredentialSecretRef>,
     /// The TLS options of the connection to the device.
     #[serde(default)]
     pub tls: TlsSpec,
     /// The subnet from which pods get addresses where there is no DHCP. Its first address is the gateway.
-    #[serde(default, rename = "podCIDR", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "podCIDR")]
     pub pod_cidr: Option<Ipv4Net>,
     /// Labels that the node gets too.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -56,10 +54,8 @@ pub struct DeviceSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<TaintSpec>,
     /// The region in which it stands.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
     /// The zone in which it stands.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     /// The maximum number of pods.
     #[serde(default = "max_pods")]
@@ -67,13 +63,11 @@ pub struct DeviceSpec {
     pub max_pods: u32,
     /// From the existing provider, where each device had a process with a log of its own. It is taken and has no effect here, as
     /// a warning says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_level: Option<LogLevel>,
     /// The default and the maximum resources of a pod.
     #[serde(default)]
     pub resource_limits: ResourceLimits,
     /// Options of devices of the kind `XE`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xe: Option<XeSpec>,
 }
 
@@ -163,29 +157,24 @@ pub enum LogLevel {
 /// The default and the maximum resources of a pod: quantities as Kubernetes writes them, each
 /// for one container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ResourceLimits {
     /// The CPU of a container that requests none.
-    #[serde(default, rename = "defaultCPU", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "defaultCPU")]
     pub default_cpu: Option<String>,
     /// The memory of a container that requests none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_memory: Option<String>,
     /// The storage of a container that requests none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_storage: Option<String>,
     /// The most CPU of a container.
-    #[serde(default, rename = "maxCPU", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "maxCPU")]
     pub max_cpu: Option<String>,
     /// The most memory of a container.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_memory: Option<String>,
     /// The most storage of a container.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_storage: Option<String>,
     /// From the existing provider: the most of any other resource, by its name. It is taken and has no effect here, as a warning
     /// says: no device has other resources, and a container that asks for one is refused.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub others: BTreeMap<String, String>,
 }
 

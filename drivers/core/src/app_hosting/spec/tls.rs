@@ -8,25 +8,19 @@ use serde::{Deserialize, Serialize};
 /// The TLS options of the connection to a device. A device is verified in one way: by `caFile`, `certificateSha256`, or not at all;
 /// these keys apply only if TLS is used. A file is read up to 1 MiB.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct TlsSpec {
     /// Uses TLS. Without it, the password crosses the network in clear.
-    #[serde(default)]
     pub enabled: bool,
     /// Accepts any certificate. A man in the middle can then read the password.
-    #[serde(default)]
     pub insecure_skip_verify: bool,
     /// Our certificate, a PEM file. `keyFile` belongs to it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cert_file: Option<PathBuf>,
     /// The key of our certificate, a PEM file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_file: Option<PathBuf>,
     /// The certificates of the authorities that may vouch for the device, a PEM file; those of this system if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
     /// The SHA-256 of the one certificate that the device may show, in 64 hexadecimal digits, with or without colons. No
     /// authority is asked then, which suits a certificate that the device signed itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_sha256: Option<String>,
 }

@@ -16,7 +16,6 @@ pub(super) struct Of<const SIZE: u32>;
 pub(super) type Item = (u32, u32);
 
 impl<const SIZE: u32> Kind for Of<SIZE> {
-    type Key = ();
     type Group = u32;
     type Item = Item;
     type Want = u8;
@@ -92,7 +91,9 @@ impl<const SIZE: u32> World<SIZE> {
             Act::PutBack(_) => {}
             Act::Pass(time) => self.now += Duration::from_millis(time),
             Act::Plan => self.plan(),
-            Act::Grown { made, reported, fault } => self.grown(made.into(), reported.into(), fault),
+            Act::Grown { made, reported, more, fault } => {
+                self.grown(made.into(), reported.into(), more, fault);
+            }
             Act::Shrunk { left, gone } => self.shrunk(left.into(), gone),
             Act::Vanish(which) => self.vanish(which.into()),
             Act::Read => self.reading = Some((self.pool.epoch(), self.reported())),
@@ -187,11 +188,19 @@ impl<const SIZE: u32> World<SIZE> {
         }
     }
 
-    /// The world creates `made` of the requested groups, and reports `reported` of them.
-    fn grown(&mut self, made: usize, reported: usize, fault: Option<Fault>) {
+    /// The world creates `made` of the requested groups, and reports `reported` of them. With `more`, it goes on to create
+    /// those that are missing.
+    fn grown(&mut self, made: usize, reported: usize, more: bool, fault: Option<Fault>) {
         let Some((op, count, want)) = self.growing.take() else { return };
         let made: Vec<_> = (0..made.min(count)).map(|_| self.make(want)).collect();
+        let rest = count - made.len();
         let got: Vec<_> = made.into_iter().take(reported).collect();
+        if more && rest > 0 && !got.is_empty() && fault.is_none() {
+            assert!(self.pool.grown(op, Grown { got, rest, fault }, self.now));
+            assert_eq!(self.pool.counts(self.now).growing, rest, "P9: the attempt goes on");
+            self.growing = Some((op, rest, want));
+            return;
+        }
         if fault == Some(Fault::Refused) {
             self.refused = self.pool.waiting().all(|(_, wish)| *wish == want);
         } else if fault.is_some() || got.is_empty() {
@@ -328,7 +337,7 @@ impl<const SIZE: u32> World<SIZE> {
             if self.growing.is_none() && self.shrinking.is_none() {
                 break;
             }
-            self.act(Act::Grown { made: u8::MAX, reported: u8::MAX, fault: None });
+            self.act(Act::Grown { made: u8::MAX, reported: u8::MAX, more: false, fault: None });
             self.act(Act::Shrunk { left: 0, gone: true });
         }
         (grew, chose)

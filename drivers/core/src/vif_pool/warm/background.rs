@@ -3,10 +3,11 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::Inner;
-use super::state::{Phase, Shelf, State};
+use super::state::{Phase, State};
+use super::{Inner, existing};
 use crate::error::{DriverError, Reason};
 use crate::id::NetworkId;
 
@@ -16,32 +17,43 @@ const LIST_AGAIN: Duration = Duration::from_secs(30);
 const CHECK: Duration = Duration::from_secs(60);
 const CHECKS: u8 = 2;
 
-/// Runs until the pool is dropped.
-pub(super) async fn run(pool: Weak<Inner>) {
+/// Runs until the pool is dropped, which `wake` reports.
+pub(super) async fn run(pool: Weak<Inner>, wake: Arc<Notify>) {
     let (mut list_at, mut check_at): (Option<Instant>, _) = (None, Instant::now() + CHECK);
     loop {
-        let Some(inner) = pool.upgrade() else { return };
         let now = Instant::now();
-        let stale = std::mem::take(&mut inner.state().stale);
+        let Some(stale) = pool.upgrade().map(|inner| std::mem::take(&mut inner.state().stale)) else {
+            return;
+        };
         if stale || list_at.is_some_and(|at| now >= at) {
-            let listed = inner.resync().await;
+            let listed = tokio::select! {
+                listed = existing::resync(&pool) => listed,
+                () = dropped(&pool, &wake) => return,
+            };
             list_at = listed.is_err().then(|| Instant::now() + LIST_AGAIN);
             if let Err(error) = listed {
                 tracing::warn!(error = %error, "the VIFs of the pool cannot be listed");
             }
         }
+        let Some(inner) = pool.upgrade() else { return };
         if now >= check_at {
             inner.check_nodes();
             check_at = now + CHECK;
         }
         let due = inner.reconcile_due().map(|due| inner.began + due);
-        let wake = Arc::clone(&inner.wake);
         drop(inner);
         let until = due.into_iter().chain(list_at).min().map_or(check_at, |at| at.min(check_at));
         tokio::select! {
             () = tokio::time::sleep_until(until) => {}
             () = wake.notified() => {}
         }
+    }
+}
+
+/// Waits until the pool is dropped.
+async fn dropped(pool: &Weak<Inner>, wake: &Notify) {
+    while pool.strong_count() > 0 {
+        wake.notified().await;
     }
 }
 
@@ -79,7 +91,7 @@ impl Inner {
         }
     }
 
-    /// Drains the pools in `network` at once: their VIFs need not cool down, since no pod gets them.
+    /// Drains the pools in `network` at once, without a cool-down.
     pub(super) async fn drain_network(self: &Arc<Self>, network: &NetworkId) -> Result<(), DriverError> {
         const STEP: &str = "empty the pool of a network";
         let mut deletions = Vec::new();
@@ -90,9 +102,9 @@ impl Inner {
                 return Err(DriverError::new(Reason::Unavailable, STEP).detail(detail));
             }
             for key in in_network(&state, network) {
-                if let Some(Shelf { pool, .. }) = state.shelves.get_mut(&key) {
-                    pool.drain();
-                    pool.discard_unused();
+                if let Some(shelf) = state.shelves.get_mut(&key) {
+                    shelf.pool.drain();
+                    shelf.pool.discard_unused();
                 }
                 deletions.extend(self.reconcile(&mut state, &key));
             }

@@ -88,13 +88,15 @@ impl Exhaustion {
         for scope in Scope::of(key) {
             let Some(exhausted) = self.0.get_mut(&scope) else { continue };
             let Some((_, wanted)) = exhausted.attempt.take_if(|(other, _)| other == key) else { continue };
-            if failure.is_none() {
-                relieved = true;
-                (exhausted.pressure, exhausted.room) =
-                    (Pressure::default(), created.saturating_mul(2).max(1));
-                if created >= wanted {
-                    self.0.remove(&scope);
-                }
+            if failure.is_some() {
+                continue;
+            }
+            relieved = true;
+            if created < wanted {
+                exhausted.pressure = Pressure::default();
+                exhausted.room = created.saturating_mul(2).max(1);
+            } else {
+                self.0.remove(&scope);
             }
         }
         if let Some(failure) = failure

@@ -1,65 +1,80 @@
 //! Reconciles the pool with the VIFs that exist and with the pods that use them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use super::Inner;
-use super::state::{Phase, Place, State, sorted};
+use async_trait::async_trait;
+
+use super::state::{Phase, Place, Shelf, State, sorted};
+use super::{Inner, WarmVifPool, background};
 use crate::error::DriverError;
-use crate::id::VifId;
-use crate::owner::{Owned, Owner};
+use crate::id::{Uid, VifId};
+use crate::owner::Owner;
 use crate::pool::{Adopted, Epoch, Existing};
 use crate::vif::Vif;
-use crate::vif_pool::{PooledVif, PooledVifList, VifPoolKey};
+use crate::vif_pool::{NodeInfo, PooledVif, PooledVifList, VifPoolKey, VifPoolObserver};
+
+#[async_trait]
+impl VifPoolObserver for WarmVifPool {
+    async fn resync(&self) -> Result<(), DriverError> {
+        resync(&Arc::downgrade(&self.inner)).await
+    }
+
+    fn pod_vifs(&self, owner: &Owner, vifs: &[Vif]) {
+        let mut state = self.inner.state();
+        for id in vifs.iter().map(|vif| &vif.id) {
+            if state.show(id, owner)
+                && let Some(Place { key, .. }) = state.places.get(id).cloned()
+            {
+                self.inner.adopt(&mut state, &key, id);
+            }
+        }
+    }
+
+    fn has_conflict(&self, uid: &Uid) -> bool {
+        self.inner.state().is_contested(uid)
+    }
+
+    /// Opens the pool: all pods that use VIFs are known. Does nothing if it is open, or the VIFs are not listed yet.
+    fn start(&self) {
+        let mut state = self.inner.state();
+        if let Phase::Listed(found) = &mut state.phase {
+            let found = std::mem::take(found);
+            state.phase = Phase::Open;
+            self.inner.compare_all(&mut state, found, &BTreeMap::new());
+            tokio::spawn(background::run(Arc::downgrade(&self.inner), Arc::clone(&self.inner.wake)));
+        }
+    }
+
+    fn node_changed(&self, name: &str, facts: Option<&NodeInfo>) {
+        self.inner.nodes.update(name, facts);
+    }
+}
+
+/// Lists the existing VIFs. Before the [start](VifPoolObserver::start) they are kept for it, afterwards they are compared at
+/// once. The listing does not keep the pool alive.
+pub(super) async fn resync(pool: &Weak<Inner>) -> Result<(), DriverError> {
+    let Some(inner) = pool.upgrade() else { return Ok(()) };
+    let epoch = |(key, shelf): (&Arc<_>, &Shelf)| (Arc::clone(key), shelf.pool.epoch());
+    let epochs = inner.state().shelves.iter().map(epoch).collect();
+    let stock = Arc::clone(&inner.stock);
+    drop(inner);
+    let found = stock.list_vifs().await?;
+    let Some(inner) = pool.upgrade() else { return Ok(()) };
+    let mut state = inner.state();
+    if matches!(state.phase, Phase::Open) {
+        inner.compare_all(&mut state, found, &epochs);
+    } else {
+        state.phase = Phase::Listed(found);
+    }
+    Ok(())
+}
 
 impl Inner {
-    /// Lists the existing VIFs. Before the [start](Self::start) they are kept for it, afterwards they are compared at once.
-    pub(super) async fn resync(self: &Arc<Self>) -> Result<(), DriverError> {
-        let epochs: BTreeMap<_, _> =
-            self.state().shelves.iter().map(|(key, shelf)| (Arc::clone(key), shelf.pool.epoch())).collect();
-        let found = self.stock.list_vifs().await?;
-        let mut state = self.state();
-        if matches!(state.phase, Phase::Open) {
-            self.compare_all(&mut state, found, &epochs);
-        } else {
-            state.phase = Phase::Listed(found);
-        }
-        Ok(())
-    }
-
-    /// Opens the pool: all pods that use VIFs are known. Returns `false` if it is open, or the VIFs are not listed yet.
-    pub(super) fn start(self: &Arc<Self>) -> bool {
-        let mut state = self.state();
-        match std::mem::replace(&mut state.phase, Phase::Open) {
-            Phase::Listed(found) => {
-                self.compare_all(&mut state, found, &BTreeMap::new());
-                true
-            }
-            other => {
-                state.phase = other;
-                false
-            }
-        }
-    }
-
     /// Lists the existing VIFs soon: they may differ from those of the pool.
     pub(super) fn suspect(&self) {
         self.state().stale = true;
         self.wake.notify_one();
-    }
-
-    pub(super) fn pod_vifs(&self, owner: &Owner, vifs: &[Vif]) {
-        let mut state = self.state();
-        for id in vifs.iter().map(|vif| &vif.id) {
-            if !state.show(id, &owner.uid) {
-                let hold = state.next_number();
-                state.hold(id, hold, owner);
-                state.show(id, &owner.uid);
-                if let Some(Place { key, .. }) = state.places.get(id).cloned() {
-                    self.adopt(&mut state, &key, id);
-                }
-            }
-        }
     }
 
     /// Compares all keys with a listing that began when the pools were in these epochs.
@@ -151,32 +166,5 @@ impl Inner {
             tokio::spawn(Arc::clone(self).clear(left.into_iter().map(|pooled| pooled.vif).collect()));
         }
         held
-    }
-
-    /// Lists the VIFs of `owner`: those of the pool as last listed, and those of the VIF driver.
-    pub(super) async fn vifs_of(&self, owner: &Owner) -> Result<Vec<Owned<Vif>>, DriverError> {
-        let mut marked = self.vifs.vifs(Some(owner)).await?;
-        let mut state = self.state();
-        for id in state.by_owner.get(&owner.uid).cloned().unwrap_or_default() {
-            if let Some(Place { vif, .. }) = state.places.get(&id) {
-                marked.push(Owned { owner: Some(owner.clone()), thing: Vif::clone(vif) });
-            } else {
-                state.let_go(&id, &owner.uid);
-            }
-        }
-        Ok(marked)
-    }
-
-    /// Lists all VIFs with the mark of the cluster, those of the pool with the pods that hold them.
-    pub(super) async fn all_vifs(&self) -> Result<Vec<Owned<Vif>>, DriverError> {
-        let mut marked = self.vifs.vifs(None).await?;
-        let state = self.state();
-        if matches!(state.phase, Phase::Open) {
-            for Owned { owner, thing } in marked.iter_mut().filter(|marked| marked.owner.is_none()) {
-                let holder = state.holders.get(&thing.id).and_then(|holders| holders.first());
-                *owner = holder.map(|holder| Owner::clone(&holder.owner));
-            }
-        }
-        Ok(marked)
     }
 }

@@ -3,11 +3,11 @@
 //! | file | contents |
 //! |---|---|
 //! | `state` | the VIFs by key, their holders, and the waiting requests |
-//! | `request` | hands VIFs out, and takes them back |
+//! | `request` | the [`PodVifDriver`]: hands VIFs out, and takes them back |
 //! | `work` | creates and deletes VIFs, as the pool decides |
 //! | `exhaustion` | exhausted resources that several keys share |
 //! | `background` | the task that acts when time has passed, and draining |
-//! | `existing` | compares the pool with the VIFs that exist and the pods that use them |
+//! | `existing` | the [`VifPoolObserver`]: compares the pool with the VIFs that exist and the pods that use them |
 
 mod background;
 mod exhaustion;
@@ -24,13 +24,11 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use self::state::State;
+use self::state::{Place, State, sorted};
 use crate::error::DriverError;
-use crate::id::{NetworkId, SecurityGroupId, Uid, VifId};
-use crate::owner::{Owned, Owner};
-use crate::pod::{Activation, PodVifDriver, VifRequest};
-use crate::vif::Vif;
-use crate::vif_pool::{BulkVifDriver, NodeIndex, NodeInfo, VifPoolDriver, VifPoolKey, VifPoolObserver};
+use crate::id::{NetworkId, SecurityGroupId, VifId};
+use crate::pod::PodVifDriver;
+use crate::vif_pool::{BulkVifDriver, NodeIndex, VifPoolDriver, VifPoolKey, VifPoolObserver};
 
 pub use self::metrics::VifPoolMetrics;
 
@@ -111,16 +109,17 @@ impl WarmVifPool {
         move || {
             let counters = *counters.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(inner) = inner.upgrade() else { return counters };
-            let counts = inner.state().counts(inner.now());
-            VifPoolMetrics {
-                free: counts.warm,
-                cooling: counts.cooling,
-                used: counts.used,
-                creating: counts.growing,
-                deleting: counts.shrinking,
-                waiting: counts.waiting,
-                ..counters
-            }
+            let (state, now) = (inner.state(), inner.now());
+            let counts = state.shelves.values().map(|shelf| shelf.pool.counts(now));
+            counts.fold(counters, |sum, counts| VifPoolMetrics {
+                free: sum.free + counts.warm,
+                cooling: sum.cooling + counts.cooling,
+                used: sum.used + counts.used,
+                creating: sum.creating + counts.growing,
+                deleting: sum.deleting + counts.shrinking,
+                waiting: sum.waiting + counts.waiting,
+                ..sum
+            })
         }
     }
 }
@@ -147,67 +146,27 @@ impl Drop for Inner {
 }
 
 #[async_trait]
-impl PodVifDriver for WarmVifPool {
-    async fn request_vif(&self, request: &VifRequest) -> Result<Vif, DriverError> {
-        self.inner.request(request).await
-    }
-
-    async fn release_vif(&self, owner: &Owner, vif: &Vif) -> Result<(), DriverError> {
-        self.inner.release(owner, vif).await
-    }
-
-    async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
-        self.inner.activate(vif).await
-    }
-
-    async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {
-        match owner {
-            Some(owner) => self.inner.vifs_of(owner).await,
-            None => self.inner.all_vifs().await,
-        }
-    }
-}
-
-#[async_trait]
 impl VifPoolDriver for WarmVifPool {
     fn contains_vif(&self, vif: &VifId) -> bool {
         self.inner.state().places.contains_key(vif)
     }
 
+    /// A VIF without security groups is requested by no pod: a pod that names none gets those of the project.
     fn security_groups_changed(&self, vif: &VifId, security_groups: Option<&[SecurityGroupId]>) {
-        self.inner.security_groups_changed(vif, security_groups);
+        let mut state = self.inner.state();
+        let Some(Place { key, .. }) = state.places.get(vif).cloned() else { return };
+        let tag = security_groups.filter(|groups| !groups.is_empty()).map(sorted);
+        if let Some(shelf) = state.shelves.get_mut(&key) {
+            shelf.pool.changed(vif, tag.as_ref());
+        }
     }
 
     fn observer(&self) -> Option<&dyn VifPoolObserver> {
         Some(self)
     }
 
+    /// The deleted VIFs need not cool down, since no pod gets them.
     async fn drain_network(&self, network: &NetworkId) -> Result<(), DriverError> {
         self.inner.drain_network(network).await
-    }
-}
-
-#[async_trait]
-impl VifPoolObserver for WarmVifPool {
-    async fn resync(&self) -> Result<(), DriverError> {
-        self.inner.resync().await
-    }
-
-    fn pod_vifs(&self, owner: &Owner, vifs: &[Vif]) {
-        self.inner.pod_vifs(owner, vifs);
-    }
-
-    fn has_conflict(&self, uid: &Uid) -> bool {
-        self.inner.state().is_contested(uid)
-    }
-
-    fn start(&self) {
-        if self.inner.start() {
-            tokio::spawn(background::run(Arc::downgrade(&self.inner)));
-        }
-    }
-
-    fn node_changed(&self, name: &str, facts: Option<&NodeInfo>) {
-        self.inner.nodes.update(name, facts);
     }
 }

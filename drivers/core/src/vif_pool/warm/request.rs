@@ -2,26 +2,82 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-use super::Inner;
 use super::state::{Hold, Phase, Place, Shelf, State, sorted};
+use super::{Inner, WarmVifPool};
 use crate::error::{DriverError, Reason};
 use crate::id::{SecurityGroupId, VifId};
-use crate::owner::Owner;
-use crate::pod::VifRequest;
+use crate::owner::{Owned, Owner};
+use crate::pod::{Activation, PodVifDriver, VifRequest};
 use crate::pool::{Take, Wait};
 use crate::vif::Vif;
 use crate::vif_pool::VifPoolKey;
 
 const STEP: &str = "take a VIF from the pool";
 
+#[async_trait]
+impl PodVifDriver for WarmVifPool {
+    async fn request_vif(&self, request: &VifRequest) -> Result<Vif, DriverError> {
+        let inner = &self.inner;
+        let key = Arc::new(VifPoolKey::new(inner.stock.host(request)?, request));
+        let want = sorted(&request.security_groups);
+        let hold = inner.state().next_number();
+        let mut claim = VifClaim { inner, key, request, hold, vif: None, adapting: false, waited: false };
+        loop {
+            match claim.take(&want)? {
+                Taken::Wait(woken) => {
+                    woken.await.map_err(|_| DriverError::new(Reason::Unavailable, STEP))??;
+                    claim.waited = true;
+                }
+                Taken::Vif(vif, adapt) => {
+                    if !adapt || claim.adapt(&vif, &want).await? {
+                        claim.hold = 0;
+                        return Ok(inner.unbound(&vif));
+                    }
+                }
+            }
+        }
+    }
+
+    async fn release_vif(&self, owner: &Owner, vif: &Vif) -> Result<(), DriverError> {
+        let pooled = self.inner.give_back(owner, vif);
+        if pooled { Ok(()) } else { self.inner.vifs.release_vif(owner, vif).await }
+    }
+
+    async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError> {
+        self.inner.activate(vif).await
+    }
+
+    /// The VIFs of the pool are those of its last listing; all of them have their owners once it is open.
+    async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {
+        let mut marked = self.inner.vifs.vifs(owner).await?;
+        let mut state = self.inner.state();
+        if let Some(owner) = owner {
+            for id in state.by_owner.get(&owner.uid).cloned().unwrap_or_default() {
+                if let Some(Place { vif, .. }) = state.places.get(&id) {
+                    marked.push(Owned { owner: Some(owner.clone()), thing: Vif::clone(vif) });
+                } else {
+                    state.let_go(&id, &owner.uid);
+                }
+            }
+        } else if matches!(state.phase, Phase::Open) {
+            for Owned { owner, thing } in marked.iter_mut().filter(|marked| marked.owner.is_none()) {
+                let holder = state.holders.get(&thing.id).and_then(|holders| holders.first());
+                *owner = holder.map(|holder| Owner::clone(&holder.owner));
+            }
+        }
+        Ok(marked)
+    }
+}
+
 /// A request in progress. If it ends early, its VIF is free again at once, and it waits no longer.
 struct VifClaim<'r> {
     inner: &'r Arc<Inner>,
     key: Arc<VifPoolKey>,
     request: &'r VifRequest,
-    /// 0 before the request takes anything, and at its end.
+    /// 0 at its end.
     hold: Hold,
     /// The VIF that the pod holds by now.
     vif: Option<VifId>,
@@ -71,9 +127,6 @@ impl VifClaim<'_> {
             let detail = "the existing VIFs, or the pods that use them, are not known yet";
             return Err(DriverError::new(Reason::Unavailable, STEP).detail(detail));
         }
-        if self.hold == 0 {
-            self.hold = state.next_number();
-        }
         let shelf = state.shelf(&self.key, &inner.policy);
         shelf.subnets.clone_from(&self.request.subnets);
         if shelf.pool.is_draining() && inner.nodes.may_contain(&self.key.host) {
@@ -105,67 +158,40 @@ impl VifClaim<'_> {
         self.adapting = adapt;
         self.inner
             .count(|counters| *if self.waited { &mut counters.waited } else { &mut counters.warm } += 1);
-        state.hold(&id, self.hold, &self.request.owner);
+        state.hold(&id, self.hold, &self.request.owner, None);
         self.vif = Some(id);
         Ok(Taken::Vif(vif, adapt))
     }
 
-    /// Removes the VIF, which does not exist any more.
-    fn lose(&mut self) {
-        if let Some(id) = self.vif.take() {
-            let mut state = self.inner.state();
-            state.let_go(&id, &self.request.owner.uid);
-            state.lose(&self.key, &id);
+    /// Changes the security groups of the VIF. Returns `false` if it was deleted from outside, and is no longer taken.
+    async fn adapt(&mut self, vif: &Vif, want: &Vec<SecurityGroupId>) -> Result<bool, DriverError> {
+        if !(self.inner.is_leader)() {
+            self.adapting = false;
+            return Err(not_leading());
         }
-        self.adapting = false;
-        self.inner.suspect();
-    }
-
-    /// Leaves the VIF to the pod.
-    fn keep(mut self) {
-        self.hold = 0;
+        let changed = self.inner.stock.set_security_groups(vif, want).await;
+        let mut state = self.inner.state();
+        match changed {
+            Ok(()) => {
+                if let Some(shelf) = state.shelves.get_mut(&self.key) {
+                    shelf.pool.changed(&vif.id, Some(want));
+                }
+                Ok(true)
+            }
+            Err(error) if error.reason() == Reason::NotFound => {
+                (self.vif, self.adapting) = (None, false);
+                state.let_go(&vif.id, &self.request.owner.uid);
+                state.lose(&self.key, &vif.id);
+                drop(state);
+                self.inner.suspect();
+                Ok(false)
+            }
+            Err(error) => Err(error.unambiguous()),
+        }
     }
 }
 
 impl Inner {
-    pub(super) async fn request(self: &Arc<Self>, request: &VifRequest) -> Result<Vif, DriverError> {
-        let key = Arc::new(VifPoolKey::new(self.stock.host(request)?, request));
-        let want = sorted(&request.security_groups);
-        let mut claim =
-            VifClaim { inner: self, key, request, hold: 0, vif: None, adapting: false, waited: false };
-        loop {
-            let (vif, adapt) = match claim.take(&want)? {
-                Taken::Vif(vif, adapt) => (vif, adapt),
-                Taken::Wait(woken) => {
-                    woken.await.map_err(|_| DriverError::new(Reason::Unavailable, STEP))??;
-                    claim.waited = true;
-                    continue;
-                }
-            };
-            if adapt {
-                if !(self.is_leader)() {
-                    claim.adapting = false;
-                    return Err(not_leading());
-                }
-                match self.stock.set_security_groups(&vif, &want).await {
-                    Ok(()) => {
-                        if let Some(shelf) = self.state().shelves.get_mut(&claim.key) {
-                            shelf.pool.changed(&vif.id, Some(&want));
-                        }
-                    }
-                    // It was deleted from outside: take the next one.
-                    Err(error) if error.reason() == Reason::NotFound => {
-                        claim.lose();
-                        continue;
-                    }
-                    Err(error) => return Err(error.unambiguous()),
-                }
-            }
-            claim.keep();
-            return Ok(self.unbound(&vif));
-        }
-    }
-
     /// Gives the waiting requests their VIFs, or the reason why there is none.
     pub(super) fn serve(&self, shelf: &mut Shelf) {
         let now = self.now();
@@ -182,21 +208,6 @@ impl Inner {
                 drop(waker.send(answer));
             }
         }
-    }
-
-    /// Records that the security groups of the VIF were changed, or are unknown. A VIF without any is requested by no pod: a pod
-    /// that names none gets those of the project.
-    pub(super) fn security_groups_changed(&self, id: &VifId, security_groups: Option<&[SecurityGroupId]>) {
-        let mut state = self.state();
-        let Some(Place { key, .. }) = state.places.get(id).cloned() else { return };
-        let tag = security_groups.filter(|groups| !groups.is_empty()).map(sorted);
-        if let Some(shelf) = state.shelves.get_mut(&key) {
-            shelf.pool.changed(id, tag.as_ref());
-        }
-    }
-
-    pub(super) async fn release(self: &Arc<Self>, owner: &Owner, vif: &Vif) -> Result<(), DriverError> {
-        if self.give_back(owner, vif) { Ok(()) } else { self.vifs.release_vif(owner, vif).await }
     }
 
     /// Takes a VIF back. Returns `false` if it is not of the pool. If `owner` does not hold it, it is left alone.

@@ -12,7 +12,7 @@ use crate::error::DriverError;
 use crate::id::{SecurityGroupId, Uid, VifId};
 use crate::network::Subnet;
 use crate::owner::Owner;
-use crate::pool::{Candidate, Counts, Kind, MinMaxBatch, WarmPool};
+use crate::pool::{Candidate, Kind, MinMaxBatch, WarmPool};
 use crate::vif::Vif;
 use crate::vif_pool::{PooledVifList, VifPoolKey};
 
@@ -24,7 +24,6 @@ pub(super) enum Vifs {}
 pub(super) type Hold = u64;
 
 impl Kind for Vifs {
-    type Key = VifPoolKey;
     type Group = VifId;
     type Item = VifId;
     /// The security groups, [sorted].
@@ -148,19 +147,24 @@ impl State {
         })
     }
 
-    /// Records that `owner` holds the VIF.
-    pub(super) fn hold(&mut self, id: &VifId, hold: Hold, owner: &Owner) {
-        let holder = Holder { hold, owner: Arc::new(owner.clone()), shown: None };
+    /// Records that `owner` holds the VIF, and the event in which it listed it first.
+    pub(super) fn hold(&mut self, id: &VifId, hold: Hold, owner: &Owner, shown: Option<u64>) {
+        let holder = Holder { hold, owner: Arc::new(owner.clone()), shown };
         self.holders.entry(id.clone()).or_default().push(holder);
         self.by_owner.entry(owner.uid.clone()).or_default().push(id.clone());
     }
 
-    /// Records that the pod of that UID lists the VIF. Returns `false` if it does not hold it.
-    pub(super) fn show(&mut self, id: &VifId, uid: &Uid) -> bool {
+    /// Records that the pod lists the VIF. Returns `true` if it did not hold it before.
+    pub(super) fn show(&mut self, id: &VifId, owner: &Owner) -> bool {
         let number = self.next_number();
         let mut holders = self.holders.get_mut(id).into_iter().flatten();
-        let holder = holders.find(|holder| holder.owner.uid == *uid);
-        holder.map(|holder| holder.shown.get_or_insert(number)).is_some()
+        let known = holders.find(|holder| holder.owner.uid == owner.uid);
+        if let Some(holder) = known {
+            holder.shown.get_or_insert(number);
+            return false;
+        }
+        self.hold(id, number, owner, Some(number));
+        true
     }
 
     /// Returns `true` if the pod of that UID lists a VIF that another one listed first.
@@ -199,20 +203,5 @@ impl State {
         if let Some(shelf) = self.shelves.get_mut(key) {
             shelf.pool.lose(id);
         }
-    }
-
-    /// Returns the sum of the counts of all keys.
-    pub(super) fn counts(&self, now: Duration) -> Counts {
-        self.shelves.values().map(|shelf| shelf.pool.counts(now)).fold(Counts::default(), |sum, shelf| {
-            Counts {
-                used: sum.used + shelf.used,
-                warm: sum.warm + shelf.warm,
-                cooling: sum.cooling + shelf.cooling,
-                waiting: sum.waiting + shelf.waiting,
-                growing: sum.growing + shelf.growing,
-                shrinking: sum.shrinking + shelf.shrinking,
-                ..sum
-            }
-        })
     }
 }

@@ -134,18 +134,13 @@ impl Inner {
         let failure = shelf.failure.as_ref();
         if failure.is_some_and(|failure| is_exhaustion(key, failure)) {
             shelf.exhausted = number;
+            // The back-off is that of all pools that need the resource.
+            shelf.pool.relieve();
         }
         if !state.exhaustion.end(key, created, failure, self.now()) {
             return Vec::new();
         }
-        let others = state.shelves.iter_mut().filter(|(other, _)| *other != key && is_shared(other, key));
-        let relieved = others.map(|(other, shelf)| {
-            if shelf.failure.take_if(|failure| is_exhaustion(other, failure)).is_some() {
-                shelf.pool.relieve();
-            }
-            Arc::clone(other)
-        });
-        relieved.collect()
+        state.shelves.keys().filter(|other| *other != key && is_shared(other, key)).cloned().collect()
     }
 
     async fn delete(self: Arc<Self>, key: Arc<VifPoolKey>, op: u64, vifs: Vec<Vif>) {

@@ -13,10 +13,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use staffetta_driver::{NoopVifPool, Vif, VifClass, VifId, VifRequest};
 use staffetta_handler::{Failure, Identity, TriggerHandler, deliver};
-use staffetta_memory::{
-    MemoryNetwork, MemoryOptions, MemoryPodProject, MemoryPodSecurityGroups, MemoryPodSubnets,
-    MemoryVifDriver, VifCall,
-};
+use staffetta_memory::{MemoryNetwork, MemoryOptions, MemoryVifDriver, VifCall};
 
 use super::*;
 use crate::os_vif::{KURYR_VIF, PodState};
@@ -169,9 +166,9 @@ fn handler(
 ) -> VifHandler {
     let pool = NoopVifPool::new(Arc::clone(vifs) as Arc<dyn staffetta_driver::PodVifDriver>);
     let drivers = VifDrivers {
-        project: Arc::new(MemoryPodProject(Arc::clone(network))),
-        subnets: Arc::new(MemoryPodSubnets(Arc::clone(network))),
-        security_groups: Arc::new(MemoryPodSecurityGroups(Arc::clone(network))),
+        project: Arc::clone(network) as _,
+        subnets: Arc::clone(network) as _,
+        security_groups: Arc::clone(network) as _,
         pool: Arc::new(pool),
         additional: None,
     };

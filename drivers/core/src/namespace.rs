@@ -1,11 +1,51 @@
-//! Makes, finds and releases the networks of namespaces.
+//! Namespaces: their project, their network, and observers of them.
 
 use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Namespace;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DriverError;
-use crate::id::{NetworkId, ProjectId, SubnetId};
+use crate::id::{NetworkId, ProjectId, SubnetId, Uid};
 use crate::owner::{Owned, Owner};
+
+/// Chooses the project of the resources of a namespace as a whole, such as its network.
+///
+/// The same namespace gets the same answer for as long as it lives.
+/// It changes nothing: a dry run calls it too.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use staffetta_driver::{DriverError, NamespaceProjectDriver, ProjectId, Reason};
+///
+/// /// A project for each namespace, with the namespace's own name.
+/// struct ByName;
+///
+/// #[async_trait]
+/// impl NamespaceProjectDriver for ByName {
+///     async fn project(&self, namespace: &Namespace) -> Result<ProjectId, DriverError> {
+///         let missing = || DriverError::new(Reason::NotFound, "read the namespace's name");
+///         namespace.metadata.name.as_deref().map(ProjectId::from).ok_or_else(missing)
+///     }
+/// }
+/// ```
+#[async_trait]
+pub trait NamespaceProjectDriver: Send + Sync {
+    /// The project of `namespace`.
+    async fn project(&self, namespace: &Namespace) -> Result<ProjectId, DriverError>;
+}
+
+/// Observes all namespaces, for a driver that needs their properties without a call to the API server.
+///
+/// The handler that uses the driver feeds it from its watch of namespaces, with all existing ones before the first call of the
+/// driver. A method runs within the watch and must not block.
+pub trait NamespaceObserver: Send + Sync {
+    /// Records a namespace that exists, in its present state.
+    fn present(&self, namespace: &Namespace);
+
+    /// Records that the namespace with that name and UID is gone. Another one with the name may exist.
+    fn gone(&self, name: &str, uid: &Uid);
+}
 
 /// The network of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,0 +1,118 @@
+//! The project, the subnets and the security groups of a pod.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::error::{DriverError, Reason};
+use crate::id::{ProjectId, SecurityGroupId, SubnetId};
+use crate::namespace::NamespaceObserver;
+use crate::network::Subnet;
+use crate::network_policy::NetworkPolicyObserver;
+
+/// Chooses the project of a pod.
+///
+/// A pod gets the same result for as long as it lives. It changes nothing: a dry run calls it too.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use staffetta_driver::{DriverError, PodProjectDriver, ProjectId, Reason};
+///
+/// /// A project for each namespace, with the namespace's own name.
+/// struct ByNamespace;
+///
+/// #[async_trait]
+/// impl PodProjectDriver for ByNamespace {
+///     async fn project(&self, pod: &Pod) -> Result<ProjectId, DriverError> {
+///         let missing = || DriverError::new(Reason::NotFound, "read the pod's namespace");
+///         pod.metadata.namespace.as_deref().map(ProjectId::from).ok_or_else(missing)
+///     }
+/// }
+/// ```
+#[async_trait]
+pub trait PodProjectDriver: Send + Sync {
+    /// Returns the project of `pod`.
+    async fn project(&self, pod: &Pod) -> Result<ProjectId, DriverError>;
+
+    /// The observer that must receive all namespaces before the first call of this driver; `None` by default.
+    fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
+        None
+    }
+}
+
+/// Says in which subnets a pod gets its addresses.
+///
+/// All subnets of one answer belong to one network; the pod gets one address in each. An empty answer is an error of the
+/// configuration, and the handler says so.
+/// It changes nothing: a dry run calls it too.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use staffetta_driver::{DriverError, PodSubnetsDriver, ProjectId, Subnet};
+///
+/// /// One subnet for all.
+/// struct Flat(Subnet);
+///
+/// #[async_trait]
+/// impl PodSubnetsDriver for Flat {
+///     async fn subnets(&self, _: &Pod, _: &ProjectId) -> Result<Vec<Subnet>, DriverError> {
+///         Ok(vec![self.0.clone()])
+///     }
+/// }
+/// ```
+#[async_trait]
+pub trait PodSubnetsDriver: Send + Sync {
+    /// The subnets of `pod`, which belongs to `project`.
+    async fn subnets(&self, pod: &Pod, project: &ProjectId) -> Result<Vec<Subnet>, DriverError>;
+
+    /// The subnet of that id: a further network of a pod names one.
+    async fn subnet(&self, id: &SubnetId) -> Result<Subnet, DriverError> {
+        Err(DriverError::new(Reason::Unsupported, "find a subnet by its id").detail(format!("subnet {id}")))
+    }
+
+    /// The observer that must receive all namespaces before the first call of this driver; `None` by default.
+    fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
+        None
+    }
+}
+
+/// Says which security groups guard a pod when its VIF is made. An empty answer means the other side's own default.
+/// It changes nothing: a dry run calls it too.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use staffetta_driver::{DriverError, PodSecurityGroupsDriver, ProjectId, SecurityGroupId};
+///
+/// /// The same groups for all.
+/// struct Fixed(Vec<SecurityGroupId>);
+///
+/// #[async_trait]
+/// impl PodSecurityGroupsDriver for Fixed {
+///     async fn security_groups(&self, _: &Pod, _: &ProjectId) -> Result<Vec<SecurityGroupId>, DriverError> {
+///         Ok(self.0.clone())
+///     }
+/// }
+/// ```
+#[async_trait]
+pub trait PodSecurityGroupsDriver: Send + Sync {
+    /// The security groups of `pod`, which belongs to `project`.
+    async fn security_groups(
+        &self,
+        pod: &Pod,
+        project: &ProjectId,
+    ) -> Result<Vec<SecurityGroupId>, DriverError>;
+
+    /// The observer that must receive all namespaces before the first call of this driver; `None` by default.
+    fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
+        None
+    }
+
+    /// The observer that must receive all network policies before the first call of this driver; `None` by default.
+    fn policies(&self) -> Option<Arc<dyn NetworkPolicyObserver>> {
+        None
+    }
+}
