@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 /// The conditions of readiness but those of the watches, which follow from their status.
@@ -12,7 +13,7 @@ pub(crate) struct Health {
 }
 
 /// A condition of readiness.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Condition {
     /// The name, such as `driver neutron-vif` or `watch Pod`.
     pub(crate) name: String,

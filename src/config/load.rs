@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use config::{Config, File, FileFormat};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::check::{Finding, FindingKind, check};
@@ -26,9 +25,10 @@ use super::span::TimeSpan;
 pub const DEFAULT_FILE: &str = "/etc/staffetta/staffetta.toml";
 
 /// The checked options of all sections.
-#[derive(Clone)]
+#[derive(Clone, Deserialize)]
 pub struct Configuration {
     /// Every section with every option, as handlers and drivers get it. It contains secrets.
+    #[serde(skip)]
     pub value: Value,
     /// `[kubernetes]`, without the names of the drivers.
     pub kubernetes: KubernetesOptions,
@@ -45,6 +45,7 @@ pub struct Configuration {
     /// `[shutdown]`.
     pub shutdown: ShutdownOptions,
     /// The location of each option that the file or the environment sets, by section and name.
+    #[serde(skip)]
     pub(super) origins: BTreeMap<(String, String), Location>,
 }
 
@@ -89,17 +90,9 @@ impl Configuration {
         refuse(mistakes)?;
 
         let value = merge(schema, file.as_ref(), &environment).map_err(ConfigurationError::Inconsistent)?;
-        let configuration = Self {
-            kubernetes: section(&value, "kubernetes")?,
-            relay: section(&value, "relay")?,
-            leader_election: section(&value, "leader_election")?,
-            events: section(&value, "events")?,
-            admin: section(&value, "admin")?,
-            log: section(&value, "log")?,
-            shutdown: section(&value, "shutdown")?,
-            value,
-            origins: origins(file.as_ref(), &environment),
-        };
+        let sections = Self::deserialize(&value);
+        let sections = sections.map_err(|error| ConfigurationError::Inconsistent(error.into()))?;
+        let configuration = Self { value, origins: origins(file.as_ref(), &environment), ..sections };
         refuse(configuration.contradictions())?;
         Ok(configuration)
     }
@@ -198,10 +191,6 @@ fn options(sections: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
         let options = options.as_object().into_iter().flatten();
         options.map(|(option, value)| (section.as_str(), option.as_str(), value))
     })
-}
-
-fn section<T: DeserializeOwned>(value: &Value, name: &str) -> Result<T, ConfigurationError> {
-    T::deserialize(&value[name]).map_err(|error| ConfigurationError::Inconsistent(error.into()))
 }
 
 fn refuse(mut mistakes: Vec<Mistake>) -> Result<(), ConfigurationError> {

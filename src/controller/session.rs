@@ -12,13 +12,14 @@ use tracing::{info, warn};
 
 use super::leadership::{ElectionHandle, ElectionStatus, LossReason, Role};
 use super::running::LeaderTasks;
-use super::{API_SERVER, ControllerContext, ControllerError, HANDLERS, LEADERSHIP};
+use super::{
+    API_SERVER, ControllerContext, ControllerError, HANDLERS, LEADERSHIP, check_handlers, create_handlers,
+};
 use crate::events::{self, Publisher, PublisherTask};
 use crate::pipeline::report::Reports;
 use crate::pipeline::{self, Pipeline};
 use crate::retry::until_success;
 use crate::term::Term;
-use crate::validation;
 use crate::{client, connect};
 
 /// The longest time that the API server may take to list its API versions.
@@ -140,11 +141,7 @@ impl<'r> LeadershipSession<'r> {
 
     fn pipeline(&self, setup: &Setup, reports: &Reports) -> Result<Pipeline, ControllerError> {
         let enabled = &self.context.configuration.kubernetes.enabled_handlers;
-        let handlers = enabled.iter().map(|name| match self.context.registry.make(name, setup) {
-            Ok(registration) => Ok((name.clone(), registration)),
-            Err(source) => Err(ControllerError::Handler { handler: name.clone(), source }),
-        });
-        let handlers = handlers.collect::<Result<Vec<_>, _>>()?;
+        let handlers = create_handlers(&self.context.registry, enabled, setup)?;
         info!(handlers = enabled.join(","), "the handlers are created");
         let relay = &self.context.configuration.relay;
         Ok(pipeline::build(handlers, relay, self.election.term(), reports))
@@ -170,9 +167,8 @@ async fn check_standby(
     };
     context.health.set_met(API_SERVER);
     until_standby().await;
-    let tried = validation::check_handlers(&context.registry, &context.configuration, Some(served));
-    if let Err(error) = tried {
-        return error.into();
+    if let Err(error) = check_handlers(&context.registry, &context.configuration, Some(served)) {
+        return error;
     }
     context.health.set_met(HANDLERS);
     pending().await

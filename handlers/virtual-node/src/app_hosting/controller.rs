@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
+use staffetta_driver::app_hosting::HostedPod;
 use staffetta_driver::virtual_node::PodProgress;
 use staffetta_driver::{Owner, Reason};
 use staffetta_handler::{
@@ -25,7 +26,6 @@ use crate::node::names_owner;
 use crate::reach::Outage;
 use crate::recorder::{EventReason, rest_of};
 use crate::shared::Shared;
-use crate::workload::Workload;
 
 /// By it an object waits until nothing of its device is left in the cluster, and nothing of the cluster on the device.
 pub(super) const FINALIZER: &str = "cisco.vk/device-cleanup";
@@ -158,8 +158,8 @@ impl Controller {
     }
 
     /// Returns `true` if the workload carries our mark or runs for a pod of this cluster.
-    fn is_ours(&self, workload: &Workload) -> bool {
-        workload.ours || self.nodes.cluster.knows(workload.owner.uid.as_str())
+    fn is_ours(&self, workload: &HostedPod) -> bool {
+        workload.marked || self.nodes.cluster.knows(workload.owner.uid.as_str())
     }
 
     /// Reports a device that is let go while it cannot be reached, and what runs there as far as that is known.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use staffetta_driver::app_hosting::DeviceSpec;
 use staffetta_handler::{Event, Identity, Index};
@@ -12,6 +12,7 @@ use super::cisco_device::CiscoDevice;
 use super::entry::NamedDevice;
 use super::label::mistake;
 use super::name::is_name;
+use crate::lock::lock;
 
 /// The devices that are described, by the name of their node. Where several descriptions claim a name, that of a file holds, and
 /// of the others the oldest.
@@ -94,20 +95,20 @@ impl Devices {
 
     /// The descriptions that hold, by the name of the node.
     pub(super) fn holding(&self) -> BTreeMap<String, Claim> {
-        let claims = self.claims();
+        let claims = lock(&self.claims);
         let first = |claims: &BTreeMap<Rank, Claim>| claims.values().find(|claim| claim.holds()).cloned();
         claims.iter().filter_map(|(name, claims)| Some((name.clone(), first(claims)?))).collect()
     }
 
     /// The description that holds for a node.
     pub(super) fn of(&self, name: &str) -> Option<Claim> {
-        self.claims().get(name)?.values().find(|claim| claim.holds()).cloned()
+        lock(&self.claims).get(name)?.values().find(|claim| claim.holds()).cloned()
     }
 
     /// The names of nodes that are described, but by no valid description: such a node exists, and its specification is
     /// not known.
     pub(super) fn unread(&self) -> Vec<String> {
-        let claims = self.claims();
+        let claims = lock(&self.claims);
         let stands = |claims: &BTreeMap<Rank, Claim>| {
             !claims.values().any(Claim::holds) && claims.values().any(|claim| !claim.left)
         };
@@ -121,20 +122,20 @@ impl Devices {
 
     /// All objects.
     pub(super) fn objects(&self) -> Vec<Arc<CiscoDevice>> {
-        let claims = self.claims();
+        let claims = lock(&self.claims);
         claims.values().flat_map(BTreeMap::values).filter_map(|claim| claim.object.clone()).collect()
     }
 
     /// The newest state of an object.
     pub(super) fn object(&self, identity: &Identity) -> Option<Arc<CiscoDevice>> {
-        let claims = self.claims();
+        let claims = lock(&self.claims);
         let claim = claims.get(&identity.name)?.values().find(|claim| claim.is_of(&identity.uid));
         claim?.object.clone()
     }
 
     /// Compares an object with the other descriptions.
     pub(super) fn verdict(&self, object: &CiscoDevice) -> Verdict {
-        let claims = self.claims();
+        let claims = lock(&self.claims);
         let of_name = claims.get(object.metadata.name.as_deref().unwrap_or_default());
         let of_name = || of_name.into_iter().flat_map(BTreeMap::values);
         let uid = object.metadata.uid.as_deref().unwrap_or_default();
@@ -150,12 +151,12 @@ impl Devices {
     /// Returns `true` if nothing of the object's device remains, so that its finalizer can be removed.
     pub(super) fn has_left(&self, name: &str, uid: &str) -> bool {
         let is_left = |claim: &Claim| claim.left && claim.is_of(uid);
-        self.claims().get(name).is_some_and(|claims| claims.values().any(is_left))
+        lock(&self.claims).get(name).is_some_and(|claims| claims.values().any(is_left))
     }
 
     /// Records that nothing of the object's device remains: its name is free for others.
     pub(super) fn leave(&self, name: &str, uid: &str) {
-        let mut claims = self.claims();
+        let mut claims = lock(&self.claims);
         let of_name = claims.get_mut(name).into_iter().flat_map(BTreeMap::values_mut);
         of_name.filter(|claim| claim.is_of(uid)).for_each(|claim| claim.left = true);
         drop(claims);
@@ -164,7 +165,7 @@ impl Devices {
 
     /// The object is gone.
     fn release(&self, name: &str, uid: &str) {
-        let mut claims = self.claims();
+        let mut claims = lock(&self.claims);
         if let Some(of_name) = claims.get_mut(name) {
             of_name.retain(|_, claim| !claim.is_of(uid));
             if of_name.is_empty() {
@@ -184,7 +185,7 @@ impl Devices {
             uid: meta.uid.clone().unwrap_or_default(),
         };
         let described = described(&name, object).map(Arc::new);
-        let mut claims = self.claims();
+        let mut claims = lock(&self.claims);
         let of_name = claims.entry(name).or_default();
         let left = of_name.get(&rank).is_some_and(|claim| claim.left) && meta.deletion_timestamp.is_some();
         let (spec, wrong) = match described {
@@ -198,10 +199,6 @@ impl Devices {
             .insert(rank, Claim { object: Some(Arc::clone(object)), spec, password_file: None, wrong, left });
         drop(claims);
         self.changed.notify_one();
-    }
-
-    fn claims(&self) -> MutexGuard<'_, HashMap<String, BTreeMap<Rank, Claim>>> {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,13 +1,15 @@
 //! The ways to devices that are being opened.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use staffetta_driver::app_hosting::{AppHostingDriver, DeviceSpec};
 use staffetta_driver::{DriverError, Reason};
 use tokio::task::spawn_blocking;
+
+use crate::lock::lock;
 
 pub(super) const OPEN: &str = "open the way to the device";
 
@@ -34,7 +36,7 @@ impl DriverConnections {
     ) -> ConnectionResult {
         let opening = self.begin(node, spec, open);
         let opened = opening.clone().await;
-        let mut openings = self.openings();
+        let mut openings = lock(&self.0);
         if openings.get(node).is_some_and(|known| known.opened.ptr_eq(&opening)) {
             openings.remove(node);
         }
@@ -47,7 +49,7 @@ impl DriverConnections {
         spec: DeviceSpec,
         open: impl FnOnce(DeviceSpec) -> ConnectionResult + Send + 'static,
     ) -> Shared<BoxFuture<'static, ConnectionResult>> {
-        let mut openings = self.openings();
+        let mut openings = lock(&self.0);
         if let Some(known) = openings.get(node).filter(|known| known.spec == spec) {
             return known.opened.clone();
         }
@@ -58,9 +60,5 @@ impl DriverConnections {
         let opened = opened.boxed().shared();
         openings.insert(node.to_owned(), DriverConnection { spec, opened: opened.clone() });
         opened
-    }
-
-    fn openings(&self) -> MutexGuard<'_, HashMap<String, DriverConnection>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
