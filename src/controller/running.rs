@@ -128,8 +128,7 @@ async fn until_healthy(name: String, check: Check, timeout: Duration, health: Ar
     until_success(
         timeout,
         || (check.run)(),
-        |failed| {
-            let (attempt, wait_ms, error) = (failed.attempt, failed.wait.as_millis(), failed.error);
+        |attempt, wait_ms, error| {
             warn!(driver = check.name, attempt, wait_ms, error, "the driver's check failed");
             health.set_unmet(&name, error);
         },

@@ -179,8 +179,7 @@ async fn api_versions(context: &ControllerContext, client: &Client) -> HashSet<S
     until_success(
         DISCOVERY_TIMEOUT,
         || async { connect::api_versions(client).await.map_err(HandlerError::from) },
-        |failed| {
-            let (attempt, wait_ms, error) = (failed.attempt, failed.wait.as_millis(), failed.error);
+        |attempt, wait_ms, error| {
             warn!(attempt, wait_ms, error, "the API server does not answer");
             context.health.set_unmet(API_SERVER, error);
         },

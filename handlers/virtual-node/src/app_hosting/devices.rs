@@ -9,7 +9,7 @@ use staffetta_handler::{Event, Identity, Index};
 use tokio::sync::Notify;
 
 use super::cisco_device::CiscoDevice;
-use super::entry::NamedDevice;
+use super::entry::DeviceEntry;
 use super::label::mistake;
 use super::name::is_name;
 use crate::lock::lock;
@@ -46,10 +46,6 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    fn holds(&self) -> bool {
-        self.spec.is_some() && !self.left
-    }
-
     /// Returns `true` if the description belongs to the object with this UID.
     fn is_of(&self, uid: &str) -> bool {
         self.object.as_ref().is_some_and(|object| object.metadata.uid.as_deref() == Some(uid))
@@ -83,9 +79,9 @@ pub(super) enum Verdict {
 
 impl Devices {
     /// The devices of files.
-    pub(super) fn new(devices: Vec<NamedDevice>) -> Self {
-        let claims = devices.into_iter().map(|NamedDevice { name, spec, password_file }| {
-            let spec = Some(Arc::new(spec));
+    pub(super) fn new(devices: BTreeMap<String, DeviceEntry>) -> Self {
+        let claims = devices.into_iter().map(|(name, DeviceEntry { device, password_file, .. })| {
+            let spec = Some(Arc::new(device));
             let claim = Claim { object: None, spec, password_file, wrong: None, left: false };
             (name, BTreeMap::from([(Rank::File, claim)]))
         });
@@ -96,13 +92,12 @@ impl Devices {
     /// The descriptions that hold, by the name of the node.
     pub(super) fn holding(&self) -> BTreeMap<String, Claim> {
         let claims = lock(&self.claims);
-        let first = |claims: &BTreeMap<Rank, Claim>| claims.values().find(|claim| claim.holds()).cloned();
-        claims.iter().filter_map(|(name, claims)| Some((name.clone(), first(claims)?))).collect()
+        claims.iter().filter_map(|(name, claims)| Some((name.clone(), holder(claims)?.clone()))).collect()
     }
 
     /// The description that holds for a node.
     pub(super) fn of(&self, name: &str) -> Option<Claim> {
-        lock(&self.claims).get(name)?.values().find(|claim| claim.holds()).cloned()
+        lock(&self.claims).get(name).and_then(holder).cloned()
     }
 
     /// The names of nodes that are described, but by no valid description: such a node exists, and its specification is
@@ -110,7 +105,7 @@ impl Devices {
     pub(super) fn unread(&self) -> Vec<String> {
         let claims = lock(&self.claims);
         let stands = |claims: &BTreeMap<Rank, Claim>| {
-            !claims.values().any(Claim::holds) && claims.values().any(|claim| !claim.left)
+            holder(claims).is_none() && claims.values().any(|claim| !claim.left)
         };
         claims.iter().filter(|(_, claims)| stands(claims)).map(|(name, _)| name.clone()).collect()
     }
@@ -137,10 +132,9 @@ impl Devices {
     pub(super) fn verdict(&self, object: &CiscoDevice) -> Verdict {
         let claims = lock(&self.claims);
         let of_name = claims.get(object.metadata.name.as_deref().unwrap_or_default());
-        let of_name = || of_name.into_iter().flat_map(BTreeMap::values);
         let uid = object.metadata.uid.as_deref().unwrap_or_default();
-        let holder = of_name().find(|claim| claim.holds());
-        match (of_name().find(|claim| claim.is_of(uid)), holder) {
+        let own = of_name.and_then(|claims| claims.values().find(|claim| claim.is_of(uid)));
+        match (own, of_name.and_then(holder)) {
             (None, _) => Verdict::Invalid("it is not known".to_owned()),
             (Some(Claim { wrong: Some(reason), .. }), _) => Verdict::Invalid(reason.clone()),
             (Some(own), Some(holder)) if !own.left && !holder.is_of(uid) => Verdict::Taken(holder.origin()),
@@ -202,6 +196,11 @@ impl Devices {
     }
 }
 
+/// The description in force for a node, of those that claim its name.
+fn holder(claims: &BTreeMap<Rank, Claim>) -> Option<&Claim> {
+    claims.values().find(|claim| claim.spec.is_some() && !claim.left)
+}
+
 /// The description in an object, or why it cannot be right.
 fn described(name: &str, object: &CiscoDevice) -> Result<DeviceSpec, String> {
     if !is_name(name) {
@@ -237,7 +236,7 @@ mod tests {
         let old = object("b", "2026-01-01T00:00:00Z", &spec("old"));
         let new = object("a", "2026-02-01T00:00:00Z", &spec("new"));
         for order in [[&old, &new], [&new, &old]] {
-            let devices = Devices::new(Vec::new());
+            let devices = Devices::new(BTreeMap::new());
             for object in order {
                 devices.claim(object);
             }
@@ -247,8 +246,8 @@ mod tests {
             assert_eq!(devices.verdict(&new), Verdict::Holds);
         }
         let spec = serde_json::from_value(spec("file")).unwrap();
-        let file = NamedDevice { name: "r1".into(), spec, password_file: None };
-        let devices = Devices::new(vec![file]);
+        let file = DeviceEntry { name: None, password_file: None, device: spec };
+        let devices = Devices::new([("r1".to_owned(), file)].into());
         devices.claim(&old);
         assert_eq!(devices.verdict(&old), Verdict::Taken("a file or the configuration".into()));
         assert_eq!(devices.of("r1").unwrap().spec.unwrap().address, "file");
@@ -256,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_description_that_cannot_be_right_is_told_and_holds_no_name() {
-        let devices = Devices::new(Vec::new());
+        let devices = Devices::new(BTreeMap::new());
         let wrong =
             object("a", "2026-01-01T00:00:00Z", &json!({ "driver": "FAKE", "address": "x", "colour": 1 }));
         let right = object("b", "2026-02-01T00:00:00Z", &json!({ "driver": "FAKE", "address": "y" }));
@@ -273,7 +272,7 @@ mod tests {
         for key in ["type", "staffetta.dev/handler", "staffetta.dev/cluster", "kubernetes.io/hostname"] {
             let spec = json!({ "address": "x", "labels": { key: "edge" } });
             let device = object("a", "2026-01-01T00:00:00Z", &spec);
-            let devices = Devices::new(Vec::new());
+            let devices = Devices::new(BTreeMap::new());
             devices.claim(&device);
             assert!(matches!(devices.verdict(&device), Verdict::Invalid(reason) if reason.contains(key)));
         }
@@ -281,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_description_with_a_label_that_no_server_takes_cannot_be_right() {
-        let devices = Devices::new(Vec::new());
+        let devices = Devices::new(BTreeMap::new());
         let device =
             object("a", "2026-01-01T00:00:00Z", &json!({ "address": "x", "labels": { "rack": "7 b" } }));
         devices.claim(&device);
@@ -294,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_description_that_was_right_holds_while_the_one_after_it_cannot_be() {
-        let devices = Devices::new(Vec::new());
+        let devices = Devices::new(BTreeMap::new());
         let spec = |address: &str| json!({ "driver": "FAKE", "address": address });
         devices.claim(&object("a", "2026-01-01T00:00:00Z", &spec("one")));
         let mut wrong = spec("two");

@@ -21,14 +21,3 @@ pub struct DeviceEntry {
     /// The description of the device.
     pub device: DeviceSpec,
 }
-
-/// A device and the name of its node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedDevice {
-    /// The name of its node.
-    pub name: String,
-    /// The description of the device.
-    pub spec: DeviceSpec,
-    /// A file with the password of its account, which is taken instead of the one in `spec`.
-    pub password_file: Option<PathBuf>,
-}
