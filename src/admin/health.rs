@@ -65,14 +65,14 @@ mod tests {
     use kube::Client;
     use kube::client::Body;
     use serde_json::json;
-    use staffetta_handler::{Event, Index, Registration, ResourceEventHandler};
+    use staffetta_handler::{Registration, ResourceEventHandler};
     use tower::service_fn;
 
     use super::*;
     use crate::config::RelayOptions;
     use crate::health::Health;
     use crate::metrics::Metrics;
-    use crate::observers::LogOnly;
+    use crate::observers::{Observers, OnUndecodable};
     use crate::pipeline;
     use crate::state::LeadershipSummary;
     use crate::term::Term;
@@ -84,19 +84,19 @@ mod tests {
         type Error = Infallible;
     }
 
-    /// Panics in the task of the watch.
+    /// Panics in the task of the watch, which reports an object that cannot be decoded.
     struct Defect;
 
-    impl Index<Pod> for Defect {
-        fn apply(&self, _: &Event<Pod>) {
-            panic!("as ordered");
+    impl Observers for Defect {
+        fn undecodable(&self) -> OnUndecodable {
+            Box::new(|_| panic!("as ordered"))
         }
     }
 
-    /// A server with one pod.
+    /// A server with one pod, which cannot be decoded.
     fn server() -> Client {
         let pods = json!({ "kind": "PodList", "apiVersion": "v1", "metadata": { "resourceVersion": "1" },
-            "items": [{ "metadata": { "name": "web", "namespace": "default", "uid": "u1", "resourceVersion": "1" } }] });
+            "items": [{ "metadata": { "name": "web", "namespace": "default", "uid": "u1", "resourceVersion": "1" }, "spec": "odd" }] });
         let answer = move |_: Request<Body>| {
             let answer = Response::new(Body::from(pods.to_string().into_bytes()));
             async { Ok::<_, Infallible>(answer) }
@@ -111,9 +111,9 @@ mod tests {
         let leadership = LeadershipSummary::unopposed;
         let state = state::ControllerState::new("here".into(), Vec::new(), &health, &metrics, leadership);
         let state = Arc::new(state);
-        let handler = Registration::new(Idle).on::<Pod>().index::<Pod>(Arc::new(Defect)).erase();
+        let handler = Registration::new(Idle).on::<Pod>().erase();
         let handlers = vec![("idle".to_owned(), handler)];
-        let pipeline = pipeline::build(handlers, &RelayOptions::default(), &Term::unlimited(), &LogOnly);
+        let pipeline = pipeline::build(handlers, &RelayOptions::default(), &Term::unlimited(), &Defect);
         let pipeline = Arc::new(pipeline);
         let watcher = Arc::new(Watcher::new(server(), Arc::clone(&pipeline)));
         state.set_running(&pipeline, &watcher);

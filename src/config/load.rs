@@ -13,7 +13,7 @@ use super::check::{Finding, FindingKind, check};
 use super::environment;
 use super::file::SourceFile;
 use super::location::{Location, OptionPath};
-use super::mistake::{ConfigurationError, Mistake, Mistakes};
+use super::mistake::{ConfigurationError, Mistake};
 use super::schema::FileSchema;
 use super::sections::{
     AdminOptions, EventsOptions, KubernetesOptions, LeaderElectionOptions, LogOptions, RelayOptions,
@@ -49,18 +49,12 @@ pub struct Configuration {
     pub(super) origins: BTreeMap<(String, String), Location>,
 }
 
-/// Leaves out `value`, which may contain secrets. The program's own sections have none.
+/// Leaves out `value`, which may contain secrets.
 impl fmt::Debug for Configuration {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Configuration")
             .field("kubernetes", &self.kubernetes)
-            .field("relay", &self.relay)
-            .field("leader_election", &self.leader_election)
-            .field("events", &self.events)
-            .field("admin", &self.admin)
-            .field("log", &self.log)
-            .field("shutdown", &self.shutdown)
             .field("origins", &self.origins)
             .finish_non_exhaustive()
     }
@@ -195,5 +189,5 @@ fn options(sections: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
 
 fn refuse(mut mistakes: Vec<Mistake>) -> Result<(), ConfigurationError> {
     mistakes.sort();
-    if mistakes.is_empty() { Ok(()) } else { Err(ConfigurationError::Mistakes(Mistakes(mistakes))) }
+    if mistakes.is_empty() { Ok(()) } else { Err(ConfigurationError::Mistakes(mistakes)) }
 }

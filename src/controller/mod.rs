@@ -26,7 +26,7 @@ use crate::health::Health;
 use crate::identity::identity;
 use crate::metrics::Metrics;
 use crate::state::{ControllerState, LeadershipSummary};
-use session::{LeadershipSession, SessionEnd};
+use session::LeadershipSession;
 
 pub use leadership::{ElectionStatus, LossReason, Role};
 pub(crate) use validation::check_handlers;
@@ -169,8 +169,8 @@ impl ControllerContext {
         let pause = self.configuration.leader_election.retry_period.into();
         for term in 1_u64.. {
             match LeadershipSession::new(&self, term).run().await? {
-                SessionEnd::Stopped => break,
-                SessionEnd::LeaseLost(reason) => self.health.set_unmet(LEADERSHIP, reason.to_string()),
+                None => break,
+                Some(reason) => self.health.set_unmet(LEADERSHIP, reason.to_string()),
             }
             if self.stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
                 break;

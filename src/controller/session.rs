@@ -34,14 +34,6 @@ pub(super) struct LeadershipSession<'r> {
     client: Client,
 }
 
-/// The reason why a session ended.
-pub(super) enum SessionEnd {
-    /// The controller was stopped.
-    Stopped,
-    /// The lease was lost.
-    LeaseLost(LossReason),
-}
-
 impl<'r> LeadershipSession<'r> {
     /// The session number `term` of this process. It has its own identity, so that it waits until the lease of the previous session
     /// expires: writes of that session may still arrive.
@@ -57,8 +49,8 @@ impl<'r> LeadershipSession<'r> {
         Self { context, election, client }
     }
 
-    /// Runs until the controller is stopped, the lease is lost, or the handlers cannot be created.
-    pub(super) async fn run(mut self) -> Result<SessionEnd, ControllerError> {
+    /// Runs until the controller is stopped (`None`), the lease is lost, or the handlers cannot be created.
+    pub(super) async fn run(mut self) -> Result<Option<LossReason>, ControllerError> {
         let end = self.run_term().await;
         // Handlers that are still running may act: standbys must wait until the lease expires.
         if !matches!(end, Err(ControllerError::Undrained)) {
@@ -67,7 +59,7 @@ impl<'r> LeadershipSession<'r> {
         end
     }
 
-    async fn run_term(&mut self) -> Result<SessionEnd, ControllerError> {
+    async fn run_term(&mut self) -> Result<Option<LossReason>, ControllerError> {
         let (context, client) = (self.context, self.client.clone());
         let status = self.election.subscribe();
         context.health.set_unmet(HANDLERS, "not created yet");
@@ -80,8 +72,8 @@ impl<'r> LeadershipSession<'r> {
         };
         let served = tokio::select! {
             biased;
-            () = context.stop.cancelled() => return Ok(SessionEnd::Stopped),
-            reason = self.election.lost() => return Ok(SessionEnd::LeaseLost(reason)),
+            () = context.stop.cancelled() => return Ok(None),
+            reason = self.election.lost() => return Ok(Some(reason)),
             served = elected => served?,
         };
         let running = self.start(served)?;
@@ -93,12 +85,12 @@ impl<'r> LeadershipSession<'r> {
             biased;
             () = context.stop.cancelled() => {
                 context.health.set_unmet("shutdown", "the controller is stopping");
-                if running.stop(grace).await { Ok(SessionEnd::Stopped) } else { Err(ControllerError::Undrained) }
+                if running.stop(grace).await { Ok(None) } else { Err(ControllerError::Undrained) }
             }
             reason = self.election.lost() => {
                 context.health.set_unmet(LEADERSHIP, reason.to_string());
                 running.abandon(grace).await;
-                Ok(SessionEnd::LeaseLost(reason))
+                Ok(Some(reason))
             }
         }
     }

@@ -1,5 +1,6 @@
 //! A node, the connection to the machine behind it and what was read there.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use staffetta_driver::app_hosting::{HostedPod, HostedPods};
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 use crate::back_end::NodeBackEnd;
 use crate::inventory::Inventory;
 use crate::lock::lock;
-use crate::node::{KubeletEndpoint, MachineView, NodeHealth, NodeObject, NodeSpec};
+use crate::node::{MachineView, NodeHealth, NodeObject, NodeSpec};
 use crate::pod::ClusterIndex;
 use crate::policy::Policy;
 use crate::reach::{Reachability, Transition};
@@ -83,7 +84,7 @@ impl Machine {
     }
 
     /// Records the endpoint at which this process serves the node's kubelet API.
-    pub(crate) fn answers_at(&self, endpoint: Option<KubeletEndpoint>) {
+    pub(crate) fn answers_at(&self, endpoint: Option<SocketAddr>) {
         lock(&self.state).view.kubelet = endpoint;
         self.notifier.node_due(&self.name);
     }

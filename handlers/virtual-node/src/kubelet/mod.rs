@@ -24,7 +24,6 @@ use self::answer::{KubeletData, router};
 use self::tls::KubeletCertificates;
 use crate::figures::Counts;
 use crate::machine::Machine;
-use crate::node::KubeletEndpoint;
 use crate::pod::ClusterIndex;
 
 /// The number of ports that are tried, from the first one on.
@@ -125,18 +124,18 @@ impl Kubelets {
     }
 
     /// The endpoint that a Node object already names, or the one at which its kubelet API would be served.
-    pub(crate) fn expected(&self, node: Option<&Node>) -> Option<KubeletEndpoint> {
+    pub(crate) fn expected(&self, node: Option<&Node>) -> Option<SocketAddr> {
         let KubeletOptions { address, first_port, .. } = &self.options;
         let endpoints = node.and_then(|node| node.status.as_ref()?.daemon_endpoints.as_ref());
         let port =
             endpoints.and_then(|endpoints| endpoints.kubelet_endpoint.as_ref()).map(|endpoint| endpoint.port);
         let port = port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port >= *first_port);
         let port = port.or(Some(*first_port).filter(|port| *port != 0))?;
-        Some(KubeletEndpoint { address: *address, port })
+        Some(SocketAddr::new(*address, port))
     }
 
     /// The first port that is free.
-    async fn listen(&self) -> io::Result<(TcpListener, KubeletEndpoint)> {
+    async fn listen(&self) -> io::Result<(TcpListener, SocketAddr)> {
         let KubeletOptions { listen, address, first_port, .. } = &self.options;
         let ports = if *first_port == 0 { 0..=0 } else { *first_port..=first_port.saturating_add(TRIES) };
         let mut last = io::Error::from(io::ErrorKind::AddrInUse);
@@ -144,7 +143,7 @@ impl Kubelets {
             match TcpListener::bind(SocketAddr::new(*listen, port)).await {
                 Ok(listener) => {
                     let port = listener.local_addr()?.port();
-                    return Ok((listener, KubeletEndpoint { address: *address, port }));
+                    return Ok((listener, SocketAddr::new(*address, port)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = error,
                 Err(error) => return Err(error),

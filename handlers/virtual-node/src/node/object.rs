@@ -111,7 +111,7 @@ fn status(machine: &MachineView, before: &NodeStatus, now: Timestamp) -> NodeSta
         capacity: resources(health.map(|health| &health.capacity), &before.capacity),
         conditions: Some(conditions(machine, before.conditions.as_deref().unwrap_or_default(), now)),
         daemon_endpoints: machine.kubelet.map(|kubelet| NodeDaemonEndpoints {
-            kubelet_endpoint: Some(DaemonEndpoint { port: kubelet.port.into() }),
+            kubelet_endpoint: Some(DaemonEndpoint { port: kubelet.port().into() }),
         }),
         node_info: before.node_info.clone().filter(|_| health.is_none()).or_else(|| Some(info(machine))),
         ..NodeStatus::default()
@@ -120,7 +120,7 @@ fn status(machine: &MachineView, before: &NodeStatus, now: Timestamp) -> NodeSta
 
 /// The addresses of the node. Its name is not one of them: an API server that prefers names would try to resolve it.
 fn addresses(machine: &MachineView) -> Vec<NodeAddress> {
-    let internal = machine.kubelet.map(|kubelet| kubelet.address).or(machine.host_ip());
+    let internal = machine.kubelet.map(|kubelet| kubelet.ip()).or(machine.host_ip());
     let address =
         |address: IpAddr| NodeAddress { type_: "InternalIP".to_owned(), address: address.to_string() };
     internal.map(address).into_iter().collect()

@@ -47,15 +47,6 @@ impl NodeSpec {
     }
 }
 
-/// The address and port of a node's kubelet API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KubeletEndpoint {
-    /// The address, which the node has as `InternalIP`.
-    pub address: IpAddr,
-    /// The port.
-    pub port: u16,
-}
-
 /// The capacity and information of a machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeHealth {
