@@ -108,7 +108,13 @@ mod tests {
     async fn a_stuck_watch_fails_the_liveness_probe_and_an_unmet_condition_does_not() {
         let (health, metrics) = (Arc::default(), Arc::new(Metrics::new("server", &[])));
         Health::set_unmet(&health, "driver a", "no answer");
-        let leadership = LeadershipSummary::unopposed;
+        let leadership = || LeadershipSummary {
+            name: "staffetta".into(),
+            leads: true,
+            role: "unopposed".into(),
+            slow_renewals: 0,
+            losses: 0,
+        };
         let state = state::ControllerState::new("here".into(), Vec::new(), &health, &metrics, leadership);
         let state = Arc::new(state);
         let handler = Registration::new(Idle).on::<Pod>().erase();

@@ -54,14 +54,6 @@ pub(crate) struct LeadershipSummary {
     pub(crate) losses: u64,
 }
 
-#[cfg(test)]
-impl LeadershipSummary {
-    /// A process without leader election.
-    pub(crate) fn unopposed() -> Self {
-        Self { name: "staffetta".into(), leads: true, role: "unopposed".into(), slow_renewals: 0, losses: 0 }
-    }
-}
-
 /// The watch of one kind.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

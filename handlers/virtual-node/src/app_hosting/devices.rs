@@ -14,11 +14,11 @@ use super::label::mistake;
 use super::name::is_name;
 use crate::lock::lock;
 
-/// The devices that are described, by the name of their node. Where several descriptions claim a name, that of a file holds, and
-/// of the others the oldest.
+/// The described devices, by the name of their node. If several descriptions claim a name, one of a file is in force, otherwise the
+/// oldest object.
 pub(super) struct Devices {
     claims: Mutex<HashMap<String, BTreeMap<Rank, Claim>>>,
-    /// Rings when a description comes, changes or goes.
+    /// Notified when a description is added, changed or removed.
     pub(super) changed: Notify,
 }
 
@@ -32,11 +32,11 @@ enum Rank {
 /// One description of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Claim {
-    /// The object that it is from; none for a file.
+    /// The object that contains it; `None` for a file.
     pub(super) object: Option<Arc<CiscoDevice>>,
-    /// The last description of it that could be right; none where there was none.
+    /// The last valid description; `None` if there was none.
     pub(super) spec: Option<Arc<DeviceSpec>>,
-    /// A file with the password, which is taken instead of the one in the description.
+    /// A file with the password, which overrides the one in the description.
     pub(super) password_file: Option<PathBuf>,
     /// The reason why the current description is invalid. The previous one stays in force meanwhile, so that a typing
     /// error removes no node from the cluster.

@@ -1,4 +1,4 @@
-//! The ways to devices that are being opened.
+//! Connections to devices that are being opened.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,13 +11,13 @@ use tokio::task::spawn_blocking;
 
 use crate::lock::lock;
 
-pub(super) const OPEN: &str = "open the way to the device";
+pub(super) const OPEN: &str = "open the connection to the device";
 
 /// The result of opening a driver.
 type ConnectionResult = Result<Arc<dyn AppHostingDriver>, DriverError>;
 
-/// The ways that are being opened, by the name of the node. What that takes is in files, and a file that never comes holds one
-/// thread, however often opening it is tried again.
+/// The connections that are being opened, by the name of the node. Opening one reads files. A file system that never answers
+/// blocks one thread for each device, however often the connection is tried again.
 #[derive(Default)]
 pub(super) struct DriverConnections(Mutex<HashMap<String, DriverConnection>>);
 
@@ -27,7 +27,8 @@ struct DriverConnection {
 }
 
 impl DriverConnections {
-    /// The way to the device of that node, as `open` opens it; or as it is being opened already, for a device that is described so.
+    /// Opens the connection to the device of that node with `open`, on a thread for blocking work. If a connection with the same
+    /// description is being opened already, it waits for that one instead.
     pub(super) async fn open(
         &self,
         node: &str,

@@ -41,7 +41,7 @@ pub struct KubeletOptions {
     pub address: IpAddr,
     /// The port of the first node; 0 lets the system choose each.
     pub first_port: u16,
-    /// A certificate and its key, in PEM; one is made if absent.
+    /// A certificate and its key, in PEM; if absent, one is generated.
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// The file of the authority that signs client certificates; without it no client is authorized.
     pub client_authority: Option<PathBuf>,
@@ -54,7 +54,7 @@ pub struct KubeletOptions {
 pub struct KubeletWords {
     /// The noun for such a machine, for example `device`.
     pub machine: &'static str,
-    /// The option that names who signs the certificates of those who may know what a node knows.
+    /// The option that names the authority of the clients that may read the data of a node.
     pub client_authority: &'static str,
 }
 
@@ -70,7 +70,7 @@ pub enum KubeletError {
         #[source]
         source: io::Error,
     },
-    /// A file does not hold what it must.
+    /// A file does not contain a usable certificate or key.
     #[error("{file} holds no usable {what}")]
     Malformed {
         /// The file.
@@ -78,7 +78,7 @@ pub enum KubeletError {
         /// The required content.
         what: &'static str,
     },
-    /// No certificate could be made.
+    /// No certificate could be generated.
     #[error("make a certificate")]
     Make(#[source] rcgen::Error),
     /// Certificate, key and authority do not fit together.
@@ -86,20 +86,20 @@ pub enum KubeletError {
     Tls(#[source] rustls::Error),
 }
 
-/// Answers the kubelet APIs of nodes.
+/// Serves the kubelet APIs of nodes.
 pub struct Kubelets {
     options: KubeletOptions,
     certificates: Arc<KubeletCertificates>,
 }
 
 impl Kubelets {
-    /// Reads the certificates, or makes one. Nothing listens yet.
+    /// Reads the certificates, or generates one. Nothing listens yet.
     pub fn new(options: KubeletOptions) -> Result<Self, KubeletError> {
         let certificates = Arc::new(KubeletCertificates::new(&options)?);
         Ok(Self { options, certificates })
     }
 
-    /// Answers the kubelet API of one node, until it is dropped.
+    /// Serves the kubelet API of one node, until it is dropped.
     pub(crate) async fn serve(
         &self,
         machine: &Arc<Machine>,

@@ -49,7 +49,7 @@ struct State {
 }
 
 impl KubeletCertificates {
-    /// Reads the files, or makes what is shown without them.
+    /// Reads the files, or generates a certificate if none are configured.
     pub(super) fn new(options: &KubeletOptions) -> Result<Self, KubeletError> {
         let own = own(options)?;
         let config = Arc::new(config(options, &own)?);
@@ -57,7 +57,7 @@ impl KubeletCertificates {
         Ok(Self { options: options.clone(), own, state })
     }
 
-    /// Accepts a connection that comes now. Files that are slow in coming hold it up no longer than [`PATIENCE`].
+    /// The acceptor for a new connection. Reading the files again delays it by [`PATIENCE`] at most.
     pub(super) async fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
         let due = lock(&self.state).due.take_if(|due| *due <= Instant::now()).is_some();
         if due {

@@ -1,4 +1,4 @@
-//! The node: its object, its conditions, its lease.
+//! The node: its object, conditions and lease.
 
 mod conditions;
 mod lease;

@@ -1,4 +1,4 @@
-//! The Node object: as it is made, and what of it must be mended. Pure.
+//! The Node object: its creation, and the patches that correct it. Pure.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -35,7 +35,7 @@ fn labels(machine: &MachineView, node_owner: NodeOwner<'_>) -> BTreeMap<String, 
     labels
 }
 
-/// The Node object as it is made.
+/// The Node object as it is created.
 pub(crate) fn created(machine: &MachineView, node_owner: NodeOwner<'_>, now: Timestamp) -> Node {
     let spec = &machine.spec;
     Node {
@@ -76,8 +76,8 @@ pub(crate) fn metadata_patch(node: &Node, machine: &MachineView, node_owner: Nod
     })
 }
 
-/// The list of taints in which those that are missing are, and those are not that we set `before` and want no more; none when it
-/// is as it is to be.
+/// The list of taints with those that are missing, and without those that we set `before` and no longer want; `None` if the list is
+/// right.
 fn taints(node: &Node, spec: &NodeSpec, before: &NodeMarks) -> Option<Vec<Taint>> {
     let mut taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let same = |one: &Taint, other: &Taint| one.key == other.key && one.effect == other.effect;

@@ -91,8 +91,8 @@ fn running(status: &mut ContainerStatus, was: ContainerState, now: Timestamp) ->
         status.last_state = Some(ContainerState { terminated: was.terminated, ..ContainerState::default() });
     }
     status.restart_count = status.restart_count.saturating_add(i32::from(again));
-    let running = was.running.unwrap_or(ContainerStateRunning { started_at: Some(Time(now)) });
-    ContainerState { running: Some(running), ..ContainerState::default() }
+    let started_at = was.running.and_then(|running| running.started_at).or(Some(Time(now)));
+    ContainerState { running: Some(ContainerStateRunning { started_at }), ..ContainerState::default() }
 }
 
 /// A container that waits. One that ran before has ended meanwhile, for whatever reason.
