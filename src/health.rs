@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 /// The conditions of readiness but those of the watches, which follow from their status.
@@ -12,7 +13,7 @@ pub(crate) struct Health {
 }
 
 /// A condition of readiness.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Condition {
     /// The name, such as `driver neutron-vif` or `watch Pod`.
     pub(crate) name: String,
@@ -32,9 +33,9 @@ impl Health {
         self.conditions.send_modify(|conditions| drop(conditions.insert(name.to_owned(), None)));
     }
 
-    /// Removes a condition.
-    pub(crate) fn remove(&self, name: &str) {
-        self.conditions.send_modify(|conditions| drop(conditions.remove(name)));
+    /// Removes all conditions but those of these names.
+    pub(crate) fn retain(&self, names: &[&str]) {
+        self.conditions.send_modify(|conditions| conditions.retain(|name, _| names.contains(&name.as_str())));
     }
 
     /// Returns all conditions, ordered by name.
@@ -82,10 +83,10 @@ mod tests {
         let health = Health::default();
         health.set_unmet("driver a", "no answer");
         health.set_unmet("leadership", "the lease was taken");
-        health.remove("driver a");
+        health.retain(&["leadership"]);
         let names: Vec<_> = health.conditions().into_iter().map(|condition| condition.name).collect();
         assert_eq!(names, ["leadership"]);
-        health.remove("leadership");
+        health.retain(&[]);
         assert_eq!(health.conditions(), []);
     }
 }

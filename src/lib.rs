@@ -34,7 +34,6 @@ mod state;
 mod telemetry;
 #[cfg(test)]
 mod testing;
-mod validation;
 
 pub use cli::main as run;
 pub use run::RunError;

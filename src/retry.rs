@@ -6,22 +6,13 @@ use staffetta_handler::{BackoffPolicy, HandlerError, bounded, causes};
 
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_millis(500), Duration::from_secs(30));
 
-/// A failed attempt, for the log.
-pub(crate) struct FailedAttempt {
-    /// The number of attempts so far.
-    pub(crate) attempt: u32,
-    /// The time until the next attempt.
-    pub(crate) wait: Duration,
-    /// The error with its causes.
-    pub(crate) error: String,
-}
-
 /// Calls `operation` until it succeeds, with a time limit of `timeout` for each call. Between two calls it waits as long as the error
-/// requests, or with back-off from 0.5 s to 30 s. Each failure is passed to `on_failure`.
+/// requests, or with back-off from 0.5 s to 30 s. Each failure is passed to `on_failure`: the number of attempts so far, the
+/// milliseconds until the next one, and the error with its causes.
 pub(crate) async fn until_success<T, F>(
     timeout: Duration,
     operation: impl Fn() -> F,
-    on_failure: impl Fn(FailedAttempt),
+    on_failure: impl Fn(u32, u128, String),
 ) -> T
 where
     F: Future<Output = Result<T, HandlerError>> + Send,
@@ -33,7 +24,7 @@ where
             Err(error) => error,
         };
         let wait = backoff.delay(error.retry_after());
-        on_failure(FailedAttempt { attempt: backoff.attempts(), wait, error: causes(&*error) });
+        on_failure(backoff.attempts(), wait.as_millis(), causes(&*error));
         tokio::time::sleep(wait).await;
     }
 }

@@ -16,10 +16,9 @@ use tracing::{info, warn};
 
 use crate::config::{Configuration, RelayOptions};
 use crate::connect::{self, ConnectError, Connection};
-use crate::controller::{Controller, ControllerError};
+use crate::controller::{self, Controller, ControllerError};
 use crate::dry_run::{self, DryRun};
 use crate::telemetry;
-use crate::validation;
 
 /// The time that blocking operations have at the end of the program. A read from a file system that does not respond never
 /// completes.
@@ -67,7 +66,7 @@ pub(crate) fn check(registry: Registry, configuration: &Configuration) -> Result
     install_tls_provider();
     let runtime = Builder::new_current_thread().enable_all().build().map_err(RunError::Start)?;
     let _entered = runtime.enter();
-    Ok(validation::check_handlers(&Arc::new(registry), configuration, None).map_err(ControllerError::from)?)
+    Ok(controller::check_handlers(&Arc::new(registry), configuration, None)?)
 }
 
 /// Starts the log, TLS and a runtime.

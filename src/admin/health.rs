@@ -11,14 +11,10 @@ use crate::state;
 
 /// Returns an error if a task of the program is stuck.
 pub(super) async fn livez(State(state): State<Arc<state::ControllerState>>) -> (StatusCode, String) {
-    liveness(&state.stuck())
-}
-
-fn liveness(stuck: &[String]) -> (StatusCode, String) {
-    if stuck.is_empty() {
-        return (StatusCode::OK, "ok\n".into());
+    match state.stuck().as_slice() {
+        [] => (StatusCode::OK, "ok\n".into()),
+        stuck => (StatusCode::INTERNAL_SERVER_ERROR, format!("stuck: {}\n", stuck.join(", "))),
     }
-    (StatusCode::INTERNAL_SERVER_ERROR, format!("stuck: {}\n", stuck.join(", ")))
 }
 
 /// Returns the unmet conditions, or with `?verbose` each condition on a line of its own as kube-apiserver does.
@@ -61,23 +57,81 @@ fn unmet_conditions(conditions: &[Condition], ready: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::time::Duration;
+
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::json;
+    use staffetta_handler::{Registration, ResourceEventHandler};
+    use tower::service_fn;
+
     use super::*;
+    use crate::config::RelayOptions;
     use crate::health::Health;
     use crate::metrics::Metrics;
+    use crate::observers::{Observers, OnUndecodable};
+    use crate::pipeline;
     use crate::state::LeadershipSummary;
+    use crate::term::Term;
+    use crate::watcher::Watcher;
 
-    fn state(health: Health) -> Arc<state::ControllerState> {
-        let (health, metrics) = (Arc::new(health), Arc::new(Metrics::new("server", &[])));
-        let leadership = LeadershipSummary::unopposed;
-        Arc::new(state::ControllerState::new("here".into(), Vec::new(), &health, &metrics, leadership))
+    struct Idle;
+
+    impl ResourceEventHandler<Pod> for Idle {
+        type Error = Infallible;
+    }
+
+    /// Panics in the task of the watch, which reports an object that cannot be decoded.
+    struct Defect;
+
+    impl Observers for Defect {
+        fn undecodable(&self) -> OnUndecodable {
+            Box::new(|_| panic!("as ordered"))
+        }
+    }
+
+    /// A server with one pod, which cannot be decoded.
+    fn server() -> Client {
+        let pods = json!({ "kind": "PodList", "apiVersion": "v1", "metadata": { "resourceVersion": "1" },
+            "items": [{ "metadata": { "name": "web", "namespace": "default", "uid": "u1", "resourceVersion": "1" }, "spec": "odd" }] });
+        let answer = move |_: Request<Body>| {
+            let answer = Response::new(Body::from(pods.to_string().into_bytes()));
+            async { Ok::<_, Infallible>(answer) }
+        };
+        Client::new(service_fn(answer), "default")
     }
 
     #[tokio::test]
-    async fn a_stuck_task_fails_the_liveness_probe_and_an_unmet_condition_does_not() {
-        let health = Health::default();
-        health.set_unmet("driver a", "no answer");
-        assert_eq!(livez(State(state(health))).await, (StatusCode::OK, "ok\n".into()));
-        let dead = (StatusCode::INTERNAL_SERVER_ERROR, "stuck: watch Pod: it ended by itself\n".into());
-        assert_eq!(liveness(&["watch Pod: it ended by itself".to_owned()]), dead);
+    async fn a_stuck_watch_fails_the_liveness_probe_and_an_unmet_condition_does_not() {
+        let (health, metrics) = (Arc::default(), Arc::new(Metrics::new("server", &[])));
+        Health::set_unmet(&health, "driver a", "no answer");
+        let leadership = || LeadershipSummary {
+            name: "staffetta".into(),
+            leads: true,
+            role: "unopposed".into(),
+            slow_renewals: 0,
+            losses: 0,
+        };
+        let state = state::ControllerState::new("here".into(), Vec::new(), &health, &metrics, leadership);
+        let state = Arc::new(state);
+        let handler = Registration::new(Idle).on::<Pod>().erase();
+        let handlers = vec![("idle".to_owned(), handler)];
+        let pipeline = pipeline::build(handlers, &RelayOptions::default(), &Term::unlimited(), &Defect);
+        let pipeline = Arc::new(pipeline);
+        let watcher = Arc::new(Watcher::new(server(), Arc::clone(&pipeline)));
+        state.set_running(&pipeline, &watcher);
+        assert_eq!(livez(State(Arc::clone(&state))).await, (StatusCode::OK, "ok\n".into()));
+        watcher.add(&pipeline.kinds()[0]);
+        let stuck = async {
+            while state.stuck().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), stuck).await.expect("the task of the watch ends");
+        let dead = (StatusCode::INTERNAL_SERVER_ERROR, "stuck: watch Pod: its task ended by itself\n".into());
+        assert_eq!(livez(State(state)).await, dead);
     }
 }

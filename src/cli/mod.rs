@@ -57,7 +57,7 @@ impl CommandError {
     /// recognize.
     fn message(&self) -> String {
         match self {
-            Self::Configuration(ConfigurationError::Mistakes(mistakes)) => mistakes.to_string(),
+            Self::Configuration(error @ ConfigurationError::Mistakes(_)) => error.to_string(),
             error => format!("error: {}", causes(error)),
         }
     }

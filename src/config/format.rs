@@ -1,6 +1,7 @@
 //! The values of the schema keyword `format` that options may have.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use tracing_subscriber::EnvFilter;
@@ -24,18 +25,14 @@ const FORMATS: [StringFormat; 10] = [
     format(
         "socket-address",
         "an IP address and a port, such as \"127.0.0.1:8082\" or \"[::]:8082\"",
-        |text| text.parse::<SocketAddr>().is_ok(),
+        parses::<SocketAddr>,
     ),
-    format("ip", "an IP address", |text| text.parse::<IpAddr>().is_ok()),
-    format("ipv4", "an IPv4 address", |text| text.parse::<Ipv4Addr>().is_ok()),
-    format("ipv6", "an IPv6 address", |text| text.parse::<Ipv6Addr>().is_ok()),
-    format("ip-network", "a network, such as \"10.0.0.0/16\" or \"fd00::/48\"", |text| {
-        text.parse::<IpNet>().is_ok()
-    }),
-    format("ipv4-network", "an IPv4 network, such as \"10.0.0.0/16\"", |text| {
-        text.parse::<Ipv4Net>().is_ok()
-    }),
-    format("ipv6-network", "an IPv6 network, such as \"fd00::/48\"", |text| text.parse::<Ipv6Net>().is_ok()),
+    format("ip", "an IP address", parses::<IpAddr>),
+    format("ipv4", "an IPv4 address", parses::<Ipv4Addr>),
+    format("ipv6", "an IPv6 address", parses::<Ipv6Addr>),
+    format("ip-network", "a network, such as \"10.0.0.0/16\" or \"fd00::/48\"", parses::<IpNet>),
+    format("ipv4-network", "an IPv4 network, such as \"10.0.0.0/16\"", parses::<Ipv4Net>),
+    format("ipv6-network", "an IPv6 network, such as \"fd00::/48\"", parses::<Ipv6Net>),
     format("dns-label", "made of lower-case letters, digits and inner hyphens", is_dns_label),
     format(
         "dns-name",
@@ -46,6 +43,10 @@ const FORMATS: [StringFormat; 10] = [
         EnvFilter::builder().parse(text).is_ok()
     }),
 ];
+
+fn parses<T: FromStr>(text: &str) -> bool {
+    text.parse::<T>().is_ok()
+}
 
 const fn format(name: &'static str, about: &'static str, accepts: fn(&str) -> bool) -> StringFormat {
     StringFormat { name, about, accepts }

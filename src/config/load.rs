@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 
 use config::{Config, File, FileFormat};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::check::{Finding, FindingKind, check};
 use super::environment;
 use super::file::SourceFile;
 use super::location::{Location, OptionPath};
-use super::mistake::{ConfigurationError, Mistake, Mistakes};
+use super::mistake::{ConfigurationError, Mistake};
 use super::schema::FileSchema;
 use super::sections::{
     AdminOptions, EventsOptions, KubernetesOptions, LeaderElectionOptions, LogOptions, RelayOptions,
@@ -26,9 +25,10 @@ use super::span::TimeSpan;
 pub const DEFAULT_FILE: &str = "/etc/staffetta/staffetta.toml";
 
 /// The checked options of all sections.
-#[derive(Clone)]
+#[derive(Clone, Deserialize)]
 pub struct Configuration {
     /// Every section with every option, as handlers and drivers get it. It contains secrets.
+    #[serde(skip)]
     pub value: Value,
     /// `[kubernetes]`, without the names of the drivers.
     pub kubernetes: KubernetesOptions,
@@ -45,21 +45,16 @@ pub struct Configuration {
     /// `[shutdown]`.
     pub shutdown: ShutdownOptions,
     /// The location of each option that the file or the environment sets, by section and name.
+    #[serde(skip)]
     pub(super) origins: BTreeMap<(String, String), Location>,
 }
 
-/// Leaves out `value`, which may contain secrets. The program's own sections have none.
+/// Leaves out `value`, which may contain secrets.
 impl fmt::Debug for Configuration {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Configuration")
             .field("kubernetes", &self.kubernetes)
-            .field("relay", &self.relay)
-            .field("leader_election", &self.leader_election)
-            .field("events", &self.events)
-            .field("admin", &self.admin)
-            .field("log", &self.log)
-            .field("shutdown", &self.shutdown)
             .field("origins", &self.origins)
             .finish_non_exhaustive()
     }
@@ -89,17 +84,9 @@ impl Configuration {
         refuse(mistakes)?;
 
         let value = merge(schema, file.as_ref(), &environment).map_err(ConfigurationError::Inconsistent)?;
-        let configuration = Self {
-            kubernetes: section(&value, "kubernetes")?,
-            relay: section(&value, "relay")?,
-            leader_election: section(&value, "leader_election")?,
-            events: section(&value, "events")?,
-            admin: section(&value, "admin")?,
-            log: section(&value, "log")?,
-            shutdown: section(&value, "shutdown")?,
-            value,
-            origins: origins(file.as_ref(), &environment),
-        };
+        let sections = Self::deserialize(&value);
+        let sections = sections.map_err(|error| ConfigurationError::Inconsistent(error.into()))?;
+        let configuration = Self { value, origins: origins(file.as_ref(), &environment), ..sections };
         refuse(configuration.contradictions())?;
         Ok(configuration)
     }
@@ -200,11 +187,7 @@ fn options(sections: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
     })
 }
 
-fn section<T: DeserializeOwned>(value: &Value, name: &str) -> Result<T, ConfigurationError> {
-    T::deserialize(&value[name]).map_err(|error| ConfigurationError::Inconsistent(error.into()))
-}
-
 fn refuse(mut mistakes: Vec<Mistake>) -> Result<(), ConfigurationError> {
     mistakes.sort();
-    if mistakes.is_empty() { Ok(()) } else { Err(ConfigurationError::Mistakes(Mistakes(mistakes))) }
+    if mistakes.is_empty() { Ok(()) } else { Err(ConfigurationError::Mistakes(mistakes)) }
 }

@@ -25,16 +25,12 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// All mistakes of a configuration, in the order of the file.
-#[derive(Debug)]
-pub struct Mistakes(pub Vec<Mistake>);
-
-impl fmt::Display for Mistakes {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|mistake| writeln!(formatter, "{mistake}"))?;
-        let count = self.0.len();
-        write!(formatter, "{count} {} in the configuration", if count == 1 { "mistake" } else { "mistakes" })
-    }
+/// The mistakes, a line each, and their number.
+fn listed(mistakes: &[Mistake]) -> String {
+    let mut lines: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+    let plural = if mistakes.len() == 1 { "mistake" } else { "mistakes" };
+    lines.push(format!("{} {plural} in the configuration", mistakes.len()));
+    lines.join("\n")
 }
 
 /// A configuration that cannot be used.
@@ -48,9 +44,9 @@ pub enum ConfigurationError {
         /// The error of the file system.
         source: io::Error,
     },
-    /// The file or the environment has mistakes.
-    #[error("{0}")]
-    Mistakes(Mistakes),
+    /// The file or the environment has mistakes, in the order of the file.
+    #[error("{}", listed(.0))]
+    Mistakes(Vec<Mistake>),
     /// The registered sections do not form a valid schema: a bug in the program.
     #[error(transparent)]
     Schema(#[from] SchemaError),

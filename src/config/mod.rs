@@ -25,7 +25,7 @@ mod tests;
 
 pub use load::{Configuration, DEFAULT_FILE, choose_file};
 pub use location::Location;
-pub use mistake::{ConfigurationError, Mistake, Mistakes};
+pub use mistake::{ConfigurationError, Mistake};
 pub use schema::{FileSchema, SchemaError};
 pub use sections::{
     AdminOptions, EventsOptions, KubernetesOptions, LeaderElectionOptions, LogFormat, LogOptions,

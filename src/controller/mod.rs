@@ -6,13 +6,14 @@
 mod leadership;
 mod running;
 mod session;
+mod validation;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use kube::Client;
-use staffetta_handler::{Registry, SetupError};
+use staffetta_handler::{Registration, Registry, Setup, SetupError};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -25,10 +26,10 @@ use crate::health::Health;
 use crate::identity::identity;
 use crate::metrics::Metrics;
 use crate::state::{ControllerState, LeadershipSummary};
-use crate::validation::InvalidHandler;
-use session::{LeadershipSession, SessionEnd};
+use session::LeadershipSession;
 
 pub use leadership::{ElectionStatus, LossReason, Role};
+pub(crate) use validation::check_handlers;
 
 /// The conditions of readiness besides those of watches, drivers and handlers.
 const API_SERVER: &str = "api server";
@@ -71,12 +72,6 @@ pub enum ControllerError {
     /// Handlers were still running at the end of the drain time.
     #[error("not all events were handled within the drain time (`shutdown.drain`)")]
     Undrained,
-}
-
-impl From<InvalidHandler> for ControllerError {
-    fn from(InvalidHandler { handler, source }: InvalidHandler) -> Self {
-        Self::Handler { handler, source }
-    }
 }
 
 impl Controller {
@@ -174,8 +169,8 @@ impl ControllerContext {
         let pause = self.configuration.leader_election.retry_period.into();
         for term in 1_u64.. {
             match LeadershipSession::new(&self, term).run().await? {
-                SessionEnd::Stopped => break,
-                SessionEnd::LeaseLost(reason) => self.health.set_unmet(LEADERSHIP, reason.to_string()),
+                None => break,
+                Some(reason) => self.health.set_unmet(LEADERSHIP, reason.to_string()),
             }
             if self.stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
                 break;
@@ -183,6 +178,19 @@ impl ControllerContext {
         }
         Ok(())
     }
+}
+
+/// Creates the handlers of these names with their drivers, in this order.
+pub(crate) fn create_handlers(
+    registry: &Arc<Registry>,
+    names: &[String],
+    setup: &Setup,
+) -> Result<Vec<(String, Registration)>, ControllerError> {
+    let create = |name: &String| match registry.make(name, setup) {
+        Ok(registration) => Ok((name.clone(), registration)),
+        Err(source) => Err(ControllerError::Handler { handler: name.clone(), source }),
+    };
+    names.iter().map(create).collect()
 }
 
 /// Returns a function that reads the state of the leader election.

@@ -8,7 +8,7 @@ use staffetta_handler::Check;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
-use super::{ControllerContext, Health};
+use super::{API_SERVER, ControllerContext, HANDLERS, Health, LEADERSHIP};
 use crate::events::PublisherTask;
 use crate::pipeline::{Pipeline, garbage_collection, sources};
 use crate::retry::until_success;
@@ -24,8 +24,6 @@ pub(super) struct LeaderTasks<'r> {
     watcher: Arc<Watcher<Pipeline>>,
     tasks: JoinSet<()>,
     recording: Option<PublisherTask>,
-    /// The names of its readiness conditions.
-    conditions: Vec<String>,
 }
 
 impl<'r> LeaderTasks<'r> {
@@ -40,7 +38,7 @@ impl<'r> LeaderTasks<'r> {
         let watcher = Watcher::new(client, Arc::clone(&pipeline)).watch_timeout(timeout);
         let watcher = Arc::new(watcher);
         context.state.set_running(&pipeline, &watcher);
-        Self { context, pipeline, watcher, tasks: JoinSet::new(), recording, conditions: Vec::new() }
+        Self { context, pipeline, watcher, tasks: JoinSet::new(), recording }
     }
 
     /// Runs the drivers' checks and reads the ownership marks, each until it succeeds.
@@ -86,9 +84,8 @@ impl<'r> LeaderTasks<'r> {
     }
 
     /// Adds a readiness condition that is not met yet.
-    fn waits(&mut self, name: String, reason: &str) -> String {
+    fn waits(&self, name: String, reason: &str) -> String {
         self.context.health.set_unmet(&name, reason);
-        self.conditions.push(name.clone());
         name
     }
 
@@ -112,9 +109,7 @@ impl<'r> LeaderTasks<'r> {
         if !self.pipeline.halt(grace).await {
             warn!("a handler does not stop at the end of the term; its writes and driver calls are refused");
         }
-        for name in &self.conditions {
-            self.context.health.remove(name);
-        }
+        self.context.health.retain(&[API_SERVER, HANDLERS, LEADERSHIP]);
     }
 
     async fn close(&mut self) {
@@ -128,8 +123,7 @@ async fn until_healthy(name: String, check: Check, timeout: Duration, health: Ar
     until_success(
         timeout,
         || (check.run)(),
-        |failed| {
-            let (attempt, wait_ms, error) = (failed.attempt, failed.wait.as_millis(), failed.error);
+        |attempt, wait_ms, error| {
             warn!(driver = check.name, attempt, wait_ms, error, "the driver's check failed");
             health.set_unmet(&name, error);
         },

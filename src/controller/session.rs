@@ -12,13 +12,14 @@ use tracing::{info, warn};
 
 use super::leadership::{ElectionHandle, ElectionStatus, LossReason, Role};
 use super::running::LeaderTasks;
-use super::{API_SERVER, ControllerContext, ControllerError, HANDLERS, LEADERSHIP};
+use super::{
+    API_SERVER, ControllerContext, ControllerError, HANDLERS, LEADERSHIP, check_handlers, create_handlers,
+};
 use crate::events::{self, Publisher, PublisherTask};
 use crate::pipeline::report::Reports;
 use crate::pipeline::{self, Pipeline};
 use crate::retry::until_success;
 use crate::term::Term;
-use crate::validation;
 use crate::{client, connect};
 
 /// The longest time that the API server may take to list its API versions.
@@ -31,14 +32,6 @@ pub(super) struct LeadershipSession<'r> {
     election: ElectionHandle,
     /// Fenced by the term.
     client: Client,
-}
-
-/// The reason why a session ended.
-pub(super) enum SessionEnd {
-    /// The controller was stopped.
-    Stopped,
-    /// The lease was lost.
-    LeaseLost(LossReason),
 }
 
 impl<'r> LeadershipSession<'r> {
@@ -56,8 +49,8 @@ impl<'r> LeadershipSession<'r> {
         Self { context, election, client }
     }
 
-    /// Runs until the controller is stopped, the lease is lost, or the handlers cannot be created.
-    pub(super) async fn run(mut self) -> Result<SessionEnd, ControllerError> {
+    /// Runs until the controller is stopped (`None`), the lease is lost, or the handlers cannot be created.
+    pub(super) async fn run(mut self) -> Result<Option<LossReason>, ControllerError> {
         let end = self.run_term().await;
         // Handlers that are still running may act: standbys must wait until the lease expires.
         if !matches!(end, Err(ControllerError::Undrained)) {
@@ -66,7 +59,7 @@ impl<'r> LeadershipSession<'r> {
         end
     }
 
-    async fn run_term(&mut self) -> Result<SessionEnd, ControllerError> {
+    async fn run_term(&mut self) -> Result<Option<LossReason>, ControllerError> {
         let (context, client) = (self.context, self.client.clone());
         let status = self.election.subscribe();
         context.health.set_unmet(HANDLERS, "not created yet");
@@ -79,8 +72,8 @@ impl<'r> LeadershipSession<'r> {
         };
         let served = tokio::select! {
             biased;
-            () = context.stop.cancelled() => return Ok(SessionEnd::Stopped),
-            reason = self.election.lost() => return Ok(SessionEnd::LeaseLost(reason)),
+            () = context.stop.cancelled() => return Ok(None),
+            reason = self.election.lost() => return Ok(Some(reason)),
             served = elected => served?,
         };
         let running = self.start(served)?;
@@ -92,12 +85,12 @@ impl<'r> LeadershipSession<'r> {
             biased;
             () = context.stop.cancelled() => {
                 context.health.set_unmet("shutdown", "the controller is stopping");
-                if running.stop(grace).await { Ok(SessionEnd::Stopped) } else { Err(ControllerError::Undrained) }
+                if running.stop(grace).await { Ok(None) } else { Err(ControllerError::Undrained) }
             }
             reason = self.election.lost() => {
                 context.health.set_unmet(LEADERSHIP, reason.to_string());
                 running.abandon(grace).await;
-                Ok(SessionEnd::LeaseLost(reason))
+                Ok(Some(reason))
             }
         }
     }
@@ -140,11 +133,7 @@ impl<'r> LeadershipSession<'r> {
 
     fn pipeline(&self, setup: &Setup, reports: &Reports) -> Result<Pipeline, ControllerError> {
         let enabled = &self.context.configuration.kubernetes.enabled_handlers;
-        let handlers = enabled.iter().map(|name| match self.context.registry.make(name, setup) {
-            Ok(registration) => Ok((name.clone(), registration)),
-            Err(source) => Err(ControllerError::Handler { handler: name.clone(), source }),
-        });
-        let handlers = handlers.collect::<Result<Vec<_>, _>>()?;
+        let handlers = create_handlers(&self.context.registry, enabled, setup)?;
         info!(handlers = enabled.join(","), "the handlers are created");
         let relay = &self.context.configuration.relay;
         Ok(pipeline::build(handlers, relay, self.election.term(), reports))
@@ -170,9 +159,8 @@ async fn check_standby(
     };
     context.health.set_met(API_SERVER);
     until_standby().await;
-    let tried = validation::check_handlers(&context.registry, &context.configuration, Some(served));
-    if let Err(error) = tried {
-        return error.into();
+    if let Err(error) = check_handlers(&context.registry, &context.configuration, Some(served)) {
+        return error;
     }
     context.health.set_met(HANDLERS);
     pending().await
@@ -183,8 +171,7 @@ async fn api_versions(context: &ControllerContext, client: &Client) -> HashSet<S
     until_success(
         DISCOVERY_TIMEOUT,
         || async { connect::api_versions(client).await.map_err(HandlerError::from) },
-        |failed| {
-            let (attempt, wait_ms, error) = (failed.attempt, failed.wait.as_millis(), failed.error);
+        |attempt, wait_ms, error| {
             warn!(attempt, wait_ms, error, "the API server does not answer");
             context.health.set_unmet(API_SERVER, error);
         },

@@ -33,7 +33,7 @@ use self::handler::DryRunHandler;
 use self::plan::PlanLog;
 use crate::config::Configuration;
 use crate::connect;
-use crate::controller::ControllerError;
+use crate::controller::{ControllerError, create_handlers};
 use crate::lock::lock;
 use crate::pipeline::garbage_collection;
 
@@ -150,12 +150,10 @@ impl<'a> Planner<'a> {
         registry: &Arc<Registry>,
         setup: &Setup,
     ) -> Result<Vec<DryRunHandler>, ControllerError> {
-        let handlers = self.configuration.kubernetes.enabled_handlers.iter().map(|name| {
-            let failed = |source| ControllerError::Handler { handler: name.clone(), source };
-            let registration = registry.make(name, setup).map_err(failed)?;
-            Ok(DryRunHandler::new(name, registration, &self.log, (self.limit, BACKOFF)))
-        });
-        handlers.collect()
+        let handlers = create_handlers(registry, &self.configuration.kubernetes.enabled_handlers, setup)?;
+        let attempts = (self.limit, BACKOFF);
+        let handlers = handlers.into_iter();
+        Ok(handlers.map(|(name, handler)| DryRunHandler::new(&name, handler, &self.log, attempts)).collect())
     }
 
     /// Lists a kind. `None` if that fails.

@@ -62,13 +62,6 @@ pub(crate) fn start(client: Client, instance: String, metrics: EventMetrics) -> 
 }
 
 impl Publisher {
-    /// A publisher without a task, and the queue from which a test reads.
-    #[cfg(test)]
-    pub(crate) fn detached() -> (Self, mpsc::Receiver<Occurrence>) {
-        let (queue, occurrences) = mpsc::channel(QUEUE_CAPACITY);
-        (Self { queue, metrics: EventMetrics::default() }, occurrences)
-    }
-
     /// Queues an occurrence; discards and counts it if the queue is full.
     pub(crate) fn publish(&self, occurrence: Occurrence) {
         if self.queue.try_send(occurrence).is_err() {

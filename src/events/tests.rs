@@ -8,6 +8,14 @@ use tower_test::mock::{self, Handle};
 use super::*;
 use crate::testing::CapturedLog;
 
+impl Publisher {
+    /// A publisher without a task, and the queue from which a test reads.
+    pub(crate) fn detached() -> (Self, mpsc::Receiver<Occurrence>) {
+        let (queue, occurrences) = mpsc::channel(QUEUE_CAPACITY);
+        (Self { queue, metrics: EventMetrics::default() }, occurrences)
+    }
+}
+
 /// A publisher and a server that the test controls.
 struct World {
     publisher: Publisher,

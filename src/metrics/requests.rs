@@ -63,12 +63,6 @@ impl ApiRequestMetrics {
         self.durations.with(&[method, &self.host]).observe(time.as_secs_f64());
     }
 
-    /// The number of requests by `method` that ended with `code`.
-    #[cfg(test)]
-    pub(crate) fn count(&self, method: &str, code: &str) -> u64 {
-        self.requests.with(&[code, method, &self.host]).get()
-    }
-
     pub(super) fn show(&self, page: &mut MetricsPage) {
         page.family(&self.requests);
         page.family(&self.durations);
@@ -116,6 +110,13 @@ impl RequestObserver for CloudRequestMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl ApiRequestMetrics {
+        /// The number of requests by `method` that ended with `code`.
+        pub(crate) fn count(&self, method: &str, code: &str) -> u64 {
+            self.requests.with(&[code, method, &self.host]).get()
+        }
+    }
 
     #[test]
     fn a_request_to_openstack_is_counted_by_service_method_and_outcome() {

@@ -19,15 +19,8 @@ pub(crate) async fn recover(handler: &HandlerChain, timeout: Duration) {
     until_success(
         timeout,
         || collector.recover(),
-        |failed| {
-            let (attempt, wait_ms) = (failed.attempt, failed.wait.as_millis());
-            warn!(
-                handler = handler.name,
-                attempt,
-                wait_ms,
-                error = failed.error,
-                "the ownership marks cannot be read"
-            );
+        |attempt, wait_ms, error| {
+            warn!(handler = handler.name, attempt, wait_ms, error, "the ownership marks cannot be read");
         },
     )
     .await;

@@ -19,8 +19,7 @@ use timestamps::Now;
 
 pub(crate) use query::{MAX_LIMIT, PhaseName, Query};
 pub(crate) use snapshot::{
-    HandlerSummary, LeadershipSummary, ObjectSummary, StateSnapshot, UndecodableSummary, UnmetCondition,
-    WatchSummary,
+    HandlerSummary, LeadershipSummary, ObjectSummary, StateSnapshot, UndecodableSummary, WatchSummary,
 };
 
 /// The observable state of the controller. It keeps neither the pipeline nor the watches alive.
@@ -106,9 +105,7 @@ impl ControllerState {
     pub(crate) fn snapshot(&self, query: &Query) -> StateSnapshot {
         let now = Now::read();
         let conditions = self.conditions().into_iter();
-        let waits: Vec<_> = conditions
-            .filter_map(|condition| Some(UnmetCondition { name: condition.name, reason: condition.reason? }))
-            .collect();
+        let waits: Vec<_> = conditions.filter(|condition| condition.reason.is_some()).collect();
         let (objects, omitted) = self.objects(query, now);
         let watcher = self.watcher();
         let undecodable = watcher.as_ref().map(|watcher| watcher.undecodable()).unwrap_or_default();

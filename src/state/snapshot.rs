@@ -2,11 +2,14 @@
 //!
 //! Timestamps are RFC 3339 in UTC; the field beside each is the seconds since then or until then.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
-use staffetta_handler::{Change, Phase, QueueCounts, QueueEntry, Undecodable};
+use staffetta_handler::{Change, Phase, QueueEntry, Undecodable};
 
 use super::timestamps::Now;
 use super::{PhaseName, QueueState};
+use crate::health::Condition;
 use crate::watcher::{WatchCounts, WatchStatus};
 
 /// The state of the controller at one moment.
@@ -20,7 +23,8 @@ pub(crate) struct StateSnapshot {
     pub(crate) started: String,
     pub(crate) uptime_seconds: f64,
     pub(crate) ready: bool,
-    pub(crate) waits: Vec<UnmetCondition>,
+    /// The conditions of readiness that are not met.
+    pub(crate) waits: Vec<Condition>,
     pub(crate) watches: Vec<WatchSummary>,
     pub(crate) handlers: Vec<HandlerSummary>,
     /// The selected objects that are not handled yet: failed objects first, each group by age.
@@ -48,22 +52,6 @@ pub(crate) struct LeadershipSummary {
     /// The number of times that this process lost the lease.
     #[serde(default)]
     pub(crate) losses: u64,
-}
-
-#[cfg(test)]
-impl LeadershipSummary {
-    /// A process without leader election.
-    pub(crate) fn unopposed() -> Self {
-        Self { name: "staffetta".into(), leads: true, role: "unopposed".into(), slow_renewals: 0, losses: 0 }
-    }
-}
-
-/// A condition of readiness that is not met.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct UnmetCondition {
-    pub(crate) name: String,
-    pub(crate) reason: String,
 }
 
 /// The watch of one kind.
@@ -120,24 +108,14 @@ pub(crate) struct HandlerSummary {
     /// The conditions that must be met before it does.
     pub(crate) waits: Vec<String>,
     /// The numbers of events by phase.
-    pub(crate) held: usize,
-    pub(crate) queued: usize,
-    pub(crate) running: usize,
-    pub(crate) retrying: usize,
-    pub(crate) failed: usize,
+    #[serde(flatten)]
+    pub(crate) counts: BTreeMap<PhaseName, usize>,
 }
 
 impl From<QueueState> for HandlerSummary {
     fn from(QueueState { handler, counts, waits, .. }: QueueState) -> Self {
-        let QueueCounts { held, queued, running, retrying, failed, .. } = counts;
-        Self { name: handler, open: waits.is_empty(), waits, held, queued, running, retrying, failed }
-    }
-}
-
-impl HandlerSummary {
-    /// The numbers of events, in the order in which an event passes through the phases.
-    pub(crate) fn counts(&self) -> [usize; 5] {
-        [self.held, self.queued, self.running, self.retrying, self.failed]
+        let counts = PhaseName::ALL.map(|phase| (phase, phase.count(&counts))).into();
+        Self { name: handler, open: waits.is_empty(), waits, counts }
     }
 }
 

@@ -1,7 +1,6 @@
 //! The liveness of one watch: when the API server last sent anything, what follows when it sends nothing, and whether the watch's
 //! own task is stuck.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,11 +28,14 @@ const TIMEOUT_GRACE: Duration = Duration::from_secs(10);
 const MIN_WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The activity of one watch, recorded by its client and its task.
-pub(super) struct Liveness {
-    last_activity: Mutex<Instant>,
-    resumed_from: AtomicU64,
-    last_request: Mutex<Option<Instant>>,
-    busy_since: Mutex<Option<Instant>>,
+pub(super) struct Liveness(Mutex<Activity>);
+
+struct Activity {
+    /// The time at which the server last accepted the watch or sent a frame in it.
+    last: Instant,
+    resumed_from: u64,
+    last_request: Option<Instant>,
+    busy_since: Option<Instant>,
 }
 
 /// The server, or a proxy before it, ended a watch as soon as it had begun, without an error.
@@ -44,32 +46,28 @@ struct EndedAtOnce;
 impl Liveness {
     /// The liveness of a watch that begins now.
     pub(super) fn new() -> Self {
-        Self {
-            last_activity: Mutex::new(Instant::now()),
-            resumed_from: AtomicU64::new(0),
-            last_request: Mutex::default(),
-            busy_since: Mutex::default(),
-        }
+        let last = Instant::now();
+        Self(Mutex::new(Activity { last, resumed_from: 0, last_request: None, busy_since: None }))
     }
 
     /// The time at which the server last accepted the watch or sent an event or a bookmark in it.
     pub(super) fn last_activity(&self) -> Instant {
-        *lock(&self.last_activity)
+        lock(&self.0).last
     }
 
     /// The resourceVersion from which the watch was last requested; 0 if it is not known.
     pub(super) fn resumed_from(&self) -> u64 {
-        self.resumed_from.load(Ordering::Relaxed)
+        lock(&self.0).resumed_from
     }
 
     /// Records that the watch's task begins or ends processing an item.
     pub(super) fn set_busy(&self, busy: bool) {
-        *lock(&self.busy_since) = busy.then(Instant::now);
+        lock(&self.0).busy_since = busy.then(Instant::now);
     }
 
     /// The time for which the watch's task has been processing one item.
     pub(super) fn busy_for(&self) -> Option<Duration> {
-        lock(&self.busy_since).map(|since| since.elapsed())
+        lock(&self.0).busy_since.map(|since| since.elapsed())
     }
 
     /// Returns a client that records here each accepted watch and each frame that the server sends in it. A watch that is
@@ -89,7 +87,7 @@ impl Liveness {
                 let observer = (is_watch && response.status().is_success()).then_some(liveness);
                 let record = move || {
                     if let Some(liveness) = &observer {
-                        *lock(&liveness.last_activity) = Instant::now();
+                        lock(&liveness.0).last = Instant::now();
                     }
                 };
                 record();
@@ -105,14 +103,14 @@ impl Liveness {
     }
 
     fn request_watch(&self, query: &str) -> Result<(), EndedAtOnce> {
-        let (mut last_request, now) = (lock(&self.last_request), Instant::now());
-        if last_request.is_some_and(|last| now.duration_since(last) < MIN_WATCH_INTERVAL) {
+        let (mut activity, now) = (lock(&self.0), Instant::now());
+        if activity.last_request.is_some_and(|last| now.duration_since(last) < MIN_WATCH_INTERVAL) {
             return Err(EndedAtOnce);
         }
-        *last_request = Some(now);
+        activity.last_request = Some(now);
         let version = query.split('&').find_map(|part| part.strip_prefix("resourceVersion="));
         if let Some(version) = version.and_then(|version| version.parse().ok()) {
-            self.resumed_from.store(version, Ordering::Relaxed);
+            activity.resumed_from = version;
         }
         Ok(())
     }

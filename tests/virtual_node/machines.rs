@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use staffetta_driver::app_hosting::{
+    DeploymentStage, HostedContainer, HostedContainerState, HostedPod, HostedPods,
+};
 use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 use staffetta_driver::{DriverError, Owner, Reason};
 use staffetta_handler::HandlerError;
 use staffetta_virtual_node::{
-    ContainerState, MachineInfo, NodeBackEnd, NodeHealth, NodeSource, NodeSpec, NodeStore, ObservedContainer,
-    PROVIDER_TAINT, Reply, Workload, Workloads,
+    MachineInfo, NodeBackEnd, NodeHealth, NodeSource, NodeSpec, NodeStore, PROVIDER_TAINT, Reply,
 };
 use tokio::sync::Notify;
 
@@ -220,9 +222,9 @@ impl NodeBackEnd for Machine {
         }))
     }
 
-    async fn inventory(&self) -> Result<Reply<Workloads>, DriverError> {
+    async fn inventory(&self) -> Result<Reply<HostedPods>, DriverError> {
         let state = self.ask()?;
-        Ok(Reply::Now(state.pods.values().map(|hosted| Arc::new(workload(hosted))).collect()))
+        Ok(Reply::Now(state.pods.values().map(workload).collect()))
     }
 
     async fn apply(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
@@ -277,20 +279,19 @@ impl NodeBackEnd for Machine {
     }
 }
 
-fn workload(hosted: &Hosted) -> Workload {
+fn workload(hosted: &Hosted) -> HostedPod {
     let runs = hosted.steps >= STEPS && !hosted.going;
     let state = match hosted.ended {
-        Some(exit_code) => {
-            ContainerState::Ended { exit_code, reason: "Ended".into(), message: "as ordered".into() }
-        }
-        None if runs => ContainerState::Running { since: None },
-        None => ContainerState::Waiting {
-            reason: "ContainerCreating".into(),
+        Some(0) => HostedContainerState::Ended { message: "as ordered".into() },
+        Some(_) => HostedContainerState::Failed { reason: "Ended".into(), message: "as ordered".into() },
+        None if runs => HostedContainerState::Running,
+        None => HostedContainerState::Waiting {
+            stage: DeploymentStage::Installing,
             message: format!("step {}", hosted.steps),
         },
     };
     let containers =
-        vec![ObservedContainer { name: "app".into(), id: format!("test://{}", hosted.owner.uid), state }];
+        vec![HostedContainer { name: "app".into(), id: format!("test://{}", hosted.owner.uid), state }];
     let ip = runs.then(|| "10.0.0.7".parse().unwrap());
-    Workload { owner: hosted.owner.clone(), ours: hosted.ours, containers, ip }
+    HostedPod { owner: hosted.owner.clone(), marked: hosted.ours, containers, ip }
 }

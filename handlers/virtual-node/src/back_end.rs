@@ -1,12 +1,12 @@
 //! The interface to the machine behind a node.
 
 use async_trait::async_trait;
+use staffetta_driver::app_hosting::HostedPods;
 use staffetta_driver::virtual_node::{PodProgress, PodRequest, PodUsage};
 use staffetta_driver::{DriverError, Owner, Reason};
 use tokio::time::Instant;
 
 use crate::node::NodeHealth;
-use crate::workload::Workloads;
 
 /// An answer, or the promise of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub trait NodeBackEnd: Send + Sync + 'static {
     async fn health(&self) -> Result<Reply<NodeHealth>, DriverError>;
 
     /// Reads the workloads on the machine that are ours, all at once.
-    async fn inventory(&self) -> Result<Reply<Workloads>, DriverError>;
+    async fn inventory(&self) -> Result<Reply<HostedPods>, DriverError>;
 
     /// Takes one step towards a pod that runs as `request` says.
     async fn apply(&self, request: &PodRequest) -> Result<PodProgress, DriverError>;

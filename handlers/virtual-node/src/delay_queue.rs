@@ -1,13 +1,14 @@
 //! A delay queue of pods that are due for another reconciliation.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use staffetta_driver::Uid;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::lock::lock;
 use crate::triggers::PodDue;
 
 /// Pods that are due later, each once, at the soonest requested time.
@@ -27,7 +28,7 @@ impl DelayQueue {
     /// Makes the pod due after `delay`, unless it is due sooner.
     pub(crate) fn wake(&self, pod: PodDue, delay: Duration) {
         let (uid, at) = (pod.owner().uid, Instant::now() + delay);
-        let mut times = self.times();
+        let mut times = lock(&self.times);
         if times.due.get(&uid).is_some_and(|sooner| *sooner <= at) {
             return;
         }
@@ -41,7 +42,7 @@ impl DelayQueue {
 
     /// Removes a pod.
     pub(crate) fn forget(&self, uid: &Uid) {
-        let mut times = self.times();
+        let mut times = lock(&self.times);
         if let Some(at) = times.due.remove(uid) {
             times.order.remove(&(at, uid.clone()));
         }
@@ -50,10 +51,10 @@ impl DelayQueue {
     /// Waits for the next pod that is due, and removes it.
     pub(crate) async fn next(&self) -> PodDue {
         loop {
-            let first = self.times().order.first_key_value().map(|((at, _), _)| *at);
+            let first = lock(&self.times).order.first_key_value().map(|((at, _), _)| *at);
             match first {
                 Some(at) if at <= Instant::now() => {
-                    let mut times = self.times();
+                    let mut times = lock(&self.times);
                     if let Some(((_, uid), pod)) = times.order.pop_first() {
                         times.due.remove(&uid);
                         return pod;
@@ -65,10 +66,6 @@ impl DelayQueue {
                 None => self.sooner.notified().await,
             }
         }
-    }
-
-    fn times(&self) -> MutexGuard<'_, Times> {
-        self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

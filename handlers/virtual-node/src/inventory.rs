@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use staffetta_driver::app_hosting::{HostedPod, HostedPods};
 use staffetta_driver::{Owner, Uid};
 use tokio::time::Instant;
-
-use crate::workload::{Workload, Workloads};
 
 /// The number of consecutive successful reads that must lack a known workload before it counts as gone.
 const ABSENCES: u8 = 2;
@@ -17,7 +16,7 @@ const ABSENCES: u8 = 2;
 pub(crate) struct Inventory(HashMap<Uid, Entry>);
 
 struct Entry {
-    workload: Arc<Workload>,
+    workload: Arc<HostedPod>,
     /// The number of consecutive reads that lacked it.
     absences: u8,
     /// The time since which a workload with our mark has had no owner.
@@ -32,12 +31,12 @@ impl Entry {
 
 impl Inventory {
     /// The workload of a pod.
-    pub(crate) fn get(&self, uid: &Uid) -> Option<&Arc<Workload>> {
+    pub(crate) fn get(&self, uid: &Uid) -> Option<&Arc<HostedPod>> {
         self.0.get(uid).map(|entry| &entry.workload)
     }
 
     /// All workloads.
-    pub(crate) fn workloads(&self) -> impl Iterator<Item = &Arc<Workload>> {
+    pub(crate) fn workloads(&self) -> impl Iterator<Item = &Arc<HostedPod>> {
         self.0.values().map(|entry| &entry.workload)
     }
 
@@ -49,7 +48,7 @@ impl Inventory {
     /// Takes in a read of the machine. Returns the owners of what changed, and at each read those of orphans.
     pub(crate) fn take_in(
         &mut self,
-        answer: &Workloads,
+        answer: &HostedPods,
         has_owner: impl Fn(&Uid) -> bool,
         now: Instant,
         grace: Duration,
@@ -60,11 +59,14 @@ impl Inventory {
             // A machine may list an owner twice.
             let before = present.remove(uid).or_else(|| self.0.remove(uid));
             let known_since = before.as_ref().and_then(|entry| entry.unowned_since);
-            let unowned = workload.ours && !has_owner(uid);
+            let unowned = workload.marked && !has_owner(uid);
             let unowned_since = unowned.then(|| known_since.unwrap_or(now));
-            let entry = Entry { workload: Arc::clone(workload), absences: 0, unowned_since };
-            if entry.is_orphan(now, grace) || before.is_none_or(|before| before.workload != *workload) {
-                due.push(workload.owner.clone());
+            let same = before.map(|before| before.workload).filter(|before| **before == *workload);
+            let changed = same.is_none();
+            let workload = same.unwrap_or_else(|| Arc::new(workload.clone()));
+            let entry = Entry { workload, absences: 0, unowned_since };
+            if changed || entry.is_orphan(now, grace) {
+                due.push(entry.workload.owner.clone());
             }
             present.insert(uid.clone(), entry);
         }
@@ -82,22 +84,23 @@ impl Inventory {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use staffetta_driver::app_hosting::{DeploymentStage, HostedContainer, HostedContainerState};
+
     use super::*;
-    use crate::workload::{ContainerState, ObservedContainer};
 
     /// A pod of one container.
-    pub(crate) fn workload(uid: &str, running: bool) -> Arc<Workload> {
+    pub(crate) fn workload(uid: &str, running: bool) -> HostedPod {
         let state = if running {
-            ContainerState::Running { since: None }
+            HostedContainerState::Running
         } else {
-            ContainerState::Waiting { reason: "ContainerCreating".into(), message: String::new() }
+            HostedContainerState::Waiting { stage: DeploymentStage::Installing, message: String::new() }
         };
         let owner = Owner { namespace: "default".into(), name: uid.into(), uid: uid.into() };
-        let containers = vec![ObservedContainer { name: "app".into(), id: "id".into(), state }];
-        Arc::new(Workload { owner, ours: true, containers, ip: None })
+        let containers = vec![HostedContainer { name: "app".into(), id: "id".into(), state }];
+        HostedPod { owner, marked: true, containers, ip: None }
     }
 
-    fn look(inventory: &mut Inventory, workloads: &[Arc<Workload>]) -> Vec<String> {
+    fn look(inventory: &mut Inventory, workloads: &[HostedPod]) -> Vec<String> {
         let due = inventory.take_in(&workloads.into(), |_| true, Instant::now(), Duration::ZERO);
         due.into_iter().map(|owner| owner.name).collect()
     }
@@ -122,8 +125,8 @@ pub(crate) mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_what_is_ours_and_has_long_had_no_owner_is_an_orphan() {
-        let theirs = Workload { ours: false, ..Workload::clone(&workload("theirs", true)) };
-        let there: Workloads = [workload("lives", true), workload("gone", true), theirs.into()].into();
+        let theirs = HostedPod { marked: false, ..workload("theirs", true) };
+        let there: HostedPods = [workload("lives", true), workload("gone", true), theirs].into();
         let (mut inventory, grace) = (Inventory::default(), Duration::from_secs(60));
         let mut look = |owned: &[&str]| {
             let has_owner = |uid: &Uid| owned.contains(&uid.as_str());

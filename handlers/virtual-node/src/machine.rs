@@ -1,19 +1,21 @@
 //! A node, the connection to the machine behind it and what was read there.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
+use staffetta_driver::app_hosting::{HostedPod, HostedPods};
 use staffetta_driver::{Owner, Uid};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::back_end::NodeBackEnd;
 use crate::inventory::Inventory;
-use crate::node::{KubeletEndpoint, MachineView, NodeHealth, NodeObject, NodeSpec};
+use crate::lock::lock;
+use crate::node::{MachineView, NodeHealth, NodeObject, NodeSpec};
 use crate::pod::ClusterIndex;
 use crate::policy::Policy;
 use crate::reach::{Reachability, Transition};
 use crate::triggers::Notifier;
-use crate::workload::{Workload, Workloads};
 
 /// A node and what was read of the machine behind it. What changes causes triggers for the node and its pods.
 pub(crate) struct Machine {
@@ -51,29 +53,29 @@ impl Machine {
 
     /// The present state of the node and its machine.
     pub(crate) fn view(&self) -> MachineView {
-        self.state().view.clone()
+        lock(&self.state).view.clone()
     }
 
     /// The open connection to the machine, if any.
     pub(crate) fn back_end(&self) -> Option<Arc<dyn NodeBackEnd>> {
-        self.state().back_end.clone()
+        lock(&self.state).back_end.clone()
     }
 
     /// The workload of a pod, as of the last read.
-    pub(crate) fn workload(&self, uid: &Uid) -> Option<Arc<Workload>> {
-        self.state().inventory.get(uid).map(Arc::clone)
+    pub(crate) fn workload(&self, uid: &Uid) -> Option<Arc<HostedPod>> {
+        lock(&self.state).inventory.get(uid).map(Arc::clone)
     }
 
     /// The owners of workloads that carry our mark.
     pub(crate) fn ours(&self) -> Vec<Owner> {
-        let state = self.state();
-        let ours = state.inventory.workloads().filter(|workload| workload.ours);
+        let state = lock(&self.state);
+        let ours = state.inventory.workloads().filter(|workload| workload.marked);
         ours.map(|workload| workload.owner.clone()).collect()
     }
 
     /// Returns `true` if the owner's workload carries our mark and has had no pod for the grace period.
     pub(crate) fn has_orphan(&self, uid: &Uid) -> bool {
-        self.state().inventory.has_orphan(uid, Instant::now(), self.policy.orphan_grace)
+        lock(&self.state).inventory.has_orphan(uid, Instant::now(), self.policy.orphan_grace)
     }
 
     /// Has the machine read at once.
@@ -82,15 +84,15 @@ impl Machine {
     }
 
     /// Records the endpoint at which this process serves the node's kubelet API.
-    pub(crate) fn answers_at(&self, endpoint: Option<KubeletEndpoint>) {
-        self.state().view.kubelet = endpoint;
+    pub(crate) fn answers_at(&self, endpoint: Option<SocketAddr>) {
+        lock(&self.state).view.kubelet = endpoint;
         self.notifier.node_due(&self.name);
     }
 
     /// Records the state of the Node object. When it becomes ours, all its pods are due.
     pub(crate) fn has_object(&self, object: NodeObject) {
         let ours = object == NodeObject::Ours;
-        let before = std::mem::replace(&mut self.state().view.object, object);
+        let before = std::mem::replace(&mut lock(&self.state).view.object, object);
         if ours && before != NodeObject::Ours {
             self.pods_due();
         }
@@ -98,12 +100,12 @@ impl Machine {
 
     /// Records that the node is being removed from the cluster, or was taken over by another description.
     pub(crate) fn retire(&self, retired: bool) {
-        Arc::make_mut(&mut self.state().view.spec).retired = retired;
+        Arc::make_mut(&mut lock(&self.state).view.spec).retired = retired;
     }
 
     /// Stores an opened connection, and returns `true`, unless it belongs to another `session` than the present one.
     pub(crate) fn opened(&self, session: u64, back_end: &Arc<dyn NodeBackEnd>) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let current = state.view.spec.session == session;
         if current {
             state.back_end = Some(Arc::clone(back_end));
@@ -113,12 +115,12 @@ impl Machine {
 
     /// Drops the connection, so that it is opened anew.
     pub(crate) fn closed(&self) {
-        self.state().back_end = None;
+        lock(&self.state).back_end = None;
     }
 
     /// Replaces the specification of the node; its machine is the same.
     pub(crate) fn describe(&self, spec: NodeSpec) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if *state.view.spec == spec {
             return;
         }
@@ -134,14 +136,14 @@ impl Machine {
 
     /// Records a read that succeeded. Returns `true` if that ends an outage.
     pub(crate) fn reached(&self) -> bool {
-        let transition = self.state().view.reach.succeeded();
+        let transition = lock(&self.state).view.reach.succeeded();
         self.notify(transition);
         transition == Transition::Up
     }
 
     /// Records a read that failed. Returns `true` if the machine is unreachable from now on, or so for another reason.
     pub(crate) fn missed(&self, reason: &'static str, message: String, refused: bool) -> bool {
-        let transition = self.state().view.reach.failed(reason, message, refused, &self.policy);
+        let transition = lock(&self.state).view.reach.failed(reason, message, refused, &self.policy);
         self.notify(transition);
         matches!(transition, Transition::Down | Transition::Otherwise)
     }
@@ -163,7 +165,7 @@ impl Machine {
 
     /// Records the health of the machine.
     pub(crate) fn reported_health(&self, health: NodeHealth) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.view.health.as_deref() != Some(&health) {
             state.view.health = Some(Arc::new(health));
             drop(state);
@@ -172,14 +174,10 @@ impl Machine {
     }
 
     /// Records what runs on the machine. The owners of what changed, and of orphans, are due.
-    pub(crate) fn reported_inventory(&self, workloads: &Workloads) {
+    pub(crate) fn reported_inventory(&self, workloads: &HostedPods) {
         let has_owner = |uid: &Uid| self.pods.knows(uid.as_str());
         let (now, grace) = (Instant::now(), self.policy.orphan_grace);
-        let due = self.state().inventory.take_in(workloads, has_owner, now, grace);
+        let due = lock(&self.state).inventory.take_in(workloads, has_owner, now, grace);
         self.notifier.pods_due(&due, &self.name);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,9 +1,10 @@
 //! The metrics of virtual nodes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::figures::{Counts, STATES};
+use crate::lock::lock;
 use crate::node_store::NodeStore;
 
 /// The phases of pods.
@@ -36,21 +37,17 @@ struct Shown {
 impl VirtualNodeMetricsRegistry {
     /// The counters of a handler, which its predecessors of the same name have counted too.
     pub(crate) fn counts(&self, handler: &'static str) -> Arc<Counts> {
-        Arc::clone(&self.shown().entry(handler).or_default().counts)
+        Arc::clone(&lock(&self.0).entry(handler).or_default().counts)
     }
 
     /// Publishes these nodes, instead of those of the handler's predecessor.
     pub(crate) fn show(&self, handler: &'static str, nodes: &Arc<NodeStore>) {
-        self.shown().entry(handler).or_default().nodes = Arc::downgrade(nodes);
-    }
-
-    fn shown(&self) -> MutexGuard<'_, BTreeMap<&'static str, Shown>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).entry(handler).or_default().nodes = Arc::downgrade(nodes);
     }
 
     /// The figures of each handler.
     pub fn figures(&self) -> Vec<(&'static str, VirtualNodeMetrics)> {
-        self.shown().iter().map(|(handler, shown)| (*handler, shown.figures())).collect()
+        lock(&self.0).iter().map(|(handler, shown)| (*handler, shown.figures())).collect()
     }
 }
 

@@ -1,16 +1,17 @@
 //! The nodes that exist.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use staffetta_driver::app_hosting::HostedPods;
 use tokio::sync::Notify;
 
+use crate::lock::lock;
 use crate::machine::Machine;
 use crate::node::{NodeHealth, NodeSpec};
 use crate::pod::ClusterIndex;
 use crate::policy::Policy;
 use crate::triggers::Notifier;
-use crate::workload::Workloads;
 
 /// The nodes that exist. A [`NodeSource`](crate::NodeSource) fills it, and the handler reads it. No method blocks.
 pub struct NodeStore {
@@ -42,7 +43,7 @@ impl NodeStore {
     /// Adds a node, or replaces its specification.
     pub fn exists(&self, spec: NodeSpec) {
         let name = spec.name.clone();
-        let mut nodes = self.nodes();
+        let mut nodes = lock(&self.nodes);
         nodes.departed.remove(&name);
         let known = nodes.machines.get(&name).filter(|machine| machine.view().spec.place == spec.place);
         if let Some(machine) = known.cloned() {
@@ -60,7 +61,7 @@ impl NodeStore {
 
     /// Removes a node: its object goes, and its pods with it.
     pub fn gone(&self, name: &str) {
-        let mut nodes = self.nodes();
+        let mut nodes = lock(&self.nodes);
         if nodes.machines.remove(name).is_some() {
             nodes.departed.insert(name.to_owned());
             drop(nodes);
@@ -73,15 +74,15 @@ impl NodeStore {
     /// that are no longer listed are treated like others again.
     pub fn unread(&self, names: Vec<String>) {
         let names = names.into_iter().collect();
-        let before = std::mem::replace(&mut self.nodes().unread, names);
-        if before != self.nodes().unread {
+        let before = std::mem::replace(&mut lock(&self.nodes).unread, names);
+        if before != lock(&self.nodes).unread {
             self.turnover.notify_one();
         }
     }
 
     /// Declares that all nodes that exist at the start are known. No Node object is removed before.
     pub fn complete(&self) {
-        self.nodes().complete = true;
+        lock(&self.nodes).complete = true;
         self.turnover.notify_one();
     }
 
@@ -93,7 +94,7 @@ impl NodeStore {
     }
 
     /// Reports what runs on a machine that publishes it by itself.
-    pub fn inventory(&self, name: &str, workloads: &Workloads) {
+    pub fn inventory(&self, name: &str, workloads: &HostedPods) {
         if let Some(machine) = self.get(name) {
             machine.reported_inventory(workloads);
         }
@@ -108,32 +109,32 @@ impl NodeStore {
 
     /// The node of that name.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Machine>> {
-        self.nodes().machines.get(name).cloned()
+        lock(&self.nodes).machines.get(name).cloned()
     }
 
     /// All nodes.
     pub(crate) fn all(&self) -> Vec<Arc<Machine>> {
-        self.nodes().machines.values().cloned().collect()
+        lock(&self.nodes).machines.values().cloned().collect()
     }
 
     /// Returns `true` if all nodes that existed at the start are known.
     pub(crate) fn is_complete(&self) -> bool {
-        self.nodes().complete
+        lock(&self.nodes).complete
     }
 
     /// Returns `true` if the node was removed in the life of this process, so that nothing waits for it.
     pub(crate) fn has_departed(&self, name: &str) -> bool {
-        self.nodes().departed.contains(name)
+        lock(&self.nodes).departed.contains(name)
     }
 
     /// Returns `true` if the node exists but its description could not be read.
     pub(crate) fn is_unread(&self, name: &str) -> bool {
-        self.nodes().unread.contains(name)
+        lock(&self.nodes).unread.contains(name)
     }
 
     /// Forgets a removed node, of which nothing is left.
     pub(crate) fn forget(&self, name: &str) {
-        self.nodes().departed.remove(name);
+        lock(&self.nodes).departed.remove(name);
     }
 
     /// Waits until all nodes that exist at the start are known.
@@ -141,10 +142,6 @@ impl NodeStore {
         while !self.is_complete() {
             self.turnover.notified().await;
         }
-    }
-
-    fn nodes(&self) -> MutexGuard<'_, Nodes> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

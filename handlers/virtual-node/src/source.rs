@@ -15,7 +15,7 @@ use crate::node_store::NodeStore;
 pub trait NodeSource: Send + Sync + 'static {
     /// Keeps `nodes` up to date, and reports what machines publish by themselves, until it is dropped.
     ///
-    /// It calls [`NodeStore::complete`] once all nodes were added that exist at the start.
+    /// It must call [`NodeStore::complete`] once all nodes that exist at the start were added: until then no Node object is deleted.
     async fn run(&self, nodes: Arc<NodeStore>) -> Result<(), HandlerError>;
 
     /// Opens the connection to the machine behind a node. It is kept until the machine refuses it, or the node is removed

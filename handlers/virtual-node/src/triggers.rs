@@ -1,10 +1,12 @@
 //! Triggers: reasons to reconcile a node or a pod that come from no watch.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use staffetta_driver::Owner;
 use staffetta_handler::{Identity, Trigger, TriggerSender};
+
+use crate::lock::lock;
 
 /// The identity of a node. Its UID is the name, because `kubectl describe node` looks for Events so.
 pub(crate) fn node_identity(name: &str) -> Identity {
@@ -75,12 +77,12 @@ pub(crate) struct Notifier(Mutex<Option<TriggerSender>>);
 impl Notifier {
     /// Sends to `sender` from now on.
     pub(crate) fn connect(&self, sender: &TriggerSender) {
-        *self.sender() = Some(sender.clone());
+        *lock(&self.0) = Some(sender.clone());
     }
 
     /// Triggers a reconciliation of a node.
     pub(crate) fn node_due(&self, name: &str) {
-        let sender = self.sender().clone();
+        let sender = lock(&self.0).clone();
         if let Some(sender) = sender {
             sender.send(NodeDue::new(name));
         }
@@ -88,14 +90,10 @@ impl Notifier {
 
     /// Triggers a reconciliation of these pods of a node.
     pub(crate) fn pods_due(&self, owners: &[Owner], node: &Arc<str>) {
-        let sender = self.sender().clone();
+        let sender = lock(&self.0).clone();
         let Some(sender) = sender else { return };
         for owner in owners {
             sender.send(PodDue::new(owner, node));
         }
-    }
-
-    fn sender(&self) -> MutexGuard<'_, Option<TriggerSender>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use super::text::{duration, truncate};
 use crate::cli::table::{TextTable, single_line};
-use crate::state::{HandlerSummary, ObjectSummary, StateSnapshot, WatchSummary};
+use crate::health::Condition;
+use crate::state::{HandlerSummary, ObjectSummary, PhaseName, StateSnapshot, WatchSummary};
 
 /// The whole overview, each line truncated to `width` characters.
 pub(super) fn overview(document: &StateSnapshot, width: Option<usize>) -> String {
@@ -53,8 +54,9 @@ pub(super) fn head(document: &StateSnapshot) -> String {
     let uptime = duration(*uptime_seconds);
     let mut text =
         format!("staffetta {version} on {}: {role}, {ready}, up for {uptime}\n", single_line(identity));
-    for waits in &document.waits {
-        let _ = writeln!(text, "  waits: {}: {}", single_line(&waits.name), single_line(&waits.reason));
+    for Condition { name, reason } in &document.waits {
+        let reason = single_line(reason.as_deref().unwrap_or_default());
+        let _ = writeln!(text, "  waits: {}: {reason}", single_line(name));
     }
     text
 }
@@ -82,7 +84,8 @@ fn handlers(handlers: &[HandlerSummary]) -> TextTable<7> {
     for handler in handlers {
         let state =
             if handler.open { "open".to_owned() } else { format!("waits: {}", handler.waits.join("; ")) };
-        let [held, queued, running, retrying, failed] = handler.counts().map(|count| count.to_string());
+        let [held, queued, running, retrying, failed] =
+            PhaseName::ALL.map(|phase| handler.counts.get(&phase).copied().unwrap_or_default().to_string());
         table.row([&handler.name, &held, &queued, &running, &retrying, &failed, &state]);
     }
     table
@@ -124,7 +127,7 @@ fn no_objects(document: &StateSnapshot) -> String {
     if let Some(why) = incomplete_reason(document) {
         return why;
     }
-    match document.handlers.iter().flat_map(HandlerSummary::counts).sum::<usize>() {
+    match document.handlers.iter().flat_map(|handler| handler.counts.values()).sum::<usize>() {
         0 => "Every object is handled.".to_owned(),
         events => format!("No failing or stuck object. Queued events: {events} (--all shows them)."),
     }
@@ -188,7 +191,7 @@ mod tests {
     fn unmet_conditions_undecodable_objects_and_omitted_objects_are_shown() {
         let mut document = document(Vec::new());
         assert!(overview(&document, None).ends_with("\nEvery object is handled.\n"));
-        document.handlers[0].queued = 7;
+        document.handlers[0].counts.insert(PhaseName::Queued, 7);
         assert!(overview(&document, None).contains("Queued events: 7 (--all shows them)"));
         document.omitted = 3;
         document.waits =

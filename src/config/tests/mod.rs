@@ -70,7 +70,7 @@ fn load(text: &str, variables: &[(&str, &str)]) -> Result<Configuration, Configu
 /// The mistakes, a line each, with the file's name instead of its path.
 fn mistakes(text: &str, variables: &[(&str, &str)]) -> Vec<String> {
     let mistakes = match load(text, variables) {
-        Err(ConfigurationError::Mistakes(Mistakes(mistakes))) => mistakes,
+        Err(ConfigurationError::Mistakes(mistakes)) => mistakes,
         Err(other) => panic!("{other}"),
         Ok(_) => Vec::new(),
     };

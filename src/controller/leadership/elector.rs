@@ -9,6 +9,7 @@
 //! Each process measures with its own boot clock. The timestamps of the lease are for people; any change of the lease counts as a
 //! renewal, because wall clocks can be set.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use super::lease::{LeaseOutcome, LeaseUpdate, ObservedLease};
@@ -30,7 +31,8 @@ pub(super) struct Timing {
 pub(super) struct Elector {
     identity: String,
     timing: Timing,
-    jitter: Jitter,
+    /// The number of pauses so far.
+    pauses: u32,
     phase: ElectorPhase,
     observed: Observation,
     /// `true` if the lease must be read before it is written: its resourceVersion is unknown or outdated.
@@ -73,12 +75,12 @@ pub(super) enum ElectorAction {
 }
 
 impl Elector {
-    /// A candidate that has observed nothing yet. `seed` is the seed of its jitter.
-    pub(super) fn new(identity: String, timing: Timing, seed: u64) -> Self {
+    /// A candidate that has observed nothing yet.
+    pub(super) fn new(identity: String, timing: Timing) -> Self {
         Self {
             identity,
             timing,
-            jitter: Jitter(seed),
+            pauses: 0,
             phase: ElectorPhase::Candidate,
             observed: Observation::Unknown,
             stale: true,
@@ -251,23 +253,13 @@ impl Elector {
         lease.duration.unwrap_or(self.timing.lease_duration)
     }
 
-    /// A retry period shortened by up to a fifth, so that participants do not send requests at the same time.
+    /// A retry period shortened by up to a fifth, different for each participant and pause, so that participants do not send
+    /// requests at the same time.
     fn pause(&mut self) -> Duration {
-        self.timing.retry_period.mul_f64(1.0 - 0.2 * self.jitter.next())
-    }
-}
-
-/// A pseudo-random sequence for jitter: `SplitMix64` (Steele, Lea and Flood 2014). Nothing depends on its quality.
-pub(super) struct Jitter(pub(super) u64);
-
-impl Jitter {
-    /// The next number, from 0 to less than 1.
-    #[expect(clippy::cast_precision_loss, reason = "53 bits fit a float")]
-    pub(super) fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((word ^ (word >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+        self.pauses += 1;
+        let mut digest = DefaultHasher::new();
+        (&self.identity, self.pauses).hash(&mut digest);
+        let shortened = u32::try_from(digest.finish() % 201).unwrap_or_default();
+        self.timing.retry_period * (1000 - shortened) / 1000
     }
 }

@@ -23,7 +23,6 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info};
 
 use crate::config::LeaderElectionOptions;
-use crate::identity::random;
 use crate::term::Term;
 use election_loop::ElectionLoop;
 use elector::{Elector, Timing};
@@ -83,7 +82,7 @@ impl ElectionHandle {
                 name: options.lease_name.clone(),
                 timeout: REQUEST_TIMEOUT.min(timing.renew_deadline / 2),
             },
-            elector: Elector::new(identity.to_owned(), timing, random()),
+            elector: Elector::new(identity.to_owned(), timing),
             term: term.clone(),
             status: status.clone(),
             stop: stop.clone(),

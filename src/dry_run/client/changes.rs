@@ -1,19 +1,13 @@
 //! The fields that a write changes. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use crate::dry_run::plan::StepDetail;
 
-/// A changed field of an object.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct FieldChange {
-    /// The names that lead to the field; a finalizer is `metadata`, `finalizers` and its name.
-    path: Vec<String>,
-    from: Option<Value>,
-    to: Option<Value>,
-}
+/// Present and new values by path: the names that lead to the field. A finalizer is `metadata`, `finalizers` and its name.
+type ChangedFields = BTreeMap<Vec<String>, (Option<Value>, Option<Value>)>;
 
 /// Fields that the server sets, that every object has, or that a renewal of a lease changes every few seconds.
 const HIDDEN: [&[&str]; 9] = [
@@ -32,12 +26,12 @@ const HIDDEN: [&[&str]; 9] = [
 const REMOVED_FROM: &str = "$deleteFromPrimitiveList/";
 
 /// The fields named by `patch` that differ between `before` and `after`. Without `after`, which is the server's answer, the
-/// values of the patch are the new ones. A field that is absent and one that is null are the same. Sorted by path.
-pub(super) fn changes(patch: &Value, before: &Value, after: Option<&Value>) -> Vec<FieldChange> {
-    let mut found = Vec::new();
+/// values of the patch are the new ones. A field that is absent and one that is null are the same. Sorted by path. If the object is
+/// a `secret`, its data is hidden.
+pub(super) fn changes(patch: &Value, before: &Value, after: Option<&Value>, secret: bool) -> Vec<StepDetail> {
+    let mut found = ChangedFields::new();
     compare(&mut Vec::new(), patch, before, after, &mut found);
-    found.sort_by(|one, other| one.path.cmp(&other.path));
-    found
+    found.into_iter().map(|(path, values)| detail(&path, values, secret)).collect()
 }
 
 fn compare(
@@ -45,7 +39,7 @@ fn compare(
     patch: &Value,
     before: &Value,
     after: Option<&Value>,
-    found: &mut Vec<FieldChange>,
+    found: &mut ChangedFields,
 ) {
     if HIDDEN.iter().any(|hidden| path.iter().eq(hidden.iter())) {
         return;
@@ -54,7 +48,7 @@ fn compare(
         let value = |side: &Value| Some(side.clone()).filter(|value| !value.is_null());
         let (from, to) = (value(before), value(after.unwrap_or(patch)));
         if from != to {
-            found.push(FieldChange { path: path.clone(), from, to });
+            found.insert(path.clone(), (from, to));
         }
         return;
     };
@@ -80,16 +74,13 @@ fn compare_finalizers(
     named: &BTreeSet<&str>,
     after: Option<BTreeSet<&str>>,
     removes: bool,
-    found: &mut Vec<FieldChange>,
+    found: &mut ChangedFields,
 ) {
     let after = after.unwrap_or_else(|| if removes { before - named } else { before | named });
     for finalizer in before ^ &after {
         let held = |side: &BTreeSet<&str>| side.contains(finalizer).then_some(Value::Bool(true));
         let path = ["metadata", "finalizers", finalizer].map(str::to_owned).to_vec();
-        let change = FieldChange { path, from: held(before), to: held(&after) };
-        if !found.contains(&change) {
-            found.push(change);
-        }
+        found.insert(path, (held(before), held(&after)));
     }
 }
 
@@ -97,20 +88,18 @@ fn texts(list: &Value) -> BTreeSet<&str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-impl FieldChange {
-    /// The change as a detail of a step. The data of a secret is hidden.
-    pub(super) fn detail(self, secret: bool) -> StepDetail {
-        let Self { path, from, to } = self;
-        let hidden = secret && path.first().is_some_and(|first| first == "data" || first == "stringData");
-        let name = match path.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-            ["metadata", "annotations", key] => format!("annotation {key}"),
-            ["metadata", "labels", key] => format!("label {key}"),
-            ["metadata", "finalizers", finalizer] => format!("finalizer {finalizer}"),
-            path => path.join("."),
-        };
-        let shown = |value: Value| if hidden { Value::from("(hidden)") } else { value };
-        StepDetail::Change { name, from: from.map(shown), to: to.map(shown) }
-    }
+/// A change as a detail of a step.
+fn detail(path: &[String], (from, to): (Option<Value>, Option<Value>), secret: bool) -> StepDetail {
+    let path: Vec<_> = path.iter().map(String::as_str).collect();
+    let hidden = secret && matches!(path.first(), Some(&("data" | "stringData")));
+    let name = match path.as_slice() {
+        ["metadata", "annotations", key] => format!("annotation {key}"),
+        ["metadata", "labels", key] => format!("label {key}"),
+        ["metadata", "finalizers", finalizer] => format!("finalizer {finalizer}"),
+        path => path.join("."),
+    };
+    let shown = |value: Value| if hidden { Value::from("(hidden)") } else { value };
+    StepDetail::Change { name, from: from.map(shown), to: to.map(shown) }
 }
 
 #[cfg(test)]
@@ -120,7 +109,7 @@ mod tests {
     use super::*;
 
     fn names(patch: &Value, before: &Value, after: Option<&Value>) -> Vec<String> {
-        let found = changes(patch, before, after).into_iter().map(|change| match change.detail(false) {
+        let found = changes(patch, before, after, false).into_iter().map(|change| match change {
             StepDetail::Change { name, from, to } => format!("{name} {} {}", from.is_some(), to.is_some()),
             StepDetail::Argument { name, .. } => panic!("{name} is not a change"),
         });
@@ -184,7 +173,7 @@ mod tests {
     fn the_data_of_a_secret_is_hidden() {
         let (before, after) =
             (json!({ "data": { "password": "b2xk" } }), json!({ "data": { "password": "bmV3" } }));
-        let shown = |secret| format!("{:?}", changes(&after, &before, Some(&after)).remove(0).detail(secret));
+        let shown = |secret| format!("{:?}", changes(&after, &before, Some(&after), secret));
         assert!(shown(false).contains("bmV3"));
         assert!(!shown(true).contains("b2xk") && !shown(true).contains("bmV3"), "{}", shown(true));
         assert!(shown(true).contains("data.password"));

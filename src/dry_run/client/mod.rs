@@ -159,13 +159,12 @@ impl Write<'_> {
             None | Some("status") => verb.to_owned(),
             Some(subresource) => format!("{verb} {subresource}"),
         };
+        let secret = self.target.plural == "secrets";
         let with = match *self.method {
             Method::DELETE => Vec::new(),
-            Method::POST => changes(&self.body, &Value::Null, None),
-            _ => changes(&self.body, self.present.as_ref().unwrap_or(&Value::Null), after),
+            Method::POST => changes(&self.body, &Value::Null, None, secret),
+            _ => changes(&self.body, self.present.as_ref().unwrap_or(&Value::Null), after, secret),
         };
-        let secret = self.target.plural == "secrets";
-        let with = with.into_iter().map(|change| change.detail(secret)).collect();
         PlannedStep { by: KUBERNETES.into(), what, with, ..PlannedStep::default() }
     }
 

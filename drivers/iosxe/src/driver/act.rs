@@ -231,7 +231,7 @@ impl IosXeDriver {
             return Ok(());
         }
         if fault.error.ambiguous() {
-            track.uncertain(act);
+            track.lost(act, Instant::now());
         } else {
             track.unsent(act);
         }

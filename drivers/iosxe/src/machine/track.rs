@@ -178,6 +178,14 @@ impl AppRecord {
         }
     }
 
+    /// Records that the answer to a step was lost at `now`. The device may have received the request only then, however long ago it
+    /// was sent.
+    pub(crate) fn lost(&mut self, act: AppStep, now: Instant) {
+        if let Some(attempt) = self.attempts.get_mut(&act) {
+            (attempt.until, attempt.uncertain) = (now + UNCERTAIN, true);
+        }
+    }
+
     /// Records that the device refused a step that was tried, or could not take it.
     pub(crate) fn refused(&mut self, act: AppStep, said: String, sort: RefusalKind, now: Instant) {
         if let Some(attempt) = self.attempts.get_mut(&act) {

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use staffetta_driver::app_hosting::{
-    AppHostingDriver, DeviceInfo, DeviceResources, HostedContainerState, HostedPod,
-};
+use staffetta_driver::app_hosting::{AppHostingDriver, DeviceInfo, DeviceResources, HostedPods};
 use staffetta_driver::virtual_node::{PodProgress, PodRequest, PodUsage};
 use staffetta_driver::{DriverError, Owner};
 use staffetta_handler::causes;
@@ -16,8 +14,8 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::back_end::{NodeBackEnd, Reply};
+use crate::lock::lock;
 use crate::node::{MachineInfo, NodeHealth, Room};
-use crate::workload::{ContainerState, ObservedContainer, Workload, Workloads};
 
 /// The back end of a node whose machine is a device.
 pub(crate) struct DeviceBackEnd {
@@ -36,7 +34,7 @@ impl DeviceBackEnd {
     /// Reads the device information. A device that does not report it takes pods all the same.
     async fn info(&self) -> DeviceInfo {
         let reported = self.driver.get_device_info().await;
-        let mut info = self.info.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut info = lock(&self.info);
         match reported {
             Ok(reported) => info.clone_from(&reported),
             Err(error) => debug!(error = causes(&error), "a device does not report its information"),
@@ -53,9 +51,8 @@ impl NodeBackEnd for DeviceBackEnd {
         Ok(Reply::Now(NodeHealth { host_ip: self.host_ip, ..health(&resources, info) }))
     }
 
-    async fn inventory(&self) -> Result<Reply<Workloads>, DriverError> {
-        let pods = self.driver.list_pods().await?;
-        Ok(Reply::Now(pods.iter().map(|pod| Arc::new(workload(pod))).collect()))
+    async fn inventory(&self) -> Result<Reply<HostedPods>, DriverError> {
+        self.driver.list_pods().await.map(Reply::Now)
     }
 
     async fn apply(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
@@ -76,30 +73,6 @@ impl NodeBackEnd for DeviceBackEnd {
 
     async fn usage(&self) -> Result<Vec<PodUsage>, DriverError> {
         self.driver.get_usage().await
-    }
-}
-
-fn workload(pod: &HostedPod) -> Workload {
-    let containers = pod.containers.iter().map(|container| ObservedContainer {
-        name: container.name.clone(),
-        id: container.id.clone(),
-        state: state(&container.state),
-    });
-    Workload { owner: pod.owner.clone(), ours: pod.marked, containers: containers.collect(), ip: pod.ip }
-}
-
-fn state(state: &HostedContainerState) -> ContainerState {
-    match state {
-        HostedContainerState::Waiting { stage, message } => {
-            ContainerState::Waiting { reason: stage.reason().into(), message: message.clone() }
-        }
-        HostedContainerState::Running => ContainerState::Running { since: None },
-        HostedContainerState::Ended { message } => {
-            ContainerState::Ended { exit_code: 0, reason: "Completed".into(), message: message.clone() }
-        }
-        HostedContainerState::Failed { reason, message } => {
-            ContainerState::Ended { exit_code: 1, reason: reason.clone().into(), message: message.clone() }
-        }
     }
 }
 
@@ -212,18 +185,5 @@ mod tests {
         let pair = |name: &str, amount: &str| (name.to_owned(), amount.to_owned());
         assert_eq!(shown(&health.capacity), [pair("cpu", "2000m"), pair("memory", "1073741824")]);
         assert_eq!(shown(&health.allocatable), [pair("cpu", "1500m"), pair("memory", "0")]);
-    }
-
-    #[test]
-    fn every_state_of_a_device_has_one_here() {
-        let failed =
-            HostedContainerState::Failed { reason: "InstallFailed".into(), message: "no space".into() };
-        let expected = ContainerState::Ended {
-            exit_code: 1,
-            reason: "InstallFailed".into(),
-            message: "no space".into(),
-        };
-        assert_eq!(state(&failed), expected);
-        assert_eq!(state(&HostedContainerState::Running), ContainerState::Running { since: None });
     }
 }

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
+use staffetta_driver::app_hosting::HostedPod;
 use staffetta_driver::virtual_node::PodProgress;
 use staffetta_driver::{Owner, Reason};
 use staffetta_handler::{
@@ -25,15 +26,14 @@ use crate::node::names_owner;
 use crate::reach::Outage;
 use crate::recorder::{EventReason, rest_of};
 use crate::shared::Shared;
-use crate::workload::Workload;
 
-/// By it an object waits until nothing of its device is left in the cluster, and nothing of the cluster on the device.
+/// The finalizer of a `CiscoDevice`. It is removed once the device has no node and runs no workload of this cluster.
 pub(super) const FINALIZER: &str = "cisco.vk/device-cleanup";
 
 /// The interval at which device statuses are compared with the observed state.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// There may be something to do for a `CiscoDevice`: its device can be reached, or not any more.
+/// Requests a reconciliation of a `CiscoDevice`, because the reachability of its device may have changed.
 #[derive(Clone, Debug)]
 pub(super) struct DeviceDue(Identity);
 
@@ -56,7 +56,7 @@ impl Controller {
         Self { client, devices, nodes }
     }
 
-    /// The object as it is by now: an attempt that is repeated must not write over what the one before it wrote.
+    /// The newest state of the object. A repeated attempt must not overwrite what the previous one wrote.
     fn newest(&self, object: &Arc<CiscoDevice>) -> Arc<CiscoDevice> {
         self.devices.object(&Identity::of_object(&**object)).unwrap_or_else(|| Arc::clone(object))
     }
@@ -90,7 +90,7 @@ impl Controller {
         self.patch(object, Some("status"), json!({ "status": wanted }), "write the status").await
     }
 
-    /// Takes a device out of the cluster: nothing new goes there, what is there is removed, then its node goes.
+    /// Removes a device from the cluster: it gets no new pods, its workloads are removed, and then its node is deleted.
     async fn take_out(&self, object: &CiscoDevice) -> Result<(), DeviceError> {
         if !has_finalizer(object) {
             return Ok(());
@@ -119,8 +119,8 @@ impl Controller {
         self.patch(object, None, json!({ "metadata": metadata }), "remove the finalizer").await
     }
 
-    /// Rids a device that can be reached of all that is ours, as it is there by now. One that cannot be reached is let go as it
-    /// is, because waiting for it might never end. One that was not read yet is waited for.
+    /// Removes all our workloads from a reachable device. A device that cannot be reached keeps them, because waiting for it might
+    /// never end. A device that was not read yet is an error that is retried.
     async fn clear(&self, object: &CiscoDevice, machine: &Machine) -> Result<(), DeviceError> {
         let view = machine.view();
         if let Some(outage) = view.outage() {
@@ -138,7 +138,7 @@ impl Controller {
                 ours.map(|workload| workload.owner.clone()).collect()
             }
             Ok(Reply::Later) => machine.ours(),
-            // Whether that is an outage is found out by who reads the machine.
+            // The reader of the machine decides whether that is an outage.
             Err(_) => return Err(unread()),
         };
         let mut left = false;
@@ -158,11 +158,11 @@ impl Controller {
     }
 
     /// Returns `true` if the workload carries our mark or runs for a pod of this cluster.
-    fn is_ours(&self, workload: &Workload) -> bool {
-        workload.ours || self.nodes.cluster.knows(workload.owner.uid.as_str())
+    fn is_ours(&self, workload: &HostedPod) -> bool {
+        workload.marked || self.nodes.cluster.knows(workload.owner.uid.as_str())
     }
 
-    /// Reports a device that is let go while it cannot be reached, and what runs there as far as that is known.
+    /// Reports that a device is removed while it cannot be reached, with the number of workloads that stay there, if known.
     fn report_rest(&self, object: &CiscoDevice, machine: &Machine, outage: &Outage) {
         let rest = rest_of(machine.ours().len());
         let text =

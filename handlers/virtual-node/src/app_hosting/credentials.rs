@@ -13,8 +13,8 @@ use super::file::{FileError, password};
 
 const STEP: &str = "read the account of the device";
 
-/// The description with the account of its `credentialSecretRef` in it, if it has one. It is read each time the way to the
-/// device is opened: also when the device refused the account that was there before.
+/// The description with the account of its `credentialSecretRef`, if it has one. The Secret is read each time the connection to
+/// the device is opened, also after the device refused the previous account.
 pub(super) async fn with_account(
     client: &Client,
     namespace: &str,
@@ -47,7 +47,7 @@ pub(super) async fn with_account(
     Ok(spec)
 }
 
-/// The password of a file, which is read as often.
+/// The password in a file, which is read as often as a Secret.
 pub(super) fn password_of(file: &Path) -> Result<Password, DriverError> {
     password(file).map_err(|error| {
         let missing =

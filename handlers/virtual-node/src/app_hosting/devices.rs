@@ -2,22 +2,23 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use staffetta_driver::app_hosting::DeviceSpec;
 use staffetta_handler::{Event, Identity, Index};
 use tokio::sync::Notify;
 
 use super::cisco_device::CiscoDevice;
-use super::entry::NamedDevice;
+use super::entry::DeviceEntry;
 use super::label::mistake;
 use super::name::is_name;
+use crate::lock::lock;
 
-/// The devices that are described, by the name of their node. Where several descriptions claim a name, that of a file holds, and
-/// of the others the oldest.
+/// The described devices, by the name of their node. If several descriptions claim a name, one of a file is in force, otherwise the
+/// oldest object.
 pub(super) struct Devices {
     claims: Mutex<HashMap<String, BTreeMap<Rank, Claim>>>,
-    /// Rings when a description comes, changes or goes.
+    /// Notified when a description is added, changed or removed.
     pub(super) changed: Notify,
 }
 
@@ -31,11 +32,11 @@ enum Rank {
 /// One description of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Claim {
-    /// The object that it is from; none for a file.
+    /// The object that contains it; `None` for a file.
     pub(super) object: Option<Arc<CiscoDevice>>,
-    /// The last description of it that could be right; none where there was none.
+    /// The last valid description; `None` if there was none.
     pub(super) spec: Option<Arc<DeviceSpec>>,
-    /// A file with the password, which is taken instead of the one in the description.
+    /// A file with the password, which overrides the one in the description.
     pub(super) password_file: Option<PathBuf>,
     /// The reason why the current description is invalid. The previous one stays in force meanwhile, so that a typing
     /// error removes no node from the cluster.
@@ -45,10 +46,6 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    fn holds(&self) -> bool {
-        self.spec.is_some() && !self.left
-    }
-
     /// Returns `true` if the description belongs to the object with this UID.
     fn is_of(&self, uid: &str) -> bool {
         self.object.as_ref().is_some_and(|object| object.metadata.uid.as_deref() == Some(uid))
@@ -82,9 +79,9 @@ pub(super) enum Verdict {
 
 impl Devices {
     /// The devices of files.
-    pub(super) fn new(devices: Vec<NamedDevice>) -> Self {
-        let claims = devices.into_iter().map(|NamedDevice { name, spec, password_file }| {
-            let spec = Some(Arc::new(spec));
+    pub(super) fn new(devices: BTreeMap<String, DeviceEntry>) -> Self {
+        let claims = devices.into_iter().map(|(name, DeviceEntry { device, password_file, .. })| {
+            let spec = Some(Arc::new(device));
             let claim = Claim { object: None, spec, password_file, wrong: None, left: false };
             (name, BTreeMap::from([(Rank::File, claim)]))
         });
@@ -94,22 +91,21 @@ impl Devices {
 
     /// The descriptions that hold, by the name of the node.
     pub(super) fn holding(&self) -> BTreeMap<String, Claim> {
-        let claims = self.claims();
-        let first = |claims: &BTreeMap<Rank, Claim>| claims.values().find(|claim| claim.holds()).cloned();
-        claims.iter().filter_map(|(name, claims)| Some((name.clone(), first(claims)?))).collect()
+        let claims = lock(&self.claims);
+        claims.iter().filter_map(|(name, claims)| Some((name.clone(), holder(claims)?.clone()))).collect()
     }
 
     /// The description that holds for a node.
     pub(super) fn of(&self, name: &str) -> Option<Claim> {
-        self.claims().get(name)?.values().find(|claim| claim.holds()).cloned()
+        lock(&self.claims).get(name).and_then(holder).cloned()
     }
 
     /// The names of nodes that are described, but by no valid description: such a node exists, and its specification is
     /// not known.
     pub(super) fn unread(&self) -> Vec<String> {
-        let claims = self.claims();
+        let claims = lock(&self.claims);
         let stands = |claims: &BTreeMap<Rank, Claim>| {
-            !claims.values().any(Claim::holds) && claims.values().any(|claim| !claim.left)
+            holder(claims).is_none() && claims.values().any(|claim| !claim.left)
         };
         claims.iter().filter(|(_, claims)| stands(claims)).map(|(name, _)| name.clone()).collect()
     }
@@ -121,25 +117,24 @@ impl Devices {
 
     /// All objects.
     pub(super) fn objects(&self) -> Vec<Arc<CiscoDevice>> {
-        let claims = self.claims();
+        let claims = lock(&self.claims);
         claims.values().flat_map(BTreeMap::values).filter_map(|claim| claim.object.clone()).collect()
     }
 
     /// The newest state of an object.
     pub(super) fn object(&self, identity: &Identity) -> Option<Arc<CiscoDevice>> {
-        let claims = self.claims();
+        let claims = lock(&self.claims);
         let claim = claims.get(&identity.name)?.values().find(|claim| claim.is_of(&identity.uid));
         claim?.object.clone()
     }
 
     /// Compares an object with the other descriptions.
     pub(super) fn verdict(&self, object: &CiscoDevice) -> Verdict {
-        let claims = self.claims();
+        let claims = lock(&self.claims);
         let of_name = claims.get(object.metadata.name.as_deref().unwrap_or_default());
-        let of_name = || of_name.into_iter().flat_map(BTreeMap::values);
         let uid = object.metadata.uid.as_deref().unwrap_or_default();
-        let holder = of_name().find(|claim| claim.holds());
-        match (of_name().find(|claim| claim.is_of(uid)), holder) {
+        let own = of_name.and_then(|claims| claims.values().find(|claim| claim.is_of(uid)));
+        match (own, of_name.and_then(holder)) {
             (None, _) => Verdict::Invalid("it is not known".to_owned()),
             (Some(Claim { wrong: Some(reason), .. }), _) => Verdict::Invalid(reason.clone()),
             (Some(own), Some(holder)) if !own.left && !holder.is_of(uid) => Verdict::Taken(holder.origin()),
@@ -150,12 +145,12 @@ impl Devices {
     /// Returns `true` if nothing of the object's device remains, so that its finalizer can be removed.
     pub(super) fn has_left(&self, name: &str, uid: &str) -> bool {
         let is_left = |claim: &Claim| claim.left && claim.is_of(uid);
-        self.claims().get(name).is_some_and(|claims| claims.values().any(is_left))
+        lock(&self.claims).get(name).is_some_and(|claims| claims.values().any(is_left))
     }
 
     /// Records that nothing of the object's device remains: its name is free for others.
     pub(super) fn leave(&self, name: &str, uid: &str) {
-        let mut claims = self.claims();
+        let mut claims = lock(&self.claims);
         let of_name = claims.get_mut(name).into_iter().flat_map(BTreeMap::values_mut);
         of_name.filter(|claim| claim.is_of(uid)).for_each(|claim| claim.left = true);
         drop(claims);
@@ -164,7 +159,7 @@ impl Devices {
 
     /// The object is gone.
     fn release(&self, name: &str, uid: &str) {
-        let mut claims = self.claims();
+        let mut claims = lock(&self.claims);
         if let Some(of_name) = claims.get_mut(name) {
             of_name.retain(|_, claim| !claim.is_of(uid));
             if of_name.is_empty() {
@@ -184,7 +179,7 @@ impl Devices {
             uid: meta.uid.clone().unwrap_or_default(),
         };
         let described = described(&name, object).map(Arc::new);
-        let mut claims = self.claims();
+        let mut claims = lock(&self.claims);
         let of_name = claims.entry(name).or_default();
         let left = of_name.get(&rank).is_some_and(|claim| claim.left) && meta.deletion_timestamp.is_some();
         let (spec, wrong) = match described {
@@ -199,10 +194,11 @@ impl Devices {
         drop(claims);
         self.changed.notify_one();
     }
+}
 
-    fn claims(&self) -> MutexGuard<'_, HashMap<String, BTreeMap<Rank, Claim>>> {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// The description in force for a node, of those that claim its name.
+fn holder(claims: &BTreeMap<Rank, Claim>) -> Option<&Claim> {
+    claims.values().find(|claim| claim.spec.is_some() && !claim.left)
 }
 
 /// The description in an object, or why it cannot be right.
@@ -240,7 +236,7 @@ mod tests {
         let old = object("b", "2026-01-01T00:00:00Z", &spec("old"));
         let new = object("a", "2026-02-01T00:00:00Z", &spec("new"));
         for order in [[&old, &new], [&new, &old]] {
-            let devices = Devices::new(Vec::new());
+            let devices = Devices::new(BTreeMap::new());
             for object in order {
                 devices.claim(object);
             }
@@ -250,8 +246,8 @@ mod tests {
             assert_eq!(devices.verdict(&new), Verdict::Holds);
         }
         let spec = serde_json::from_value(spec("file")).unwrap();
-        let file = NamedDevice { name: "r1".into(), spec, password_file: None };
-        let devices = Devices::new(vec![file]);
+        let file = DeviceEntry { name: None, password_file: None, device: spec };
+        let devices = Devices::new([("r1".to_owned(), file)].into());
         devices.claim(&old);
         assert_eq!(devices.verdict(&old), Verdict::Taken("a file or the configuration".into()));
         assert_eq!(devices.of("r1").unwrap().spec.unwrap().address, "file");
@@ -259,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_description_that_cannot_be_right_is_told_and_holds_no_name() {
-        let devices = Devices::new(Vec::new());
+        let devices = Devices::new(BTreeMap::new());
         let wrong =
             object("a", "2026-01-01T00:00:00Z", &json!({ "driver": "FAKE", "address": "x", "colour": 1 }));
         let right = object("b", "2026-02-01T00:00:00Z", &json!({ "driver": "FAKE", "address": "y" }));
@@ -276,7 +272,7 @@ mod tests {
         for key in ["type", "staffetta.dev/handler", "staffetta.dev/cluster", "kubernetes.io/hostname"] {
             let spec = json!({ "address": "x", "labels": { key: "edge" } });
             let device = object("a", "2026-01-01T00:00:00Z", &spec);
-            let devices = Devices::new(Vec::new());
+            let devices = Devices::new(BTreeMap::new());
             devices.claim(&device);
             assert!(matches!(devices.verdict(&device), Verdict::Invalid(reason) if reason.contains(key)));
         }
@@ -284,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_description_with_a_label_that_no_server_takes_cannot_be_right() {
-        let devices = Devices::new(Vec::new());
+        let devices = Devices::new(BTreeMap::new());
         let device =
             object("a", "2026-01-01T00:00:00Z", &json!({ "address": "x", "labels": { "rack": "7 b" } }));
         devices.claim(&device);
@@ -297,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_description_that_was_right_holds_while_the_one_after_it_cannot_be() {
-        let devices = Devices::new(Vec::new());
+        let devices = Devices::new(BTreeMap::new());
         let spec = |address: &str| json!({ "driver": "FAKE", "address": address });
         devices.claim(&object("a", "2026-01-01T00:00:00Z", &spec("one")));
         let mut wrong = spec("two");

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use staffetta_driver::app_hosting::DeviceSpec;
 
-/// A device of a list: what it is, and the name of its node beside.
+/// A device of a list, with the name of its node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeviceEntry {
@@ -14,21 +14,10 @@ pub struct DeviceEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63), extend("format" = "dns-name"))]
     pub name: Option<String>,
-    /// A file with the password of the account, which is taken instead of the one in `device`. It is read whenever the way
-    /// to the device is opened, and must be there at the start.
+    /// A file with the password of the account, which overrides the one in `device`. It is read whenever the connection to the
+    /// device is opened, and must exist at the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_file: Option<PathBuf>,
     /// The description of the device.
     pub device: DeviceSpec,
-}
-
-/// A device and the name of its node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedDevice {
-    /// The name of its node.
-    pub name: String,
-    /// The description of the device.
-    pub spec: DeviceSpec,
-    /// A file with the password of its account, which is taken instead of the one in `spec`.
-    pub password_file: Option<PathBuf>,
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use staffetta_driver::app_hosting::{DeviceSpec, Password};
 
-use super::entry::{DeviceEntry, NamedDevice};
+use super::entry::DeviceEntry;
 use super::label::mistake;
 use super::name::{is_name, node_name};
 
@@ -29,14 +29,6 @@ pub enum FileError {
         #[source]
         source: io::Error,
     },
-    /// A file is larger than any description of devices.
-    #[error("read {file}, which is to {purpose}: it is larger than 4 MiB")]
-    TooLarge {
-        /// The file.
-        file: PathBuf,
-        /// The purpose of the file.
-        purpose: &'static str,
-    },
     /// A file is not as it must be; a password in it is not shown.
     #[error("the devices of {file} are not as they must be: {reason}")]
     Malformed {
@@ -45,15 +37,7 @@ pub enum FileError {
         /// The mistake, with line and column.
         reason: String,
     },
-    /// A node may not have that name.
-    #[error("the devices of {origin}: no node may be called `{name}`")]
-    Name {
-        /// The origin of the description.
-        origin: String,
-        /// The name.
-        name: String,
-    },
-    /// A label or a taint is invalid or reserved.
+    /// The name of a node, a label or a taint is invalid or reserved.
     #[error("the devices of {origin}: of `{name}`: {mistake}")]
     Mistake {
         /// The origin of the description.
@@ -85,16 +69,16 @@ struct Form {
     devices: Vec<DeviceEntry>,
 }
 
-/// The devices of the configuration and those of `files`, each with a name of its own.
-pub fn read(entries: &[DeviceEntry], files: &[PathBuf]) -> Result<Vec<NamedDevice>, FileError> {
-    let mut devices = Vec::new();
+/// The devices of the configuration and those of `files`, by the names of their nodes.
+pub fn read(entries: &[DeviceEntry], files: &[PathBuf]) -> Result<BTreeMap<String, DeviceEntry>, FileError> {
+    let mut devices = BTreeMap::new();
     let mut seen: BTreeMap<String, String> = BTreeMap::new();
     let mut add = |origin: &str, entry: DeviceEntry| {
-        let device = named(origin, entry)?;
-        if let Some(first) = seen.insert(device.name.clone(), origin.to_owned()) {
-            return Err(FileError::Twice { name: device.name, first, second: origin.to_owned() });
+        let name = checked(origin, &entry)?;
+        if let Some(first) = seen.insert(name.clone(), origin.to_owned()) {
+            return Err(FileError::Twice { name, first, second: origin.to_owned() });
         }
-        devices.push(device);
+        devices.insert(name, entry);
         Ok(())
     };
     for entry in entries {
@@ -108,18 +92,16 @@ pub fn read(entries: &[DeviceEntry], files: &[PathBuf]) -> Result<Vec<NamedDevic
     Ok(devices)
 }
 
-/// The device of an entry, with the name of its node. Its password can be read.
-fn named(origin: &str, entry: DeviceEntry) -> Result<NamedDevice, FileError> {
-    let DeviceEntry { name, password_file, device: spec } = entry;
-    let name = name.unwrap_or_else(|| node_name(&spec.address));
-    if !is_name(&name) {
-        return Err(FileError::Name { origin: origin.to_owned(), name });
-    }
-    if let Some(mistake) = mistake(&spec) {
+/// Checks an entry, and that its password can be read. Returns the name of its node.
+fn checked(origin: &str, entry: &DeviceEntry) -> Result<String, FileError> {
+    let name = entry.name.clone().unwrap_or_else(|| node_name(&entry.device.address));
+    let mistake =
+        if is_name(&name) { mistake(&entry.device) } else { Some("no node may have this name".to_owned()) };
+    if let Some(mistake) = mistake {
         return Err(FileError::Mistake { origin: origin.to_owned(), name, mistake });
     }
-    password_file.as_deref().map(password).transpose()?;
-    Ok(NamedDevice { name, spec, password_file })
+    entry.password_file.as_deref().map(password).transpose()?;
+    Ok(name)
 }
 
 /// The password in a file.
@@ -134,7 +116,7 @@ fn text(file: &Path, purpose: &'static str) -> Result<String, FileError> {
     let opened = fs::File::open(file).map_err(fail)?;
     opened.take(LARGEST + 1).read_to_string(&mut text).map_err(fail)?;
     if text.len() as u64 > LARGEST {
-        return Err(FileError::TooLarge { file: file.to_owned(), purpose });
+        return Err(fail(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 4 MiB")));
     }
     Ok(text)
 }
@@ -155,8 +137,9 @@ mod tests {
 
     const FILE: &str = "devices.yaml";
 
-    fn devices(text: &str) -> Result<Vec<NamedDevice>, FileError> {
-        of_text(Path::new(FILE), text)?.into_iter().map(|entry| named(FILE, entry)).collect()
+    fn devices(text: &str) -> Result<Vec<(String, DeviceEntry)>, FileError> {
+        let entries = of_text(Path::new(FILE), text)?.into_iter();
+        entries.map(|entry| Ok((checked(FILE, &entry)?, entry))).collect()
     }
 
     #[test]
@@ -165,15 +148,15 @@ mod tests {
                     enabled: true\n  podCIDR: 10.0.0.0/24\n  xe:\n    networking:\n      interface:\n        \
                     type: VirtualPortGroup\n        virtualPortGroup:\n          dhcp: true\n          interface: \"0\"\n";
         let devices = devices(text).unwrap();
-        assert_eq!((devices.len(), devices[0].name.as_str()), (1, "cisco-vk-192-0-2-1"));
-        assert_eq!(devices[0].spec.management_port(), 443);
+        assert_eq!((devices.len(), devices[0].0.as_str()), (1, "cisco-vk-192-0-2-1"));
+        assert_eq!(devices[0].1.device.management_port(), 443);
         assert!(!format!("{devices:?}").contains("hunter2"));
     }
 
     #[test]
     fn a_list_names_its_nodes() {
         let text = "devices:\n- name: east\n  device: { driver: FAKE, address: r1 }\n- device: { driver: FAKE, address: r2 }\n";
-        let names: Vec<_> = devices(text).unwrap().into_iter().map(|device| device.name).collect();
+        let names: Vec<_> = devices(text).unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["east", "cisco-vk-r2"]);
     }
 
@@ -184,7 +167,7 @@ mod tests {
         assert!(error.contains("colour") && error.contains(FILE), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
         let name = devices("devices:\n- name: East\n  device: { driver: FAKE, address: r1 }\n").unwrap_err();
-        assert!(matches!(name, FileError::Name { name, .. } if name == "East"));
+        assert!(matches!(name, FileError::Mistake { name, .. } if name == "East"));
         let label = devices("device: { driver: FAKE, address: r1, labels: { type: edge } }\n").unwrap_err();
         assert!(matches!(label, FileError::Mistake { mistake, .. } if mistake.contains("`type`")));
         let taint = "device: { driver: FAKE, address: r1, taints: [{ key: a b, effect: NoExecute }] }\n";
@@ -226,7 +209,7 @@ mod tests {
             devices(&text)
         };
         let found = of(file.path()).unwrap();
-        assert_eq!(found[0].password_file.as_deref(), Some(file.path()));
+        assert_eq!(found[0].1.password_file.as_deref(), Some(file.path()));
         let password = password(file.path()).unwrap();
         assert_eq!(password.expose(), "hunter2");
         assert!(!format!("{password:?}").contains("hunter2"));

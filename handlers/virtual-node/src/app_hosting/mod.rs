@@ -19,6 +19,7 @@ mod options;
 mod source;
 mod status;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ use crate::shared::Dependencies;
 #[cfg(test)]
 pub(crate) use self::back_end::DeviceBackEnd;
 pub use self::cisco_device::{CiscoDevice, CiscoDeviceStatus};
-pub use self::entry::{DeviceEntry, NamedDevice};
+pub use self::entry::DeviceEntry;
 pub use self::error::DeviceError;
 pub use self::file::{FileError, read as read_devices};
 pub use self::name::node_name;
@@ -57,8 +58,8 @@ pub struct AppHosting {
     pub client: Client,
     /// The options of the section `[app_hosting]`.
     pub options: AppHostingOptions,
-    /// The devices of its configuration and files.
-    pub devices: Vec<NamedDevice>,
+    /// The devices of its configuration and files, by the names of their nodes.
+    pub devices: BTreeMap<String, DeviceEntry>,
     /// The kinds of devices.
     pub drivers: AppHostingDriverTable,
     /// Publishes Kubernetes Events.

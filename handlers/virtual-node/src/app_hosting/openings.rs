@@ -1,7 +1,7 @@
-//! The ways to devices that are being opened.
+//! Connections to devices that are being opened.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
@@ -9,13 +9,15 @@ use staffetta_driver::app_hosting::{AppHostingDriver, DeviceSpec};
 use staffetta_driver::{DriverError, Reason};
 use tokio::task::spawn_blocking;
 
-pub(super) const OPEN: &str = "open the way to the device";
+use crate::lock::lock;
+
+pub(super) const OPEN: &str = "open the connection to the device";
 
 /// The result of opening a driver.
 type ConnectionResult = Result<Arc<dyn AppHostingDriver>, DriverError>;
 
-/// The ways that are being opened, by the name of the node. What that takes is in files, and a file that never comes holds one
-/// thread, however often opening it is tried again.
+/// The connections that are being opened, by the name of the node. Opening one reads files. A file system that never answers
+/// blocks one thread for each device, however often the connection is tried again.
 #[derive(Default)]
 pub(super) struct DriverConnections(Mutex<HashMap<String, DriverConnection>>);
 
@@ -25,7 +27,8 @@ struct DriverConnection {
 }
 
 impl DriverConnections {
-    /// The way to the device of that node, as `open` opens it; or as it is being opened already, for a device that is described so.
+    /// Opens the connection to the device of that node with `open`, on a thread for blocking work. If a connection with the same
+    /// description is being opened already, it waits for that one instead.
     pub(super) async fn open(
         &self,
         node: &str,
@@ -34,7 +37,7 @@ impl DriverConnections {
     ) -> ConnectionResult {
         let opening = self.begin(node, spec, open);
         let opened = opening.clone().await;
-        let mut openings = self.openings();
+        let mut openings = lock(&self.0);
         if openings.get(node).is_some_and(|known| known.opened.ptr_eq(&opening)) {
             openings.remove(node);
         }
@@ -47,7 +50,7 @@ impl DriverConnections {
         spec: DeviceSpec,
         open: impl FnOnce(DeviceSpec) -> ConnectionResult + Send + 'static,
     ) -> Shared<BoxFuture<'static, ConnectionResult>> {
-        let mut openings = self.openings();
+        let mut openings = lock(&self.0);
         if let Some(known) = openings.get(node).filter(|known| known.spec == spec) {
             return known.opened.clone();
         }
@@ -58,9 +61,5 @@ impl DriverConnections {
         let opened = opened.boxed().shared();
         openings.insert(node.to_owned(), DriverConnection { spec, opened: opened.clone() });
         opened
-    }
-
-    fn openings(&self) -> MutexGuard<'_, HashMap<String, DriverConnection>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

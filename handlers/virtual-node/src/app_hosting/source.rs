@@ -100,7 +100,7 @@ mod tests {
     use staffetta_handler::causes;
     use staffetta_memory::MemoryDevices;
 
-    use super::super::entry::NamedDevice;
+    use super::super::entry::DeviceEntry;
     use super::*;
 
     /// Drivers that read a file which is slow in coming, and tell when they begin to.
@@ -119,10 +119,10 @@ mod tests {
     fn description(drivers: impl AppHostingDrivers + 'static, password_file: Option<PathBuf>) -> Description {
         let drivers: Arc<dyn AppHostingDrivers> = Arc::new(drivers);
         let spec = DeviceSpec { address: "192.0.2.1".into(), ..DeviceSpec::default() };
-        let device = NamedDevice { name: "r1".into(), spec, password_file };
+        let device = DeviceEntry { name: None, password_file, device: spec };
         let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         Description {
-            devices: Arc::new(Devices::new(vec![device])),
+            devices: Arc::new(Devices::new([("r1".to_owned(), device)].into())),
             drivers: AppHostingDriverTable::new("TEST", [("TEST".to_owned(), drivers)].into()),
             client: Client::try_from(nowhere).unwrap(),
             openings: DriverConnections::default(),

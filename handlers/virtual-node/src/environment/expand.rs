@@ -1,8 +1,8 @@
 //! `$(NAME)` in the value of a variable.
 
-/// Puts the values of other variables in: `$(NAME)` stands for a variable that was defined before, `$$` for a dollar sign; a
-/// reference to anything else stays as it is written (Kubernetes API, `EnvVar.value`). None where that has more than `most` bytes:
-/// each value may stand in the next one twice, so that a short list of them grows without end.
+/// Expands references to other variables: `$(NAME)` is replaced by the value of a variable that was defined before, and `$$` by a
+/// dollar sign; any other reference stays as it is (Kubernetes API, `EnvVar.value`). Returns `None` if the result exceeds `most`
+/// bytes: values may contain each other twice, so a short list could grow exponentially.
 pub(super) fn expand<'a>(text: &str, most: usize, value: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
     let mut expanded = String::new();
     let mut rest = text;

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
-/// The value of a field; none for one that is not known before the pod runs, or that no pod has.
+/// The value of a field; `None` for a field that is not known before the pod runs, or that does not exist.
 pub(super) fn field(pod: &Pod, path: &str) -> Option<String> {
     let (meta, spec) = (&pod.metadata, pod.spec.as_ref());
     let of = |map: &Option<std::collections::BTreeMap<String, String>>, key: &str| {

@@ -64,3 +64,19 @@ async fn only_a_machine_that_answers_its_reader_and_not_for_a_pod_is_reported() 
     assert!(machine.view().reach.is_up(), "it may be an outage");
     assert_eq!(unanswered(), [true; 4]);
 }
+
+impl NodeSpec {
+    /// A node of which nothing is said but its name, with room for one pod.
+    pub(crate) fn bare(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            labels: std::collections::BTreeMap::new(),
+            taints: Vec::new(),
+            max_pods: 1,
+            host_ip: None,
+            place: String::new(),
+            session: 0,
+            retired: false,
+        }
+    }
+}

@@ -24,7 +24,6 @@ use self::answer::{KubeletData, router};
 use self::tls::KubeletCertificates;
 use crate::figures::Counts;
 use crate::machine::Machine;
-use crate::node::KubeletEndpoint;
 use crate::pod::ClusterIndex;
 
 /// The number of ports that are tried, from the first one on.
@@ -42,7 +41,7 @@ pub struct KubeletOptions {
     pub address: IpAddr,
     /// The port of the first node; 0 lets the system choose each.
     pub first_port: u16,
-    /// A certificate and its key, in PEM; one is made if absent.
+    /// A certificate and its key, in PEM; if absent, one is generated.
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// The file of the authority that signs client certificates; without it no client is authorized.
     pub client_authority: Option<PathBuf>,
@@ -55,7 +54,7 @@ pub struct KubeletOptions {
 pub struct KubeletWords {
     /// The noun for such a machine, for example `device`.
     pub machine: &'static str,
-    /// The option that names who signs the certificates of those who may know what a node knows.
+    /// The option that names the authority of the clients that may read the data of a node.
     pub client_authority: &'static str,
 }
 
@@ -71,7 +70,7 @@ pub enum KubeletError {
         #[source]
         source: io::Error,
     },
-    /// A file does not hold what it must.
+    /// A file does not contain a usable certificate or key.
     #[error("{file} holds no usable {what}")]
     Malformed {
         /// The file.
@@ -79,7 +78,7 @@ pub enum KubeletError {
         /// The required content.
         what: &'static str,
     },
-    /// No certificate could be made.
+    /// No certificate could be generated.
     #[error("make a certificate")]
     Make(#[source] rcgen::Error),
     /// Certificate, key and authority do not fit together.
@@ -87,20 +86,20 @@ pub enum KubeletError {
     Tls(#[source] rustls::Error),
 }
 
-/// Answers the kubelet APIs of nodes.
+/// Serves the kubelet APIs of nodes.
 pub struct Kubelets {
     options: KubeletOptions,
     certificates: Arc<KubeletCertificates>,
 }
 
 impl Kubelets {
-    /// Reads the certificates, or makes one. Nothing listens yet.
+    /// Reads the certificates, or generates one. Nothing listens yet.
     pub fn new(options: KubeletOptions) -> Result<Self, KubeletError> {
         let certificates = Arc::new(KubeletCertificates::new(&options)?);
         Ok(Self { options, certificates })
     }
 
-    /// Answers the kubelet API of one node, until it is dropped.
+    /// Serves the kubelet API of one node, until it is dropped.
     pub(crate) async fn serve(
         &self,
         machine: &Arc<Machine>,
@@ -125,18 +124,18 @@ impl Kubelets {
     }
 
     /// The endpoint that a Node object already names, or the one at which its kubelet API would be served.
-    pub(crate) fn expected(&self, node: Option<&Node>) -> Option<KubeletEndpoint> {
+    pub(crate) fn expected(&self, node: Option<&Node>) -> Option<SocketAddr> {
         let KubeletOptions { address, first_port, .. } = &self.options;
         let endpoints = node.and_then(|node| node.status.as_ref()?.daemon_endpoints.as_ref());
         let port =
             endpoints.and_then(|endpoints| endpoints.kubelet_endpoint.as_ref()).map(|endpoint| endpoint.port);
         let port = port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port >= *first_port);
         let port = port.or(Some(*first_port).filter(|port| *port != 0))?;
-        Some(KubeletEndpoint { address: *address, port })
+        Some(SocketAddr::new(*address, port))
     }
 
     /// The first port that is free.
-    async fn listen(&self) -> io::Result<(TcpListener, KubeletEndpoint)> {
+    async fn listen(&self) -> io::Result<(TcpListener, SocketAddr)> {
         let KubeletOptions { listen, address, first_port, .. } = &self.options;
         let ports = if *first_port == 0 { 0..=0 } else { *first_port..=first_port.saturating_add(TRIES) };
         let mut last = io::Error::from(io::ErrorKind::AddrInUse);
@@ -144,7 +143,7 @@ impl Kubelets {
             match TcpListener::bind(SocketAddr::new(*listen, port)).await {
                 Ok(listener) => {
                     let port = listener.local_addr()?.port();
-                    return Ok((listener, KubeletEndpoint { address: *address, port }));
+                    return Ok((listener, SocketAddr::new(*address, port)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = error,
                 Err(error) => return Err(error),

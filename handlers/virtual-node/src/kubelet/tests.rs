@@ -42,7 +42,7 @@ fn machine() -> (Arc<Machine>, Arc<ClusterIndex>) {
 }
 
 /// A node whose kubelet API is answered, and who answers it.
-async fn answered(options: KubeletOptions) -> (KubeletEndpoint, tokio::task::JoinHandle<()>) {
+async fn answered(options: KubeletOptions) -> (SocketAddr, tokio::task::JoinHandle<()>) {
     let (machine, cluster) = machine();
     answered_for(options, &machine, cluster).await
 }
@@ -52,7 +52,7 @@ async fn answered_for(
     options: KubeletOptions,
     machine: &Arc<Machine>,
     cluster: Arc<ClusterIndex>,
-) -> (KubeletEndpoint, tokio::task::JoinHandle<()>) {
+) -> (SocketAddr, tokio::task::JoinHandle<()>) {
     let kubelets = Kubelets::new(options).unwrap();
     let served = Arc::clone(machine);
     let task = tokio::spawn(async move { kubelets.serve(&served, &cluster, &Arc::default()).await });
@@ -120,7 +120,7 @@ fn authority(folder: &Path) -> (PathBuf, Identity) {
 }
 
 /// A connection of somebody who has that identity, or none.
-async fn connect(endpoint: KubeletEndpoint, identity: Option<Identity>) -> TlsStream<TcpStream> {
+async fn connect(endpoint: SocketAddr, identity: Option<Identity>) -> TlsStream<TcpStream> {
     let builder =
         rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -133,13 +133,13 @@ async fn connect(endpoint: KubeletEndpoint, identity: Option<Identity>) -> TlsSt
             builder.with_client_auth_cert(vec![certificate.into()], key.try_into().unwrap()).unwrap()
         }
     };
-    let stream = TcpStream::connect((endpoint.address, endpoint.port)).await.unwrap();
-    let name = rustls::pki_types::ServerName::from(endpoint.address);
+    let stream = TcpStream::connect(endpoint).await.unwrap();
+    let name = rustls::pki_types::ServerName::from(endpoint.ip());
     TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
 }
 
 /// The answer to a request, head and body.
-async fn ask(endpoint: KubeletEndpoint, path: &str, identity: Option<Identity>) -> String {
+async fn ask(endpoint: SocketAddr, path: &str, identity: Option<Identity>) -> String {
     let mut stream = connect(endpoint, identity).await;
     let request = format!("GET {path} HTTP/1.1\r\nHost: r1\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -218,8 +218,8 @@ async fn what_the_pods_of_a_device_use_is_told_to_who_may_know_it() {
 #[tokio::test]
 async fn each_node_has_a_port_of_its_own_the_next_that_is_free() {
     let (first, one) = answered(options()).await;
-    let (second, other) = answered(KubeletOptions { first_port: first.port, ..options() }).await;
-    assert!(second.port > first.port);
+    let (second, other) = answered(KubeletOptions { first_port: first.port(), ..options() }).await;
+    assert!(second.port() > first.port());
     one.abort();
     other.abort();
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, SanType};
@@ -16,6 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
 use super::{KubeletError, KubeletOptions};
+use crate::lock::lock;
 
 /// The maximum size of such a file, in bytes.
 const LARGEST: u64 = 1 << 20;
@@ -48,7 +49,7 @@ struct State {
 }
 
 impl KubeletCertificates {
-    /// Reads the files, or makes what is shown without them.
+    /// Reads the files, or generates a certificate if none are configured.
     pub(super) fn new(options: &KubeletOptions) -> Result<Self, KubeletError> {
         let own = own(options)?;
         let config = Arc::new(config(options, &own)?);
@@ -56,22 +57,22 @@ impl KubeletCertificates {
         Ok(Self { options: options.clone(), own, state })
     }
 
-    /// Accepts a connection that comes now. Files that are slow in coming hold it up no longer than [`PATIENCE`].
+    /// The acceptor for a new connection. Reading the files again delays it by [`PATIENCE`] at most.
     pub(super) async fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
-        let due = self.state().due.take_if(|due| *due <= Instant::now()).is_some();
+        let due = lock(&self.state).due.take_if(|due| *due <= Instant::now()).is_some();
         if due {
             let certificates = Arc::clone(self);
             let read = tokio::task::spawn_blocking(move || certificates.read_again());
             let _ = tokio::time::timeout(PATIENCE, read).await;
         }
-        TlsAcceptor::from(Arc::clone(&self.state().config))
+        TlsAcceptor::from(Arc::clone(&lock(&self.state).config))
     }
 
     /// Reads the files again. If that fails, the previous certificates stay in use, and each different reason is
     /// logged once.
     fn read_again(&self) {
         let read = config(&self.options, &self.own);
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.due = Some(Instant::now() + FRESH);
         match read {
             Ok(config) => {
@@ -91,10 +92,6 @@ impl KubeletCertificates {
                 }
             }
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,8 +1,8 @@
-//! The lease of a node, by which the cluster knows that its controller lives.
+//! The lease of a node, by which the cluster knows that its kubelet is alive; here this process is the kubelet.
 //!
-//! It is renewed while this process leads, whether or not the machine can be reached: the lease is the sign of life of who
-//! speaks for the machine, and the condition `Ready` says how the machine is. Without a lease the cluster would replace that
-//! condition, with its reason, by one that knows nothing.
+//! It is renewed while this process leads, even if the machine cannot be reached: the lease stands for this process, and the
+//! condition `Ready` for the machine. Without a lease the node controller would replace that condition, with its reason, by
+//! `Unknown`.
 
 use dashmap::DashMap;
 use jiff::Timestamp;
@@ -33,7 +33,7 @@ impl NodeLeases {
         Self { api: Api::namespaced(client, NAMESPACE), renewed: DashMap::new(), interval }
     }
 
-    /// Renews the lease of a node, unless that was done just now. It is made where there is none.
+    /// Renews the lease of a node, unless that was done a moment ago. Creates it if it does not exist.
     pub(crate) async fn renew(&self, node: &Node) -> Result<(), kube::Error> {
         let name = node.metadata.name.clone().unwrap_or_default();
         let uid = node.metadata.uid.clone().unwrap_or_default();
@@ -66,7 +66,7 @@ impl NodeLeases {
     }
 }
 
-/// The lease of a node as it is made: it goes with the node.
+/// The lease of a node as it is created. It is deleted with the node, which owns it.
 pub(crate) fn lease_of(node: &Node, now: Timestamp) -> Lease {
     let name = node.metadata.name.clone().unwrap_or_default();
     let owner = OwnerReference {

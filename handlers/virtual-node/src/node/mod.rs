@@ -1,4 +1,4 @@
-//! The node: its object, its conditions, its lease.
+//! The node: its object, conditions and lease.
 
 mod conditions;
 mod lease;
@@ -13,5 +13,5 @@ pub(crate) use lease::NodeLeases;
 pub(crate) use marks::former_place;
 pub(crate) use object::{created, metadata_patch, status_patch};
 pub(crate) use ownership::{Label, NodeOwner, Ownership, is_own_label, is_real, names_owner, ownership};
-pub use spec::{KubeletEndpoint, MachineInfo, NodeHealth, NodeSpec, PROVIDER_TAINT, Room};
+pub use spec::{MachineInfo, NodeHealth, NodeSpec, PROVIDER_TAINT, Room};
 pub(crate) use view::{MachineView, NodeObject};

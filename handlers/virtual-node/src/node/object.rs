@@ -1,4 +1,4 @@
-//! The Node object: as it is made, and what of it must be mended. Pure.
+//! The Node object: its creation, and the patches that correct it. Pure.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -35,7 +35,7 @@ fn labels(machine: &MachineView, node_owner: NodeOwner<'_>) -> BTreeMap<String, 
     labels
 }
 
-/// The Node object as it is made.
+/// The Node object as it is created.
 pub(crate) fn created(machine: &MachineView, node_owner: NodeOwner<'_>, now: Timestamp) -> Node {
     let spec = &machine.spec;
     Node {
@@ -76,8 +76,8 @@ pub(crate) fn metadata_patch(node: &Node, machine: &MachineView, node_owner: Nod
     })
 }
 
-/// The list of taints in which those that are missing are, and those are not that we set `before` and want no more; none when it
-/// is as it is to be.
+/// The list of taints with those that are missing, and without those that we set `before` and no longer want; `None` if the list is
+/// right.
 fn taints(node: &Node, spec: &NodeSpec, before: &NodeMarks) -> Option<Vec<Taint>> {
     let mut taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let same = |one: &Taint, other: &Taint| one.key == other.key && one.effect == other.effect;
@@ -111,7 +111,7 @@ fn status(machine: &MachineView, before: &NodeStatus, now: Timestamp) -> NodeSta
         capacity: resources(health.map(|health| &health.capacity), &before.capacity),
         conditions: Some(conditions(machine, before.conditions.as_deref().unwrap_or_default(), now)),
         daemon_endpoints: machine.kubelet.map(|kubelet| NodeDaemonEndpoints {
-            kubelet_endpoint: Some(DaemonEndpoint { port: kubelet.port.into() }),
+            kubelet_endpoint: Some(DaemonEndpoint { port: kubelet.port().into() }),
         }),
         node_info: before.node_info.clone().filter(|_| health.is_none()).or_else(|| Some(info(machine))),
         ..NodeStatus::default()
@@ -120,7 +120,7 @@ fn status(machine: &MachineView, before: &NodeStatus, now: Timestamp) -> NodeSta
 
 /// The addresses of the node. Its name is not one of them: an API server that prefers names would try to resolve it.
 fn addresses(machine: &MachineView) -> Vec<NodeAddress> {
-    let internal = machine.kubelet.map(|kubelet| kubelet.address).or(machine.host_ip());
+    let internal = machine.kubelet.map(|kubelet| kubelet.ip()).or(machine.host_ip());
     let address =
         |address: IpAddr| NodeAddress { type_: "InternalIP".to_owned(), address: address.to_string() };
     internal.map(address).into_iter().collect()

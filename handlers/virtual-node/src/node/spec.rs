@@ -30,32 +30,6 @@ pub struct NodeSpec {
     pub retired: bool,
 }
 
-#[cfg(test)]
-impl NodeSpec {
-    /// A node of which nothing is said but its name, with room for one pod.
-    pub(crate) fn bare(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            labels: BTreeMap::new(),
-            taints: Vec::new(),
-            max_pods: 1,
-            host_ip: None,
-            place: String::new(),
-            session: 0,
-            retired: false,
-        }
-    }
-}
-
-/// The address and port of a node's kubelet API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KubeletEndpoint {
-    /// The address, which the node has as `InternalIP`.
-    pub address: IpAddr,
-    /// The port.
-    pub port: u16,
-}
-
 /// The capacity and information of a machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeHealth {

@@ -1,9 +1,9 @@
 //! The state of a node and of its machine, of which everything that is written for the node is a function.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use super::spec::{KubeletEndpoint, NodeHealth, NodeSpec};
+use super::spec::{NodeHealth, NodeSpec};
 use crate::figures::STATES;
 use crate::reach::{Outage, Reachability};
 
@@ -18,8 +18,8 @@ pub(crate) struct MachineView {
     pub(crate) object: NodeObject,
     /// The health of the machine, once it was read.
     pub(crate) health: Option<Arc<NodeHealth>>,
-    /// The endpoint of the node's kubelet API, once this process serves it.
-    pub(crate) kubelet: Option<KubeletEndpoint>,
+    /// The address of the node's kubelet API, once this process serves it. The node has it as `InternalIP`.
+    pub(crate) kubelet: Option<SocketAddr>,
 }
 
 /// The state of a machine's Node object.

@@ -7,7 +7,6 @@ use super::*;
 use crate::back_end::{NodeBackEnd, Reply};
 use crate::inventory::tests::workload;
 use crate::node::NodeHealth;
-use crate::workload::Workloads;
 
 /// A way to nowhere.
 struct Nowhere;
@@ -17,7 +16,7 @@ impl NodeBackEnd for Nowhere {
     async fn health(&self) -> Result<Reply<NodeHealth>, DriverError> {
         Ok(Reply::Later)
     }
-    async fn inventory(&self) -> Result<Reply<Workloads>, DriverError> {
+    async fn inventory(&self) -> Result<Reply<HostedPods>, DriverError> {
         Ok(Reply::Later)
     }
     async fn apply(&self, _: &PodRequest) -> Result<PodProgress, DriverError> {

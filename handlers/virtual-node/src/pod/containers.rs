@@ -2,13 +2,13 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    Container, ContainerState as Shown, ContainerStateRunning, ContainerStateTerminated,
-    ContainerStateWaiting, ContainerStatus,
+    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
+    ContainerStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use staffetta_driver::app_hosting::{HostedContainer, HostedContainerState};
 
 use super::sight::{Change, PodSight};
-use crate::workload::{ContainerState, ObservedContainer};
 
 /// The exit code of a container that was there and is not any more: as if it had been killed, as kubelets report it.
 const LOST: i32 = 137;
@@ -17,7 +17,7 @@ const LOST: i32 = 137;
 /// knows what is still to be done.
 pub(super) fn container_status(
     container: &Container,
-    observed: Option<&ObservedContainer>,
+    observed: Option<&HostedContainer>,
     before: Option<&ContainerStatus>,
     sight: &PodSight<'_>,
     now: Timestamp,
@@ -30,19 +30,11 @@ pub(super) fn container_status(
         status.image_id.clone_from(&status.image);
     }
     let state = match observed.map(|observed| &observed.state) {
-        Some(ContainerState::Running { since }) => running(&mut status, was, *since, now),
-        Some(ContainerState::Ended { exit_code, reason, .. })
-            if was.terminated.as_ref().is_some_and(|terminated| {
-                terminated.exit_code == *exit_code && terminated.reason.as_deref() == Some(reason)
-            }) =>
-        {
-            was
-        }
-        Some(ContainerState::Ended { exit_code, reason, message }) => {
-            ended(was.running.and_then(|running| running.started_at), now, *exit_code, reason, message)
-        }
-        Some(ContainerState::Waiting { reason, message }) => {
-            waiting(&mut status, was, (reason, message), sight.change, now)
+        Some(HostedContainerState::Running) => running(&mut status, was, now),
+        Some(HostedContainerState::Ended { message }) => ended_as(was, 0, "Completed", message, now),
+        Some(HostedContainerState::Failed { reason, message }) => ended_as(was, 1, reason, message, now),
+        Some(HostedContainerState::Waiting { stage, message }) => {
+            waiting(&mut status, was, (stage.reason(), message), sight.change, now)
         }
         None => waiting(&mut status, was, sight.why, sight.change, now),
     };
@@ -74,31 +66,43 @@ pub(super) fn removed(
     status
 }
 
-/// A container that runs. It counts as restarted if it had ended, or if it started at another time than before.
-fn running(status: &mut ContainerStatus, was: Shown, since: Option<Timestamp>, now: Timestamp) -> Shown {
+/// A container that ended; the time at which that was first seen is kept.
+fn ended_as(
+    was: ContainerState,
+    exit_code: i32,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> ContainerState {
+    let same = was.terminated.as_ref().is_some_and(|terminated| {
+        terminated.exit_code == exit_code && terminated.reason.as_deref() == Some(reason)
+    });
+    if same {
+        return was;
+    }
+    ended(was.running.and_then(|running| running.started_at), now, exit_code, reason, message)
+}
+
+/// A container that runs. It counts as restarted if it had ended.
+fn running(status: &mut ContainerStatus, was: ContainerState, now: Timestamp) -> ContainerState {
     let ended_before = status.last_state.as_ref().is_some_and(|last| last.terminated.is_some());
-    let mut again = was.terminated.is_some() || (was.waiting.is_some() && ended_before);
-    let mut started = was.running.and_then(|running| running.started_at);
-    let other = started.as_ref().zip(since).is_some_and(|(at, since)| at.0.as_second() != since.as_second());
-    if other {
-        again = true;
-        status.last_state = Some(ended(started.take(), now, 0, "Completed", "it was started anew"));
-    } else if was.terminated.is_some() {
-        status.last_state = Some(Shown { terminated: was.terminated, ..Shown::default() });
+    let again = was.terminated.is_some() || (was.waiting.is_some() && ended_before);
+    if was.terminated.is_some() {
+        status.last_state = Some(ContainerState { terminated: was.terminated, ..ContainerState::default() });
     }
     status.restart_count = status.restart_count.saturating_add(i32::from(again));
-    let started_at = since.map(Time).or(started).or(Some(Time(now)));
-    Shown { running: Some(ContainerStateRunning { started_at }), ..Shown::default() }
+    let started_at = was.running.and_then(|running| running.started_at).or(Some(Time(now)));
+    ContainerState { running: Some(ContainerStateRunning { started_at }), ..ContainerState::default() }
 }
 
 /// A container that waits. One that ran before has ended meanwhile, for whatever reason.
 fn waiting(
     status: &mut ContainerStatus,
-    was: Shown,
+    was: ContainerState,
     (reason, message): (&str, &str),
     change: Change,
     now: Timestamp,
-) -> Shown {
+) -> ContainerState {
     if let Some(running) = was.running {
         let (why, text) = if change == Change::UnderWay {
             ("Replaced", "the pod changed, and it is made anew")
@@ -110,10 +114,10 @@ fn waiting(
         status.last_state = Some(was);
     }
     let waiting = ContainerStateWaiting { reason: filled(reason), message: filled(message) };
-    Shown { waiting: Some(waiting), ..Shown::default() }
+    ContainerState { waiting: Some(waiting), ..ContainerState::default() }
 }
 
-fn ended(began: Option<Time>, now: Timestamp, exit_code: i32, reason: &str, message: &str) -> Shown {
+fn ended(began: Option<Time>, now: Timestamp, exit_code: i32, reason: &str, message: &str) -> ContainerState {
     let terminated = ContainerStateTerminated {
         exit_code,
         reason: Some(reason.to_owned()),
@@ -122,7 +126,7 @@ fn ended(began: Option<Time>, now: Timestamp, exit_code: i32, reason: &str, mess
         finished_at: Some(Time(now)),
         ..ContainerStateTerminated::default()
     };
-    Shown { terminated: Some(terminated), ..Shown::default() }
+    ContainerState { terminated: Some(terminated), ..ContainerState::default() }
 }
 
 fn filled(text: &str) -> Option<String> {

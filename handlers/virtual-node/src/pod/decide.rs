@@ -1,9 +1,10 @@
 //! Decides what to do for a pod: a function of the pod, its workload and earlier steps.
 
 use k8s_openapi::api::core::v1::Pod;
+use staffetta_driver::app_hosting::{HostedContainer, HostedContainerState, HostedPod};
 
 use super::form::form;
-use crate::workload::{ContainerState, ObservedContainer, Workload};
+use super::sight::container_of;
 
 /// The next thing to do for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub(crate) struct PodFacts<'a> {
     /// `true` if the machine may be called to act.
     pub(crate) reachable: bool,
     /// The pod's workload on the machine.
-    pub(crate) workload: Option<&'a Workload>,
+    pub(crate) workload: Option<&'a HostedPod>,
     /// The form in which this process brought it there, if it is.
     pub(crate) applied: Option<u64>,
     /// `true` if the machine has had the workload in the life of this process.
@@ -81,24 +82,25 @@ fn shows_other(pod: &Pod) -> bool {
 
 /// Returns `true` if the workload of a finished pod is to be removed. The machine may have restarted one of ours. A
 /// predecessor may have marked a running pod as finished.
-fn is_waste(workload: &Workload) -> bool {
-    workload.ours || !workload.containers.iter().any(is_running)
+fn is_waste(workload: &HostedPod) -> bool {
+    workload.marked || !workload.containers.iter().any(is_running)
 }
 
 /// Returns `true` if each container runs.
-fn runs(pod: &Pod, workload: &Workload) -> bool {
+fn runs(pod: &Pod, workload: &HostedPod) -> bool {
     let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
-    containers.iter().all(|container| workload.container(&container.name).is_some_and(is_running))
+    containers.iter().all(|container| container_of(workload, &container.name).is_some_and(is_running))
 }
 
-fn is_running(sight: &ObservedContainer) -> bool {
-    matches!(sight.state, ContainerState::Running { .. })
+fn is_running(container: &HostedContainer) -> bool {
+    container.state == HostedContainerState::Running
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
     use staffetta_driver::Owner;
+    use staffetta_driver::app_hosting::DeploymentStage;
 
     use super::*;
 
@@ -108,15 +110,15 @@ mod tests {
         .unwrap()
     }
 
-    fn workload(state: ContainerState) -> Workload {
+    fn workload(state: HostedContainerState) -> HostedPod {
         let owner = Owner::of(&pod("i").metadata);
-        let containers = vec![ObservedContainer { name: "app".into(), id: "x://1".into(), state }];
-        Workload { owner, ours: true, containers, ip: None }
+        let containers = vec![HostedContainer { name: "app".into(), id: "x://1".into(), state }];
+        HostedPod { owner, marked: true, containers, ip: None }
     }
 
-    const RUNS: ContainerState = ContainerState::Running { since: None };
+    const RUNS: HostedContainerState = HostedContainerState::Running;
 
-    fn facts<'a>(workload: Option<&'a Workload>, applied: Option<&Pod>) -> PodFacts<'a> {
+    fn facts<'a>(workload: Option<&'a HostedPod>, applied: Option<&Pod>) -> PodFacts<'a> {
         PodFacts { reachable: true, workload, applied: applied.map(form), was_there: workload.is_some() }
     }
 
@@ -130,11 +132,7 @@ mod tests {
         assert_eq!(decide(&pod, &facts(Some(&running), Some(&pod))), PodTask::Report);
         let replaced = PodTask::Apply { replaces: true, lost: false };
         assert_eq!(decide(&pod, &facts(Some(&running), Some(&other))), replaced);
-        let ended = workload(ContainerState::Ended {
-            exit_code: 0,
-            reason: "Completed".into(),
-            message: String::new(),
-        });
+        let ended = workload(HostedContainerState::Ended { message: String::new() });
         assert_eq!(
             decide(&pod, &facts(Some(&ended), Some(&pod))),
             apply,
@@ -165,13 +163,13 @@ mod tests {
     fn what_lies_on_a_machine_of_a_pod_that_is_over_is_removed_unless_it_runs_for_somebody_else() {
         let mut pod = pod("i");
         pod.status = serde_json::from_value(json!({ "phase": "Succeeded" })).unwrap();
-        let ended =
-            ContainerState::Ended { exit_code: 0, reason: "Completed".into(), message: String::new() };
-        let waiting = ContainerState::Waiting { reason: "ContainerCreating".into(), message: String::new() };
+        let ended = HostedContainerState::Ended { message: String::new() };
+        let stage = DeploymentStage::Configured;
+        let waiting = HostedContainerState::Waiting { stage, message: String::new() };
         for (state, of_others) in [(ended, PodTask::Clear), (waiting, PodTask::Clear), (RUNS, PodTask::Leave)]
         {
-            for (ours, expected) in [(true, PodTask::Clear), (false, of_others)] {
-                let there = Workload { ours, ..workload(state.clone()) };
+            for (marked, expected) in [(true, PodTask::Clear), (false, of_others)] {
+                let there = HostedPod { marked, ..workload(state.clone()) };
                 assert_eq!(decide(&pod, &facts(Some(&there), None)), expected);
                 let away = PodFacts { reachable: false, ..facts(Some(&there), None) };
                 assert_eq!(decide(&pod, &away), PodTask::Leave, "nobody waits for that");

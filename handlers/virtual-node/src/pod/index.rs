@@ -1,7 +1,7 @@
 //! The pods and nodes of the cluster, as far as virtual nodes are concerned.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -9,6 +9,7 @@ use staffetta_driver::{Owner, Uid};
 use staffetta_handler::{Event, Index};
 use tokio::time::Instant;
 
+use crate::lock::lock;
 use crate::node::{Label, NodeOwner, is_real, names_owner};
 
 /// The time for which a node with a kubelet is remembered, while no other one has its name. The cluster removes its
@@ -43,17 +44,17 @@ impl ClusterIndex {
 
     /// The pod of that UID.
     pub(crate) fn pod(&self, uid: &Uid) -> Option<Arc<Pod>> {
-        self.cluster().pods.get(uid.as_str()).map(Arc::clone)
+        lock(&self.0).pods.get(uid.as_str()).map(Arc::clone)
     }
 
     /// Returns `true` if there is a pod with that UID.
     pub(crate) fn knows(&self, uid: &str) -> bool {
-        self.cluster().pods.contains_key(uid)
+        lock(&self.0).pods.contains_key(uid)
     }
 
     /// The pods on a node.
     pub(crate) fn pods_on(&self, node: &str) -> Vec<Arc<Pod>> {
-        let cluster = self.cluster();
+        let cluster = lock(&self.0);
         let uids = cluster.on_node.get(node).into_iter().flatten();
         uids.filter_map(|uid| cluster.pods.get(uid).map(Arc::clone)).collect()
     }
@@ -65,17 +66,17 @@ impl ClusterIndex {
 
     /// The object of a virtual node.
     pub(crate) fn node(&self, name: &str) -> Option<Arc<Node>> {
-        self.cluster().virtual_nodes.get(name).map(Arc::clone)
+        lock(&self.0).virtual_nodes.get(name).map(Arc::clone)
     }
 
     /// Returns `true` if the node has a kubelet.
     pub(crate) fn is_real(&self, name: &str) -> bool {
-        self.cluster().real_nodes.contains(name)
+        lock(&self.0).real_nodes.contains(name)
     }
 
     /// Begins to read the pods of a node that had a kubelet before, if that has to be done.
     pub(crate) fn begins_to_read<'a>(&'a self, node: &'a str) -> Option<Reading<'a>> {
-        let mut cluster = self.cluster();
+        let mut cluster = lock(&self.0);
         cluster.overlooked.contains_key(node).then(|| {
             cluster.gone.insert(node.to_owned(), HashSet::new());
             Reading { index: self, node }
@@ -84,7 +85,7 @@ impl ClusterIndex {
 
     /// Forgets the nodes that had a kubelet long ago, unless there is a node of that name, or is to be one as `expected` says.
     pub(crate) fn expire(&self, expected: impl Fn(&str) -> bool) {
-        let mut cluster = self.cluster();
+        let mut cluster = lock(&self.0);
         let Cluster { overlooked, virtual_nodes, .. } = &mut *cluster;
         overlooked.retain(|name, since| {
             since.elapsed() < OVERLOOKED || virtual_nodes.contains_key(name) || expected(name)
@@ -93,13 +94,9 @@ impl ClusterIndex {
 
     /// The names of the virtual nodes of this owner.
     pub(crate) fn nodes_of(&self, node_owner: NodeOwner<'_>) -> Vec<String> {
-        let cluster = self.cluster();
+        let cluster = lock(&self.0);
         let nodes = cluster.virtual_nodes.iter().filter(|(_, node)| names_owner(node, node_owner));
         nodes.map(|(name, _)| name.clone()).collect()
-    }
-
-    fn cluster(&self) -> MutexGuard<'_, Cluster> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -112,7 +109,7 @@ pub(crate) struct Reading<'a> {
 impl Reading<'_> {
     /// Takes in the pods of the node, as they were read. Events that came meanwhile are newer.
     pub(crate) fn ends(self, pods: Vec<Pod>) {
-        let mut cluster = self.index.cluster();
+        let mut cluster = lock(&self.index.0);
         // A node that has had a kubelet meanwhile has other pods.
         let Some(gone) = cluster.gone.remove(self.node) else { return };
         cluster.overlooked.remove(self.node);
@@ -127,7 +124,7 @@ impl Reading<'_> {
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        self.index.cluster().gone.remove(self.node);
+        lock(&self.index.0).gone.remove(self.node);
     }
 }
 
@@ -180,8 +177,8 @@ impl Cluster {
 impl Index<Pod> for ClusterIndex {
     fn apply(&self, event: &Event<Pod>) {
         match event {
-            Event::Added(pod) | Event::Modified(pod) => self.cluster().keep(pod),
-            Event::Deleted(_) => self.cluster().drop_pod(event.uid()),
+            Event::Added(pod) | Event::Modified(pod) => lock(&self.0).keep(pod),
+            Event::Deleted(_) => lock(&self.0).drop_pod(event.uid()),
         }
     }
 }
@@ -189,10 +186,10 @@ impl Index<Pod> for ClusterIndex {
 impl Index<Node> for ClusterIndex {
     fn apply(&self, event: &Event<Node>) {
         match event {
-            Event::Added(node) | Event::Modified(node) => self.cluster().keep_node(node),
+            Event::Added(node) | Event::Modified(node) => lock(&self.0).keep_node(node),
             Event::Deleted(tombstone) => {
                 let name = tombstone.object_ref().name.to_owned();
-                let mut cluster = self.cluster();
+                let mut cluster = lock(&self.0);
                 cluster.virtual_nodes.remove(&name);
                 cluster.is_real_no_more(&name);
             }
@@ -262,7 +259,7 @@ mod tests {
         let (real, ours) = (node("r1", &json!({})), node("r1", &json!({ "type": "virtual-kubelet" })));
         Index::<Node>::apply(&index, &real);
         Index::<Node>::apply(&index, &ours);
-        let noted = || index.cluster().gone.len();
+        let noted = || lock(&index.0).gone.len();
         drop(index.begins_to_read("r1"));
         assert_eq!(noted(), 0);
         let reading = index.begins_to_read("r1").unwrap();

@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 
-use crate::workload::Workload;
+use staffetta_driver::app_hosting::{HostedContainer, HostedPod};
 
 /// The observed state of a pod.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PodSight<'a> {
     /// Its workload on the machine.
-    pub(crate) workload: Option<&'a Workload>,
+    pub(crate) workload: Option<&'a HostedPod>,
     /// The waiting reason (in CamelCase) and message while there is no workload.
     pub(crate) why: (&'a str, &'a str),
     /// The relation of the pod to its running workload.
@@ -26,4 +26,9 @@ pub(crate) enum Change {
     Refused,
     /// The pod has changed: the workload is removed and created anew.
     UnderWay,
+}
+
+/// The container of that name.
+pub(super) fn container_of<'a>(workload: &'a HostedPod, name: &str) -> Option<&'a HostedContainer> {
+    workload.containers.iter().find(|container| container.name == name)
 }

@@ -6,17 +6,17 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, HostIP, Pod, PodCondition, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
+use staffetta_driver::app_hosting::HostedPod;
 
 use super::conditions::conditions;
 use super::containers::{container_status, exit_code, removed};
-use super::sight::PodSight;
-use crate::workload::Workload;
+use super::sight::{PodSight, container_of};
 
 /// The status of a pod. Values that the machine does not report stay as they were: the start of the pod, counts of restarts,
 /// addresses.
 pub(crate) fn status(pod: &Pod, sight: &PodSight<'_>, now: Timestamp) -> PodStatus {
     let containers = containers(pod, |container, known| {
-        let observed = sight.workload.and_then(|workload| workload.container(&container.name));
+        let observed = sight.workload.and_then(|workload| container_of(workload, &container.name));
         container_status(container, observed, known, sight, now)
     });
     let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()).unwrap_or("Always");
@@ -55,7 +55,7 @@ fn assembled(
     pod: &Pod,
     phase: &str,
     containers: Vec<ContainerStatus>,
-    workload: Option<&Workload>,
+    workload: Option<&HostedPod>,
     host_ip: Option<IpAddr>,
     now: Timestamp,
 ) -> PodStatus {

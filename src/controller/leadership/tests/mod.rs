@@ -30,7 +30,7 @@ fn lease(holder: &str, version: u32) -> ObservedLease {
 }
 
 fn candidate() -> Elector {
-    Elector::new("us".into(), TIMING, 7)
+    Elector::new("us".into(), TIMING)
 }
 
 /// A leader that took the lease at 100 s, as version 1.
@@ -256,7 +256,7 @@ fn only_the_holder_releases_a_lease() {
 #[test]
 fn a_fractional_duration_is_rounded_up_to_seconds() {
     let timing = Timing { lease_duration: Duration::from_millis(1500), ..TIMING };
-    let mut elector = Elector::new("us".into(), timing, 7);
+    let mut elector = Elector::new("us".into(), timing);
     elector.observe(at(100.0), None);
     assert_eq!(written(elector.next_action(at(100.0))).duration_seconds, 2);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::super::elector::{Elector, ElectorAction, Jitter};
+use super::super::elector::{Elector, ElectorAction};
 use super::super::lease::LeaseOutcome;
 use super::super::lease::{LeaseUpdate, ObservedLease};
 use super::simulation::{TIMING, Time};
@@ -203,7 +203,7 @@ impl World {
         match (event, &mut this.election) {
             (Event::Starts, election) => {
                 let identity = format!("{node}-{life}");
-                *election = Some(Elector::new(identity, TIMING, self.count));
+                *election = Some(Elector::new(identity, TIMING));
                 this.is_waiting = false;
             }
             (Event::Killed, _) => return self.end_process(node),
@@ -339,5 +339,20 @@ impl World {
             }
         }
         LeaseOutcome::Written(lease)
+    }
+}
+
+/// A pseudo-random sequence: `SplitMix64` (Steele, Lea and Flood 2014). Nothing depends on its quality.
+struct Jitter(u64);
+
+impl Jitter {
+    /// The next number, from 0 to less than 1.
+    #[expect(clippy::cast_precision_loss, reason = "53 bits fit a float")]
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((word ^ (word >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
     }
 }

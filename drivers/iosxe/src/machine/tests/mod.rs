@@ -267,6 +267,23 @@ fn a_step_of_which_nobody_knows_whether_the_device_was_told_is_repeated_soon() {
 }
 
 #[test]
+fn an_install_whose_answer_is_lost_late_is_not_repeated_before_its_effect_could_show() {
+    let now = Instant::now();
+    let mut track = AppRecord::new(AppState::Absent, now);
+    track.attempted(AppStep::Install, now, PATIENCE.install);
+    track.uncertain(AppStep::Install);
+    let lost = now + Duration::from_secs(30);
+    track.lost(AppStep::Install, lost);
+    let at = |track: &mut AppRecord, later| {
+        track.observe(AppState::Absent, lost + later);
+        decide(view(Configured::Yes, AppState::Absent), RUN, track, PATIENCE, lost + later)
+    };
+    assert!(matches!(at(&mut track, Duration::from_secs(4)), Decision::Wait { .. }));
+    assert!(matches!(at(&mut track, Duration::from_secs(5)), Decision::Fail { .. }));
+    assert_eq!(at(&mut track, Duration::from_secs(7)), Decision::Do(AppStep::Install));
+}
+
+#[test]
 fn an_install_that_hangs_is_ended_told_and_tried_again_after_pauses_that_double() {
     let mut now = Instant::now();
     let mut track = AppRecord::new(AppState::Absent, now);

@@ -5,22 +5,22 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use proptest::prelude::*;
 use serde_json::json;
 use staffetta_driver::Owner;
+use staffetta_driver::app_hosting::{DeploymentStage, HostedContainer, HostedContainerState, HostedPod};
 
 use super::super::*;
 use crate::pod::Change;
-use crate::workload::{ContainerState, ObservedContainer, Workload};
 
 /// Generates the observation of two containers: nothing, or a state for each.
-fn sights() -> impl Strategy<Value = Vec<Option<[ContainerState; 2]>>> {
+fn sights() -> impl Strategy<Value = Vec<Option<[HostedContainerState; 2]>>> {
     let state = || {
         prop_oneof![
-            Just(ContainerState::Waiting { reason: "ContainerCreating".into(), message: String::new() }),
-            Just(ContainerState::Running { since: None }),
-            (0..2_i32).prop_map(|exit_code| ContainerState::Ended {
-                exit_code,
-                reason: "Ended".into(),
+            Just(HostedContainerState::Waiting {
+                stage: DeploymentStage::Installing,
                 message: String::new()
             }),
+            Just(HostedContainerState::Running),
+            Just(HostedContainerState::Ended { message: String::new() }),
+            Just(HostedContainerState::Failed { reason: "Ended".into(), message: String::new() }),
         ]
     };
     prop::collection::vec(prop::option::of([state(), state()]), 1..12)
@@ -32,13 +32,13 @@ fn pod(policy: &str) -> Pod {
     .unwrap()
 }
 
-fn workload(pod: &Pod, states: &[ContainerState; 2]) -> Workload {
-    let containers = ["a", "b"].into_iter().zip(states).map(|(name, state)| ObservedContainer {
+fn workload(pod: &Pod, states: &[HostedContainerState; 2]) -> HostedPod {
+    let containers = ["a", "b"].into_iter().zip(states).map(|(name, state)| HostedContainer {
         name: name.into(),
         id: format!("x://{name}"),
         state: state.clone(),
     });
-    Workload { owner: Owner::of(&pod.metadata), ours: true, containers: containers.collect(), ip: None }
+    HostedPod { owner: Owner::of(&pod.metadata), marked: true, containers: containers.collect(), ip: None }
 }
 
 fn containers(pod: &Pod) -> Vec<ContainerStatus> {

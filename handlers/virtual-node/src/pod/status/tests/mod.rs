@@ -3,10 +3,10 @@ mod laws;
 
 use k8s_openapi::api::core::v1::ContainerStatus;
 use staffetta_driver::Owner;
+use staffetta_driver::app_hosting::{HostedContainer, HostedContainerState};
 
 use super::*;
 use crate::pod::Change;
-use crate::workload::{ContainerState, ObservedContainer, Workload};
 
 fn time(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -18,20 +18,24 @@ fn pod(policy: &str) -> Pod {
     .unwrap()
 }
 
-fn workload(state: ContainerState) -> Workload {
+fn workload(state: HostedContainerState) -> HostedPod {
     let owner = Owner::of(&pod("Always").metadata);
-    let containers = vec![ObservedContainer { name: "app".into(), id: "x://1".into(), state }];
-    Workload { owner, ours: true, containers, ip: None }
+    let containers = vec![HostedContainer { name: "app".into(), id: "x://1".into(), state }];
+    HostedPod { owner, marked: true, containers, ip: None }
 }
 
-const RUNS: ContainerState = ContainerState::Running { since: None };
+const RUNS: HostedContainerState = HostedContainerState::Running;
 
-fn ended(exit_code: i32) -> ContainerState {
-    ContainerState::Ended { exit_code, reason: "Ended".into(), message: String::new() }
+fn ended(exit_code: i32) -> HostedContainerState {
+    let (reason, message) = ("Ended".into(), String::new());
+    match exit_code {
+        0 => HostedContainerState::Ended { message },
+        _ => HostedContainerState::Failed { reason, message },
+    }
 }
 
 /// The pod as it is after it was sight so at that time.
-fn sight(mut pod: Pod, workload: Option<&Workload>, at: i64) -> Pod {
+fn sight(mut pod: Pod, workload: Option<&HostedPod>, at: i64) -> Pod {
     let sight = PodSight {
         workload,
         why: ("ContainerCreating", "installing"),
@@ -136,7 +140,7 @@ fn a_condition_that_holds_again_loses_its_reason() {
 
 #[test]
 fn an_address_that_changes_replaces_the_one_before_and_one_that_is_not_told_stays() {
-    let at = |ip: Option<&str>| Workload { ip: ip.map(|ip| ip.parse().unwrap()), ..workload(RUNS) };
+    let at = |ip: Option<&str>| HostedPod { ip: ip.map(|ip| ip.parse().unwrap()), ..workload(RUNS) };
     let pod = sight(pod("Always"), Some(&at(Some("10.0.0.1"))), 1);
     let sight = |workload| PodSight {
         workload: Some(workload),

@@ -14,15 +14,8 @@ use kube::client::Body;
 use staffetta_handler::{DryRunPlan, Registry, SetupError};
 use tower::service_fn;
 
+use super::ControllerError;
 use crate::config::Configuration;
-
-/// A handler that cannot be created.
-pub(crate) struct InvalidHandler {
-    /// The name of the handler.
-    pub(crate) handler: String,
-    /// The cause.
-    pub(crate) source: SetupError,
-}
 
 /// Creates each enabled handler with its drivers, and drops them. The drivers are those of a dry run and are not called; the
 /// client never gets a response. A handler without a dry run is skipped. `served` are the API versions of the server; without them
@@ -37,7 +30,7 @@ pub(crate) fn check_handlers(
     registry: &Arc<Registry>,
     configuration: &Configuration,
     served: Option<HashSet<String>>,
-) -> Result<(), InvalidHandler> {
+) -> Result<(), ControllerError> {
     let is_contacted = served.is_some();
     let setup = registry.setup(pending_client(), configuration.value.clone(), served.unwrap_or_default());
     let setup = setup.dry_run(DryRunPlan::default());
@@ -45,7 +38,7 @@ pub(crate) fn check_handlers(
     for handler in &configuration.kubernetes.enabled_handlers {
         match registry.make(handler, &setup) {
             Ok(_) | Err(SetupError::NoRecorder { .. }) => {}
-            Err(source) => return Err(InvalidHandler { handler: handler.clone(), source }),
+            Err(source) => return Err(ControllerError::Handler { handler: handler.clone(), source }),
         }
     }
     Ok(())
@@ -92,15 +85,14 @@ mod tests {
         let variable = ("STAFFETTA_KUBERNETES__ENABLED_HANDLERS".into(), "[\"idle\"]".into());
         let schema = FileSchema::assemble(&registry).unwrap();
         let configuration = Configuration::load(&schema, None, [variable]).unwrap();
-        check_handlers(&Arc::new(registry), &configuration, served)
-            .map_err(|InvalidHandler { handler, source }| format!("{handler}: {}", causes(&source)))
+        check_handlers(&Arc::new(registry), &configuration, served).map_err(|error| causes(&error))
     }
 
     #[tokio::test]
     async fn the_error_names_the_handler_that_cannot_be_created_and_the_reason() {
         assert_eq!(check(None, |_| Ok(())), Ok(()));
         let missing = |_: &Setup| Err(SetupError::Invalid("`lamp.oil` is missing".to_owned()));
-        let error = "idle: `lamp.oil` is missing";
+        let error = "the handler `idle` cannot be created: `lamp.oil` is missing";
         assert_eq!(check(None, missing), Err(error.to_owned()));
     }
 
