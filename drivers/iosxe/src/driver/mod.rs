@@ -91,7 +91,7 @@ impl IosXeDriver {
         Ok(observed)
     }
 
-    /// One step nearer to a pod that runs as `request` says.
+    /// Takes one step towards the requested pod.
     async fn bring(&self, request: &PodRequest, unformed: LegacyMark) -> Result<PodProgress, DriverError> {
         let pod = self.translator.translate(request)?;
         let (uid, cluster) = (pod.owner.uid.as_str(), self.translator.cluster.as_str());
@@ -107,7 +107,7 @@ impl IosXeDriver {
             if by_name.is_some_and(|app| !app.belongs_to(uid, cluster)) {
                 let error = DriverError::new(Reason::Refused, "configure an app");
                 return Err(error.detail(format!(
-                    "{} is there already, and belongs to another pod or cluster",
+                    "{} already exists and belongs to another pod or cluster",
                     wanted.id
                 )));
             }
@@ -125,7 +125,7 @@ impl IosXeDriver {
         Ok(whole.and(self.remove(&mut state, &observed, rest).await?))
     }
 
-    /// One step nearer to a device without those applications.
+    /// Takes one step towards removing the applications.
     async fn remove(
         &self,
         state: &mut State,
@@ -188,7 +188,7 @@ impl AppHostingDriver for IosXeDriver {
     }
 
     async fn get_device_info(&self) -> Result<DeviceInfo, DriverError> {
-        const STEP: &str = "read what the device is";
+        const STEP: &str = "read the device information";
         let mut state = self.locked().await;
         if let Some((_, info)) = state.info.as_ref().filter(|(at, _)| at.elapsed() < SAME) {
             return Ok(info.clone());
