@@ -61,7 +61,7 @@ impl MachineReaders {
         }
     }
 
-    /// One task for each node that exists.
+    /// Runs one task per node.
     async fn read(&self, sender: &TriggerSender) {
         let mut tasks = JoinSet::new();
         let mut readers: HashMap<Arc<str>, (Arc<Machine>, AbortHandle)> = HashMap::new();

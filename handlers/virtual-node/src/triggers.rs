@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use staffetta_driver::Owner;
 use staffetta_handler::{Identity, Trigger, TriggerSender};
 
-/// The identity of a node. Its UID is the name, because `kubectl describe node` looks for Events so.
+/// The identity of a node. Its UID is the name, because `kubectl describe node` searches Events by this UID.
 pub(crate) fn node_identity(name: &str) -> Identity {
     Identity::of::<Node>(None, name.to_owned(), name.to_owned())
 }

@@ -27,7 +27,7 @@ use crate::recorder::{EventReason, rest_of};
 use crate::shared::Shared;
 use crate::workload::Workload;
 
-/// By it an object waits until nothing of its device is left in the cluster, and nothing of the cluster on the device.
+/// The finalizer that keeps an object until its node is deleted and our workloads are removed from the device.
 pub(super) const FINALIZER: &str = "cisco.vk/device-cleanup";
 
 /// The interval at which device statuses are compared with the observed state.
@@ -56,7 +56,7 @@ impl Controller {
         Self { client, devices, nodes }
     }
 
-    /// The object as it is by now: an attempt that is repeated must not write over what the one before it wrote.
+    /// Returns the current object, so that a repeated attempt does not overwrite the previous write.
     fn newest(&self, object: &Arc<CiscoDevice>) -> Arc<CiscoDevice> {
         self.devices.object(&Identity::of_object(&**object)).unwrap_or_else(|| Arc::clone(object))
     }
@@ -90,7 +90,7 @@ impl Controller {
         self.patch(object, Some("status"), json!({ "status": wanted }), "write the status").await
     }
 
-    /// Takes a device out of the cluster: nothing new goes there, what is there is removed, then its node goes.
+    /// Removes a device from the cluster: it gets no new pods, its workloads are removed, then its node is deleted.
     async fn take_out(&self, object: &CiscoDevice) -> Result<(), DeviceError> {
         if !has_finalizer(object) {
             return Ok(());
@@ -100,7 +100,7 @@ impl Controller {
         self.write_status(object, &verdict).await?;
         if self.devices.is_held_by(&name, &uid) {
             let machine = self.nodes.node_store.get(&name);
-            let machine = machine.ok_or(DeviceError::Leaving("it was not read yet"))?;
+            let machine = machine.ok_or(DeviceError::Leaving("its workloads have not been read yet"))?;
             machine.retire(true);
             self.clear(object, &machine).await?;
             self.devices.leave(&name, &uid);
@@ -119,8 +119,8 @@ impl Controller {
         self.patch(object, None, json!({ "metadata": metadata }), "remove the finalizer").await
     }
 
-    /// Rids a device that can be reached of all that is ours, as it is there by now. One that cannot be reached is let go as it
-    /// is, because waiting for it might never end. One that was not read yet is waited for.
+    /// Removes all our workloads from a reachable device. An unreachable device is released as it is, because waiting for it
+    /// might never end; one that has not been read yet is awaited.
     async fn clear(&self, object: &CiscoDevice, machine: &Machine) -> Result<(), DeviceError> {
         let view = machine.view();
         if let Some(outage) = view.outage() {
@@ -129,7 +129,7 @@ impl Controller {
         }
         let unread = || {
             machine.poke();
-            DeviceError::Leaving("it was not read yet")
+            DeviceError::Leaving("its workloads have not been read yet")
         };
         let back_end = machine.back_end().filter(|_| view.reach.is_up()).ok_or_else(unread)?;
         let there: Vec<Owner> = match back_end.inventory().await {
@@ -152,7 +152,7 @@ impl Controller {
         }
         if left {
             machine.poke();
-            return Err(DeviceError::Leaving("applications are being removed from it"));
+            return Err(DeviceError::Leaving("its applications are being removed"));
         }
         Ok(())
     }
@@ -162,11 +162,11 @@ impl Controller {
         workload.ours || self.nodes.cluster.knows(workload.owner.uid.as_str())
     }
 
-    /// Reports a device that is let go while it cannot be reached, and what runs there as far as that is known.
+    /// Reports a device that is released while unreachable, and its workloads as far as they are known.
     fn report_rest(&self, object: &CiscoDevice, machine: &Machine, outage: &Outage) {
         let rest = rest_of(machine.ours().len());
         let text =
-            format!("the device is let go while it cannot be reached, with {rest}: {}", outage.message);
+            format!("the device was released while unreachable; {rest} may remain on it: {}", outage.message);
         self.nodes.note(Identity::of_object(object), EventReason::Left, text);
     }
 

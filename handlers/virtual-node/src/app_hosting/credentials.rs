@@ -37,7 +37,7 @@ pub(super) async fn with_account(
     };
     let Some(password) = value("password") else {
         let detail =
-            format!("credentialSecretRef: the Secret {namespace}/{} has no text `password`", reference.name);
+            format!("credentialSecretRef: the Secret {namespace}/{} has no key `password`, or its value is not text", reference.name);
         return Err(DriverError::new(Reason::NotFound, STEP).detail(detail));
     };
     spec.password = Some(Password::new(password));

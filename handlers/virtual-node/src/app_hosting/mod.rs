@@ -70,7 +70,7 @@ pub struct AppHosting {
 }
 
 impl AppHosting {
-    /// The handler as it is registered.
+    /// Builds the registration.
     ///
     /// # Errors
     ///

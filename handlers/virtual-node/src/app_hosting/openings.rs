@@ -1,4 +1,4 @@
-//! The ways to devices that are being opened.
+//! Connections to devices that are being opened.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,13 +9,13 @@ use staffetta_driver::app_hosting::{AppHostingDriver, DeviceSpec};
 use staffetta_driver::{DriverError, Reason};
 use tokio::task::spawn_blocking;
 
-pub(super) const OPEN: &str = "open the way to the device";
+pub(super) const OPEN: &str = "connect to the device";
 
 /// The result of opening a driver.
 type ConnectionResult = Result<Arc<dyn AppHostingDriver>, DriverError>;
 
-/// The ways that are being opened, by the name of the node. What that takes is in files, and a file that never comes holds one
-/// thread, however often opening it is tried again.
+/// Connections that are being opened, by node name. Opening reads files; a read that hangs occupies one thread, however often it
+/// is retried.
 #[derive(Default)]
 pub(super) struct DriverConnections(Mutex<HashMap<String, DriverConnection>>);
 
@@ -25,7 +25,7 @@ struct DriverConnection {
 }
 
 impl DriverConnections {
-    /// The way to the device of that node, as `open` opens it; or as it is being opened already, for a device that is described so.
+    /// Returns the connection that `open` opens to the device of that node, or the one that is already being opened for this `spec`.
     pub(super) async fn open(
         &self,
         node: &str,

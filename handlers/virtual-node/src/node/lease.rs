@@ -1,7 +1,7 @@
-//! The lease of a node, by which the cluster knows that its controller lives.
+//! The lease of a node, by which the cluster knows that its controller is alive.
 //!
-//! It is renewed while this process leads, whether or not the machine can be reached: the lease is the sign of life of who
-//! speaks for the machine, and the condition `Ready` says how the machine is. Without a lease the cluster would replace that
+//! It is renewed while this process leads, whether or not the machine can be reached: the lease shows that the controller of
+//! the node is alive, and the condition `Ready` shows the state of the machine. Without a lease the cluster would replace that
 //! condition, with its reason, by one that knows nothing.
 
 use dashmap::DashMap;
@@ -33,7 +33,7 @@ impl NodeLeases {
         Self { api: Api::namespaced(client, NAMESPACE), renewed: DashMap::new(), interval }
     }
 
-    /// Renews the lease of a node, unless that was done just now. It is made where there is none.
+    /// Renews the lease of a node, unless it is fresh. A missing lease is created.
     pub(crate) async fn renew(&self, node: &Node) -> Result<(), kube::Error> {
         let name = node.metadata.name.clone().unwrap_or_default();
         let uid = node.metadata.uid.clone().unwrap_or_default();
@@ -66,7 +66,7 @@ impl NodeLeases {
     }
 }
 
-/// The lease of a node as it is made: it goes with the node.
+/// Builds the lease, which the Node owns.
 pub(crate) fn lease_of(node: &Node, now: Timestamp) -> Lease {
     let name = node.metadata.name.clone().unwrap_or_default();
     let owner = OwnerReference {
