@@ -62,7 +62,7 @@ async fn the_time_for_retries_of_a_queued_load_balancer_has_not_begun() {
             "it is reported in the end"
         );
         assert!(
-            causes(&*error).ends_with("make a load balancer: it waits for its turn"),
+            causes(&*error).ends_with("make a load balancer: it is queued"),
             "{}",
             causes(&*error)
         );
