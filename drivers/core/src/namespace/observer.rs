@@ -9,7 +9,7 @@ use crate::id::Uid;
 /// The handler that uses the driver feeds it from its watch of namespaces, with all existing ones before the first call of the
 /// driver. A method runs within the watch and must not block.
 pub trait NamespaceObserver: Send + Sync {
-    /// Records a namespace that exists, in its present state.
+    /// Records a namespace that exists, in its current state.
     fn present(&self, namespace: &Namespace);
 
     /// Records that the namespace with that name and UID is gone. Another one with the name may exist.

@@ -35,8 +35,8 @@ impl NamespaceNetwork {
 ///
 /// Guarantees of every implementation:
 ///
-/// * What is made carries the mark of this cluster and of its owner from its first moment, so that it is found even when
-///   the answer to the request got lost. The owner is a namespace: [`Owner::namespace`] is empty.
+/// * Every resource carries the mark of this cluster and of its owner from its creation, so that it is found even if the
+///   answer to the request was lost. The owner is a namespace: [`Owner::namespace`] is empty.
 /// * Both changes can be interrupted anywhere and made again, with the same result and nothing made twice. What failed
 ///   half-way is found by its mark.
 ///
@@ -72,8 +72,8 @@ pub trait NamespaceSubnetDriver: Send + Sync {
         project: &ProjectId,
     ) -> Result<NamespaceNetwork, DriverError>;
 
-    /// Removes all that is marked for `owner`, and what this cluster left in it. While anybody uses the network, it fails
-    /// with a [conflict](crate::Reason::Conflict).
+    /// Deletes all resources that are marked for `owner`, and those that this cluster left in its network. While the network is in
+    /// use, it fails with a [conflict](crate::Reason::Conflict).
     async fn release_network(&self, owner: &Owner) -> Result<(), DriverError>;
 
     /// Lists the owners of the networks with the mark of this cluster, complete or not.

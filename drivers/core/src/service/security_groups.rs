@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::Service;
 use crate::error::DriverError;
 use crate::id::{ProjectId, SecurityGroupId};
 
-/// Says which security groups guard the address of a service's load balancer. An empty answer means the other side's own
-/// default. The order says nothing; the handler sorts.
+/// Returns the security groups of the address of a service's load balancer. An empty answer means the default of the external
+/// system. The order has no meaning; the handler sorts.
 /// It changes nothing: a dry run calls it too.
 ///
 /// ```

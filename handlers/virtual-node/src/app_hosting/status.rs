@@ -16,7 +16,7 @@ pub(super) struct Sight {
 }
 
 impl Sight {
-    /// The phase and the reason. Another message alone, such as that of the same outage, is no reason to write a status.
+    /// The phase and the reason. Another message alone, such as that of the same outage, is not a reason to write a status.
     pub(super) fn class(&self) -> (&'static str, &'static str) {
         (self.phase, self.reason)
     }

@@ -139,7 +139,7 @@ impl Shared {
         }
     }
 
-    /// The result of a step for a pod, from the machine's answer. A machine that does not answer is no failure yet, if
+    /// The result of a step for a pod, from the machine's answer. A machine that does not answer is not a failure yet, if
     /// [`Self::is_tolerated`] says so.
     pub(super) fn step(
         &self,
@@ -189,7 +189,7 @@ impl Shared {
 
     /// Returns `true` if a failed step need not be reported yet because the machine did not answer. Only the reader
     /// retries such a machine; it is read at once and the pod waits for the result. A machine that keeps answering
-    /// its reader but not the pod's requests is no outage.
+    /// its reader but not the pod's requests is not an outage.
     pub(super) fn is_tolerated(&self, owner: &Owner, machine: &Machine, error: &DriverError) -> bool {
         if error.reason() != Reason::Unavailable {
             return false;
