@@ -77,7 +77,8 @@ mod tests {
         let health = Health::default();
         health.set_unmet("driver a", "no answer");
         assert_eq!(livez(State(state(health))).await, (StatusCode::OK, "ok\n".into()));
-        let dead = (StatusCode::INTERNAL_SERVER_ERROR, "stuck: watch Pod: its task ended unexpectedly\n".into());
+        let dead =
+            (StatusCode::INTERNAL_SERVER_ERROR, "stuck: watch Pod: its task ended unexpectedly\n".into());
         assert_eq!(liveness(&["watch Pod: its task ended unexpectedly".to_owned()]), dead);
     }
 }

@@ -51,8 +51,8 @@ impl<'r> LeaderTasks<'r> {
             self.tasks.spawn(until_healthy(name, check, limit, Arc::clone(&self.context.health)));
         }
         for handler in Arc::clone(&self.pipeline).handlers() {
-            let name =
-                self.add_condition(format!("handler {}", handler.name), "the ownership marks are not read yet");
+            let name = self
+                .add_condition(format!("handler {}", handler.name), "the ownership marks are not read yet");
             let (handler, health) = (Arc::clone(handler), Arc::clone(&self.context.health));
             self.tasks.spawn(async move {
                 garbage_collection::recover(&handler, limit).await;

@@ -76,8 +76,7 @@ async fn a_person_sees_in_one_command_which_object_is_stuck_and_why() {
     );
     for typo in [["web", "-n", "other"], ["wbe", "-n", "default"], ["web", "--kind", "service"]] {
         let (_, said, _) = status(&controller, &typo).await;
-        let unknown =
-            "No watched object has that name; check the name, the namespace and the kind.\n";
+        let unknown = "No watched object has that name; check the name, the namespace and the kind.\n";
         assert!(said.ends_with(unknown), "{typo:?}: {said}");
     }
 

@@ -262,7 +262,10 @@ async fn a_slip_in_the_description_of_a_device_takes_no_node_out_of_the_cluster(
     change(&world, "r1", json!({ "colour": "red" })).await;
     let wrong = until_phase(&world, "r1", "Error").await;
     let message = wrong.status.unwrap().conditions[0].message.clone();
-    assert!(message.contains("colour") && message.contains("the previous description stays in effect"), "{message}");
+    assert!(
+        message.contains("colour") && message.contains("the previous description stays in effect"),
+        "{message}"
+    );
     change(&world, "r1", json!({ "colour": null, "maxPods": 3 })).await;
     world
         .until("what was corrected counts", async || {

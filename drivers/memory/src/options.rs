@@ -15,7 +15,7 @@ use staffetta_driver::{ProjectId, SecurityGroupId};
 pub struct MemoryOptions {
     /// The project to which everything belongs.
     pub project: ProjectId,
-    /// The subnets of pods. A pod gets one address in each: at most one per address family.
+    /// The subnets of pods, at most one per address family. A pod gets an address in each.
     pub pod_subnets: Vec<IpNet>,
     /// Other subnets for the pods of single namespaces, by the name of the namespace.
     pub namespace_subnets: BTreeMap<String, Vec<IpNet>>,

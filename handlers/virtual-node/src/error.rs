@@ -11,9 +11,7 @@ use crate::environment::EnvironmentError;
 #[derive(Debug, thiserror::Error)]
 pub enum VirtualNodeError {
     /// A node of that name has a kubelet, or belongs to another handler.
-    #[error(
-        "the node {0} is managed by another controller or a kubelet; rename the machine"
-    )]
+    #[error("the node {0} is managed by another controller or a kubelet; rename the machine")]
     NameTaken(String),
     /// The node could not be written.
     #[error("{step} of the node {name}")]

@@ -113,7 +113,9 @@ pub(super) fn incomplete_reason(document: &StateSnapshot) -> Option<String> {
     let StateSnapshot { leadership, ready, watches, .. } = document;
     if !leadership.leads {
         let role = single_line(&leadership.role);
-        return Some(format!("This process is not the leader ({role}) and handles no objects; query the leader."));
+        return Some(format!(
+            "This process is not the leader ({role}) and handles no objects; query the leader."
+        ));
     }
     let all = *ready && watches.iter().all(|watch| watch.listed);
     (!all).then(|| "Not all objects are known yet; see the unmet conditions above.".to_owned())

@@ -102,6 +102,7 @@ pub trait AppHostingDriver: Send + Sync {
 
     /// Reads the current resource usage of the pods of [`list_pods`](Self::list_pods). It is called on demand only.
     async fn get_usage(&self) -> Result<Vec<PodUsage>, DriverError> {
-        Err(DriverError::new(Reason::Unsupported, "read the resource usage of pods").detail("this driver cannot tell"))
+        Err(DriverError::new(Reason::Unsupported, "read the resource usage of pods")
+            .detail("this driver cannot tell"))
     }
 }

@@ -77,8 +77,7 @@ impl PodNetwork {
             (true, _) => None,
             (false, Some(subnet)) => Some(subnet.trunc()),
             (false, None) => {
-                let why =
-                    format!("required, because `{INTERFACE}.{section}` is false");
+                let why = format!("required, because `{INTERFACE}.{section}` is false");
                 return Err(Refusal::invalid("podCIDR", why));
             }
         };
@@ -266,7 +265,10 @@ mod tests {
             |section: Value| json!({ "type": "AppGigabitEthernet", "appGigabitEthernet": section });
         for (interface, path) in [
             (json!({ "type": "VirtualPortGroup" }), "virtualPortGroup: the section"),
-            (json!({ "type": "Management", "virtualPortGroup": {} }), "virtualPortGroup: does not apply to the type"),
+            (
+                json!({ "type": "Management", "virtualPortGroup": {} }),
+                "virtualPortGroup: does not apply to the type",
+            ),
             (
                 json!({ "type": "VirtualPortGroup", "virtualPortGroup": { "interface": "4" } }),
                 "virtualPortGroup.interface: `4`",

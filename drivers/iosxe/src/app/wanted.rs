@@ -175,7 +175,8 @@ fn name_servers(spec: &PodSpec) -> Result<Value, Refusal> {
     let mut network = json!({});
     for (leaf, server) in leaves.into_iter().zip(servers) {
         let address: Option<IpAddr> = server.parse().ok();
-        network[leaf] = json!(address.ok_or_else(|| Refusal::invalid(PATH, "one of them is not an IP address"))?);
+        network[leaf] =
+            json!(address.ok_or_else(|| Refusal::invalid(PATH, "one of them is not an IP address"))?);
     }
     Ok(network)
 }

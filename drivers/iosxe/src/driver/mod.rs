@@ -106,10 +106,8 @@ impl IosXeDriver {
             let by_name = observed.apps.get(&wanted.id);
             if by_name.is_some_and(|app| !app.belongs_to(uid, cluster)) {
                 let error = DriverError::new(Reason::Refused, "configure an app");
-                return Err(error.detail(format!(
-                    "{} already exists and belongs to another pod or cluster",
-                    wanted.id
-                )));
+                return Err(error
+                    .detail(format!("{} already exists and belongs to another pod or cluster", wanted.id)));
             }
             let there = by_name.or_else(|| of_pod().find(of_container));
             let id = there.map_or(wanted.id.as_str(), |app| app.id.as_str());

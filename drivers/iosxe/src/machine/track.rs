@@ -145,7 +145,8 @@ impl AppRecord {
         let install = self.attempts.get_mut(&AppStep::Install).filter(|_| absent);
         if let Some(install) = install.filter(|install| install.refusal.is_none() && now >= install.until) {
             let limit = (install.until - install.at).as_secs();
-            let said = format!("the device accepted the install, but no application appeared within {limit} s");
+            let said =
+                format!("the device accepted the install, but no application appeared within {limit} s");
             let sort = if install.uncertain { RefusalKind::Now } else { RefusalKind::Lasting };
             install.refusal = Some(StepRefusal { at: now, said, sort });
         }

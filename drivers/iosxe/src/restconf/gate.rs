@@ -58,7 +58,7 @@ impl Gate {
         self.state().answered
     }
 
-    /// Closes the gate after a refused log-in.
+    /// Closes the gate after a refused log-in, and returns the error.
     pub(super) fn refused(&self, detail: String) -> DriverError {
         let error = DriverError::new(Reason::Refused, "log in to the device").detail(detail);
         self.state().closed = Some((Instant::now() + REFUSAL, error.clone()));

@@ -69,7 +69,8 @@ fn check(spec: &TlsSpec) -> Result<(), DriverError> {
     ];
     let ours = [("tls.certFile", spec.cert_file.is_some()), ("tls.keyFile", spec.key_file.is_some())];
     if let Some((key, _)) = ways.iter().chain(&ours).find(|(_, there)| *there && !spec.enabled) {
-        let why = format!("TLS must be on where `{key}` is set: without it the password is sent in clear text");
+        let why =
+            format!("TLS must be on where `{key}` is set: without it the password is sent in clear text");
         return Err(refused("tls.enabled", &why));
     }
     let mut ways = ways.iter().filter(|(_, there)| *there);

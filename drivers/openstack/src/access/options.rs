@@ -98,8 +98,8 @@ pub struct NeutronOptions {
     /// Without it: 30.
     #[schemars(range(min = 1, max = 3600))]
     pub timeout: Option<u64>,
-    /// The maximum number of calls in flight, for Neutron and Octavia each. After a response with status 429 or 503 there are fewer, down to
-    /// one, until the service stops throttling.
+    /// The maximum number of calls in flight, for Neutron and Octavia each. After a response with status 429 or 503 there are
+    /// fewer, down to one, until the service stops throttling.
     #[serde(default = "max_concurrency")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_concurrency: usize,

@@ -393,7 +393,10 @@ fn what_has_no_part_in_a_login_beside_a_cloud_is_refused_by_name() {
         let options = serde_json::json!({ "cloud": cloud, "auth_type": auth_type, option: "hidden" });
         let options = serde_json::from_value(options).unwrap();
         let error = access(&options, &home.environment(None), home.0.path()).unwrap_err();
-        assert!(error.starts_with(&format!("neutron.{option}: does not apply to the login method")), "{error}");
+        assert!(
+            error.starts_with(&format!("neutron.{option}: does not apply to the login method")),
+            "{error}"
+        );
         assert!(error.ends_with(auth_type) && !error.contains("hidden"), "{error}");
     }
 }

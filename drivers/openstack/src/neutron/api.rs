@@ -12,7 +12,8 @@ use super::wire::{NewPort, PortBody, TrunkBody};
 use crate::cloud::{ApiCall, Service};
 use crate::error::{Result, Step, existing};
 
-/// The maximum total length of ids in one list request, in characters. The request stays below 4 KiB, the default limit of application servers.
+/// The maximum total length of ids in one list request, in characters. The request stays below 4 KiB, the default limit of
+/// application servers.
 const MAX_IDS: usize = 2800;
 
 const TRUNK_FIELDS: &str = "id sub_ports";

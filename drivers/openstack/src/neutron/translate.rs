@@ -134,7 +134,9 @@ fn bind(vif: &mut Vif, port: &PortBody, ovs_bridge: &str) -> DriverResult<()> {
             vif.network.bridge = Some(bridge);
             vif.network.should_provide_bridge = true;
         }
-        Some(other) => return refused(Reason::Unsupported, &format!("the VIF type `{other}` is not supported")),
+        Some(other) => {
+            return refused(Reason::Unsupported, &format!("the VIF type `{other}` is not supported"));
+        }
         None => {
             let hidden =
                 "Neutron does not show its binding; the user needs a role that may see it, such as `service`";

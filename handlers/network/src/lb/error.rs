@@ -73,7 +73,10 @@ pub enum LbError {
         step: String,
     },
     /// The external system does not support the protocol of these ports; the load balancer serves the others.
-    #[error("the external system does not support {}; the service works without these ports", list(listeners))]
+    #[error(
+        "the external system does not support {}; the service works without these ports",
+        list(listeners)
+    )]
     Unserved {
         /// The ports; at least one.
         listeners: Vec<ListenerPort>,

@@ -28,7 +28,8 @@ impl LbHandler {
         let Some(service) = present else { return Ok(()) };
         self.writer.fresh(&service).step(AWAIT_OWN_WRITE)?;
         let owner = Owner::of(&service.metadata);
-        let Some(spec) = LbaasServiceSpec::of(&service).step("read the load balancer specification of the service")?
+        let Some(spec) =
+            LbaasServiceSpec::of(&service).step("read the load balancer specification of the service")?
         else {
             return if self.is_managed(&service) { self.release(&service, &owner).await } else { Ok(()) };
         };

@@ -95,7 +95,8 @@ fn port(port: &ServicePort) -> Result<LbaasPortSpec, LbaasSpecError> {
     let number = port.port;
     Ok(LbaasPortSpec {
         name: port.name.clone().filter(|name| !name.is_empty()),
-        port: u16::try_from(number).map_err(|_| invalid("spec.ports.port", &number.to_string(), "a port number"))?,
+        port: u16::try_from(number)
+            .map_err(|_| invalid("spec.ports.port", &number.to_string(), "a port number"))?,
         protocol: protocol
             .parse::<Protocol>()
             .map_err(|_| invalid("spec.ports.protocol", protocol, "TCP, UDP or SCTP"))?,

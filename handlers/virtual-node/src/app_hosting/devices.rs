@@ -189,7 +189,9 @@ impl Devices {
         let (spec, wrong) = match described {
             Ok(spec) => (Some(spec), None),
             Err(reason) => match of_name.get(&rank).and_then(|claim| claim.spec.clone()) {
-                Some(before) => (Some(before), Some(format!("{reason}; the previous description stays in effect"))),
+                Some(before) => {
+                    (Some(before), Some(format!("{reason}; the previous description stays in effect")))
+                }
                 None => (None, Some(reason)),
             },
         };
@@ -267,7 +269,10 @@ mod tests {
         assert!(matches!(devices.verdict(&wrong), Verdict::Invalid(reason) if reason.contains("colour")));
         assert_eq!(devices.verdict(&right), Verdict::Holds);
         devices.release("r1", "uid-b");
-        assert_eq!((devices.nodes_without_valid_description(), devices.holding().len()), (vec!["r1".to_owned()], 0));
+        assert_eq!(
+            (devices.nodes_without_valid_description(), devices.holding().len()),
+            (vec!["r1".to_owned()], 0)
+        );
     }
 
     #[test]

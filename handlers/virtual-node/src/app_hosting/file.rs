@@ -189,10 +189,7 @@ mod tests {
         assert!(matches!(label, FileError::Mistake { mistake, .. } if mistake.contains("`type`")));
         let taint = "device: { driver: FAKE, address: r1, taints: [{ key: a b, effect: NoExecute }] }\n";
         let taint = devices(taint).unwrap_err().to_string();
-        assert!(
-            taint.starts_with("devices.yaml: device `cisco-vk-r1`: taints[0].key: "),
-            "{taint}"
-        );
+        assert!(taint.starts_with("devices.yaml: device `cisco-vk-r1`: taints[0].key: "), "{taint}");
     }
 
     #[test]

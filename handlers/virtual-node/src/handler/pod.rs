@@ -74,7 +74,8 @@ impl Shared {
                 let refused =
                     matches!(applied, Err(VirtualNodeError::Apply(_) | VirtualNodeError::Environment(_)));
                 if lost && refused && self.change(owner, replaces) == Change::Refused {
-                    let text = "the machine lost the workload of this pod and rejects its current specification";
+                    let text =
+                        "the machine lost the workload of this pod and rejects its current specification";
                     self.report(owner, EventReason::Lost, text);
                 }
                 applied
@@ -238,7 +239,8 @@ impl Shared {
         if leaves || !applied {
             let (name, waiting) =
                 (&machine.spec.name, if leaves { "the deletion of the pod" } else { "the pod" });
-            let text = format!("the machine behind {name} cannot be reached; {waiting} waits: {}", outage.message);
+            let text =
+                format!("the machine behind {name} cannot be reached; {waiting} waits: {}", outage.message);
             self.report(owner, EventReason::Waits, text);
         }
     }
@@ -252,8 +254,7 @@ impl Shared {
         let before =
             std::mem::replace(&mut self.records.entry(owner.uid.clone()).or_default().ephemeral, added);
         if added > before {
-            let text =
-                "spec.ephemeralContainers: the machine behind this node does not support them; they are ignored";
+            let text = "spec.ephemeralContainers: the machine behind this node does not support them; they are ignored";
             self.note_pod(owner, EventReason::Unsupported, text);
         }
     }

@@ -68,7 +68,8 @@ impl VifClaim<'_> {
         let (inner, now) = (self.inner, self.inner.now());
         let mut state = inner.state();
         if !matches!(state.phase, Phase::Open) {
-            let detail = "the pool is starting: the existing VIFs, or the pods that use them, have not been read yet";
+            let detail =
+                "the pool is starting: the existing VIFs, or the pods that use them, have not been read yet";
             return Err(DriverError::new(Reason::Unavailable, STEP).detail(detail));
         }
         if self.hold == 0 {
@@ -230,7 +231,9 @@ fn refusal(shelf: &Shelf, wait: Wait) -> DriverError {
         Wait::Pressed(remaining) => {
             shelf.failure.clone().unwrap_or_else(unavailable).unambiguous().after(remaining)
         }
-        Wait::Cooling(remaining) => unavailable().detail("all released VIFs are still cooling down").after(remaining),
+        Wait::Cooling(remaining) => {
+            unavailable().detail("all released VIFs are still cooling down").after(remaining)
+        }
         Wait::Draining => unavailable().detail("the node is gone"),
         Wait::Growing | Wait::Full => unavailable(),
     }

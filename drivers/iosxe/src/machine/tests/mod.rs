@@ -87,7 +87,10 @@ fn an_install_waits_for_another_one_and_a_removal_for_an_install() {
     let busy =
         AppView { busy: Some(Busy { app: "other", since: now }), ..view(Configured::Yes, AppState::Absent) };
     let decision = decide(busy, RUN, &track, PATIENCE, now);
-    assert_eq!(decision, Decision::Wait { state: "waiting for the install of other".into(), poll_after: POLL });
+    assert_eq!(
+        decision,
+        Decision::Wait { state: "waiting for the install of other".into(), poll_after: POLL }
+    );
     let mut asked = Vec::new();
     let mut later = now + PATIENCE.copy + POLL;
     for _ in 0..8 {
@@ -286,7 +289,9 @@ fn an_install_that_hangs_is_ended_told_and_tried_again_after_pauses_that_double(
         track.attempted(AppStep::Uninstall, now, PATIENCE.limit(AppStep::Uninstall));
         track.observe(AppState::Absent, now);
         match decide(view(Configured::Yes, AppState::Absent), RUN, &track, PATIENCE, now) {
-            Decision::Fail { reason: "InstallFailed", message, poll_after } if message.contains("its time limit") => {
+            Decision::Fail { reason: "InstallFailed", message, poll_after }
+                if message.contains("its time limit") =>
+            {
                 pauses.push(poll_after.as_secs());
                 now += poll_after;
             }

@@ -141,7 +141,8 @@ impl PolicyIndex {
     pub(crate) fn problems(&self, policy: &Uid) -> Vec<String> {
         let mut state = self.lock();
         let unresolved = state.model.unresolved_ports(policy).into_iter();
-        let unresolved = unresolved.map(|port| format!("no pod selected by the policy has a port named {port}"));
+        let unresolved =
+            unresolved.map(|port| format!("no pod selected by the policy has a port named {port}"));
         let mut problems: Vec<_> = unresolved.collect();
         problems.extend(state.model.policy(policy).into_iter().flat_map(|terms| terms.problems.clone()));
         problems.sort();

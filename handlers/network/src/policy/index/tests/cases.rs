@@ -90,8 +90,11 @@ fn invalid_parts_of_a_policy_are_reported_and_allow_nothing() {
         { "from": [{ "podSelector": { "matchExpressions": [{ "key": "a", "operator": "Like" }] } }] },
     ] });
     let (_, index, uid) = shop(&spec);
-    let expected =
-        ["`Like` is not an operator of a selector", "`all` is not an IP block", "there are no ports 90 to 80"];
+    let expected = [
+        "`Like` is not an operator of a selector",
+        "`all` is not an IP block",
+        "there are no ports 90 to 80",
+    ];
     assert_eq!(index.problems(&uid), expected);
     let rules: Vec<_> = index.policy_groups(&uid).into_iter().flat_map(|group| group.rules).collect();
     assert!(rules.iter().all(|rule| matches!(rule.remote, staffetta_driver::Remote::Group(_))), "{rules:?}");
