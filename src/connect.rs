@@ -210,7 +210,7 @@ mod tests {
         let error = api_versions(&client).await.unwrap_err();
         assert!(matches!(error, kube::Error::Service(_)), "{error}");
         let told = format!("{} {error:?}", staffetta_handler::causes(&error));
-        assert!(told.contains("is no `ExecCredential` at line 1, column 9"), "{told}");
+        assert!(told.contains("is not an `ExecCredential` at line 1, column 9"), "{told}");
         assert!(!told.contains("hunter2"), "{told}");
     }
 

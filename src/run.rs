@@ -104,7 +104,7 @@ async fn serve(
     let connection = tokio::select! {
         connection = connection(kubeconfig.map(Path::to_owned)) => connection?,
         () = shutdown.cancelled() => {
-            info!("a signal before the start of the controller: ending at once");
+            info!("received a signal before the controller started; stopping");
             std::process::exit(0);
         }
     };
@@ -114,7 +114,7 @@ async fn serve(
     let ending = stop.clone();
     tokio::spawn(async move {
         let path = key_files.replaced().await.display();
-        warn!(%path, "the client's certificate or key was replaced: ending, to be started with the new one");
+        warn!(%path, "the client certificate or key was replaced; stopping, so that a restart loads the new one");
         ending.cancel();
     });
     tokio::spawn(async move {
@@ -149,10 +149,10 @@ fn shutdown_signal() -> io::Result<CancellationToken> {
     };
     let listen = async move {
         next().await;
-        info!("a signal: ending");
+        info!("received a signal; stopping");
         first.cancel();
         next().await;
-        warn!("a second signal: ending at once");
+        warn!("received a second signal; stopping immediately");
         std::process::exit(1)
     };
     thread::Builder::new().name("signals".to_owned()).spawn(move || runtime.block_on(listen))?;

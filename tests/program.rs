@@ -133,7 +133,7 @@ fn the_output_of_a_credential_plugin_is_not_printed() {
     };
     for (written, end, expected) in [
         (written(json!(null)), "exit 3", "failed: exit status: 3"),
-        (written(json!([])), "", "is no `ExecCredential` at line 1"),
+        (written(json!([])), "", "is not an `ExecCredential` at line 1"),
         (written(json!("hunter2")), "", "returned an invalid expiration time of the token"),
     ] {
         let exec = json!({ "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
@@ -192,7 +192,7 @@ async fn a_client_certificate_that_is_replaced_ends_the_program_in_good_order() 
     let mut process = Process::start(Path::new(PROGRAM), folder.path(), "", &kubeconfig.to_string()).await;
     process.ready().await;
     issue();
-    process.says("the client's certificate or key was replaced").await;
+    process.says("the client certificate or key was replaced").await;
     assert!(process.ends().await.success());
     process.says("the lease is released").await;
 }
@@ -238,9 +238,9 @@ async fn a_second_signal_ends_it_at_once_whatever_is_under_way() {
     create_pod(&pods(&server)).await;
     eventually("a handler waits for an answer", async || server.faults().pending() == 0).await;
     process.signal("TERM").await;
-    process.says("a signal: ending").await;
+    process.says("received a signal; stopping").await;
     process.signal("TERM").await;
-    process.says("a second signal: ending at once").await;
+    process.says("received a second signal; stopping immediately").await;
     assert_eq!(process.ends().await.code(), Some(1));
 }
 
@@ -308,9 +308,9 @@ async fn a_second_signal_is_heard_though_a_file_that_never_comes_holds_up_the_st
         Process::start(Path::new(PROGRAM), folder.path(), &configuration, &server.kubeconfig()).await;
     let _held = opened.await.unwrap().unwrap();
     process.signal("TERM").await;
-    process.says("a signal: ending").await;
+    process.says("received a signal; stopping").await;
     process.signal("TERM").await;
-    process.says("a second signal: ending at once").await;
+    process.says("received a second signal; stopping immediately").await;
     assert_eq!(process.ends().await.code(), Some(1));
 }
 

@@ -70,7 +70,7 @@ fn namespace_networks(setup: &Setup) -> Result<NamespaceNetworks, SetupError> {
     // Without a pool no VIF driver is needed here.
     Ok(match setup.driver_name::<dyn VifPoolDriver>()?.as_str() {
         "noop" => networks,
-        _ => networks.vacated_by(setup.driver::<dyn VifPoolDriver>()?),
+        _ => networks.with_pool(setup.driver::<dyn VifPoolDriver>()?),
     })
 }
 

@@ -68,7 +68,7 @@ impl VifPool {
 const SUPPORTED: [(&str, &str); 3] =
     [("memory", "memory"), ("neutron", "neutron-vif"), ("nested", "nested-vlan")];
 
-/// Registers the pools that support any VIF driver, the additional networks, and the section.
+/// Registers the section `[vif_pool]`, the pools `noop` and `multi_pool`, and the drivers of additional networks.
 pub(super) fn drivers(registry: &mut Registry) {
     const NPWG: &str =
         "The networks of the NetworkAttachmentDefinitions (k8s.cni.cncf.io/v1) that a pod names.";

@@ -90,8 +90,8 @@ pub(super) struct ConfigFile {
 pub(super) struct StatusArguments {
     #[command(flatten)]
     pub(super) query: Query,
-    /// Show every object that is not handled yet. Without this option, a name or a phase, only failing objects are shown and
-    /// those that have been in one phase for more than 5 seconds.
+    /// Show every object that is not handled yet. By default, without a name or a phase, only failing objects and objects that
+    /// stay in one phase for more than 5 seconds are shown.
     #[arg(long)]
     pub(super) all: bool,
     /// The output format.

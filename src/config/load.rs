@@ -1,4 +1,4 @@
-//! Loads the configuration: the defaults, over them the file, over it the environment.
+//! Loads the configuration: defaults, overridden by the file, overridden by the environment.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

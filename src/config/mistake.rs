@@ -51,6 +51,6 @@ pub enum ConfigurationError {
     #[error(transparent)]
     Schema(#[from] SchemaError),
     /// The merged options do not fit their structs although each was checked: a bug in the program.
-    #[error("the configuration passed every check but does not fit its types")]
+    #[error("the configuration passed every check but does not fit its types; this is a defect of staffetta")]
     Inconsistent(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

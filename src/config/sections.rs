@@ -38,7 +38,7 @@ pub struct KubernetesOptions {
     /// The kubeconfig file. If not set: the service account inside a pod, elsewhere `$KUBECONFIG` or `~/.kube/config`.
     #[schemars(length(min = 1), example = "/etc/staffetta/kubeconfig")]
     pub kubeconfig: Option<PathBuf>,
-    /// Name each port after its pod, for people who look at the ports. Ports that a pool keeps ready have no pod name.
+    /// Name each port after its pod, for readability. Ports that a pool keeps ready have no pod name.
     pub port_debug: bool,
     /// The Octavia provider of load balancers, by its name in Octavia: `amphora`, `ovn` ... `default` leaves the choice to the
     /// cloud.

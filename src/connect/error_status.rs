@@ -5,7 +5,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use kube::client::Body;
 use serde_json::{Value, json};
-use staffetta_handler::shortened;
+use staffetta_handler::truncated;
 use tower::BoxError;
 
 /// The maximum length of an error response in bytes; of a longer one only the status code and the headers are used.
@@ -47,7 +47,7 @@ fn retry_after(headers: &HeaderMap) -> Option<u64> {
 fn status(code: StatusCode, retry_after: Option<u64>, text: &[u8]) -> Value {
     let read: Option<Value> = serde_json::from_slice(text).ok();
     let mut status = read.filter(|read| read["kind"] == "Status").unwrap_or_else(|| {
-        let message = shortened(String::from_utf8_lossy(text).trim().to_owned());
+        let message = truncated(String::from_utf8_lossy(text).trim().to_owned());
         let reason = code.canonical_reason().unwrap_or_default();
         json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": reason })
     });

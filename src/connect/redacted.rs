@@ -63,7 +63,7 @@ fn credentials_message(error: &AuthError) -> String {
         AuthError::AuthExecParse(error) => {
             let place =
                 error.location().map(|place| format!(" at line {}, column {}", place.line(), place.column()));
-            format!("the output of {PLUGIN} is no `ExecCredential`{}", place.unwrap_or_default())
+            format!("the output of {PLUGIN} is not an `ExecCredential`{}", place.unwrap_or_default())
         }
         AuthError::MalformedTokenExpirationDate(_) => {
             format!("{PLUGIN} returned an invalid expiration time of the token")

@@ -45,12 +45,12 @@ impl<'r> LeaderTasks<'r> {
     pub(super) fn prepare(mut self, checks: Vec<Check>) -> Self {
         let limit = self.context.configuration.relay.handler_timeout.into();
         for check in checks {
-            let name = self.waits(format!("driver {}", check.name), "not checked yet");
+            let name = self.add_condition(format!("driver {}", check.name), "not checked yet");
             self.tasks.spawn(until_healthy(name, check, limit, Arc::clone(&self.context.health)));
         }
         for handler in Arc::clone(&self.pipeline).handlers() {
-            let name =
-                self.waits(format!("handler {}", handler.name), "the ownership marks are not read yet");
+            let name = self
+                .add_condition(format!("handler {}", handler.name), "the ownership marks are not read yet");
             let (handler, health) = (Arc::clone(handler), Arc::clone(&self.context.health));
             self.tasks.spawn(async move {
                 garbage_collection::recover(&handler, limit).await;
@@ -65,7 +65,7 @@ impl<'r> LeaderTasks<'r> {
         for kind in self.pipeline.kinds() {
             self.watcher.add(kind);
         }
-        let name = self.waits("watches".to_owned(), "not all objects are listed yet");
+        let name = self.add_condition("watches".to_owned(), "not all objects are listed yet");
         let (pipeline, watcher) = (Arc::clone(&self.pipeline), Arc::clone(&self.watcher));
         let (health, metrics) = (Arc::clone(&self.context.health), Arc::clone(&self.context.state.metrics));
         let relay = &self.context.configuration.relay;
@@ -83,8 +83,8 @@ impl<'r> LeaderTasks<'r> {
         self
     }
 
-    /// Adds a readiness condition that is not met yet.
-    fn waits(&self, name: String, reason: &str) -> String {
+    /// Adds a readiness condition that is not met yet, and returns its name.
+    fn add_condition(&self, name: String, reason: &str) -> String {
         self.context.health.set_unmet(&name, reason);
         name
     }
@@ -107,7 +107,7 @@ impl<'r> LeaderTasks<'r> {
     pub(super) async fn abandon(mut self, grace: Duration) {
         self.close().await;
         if !self.pipeline.halt(grace).await {
-            warn!("a handler does not stop at the end of the term; its writes and driver calls are refused");
+            warn!("a handler did not stop when leadership ended; its writes and driver calls are refused");
         }
         self.context.health.retain(&[API_SERVER, HANDLERS, LEADERSHIP]);
     }

@@ -141,7 +141,7 @@ impl<'r> LeadershipSession<'r> {
 }
 
 /// Waits for the API server. Then, if this process is a standby, creates each handler on trial, since a process that could not take
-/// over is no useful standby. Completes only with the reason why it could not.
+/// over is not a useful standby. Completes only with the reason why it could not.
 async fn check_standby(
     context: &ControllerContext,
     client: &Client,

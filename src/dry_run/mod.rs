@@ -241,7 +241,7 @@ impl<'a> Planner<'a> {
     /// A `Deleted` for each owner of something outside that no longer exists.
     async fn orphans(&self, handler: &DryRunHandler, lists: &HashMap<TypeId, Listed>) -> Vec<AnyEvent> {
         let Some(collector) = &handler.garbage_collector else { return Vec::new() };
-        let what = format!("the owners of what the handler `{}` made cannot be read", handler.name);
+        let what = format!("the owners of the resources of the handler `{}` cannot be read", handler.name);
         let owners = self.attempt(&what, self.limit, || collector.owners()).await.unwrap_or_default();
         let orphans =
             garbage_collection::orphans(owners, |kind| lists.get(&kind).map(|list| list.uids.clone()));

@@ -83,7 +83,7 @@ pub enum StepDetail {
     Change {
         /// Its name, such as `annotation example.com/key` or `status.phase`.
         name: String,
-        /// The present value.
+        /// The current value.
         from: Option<Value>,
         /// The new value.
         to: Option<Value>,

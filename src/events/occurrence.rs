@@ -11,7 +11,7 @@ const MAX_NOTE: usize = 1024;
 /// The maximum length of a reason and of an action in bytes.
 const MAX_WORD: usize = 128;
 
-/// The maximum length of the object's part of an Event's name: 253 for the whole, less the number.
+/// The maximum length of the object part of an Event name: 253, less the 17 characters of the suffix.
 const MAX_OBJECT_NAME: usize = 253 - 17;
 
 /// Something that happened to an object in a handler.

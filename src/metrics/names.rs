@@ -56,7 +56,7 @@ descriptions! {
     READY = Gauge "staffetta_ready" []
         "1 if the process is ready, otherwise 0; `/readyz?verbose` names the unmet conditions";
     EVENTS_RECEIVED = Counter "staffetta_events_received_total" [KIND, "change"]
-        "Changes of objects that the watches delivered, each once, however many handlers receive it";
+        "Object changes delivered by the watches, each counted once for all handlers";
     OBJECTS = Gauge "staffetta_objects" [HANDLER, "phase"]
         "Events that a handler has not completed yet, by phase";
     FAILURES = Counter "staffetta_failures_total" [HANDLER, "outcome"]
@@ -64,11 +64,11 @@ descriptions! {
     QUEUE_OVERFLOWS = Counter "staffetta_queue_overflows_total" [HANDLER]
         "Queued changes that a full queue replaced by newer ones although coalescing is off";
     GARBAGE_COLLECTIONS = Counter "staffetta_garbage_collections_total" [HANDLER, "outcome"]
-        "Garbage collections of things whose owner no longer exists";
+        "Garbage collections of resources whose owner no longer exists";
     GARBAGE_COLLECTION_LAST_SUCCESS = Gauge "staffetta_garbage_collection_last_success_timestamp_seconds" [HANDLER]
         "Time of the last successful garbage collection, in seconds since 1970; 0 before the first";
     GARBAGE_COLLECTION_ORPHANS = Counter "staffetta_garbage_collection_orphans_total" [HANDLER]
-        "Owners that a garbage collection found to be gone; the handler releases their things";
+        "Owners that a garbage collection found to be gone; the handler releases their resources";
     VIF_POOL_VIFS = Gauge "staffetta_vif_pool_vifs" [POOL, "state"]
         "VIFs of a pool, by state";
     VIF_POOL_WAITING = Gauge "staffetta_vif_pool_waiting" [POOL]
@@ -116,7 +116,7 @@ descriptions! {
     REST_CLIENT_DURATION = Histogram "rest_client_request_duration_seconds" ["verb", HOST]
         "Time until the response of the API server was read; of a watch until it began";
     OPENSTACK_REQUESTS = Counter "staffetta_openstack_requests_total" ["service", "method", "outcome"]
-        "Requests to OpenStack; `throttled` is 429 or 503, `unanswered` is no response";
+        "Requests to OpenStack; `throttled` is 429 or 503, `unanswered` means no response";
     OPENSTACK_DURATION = Histogram "staffetta_openstack_request_duration_seconds" ["service", "method"]
         "Time until the response of an OpenStack service was read";
     LEADER_STATUS = Gauge "leader_election_master_status" [NAME]

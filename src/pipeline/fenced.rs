@@ -7,7 +7,7 @@ use crate::term::Term;
 /// Runs an invocation only while the term is active. The deadline is checked before each poll, so a handler that was stopped
 /// between two calls of a driver makes no further call.
 ///
-/// An invocation that is stopped, or fails after the end of the term, is no failure of the handler: it is neither reported nor
+/// An invocation that is stopped, or fails after the end of the term, is not a failure of the handler: it is neither reported nor
 /// repeated. It stays pending until its queue is shut down, which follows the end of the term.
 pub struct Fenced<H> {
     inner: H,

@@ -98,7 +98,7 @@ impl Report<AnyEvent> for FailureReport {
         if reported && context.set_reported_on(affected(event, error)) {
             warn!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
                 handler = &*self.handler, change = ?event.change(), attempt, reason,
-                again_s = wait.as_secs_f64(), error = &*text, "handling fails and is repeated");
+                again_s = wait.as_secs_f64(), error = &*text, "handling keeps failing; it is retried");
         } else {
             debug!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
                 handler = &*self.handler, attempt, reason, again_s = wait.as_secs_f64(), error = &*text, "will try again");

@@ -41,7 +41,7 @@ async fn run(handler: Arc<HandlerChain>, source: usize, sender: TriggerSender) {
         }
         let wait = backoff.delay(None);
         let error = match result {
-            Ok(Ok(())) => "it ended by itself".to_owned(),
+            Ok(Ok(())) => "it ended unexpectedly".to_owned(),
             Ok(Err(error)) => causes(&*error),
             Err(_) => "it panicked".to_owned(),
         };

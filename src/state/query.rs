@@ -20,7 +20,7 @@ pub(crate) struct Query {
     #[arg(short, long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) namespace: Option<String>,
-    /// Show only objects of this kind, in any case: `pod`.
+    /// Show only objects of this kind, such as `pod` (case-insensitive).
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,

@@ -40,7 +40,7 @@ pub trait EventSink: EventHandler<AnyEvent> {
 /// Watches any number of kinds, each once, and delivers their events to `S`. Dropping it ends all watches.
 ///
 /// Each watch lists in pages and then watches with bookmarks. After an error it backs off and resumes. It lists again after
-/// an outage (a second failure in a row) and when the server has dropped its place in the history (410), for ever. When the server
+/// an outage (a second consecutive failure) and when the server has dropped its place in the history (410), for ever. When the server
 /// lost history, because its data was lost or restored from a backup, all objects are delivered again. Watches can be added and
 /// removed at any time.
 pub struct Watcher<S> {

@@ -61,7 +61,7 @@ impl WatchStatus {
     pub fn stuck(&self) -> Option<String> {
         let kind = &self.kind.name;
         if self.ended {
-            return Some(format!("watch {kind}: its task ended by itself"));
+            return Some(format!("watch {kind}: its task ended unexpectedly"));
         }
         let busy_for = self.busy_for.filter(|busy_for| *busy_for > STUCK)?;
         Some(format!("watch {kind}: it has been processing one event for {} s", busy_for.as_secs()))

@@ -7,7 +7,7 @@ use kube::Client;
 use kube::runtime::watcher::{self, Event};
 use staffetta_handler::{
     AnyEvent, Backoff, BackoffPolicy, Context, Failure, HandlerError, Message, WatchItem, bounded, causes,
-    shortened,
+    truncated,
 };
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
@@ -82,12 +82,12 @@ impl<S: EventSink> WatchTask<S> {
     /// Runs until the task is aborted.
     pub(super) async fn run(mut self) {
         while self.follow().await {
-            info!(kind = %self.state.kind.name, "the watch lists again");
+            info!(kind = %self.state.kind.name, "the watch lists all objects again");
         }
     }
 
     /// Consumes one stream of kube's watcher: a list, then watches from its resourceVersion. Returns `true` when the kind must be
-    /// listed again, and `false` if the stream ended by itself, which it never does.
+    /// listed again, and `false` if the stream ended unexpectedly, which it never does.
     async fn follow(&mut self) -> bool {
         let mut stream = self.state.kind.watch(self.client.clone(), self.config.clone());
         let mut listing = true;
@@ -145,7 +145,7 @@ impl<S: EventSink> WatchTask<S> {
         let lost = store.is_ahead_of(&newest, self.state.liveness.resumed_from());
         if lost {
             store.invalidate_versions();
-            warn!(kind = %self.state.kind.name, newest, "the API server lost history; all objects are handled again");
+            warn!(kind = %self.state.kind.name, newest, "the API server has an older state than before; all objects are handled again");
         }
         lost
     }
@@ -220,7 +220,7 @@ impl<S: EventSink> WatchTask<S> {
         let wait = self.backoff.delay(retry_after);
         let attempt = self.backoff.attempts();
         self.failures += 1;
-        let error = shortened(causes(error));
+        let error = truncated(causes(error));
         warn!(kind = %self.state.kind.name, attempt, wait_ms = wait.as_millis(), error, "the watch failed");
         {
             let mut counts = lock(&self.state.counts);

@@ -75,7 +75,7 @@ async fn a_pod_that_is_deleted_in_an_outage_goes_when_the_device_is_back() {
     world.device().reach(Reachability::Refuses);
     world.until_ready("edge-1", false).await;
     world.delete("web").await;
-    world.until_told("web", "the deletion of the pod waits for it").await;
+    world.until_told("web", "the deletion of the pod waits").await;
     assert!(world.pods.get_opt("web").await.unwrap().is_some(), "its app may still run");
     world.device().reach(Reachability::Up);
     world.until_gone("web").await;

@@ -31,7 +31,7 @@ async fn a_wrong_password_is_told_and_the_right_one_is_taken_without_a_restart_o
         .until("/readyz says that the login was refused", async || {
             let said = world.readiness(&controller).await;
             assert!(!said.contains("a guess"), "{said}");
-            said.contains("log in to Keystone") && said.contains("it was refused")
+            said.contains("log in to Keystone") && said.contains("the request was rejected")
         })
         .await;
     std::fs::write(&file, world.tenant.login().password).unwrap();

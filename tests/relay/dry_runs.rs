@@ -189,7 +189,10 @@ async fn a_refused_write_is_shown_with_its_reason_and_makes_the_plan_incomplete(
             && full[1].contains("the server would refuse it: 422 Invalid"),
         "{plan}"
     );
-    assert!(full.iter().any(|line| line.starts_with("vif: would fail: write the VIFs down")), "{plan}");
+    assert!(
+        full.iter().any(|line| line.starts_with("vif: would fail: record the VIFs on the pod")),
+        "{plan}"
+    );
     assert!(full.iter().any(|line| line.starts_with("vif: would release a VIF: VIF planned-")), "{plan}");
     assert_eq!(lines(&plan, "Pod default/web").len(), 2, "others are planned all the same: {plan}");
     assert_eq!((dry_run.is_complete(), dry_run.summary.failures, dry_run.summary.refused), (false, 1, 1));
@@ -237,7 +240,7 @@ async fn unreadable_marks_and_kinds_are_reported_and_the_rest_is_planned() {
     let dry_run = world.dry_run().await;
     let plan = dry_run.to_string();
     for expected in [
-        "not planned: nothing was planned for the handler `vif`, whose marks cannot be read: look for VIFs that were made already: list the ports: it was refused",
+        "not planned: nothing was planned for the handler `vif`, whose marks cannot be read: list the existing VIFs: list the ports: the request was rejected",
         "not planned: the objects of the kind EndpointSlice cannot be listed: ",
         "not planned: nothing was planned for the handler `lb`, which needs all objects of EndpointSlice",
     ] {

@@ -71,13 +71,12 @@ async fn a_person_sees_in_one_command_which_object_is_stuck_and_why() {
     }
     let (_, said, _) = status(&controller, &["web", "-n", "default", "--phase", "queued"]).await;
     assert!(
-        said.ends_with("Nothing of that name waits or is at work: it is handled, or no handler wants it.\n"),
+        said.ends_with("No work is queued or in progress for that name: the object is handled, or no enabled handler selects it.\n"),
         "{said}"
     );
     for typo in [["web", "-n", "other"], ["wbe", "-n", "default"], ["web", "--kind", "service"]] {
         let (_, said, _) = status(&controller, &typo).await;
-        let unknown =
-            "No watch knows an object of that name: look at the name, the namespace and the kind.\n";
+        let unknown = "No watched object has that name; check the name, the namespace and the kind.\n";
         assert!(said.ends_with(unknown), "{typo:?}: {said}");
     }
 

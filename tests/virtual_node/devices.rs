@@ -262,7 +262,10 @@ async fn a_slip_in_the_description_of_a_device_takes_no_node_out_of_the_cluster(
     change(&world, "r1", json!({ "colour": "red" })).await;
     let wrong = until_phase(&world, "r1", "Error").await;
     let message = wrong.status.unwrap().conditions[0].message.clone();
-    assert!(message.contains("colour") && message.contains("the description before it holds"), "{message}");
+    assert!(
+        message.contains("colour") && message.contains("the previous description stays in effect"),
+        "{message}"
+    );
     change(&world, "r1", json!({ "colour": null, "maxPods": 3 })).await;
     world
         .until("what was corrected counts", async || {
@@ -338,7 +341,7 @@ async fn a_device_that_is_deleted_in_an_outage_is_let_go_and_somebody_is_told_wh
     devices(&world).delete("r1", &DeleteParams::default()).await.unwrap();
     until_gone(&world, "r1").await;
     let told = world.until_told("LeftAsItIs").await;
-    assert!(told.contains("with what runs there of 1 pod"), "{told}");
+    assert!(told.contains("workloads of 1 pod may remain on it"), "{told}");
     assert_eq!(held.containers().len(), 1);
     controller.stop().await.unwrap();
 }
@@ -407,7 +410,7 @@ async fn a_device_that_another_one_takes_the_place_of_keeps_what_it_has_and_some
     let former = held(&world).await;
     change(&world, "r1", json!({ "address": "two" })).await;
     let told = world.until_told("LeftAsItIs").await;
-    for part in ["the one at two from now on", "the one at one what runs there of 1 pod stays"] {
+    for part in ["the machine at two; ", "workloads of 1 pod remain on the machine at one"] {
         assert!(told.contains(part), "{told}");
     }
     let other = world.devices.device("two");
@@ -423,7 +426,7 @@ async fn a_device_that_another_one_takes_the_place_of_keeps_what_it_has_and_some
     world
         .until("somebody is told by a process that did not know the one before", async || {
             let told = world.events("LeftAsItIs").await;
-            told.iter().any(|told| told.contains("the one at two what runs there of 1 pod stays"))
+            told.iter().any(|told| told.contains("workloads of 1 pod remain on the machine at two"))
         })
         .await;
     controller.stop().await.unwrap();

@@ -140,7 +140,7 @@ async fn a_node_with_a_kubelet_is_never_taken_over() {
     world.machines.add("r1");
     let controller = world.controller().await;
     let told = world.until_told("NodeNameTaken").await;
-    assert!(told.contains("another controller or a kubelet keeps it"), "{told}");
+    assert!(told.contains("managed by another controller or a kubelet"), "{told}");
     let after = world.nodes().get("r1").await.unwrap();
     assert_eq!(after.metadata.resource_version, real.metadata.resource_version);
     assert!(world.lease("r1").await.is_none());

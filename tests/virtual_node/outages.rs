@@ -64,7 +64,7 @@ async fn a_pod_that_is_deleted_during_an_outage_goes_when_its_machine_is_rid_of_
     world.node_ready("r1", "False").await;
     world.delete("web").await;
     let told = world.until_told("NodeUnreachable").await;
-    assert!(told.contains("r1 cannot be reached, the deletion of the pod waits for it"), "{told}");
+    assert!(told.contains("r1 cannot be reached; the deletion of the pod waits"), "{told}");
     assert!(world.pods().get_opt("web").await.unwrap().is_some());
     machine.trouble(None);
     world.until_pod_is_gone("web").await;

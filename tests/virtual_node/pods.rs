@@ -129,7 +129,7 @@ async fn a_pod_that_changes_is_removed_and_made_anew_and_somebody_is_told() {
     let expected = ["install web flash:/a.tar", "remove web flash:/a.tar", "install web flash:/b.tar"];
     assert_eq!(machine.ledger(), expected);
     let told = world.until_told("Replaced").await;
-    assert!(told.contains("removed and made anew"), "{told}");
+    assert!(told.contains("removed and deployed again"), "{told}");
     world.pod_in("web", "Running").await;
     controller.stop().await.unwrap();
 }

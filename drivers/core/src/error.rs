@@ -58,18 +58,18 @@ pub enum Reason {
     Quota,
     /// A subnet has no free address. Transient, for the same reason.
     NoAddress,
-    /// The other side rejected the request: wrong credentials, a malformed request. Final.
+    /// The external system rejected the request: wrong credentials, a malformed request. Final.
     Refused,
-    /// The other side could not be reached, did not answer in time or failed. Transient.
+    /// The external system could not be reached, did not answer in time or failed. Transient.
     Unavailable,
     /// The resource is in use or being changed at this moment. Transient.
     Conflict,
-    /// Something that is needed first is being created. Not a failure; it takes moments: transient.
+    /// A prerequisite is being created. Not a failure; it takes moments: transient.
     Awaited,
-    /// The other side accepts only so many at a time, and nothing was requested yet. Not a failure; the delay depends on the
+    /// The external system accepts only so many at a time, and nothing was requested yet. Not a failure; the delay depends on the
     /// ones before it: transient.
     Queued,
-    /// The other side has no such function. Final.
+    /// The external system has no such function. Final.
     Unsupported,
 }
 
@@ -80,11 +80,11 @@ impl Reason {
             Self::NotFound => ("ReferenceNotFound", "it does not exist", false),
             Self::Quota => ("QuotaExceeded", "the quota is used up", true),
             Self::NoAddress => ("SubnetFull", "no address is free", true),
-            Self::Refused => ("DriverRefused", "it was refused", false),
-            Self::Unavailable => ("DriverUnavailable", "the other side is not available", true),
-            Self::Conflict => ("DriverConflict", "it is in use or changes at this moment", true),
-            Self::Awaited => ("Awaited", "it waits for something that is being made", true),
-            Self::Queued => ("Queued", "it waits for its turn", true),
+            Self::Refused => ("DriverRefused", "the request was rejected", false),
+            Self::Unavailable => ("DriverUnavailable", "the external system is unavailable", true),
+            Self::Conflict => ("DriverConflict", "the resource is in use or being changed", true),
+            Self::Awaited => ("Awaited", "a prerequisite is not ready yet", true),
+            Self::Queued => ("Queued", "it is queued", true),
             Self::Unsupported => ("Unsupported", "it is not supported", false),
         }
     }
@@ -120,7 +120,7 @@ impl DriverError {
         }
     }
 
-    /// Adds the message of the other side, or the resource and its fault.
+    /// Adds the message of the external system, or the resource and its fault.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
@@ -148,7 +148,7 @@ impl DriverError {
         self
     }
 
-    /// Adds the id by which the other side's log names the request.
+    /// Adds the id by which the log of the external system names the request.
     #[must_use]
     pub fn request_id(mut self, id: impl Into<String>) -> Self {
         self.request_id = Some(id.into());
@@ -191,7 +191,7 @@ impl fmt::Display for DriverError {
             write!(f, ": {detail}")?;
         }
         if self.ambiguous {
-            f.write_str(" (it may have been done all the same)")?;
+            f.write_str(" (it may have taken effect)")?;
         }
         if let Some(id) = &self.request_id {
             write!(f, " (request {id})")?;
@@ -213,7 +213,7 @@ mod tests {
             .because(std::io::Error::other("broken pipe"));
         assert_eq!(
             error.to_string(),
-            "release a port: the other side is not available: HTTP 503 (it may have been done all the same) (request req-7)"
+            "release a port: the external system is unavailable: HTTP 503 (it may have taken effect) (request req-7)"
         );
         assert_eq!(error.source().unwrap().to_string(), "broken pipe");
         assert!(error.ambiguous() && error.transient());

@@ -40,7 +40,7 @@ pub trait NamespaceProjectDriver: Send + Sync {
 /// The handler that uses the driver feeds it from its watch of namespaces, with all existing ones before the first call of the
 /// driver. A method runs within the watch and must not block.
 pub trait NamespaceObserver: Send + Sync {
-    /// Records a namespace that exists, in its present state.
+    /// Records a namespace that exists, in its current state.
     fn present(&self, namespace: &Namespace);
 
     /// Records that the namespace with that name and UID is gone. Another one with the name may exist.
@@ -75,8 +75,8 @@ impl NamespaceNetwork {
 ///
 /// Guarantees of every implementation:
 ///
-/// * What is made carries the mark of this cluster and of its owner from its first moment, so that it is found even when
-///   the answer to the request got lost. The owner is a namespace: [`Owner::namespace`] is empty.
+/// * Every resource carries the mark of this cluster and of its owner from its creation, so that it is found even if the
+///   answer to the request was lost. The owner is a namespace: [`Owner::namespace`] is empty.
 /// * Both changes can be interrupted anywhere and made again, with the same result and nothing made twice. What failed
 ///   half-way is found by its mark.
 ///
@@ -112,8 +112,8 @@ pub trait NamespaceSubnetDriver: Send + Sync {
         project: &ProjectId,
     ) -> Result<NamespaceNetwork, DriverError>;
 
-    /// Removes all that is marked for `owner`, and what this cluster left in it. While anybody uses the network, it fails
-    /// with a [conflict](crate::Reason::Conflict).
+    /// Deletes all resources that are marked for `owner`, and those that this cluster left in its network. While the network is in
+    /// use, it fails with a [conflict](crate::Reason::Conflict).
     async fn release_network(&self, owner: &Owner) -> Result<(), DriverError>;
 
     /// Lists the owners of the networks with the mark of this cluster, complete or not.

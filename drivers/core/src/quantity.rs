@@ -20,7 +20,7 @@ pub struct ExactQuantity {
 }
 
 impl ExactQuantity {
-    /// The amount that a quantity says; none where the text is no quantity, or has more digits than 128 bits hold.
+    /// Parses a quantity; `None` if the text is not a quantity, or has more digits than 128 bits hold.
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, text) = match text.strip_prefix('-') {
             Some(text) => (true, text),

@@ -1,4 +1,4 @@
-//! The VIF: what a pod's interface is outside, with all that a node needs to bind it.
+//! The VIF: a pod's interface in the external system, with all that a node needs to bind it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ pub struct Vif {
     pub class: VifClass,
     /// The network.
     pub network: Network,
-    /// The subnets of that network in which it has addresses: one an address family.
+    /// The subnets of that network in which it has addresses: at most one per address family.
     pub subnets: Vec<SubnetAddresses>,
     /// `true` if the port's rules are enforced outside the pod.
     pub has_traffic_filtering: bool,

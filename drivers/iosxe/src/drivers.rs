@@ -52,10 +52,10 @@ impl AppHostingDrivers for IosXeDrivers {
         };
         if spec.xe.is_none() {
             let error = DriverError::new(Reason::Refused, "read the description of a device");
-            return Err(error.detail("xe: a device of the kind `XE` needs this section, were it empty"));
+            return Err(error.detail("xe: required for a device of the kind `XE`, even if empty"));
         }
         for key in without_effect(spec) {
-            warn!(device = spec.address, key, "the description of a device has a key that has no effect");
+            warn!(device = spec.address, key, "a key in the description of a device is ignored");
         }
         let limits = AppResourceLimits::read(&spec.resource_limits).map_err(wrong)?;
         let network = PodNetwork::read(spec).map_err(wrong)?;
@@ -65,7 +65,7 @@ impl AppHostingDrivers for IosXeDrivers {
     }
 }
 
-/// The keys of a description that are read for the files of the existing provider alone.
+/// The keys of a description that are accepted only for the files of the existing provider.
 fn without_effect(spec: &DeviceSpec) -> impl Iterator<Item = &'static str> {
     let keys = [
         ("logLevel", spec.log_level.is_some()),

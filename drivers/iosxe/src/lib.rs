@@ -7,7 +7,7 @@
 //! | `driver` | one call: read the device, decide for each container, do at most one step each |
 //! | `machine` | the decision: what is there, what is wanted, what was tried when; no input or output |
 //! | `app` | what a pod becomes: names, marks, resources, network, or why it cannot be |
-//! | `observe` | what the device says, put together: configuration, operation, address table |
+//! | `observe` | the state of the device, combined: configuration, operational data, ARP table |
 //! | `model` | the parts of the YANG modules that are used, as types |
 //! | `restconf` | requests, answers and errors (RFC 8040), log-in, TLS |
 //!

@@ -20,7 +20,7 @@ pub struct IosXeOptions {
     /// The time limit of installing a package that the device downloads, in milliseconds; after it the package is
     /// copied to the flash instead, with the same limit.
     pub download_limit_ms: NonZeroU64,
-    /// The time limit of any other step before it is retried, in milliseconds.
+    /// The time limit of a step other than an install, after which it is retried, in milliseconds.
     pub step_limit_ms: NonZeroU64,
 }
 

@@ -89,7 +89,7 @@ impl MemoryAppHostingDriver {
         let image = wanted.image.clone().unwrap_or_default();
         if state.containers.get(&key).is_some_and(|found| found.image != image) {
             remove_step(state, &key);
-            return Ok(working(wanted, "is removed, because its image is another one"));
+            return Ok(working(wanted, "being removed, because its image changed"));
         }
         let Some(found) = state.containers.get_mut(&key) else {
             let full = || DriverError::new(Reason::NoAddress, "configure a container");
@@ -103,21 +103,21 @@ impl MemoryAppHostingDriver {
                 state: MemoryContainerState::Configured,
             };
             state.containers.insert(key, container);
-            return Ok(working(wanted, "is configured"));
+            return Ok(working(wanted, "configuring"));
         };
         let (next, said) = match &found.state {
             MemoryContainerState::Configured => {
-                (MemoryContainerState::Installing(now + self.device.install), "is installed")
+                (MemoryContainerState::Installing(now + self.device.install), "installing")
             }
             MemoryContainerState::Installing(until) if *until > now => {
-                let state = format!("{}: is installed", wanted.name);
+                let state = format!("{}: installing", wanted.name);
                 return Ok(PodProgress::Working { state, poll_after: *until - now });
             }
-            MemoryContainerState::Installing(_) => (MemoryContainerState::Installed, "is activated"),
-            MemoryContainerState::Installed => (MemoryContainerState::Activated, "is started"),
-            MemoryContainerState::Activated => (MemoryContainerState::Running, "runs"),
+            MemoryContainerState::Installing(_) => (MemoryContainerState::Installed, "activating"),
+            MemoryContainerState::Installed => (MemoryContainerState::Activated, "starting"),
+            MemoryContainerState::Activated => (MemoryContainerState::Running, "running"),
             MemoryContainerState::Ended if restart_policy(pod) == "Always" => {
-                (MemoryContainerState::Running, "runs again")
+                (MemoryContainerState::Running, "restarting")
             }
             MemoryContainerState::Running | MemoryContainerState::Ended => return Ok(PodProgress::Done),
             MemoryContainerState::Failed { .. } if restart_policy(pod) == "Never" => {
@@ -127,7 +127,7 @@ impl MemoryAppHostingDriver {
                 let (reason, message) = (reason.clone().into(), message.clone());
                 return Ok(PodProgress::Failing { reason, message, poll_after: *until - now });
             }
-            MemoryContainerState::Failed { .. } => (MemoryContainerState::Configured, "is tried again"),
+            MemoryContainerState::Failed { .. } => (MemoryContainerState::Configured, "retrying"),
         };
         found.state = next;
         let done = found.state == MemoryContainerState::Running;

@@ -173,7 +173,7 @@ impl LoadBalancers {
         now: Instant,
     ) -> Result<LoadBalancerProgress, DriverError> {
         let found = self.balancers.get(id).map(|balancer| balancer.progress(now));
-        found.ok_or_else(|| missing("look at a load balancer", id))
+        found.ok_or_else(|| missing("read the status of a load balancer", id))
     }
 
     /// Returns `true` if the load balancer may be removed now, `false` if `owner` has none.

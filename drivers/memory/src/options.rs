@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use staffetta_driver::{ProjectId, SecurityGroupId};
 
-/// The simulated world behind the drivers named `memory`.
+/// Options of the simulated cloud in this process, behind the drivers named `memory`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemoryOptions {
     /// The project to which everything belongs.
     pub project: ProjectId,
-    /// The subnets of pods. A pod gets one address in each: name one an address family.
+    /// The subnets of pods, at most one per address family. A pod gets an address in each.
     pub pod_subnets: Vec<IpNet>,
     /// Other subnets for the pods of single namespaces, by the name of the namespace.
     pub namespace_subnets: BTreeMap<String, Vec<IpNet>>,
@@ -27,7 +27,7 @@ pub struct MemoryOptions {
     /// The largest packet of the network, in bytes.
     #[schemars(range(min = 68, max = 65535))]
     pub mtu: u32,
-    /// The maximum number of ports at a time; any number if absent.
+    /// The maximum number of ports at a time; unlimited if absent.
     #[schemars(example = 500_u32)]
     pub port_quota: Option<u32>,
     /// The time for which a new port is DOWN before it becomes ACTIVE, in milliseconds.
@@ -39,7 +39,7 @@ pub struct MemoryOptions {
     pub service_subnet: Option<IpNet>,
     /// The security groups of load balancers.
     pub service_security_groups: Vec<SecurityGroupId>,
-    /// The maximum number of load balancers at a time; any number if absent.
+    /// The maximum number of load balancers at a time; unlimited if absent.
     #[schemars(example = 50_u32)]
     pub load_balancer_quota: Option<u32>,
     /// The time for which a load balancer takes no change after each change, in milliseconds.

@@ -22,7 +22,7 @@ pub struct MemoryPort {
     pub security_groups: Vec<SecurityGroupId>,
     /// The subnets of its addresses, in the order of those.
     pub subnets: Vec<SubnetId>,
-    /// The time from which it is ACTIVE. Not in JSON, whose `vif` tells the present state.
+    /// The time from which it is ACTIVE. Not in JSON, whose `vif` contains the current state.
     #[serde(skip, default = "Instant::now")]
     pub active_at: Instant,
 }

@@ -76,7 +76,7 @@ impl PublicIps {
             return Ok(self.insert(Some(cluster.clone()), Some(owner.clone()), ip, Allocation::Pool));
         }
         let error =
-            DriverError::new(Reason::NoAddress, "acquire a public address").detail("the pool is empty");
+            DriverError::new(Reason::NoAddress, "allocate a public address").detail("the pool is empty");
         Err(match self.pool.next_cooled(now) {
             Some(delay) => error.after(delay),
             None => error,

@@ -31,7 +31,7 @@ pub struct NeutronDefaults {
     /// The MTU of pods in bytes; 0 for that of the network.
     #[schemars(range(max = 65535))]
     pub network_device_mtu: u32,
-    /// The id of the external network of which services of type `LoadBalancer` get their floating IPs. The driver
+    /// The id of the external network from which services of type `LoadBalancer` get floating IPs. The driver
     /// `neutron_floating_ip` needs it.
     #[schemars(length(min = 1), example = "2f7c9d1b-7f0e-4a53-8f5d-6c0f0b3f9e12")]
     pub external_svc_net: Option<NetworkId>,

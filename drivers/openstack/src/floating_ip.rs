@@ -102,14 +102,14 @@ impl NeutronFloatingIps {
         let filter = [("floating_ip_address", ip.clone()), ("project_id", request.project.to_string())];
         let listed = self.list(NAMED, &filter).await?;
         let Some(found) = listed.into_iter().find(|found| found.is_of(&request.project)) else {
-            return Err(failed(Reason::NotFound, "is no floating IP of this project"));
+            return Err(failed(Reason::NotFound, "is not a floating IP of this project"));
         };
         let is_foreign = match self.owner_of(&found) {
             Some(marked) => marked.uid != owner.uid,
             None => mark::is_marked(&found.description, &[]),
         };
         if is_foreign {
-            return Err(failed(Reason::Conflict, "was made for another service"));
+            return Err(failed(Reason::Conflict, "was created for another service"));
         }
         if found.port_id.as_ref().is_some_and(|associated| *associated != request.port) {
             return Err(failed(Reason::Conflict, "is associated with another port"));
@@ -170,7 +170,7 @@ impl ServicePublicIpDriver for NeutronFloatingIps {
             "project_id": request.project,
             "description": mark::description(&self.cluster, owner),
         }));
-        let call = self.network.post("acquire a public address", "floatingips");
+        let call = self.network.post("allocate a public address", "floatingips");
         let made = call.json(&json!({ "floatingip": new })).answer_in("floatingip").await?;
         Ok(self.public_ip(made))
     }

@@ -58,7 +58,7 @@ impl NamespaceNetworks {
 
     /// Makes `pool` delete its ports in a network before the network is deleted.
     #[must_use]
-    pub fn vacated_by(mut self, pool: Arc<dyn VifPoolDriver>) -> Self {
+    pub fn with_pool(mut self, pool: Arc<dyn VifPoolDriver>) -> Self {
         self.pool = Some(pool);
         self
     }

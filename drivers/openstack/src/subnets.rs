@@ -71,7 +71,9 @@ impl Subnets {
     pub async fn subnet(&self, id: &SubnetId) -> DriverResult<Subnet> {
         if !is_well_formed(id.as_str()) {
             let shortened: String = id.as_str().chars().take(60).collect();
-            return Err(DriverError::new(Reason::NotFound, READ).detail(format!("{shortened:?} is no id")));
+            return Err(
+                DriverError::new(Reason::NotFound, READ).detail(format!("{shortened:?} is not an id"))
+            );
         }
         Ok(self.cached.get(id, || self.ask(id)).await?)
     }

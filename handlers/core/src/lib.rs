@@ -27,7 +27,7 @@ pub use chain::{
 pub use dry_run::{DryRunPlan, PlannedCall};
 pub use event::{
     AnyEvent, Change, Event, Identity, Kind, Message, Object, ObjectRef, OrderingKey, Tombstone, Trigger,
-    Undecodable, WatchItem, WatchResult, shortened,
+    Undecodable, WatchItem, WatchResult, truncated,
 };
 pub use registry::{
     Check, CheckFn, DriverEntry, DriverTrait, ErasedHandler, EventNote, EventRecorder, GarbageCollector,

@@ -10,7 +10,7 @@ const QUOTED: usize = 60;
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the annotation {key} begins with `{found}` and is not in the format that staffetta and Kuryr write; \
-     correct it, or remove it to have it written anew"
+     correct it, or remove it to have it written again"
 )]
 pub struct AnnotationError {
     key: &'static str,

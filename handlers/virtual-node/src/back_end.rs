@@ -49,7 +49,7 @@ pub trait NodeBackEnd: Send + Sync + 'static {
 
     /// Reads what the pods use now. Called on demand only.
     async fn usage(&self) -> Result<Vec<PodUsage>, DriverError> {
-        Err(DriverError::new(Reason::Unsupported, "read what pods use")
+        Err(DriverError::new(Reason::Unsupported, "read the resource usage of pods")
             .detail("this machine does not report it"))
     }
 }

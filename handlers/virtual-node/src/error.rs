@@ -10,10 +10,8 @@ use crate::environment::EnvironmentError;
 /// The step that failed for a virtual node or one of its pods.
 #[derive(Debug, thiserror::Error)]
 pub enum VirtualNodeError {
-    /// There is a node of that name which has a kubelet, or belongs to another handler.
-    #[error(
-        "keep the node {0}: a node of that name exists, and another controller or a kubelet keeps it; give the machine another name"
-    )]
+    /// A node of that name has a kubelet, or belongs to another handler.
+    #[error("the node {0} is managed by another controller or a kubelet; rename the machine")]
     NameTaken(String),
     /// The node could not be written.
     #[error("{step} of the node {name}")]
@@ -32,14 +30,14 @@ pub enum VirtualNodeError {
     /// The event is older than our last write.
     #[error(transparent)]
     Stale(#[from] Stale),
-    /// The environment of a container could not be made.
-    #[error("make the environment of the pod")]
+    /// The environment of a container could not be built.
+    #[error("build the environment of the pod")]
     Environment(#[source] EnvironmentError),
-    /// The machine did not take the step.
-    #[error("bring the pod to its machine")]
+    /// The machine refused or failed the step.
+    #[error("deploy the pod")]
     Apply(#[source] DriverError),
     /// The machine tried and failed, and is called again later.
-    #[error("bring the pod to its machine: {reason}: {message}")]
+    #[error("deploy the pod: {reason}: {message}")]
     Failing {
         /// The reason, in CamelCase.
         reason: String,
@@ -52,13 +50,13 @@ pub enum VirtualNodeError {
     #[error("remove the pod from its machine")]
     Remove(#[source] DriverError),
     /// The existence of a pod could not be read.
-    #[error("look whether the owner of what runs on the machine exists")]
+    #[error("check whether the pod of a workload exists")]
     Owner(#[source] Box<kube::Error>),
     /// Machines could not be read for a dry run.
-    #[error("read the machines: {0}")]
+    #[error("read the workloads of the machines: {0}")]
     Unread(String),
-    /// The pod was not deleted.
-    #[error("delete the pod, of which nothing is left")]
+    /// The API server did not delete the pod object.
+    #[error("delete the pod object")]
     Delete(#[source] Box<kube::Error>),
 }
 

@@ -45,7 +45,7 @@ impl Inventory {
         self.0.get(uid).is_some_and(|entry| entry.is_orphan(now, grace))
     }
 
-    /// Takes in a read of the machine. Returns the owners of what changed, and at each read those of orphans.
+    /// Takes in a read of the machine. Returns the owners of changed workloads and of orphans; the latter at each read.
     pub(crate) fn take_in(
         &mut self,
         answer: &HostedPods,

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A reader only reads, and triggers what changed. What is written, in Kubernetes and on the machine, is decided by pure functions
-//! of the pod, what was read and the time (`pod::decide`, `pod::status`, `node::object`), each time anew: nothing depends on the
+//! of the pod, what was read and the time (`pod::decide`, `pod::status`, `node::object`), each time from scratch: nothing depends on the
 //! number or the order of triggers.
 //!
 //! | module | what it adds |

@@ -51,7 +51,7 @@ impl Machine {
         Self { name, state, poked: Notify::new(), moved: Notify::new(), notifier, pods, policy }
     }
 
-    /// The present state of the node and its machine.
+    /// The current state of the node and its machine.
     pub(crate) fn view(&self) -> MachineView {
         lock(&self.state).view.clone()
     }
@@ -103,7 +103,7 @@ impl Machine {
         Arc::make_mut(&mut lock(&self.state).view.spec).retired = retired;
     }
 
-    /// Stores an opened connection, and returns `true`, unless it belongs to another `session` than the present one.
+    /// Stores an opened connection, and returns `true`, unless it belongs to another `session` than the current one.
     pub(crate) fn opened(&self, session: u64, back_end: &Arc<dyn NodeBackEnd>) -> bool {
         let mut state = lock(&self.state);
         let current = state.view.spec.session == session;
@@ -113,7 +113,7 @@ impl Machine {
         current
     }
 
-    /// Drops the connection, so that it is opened anew.
+    /// Drops the connection, so that it is opened again.
     pub(crate) fn closed(&self) {
         lock(&self.state).back_end = None;
     }
@@ -173,7 +173,7 @@ impl Machine {
         }
     }
 
-    /// Records what runs on the machine. The owners of what changed, and of orphans, are due.
+    /// Records the workloads of the machine. The owners of changed workloads and of orphans are due.
     pub(crate) fn reported_inventory(&self, workloads: &HostedPods) {
         let has_owner = |uid: &Uid| self.pods.knows(uid.as_str());
         let (now, grace) = (Instant::now(), self.policy.orphan_grace);

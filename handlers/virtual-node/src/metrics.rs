@@ -10,7 +10,7 @@ use crate::node_store::NodeStore;
 /// The phases of pods.
 const PHASES: [&str; 5] = ["pending", "running", "succeeded", "failed", "unknown"];
 
-/// The present figures of the virtual nodes of one handler, each with the values of its labels.
+/// The current figures of the virtual nodes of one handler, each with the values of its labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VirtualNodeMetrics {
     /// Nodes, by the state of their machines.

@@ -5,9 +5,9 @@ use std::time::Duration;
 /// Intervals, time limits and bounds of virtual nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The time between two reads of what runs on a machine.
+    /// The interval at which the workloads of a machine are read.
     pub poll_interval: Duration,
-    /// The time between two reads of what a machine is and has.
+    /// The interval at which the health of a machine is read.
     pub health_interval: Duration,
     /// The time limit of a read.
     pub read_timeout: Duration,

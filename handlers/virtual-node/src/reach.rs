@@ -11,9 +11,9 @@ use crate::policy::Policy;
 pub(crate) enum Reachability {
     /// It was not tried yet.
     Untried,
-    /// Its last read was good, or failed too short a time ago to count.
+    /// Its last read succeeded, or the reads have not failed for long enough to count.
     Up {
-        /// The time of the first failure in a row.
+        /// The time of the first of the current consecutive failures; `None` if the last read succeeded.
         failing: Option<Instant>,
     },
     /// It cannot be reached.
@@ -49,7 +49,7 @@ pub(crate) enum Transition {
 }
 
 impl Reachability {
-    /// A read was good.
+    /// Records a successful read.
     pub(crate) fn succeeded(&mut self) -> Transition {
         let transition = match self {
             Self::Untried => Transition::Found,
@@ -60,7 +60,7 @@ impl Reachability {
         transition
     }
 
-    /// A read failed. One that was refused counts at once: no further read makes it better.
+    /// Records a failed read. A refusal of the credentials counts at once.
     pub(crate) fn failed(
         &mut self,
         reason: &'static str,

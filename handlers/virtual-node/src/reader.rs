@@ -61,7 +61,7 @@ impl MachineReaders {
         }
     }
 
-    /// One task for each node that exists.
+    /// Runs one task per node.
     async fn read(&self, sender: &TriggerSender) {
         let mut tasks = JoinSet::new();
         let mut readers: HashMap<Arc<str>, (Arc<Machine>, AbortHandle)> = HashMap::new();
@@ -354,7 +354,7 @@ mod tests {
         let reported = heard.in_minutes(60).await;
         assert_eq!(reported.len(), 1, "{reported:?}");
         assert!(
-            reported[0].0 == "MachineUnreachable" && reported[0].1.contains("it was refused: 401"),
+            reported[0].0 == "MachineUnreachable" && reported[0].1.contains("the request was rejected: 401"),
             "{reported:?}"
         );
         device.faults().clear();

@@ -13,7 +13,7 @@ pub(crate) enum EventReason {
     Waits,
     /// A pod runs on its machine.
     Deployed,
-    /// A pod was changed: its workload is removed and created anew.
+    /// A pod was changed: its workload is removed and created again.
     Replaced,
     /// The machine has lost the workload of a pod.
     Lost,
@@ -46,8 +46,8 @@ impl EventReason {
 /// Describes the leftovers of so many pods, as far as known.
 pub(crate) fn rest_of(known: usize) -> String {
     match known {
-        0 => "whatever runs there of this cluster".to_owned(),
-        1 => "what runs there of 1 pod".to_owned(),
-        pods => format!("what runs there of {pods} pods"),
+        0 => "workloads of this cluster, if any,".to_owned(),
+        1 => "workloads of 1 pod".to_owned(),
+        pods => format!("workloads of {pods} pods"),
     }
 }

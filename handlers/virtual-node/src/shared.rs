@@ -38,7 +38,7 @@ pub struct Dependencies {
     pub policy: Policy,
     /// Serves the kubelet APIs of the nodes, if enabled.
     pub kubelets: Option<Kubelets>,
-    /// A label, as key and value, of the nodes of an agent that kept such machines before. They are taken over.
+    /// A label that identifies the nodes of a previous agent, which this handler takes over.
     pub predecessor: Option<Label>,
     /// Receives the metrics.
     pub metrics: VirtualNodeMetricsRegistry,

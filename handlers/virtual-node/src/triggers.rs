@@ -8,7 +8,7 @@ use staffetta_handler::{Identity, Trigger, TriggerSender};
 
 use crate::lock::lock;
 
-/// The identity of a node. Its UID is the name, because `kubectl describe node` looks for Events so.
+/// The identity of a node. Its UID is the name, because `kubectl describe node` searches Events by this UID.
 pub(crate) fn node_identity(name: &str) -> Identity {
     Identity::of::<Node>(None, name.to_owned(), name.to_owned())
 }

@@ -22,10 +22,10 @@ pub(super) fn details(document: &StateSnapshot) -> String {
     }
     if document.objects.is_empty() && document.undecodable.is_empty() {
         let nothing = match document.known {
-            Some(false) => {
-                "No watch knows an object of that name: look at the name, the namespace and the kind."
+            Some(false) => "No watched object has that name; check the name, the namespace and the kind.",
+            _ => {
+                "No work is queued or in progress for that name: the object is handled, or no enabled handler selects it."
             }
-            _ => "Nothing of that name waits or is at work: it is handled, or no handler wants it.",
         };
         let _ = writeln!(text, "\n{}", incomplete_reason(document).unwrap_or_else(|| nothing.to_owned()));
     }

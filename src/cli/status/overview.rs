@@ -56,7 +56,7 @@ pub(super) fn head(document: &StateSnapshot) -> String {
         format!("staffetta {version} on {}: {role}, {ready}, up for {uptime}\n", single_line(identity));
     for Condition { name, reason } in &document.waits {
         let reason = single_line(reason.as_deref().unwrap_or_default());
-        let _ = writeln!(text, "  waits: {}: {reason}", single_line(name));
+        let _ = writeln!(text, "  unmet: {}: {reason}", single_line(name));
     }
     text
 }
@@ -116,7 +116,9 @@ pub(super) fn incomplete_reason(document: &StateSnapshot) -> Option<String> {
     let StateSnapshot { leadership, ready, watches, .. } = document;
     if !leadership.leads {
         let role = single_line(&leadership.role);
-        return Some(format!("This process is no leader ({role}) and handles no objects; query the leader."));
+        return Some(format!(
+            "This process is not the leader ({role}) and handles no objects; query the leader."
+        ));
     }
     let all = *ready && watches.iter().all(|watch| watch.listed);
     (!all).then(|| "Not all objects are known yet; see the unmet conditions above.".to_owned())
@@ -175,7 +177,7 @@ mod tests {
         let said = overview(&standby, None);
         assert!(
             said.ends_with(
-                "\nThis process is no leader (standby of web-2) and handles no objects; query the leader.\n"
+                "\nThis process is not the leader (standby of web-2) and handles no objects; query the leader.\n"
             ),
             "{said}"
         );
@@ -201,7 +203,7 @@ mod tests {
         )
         .unwrap();
         let text = overview(&document, None);
-        assert!(text.contains("\n  waits: watch Pod: connection refused\n"), "{text}");
+        assert!(text.contains("\n  unmet: watch Pod: connection refused\n"), "{text}");
         assert!(text.contains("\nPod   default/odd     no spec\n"), "{text}");
         assert!(
             text.ends_with("\n... and 3 more; select with --namespace, --kind, --handler or --phase\n"),

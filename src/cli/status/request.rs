@@ -20,7 +20,7 @@ pub(in crate::cli) enum RequestError {
     #[error("cannot create an HTTP client")]
     Client(#[source] BoxError),
     /// There is no server at the address.
-    #[error("no controller is reachable at {url}; pass --admin or run it in the leader's pod")]
+    #[error("no controller is reachable at {url}; pass --admin, or run this command in the leader's pod")]
     Unreachable {
         /// The URL.
         url: Url,
@@ -32,7 +32,7 @@ pub(in crate::cli) enum RequestError {
     #[error("{0}")]
     Rejected(String),
     /// The status code is unexpected.
-    #[error("{url} returned {code}; it is not the admin server of a staffetta of this version")]
+    #[error("{url} returned {code}; it is not the admin server of this version of staffetta")]
     Code {
         /// The URL.
         url: Url,
@@ -40,7 +40,7 @@ pub(in crate::cli) enum RequestError {
         code: StatusCode,
     },
     /// The body is not the expected document.
-    #[error("cannot decode the response of {url}; it may be a staffetta of another version")]
+    #[error("cannot decode the response of {url}; the controller may be another version of staffetta")]
     Decode {
         /// The URL.
         url: Url,

@@ -112,7 +112,7 @@ impl ElectionHandle {
             return reason;
         }
         self.term.end();
-        error!("the election loop ended by itself");
+        error!("the election loop ended unexpectedly");
         self.status.send_modify(|status| status.set_role(Role::Ended(Some(LossReason::LoopEnded))));
         LossReason::LoopEnded
     }

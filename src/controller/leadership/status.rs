@@ -40,13 +40,13 @@ pub enum LossReason {
     #[error("the lease could not be renewed in time (`leader_election.renew_deadline`)")]
     Expired,
     /// Another process holds the lease.
-    #[error("the lease was taken by {}", if by.is_empty() { "no process: its holder was removed" } else { by })]
+    #[error("{}", if by.is_empty() { "the holder was removed from the lease".to_owned() } else { format!("the lease was taken by {by}") })]
     Taken {
         /// The identity of the new holder; empty if the holder was removed from the lease.
         by: String,
     },
-    /// The task of the election loop ended by itself.
-    #[error("the election loop ended by itself")]
+    /// The task of the election loop ended unexpectedly.
+    #[error("the election loop ended unexpectedly")]
     LoopEnded,
 }
 

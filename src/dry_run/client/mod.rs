@@ -1,7 +1,7 @@
 //! A Kubernetes client that sends every write with `dryRun=All` and records it in the plan.
 //!
 //! The server's answer is the answer: it checks the write, admission included, and returns the object as it would be. The plan
-//! shows the fields that the write names, with their present and new values. Calls that no server makes without effect (`exec`,
+//! shows the fields that the write names, with their current and new values. Calls that no server makes without effect (`exec`,
 //! `proxy`) are recorded and not sent.
 
 mod changes;
@@ -97,7 +97,7 @@ impl DryRunClient {
         Ok(answer.map(|body| Body::from(body.to_string().into_bytes())))
     }
 
-    /// The present object; `None` if it does not exist or may not be read.
+    /// The current object; `None` if it does not exist or may not be read.
     async fn present(&self, parts: &Parts) -> Result<Option<Value>, BoxError> {
         for request in [as_empty_patch(parts), as_read(parts)].into_iter().flatten() {
             let answer = self.send(request).await?;
@@ -168,7 +168,7 @@ impl Write<'_> {
         PlannedStep { by: KUBERNETES.into(), what, with, ..PlannedStep::default() }
     }
 
-    /// The object that is written, by the path of the request and the first of `answer`, the present object and the body that
+    /// The object that is written, by the path of the request and the first of `answer`, the current object and the body that
     /// has the field.
     fn object(&self, answer: &Value) -> PlannedObject {
         let WriteTarget { namespace, plural, name, .. } = self.target;

@@ -99,7 +99,7 @@ pub(super) fn as_dry_run(parts: &Parts, body: &[u8]) -> Option<(Parts, Vec<u8>)>
     Some((parts, body))
 }
 
-/// For a PATCH, a dry run of an empty patch: it returns the present object, and needs no permission beyond that of the patch.
+/// For a PATCH, a dry run of an empty patch: it returns the current object, and needs no permission beyond that of the patch.
 pub(super) fn as_empty_patch(parts: &Parts) -> Option<(Parts, Vec<u8>)> {
     if parts.method != Method::PATCH {
         return None;

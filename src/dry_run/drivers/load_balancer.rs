@@ -11,7 +11,7 @@ use staffetta_driver::{
 
 use super::{PLANNED, Recording, list, planned};
 
-/// A load balancer that is as it should be is no step of the plan.
+/// A load balancer that is up to date is not a step of the plan.
 #[async_trait]
 impl LoadBalancerDriver for Recording<dyn LoadBalancerDriver> {
     async fn load_balancers(&self, owner: Option<&Owner>) -> Result<Vec<Owned<LoadBalancer>>, DriverError> {
@@ -129,7 +129,7 @@ fn described(spec: &ListenerSpec) -> String {
     format!("{}{settings}{members}", spec.at)
 }
 
-/// The settings that differ from the defaults of the other side.
+/// The settings that differ from the defaults of the external system.
 fn settings(spec: &ListenerSpec) -> String {
     let (listener, pool) = (&spec.settings, &spec.pool.settings);
     let settings = [

@@ -1,6 +1,6 @@
 //! Drivers for a dry run: reads go to the real driver, changes are recorded in the plan.
 //!
-//! A recorded change returns the simplest plausible result, so that the handler continues: an id that the other side would choose
+//! A recorded change returns the simplest plausible result, so that the handler continues: an id that the external system would choose
 //! begins with [`PLANNED`], such an address is `0.0.0.0` or `::`, and everything is ready at once. Later reads do not show recorded
 //! changes. Where the result cannot be known, the call fails and the plan of the object ends there.
 
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use staffetta_driver::{DriverError, Owner, Reason};
 use staffetta_handler::{DryRunPlan, ObjectRef, PlannedCall};
 
-/// Prefix of ids that the other side would choose.
+/// Prefix of ids that the external system would choose.
 const PLANNED: &str = "planned-";
 
 /// A driver of the trait `D` that reads from the real driver and records changes.
@@ -62,7 +62,7 @@ fn list(values: impl IntoIterator<Item = impl Display>) -> String {
     values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// An id that the other side would choose.
+/// An id that the external system would choose.
 fn planned(name: impl Display) -> String {
     format!("{PLANNED}{name}")
 }

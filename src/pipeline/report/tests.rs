@@ -111,7 +111,7 @@ async fn a_lasting_failure_is_reported_within_half_a_minute_and_logged_once() {
     let line = &lines[0];
     assert_eq!(
         (&line["level"], &line["message"]),
-        (&"WARN".into(), &"handling fails and is repeated".into())
+        (&"WARN".into(), &"handling keeps failing; it is retried".into())
     );
     for (field, value) in [
         ("kind", "Pod"),
@@ -160,7 +160,7 @@ async fn a_waiting_object_is_reported_after_half_a_minute_and_logged_once() {
     assert_eq!(seconds, [(30, true), (60, true), (90, true), (100, false)]);
     assert_eq!(told[0].1.note, "not active yet; attempt 32 follows in 1 s");
     assert_eq!(told[3].1.reason, "Recovered");
-    assert_eq!(world.logged.with("handling fails and is repeated").len(), 1);
+    assert_eq!(world.logged.with("handling keeps failing; it is retried").len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

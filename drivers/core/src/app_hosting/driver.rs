@@ -14,7 +14,7 @@ use crate::virtual_node::{PodProgress, PodRequest, PodUsage};
 /// Guarantees of every implementation:
 ///
 /// * It is level-triggered. [`deploy_pod`](Self::deploy_pod), [`update_pod`](Self::update_pod) and
-///   [`delete_pod`](Self::delete_pod) read the present state, take at most one step for each container, and return the progress at
+///   [`delete_pod`](Self::delete_pod) read the current state, take at most one step for each container, and return the progress at
 ///   once; each waits for its own requests only. The caller repeats the call until [`PodProgress::Done`]. A process that ends
 ///   between two calls loses nothing.
 /// * A container carries the mark of this cluster and of its owner from its creation. One of another cluster or without an owner
@@ -102,6 +102,7 @@ pub trait AppHostingDriver: Send + Sync {
 
     /// Reads the current resource usage of the pods of [`list_pods`](Self::list_pods). It is called on demand only.
     async fn get_usage(&self) -> Result<Vec<PodUsage>, DriverError> {
-        Err(DriverError::new(Reason::Unsupported, "read what pods use").detail("this driver cannot tell"))
+        Err(DriverError::new(Reason::Unsupported, "read the resource usage of pods")
+            .detail("this driver cannot tell"))
     }
 }

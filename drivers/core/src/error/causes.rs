@@ -48,7 +48,7 @@ mod tests {
         let expected = serde_json::json!({
             "reason": "quota", "step": "make a port", "detail": "3 ports are allowed", "retry_after_ms": 2,
             "ambiguous": true, "request_id": "req-7",
-            "causes": ["ask the switch: it is in use or changes at this moment", "broken pipe"],
+            "causes": ["ask the switch: the resource is in use or being changed", "broken pipe"],
         });
         assert_eq!(json, expected);
         let read: DriverError = serde_json::from_value(json.clone()).unwrap();

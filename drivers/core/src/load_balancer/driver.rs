@@ -18,7 +18,7 @@ use crate::owner::{Owned, Owner};
 ///
 /// * Every method waits for its own requests only. While a load balancer takes no change, or an address is held by a load
 ///   balancer that is being deleted, a call changes nothing and fails with [`Reason::Conflict`](crate::Reason::Conflict) and the
-///   [delay](DriverError::retry_after) before it may be repeated. This is no failure of the object.
+///   [delay](DriverError::retry_after) before it may be repeated. This is not a failure of the object.
 /// * If the cloud bounds the number of load balancers that are created at a time, a call beyond it fails with
 ///   [`Reason::Queued`](crate::Reason::Queued) and a delay. Retries are not limited in time until its turn comes.
 /// * A method returns the state after its change, which may be less than requested where that takes several requests. The
@@ -59,7 +59,7 @@ use crate::owner::{Owned, Owner};
 ///         Err(unsupported("make a load balancer").detail(owner.to_string()))
 ///     }
 ///     async fn progress(&self, _: &LoadBalancer) -> Result<LoadBalancerProgress, DriverError> {
-///         Err(unsupported("look at a load balancer"))
+///         Err(unsupported("read the status of a load balancer"))
 ///     }
 ///     async fn release_load_balancer(&self, _: &Owner, _: &LoadBalancerId) -> Result<(), DriverError> {
 ///         Ok(())

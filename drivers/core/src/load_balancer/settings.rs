@@ -94,7 +94,7 @@ pub struct HealthMonitor {
     pub delay_s: u32,
     /// The timeout of a check in seconds, 1 or more and less than `delay_s`.
     pub timeout_s: u32,
-    /// The number of successful or failed checks in a row that change the health of a member: 1 to 10.
+    /// The number of consecutive successful or failed checks that change the health of a member: 1 to 10.
     pub max_retries: u8,
 }
 

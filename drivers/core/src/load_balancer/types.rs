@@ -241,7 +241,7 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// A text is no protocol of a service's port.
+/// A text is not a protocol of a service's port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is none of the protocols TCP, UDP and SCTP")]
 pub struct ParseProtocolError(String);
@@ -307,8 +307,8 @@ pub struct LoadBalancerSpec {
     /// The requested provider; `None` for any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// The security groups, sorted. Absent where they are the other side's business: those that it has stay. An empty list
-    /// takes away those that it has.
+    /// The security groups, sorted. `None` if the external system manages them: the existing ones stay. An empty list removes
+    /// the existing ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_groups: Option<Vec<SecurityGroupId>>,
     /// The listeners with their pools, sorted by protocol and port, none of these twice.

@@ -90,7 +90,7 @@ pub trait NetworkPolicyDriver: Send + Sync {
 /// The handler that uses the driver feeds it from its watch of policies, with all existing ones before the first call of the
 /// driver. A method runs within the watch and must not block.
 pub trait NetworkPolicyObserver: Send + Sync {
-    /// Records a policy that exists, in its present state.
+    /// Records a policy that exists, in its current state.
     fn present(&self, policy: &NetworkPolicy);
 
     /// Records that the policy with that UID is gone.

@@ -129,7 +129,7 @@ impl RuleChange {
     }
 }
 
-/// A VIF and what guards it.
+/// A VIF and its security groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VifSecurityGroups {
     /// The VIF.

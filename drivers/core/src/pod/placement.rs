@@ -79,7 +79,7 @@ pub trait PodSubnetsDriver: Send + Sync {
     }
 }
 
-/// Says which security groups guard a pod when its VIF is made. An empty answer means the other side's own default.
+/// Returns the security groups of a pod for the creation of its VIF. An empty answer means the default of the external system.
 /// It changes nothing: a dry run calls it too.
 ///
 /// ```

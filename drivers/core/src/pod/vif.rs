@@ -91,8 +91,8 @@ pub trait PodVifDriver: Send + Sync {
     /// cluster is left alone, and so is a pooled one, which is marked for no owner.
     async fn release_vif(&self, owner: &Owner, vif: &Vif) -> Result<(), DriverError>;
 
-    /// Reports at once if `vif` is active; the active one is what the annotation records. [`Reason::NotFound`] means that the VIF
-    /// does not exist any more: its owner needs another one.
+    /// Reports, without waiting, whether `vif` is active. If so, the returned VIF is recorded in the annotation.
+    /// [`Reason::NotFound`] means that the VIF does not exist any more: its owner needs another one.
     async fn activate_vif(&self, vif: &Vif) -> Result<Activation, DriverError>;
 
     /// Lists the VIFs with the mark of this cluster, or those of `owner` only.

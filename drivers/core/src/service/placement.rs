@@ -68,9 +68,8 @@ pub trait ServiceSubnetsDriver: Send + Sync {
     async fn subnets(&self, service: &Service, project: &ProjectId) -> Result<Vec<SubnetId>, DriverError>;
 }
 
-/// Says which security groups guard the address of a service's load balancer. An empty answer means the other side's own
-/// default. The order says nothing; the handler sorts.
-/// It changes nothing: a dry run calls it too.
+/// Returns the security groups of the address of a service's load balancer. An empty answer means the default of the external
+/// system. The order has no meaning; the handler sorts. It changes nothing: a dry run calls it too.
 ///
 /// ```
 /// use async_trait::async_trait;

@@ -9,7 +9,7 @@ use crate::error::DriverError;
 use crate::id::{PortId, ProjectId, PublicIpId};
 use crate::owner::{Owned, Owner};
 
-/// A public address (in OpenStack a floating IP) that leads to the port of a load balancer.
+/// A public address (in OpenStack a floating IP) that is associated with the port of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublicIp {
     /// The id.
@@ -18,7 +18,7 @@ pub struct PublicIp {
     pub ip: IpAddr,
     /// The origin of the address.
     pub allocation: Allocation,
-    /// The port to which it leads at present.
+    /// The port with which it is associated, if any.
     pub port: Option<PortId>,
 }
 
@@ -39,10 +39,10 @@ pub struct PublicIpRequest {
     pub project: ProjectId,
     /// The address that the user named, of that project; none to take any out of the pool.
     pub named: Option<IpAddr>,
-    /// The port for which it is wanted. A named address that leads to another port is not free.
+    /// The port for which it is wanted. A named address that is associated with another port is not free.
     pub port: PortId,
     /// An address of the pool that an earlier controller took for the same service without a mark: it gets the mark of the owner,
-    /// unless it leads to another port or belongs to another project.
+    /// unless it is associated with another port or belongs to another project.
     pub adopt: Option<PublicIpId>,
 }
 
@@ -70,7 +70,7 @@ pub struct PublicIpRequest {
 ///         Ok(Vec::new())
 ///     }
 ///     async fn acquire(&self, owner: &Owner, _: &PublicIpRequest) -> Result<PublicIp, DriverError> {
-///         Err(DriverError::new(Reason::Unsupported, "acquire a public address").detail(owner.to_string()))
+///         Err(DriverError::new(Reason::Unsupported, "allocate a public address").detail(owner.to_string()))
 ///     }
 ///     async fn associate(&self, _: &PublicIp, _: &PortId) -> Result<(), DriverError> {
 ///         Ok(())
@@ -85,17 +85,17 @@ pub struct PublicIpRequest {
 /// ```
 #[async_trait]
 pub trait ServicePublicIpDriver: Send + Sync {
-    /// Every address out of the pool that this cluster marked, or what of it is marked for `owner`. Where no owner is named,
-    /// those are among them that bear no mark at all, without an owner: what users made, and may name.
+    /// Lists the public addresses with the mark of this cluster, or those of `owner` only. Without an owner, unmarked addresses
+    /// of users are included.
     async fn public_ips(&self, owner: Option<&Owner>) -> Result<Vec<Owned<PublicIp>>, DriverError>;
 
     /// Takes an address out of the pool and marks it, or finds the one that the user named and says whether it is free.
     async fn acquire(&self, owner: &Owner, request: &PublicIpRequest) -> Result<PublicIp, DriverError>;
 
-    /// Makes `public_ip` lead to `port`.
+    /// Associates `public_ip` with `port`.
     async fn associate(&self, public_ip: &PublicIp, port: &PortId) -> Result<(), DriverError>;
 
-    /// Makes `public_ip` lead nowhere. When it does not lead to `port` by now, it is left alone.
+    /// Disassociates `public_ip` from `port`. If it is not associated with `port`, it is left alone.
     async fn disassociate(&self, public_ip: &PublicIp, port: &PortId) -> Result<(), DriverError>;
 
     /// Puts an address back into the pool from which it was taken for `owner`. One that does not exist is released

@@ -46,7 +46,7 @@ pub struct BulkVifRequest {
     pub count: usize,
 }
 
-/// The result of a [`BulkVifRequest`]. Fewer VIFs than requested is no error, and may be all that one call can create.
+/// The result of a [`BulkVifRequest`]. Fewer VIFs than requested is not an error, and may be all that one call can create.
 #[derive(Clone, Debug, Default)]
 pub struct BulkVifResult {
     /// The VIFs that were created.

@@ -42,7 +42,7 @@ impl PodVifDriver for NoopVifPool {
         if left > 0 {
             tracing::warn!(
                 count = left,
-                "VIFs of an earlier pool are left; those that no pod uses can be deleted"
+                "VIFs of a previously configured pool still exist; those that no pod uses can be deleted"
             );
         }
         Ok(marked)

@@ -1,6 +1,6 @@
 //! The fields of a pod that become options of the container on the device, and those that cannot be.
 //!
-//! A field that is not looked at here either is read elsewhere in `app`, or says nothing to a node.
+//! A field that is not checked here is either read elsewhere in `app`, or irrelevant to a node.
 
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, PodSecurityContext, PodSpec, SeccompProfile, VolumeMount,
@@ -14,23 +14,23 @@ use super::run_options::{Options, UnsupportedValue};
 /// is refused for it.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The reason for refusing a field about which the device has no choice.
-const DECIDED: &str = "the device decides that itself";
+/// The reason for refusing a field that has no counterpart on the device.
+const DECIDED: &str = "the field cannot be set on the device";
 
 /// Refuses the first field of the whole pod that the device does not support.
 pub(super) fn check_pod(spec: &PodSpec) -> Result<(), Refusal> {
     if spec.containers.is_empty() {
-        return Err(Refusal::invalid("spec.containers", "there is none"));
+        return Err(Refusal::invalid("spec.containers", "at least one container is required"));
     }
     // A package on the device needs no account, and service accounts put such secrets into every pod of theirs.
     let fetched = spec.containers.iter().filter_map(|container| container.image.as_deref()).any(is_url);
     let dns = spec.dns_config.as_ref();
     let apart = "each container is an application of its own on the device";
     let servers = "the device takes only name servers";
-    let order = "the device starts its applications without an order";
+    let order = "the device cannot start applications in order";
     let account = "the device fetches an image from its URL without an account";
     let runtime = "the device has one way to run containers";
-    let endless = "the device ends no application after a time";
+    let endless = "the device does not limit the running time of applications";
     let domain = "the device takes a host name without a domain";
     let hosts = "the device writes the container's hosts file itself";
     refuse_set(
@@ -43,7 +43,7 @@ pub(super) fn check_pod(spec: &PodSpec) -> Result<(), Refusal> {
             ("hostIPC", spec.host_ipc == Some(true), apart),
             ("shareProcessNamespace", spec.share_process_namespace == Some(true), apart),
             ("runtimeClassName", spec.runtime_class_name.is_some(), runtime),
-            ("hostUsers", spec.host_users == Some(false), "the device keeps no users apart"),
+            ("hostUsers", spec.host_users == Some(false), "user namespaces are not supported"),
             ("os", spec.os.as_ref().is_some_and(|os| os.name != "linux"), "the device runs Linux containers"),
             ("resources", spec.resources.is_some(), "each container has resources of its own on the device"),
             ("activeDeadlineSeconds", spec.active_deadline_seconds.is_some(), endless),
@@ -96,7 +96,7 @@ pub(super) fn container_options(
     let group = context.run_as_group.or(of_pod.run_as_group);
     let non_root = context.run_as_non_root.or(of_pod.run_as_non_root);
     if non_root == Some(true) && user.is_none_or(|user| user == 0) {
-        let why = "the user of the image is not known; `runAsUser` must say it";
+        let why = "the image's user is unknown: set a `runAsUser` other than 0";
         return Err(Refusal::unsupported(format!("{path}.securityContext.runAsNonRoot"), why));
     }
     match (user, group) {
@@ -128,8 +128,8 @@ pub(super) fn container_options(
 
 /// Refuses the first field of a container that the device does not support.
 fn check_container(path: &str, container: &Container) -> Result<(), Refusal> {
-    let hook = "the device watches its applications itself";
-    let attached = "the device lets nobody attach to a container";
+    let hook = "probes and hooks are not supported: the device monitors its applications itself";
+    let attached = "attaching is not supported";
     let port = |port: &ContainerPort| port.host_port.is_some_and(|port| port != 0);
     let port = container.ports.iter().flatten().position(port);
     let mount = |mount: &VolumeMount| mount.mount_path.trim_end_matches('/') != SERVICE_ACCOUNT;
@@ -141,8 +141,8 @@ fn check_container(path: &str, container: &Container) -> Result<(), Refusal> {
     refuse_set(
         path,
         &[
-            ("args", is_filled(container.args.as_ref()), "the device passes no arguments to what it starts"),
-            ("command", command, "the device takes a program without arguments"),
+            ("args", is_filled(container.args.as_ref()), "arguments are not supported"),
+            ("command", command, "only a single word is supported"),
             ("livenessProbe", container.liveness_probe.is_some(), hook),
             ("readinessProbe", container.readiness_probe.is_some(), hook),
             ("startupProbe", container.startup_probe.is_some(), hook),

@@ -28,8 +28,8 @@ pub(super) fn check(path: &str, image: &str, pull_policy: Option<&str>) -> Resul
     match image.split_once(':') {
         Some((system, file)) if is_file_system(system) && !file.trim_matches('/').is_empty() => Ok(()),
         _ => refused(format!(
-            "`{}` is no package of the device: it installs what is on flash:, bootflash:, harddisk: or usb0:, or at an http \
-             or https URL, and pulls nothing from a registry",
+            "`{}` cannot be installed: give a file on flash:, bootflash:, harddisk: or usb0:, or an http or https URL; \
+             registries are not supported",
             image.chars().take(100).collect::<String>()
         )),
     }

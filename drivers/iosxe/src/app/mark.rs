@@ -39,7 +39,7 @@ pub(crate) struct AppMark {
     pub(crate) container: String,
     /// The cluster, as [`AppMark::cluster`] writes it; none where an agent made it that knows no clusters.
     pub(crate) cluster: Option<String>,
-    /// A digest of what may change of a container.
+    /// A digest of the mutable fields of a container: image and resources.
     pub(crate) form: Option<String>,
     /// The place of the container in its pod.
     pub(crate) position: Option<usize>,
@@ -48,7 +48,7 @@ pub(crate) struct AppMark {
 }
 
 impl AppMark {
-    /// A cluster as it is written in a mark.
+    /// Returns the cluster id as a mark stores it.
     pub(crate) fn cluster(cluster: &ClusterId) -> String {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let name = cluster.as_str();

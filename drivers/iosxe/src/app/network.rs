@@ -20,7 +20,7 @@ const LAST_GATEWAY: u8 = 3;
 const LAST_MANAGEMENT: u8 = 3;
 const LAST_MANAGEMENT_GATEWAY: u8 = 1;
 
-/// The network of a device's applications.
+/// The network attachment of applications, validated from a device's description: the interface, and the subnet of static addresses.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PodNetwork {
     attachment: NetworkAttachment,
@@ -61,7 +61,7 @@ impl PodNetwork {
                 let place = "management.guestInterface";
                 let guest = within(section.guest_interface, LAST_MANAGEMENT, place)?;
                 if !section.dhcp {
-                    with_a_way_out(guest, LAST_MANAGEMENT_GATEWAY, place)?;
+                    with_gateway(guest, LAST_MANAGEMENT_GATEWAY, place)?;
                 }
                 (NetworkAttachment::Management { guest }, section.dhcp, "management.dhcp")
             }
@@ -70,8 +70,7 @@ impl PodNetwork {
             (true, _) => None,
             (false, Some(subnet)) => Some(subnet.trunc()),
             (false, None) => {
-                let why =
-                    format!("it is required to give addresses, because `{INTERFACE}.{section}` is false");
+                let why = format!("required, because `{INTERFACE}.{section}` is false");
                 return Err(Refusal::invalid("podCIDR", why));
             }
         };
@@ -150,7 +149,7 @@ fn only_its_section(interface: &InterfaceSpec) -> Result<(), Refusal> {
     match sections.iter().find(|(_, there, kind)| *there && *kind != interface.kind) {
         None => Ok(()),
         Some((name, ..)) => {
-            let why = format!("only the section of the type `{:?}` may be there", interface.kind);
+            let why = format!("does not apply to the type `{:?}`", interface.kind);
             Err(Refusal::invalid(format!("{INTERFACE}.{name}"), why))
         }
     }
@@ -161,15 +160,15 @@ fn missing(section: &str) -> Refusal {
 }
 
 fn within(number: u8, most: u8, what: &str) -> Result<u8, Refusal> {
-    bounded(number, most, what, format!("{number} is not within 0 and {most}"))
+    bounded(number, most, what, format!("{number} is not between 0 and {most}"))
 }
 
-/// Refuses an interface in the container for which the modules have no gateway, where pods get addresses here.
-fn with_a_way_out(guest: u8, most: u8, what: &str) -> Result<u8, Refusal> {
+/// Refuses a container interface number for which the YANG module allows no gateway. Static addresses need a gateway.
+fn with_gateway(guest: u8, max: u8, field: &str) -> Result<u8, Refusal> {
     let why = format!(
-        "{guest} is not within 0 and {most}, for which alone a gateway can be configured, and `dhcp` is false"
+        "{guest} is not between 0 and {max}: without DHCP a gateway is needed, and only these interfaces support one"
     );
-    bounded(guest, most, what, why)
+    bounded(guest, max, field, why)
 }
 
 fn bounded(number: u8, most: u8, what: &str, why: String) -> Result<u8, Refusal> {
@@ -180,7 +179,7 @@ fn port_group(section: &VirtualPortGroup) -> Result<NetworkAttachment, Refusal> 
     let group = section.interface.as_deref().unwrap_or("0");
     let number = group.parse().ok().filter(|number| (0..=3_u8).contains(number));
     let group = number.ok_or_else(|| {
-        let why = format!("`{}` is not within \"0\" and \"3\"", group.chars().take(20).collect::<String>());
+        let why = format!("`{}` is not between \"0\" and \"3\"", group.chars().take(20).collect::<String>());
         Refusal::invalid(format!("{INTERFACE}.virtualPortGroup.interface"), why)
     })?;
     let guest = within(section.guest_interface, 3, "virtualPortGroup.guestInterface")?;
@@ -199,16 +198,16 @@ fn ethernet(section: &AppGigabitEthernet) -> Result<(NetworkAttachment, bool, &'
     match (section.mode, options.vlan) {
         (PortMode::Trunk, 0) => refused("vlanIf.vlan", "a trunk needs the VLAN of the pods, 1 to 4094"),
         (PortMode::Access, 0) if !section.dhcp => {
-            refused("dhcp", "an access port without a VLAN has no place for addresses: it must be true")
+            refused("dhcp", "must be true: an access port without a VLAN supports only DHCP")
         }
         (PortMode::Access, 0) => {
             Ok((NetworkAttachment::Access { guest, options }, true, "appGigabitEthernet.dhcp"))
         }
-        (_, 4095..) => refused("vlanIf.vlan", "a VLAN is within 1 and 4094"),
+        (_, 4095..) => refused("vlanIf.vlan", "a VLAN id is between 1 and 4094"),
         (mode, _) => {
             let dhcp = options.dhcp;
             if !dhcp {
-                with_a_way_out(guest, LAST_GATEWAY, place)?;
+                with_gateway(guest, LAST_GATEWAY, place)?;
             }
             let attachment = NetworkAttachment::Vlan { mode, guest, options };
             Ok((attachment, dhcp, "appGigabitEthernet.vlanIf.dhcp"))
@@ -243,7 +242,7 @@ mod tests {
     fn a_bare_section_means_addresses_and_they_need_a_subnet() {
         let bare = json!({ "type": "VirtualPortGroup", "virtualPortGroup": {} });
         let error = read(&bare, None).unwrap_err();
-        assert!(error.contains("podCIDR: it is required"), "{error}");
+        assert!(error.contains("podCIDR: required, because"), "{error}");
         let subnet = read(&bare, Some("10.0.0.77/24")).unwrap().subnet.unwrap();
         assert_eq!(subnet.to_string(), "10.0.0.0/24");
     }
@@ -254,7 +253,10 @@ mod tests {
             |section: Value| json!({ "type": "AppGigabitEthernet", "appGigabitEthernet": section });
         for (interface, path) in [
             (json!({ "type": "VirtualPortGroup" }), "virtualPortGroup: the section"),
-            (json!({ "type": "Management", "virtualPortGroup": {} }), "virtualPortGroup: only the section"),
+            (
+                json!({ "type": "Management", "virtualPortGroup": {} }),
+                "virtualPortGroup: does not apply to the type",
+            ),
             (
                 json!({ "type": "VirtualPortGroup", "virtualPortGroup": { "interface": "4" } }),
                 "virtualPortGroup.interface: `4`",
@@ -279,15 +281,15 @@ mod tests {
             ),
             (
                 ethernet(json!({ "mode": "trunk", "guestInterface": 4, "vlanIf": { "vlan": 7 } })),
-                "appGigabitEthernet.guestInterface: 4 is not within 0 and 3",
+                "appGigabitEthernet.guestInterface: 4 is not between 0 and 3",
             ),
             (
                 ethernet(json!({ "mode": "access", "vlanIf": { "vlan": 7, "guestInterface": 63 } })),
-                "appGigabitEthernet.vlanIf.guestInterface: 63 is not within 0 and 3",
+                "appGigabitEthernet.vlanIf.guestInterface: 63 is not between 0 and 3",
             ),
             (
                 json!({ "type": "Management", "management": { "guestInterface": 2 } }),
-                "management.guestInterface: 2 is not within 0 and 1",
+                "management.guestInterface: 2 is not between 0 and 1",
             ),
         ] {
             let error = read(&interface, Some("10.0.0.0/24")).unwrap_err();

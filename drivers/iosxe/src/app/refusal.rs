@@ -1,8 +1,8 @@
-//! Reasons for refusing a pod.
+//! Reasons for refusing a pod or a device's description.
 
 use staffetta_driver::{DriverError, Reason};
 
-/// A field of a pod that a device cannot do as it says.
+/// A field of a pod or of a device's description that is invalid or unsupported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     reason: Reason,
@@ -12,12 +12,12 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// No device can do such a thing.
+    /// Creates a refusal of a field that no device supports.
     pub(crate) fn unsupported(path: impl Into<String>, why: impl Into<String>) -> Self {
         Self { reason: Reason::Unsupported, path: path.into(), why: why.into() }
     }
 
-    /// The value cannot be right.
+    /// Creates a refusal of an invalid value.
     pub(crate) fn invalid(path: impl Into<String>, why: impl Into<String>) -> Self {
         Self { reason: Reason::Refused, path: path.into(), why: why.into() }
     }

@@ -22,9 +22,9 @@ struct Measure {
     divisor: u64,
     /// The amount for a container without requests and limits, in the device's unit.
     default: u64,
-    /// The most that the module takes, in the device's unit.
+    /// The maximum amount that the YANG module accepts, in the device's unit.
     most: u64,
-    /// The same of a limit that stands beside a request. That of the CPU is the number of virtual CPUs.
+    /// The same for a limit beside a request. For the CPU it is the number of virtual CPUs.
     most_beside: u64,
     unit: &'static str,
 }
@@ -155,7 +155,7 @@ fn of(amounts: &BTreeMap<String, Quantity>, measure: Measure) -> Option<(&'stati
 
 fn wrong(text: &str, measure: Measure) -> String {
     let text: String = text.chars().take(40).collect();
-    format!("`{text}` is no quantity up to {} {}", measure.most, measure.unit)
+    format!("`{text}` is not a quantity up to {} {}", measure.most, measure.unit)
 }
 
 #[cfg(test)]
@@ -238,12 +238,12 @@ mod tests {
             assert!(profile(&limits(), &of("1", most)).is_ok());
             for (wrong, path) in [(of("1", more), "limits"), (of(more, "1"), "requests")] {
                 let error = profile(&limits(), &wrong).unwrap_err();
-                let expected = format!("c.resources.{path}.{name}: `{more}` is no quantity up to ");
+                let expected = format!("c.resources.{path}.{name}: `{more}` is not a quantity up to ");
                 assert!(error.contains(&expected), "{error}");
             }
         }
         let error = profile(&limits(), &json!({ "requests": { "cpu": "2001m" } })).unwrap_err();
-        assert!(error.contains("is no quantity up to 2000 units of CPU"), "{error}");
+        assert!(error.contains("is not a quantity up to 2000 units of CPU"), "{error}");
         for (wrong, path) in [
             (ResourceLimits { max_memory: Some("32Gi".into()), ..limits() }, "resourceLimits.maxMemory"),
             (ResourceLimits { default_cpu: Some("lots".into()), ..limits() }, "resourceLimits.defaultCPU"),

@@ -2,10 +2,10 @@
 
 use crate::model::config::{Line, RunOptions};
 
-/// The most lines.
+/// The maximum number of lines.
 const LINES: usize = 30;
 
-/// The most characters of a line.
+/// The maximum length of a line, in characters.
 pub(super) const LINE: usize = 235;
 
 /// Options that are gathered.
@@ -61,7 +61,7 @@ impl Options {
         if self.0.len() > LINES { Err(UnsupportedValue::TooMany) } else { Ok(()) }
     }
 
-    /// As the device takes them.
+    /// Returns the lines of options.
     pub(super) fn finish(self) -> RunOptions {
         let line = |(line_index, line_run_opts)| Line { line_index, line_run_opts };
         RunOptions { run_opts: (1..).zip(self.0).map(line).collect() }

@@ -52,7 +52,7 @@ pub(crate) struct WantedApp {
     pub(crate) package: String,
     /// `true` if the device downloads the package itself.
     pub(crate) remote: bool,
-    /// A digest of what may change of a container.
+    /// A digest of the mutable fields of a container: image and resources.
     pub(crate) form: String,
     /// Its configuration, without its network and its options.
     config: Value,
@@ -158,7 +158,7 @@ impl WantedApp {
     }
 }
 
-/// A digest of what Kubernetes lets change in a container that runs: its image and its resources.
+/// Returns a digest of the mutable fields of a container: image and resources.
 fn form(container: &Container) -> String {
     let resources = serde_json::to_string(&container.resources).unwrap_or_default();
     digest(&format!("{}\n{resources}", container.image.as_deref().unwrap_or_default()), FORM)
@@ -175,7 +175,8 @@ fn name_servers(spec: &PodSpec) -> Result<Value, Refusal> {
     let mut network = json!({});
     for (leaf, server) in leaves.into_iter().zip(servers) {
         let address: Option<IpAddr> = server.parse().ok();
-        network[leaf] = json!(address.ok_or_else(|| Refusal::invalid(PATH, "one of them is no address"))?);
+        network[leaf] =
+            json!(address.ok_or_else(|| Refusal::invalid(PATH, "one of them is not an IP address"))?);
     }
     Ok(network)
 }

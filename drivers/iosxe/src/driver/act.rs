@@ -21,13 +21,13 @@ use crate::model::operation::Operation;
 use crate::observe::Observed;
 use crate::restconf::Fault;
 
-/// The delay before the next look after a step that takes time on the device.
+/// The delay before the next read after a step that takes time on the device.
 const AFTER_A_STEP: Duration = Duration::from_millis(300);
 
-/// The delay before the next look after a step that is complete when accepted.
+/// The delay before the next read after a step that is complete when accepted.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
-/// The delay before the next look while app hosting is disabled on the device.
+/// The delay before the next read while app hosting is disabled on the device.
 const DISABLED: Duration = Duration::from_secs(30);
 
 /// The cool-down of an address after its release.
@@ -45,7 +45,7 @@ pub(super) struct AppCase<'a> {
 }
 
 impl IosXeDriver {
-    /// At most one step nearer to the goal.
+    /// Takes at most one step towards the goal.
     pub(super) async fn step(
         &self,
         state: &mut State,
@@ -96,7 +96,7 @@ impl IosXeDriver {
         let current;
         let observed = if act == AppStep::Configure && self.translator.network.subnet.is_some() {
             // Others may have got addresses since the configuration was read.
-            state.reading.changed();
+            state.reading.invalidate();
             current = state.reading.look(&*self.client, false).await?;
             &*current
         } else {
@@ -135,8 +135,8 @@ impl IosXeDriver {
         }
     }
 
-    /// A look at whether the device hosts applications at all, which it does not for a while after it started: one that it does
-    /// not show may be there. None when it certainly is not.
+    /// Reads the device, to find out whether the application is certainly absent; returns `None` if so. For a while after its
+    /// start a device does not host applications yet, and does not show those that it has.
     async fn is_hidden(&self, state: &mut State, id: &str) -> Result<Option<PodProgress>, DriverError> {
         let observed = state.reading.look(&*self.client, true).await?;
         if observed.enabled == Some(false) {
@@ -148,20 +148,20 @@ impl IosXeDriver {
         }
         track_of(state, id).observe(state_of(&observed, id), Instant::now());
         Ok((state_of(&observed, id) != AppState::Absent).then(|| PodProgress::Working {
-            state: "the device went on by itself".to_owned(),
+            state: "the device has continued by itself".to_owned(),
             poll_after: AFTER_A_STEP,
         }))
     }
 
-    /// Reads what the device has reported so far, unless that was done just now: only so are its reports on the next step distinguished.
+    /// Reads the reports of the device, unless they are fresh, so that its reports on the next step can be distinguished.
     async fn listen(&self, state: &mut State, id: &str) -> Result<(), DriverError> {
         let observed = state.reading.observed(&*self.client, FRESH, true).await?;
         track_of(state, id).heard_before(&observed.notifications, id);
         Ok(())
     }
 
-    /// Does the step. What the device refused is recorded and decides the next one; what never reached it, or has no
-    /// answer, is an error.
+    /// Takes the step. A refusal of the device is recorded and affects the next decision; a request that did not reach it,
+    /// or has no answer, is an error.
     async fn act(
         &self,
         state: &mut State,
@@ -173,12 +173,12 @@ impl IosXeDriver {
         let patience = StepLimits::of(&self.options, package);
         let limit = patience.limit(act);
         // Whoever waits for this may not do so to the end.
-        state.reading.changed();
+        state.reading.invalidate();
         track_of(state, id).uncertain(act);
         let outcome = match (act, wanted) {
             (AppStep::Configure, Some(wanted)) => match self.address(state, observed) {
                 Ok(address) => {
-                    // Another container of the pod is decided by the same look at the device.
+                    // Another container of the pod is decided by the same read of the device.
                     state.resting.extend(address.map(|address| (address, Instant::now() + REST)));
                     let config = wanted.config(address, package == Package::Copied);
                     self.client.configure(&body(&config)).await
@@ -211,7 +211,7 @@ impl IosXeDriver {
             track_of(state, id).answered(act, limit);
             info!(app = id, step = act.doing(), "the device accepted a step");
             if act == AppStep::Remove {
-                self.rest(state, observed, id);
+                self.cool_down(state, observed, id);
                 state.tracks.remove(id);
             }
             return Ok(());
@@ -243,7 +243,7 @@ impl IosXeDriver {
         let operation = Operation::Delete { file: copy_of(id) };
         match self.client.operate(&operation, None).await {
             Err(fault) if is_not_there(&fault) && may_come => {
-                let said = fault.said.map(|said| format!("a copy may be under way: {said}"));
+                let said = fault.said.map(|said| format!("a copy may still be in progress: {said}"));
                 Err(Fault { said, ..fault })
             }
             Err(fault) if is_not_there(&fault) => Ok(()),
@@ -266,8 +266,8 @@ impl IosXeDriver {
         })
     }
 
-    /// The addresses of an application rest before others get them.
-    fn rest(&self, state: &mut State, observed: &Observed, id: &str) {
+    /// Starts the cool-down of an application's addresses.
+    fn cool_down(&self, state: &mut State, observed: &Observed, id: &str) {
         let address = observed.apps.get(id).and_then(|app| app.address);
         if let (Some(IpAddr::V4(address)), Some(_)) = (address, self.translator.network.subnet) {
             state.resting.retain(|(resting, _)| *resting != address);
@@ -276,7 +276,7 @@ impl IosXeDriver {
     }
 }
 
-/// The operation of a step of an application's life. A step that is none, or an install for which no package is known, is
+/// Returns the operation of a step on the device. A step that is not an operation, or an install without a known package, is
 /// refused.
 fn operation(
     act: AppStep,
@@ -296,7 +296,7 @@ fn operation(
         (AppStep::Uninstall, _) => Operation::Uninstall { appid },
         (act, _) => {
             let error = DriverError::new(Reason::Refused, "operate an app");
-            return Err(error.detail(format!("nothing is known of {id} by which it {}", act.doing())));
+            return Err(error.detail(format!("the package of {id} is unknown: {}", act.doing())));
         }
     })
 }
@@ -326,7 +326,7 @@ fn package(observed: &Observed, track: &AppRecord, AppCase { id, wanted, .. }: A
     if ours && wanted.is_some_and(|wanted| wanted.remote) { Package::AtUrl } else { Package::OnDevice }
 }
 
-/// Another application that is being installed, and since when: the device says so, or has accepted it a moment ago.
+/// Returns the other application that is being installed, and since when: as the device reports, or as it has just accepted.
 fn busy(state: &State, id: &str, now: Instant) -> Option<(String, Instant)> {
     let installing = state.installing.iter().map(|(other, since)| (other, *since));
     let accepted =

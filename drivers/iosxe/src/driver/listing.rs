@@ -78,13 +78,13 @@ impl PodListing {
             return;
         }
         self.read_at = Some(Instant::now());
-        let table = fetch::<ArpData>(client, resource::ARP, "read the address table of the device").await;
+        let table = fetch::<ArpData>(client, resource::ARP, "read the ARP table of the device").await;
         match table {
             Ok(table) => {
                 let addresses = macs.into_iter().filter_map(|mac| Some((mac, table.address(mac)?)));
                 self.addresses = addresses.collect();
             }
-            Err(error) => debug!(%error, "the address table of the device cannot be read"),
+            Err(error) => debug!(%error, "the ARP table of the device cannot be read"),
         }
     }
 }

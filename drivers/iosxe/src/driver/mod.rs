@@ -91,7 +91,7 @@ impl IosXeDriver {
         Ok(observed)
     }
 
-    /// One step nearer to a pod that runs as `request` says.
+    /// Takes one step towards the requested pod.
     async fn bring(&self, request: &PodRequest, unformed: LegacyMark) -> Result<PodProgress, DriverError> {
         let pod = self.translator.translate(request)?;
         let (uid, cluster) = (pod.owner.uid.as_str(), self.translator.cluster.as_str());
@@ -106,10 +106,8 @@ impl IosXeDriver {
             let by_name = observed.apps.get(&wanted.id);
             if by_name.is_some_and(|app| !app.belongs_to(uid, cluster)) {
                 let error = DriverError::new(Reason::Refused, "configure an app");
-                return Err(error.detail(format!(
-                    "{} is there already, and belongs to another pod or cluster",
-                    wanted.id
-                )));
+                return Err(error
+                    .detail(format!("{} already exists and belongs to another pod or cluster", wanted.id)));
             }
             let there = by_name.or_else(|| of_pod().find(of_container));
             let id = there.map_or(wanted.id.as_str(), |app| app.id.as_str());
@@ -125,7 +123,7 @@ impl IosXeDriver {
         Ok(whole.and(self.remove(&mut state, &observed, rest).await?))
     }
 
-    /// One step nearer to a device without those applications.
+    /// Takes one step towards removing the applications.
     async fn remove(
         &self,
         state: &mut State,
@@ -184,7 +182,7 @@ impl AppHostingDriver for IosXeDriver {
     }
 
     async fn get_device_info(&self) -> Result<DeviceInfo, DriverError> {
-        const STEP: &str = "read what the device is";
+        const STEP: &str = "read the device information";
         let mut state = self.state.lock().await;
         if let Some((_, info)) = state.info.as_ref().filter(|(at, _)| at.elapsed() < SAME) {
             return Ok(info.clone());

@@ -22,7 +22,7 @@ const CONFIGURED: Duration = Duration::from_secs(60);
 const CONFIG: &str = "read the configured apps";
 const OPER: &str = "read the state of the apps";
 
-/// The last look at the device.
+/// The cached result of the last read of the device.
 #[derive(Default)]
 pub(super) struct DeviceReading {
     /// The time of the observation; `None` after a change.
@@ -58,13 +58,13 @@ impl DeviceReading {
         self.look(client, full).await
     }
 
-    /// Looks again, however fresh the last look is. The configuration is read only when it may be another one.
+    /// Reads the device, regardless of the age of the cache. The configuration is read only if it may have changed.
     pub(super) async fn look(
         &mut self,
         client: &dyn NetworkClient,
         full: bool,
     ) -> Result<Arc<Observed>, DriverError> {
-        self.at = None; // a look that fails leaves none that is fresh
+        self.at = None; // a failed read leaves no fresh one
         let oper = client.get(if full { resource::EVENTS } else { resource::STATES }, OPER).await?;
         let mut fresh = None;
         if self.observed.is_none() || self.full != full || self.oper != oper {
@@ -99,8 +99,8 @@ impl DeviceReading {
         read.inspect_err(|_| self.configured_at = None)
     }
 
-    /// Something was changed on the device.
-    pub(super) fn changed(&mut self) {
+    /// Marks the cached state as outdated.
+    pub(super) fn invalidate(&mut self) {
         (self.at, self.configured_at) = (None, None);
     }
 }
@@ -128,6 +128,6 @@ fn parsed<T: DeserializeOwned + Default>(
     let Some(body) = body else { return Ok(T::default()) };
     read(body, resource.container()).map_err(|error| {
         let unreadable = DriverError::new(Reason::Unavailable, step);
-        unreadable.detail("the answer is not what it should be").because(error)
+        unreadable.detail("the response cannot be decoded").because(error)
     })
 }

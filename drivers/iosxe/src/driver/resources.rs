@@ -57,7 +57,7 @@ fn resources(data: &OperData, is_ours: impl Fn(&str) -> bool) -> DeviceResources
     }
 }
 
-/// The disk of applications. Devices list the file system on which it lies too, which is no further one.
+/// The disk of applications. Devices also list the file system that contains it, which is not a separate disk.
 fn disk(devices: &Value) -> Option<&Value> {
     let devices = devices.as_array()?;
     let is_persistent = |disk: &&Value| disk["name"].as_str().is_some_and(|name| name.contains("persist"));
@@ -71,7 +71,7 @@ pub(super) async fn read_usage(
     observed: &Observed,
     cluster: &str,
 ) -> Result<Vec<PodUsage>, DriverError> {
-    const STEP: &str = "read what pods use";
+    const STEP: &str = "read the resource usage of pods";
     let data: OperData = fetch(client, resource::USAGE, STEP).await?;
     let mut pods: BTreeMap<&Uid, PodUsage> = BTreeMap::new();
     for app in &data.apps {

@@ -1,4 +1,4 @@
-//! The steps of an application's life, with their time limits.
+//! The steps in the lifecycle of an application, with their time limits.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ pub(crate) enum Package {
     Copied,
 }
 
-/// A step.
+/// A step in the lifecycle of an application, executed by one request to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum AppStep {
     Configure,
-    /// The configuration says from now on that the package is to come from a copy on the flash.
+    /// Reconfigures the application to install from a copy on the flash.
     Divert,
     Copy,
     Install,
@@ -29,7 +29,7 @@ pub(crate) enum AppStep {
     Stop,
     Deactivate,
     Uninstall,
-    /// The copy on the flash is deleted.
+    /// Deletes the copy on the flash.
     Discard,
     Remove,
 }
@@ -38,17 +38,17 @@ impl AppStep {
     /// The ongoing operation, for messages, and the reason of a failure, in CamelCase.
     fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Configure => ("is configured", "ConfigureFailed"),
-            Self::Divert => ("is turned to a copy on the flash", "ConfigureFailed"),
-            Self::Copy => ("is copied to the flash", "CopyFailed"),
-            Self::Install => ("is installed", "InstallFailed"),
-            Self::Activate => ("is activated", "ActivateFailed"),
-            Self::Start => ("is started", "StartFailed"),
-            Self::Stop => ("is stopped", "StopFailed"),
-            Self::Deactivate => ("is deactivated", "DeactivateFailed"),
-            Self::Uninstall => ("is uninstalled", "UninstallFailed"),
-            Self::Discard => ("is deleted from the flash", "DiscardFailed"),
-            Self::Remove => ("is taken out of the configuration", "RemoveFailed"),
+            Self::Configure => ("configuring", "ConfigureFailed"),
+            Self::Divert => ("switching to a copy on the flash", "ConfigureFailed"),
+            Self::Copy => ("copying to the flash", "CopyFailed"),
+            Self::Install => ("installing", "InstallFailed"),
+            Self::Activate => ("activating", "ActivateFailed"),
+            Self::Start => ("starting", "StartFailed"),
+            Self::Stop => ("stopping", "StopFailed"),
+            Self::Deactivate => ("deactivating", "DeactivateFailed"),
+            Self::Uninstall => ("uninstalling", "UninstallFailed"),
+            Self::Discard => ("deleting the copy on the flash", "DiscardFailed"),
+            Self::Remove => ("removing the configuration", "RemoveFailed"),
         }
     }
 
@@ -87,7 +87,7 @@ impl AppStep {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StepLimits {
     pub(crate) install: Duration,
-    /// Of a copy to the flash.
+    /// The limit of a copy to the flash.
     pub(crate) copy: Duration,
     pub(crate) step: Duration,
 }
@@ -99,7 +99,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(2);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 impl StepLimits {
-    /// For an application whose package comes from there.
+    /// Returns the limits for an application with this source of its package.
     pub(crate) fn of(options: &IosXeOptions, package: Package) -> Self {
         let download = milliseconds(options.download_limit_ms);
         let install =

@@ -9,10 +9,10 @@ use super::flash::fetch;
 use super::state::AppState;
 use super::track::{AppRecord, RefusalKind};
 
-/// The delay before the next look while an operation is in progress.
+/// The delay before the next read while an operation is in progress.
 pub(crate) const POLL: Duration = Duration::from_millis(300);
 
-/// The delay before the next look while the device reports an unknown state.
+/// The delay before the next read while the device reports an unknown state.
 const SLOW: Duration = Duration::from_secs(5);
 
 /// The number of consecutive busy answers that count as a failure.
@@ -61,16 +61,16 @@ pub(crate) enum Goal {
     Gone,
 }
 
-/// The next action.
+/// The next action for an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Nothing: it is where it is to get.
+    /// Nothing to do: the goal is reached.
     Done,
-    /// This step, and then look again.
+    /// Take this step, then read the device again.
     Do(AppStep),
-    /// Look again later.
+    /// Read the device again later.
     Wait { state: String, poll_after: Duration },
-    /// Something is wrong; look again later.
+    /// Report a failure, and read the device again later.
     Fail { reason: &'static str, message: String, poll_after: Duration },
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn decide(
         Next::Done => Decision::Done,
         Next::Pause(reason, until) => {
             let reported = track.reason().map(|reported| format!(": {reported}")).unwrap_or_default();
-            let (message, poll_after) = (format!("the device says {}{reported}", view.said), until - now);
+            let (message, poll_after) = (format!("the device reports {}{reported}", view.said), until - now);
             Decision::Fail { reason, message, poll_after }
         }
         Next::Wait => wait(view, track, patience, now),
@@ -184,9 +184,9 @@ fn clear(track: &AppRecord) -> AppStep {
     }
 }
 
-/// Something happens on the device, and takes its time.
+/// Waits for an operation on the device.
 fn wait(view: AppView<'_>, track: &AppRecord, patience: StepLimits, now: Instant) -> Decision {
-    let state = format!("the device says {}", view.said);
+    let state = format!("the device reports {}", view.said);
     if track.is_copying() {
         return Decision::Wait { state: AppStep::Copy.doing().to_owned(), poll_after: POLL };
     }
@@ -208,12 +208,12 @@ fn moment(tries: u32) -> Duration {
 
 /// Waits for an install. One of another controller may never end: that is reported, and polled the more rarely the longer it takes.
 fn behind(other: Busy<'_>, patience: StepLimits, now: Instant) -> Decision {
-    let (state, limit) = (format!("waits until {} is installed", other.app), patience.longest_install());
+    let (state, limit) = (format!("waiting for the install of {}", other.app), patience.longest_install());
     let overdue = now.saturating_duration_since(other.since + limit);
     if overdue.is_zero() {
         return Decision::Wait { state, poll_after: POLL };
     }
-    let message = format!("{state}, which takes longer than {} s", limit.as_secs());
+    let message = format!("{state}, for more than {} s", limit.as_secs());
     Decision::Fail {
         reason: AppStep::Install.failed(),
         message,
@@ -243,9 +243,9 @@ fn spaced(
                 return Decision::Fail { reason: act.failed(), message, poll_after };
             }
         } else if now < attempt.until {
-            let state = format!("{}; the device says {}", act.doing(), view.said);
+            let state = format!("{}; the device reports {}", act.doing(), view.said);
             if attempt.tries > 1 {
-                let message = format!("{state}; it was tried {} times", attempt.tries);
+                let message = format!("{state}; tried {} times", attempt.tries);
                 let poll_after = SLOW.min(attempt.until - now);
                 return Decision::Fail { reason: act.failed(), message, poll_after };
             }
@@ -255,7 +255,7 @@ fn spaced(
     match view.busy {
         Some(other) if act == AppStep::Install => behind(other, patience, now),
         _ if act == AppStep::Copy && view.copying.is_some() => Decision::Wait {
-            state: format!("waits until {} is copied", view.copying.unwrap_or_default()),
+            state: format!("waiting for the copy of {}", view.copying.unwrap_or_default()),
             poll_after: POLL,
         },
         _ => Decision::Do(act),

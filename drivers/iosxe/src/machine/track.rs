@@ -76,16 +76,16 @@ pub(super) struct StepRefusal {
 /// The kind of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefusalKind {
-    /// The device is busy, with a step of its own perhaps.
+    /// The device is busy, possibly with its own operation.
     Busy,
-    /// It could not, this time.
+    /// The step failed; a retry may succeed.
     Now,
-    /// It could not another time either.
+    /// The step failed; a retry will fail too.
     Lasting,
 }
 
 impl AppRecord {
-    /// Nothing was tried yet.
+    /// Creates an empty record.
     pub(crate) fn new(state: AppState, now: Instant) -> Self {
         Self {
             state,
@@ -100,8 +100,8 @@ impl AppRecord {
         }
     }
 
-    /// Records the state of the application. When that changed, what was refused before is past, and so is what led there. When
-    /// it is not there long after an install was accepted, or not any more, the install failed.
+    /// Records the state of the application. A change ends the refused steps and those that led to it. If the application is
+    /// absent long after an install was accepted, or disappears during the install, the install failed.
     pub(crate) fn observe(&mut self, state: AppState, now: Instant) {
         if state == self.state {
             self.give_up_install(now);
@@ -127,13 +127,13 @@ impl AppRecord {
                 let tries = install.map_or(1, |install| install.tries);
                 let ended = Attempt { at: now, until: now, tries, uncertain: false, refusal: None };
                 self.attempts.insert(AppStep::Install, ended);
-                let said = "the install came to no end, and was ended".to_owned();
+                let said = "the install exceeded its time limit and was cancelled".to_owned();
                 self.refused(AppStep::Install, said, RefusalKind::Now, now);
             }
             (AppState::Running, AppState::Stopped) => self.ended += 1,
             (AppState::Installing | AppState::Unknown, AppState::Absent) if asked_to_stop.is_none() => {
                 self.attempts.extend(install.map(|install| (AppStep::Install, install)));
-                let said = "the device gave the install up".to_owned();
+                let said = "the device aborted the install".to_owned();
                 self.refused(AppStep::Install, said, RefusalKind::Lasting, now);
             }
             _ => {}
@@ -145,7 +145,8 @@ impl AppRecord {
         let install = self.attempts.get_mut(&AppStep::Install).filter(|_| absent);
         if let Some(install) = install.filter(|install| install.refusal.is_none() && now >= install.until) {
             let limit = (install.until - install.at).as_secs();
-            let said = format!("the device accepted the install, and nothing came of it within {limit} s");
+            let said =
+                format!("the device accepted the install, but no application appeared within {limit} s");
             let sort = if install.uncertain { RefusalKind::Now } else { RefusalKind::Lasting };
             install.refusal = Some(StepRefusal { at: now, said, sort });
         }

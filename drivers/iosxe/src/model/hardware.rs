@@ -1,4 +1,4 @@
-//! The module `Cisco-IOS-XE-device-hardware-oper`: what a device is.
+//! The module `Cisco-IOS-XE-device-hardware-oper`: device information.
 
 use serde::Deserialize;
 use staffetta_driver::app_hosting::DeviceInfo;

@@ -24,14 +24,14 @@ pub(crate) struct OperData {
     pub(crate) globals: Option<Globals>,
 }
 
-/// The resources. One whose amounts are no lists is rejected: it would read as a device without any.
+/// Reads the resources. A resource whose amounts are not lists is rejected: it would look like a device without resources.
 fn resources<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<Value>, D::Error> {
     let resources = Vec::<Value>::deserialize(list)?;
     let is_malformed = |all: &Value| {
         ["cpu", "memory", "storage-device"].iter().any(|list| !all[list].is_array() && !all[list].is_null())
     };
     if resources.iter().any(is_malformed) {
-        return Err(serde::de::Error::custom("an amount in app-resources is no list"));
+        return Err(serde::de::Error::custom("an amount in app-resources is not a list"));
     }
     Ok(resources)
 }

@@ -37,7 +37,7 @@ pub(crate) const EVENTS: Resource = Resource {
     coarse: None,
 };
 
-/// All of the applications: what they use too.
+/// All data of the applications, including resource usage.
 pub(crate) const USAGE: Resource =
     Resource { path: OPER, fine: Some("fields=app"), coarse: Some("fields=app") };
 
@@ -48,7 +48,7 @@ pub(crate) const AMOUNTS: Resource = Resource {
     coarse: None,
 };
 
-/// The address tables.
+/// The ARP tables.
 pub(crate) const ARP: Resource = whole("data/Cisco-IOS-XE-arp-oper:arp-data");
 
 /// Information about the device.

@@ -1,4 +1,4 @@
-//! The client of one device: where it is, and who we are.
+//! The RESTCONF client of one device: its address, credentials and cached paths.
 
 use std::collections::HashSet;
 use std::net::Ipv6Addr;

@@ -72,7 +72,7 @@ impl Complaint {
         }
     }
 
-    /// As an error; `changes` where the request was to change something, so that a trouble of the server leaves it open.
+    /// Converts it to a `Fault`. With `changes`, a server error leaves the outcome unknown.
     pub(super) fn fault(self, step: &'static str, changes: bool) -> Fault {
         let said = self.to_string();
         let error = DriverError::new(self.reason(), step).detail(said.clone());

@@ -34,7 +34,7 @@ impl Restconf {
         let url = self.base.join(&link).map_err(|error| unknown(named.clone()).because(error))?;
         // The password goes to the device that was described, and to no other.
         if place(&url) != place(&self.base) {
-            return Err(unknown(format!("{named}, which is elsewhere")));
+            return Err(unknown(format!("{named}, which has another scheme, host or port")));
         }
         Ok(url.path().trim_end_matches('/').to_owned())
     }

@@ -67,8 +67,8 @@ impl Restconf {
         })
     }
 
-    /// Sends a request as who we are. A refused log-in and a device that does not answer are errors; every other answer is
-    /// one. What may have been sent and has no whole answer may have been done, where it changes something.
+    /// Sends a request with our credentials. A refused log-in and a missing answer are errors; every other answer is
+    /// returned. With `changes`, a request without a complete answer may have taken effect.
     async fn attempt(
         &self,
         request: RequestBuilder,
@@ -88,7 +88,7 @@ impl Restconf {
         Ok((status, body))
     }
 
-    /// The body, of which no more is read than an answer may have.
+    /// Reads the body, up to the maximum size of an answer.
     async fn body(
         &self,
         mut response: Response,
@@ -108,7 +108,7 @@ impl Restconf {
     }
 }
 
-/// There is no answer, or no whole one.
+/// Returns the error of a request without a complete answer.
 fn unanswered(error: reqwest::Error, step: &'static str, changes: bool) -> DriverError {
     let error = error.without_url();
     let unavailable = DriverError::new(Reason::Unavailable, step);

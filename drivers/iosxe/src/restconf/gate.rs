@@ -37,7 +37,7 @@ impl Gate {
         }
     }
 
-    /// The device answered, and did not refuse the log-in.
+    /// Records that the device answered, other than by a refused log-in.
     pub(super) fn open(&self) {
         let mut state = self.state();
         *state = State { known: state.known, answered: Some(Instant::now()), ..State::default() };
@@ -58,14 +58,14 @@ impl Gate {
         self.state().answered
     }
 
-    /// The device refused the log-in.
+    /// Closes the gate after a refused log-in, and returns the error.
     pub(super) fn refused(&self, detail: String) -> DriverError {
         let error = DriverError::new(Reason::Refused, "log in to the device").detail(detail);
         self.state().closed = Some((Instant::now() + REFUSAL, error.clone()));
         error.after(REFUSAL)
     }
 
-    /// The device could not be reached, or did not answer.
+    /// Closes the gate after an unreachable device.
     pub(super) fn outage(&self, error: &DriverError) {
         self.state().closed = Some((Instant::now() + OUTAGE, error.clone()));
     }

@@ -110,7 +110,7 @@ impl Restconf {
         Err(complaint.fault(step, false))
     }
 
-    /// Sends a change. Returns what the device has against it, if anything.
+    /// Sends a change. Returns the device's objection, if any.
     async fn change(&self, path: &str, call: Call<'_>) -> Result<Option<Complaint>, DriverError> {
         let url = self.url(path).await?;
         let (status, answer) = self.exchange(url, call).await?;
@@ -122,7 +122,7 @@ impl Restconf {
     }
 }
 
-/// The result of a change, from what the device has against it.
+/// Returns the result of a change from the device's objection.
 fn accepted(complaint: Option<Complaint>, step: &'static str) -> Result<(), Fault> {
     complaint.map_or(Ok(()), |complaint| Err(complaint.fault(step, true)))
 }

@@ -1,4 +1,4 @@
-//! Authentication of a device by an authority or by one pinned certificate.
+//! Authentication of a device by a CA or by one pinned certificate.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -19,14 +19,14 @@ const STEP: &str = "prepare TLS to the device";
 /// The length of a SHA-256 digest, in bytes.
 const DIGEST: usize = 32;
 
-/// The largest file that is read, in bytes: four times what all public authorities together take.
+/// The largest file that is read, in bytes: four times the size of all public CA certificates together.
 const MAX_FILE: u64 = 1 << 20;
 
 /// Builds the TLS configuration for a device. `address` is for messages.
 pub(super) fn config(spec: &TlsSpec, address: &str) -> Result<ClientConfig, DriverError> {
     check(spec)?;
     if !spec.enabled {
-        warn!(device = address, "TLS is off: the password of this device crosses the network in clear");
+        warn!(device = address, "TLS is off: the password of this device is sent in clear text");
     }
     let provider = Arc::new(crypto::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
@@ -35,13 +35,13 @@ pub(super) fn config(spec: &TlsSpec, address: &str) -> Result<ClientConfig, Driv
         .map_err(|error| DriverError::new(Reason::Refused, STEP).because(error))?;
     let builder = if let Some(pin) = &spec.certificate_sha256 {
         let pin = fingerprint(pin);
-        let pin = pin.ok_or_else(|| refused("tls.certificateSha256", "it has not 64 hexadecimal digits"))?;
+        let pin = pin.ok_or_else(|| refused("tls.certificateSha256", "must have 64 hexadecimal digits"))?;
         let verifier = Only { pin: Some(pin), provider };
         builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
     } else if spec.insecure_skip_verify {
         warn!(
             device = address,
-            "tls.insecureSkipVerify is on: anybody can pass for this device and read its password"
+            "tls.insecureSkipVerify is on: the device is not authenticated, and its password can be stolen"
         );
         builder.dangerous().with_custom_certificate_verifier(Arc::new(Only { pin: None, provider }))
     } else {
@@ -55,12 +55,12 @@ pub(super) fn config(spec: &TlsSpec, address: &str) -> Result<ClientConfig, Driv
                 .map_err(|error| unreadable("tls.keyFile", error))?;
             builder.with_client_auth_cert(chain, key).map_err(|error| unreadable("tls.certFile", error))
         }
-        (Some(_), None) => Err(refused("tls.keyFile", "it is missing, and `tls.certFile` is there")),
-        (None, Some(_)) => Err(refused("tls.certFile", "it is missing, and `tls.keyFile` is there")),
+        (Some(_), None) => Err(refused("tls.keyFile", "required, because `tls.certFile` is set")),
+        (None, Some(_)) => Err(refused("tls.certFile", "required, because `tls.keyFile` is set")),
     }
 }
 
-/// Refuses what would be dropped without a word: anything of TLS where there is none, and a second way to know the device.
+/// Refuses keys that would have no effect: any key of TLS without TLS, and a second way to verify the device.
 fn check(spec: &TlsSpec) -> Result<(), DriverError> {
     let ways = [
         ("tls.certificateSha256", spec.certificate_sha256.is_some()),
@@ -69,19 +69,20 @@ fn check(spec: &TlsSpec) -> Result<(), DriverError> {
     ];
     let ours = [("tls.certFile", spec.cert_file.is_some()), ("tls.keyFile", spec.key_file.is_some())];
     if let Some((key, _)) = ways.iter().chain(&ours).find(|(_, there)| *there && !spec.enabled) {
-        let why = format!("it must be true where `{key}` is: without TLS the password is sent in clear");
+        let why =
+            format!("TLS must be on where `{key}` is set: without it the password is sent in clear text");
         return Err(refused("tls.enabled", &why));
     }
     let mut ways = ways.iter().filter(|(_, there)| *there);
     match (ways.next(), ways.next()) {
         (Some((one, _)), Some((other, _))) => {
-            Err(refused(other, &format!("`{one}` says already how the device is known")))
+            Err(refused(other, &format!("`{one}` already selects how the device is verified")))
         }
         _ => Ok(()),
     }
 }
 
-/// The authorities that may vouch for the device: those of the description, or else of this system.
+/// The CA certificates that verify the device: those of the description, or else of the system.
 fn authorities(spec: &TlsSpec) -> Result<Arc<RootCertStore>, DriverError> {
     let Some(file) = &spec.ca_file else {
         let unused = || Arc::new(RootCertStore::empty());
@@ -94,7 +95,7 @@ fn authorities(spec: &TlsSpec) -> Result<Arc<RootCertStore>, DriverError> {
     Ok(Arc::new(roots))
 }
 
-/// The authorities that this system trusts: many and large, and the same for all devices.
+/// The CA certificates of this system: many and large, and the same for all devices.
 fn authorities_of_this_system() -> Arc<RootCertStore> {
     static AUTHORITIES: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     let read = || {
@@ -110,7 +111,7 @@ fn certificates_in(file: &Path, field: &str) -> Result<Vec<CertificateDer<'stati
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content(file, field)?).collect();
     let certificates = certificates.map_err(|error| unreadable(field, error))?;
     if certificates.is_empty() {
-        return Err(refused(field, "there is no certificate in it"));
+        return Err(refused(field, "contains no certificate"));
     }
     Ok(certificates)
 }
@@ -120,10 +121,10 @@ fn certificates_in(file: &Path, field: &str) -> Result<Vec<CertificateDer<'stati
 fn content(file: &Path, field: &str) -> Result<Vec<u8>, DriverError> {
     let about = fs::metadata(file).map_err(|error| unreadable(field, error))?;
     if !about.is_file() {
-        return Err(refused(field, "it is no file"));
+        return Err(refused(field, "is not a regular file"));
     }
     if about.len() > MAX_FILE {
-        return Err(refused(field, &format!("it has more than {MAX_FILE} bytes")));
+        return Err(refused(field, &format!("has more than {MAX_FILE} bytes")));
     }
     let mut content = Vec::new();
     let read = File::open(file).and_then(|file| file.take(about.len()).read_to_end(&mut content));
@@ -147,10 +148,10 @@ fn refused(field: &str, why: &str) -> DriverError {
 }
 
 fn unreadable(field: &str, error: impl std::error::Error + Send + Sync + 'static) -> DriverError {
-    refused(field, "it cannot be used").because(error)
+    refused(field, "cannot be used").because(error)
 }
 
-/// Takes only the certificate with that digest, or any; in both cases whoever shows it must have its key.
+/// Accepts only the certificate with that digest, or any; in both cases the peer must prove that it has the key.
 #[derive(Debug)]
 struct Only {
     pin: Option<[u8; DIGEST]>,

@@ -96,8 +96,8 @@ async fn an_error_of_the_server_itself_may_come_after_the_work() {
 
 #[tokio::test]
 async fn an_answer_that_cannot_be_understood_may_come_after_the_work() {
-    assert_unknown(&answers("<html>").await, "the answer is not what it should be").await;
-    assert_unknown(&answers("[{}]").await, "the answer is not what it should be").await;
+    assert_unknown(&answers("<html>").await, "the response cannot be decoded").await;
+    assert_unknown(&answers("[{}]").await, "the response cannot be decoded").await;
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn no_more_of_an_answer_is_read_than_it_may_have() {
     let client = Client { max_response: 1000, ..answers("x".repeat(1001)).await };
     assert_unknown(&client, "the answer has more than 1000 bytes").await;
     let client = Client { max_response: 1001, ..client };
-    assert_unknown(&client, "the answer is not what it should be").await;
+    assert_unknown(&client, "the response cannot be decoded").await;
 }
 
 #[tokio::test]

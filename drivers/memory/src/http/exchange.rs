@@ -65,7 +65,7 @@ impl Client {
 fn read<A: DeserializeOwned>(status: StatusCode, body: &[u8], step: CallStep) -> Result<A, DriverError> {
     if status == StatusCode::OK {
         return serde_json::from_slice(body)
-            .map_err(|error| unknown(step).detail("the answer is not what it should be").because(error));
+            .map_err(|error| unknown(step).detail("the response cannot be decoded").because(error));
     }
     if status == StatusCode::UNPROCESSABLE_ENTITY
         && let Ok(error) = serde_json::from_slice::<DriverError>(body)

@@ -77,7 +77,7 @@ methods! {
     /// [`LoadBalancerDriver::ensure_load_balancer`](staffetta_driver::LoadBalancerDriver::ensure_load_balancer).
     EnsureLoadBalancer = "load_balancer/ensure_load_balancer", Changes "make a load balancer";
     /// [`LoadBalancerDriver::progress`](staffetta_driver::LoadBalancerDriver::progress).
-    GetProgress = "load_balancer/progress", Reads "look at a load balancer";
+    GetProgress = "load_balancer/progress", Reads "read the status of a load balancer";
     /// [`LoadBalancerDriver::release_load_balancer`](staffetta_driver::LoadBalancerDriver::release_load_balancer).
     ReleaseLoadBalancer = "load_balancer/release_load_balancer", Changes "release a load balancer";
     /// [`ListenerDriver::change_listener`](staffetta_driver::ListenerDriver::change_listener).
@@ -85,7 +85,7 @@ methods! {
     /// [`ServicePublicIpDriver::public_ips`](staffetta_driver::ServicePublicIpDriver::public_ips).
     ListPublicIps = "service_public_ip/public_ips", Reads "list public addresses";
     /// [`ServicePublicIpDriver::acquire`](staffetta_driver::ServicePublicIpDriver::acquire).
-    AcquirePublicIp = "service_public_ip/acquire", Changes "acquire a public address";
+    AcquirePublicIp = "service_public_ip/acquire", Changes "allocate a public address";
     /// [`ServicePublicIpDriver::associate`](staffetta_driver::ServicePublicIpDriver::associate).
     AssociatePublicIp = "service_public_ip/associate", Changes "associate a public address";
     /// [`ServicePublicIpDriver::disassociate`](staffetta_driver::ServicePublicIpDriver::disassociate).

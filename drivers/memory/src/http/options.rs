@@ -6,7 +6,7 @@ use reqwest::Url;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The simulated network in a process of its own behind the drivers named `simulated`.
+/// Options of the drivers named `simulated`: a simulated cloud in a separate process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SimulatedOptions {
@@ -39,7 +39,7 @@ pub enum SimulatedOptionsError {
 }
 
 impl SimulatedOptions {
-    /// The address without a slash at its end, and the time-out.
+    /// The address without a slash at its end, and the timeout.
     pub(super) fn checked(&self) -> Result<(String, Duration), SimulatedOptionsError> {
         let url = Url::parse(&self.url).map_err(|_| SimulatedOptionsError::Url)?;
         let plain = url.scheme() == "http" && url.has_host() && url.path() == "/";

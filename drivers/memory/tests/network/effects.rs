@@ -44,7 +44,7 @@ async fn the_error_of_a_call_names_the_request_that_the_ledger_names() {
     let error = drivers.vifs.request_vif(&request).await.unwrap_err().to_string();
     let ledger = remote.client.effects().await.unwrap();
     let id = ledger.entries()[0].request_id.clone().unwrap();
-    assert!(error.ends_with(&format!("(it may have been done all the same) (request {id})")), "{error}");
+    assert!(error.ends_with(&format!("(it may have taken effect) (request {id})")), "{error}");
 }
 
 #[tokio::test]

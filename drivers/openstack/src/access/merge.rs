@@ -74,9 +74,7 @@ impl NeutronOptions {
             application_credential_secret application_credential_secret_file);
         let mut problems = AccessProblems::default();
         for (option, _) in given.into_iter().filter(|(option, given)| *given && !used.contains(option)) {
-            let message = format!(
-                "is not used by the login that clouds.yaml and this section give, which is by {method}"
-            );
+            let message = format!("does not apply to the login method {method}");
             problems.add(AccessError::new(Locations::in_section(option), message));
         }
         problems.finish(Some(()))

@@ -31,9 +31,9 @@ pub struct Access {
     pub urls: EndpointOverrides,
     /// The certificates.
     pub tls: TlsOptions,
-    /// The time-out of a call that creates at most one resource.
+    /// The timeout of a call that creates at most one resource.
     pub timeout: Duration,
-    /// The most calls of one service in flight.
+    /// The maximum number of calls of one service in flight.
     pub max_concurrency: usize,
 }
 
@@ -139,7 +139,7 @@ pub struct EndpointOverrides {
 pub struct TlsOptions {
     /// Disables the verification of certificates.
     pub insecure: bool,
-    /// A PEM file with the only trusted authorities. Without it: those of the system.
+    /// A PEM file with the trusted CA certificates. Without it: the CAs of the system.
     pub ca_file: Option<PathBuf>,
     /// A PEM file with the client certificate and its chain.
     pub certificate_file: Option<PathBuf>,

@@ -83,7 +83,7 @@ pub struct NeutronOptions {
     /// The URL of Octavia, instead of that in the catalogue.
     #[schemars(length(min = 1), example = "http://192.0.2.1:9876")]
     pub load_balancer_endpoint_override: Option<String>,
-    /// A PEM file with the only trusted authorities. Without it: those of the system.
+    /// A PEM file with the trusted CA certificates. Without it: the CAs of the system.
     #[schemars(length(min = 1), example = "/etc/staffetta/ca.pem")]
     pub cafile: Option<PathBuf>,
     /// A PEM file with the client certificate.
@@ -94,12 +94,12 @@ pub struct NeutronOptions {
     pub keyfile: Option<PathBuf>,
     /// Disables the verification of certificates: the password can then be read on the network. A warning is logged at start.
     pub insecure: Option<bool>,
-    /// The time-out of a call that creates one resource, in seconds; a call that creates several has 200 ms more for each.
+    /// The timeout of a call that creates one resource, in seconds; a call that creates several has 200 ms more for each.
     /// Without it: 30.
     #[schemars(range(min = 1, max = 3600))]
     pub timeout: Option<u64>,
-    /// The most calls in flight, for Neutron and Octavia each. After a response with status 429 or 503 there are fewer, down to
-    /// one, until the service stops throttling.
+    /// The maximum number of calls in flight, for Neutron and Octavia each. After a response with status 429 or 503 there are
+    /// fewer, down to one, until the service stops throttling.
     #[serde(default = "max_concurrency")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_concurrency: usize,
@@ -131,7 +131,7 @@ impl NeutronOptions {
                 Ok(access)
             }
             None if named || self.auth_type.as_deref() == Some("none") => {
-                resolve(self, &Locations::section())
+                resolve(self, &Locations::for_neutron_section())
             }
             None => Err(AccessError::new(
                 "neutron.auth_url",

@@ -13,10 +13,10 @@ use super::{
     NeutronOptions, Secret, TlsOptions,
 };
 
-/// The default time-out of a call.
+/// The default timeout of a call.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The valid time-outs, in seconds.
+/// The valid timeouts, in seconds.
 const TIMEOUTS: RangeInclusive<u64> = 1..=3600;
 
 /// The id of the domain of users and projects without one, as every cloud has it by default.
@@ -31,8 +31,8 @@ pub(super) struct Locations {
 }
 
 impl Locations {
-    /// The locations in the section `[neutron]`.
-    pub(super) fn section() -> Self {
+    /// Error locations `neutron.<option>`, for options that no clouds.yaml gives.
+    pub(super) fn for_neutron_section() -> Self {
         Self { prefix: Self::in_section(""), given: HashMap::new() }
     }
 
@@ -62,7 +62,7 @@ pub(super) fn resolve(options: &NeutronOptions, locations: &Locations) -> Result
         url("load_balancer_endpoint_override", options.load_balancer_endpoint_override.as_ref());
     let interface = problems.check(interface(options, locations));
     if options.keyfile.is_some() && options.certfile.is_none() {
-        problems.add(locations.error("certfile", "is missing, and there is a key"));
+        problems.add(locations.error("certfile", "is required, because `keyfile` is set"));
     }
     if options.timeout.is_some_and(|seconds| !TIMEOUTS.contains(&seconds)) {
         let (least, most) = TIMEOUTS.into_inner();
@@ -70,7 +70,7 @@ pub(super) fn resolve(options: &NeutronOptions, locations: &Locations) -> Result
     }
     let auth = problems.check(auth(options, locations));
     if matches!(auth, Some(Auth::None)) && options.endpoint_override.is_none() {
-        let message = "is missing: without a login there is no catalogue";
+        let message = "is required with `auth_type = \"none\"`, because there is no service catalogue";
         problems.add(locations.error("endpoint_override", message));
     }
     let access = || {
@@ -205,7 +205,7 @@ fn http_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     let url = url.ok_or("is not a URL of the form https://HOST:PORT/PATH")?;
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
-        return Err("has a user or a query, and may have a host, a port and a path only".to_owned());
+        return Err("must contain only a host, a port and a path, without user or query".to_owned());
     }
     Ok(url)
 }

@@ -189,7 +189,7 @@ fn mistakes_in_clouds_yaml_are_told_with_their_place_and_without_secrets() {
             "clouds:\n  a:\n    auth_type: v3totp\n",
             "work/clouds.yaml:3:16: the login method \"v3totp\" is not supported; known are",
         ),
-        ("clouds:\n  a:\n    key: k.pem\n", "certfile: is missing, and there is a key"),
+        ("clouds:\n  a:\n    key: k.pem\n", "certfile: is required, because `keyfile` is set"),
         ("clouds:\n  a:\n    api_timeout: 0\n", "work/clouds.yaml:3:18: is not between 1 and 3600 seconds"),
         (
             "clouds:\n  a:\n    api_timeout: 3601\n",
@@ -252,7 +252,7 @@ fn all_mistakes_of_clouds_yaml_are_told_at_once() {
     let expected = [
         "clouds.yaml:5:32: is not a URL",
         "clouds.yaml:3:16: there is no interface \"outer\"; known are",
-        "clouds.yaml:3:5: clouds.a: certfile: is missing",
+        "clouds.yaml:3:5: clouds.a: certfile: is required",
         "clouds.yaml:7:17: is not a URL",
         "clouds.yaml:3:5: clouds.a: username: is missing",
         "clouds.yaml:3:5: clouds.a: password: is missing",
@@ -300,11 +300,11 @@ fn mistakes_in_the_section_name_the_option() {
         (|options| options.password_file = Some("p".into()), "neutron.password_file: only one of this and"),
         (
             |options| options.auth_url = Some("http://me:secret@k".into()),
-            "neutron.auth_url: has a user or a query",
+            "neutron.auth_url: must contain only a host, a port and a path, without user or query",
         ),
         (
             |options| options.auth_type = Some("none".into()),
-            "neutron.endpoint_override: is missing: without a login",
+            "neutron.endpoint_override: is required with `auth_type",
         ),
         (
             |options| options.cloud = Some("prod".into()),
@@ -393,7 +393,10 @@ fn what_has_no_part_in_a_login_beside_a_cloud_is_refused_by_name() {
         let options = serde_json::json!({ "cloud": cloud, "auth_type": auth_type, option: "hidden" });
         let options = serde_json::from_value(options).unwrap();
         let error = access(&options, &home.environment(None), home.0.path()).unwrap_err();
-        assert!(error.starts_with(&format!("neutron.{option}: is not used by the login")), "{error}");
+        assert!(
+            error.starts_with(&format!("neutron.{option}: does not apply to the login method")),
+            "{error}"
+        );
         assert!(error.ends_with(auth_type) && !error.contains("hidden"), "{error}");
     }
 }

@@ -16,10 +16,10 @@ use crate::error::{OpenStackError, Result, Step};
 use crate::http::{HttpRequest, HttpResponse};
 use crate::identity::Token;
 
-/// Additional time-out for each resource that a call creates: Neutron needs 80 ms for a port.
+/// Additional timeout for each resource that a call creates: Neutron needs 80 ms for a port.
 const TIMEOUT_PER_ITEM: Duration = Duration::from_millis(200);
 
-/// The most attempts to read a list whose marker is deleted meanwhile.
+/// The maximum number of attempts to read a list whose marker is deleted meanwhile.
 const LIST_ATTEMPTS: usize = 4;
 
 /// A call of a service, before it is sent.
@@ -73,7 +73,7 @@ impl<'s> ApiCall<'s> {
         self
     }
 
-    /// Extends the time-out for a call that creates `count` resources.
+    /// Extends the timeout for a call that creates `count` resources.
     pub fn items(mut self, count: usize) -> Self {
         self.items = u32::try_from(count).unwrap_or(u32::MAX);
         self

@@ -64,12 +64,12 @@ impl Cloud {
         Ok(Self(Arc::new(CloudClient { http, session, services, timeout })))
     }
 
-    /// Neutron.
+    /// Returns the Neutron service.
     pub fn network(&self) -> Service {
         Service { cloud: Arc::clone(&self.0), kind: ServiceKind::Network }
     }
 
-    /// Octavia.
+    /// Returns the Octavia service.
     pub fn load_balancer(&self) -> Service {
         Service { cloud: Arc::clone(&self.0), kind: ServiceKind::LoadBalancer }
     }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 /// The page size that lists ask for.
 pub(super) const PAGE_SIZE: usize = 1000;
 
-/// The most pages of a list; services may return smaller pages than asked for.
+/// The maximum number of pages of a list; services may return smaller pages than asked for.
 pub(super) const MAX_PAGES: usize = 10_000;
 
 /// The query parameters of a request.

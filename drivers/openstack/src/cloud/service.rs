@@ -40,7 +40,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// The most calls in flight while the service does not throttle.
+    /// The maximum number of calls in flight while the service does not throttle.
     pub(crate) fn max_concurrency(&self) -> usize {
         self.cloud.session.access.max_concurrency
     }

@@ -38,7 +38,10 @@ impl OpenStackError {
     pub(crate) fn rejected(step: Step, status: u16, body: &[u8]) -> Self {
         let (rejection, is_of_a_service) = Rejection::parse(status, body);
         if matches!(status, 404 | 410) && !is_of_a_service {
-            return Self::unavailable(step, format!("{rejection}; the answer is not that of the service"));
+            return Self::unavailable(
+                step,
+                format!("{rejection}; the response does not come from the service"),
+            );
         }
         let error = DriverError::new(rejection.reason(), step).detail(rejection.to_string());
         Self(Box::new((error, Some(rejection))))

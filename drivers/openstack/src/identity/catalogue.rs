@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::access::EndpointInterface;
 
-/// The most endpoints that an error message names.
+/// The maximum number of endpoints that an error message names.
 const MAX_NAMED: usize = 20;
 
 /// The service catalogue that comes with a token.

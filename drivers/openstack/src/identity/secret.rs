@@ -30,7 +30,7 @@ impl SecretReader {
         &mut self,
         read: impl FnOnce() -> io::Result<String> + Send + 'static,
     ) -> io::Result<String> {
-        // The result of a read that finished after its time-out may be outdated, and is dropped.
+        // The result of a read that finished after its timeout may be outdated, and is dropped.
         let pending = self.0.take().filter(|handle| !handle.is_finished());
         let handle = self.0.insert(pending.unwrap_or_else(|| spawn_blocking(read)));
         let Ok(text) = timeout(FILE_TIMEOUT, handle).await else {

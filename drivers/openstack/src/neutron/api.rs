@@ -13,7 +13,8 @@ use crate::cloud::{ApiCall, Service};
 use crate::error::{Result, Step, existing};
 use crate::mark::PortMark;
 
-/// The most characters of ids in one list request. The request stays below 4 KiB, the default limit of application servers.
+/// The maximum total length of ids in one list request, in characters. The request stays below 4 KiB, the default limit of
+/// application servers.
 const MAX_IDS: usize = 2800;
 
 const TRUNK_FIELDS: &str = "id sub_ports";
@@ -29,8 +30,8 @@ impl NeutronApi {
         Self { service }
     }
 
-    /// Returns `true` if Neutron accepts tags in the request that creates a port. Otherwise ports are not tagged: a tag that is added
-    /// later is no mark, since the process may be stopped before.
+    /// Returns `true` if Neutron accepts tags in the request that creates a port. Otherwise ports are not tagged: a tag that is
+    /// added later is not a mark, since the process may be stopped before.
     pub(crate) async fn tags_new_ports(&self) -> Result<bool> {
         self.service.has_extension("tag-ports-during-bulk-creation").await
     }

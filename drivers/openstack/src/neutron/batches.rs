@@ -45,7 +45,7 @@ impl BatchRegistry {
         Batch { registry: self, number }
     }
 
-    /// The present.
+    /// Returns the cutoff of the current time.
     pub(super) fn cutoff(&self) -> BatchCutoff {
         let numbers = lock(&self.numbers);
         BatchCutoff(numbers.in_flight.first().copied().unwrap_or(numbers.last + 1))

@@ -19,7 +19,7 @@ use crate::subnets::SubnetMap;
 /// The name of pooled ports, where ports have names.
 const NAME: &str = "staffetta-pool-port";
 const GROUPS: Step = "change the security groups of a port";
-/// The most ports in one request: several seconds of work for Neutron.
+/// The maximum number of ports in one request: several seconds of work for Neutron.
 const MAX_BATCH: usize = 100;
 
 /// A pooled port as its driver sees it.
@@ -91,7 +91,7 @@ impl MarkedPorts {
             Err(error) => error,
         };
         let filter = [("description", port.description.clone())];
-        let step = "look for ports that may have been created";
+        let step = "list the ports that may have been created";
         let mut found = self.neutron.ports(step, &filter, VIF_FIELDS).await.unwrap_or_default();
         // Some releases ignore filters that they do not know.
         found.retain(|found| found.description == port.description);

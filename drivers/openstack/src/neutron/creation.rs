@@ -11,7 +11,7 @@ use super::wire::{NewPort, PortBody};
 use crate::error::{OpenStackError, Result};
 use crate::lock::lock;
 
-/// The most ports in one call: a few seconds of work for Neutron.
+/// The maximum number of ports in one call: a few seconds of work for Neutron.
 const MAX_BATCH: usize = 50;
 /// The largest number of ports that is not divided among several calls.
 const MIN_BATCH: usize = 8;

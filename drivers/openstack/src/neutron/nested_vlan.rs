@@ -132,7 +132,7 @@ impl NestedVlanDriver {
             Err(error) if error.is("TrunkPortInUse") => {}
             Err(error) if error.is("DuplicateSubPort") => {
                 let detail = format!(
-                    "port {} is no subport, and another one has its VLAN {vlan} on the trunk {trunk}",
+                    "port {} is not a subport, and another port has its VLAN {vlan} on the trunk {trunk}",
                     vif.id
                 );
                 return Err(DriverError::new(Reason::NotFound, REPAIR).detail(detail));
@@ -235,7 +235,7 @@ impl BulkVifDriver for NestedVlanDriver {
         match request.key.host.parse() {
             Ok(host) => create_batch(request.count, |count| self.create_pooled(request, host, count)).await,
             Err(error) => {
-                let detail = format!("`{}` is no address of a node", request.key.host);
+                let detail = format!("`{}` is not an address of a node", request.key.host);
                 failed(DriverError::new(Reason::Refused, "create ports").detail(detail).because(error))
             }
         }

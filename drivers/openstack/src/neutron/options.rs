@@ -14,7 +14,7 @@ pub struct PodVifNestedOptions {
     /// `nested-vlan` and `nested-macvlan` need at least one.
     #[schemars(example = "6a1b6f5c-3d0e-4d51-9b1e-0c5c3f0c7d10")]
     pub worker_nodes_subnets: Vec<SubnetId>,
-    /// The most attempts to change a node's port while others change it at the same time.
+    /// The maximum number of attempts to change a node's port while others change it at the same time.
     pub rev_update_attempts: NonZeroU32,
 }
 

@@ -30,7 +30,7 @@ use crate::text::is_well_formed;
 const MAX_NAME: usize = 255;
 /// The time for which the default security group of a project is cached.
 const GROUP_TTL: Duration = Duration::from_secs(300);
-/// The most pods in one list request: a tag has 50 characters, and the request stays below 4 KiB.
+/// The maximum number of pods in one list request: a tag has 50 characters, and the request stays below 4 KiB.
 const MAX_PODS: usize = 40;
 const LIST: Step = "list the ports of this cluster";
 
@@ -326,7 +326,7 @@ impl MarkedPorts {
         }
     }
 
-    /// Records the marks of those of the ports that belong to this cluster.
+    /// Records the marks of the ports that belong to this cluster.
     fn record<'a>(&self, ports: impl IntoIterator<Item = &'a PortBody>) {
         for port in ports {
             if let Some(mark) = port.mark_of(&self.cluster) {
@@ -343,7 +343,7 @@ pub(super) fn check_id(vif: &Vif) -> DriverResult<()> {
 
 /// The error of a VIF without a port.
 pub(super) fn invalid_id(vif: &Vif) -> DriverError {
-    let detail = format!("`{}` is no id of a port", vif.id.as_str().escape_debug());
+    let detail = format!("`{}` is not the id of a port", vif.id.as_str().escape_debug());
     DriverError::new(Reason::NotFound, "read the status of a port").detail(detail)
 }
 

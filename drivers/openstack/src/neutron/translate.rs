@@ -12,7 +12,7 @@ use crate::subnets::SubnetMap;
 
 /// The length of interface names, of the 15 characters that Linux allows: Neutron's agents truncate theirs to it.
 const INTERFACE_NAME: usize = 14;
-const STEP: &str = "make a VIF of a port";
+const STEP: &str = "convert a port to a VIF";
 
 /// The attachment of a port to its node.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,7 @@ pub(crate) fn vif_in(port: &PortBody, subnets: &[Subnet], kind: PortAttachment<'
 /// Returns the VIF of a port in a list; if no node can bind it, its class is unknown to all nodes.
 pub(crate) fn listed(port: &PortBody, subnets: &SubnetMap, kind: PortAttachment<'_>) -> Vif {
     vif(port, subnets, kind).unwrap_or_else(|error| {
-        warn!(port = %port.id, %error, "no node can bind a port of this cluster");
+        warn!(port = %port.id, %error, "a port of this cluster cannot be bound by any node");
         incomplete(port, subnets)
     })
 }
@@ -134,7 +134,9 @@ fn bind(vif: &mut Vif, port: &PortBody, ovs_bridge: &str) -> DriverResult<()> {
             vif.network.bridge = Some(bridge);
             vif.network.should_provide_bridge = true;
         }
-        Some(other) => return refused(Reason::Unsupported, &format!("no node binds `{other}` for pods")),
+        Some(other) => {
+            return refused(Reason::Unsupported, &format!("the VIF type `{other}` is not supported"));
+        }
         None => {
             let hidden =
                 "Neutron does not show its binding; the user needs a role that may see it, such as `service`";

@@ -14,7 +14,7 @@ use super::wire::PortBody;
 use crate::error::{DriverResult, OpenStackError};
 use crate::lock::lock;
 
-/// The most attempts to find free VLANs while other processes use the same trunk.
+/// The maximum number of attempts to find free VLANs while other processes use the same trunk.
 const MAX_ATTEMPTS: usize = 4;
 /// The retry delay if all VLANs of a trunk are in use.
 const FULL_RETRY: Duration = Duration::from_secs(5);
@@ -198,7 +198,7 @@ impl Drop for VlanReservation {
 fn trunk_of(port: PortBody) -> DriverResult<NodeTrunk> {
     let PortBody { id, trunk_details, .. } = port;
     let trunk = trunk_details.filter(|trunk| !trunk.id.is_empty()).ok_or_else(|| {
-        let detail = format!("the port {id} of the node is no parent of a trunk");
+        let detail = format!("the port {id} of the node is not the parent of a trunk");
         DriverError::new(Reason::Unsupported, READ).detail(detail)
     })?;
     let used = trunk.sub_ports.iter().map(|port| port.segmentation_id);

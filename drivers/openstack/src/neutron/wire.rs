@@ -8,8 +8,8 @@ use staffetta_driver::{ClusterId, NetworkId, ProjectId, SecurityGroupId, Subnet,
 use crate::mark::PortMark;
 use crate::text::or_default;
 
-/// The `device_owner` of the ports that these drivers create. The prefix is that of all machines. Kuryr deletes ports of
-/// `compute:kuryr` that lack its own marks, so this one differs.
+/// The `device_owner` of the ports that these drivers create. `compute:` is the prefix of all ports of servers. Kuryr deletes
+/// ports of `compute:kuryr` that lack its own marks, so this one differs.
 pub(crate) const DEVICE_OWNER: &str = "compute:staffetta";
 /// The `device_owner` that Neutron gives to subports.
 pub(crate) const SUBPORT_OWNER: &str = "trunk:subport";

@@ -158,7 +158,7 @@ impl LbaasV2Driver {
 /// The error of a load balancer whose deletion failed. It has no delay: the caller backs off.
 fn not_deleted(id: &LoadBalancerId, outcome: ProvisioningOutcome) -> DriverError {
     let state = if outcome == ProvisioningOutcome::Error { "ERROR" } else { "ACTIVE" };
-    let detail = format!("the load balancer {id} was to be deleted, and is in the state {state}");
+    let detail = format!("the load balancer {id} could not be deleted; it is in the state {state}");
     DriverError::new(Reason::Unavailable, DELETE).detail(detail)
 }
 

@@ -11,11 +11,11 @@ use super::features::Features;
 
 /// The provider `ovn`, which lacks some features.
 const OVN: &str = "ovn";
-/// The longest time-out of Octavia, in milliseconds: 24 days.
+/// The longest timeout of Octavia, in milliseconds: 24 days.
 const LONGEST: u32 = 24 * 24 * 60 * 60 * 1000;
 /// The shortest interval of UDP health checks, in seconds.
 const UDP_DELAY: u32 = 3;
-/// The default time-out of session affinity in Kubernetes, in seconds. It is not reported as missing.
+/// The default timeout of session affinity in Kubernetes, in seconds. It is not reported as missing.
 const UNNAMED_AFFINITY: u32 = 10_800;
 
 /// The defaults of the driver.
@@ -23,7 +23,7 @@ const UNNAMED_AFFINITY: u32 = 10_800;
 pub(super) struct Choices {
     pub(super) provider: Option<String>,
     pub(super) algorithm: Algorithm,
-    /// The time-outs of clients and of members, in milliseconds.
+    /// The timeouts of clients and of members, in milliseconds.
     pub(super) timeouts: (u32, u32),
     /// Applies the security groups of a spec to its address.
     pub(super) guards: bool,
@@ -77,7 +77,7 @@ pub(super) fn feasible(mut spec: LoadBalancerSpec, choices: &Choices, features: 
             }
             Some(SessionPersistence { timeout_s: Some(timeout) }) if at.protocol == Protocol::Tcp => {
                 if timeout != UNNAMED_AFFINITY {
-                    lacks("the time-out of session affinity");
+                    lacks("the timeout of session affinity");
                 }
                 Some(SessionPersistence { timeout_s: None })
             }
@@ -170,7 +170,7 @@ mod tests {
             "security groups",
             "SCTP:80",
             "loadBalancerSourceRanges of TCP:80",
-            "the time-out of session affinity of TCP:80",
+            "the timeout of session affinity of TCP:80",
         ];
         assert_eq!(without, told);
     }
@@ -197,7 +197,7 @@ mod tests {
         };
         let (old, lasts) = (Features::of((2, 25)), |timeout_s| Some(SessionPersistence { timeout_s }));
         assert_eq!(kept(Protocol::Udp, NEWEST), (lasts(Some(60)), vec![]));
-        let untimed = vec!["the time-out of session affinity of TCP:80".to_owned()];
+        let untimed = vec!["the timeout of session affinity of TCP:80".to_owned()];
         assert_eq!(kept(Protocol::Tcp, NEWEST), (lasts(None), untimed));
         for (protocol, lacks) in [(Protocol::Udp, "UDP:80"), (Protocol::Tcp, "TCP:80")] {
             assert_eq!(kept(protocol, old), (None, vec![format!("session affinity of {lacks}")]));

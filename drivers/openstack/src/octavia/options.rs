@@ -16,11 +16,11 @@ pub struct OctaviaDefaults {
     pub enforce_sg_rules: bool,
     /// The algorithm of pools. The provider `ovn` supports only `SOURCE_IP_PORT`, and gets it.
     pub lb_algorithm: Algorithm,
-    /// The inactivity time-out of clients, in milliseconds; 0 for Octavia's own default, 50000. The annotation
+    /// The inactivity timeout of clients, in milliseconds; 0 for Octavia's own default, 50000. The annotation
     /// openstack.org/kuryr-timeout-client-data of a service overrides it.
     #[schemars(range(max = 2_073_600_000))]
     pub timeout_client_data: u32,
-    /// The inactivity time-out of members, in milliseconds; 0 for Octavia's own default, 50000. The annotation
+    /// The inactivity timeout of members, in milliseconds; 0 for Octavia's own default, 50000. The annotation
     /// openstack.org/kuryr-timeout-member-data of a service overrides it.
     #[schemars(range(max = 2_073_600_000))]
     pub timeout_member_data: u32,
@@ -39,7 +39,7 @@ pub enum MemberMode {
     L3,
 }
 
-/// The default time-out of Octavia, in milliseconds.
+/// The default timeout of Octavia, in milliseconds.
 const TIMEOUT: u32 = 50_000;
 
 impl Default for OctaviaDefaults {
@@ -56,7 +56,7 @@ impl Default for OctaviaDefaults {
 }
 
 impl OctaviaDefaults {
-    /// The time-outs of clients and of members, in milliseconds.
+    /// The timeouts of clients and of members, in milliseconds.
     pub(super) fn timeouts(&self) -> (u32, u32) {
         let or_octavias = |timeout| if timeout == 0 { TIMEOUT } else { timeout };
         (or_octavias(self.timeout_client_data), or_octavias(self.timeout_member_data))

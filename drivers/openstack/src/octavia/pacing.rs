@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use crate::poll::{MAX_INTERVAL, Pacing, PollEntry};
 
-/// The most creations in flight in a project. Octavia locks the quota of the project for each, so that more of them would only wait
-/// for the lock, some of them longer than the time-out of a call.
+/// The maximum number of creations in flight in a project. Octavia locks the quota of the project for each, so that more of them would
+/// only wait for the lock, some of them longer than the timeout of a call.
 const MAX_CREATIONS: usize = 4;
 /// The retry delay of a queued creation for each creation in the queue of any project: all of them retry twenty times a second.
 const QUEUE_DELAY: Duration = Duration::from_millis(50);

@@ -14,7 +14,7 @@ use crate::text::or_default;
 /// The provisioning status of a resource that is being deleted.
 pub(super) const PENDING_DELETE: &str = "PENDING_DELETE";
 
-/// A kind of resource, with the steps of its calls for errors.
+/// A resource type of the Octavia API: its path, JSON keys and fields, and the step texts that errors name.
 pub(super) trait OctaviaResource: DeserializeOwned {
     /// The path of the collection, which is also its key in lists.
     const COLLECTION: &'static str;
@@ -22,8 +22,11 @@ pub(super) trait OctaviaResource: DeserializeOwned {
     const KEY: &'static str;
     /// The fields that lists return.
     const FIELDS: &'static str;
+    /// The step text of the request, such as `create a pool`.
     const CREATE: &'static str;
+    /// The step text of the request, such as `update a pool`.
     const UPDATE: &'static str;
+    /// The step text of the request, such as `delete a pool`.
     const DELETE: &'static str;
 }
 

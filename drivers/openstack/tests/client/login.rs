@@ -195,7 +195,7 @@ async fn a_wrong_password_is_not_tried_with_every_call_and_never_told() {
         let told = error.to_string();
         assert_eq!(error.reason(), Reason::Refused);
         assert!(error.retry_after().is_some());
-        let expected = "log in to Keystone: it was refused: HTTP 401: The request you have made requires \
+        let expected = "log in to Keystone: the request was rejected: HTTP 401: The request you have made requires \
             authentication. (request req-401)";
         assert_eq!(told, expected);
         assert!(!told.contains(PASSWORD) && !format!("{error:?} {cloud:?}").contains(PASSWORD));
@@ -247,7 +247,7 @@ async fn a_service_that_the_cloud_has_not_is_named_with_those_that_it_has() {
     for (service, name) in [(cloud.network(), "network"), (cloud.load_balancer(), "load-balancer")] {
         let error = service.get("look around", "x").done().await.unwrap_err().to_string();
         let expected = format!(
-            "look around: the other side is not available: the catalogue of the cloud has no `{name}` with the interface `public` in the region `Two`; \
+            "look around: the external system is unavailable: the catalogue of the cloud has no `{name}` with the interface `public` in the region `Two`; \
              it has identity (public in One), network (public in One)"
         );
         assert_eq!(error, expected);

@@ -297,7 +297,7 @@ impl PodVifDriver for Leaving {
 async fn a_pool_leaves_the_network_before_anything_of_it_is_removed() {
     let (neutron, server) = Neutron::start().await;
     let pool = Arc::new(Leaving::default());
-    let driver = driver(&server, "east").vacated_by(Arc::clone(&pool) as _);
+    let driver = driver(&server, "east").with_pool(Arc::clone(&pool) as _);
     driver.ensure_network(&owner("shop"), &"p1".into()).await.unwrap();
     neutron.port("staffetta:cluster=east batch=1-1");
     pool.busy.store(true, Ordering::Relaxed);

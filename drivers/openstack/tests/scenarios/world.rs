@@ -18,7 +18,7 @@ use staffetta_openstack::{
     PortOptions, Subnets,
 };
 
-/// The time-out of each step, after which the test fails.
+/// The timeout of each step, after which the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A cloud for one test.

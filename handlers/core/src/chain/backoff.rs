@@ -126,7 +126,7 @@ impl Backoff {
         self.attempts
     }
 
-    /// Starts anew, after a success.
+    /// Starts again, after a success.
     pub fn reset(&mut self) {
         *self = self.policy.start();
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::failure::{Failure, causes};
-use crate::event::{Change, Message, shortened};
+use crate::event::{Change, Message, truncated};
 
 /// One message that has not been handled yet.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ impl LastError {
     #[must_use]
     pub fn after(before: Option<&Self>, error: &dyn Failure) -> Self {
         Self {
-            error: shortened(causes(error)).into(),
+            error: truncated(causes(error)).into(),
             reason: error.reason(),
             attempts: before.map_or(0, |before| before.attempts).saturating_add(1),
             since: before.map_or_else(Instant::now, |before| before.since),

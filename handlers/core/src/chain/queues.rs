@@ -326,7 +326,7 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
         };
         let object_ref = event.object_ref();
         error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid, error,
-            "no wrapper ended a failure");
+            "a failure was not handled by any wrapper of the chain; the event is dropped");
     }
 
     /// Completes when `condition` holds; it is checked whenever fewer queues are busy.

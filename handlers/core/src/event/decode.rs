@@ -89,11 +89,11 @@ fn reason(error: &serde_json::Error) -> String {
     if words.len() <= LONGEST {
         return words;
     }
-    format!("{} at line {} column {}", shortened(words), error.line(), error.column())
+    format!("{} at line {} column {}", truncated(words), error.line(), error.column())
 }
 
-/// Cuts a text from outside after 1024 bytes and appends ` ...`.
-pub fn shortened(mut text: String) -> String {
+/// Truncates untrusted text to 1024 bytes and appends ` ...`.
+pub fn truncated(mut text: String) -> String {
     if text.len() > LONGEST {
         let end = (0..=LONGEST).rev().find(|end| text.is_char_boundary(*end));
         text.truncate(end.unwrap_or_default());
@@ -102,7 +102,7 @@ pub fn shortened(mut text: String) -> String {
     text
 }
 
-/// The number of bytes kept of a text from outside: 100 MB at most for 100,000 failed objects.
+/// The maximum length of untrusted text, in bytes: 100 MB at most for 100,000 failed objects.
 const LONGEST: usize = 1024;
 
 /// Finds the `managedFields` in the text of an object. Decoding them would cost as much as the rest of the object: they are trees

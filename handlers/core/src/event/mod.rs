@@ -8,7 +8,7 @@ mod object;
 mod trigger;
 
 pub use any_event::AnyEvent;
-pub use decode::{Undecodable, WatchItem, shortened};
+pub use decode::{Undecodable, WatchItem, truncated};
 pub use kind::{Kind, WatchResult};
 pub use message::{Change, Message, ObjectRef, OrderingKey};
 pub use object::{Identity, Object};

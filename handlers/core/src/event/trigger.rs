@@ -1,10 +1,10 @@
-//! Triggers: reasons to look at an object that do not come from a watch.
+//! Triggers: reasons to reconcile an object that do not come from a watch.
 
 use std::any::Any;
 
 use super::object::Identity;
 
-/// A reason to look at an object that does not come from a watch: a device report, detected drift, a deadline.
+/// A reason to reconcile an object that does not come from a watch: a device report, detected drift, a deadline.
 ///
 /// It carries no state; the handler reads that where it keeps it, so a newer trigger can replace an older one of the same
 /// type. It travels as an [`AnyEvent`](crate::AnyEvent) through the same chain as the events of objects, from a

@@ -21,10 +21,10 @@ use crate::step_error::StepContext;
 const MAX_ROUNDS: u32 = 8;
 
 /// The step that a failed call for the load balancer is reported with.
-pub(super) const LOAD_BALANCER_STEP: &str = "bring the load balancer to what the service wants";
+pub(super) const LOAD_BALANCER_STEP: &str = "update the load balancer";
 
 /// The step that a failed call for the public address is reported with.
-const PUBLIC_IP_STEP: &str = "bring the public address to what the service wants";
+const PUBLIC_IP_STEP: &str = "update the public address";
 
 /// The drivers of the handler.
 #[derive(Clone)]
@@ -43,7 +43,7 @@ impl LbDrivers {
         owner: Option<&Owner>,
         ip_owner: Option<&Owner>,
     ) -> Result<Marks, LbError> {
-        const STEP: &str = "look for what was made for the service already";
+        const STEP: &str = "list the existing resources of the service";
         let load_balancers = self.load_balancer.load_balancers(owner).await;
         let public_ips = self.public_ip.public_ips(ip_owner).await;
         Ok(Marks { load_balancers: load_balancers.step(STEP)?, public_ips: public_ips.step(STEP)? })
@@ -218,7 +218,7 @@ impl Reconciliation<'_> {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Classifies a failed step: a load balancer that is busy is no failure.
+    /// Classifies a failed step: a load balancer that is busy is not a failure.
     fn interrupted(&mut self, step: LbStep, error: DriverError) -> Interruption {
         let busy = error.reason() == Reason::Conflict && !error.ambiguous() && step.changes_load_balancer();
         match error.retry_after().filter(|_| busy) {

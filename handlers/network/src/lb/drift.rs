@@ -134,7 +134,8 @@ impl TriggerHandler<LbDrift> for LbHandler {
         }
         // With a record, an earlier attempt is not complete yet, and the drift is not news.
         if !self.records.contains(&uid(&present)) {
-            let text = "somebody changed or removed the load balancer or its address; it is brought back";
+            let text =
+                "another user changed or removed the load balancer or its address; it is being restored";
             self.notices.warn(service.clone(), DRIFTED, text.to_owned());
             self.records.mark_dirty(&uid(&present));
         }

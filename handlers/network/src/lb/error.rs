@@ -20,8 +20,8 @@ pub enum LbError {
     /// The annotation with the spec contradicts the service: the service has changed and the
     /// annotation has not yet, or another program wrote it. It is ignored.
     #[error(
-        "the annotation {SPEC_ANNOTATION} does not say what the service says itself of its address, ports and type; \
-         the handler `lbaasspec` corrects it"
+        "the annotation {SPEC_ANNOTATION} differs from the service in address, ports or type; \
+         the handler `lbaasspec` updates it"
     )]
     Outdated,
     /// A field or an annotation of the service is invalid.
@@ -39,7 +39,7 @@ pub enum LbError {
     #[error(transparent)]
     Step(#[from] StepError),
     /// The load balancer is processing its last change.
-    #[error("the load balancer is busy with its last change")]
+    #[error("the load balancer is still applying its last change")]
     Pending {
         /// The delay before the next attempt.
         after: Duration,
@@ -48,18 +48,20 @@ pub enum LbError {
         source: Option<Box<DriverError>>,
     },
     /// The load balancer broke, was replaced, and broke again.
-    #[error("the load balancer is in the state ERROR again, {times} times in a row; it is made anew later")]
+    #[error(
+        "the load balancer is in the state ERROR after {times} consecutive creations; it is created again later"
+    )]
     Broken {
-        /// The number of failures in a row.
+        /// The number of consecutive failures.
         times: u32,
     },
     /// The public address could not be created, changed or released; the load balancer itself is
     /// complete.
     #[error(transparent)]
     PublicIp(StepError),
-    /// The driver is inconsistent: its answers never match the requests.
+    /// The driver is inconsistent: its results never match the requests.
     #[error(
-        "the driver was called {rounds} times and its answers still differ from the requests; the last step was {step}"
+        "the driver was called {rounds} times and its results still differ from the requests; the last step was {step}"
     )]
     Inconsistent {
         /// The number of rounds.
@@ -67,8 +69,11 @@ pub enum LbError {
         /// The next step of the plan.
         step: String,
     },
-    /// The protocol is not supported. The load balancer is complete but for these ports.
-    #[error("serve {}, which the service now lacks", list(listeners))]
+    /// The external system does not support the protocol of these ports; the load balancer serves the others.
+    #[error(
+        "the external system does not support {}; the service works without these ports",
+        list(listeners)
+    )]
     Unserved {
         /// The ports; at least one.
         listeners: Vec<ListenerPort>,

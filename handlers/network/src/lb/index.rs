@@ -19,7 +19,7 @@ use crate::lbaasspec::SPEC_ANNOTATION;
 pub(super) struct ServiceIndex(DashMap<ServiceKey, Arc<Service>>);
 
 impl ServiceIndex {
-    /// The present service with this key.
+    /// The current service with this key.
     pub(super) fn get(&self, key: &ServiceKey) -> Option<Arc<Service>> {
         self.0.get(key).map(|service| Arc::clone(&service))
     }

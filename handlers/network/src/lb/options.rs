@@ -25,9 +25,9 @@ pub struct LoadBalancerOptions {
     pub health_monitor: bool,
     /// The interval in seconds between two health checks.
     pub health_monitor_delay_s: NonZeroU32,
-    /// The time-out of a health check in seconds. Must be less than `health_monitor_delay_s`.
+    /// The timeout of a health check in seconds. Must be less than `health_monitor_delay_s`.
     pub health_monitor_timeout_s: NonZeroU32,
-    /// The number of successful or failed health checks in a row that change the status of a
+    /// The number of consecutive successful or failed health checks that change the status of a
     /// member.
     #[schemars(range(min = 1, max = 10))]
     pub health_monitor_max_retries: u8,

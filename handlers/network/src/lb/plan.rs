@@ -45,7 +45,7 @@ impl LbStep {
 ///
 /// Releases come first: a public address that is no longer wanted or associated with a load
 /// balancer that is released; a load balancer that cannot be changed into the desired one. A
-/// missing load balancer is created with all its parts. Of a present one, pools with other members
+/// missing load balancer is created with all its parts. Of an existing one, pools with other members
 /// are updated first, by one call each, so that an error of one port keeps no other port pointing
 /// at deleted pods. Then surplus listeners are released and missing or different ones ensured. The
 /// public address comes last.

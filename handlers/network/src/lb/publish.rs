@@ -16,7 +16,7 @@ use super::{FINALIZER, LbHandler, has_finalizer};
 use crate::step_error::StepContext;
 
 /// The step that a refused or failed write is reported with.
-pub(super) const WRITE: &str = "write the load balancer down";
+pub(super) const WRITE: &str = "record the load balancer on the service";
 
 impl LbHandler {
     /// Writes the observed state. `complete` is `true` if it is the desired one.
@@ -79,7 +79,7 @@ impl LbHandler {
         Ok(())
     }
 
-    /// Writes the public address into the status. Without one, the present address is removed only
+    /// Writes the public address into the status. Without one, the current address is removed only
     /// if it is `previous`.
     async fn write_status(
         &self,

@@ -28,7 +28,8 @@ impl LbHandler {
         let Some(service) = present else { return Ok(()) };
         self.writer.fresh(&service).step(AWAIT_OWN_WRITE)?;
         let owner = Owner::of(&service.metadata);
-        let Some(spec) = LbaasServiceSpec::of(&service).step("read what load balancer the service wants")?
+        let Some(spec) =
+            LbaasServiceSpec::of(&service).step("read the load balancer specification of the service")?
         else {
             return if self.is_managed(&service) { self.release(&service, &owner).await } else { Ok(()) };
         };
@@ -41,7 +42,7 @@ impl LbHandler {
             self.start(&owner, Some(desired), annotated, self.is_forged(&service, &owner)).await?;
         let applied = reconciliation.run().await;
         if reconciliation.is_replaced {
-            let text = "the load balancer was in the state ERROR, and is made anew";
+            let text = "the load balancer is in the state ERROR and is being replaced";
             self.notices.warn(Identity::of_object(&*service), REPLACED, text.to_owned());
         }
         match &applied {
@@ -81,8 +82,8 @@ impl LbHandler {
         let desired = desired.keep_members_of_renamed_ports(spec, &endpoints, published);
         let feasible = self.drivers.load_balancer.normalize(desired.load_balancer).await;
         let NormalizedSpec { spec, without } = feasible.step(LOAD_BALANCER_STEP)?;
-        let missing = without.join(", no ");
-        let text = format!("the load balancer has no {missing}; it works without");
+        let missing = without.join(", ");
+        let text = format!("the load balancer does not support {missing}; the service works without it");
         let condition = (!without.is_empty()).then_some(text);
         self.notices.set_condition(Identity::of_object(service), LACKS, condition);
         Ok(DesiredState { load_balancer: spec, ..desired })
@@ -94,7 +95,7 @@ impl LbHandler {
         let Some(text) = service.annotations().get(STATE_ANNOTATION).cloned().or(legacy) else {
             return Ok(LbaasState::default());
         };
-        let state = annotation::read(&text).step("read what load balancer the service has")?;
+        let state = annotation::read(&text).step("read the load balancer state of the service")?;
         // Without our finalizer, the annotation was written by another program.
         Ok(LbaasState { unmarked: !has_finalizer(service) && !state.is_empty(), ..state })
     }

@@ -65,7 +65,7 @@ impl Marks {
 #[derive(Default)]
 pub(super) struct LbRecords {
     records: RecordMap<LbRecord>,
-    /// The number of failures in a row of each load balancer.
+    /// The number of consecutive failures of each load balancer.
     failures: DashMap<Uid, u32>,
     /// The unmarked addresses at the time when all marks were read.
     unmarked_ips: Mutex<HashMap<PublicIpId, PublicIp>>,
@@ -84,7 +84,7 @@ impl Deref for LbRecords {
 }
 
 impl LbRecords {
-    /// Counts a failure of the load balancer and returns the number of failures in a row.
+    /// Counts a failure of the load balancer and returns the number of consecutive failures.
     pub(super) fn add_failure(&self, uid: &Uid) -> u32 {
         let mut failures = self.failures.entry(uid.clone()).or_default();
         *failures = failures.saturating_add(1);

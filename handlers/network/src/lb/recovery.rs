@@ -24,7 +24,7 @@ impl LbHandler {
         self.legacy.clear();
         loop {
             let list = endpoints.list_metadata(&page).await;
-            let list = list.step("look for what older controllers left on the endpoints")?;
+            let list = list.step("list the Endpoints with annotations of older controllers")?;
             for endpoints in &list.items {
                 if let Some(state) = endpoints.annotations().get(STATE_ANNOTATION) {
                     self.legacy.insert(ServiceKey::of(&endpoints.metadata), state.clone());

@@ -7,10 +7,10 @@ use staffetta_driver::SessionPersistence;
 
 use super::error::LbError;
 
-/// The annotation with the idle time-out of clients, in milliseconds.
+/// The annotation with the idle timeout of clients, in milliseconds.
 pub const CLIENT_TIMEOUT_ANNOTATION: &str = "openstack.org/kuryr-timeout-client-data";
 
-/// The annotation with the idle time-out of members, in milliseconds.
+/// The annotation with the idle timeout of members, in milliseconds.
 pub const MEMBER_TIMEOUT_ANNOTATION: &str = "openstack.org/kuryr-timeout-member-data";
 
 /// The default duration of `sessionAffinity: ClientIP`, in seconds (Kubernetes API,
@@ -31,7 +31,7 @@ pub(super) struct ServiceSettings {
 }
 
 impl ServiceSettings {
-    /// Parses the settings of `service`. As with Kuryr, a time-out of 0 means the provider's
+    /// Parses the settings of `service`. As with Kuryr, a timeout of 0 means the provider's
     /// default.
     pub(super) fn of(service: &Service) -> Result<Self, LbError> {
         let spec = service.spec.as_ref();
@@ -49,7 +49,7 @@ impl ServiceSettings {
     }
 }
 
-/// Parses a time-out annotation.
+/// Parses a timeout annotation.
 fn timeout(service: &Service, key: &'static str) -> Result<Option<u32>, LbError> {
     let Some(text) = service.annotations().get(key) else { return Ok(None) };
     match text.trim().parse::<u32>() {

@@ -10,7 +10,7 @@ use crate::step_error::StepError;
 #[derive(Debug, thiserror::Error)]
 pub enum LbaasSpecError {
     /// A field of the service is invalid.
-    #[error("the field {field} is `{found}`, which is no {expected}; correct or remove it")]
+    #[error("the field {field} is `{found}`, expected {expected}; correct or remove it")]
     Field {
         /// The path of the field.
         field: &'static str,
@@ -19,7 +19,7 @@ pub enum LbaasSpecError {
         /// The kind of value expected.
         expected: &'static str,
     },
-    /// A driver or a write failed, or the present annotation is malformed.
+    /// A driver or a write failed, or the current annotation is malformed.
     #[error(transparent)]
     Step(#[from] StepError),
     /// The driver `service_subnets` returned no subnet.

@@ -94,7 +94,7 @@ impl LbaasSpecHandler {
     fn report_second_ip(&self, service: &Service) {
         let first = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()).unwrap_or_default();
         let text = second_ip(service)
-            .map(|ip| format!("a load balancer has one address: {first} is served, and {ip} is not"));
+            .map(|ip| format!("a load balancer has one address: {first} is served, {ip} is not"));
         self.notices.set_condition(Identity::of_object(service), UNSERVED, text);
     }
 }

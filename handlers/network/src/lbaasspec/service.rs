@@ -85,7 +85,7 @@ fn service_type(spec: &ServiceSpec) -> Result<ServiceType, LbaasSpecError> {
         None | Some("ClusterIP") => Ok(ServiceType::ClusterIP),
         Some("LoadBalancer") if ours => Ok(ServiceType::LoadBalancer),
         Some("NodePort" | "LoadBalancer") => Ok(ServiceType::NodePort),
-        Some(other) => Err(invalid("spec.type", other, "type of service that this program knows")),
+        Some(other) => Err(invalid("spec.type", other, "ClusterIP, NodePort or LoadBalancer")),
     }
 }
 
@@ -95,16 +95,17 @@ fn port(port: &ServicePort) -> Result<LbaasPortSpec, LbaasSpecError> {
     let number = port.port;
     Ok(LbaasPortSpec {
         name: port.name.clone().filter(|name| !name.is_empty()),
-        port: u16::try_from(number).map_err(|_| invalid("spec.ports.port", &number.to_string(), "port"))?,
+        port: u16::try_from(number)
+            .map_err(|_| invalid("spec.ports.port", &number.to_string(), "a port number"))?,
         protocol: protocol
             .parse::<Protocol>()
-            .map_err(|_| invalid("spec.ports.protocol", protocol, "protocol of TCP, UDP and SCTP"))?,
+            .map_err(|_| invalid("spec.ports.protocol", protocol, "TCP, UDP or SCTP"))?,
     })
 }
 
 /// Parses the address in `field`.
 fn address(field: &'static str, text: &str) -> Result<IpAddr, LbaasSpecError> {
-    text.parse().map_err(|_| invalid(field, text, "IP address"))
+    text.parse().map_err(|_| invalid(field, text, "an IP address"))
 }
 
 /// The error for an invalid field.

@@ -29,7 +29,7 @@ use crate::step_error::{AWAIT_OWN_WRITE, StepContext, StepError};
 pub const FINALIZER: &str = "staffetta.dev/namespace";
 
 /// The step that a refused or failed write is reported with.
-const WRITE: &str = "write the network down";
+const WRITE: &str = "record the network on the namespace";
 
 /// The drivers of the handler.
 #[derive(Clone)]
@@ -93,7 +93,7 @@ impl NamespaceHandler {
         // Recorded before the call: if it is interrupted, there may be a network to release.
         self.records.set(&owner.uid, NetworkRecord::Requested);
         let network =
-            subnet.ensure_network(owner, &project).await.step("make the network of the namespace")?;
+            subnet.ensure_network(owner, &project).await.step("create the network of the namespace")?;
         self.records.set(&owner.uid, NetworkRecord::Created(network.clone()));
         Ok(network)
     }
@@ -128,7 +128,7 @@ impl NamespaceHandler {
 
     /// Lists the owners of all networks, complete or not.
     async fn network_owners(&self) -> Result<Vec<Owner>, StepError> {
-        let marked = self.drivers.subnet.networks().await.step("look for networks that were made already")?;
+        let marked = self.drivers.subnet.networks().await.step("list the existing networks")?;
         Ok(marked.into_iter().filter_map(|marked| marked.owner).collect())
     }
 }

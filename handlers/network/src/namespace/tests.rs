@@ -86,7 +86,7 @@ impl World {
     }
 
     fn fail(&self, method: NamespaceMethod, fault: fn(DriverError) -> Fault) {
-        let error = DriverError::new(Reason::Unavailable, "ask the other side");
+        let error = DriverError::new(Reason::Unavailable, "ask the external system");
         self.subnets.faults().inject(method, 1, fault(error));
     }
 }

@@ -154,7 +154,7 @@ fn fields_that_os_vif_omits_when_unset_are_optional() {
 fn invalid_json_is_refused_with_the_annotation_the_text_and_the_remedy() {
     let error = refusal("eth0=10.0.0.7");
     assert!(error.contains("openstack.org/kuryr-vif") && error.contains("`eth0=10.0.0.7`"), "{error}");
-    assert!(error.contains("remove it to have it written anew"), "{error}");
+    assert!(error.contains("remove it to have it written again"), "{error}");
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl PodSecurityGroupsDriver for PolicySecurityGroups {
         let placeholder: Option<fn(&GroupName) -> SecurityGroupId> = self.dry_run.then_some(planned_id);
         self.index.assign_groups(pod, placeholder).map_err(|missing| {
             let step = "find the security groups of a pod";
-            let detail = format!("{missing}; the handler `policy` makes it");
+            let detail = format!("{missing}; the handler `policy` creates it");
             DriverError::new(Reason::Awaited, step).detail(detail).after(RETRY_DELAY)
         })
     }

@@ -18,13 +18,13 @@ pub enum PolicyError {
     #[error(transparent)]
     Step(#[from] StepError),
     /// Groups that no policy needs any more are still assigned to VIFs.
-    #[error("{0} security groups that no policy needs any more still guard ports")]
+    #[error("{0} security groups are no longer needed, but ports still use them")]
     InUse(usize),
     /// A group of a pod does not exist yet.
     #[error(transparent)]
     NotReady(#[from] GroupNotReady),
     /// A group that rules refer to was deleted meanwhile.
-    #[error("a security group that the rules name is not there")]
+    #[error("a security group that the rules refer to does not exist")]
     PeersMissing,
 }
 

@@ -224,7 +224,7 @@ impl GroupStore {
             }
             self.index.set_unavailable(name);
         }
-        let created = created.step(format!("make the security group `{name}`"))?;
+        let created = created.step(format!("create the security group `{name}`"))?;
         self.observed(group, false);
         group.id = Some(created.id.clone());
         group.owner = created.owner;
@@ -248,14 +248,14 @@ impl GroupStore {
         Ok(())
     }
 
-    /// Returns a list that was requested at `tick` or later.
+    /// Returns a list that was requested at the logical time `tick` or later.
     async fn list_since(&self, tick: u64) -> Result<GroupListing, PolicyError> {
         let mut listing = self.listing.lock().await;
         if listing.tick < tick {
             let tick = self.index.next_tick();
             let mut groups: BTreeMap<GroupName, Vec<SecurityGroup>> = BTreeMap::new();
             let listed = self.driver.groups().await;
-            for group in listed.step("look for security groups that were made already")? {
+            for group in listed.step("list the existing security groups")? {
                 groups.entry(group.name.clone()).or_default().push(group);
             }
             for of_name in groups.values_mut() {

@@ -58,7 +58,7 @@ impl VifGroups {
             Ok(()) => self.record(vif, Some(groups.to_vec())),
             // The VIF was released or deleted.
             Err(error) if error.reason() == Reason::NotFound => drop(self.assigned.remove(vif)),
-            failed => failed.step(format!("put the security groups in front of the VIF {vif}"))?,
+            failed => failed.step(format!("set the security groups of the VIF {vif}"))?,
         }
         Ok(())
     }
@@ -67,7 +67,7 @@ impl VifGroups {
     pub(super) async fn refresh(&self) -> Result<bool, PolicyError> {
         let tick = self.index.next_tick();
         let listed = self.drivers.policy.vif_groups().await;
-        let listed = listed.step("look for security groups that were made already")?;
+        let listed = listed.step("list the security groups of the VIFs")?;
         let listed: HashMap<_, _> = listed.into_iter().map(|listed| (listed.vif, listed.groups)).collect();
         self.assigned.retain(|vif, assigned| assigned.tick > tick || listed.contains_key(vif));
         let mut pods: HashMap<VifId, Uid> = HashMap::new();

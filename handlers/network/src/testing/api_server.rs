@@ -72,7 +72,7 @@ where
         Client::new(service, "default")
     }
 
-    /// The present object.
+    /// The current object.
     pub(crate) fn object(&self) -> Arc<K> {
         Arc::new(serde_json::from_value(self.object.lock().unwrap().clone()).unwrap())
     }

@@ -117,8 +117,8 @@ pub(super) fn has_finalizer(pod: &Pod) -> bool {
     pod.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
 }
 
-/// A pod that runs or starts keeps its VIFs, or gets some. A pod that started without them has
-/// another network and gets none.
+/// A pod that runs or starts keeps its VIFs, or gets new ones. One that was started without a VIF
+/// has another network and gets none.
 fn keep(pod: &Pod, published: Option<PodState>, record: Option<VifRecord>, several: bool) -> VifAction {
     let starting = PodLifecycle::of(pod) == PodLifecycle::Starting;
     match (published, record) {

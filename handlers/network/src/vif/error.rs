@@ -18,7 +18,7 @@ pub enum VifError {
     #[error("find the additional networks of the pod")]
     Networks(#[source] NetworksError),
     /// The driver returned no subnet.
-    #[error("find the subnets of the pod: the driver of pod subnets names none; configure at least one")]
+    #[error("find the subnets of the pod: the driver of pod subnets returned none; configure at least one")]
     NoSubnet,
     /// The security groups of the pod could not be determined.
     #[error(transparent)]
@@ -31,7 +31,7 @@ pub enum VifError {
     Step(#[from] StepError),
     /// Another pod published the same VIF before this one, and uses it.
     #[error(
-        "another pod uses the VIF of this one: two controllers worked at a time; delete one of the two pods"
+        "another pod uses the same VIF, because two controllers ran at the same time; delete one of the two pods"
     )]
     Shared,
     /// The VIF is created and published, but not active yet.

@@ -19,7 +19,7 @@ use super::{VifError, VifHandler};
 use crate::owners::{identities, identity};
 use crate::step_error::{StepContext, StepError};
 
-/// Trigger: a living pod has VIFs that it does not publish, as two scans in a row have found.
+/// Trigger: a living pod has VIFs that it does not publish, as two consecutive scans have found.
 #[derive(Clone, Debug)]
 pub struct VifsLeaked(Identity);
 
@@ -142,13 +142,13 @@ impl TriggerHandler<VifsLeaked> for VifHandler {
 impl VifHandler {
     /// Lists the VIFs with the pod's ownership mark, or all marked ones.
     pub(super) async fn marks(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, StepError> {
-        self.drivers.pool.vifs(owner).await.step("look for VIFs that were made already")
+        self.drivers.pool.vifs(owner).await.step("list the existing VIFs")
     }
 
     /// Has the pool, if it keeps a ledger, read its resources.
     async fn read_ledger(&self) -> Result<(), StepError> {
         match self.drivers.pool.observer() {
-            Some(observer) => observer.resync().await.step("look for VIFs that were made already"),
+            Some(observer) => observer.resync().await.step("list the existing VIFs"),
             None => Ok(()),
         }
     }

@@ -12,7 +12,7 @@ use crate::os_vif::{KURYR_VIF, PodState};
 use crate::step_error::{StepContext, StepError};
 
 /// The step that a refused or failed write is reported with.
-const WRITE: &str = "write the VIFs down";
+const WRITE: &str = "record the VIFs on the pod";
 
 impl VifHandler {
     /// Brings the pod to its VIFs, or releases them if it needs them no longer.
@@ -197,7 +197,7 @@ impl VifHandler {
         self.publish(pod, owner, &state).await
     }
 
-    /// Writes the annotation anew once all VIFs are active.
+    /// Writes the annotation again once all VIFs are active.
     async fn activate(&self, pod: &Pod, mut state: PodState) -> Result<(), VifError> {
         let mut inactive = None;
         for vif in state.vifs_mut().filter(|vif| !vif.active) {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// A device, described at run time. The name of the object is that of its node.
 ///
-/// The description is read by the handler, not by the watch: one that cannot be right is reported in the status of the object.
+/// The description is read by the handler, not by the watch: an invalid one is reported in the status of the object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CiscoDevice {

@@ -27,7 +27,7 @@ use crate::reach::Outage;
 use crate::recorder::{EventReason, rest_of};
 use crate::shared::Shared;
 
-/// The finalizer of a `CiscoDevice`. It is removed once the device has no node and runs no workload of this cluster.
+/// The finalizer that keeps an object until its node is deleted and our workloads are removed from the device.
 pub(super) const FINALIZER: &str = "cisco.vk/device-cleanup";
 
 /// The interval at which device statuses are compared with the observed state.
@@ -56,7 +56,7 @@ impl Controller {
         Self { client, devices, nodes }
     }
 
-    /// The newest state of the object. A repeated attempt must not overwrite what the previous one wrote.
+    /// Returns the current object, so that a repeated attempt does not overwrite the previous write.
     fn newest(&self, object: &Arc<CiscoDevice>) -> Arc<CiscoDevice> {
         self.devices.object(&Identity::of_object(&**object)).unwrap_or_else(|| Arc::clone(object))
     }
@@ -90,7 +90,7 @@ impl Controller {
         self.patch(object, Some("status"), json!({ "status": wanted }), "write the status").await
     }
 
-    /// Removes a device from the cluster: it gets no new pods, its workloads are removed, and then its node is deleted.
+    /// Removes a device from the cluster: it gets no new pods, its workloads are removed, then its node is deleted.
     async fn take_out(&self, object: &CiscoDevice) -> Result<(), DeviceError> {
         if !has_finalizer(object) {
             return Ok(());
@@ -100,7 +100,7 @@ impl Controller {
         self.write_status(object, &verdict).await?;
         if self.devices.is_held_by(&name, &uid) {
             let machine = self.nodes.node_store.get(&name);
-            let machine = machine.ok_or(DeviceError::Leaving("it was not read yet"))?;
+            let machine = machine.ok_or(DeviceError::Leaving("its workloads have not been read yet"))?;
             machine.retire(true);
             self.clear(object, &machine).await?;
             self.devices.leave(&name, &uid);
@@ -129,7 +129,7 @@ impl Controller {
         }
         let unread = || {
             machine.poke();
-            DeviceError::Leaving("it was not read yet")
+            DeviceError::Leaving("its workloads have not been read yet")
         };
         let back_end = machine.back_end().filter(|_| view.reach.is_up()).ok_or_else(unread)?;
         let there: Vec<Owner> = match back_end.inventory().await {
@@ -152,7 +152,7 @@ impl Controller {
         }
         if left {
             machine.poke();
-            return Err(DeviceError::Leaving("applications are being removed from it"));
+            return Err(DeviceError::Leaving("its applications are being removed"));
         }
         Ok(())
     }
@@ -162,11 +162,11 @@ impl Controller {
         workload.marked || self.nodes.cluster.knows(workload.owner.uid.as_str())
     }
 
-    /// Reports that a device is removed while it cannot be reached, with the number of workloads that stay there, if known.
+    /// Reports a device that is released while unreachable, and its workloads as far as they are known.
     fn report_rest(&self, object: &CiscoDevice, machine: &Machine, outage: &Outage) {
         let rest = rest_of(machine.ours().len());
         let text =
-            format!("the device is let go while it cannot be reached, with {rest}: {}", outage.message);
+            format!("the device was released while unreachable; {rest} may remain on it: {}", outage.message);
         self.nodes.note(Identity::of_object(object), EventReason::Left, text);
     }
 

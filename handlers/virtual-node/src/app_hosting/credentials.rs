@@ -36,8 +36,10 @@ pub(super) async fn with_account(
         value.and_then(|value| String::from_utf8(value.0.clone()).ok())
     };
     let Some(password) = value("password") else {
-        let detail =
-            format!("credentialSecretRef: the Secret {namespace}/{} has no text `password`", reference.name);
+        let detail = format!(
+            "credentialSecretRef: the Secret {namespace}/{} has no key `password`, or its value is not text",
+            reference.name
+        );
         return Err(DriverError::new(Reason::NotFound, STEP).detail(detail));
     };
     spec.password = Some(Password::new(password));

@@ -14,8 +14,8 @@ use super::label::mistake;
 use super::name::is_name;
 use crate::lock::lock;
 
-/// The described devices, by the name of their node. If several descriptions claim a name, one of a file is in force, otherwise the
-/// oldest object.
+/// The devices that are described, by the name of their node. If several descriptions claim a name, that of a file is in effect,
+/// else the oldest.
 pub(super) struct Devices {
     claims: Mutex<HashMap<String, BTreeMap<Rank, Claim>>>,
     /// Notified when a description is added, changed or removed.
@@ -38,7 +38,7 @@ pub(super) struct Claim {
     pub(super) spec: Option<Arc<DeviceSpec>>,
     /// A file with the password, which overrides the one in the description.
     pub(super) password_file: Option<PathBuf>,
-    /// The reason why the current description is invalid. The previous one stays in force meanwhile, so that a typing
+    /// The reason why the current description is invalid. The previous one stays in effect meanwhile, so that a typing
     /// error removes no node from the cluster.
     wrong: Option<String>,
     /// `true` if the object is being deleted and nothing of the device remains: it claims no node name any more.
@@ -69,16 +69,16 @@ impl Claim {
 /// The outcome of comparing a `CiscoDevice` with the other descriptions.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// It is a node.
+    /// Its description is in effect.
     Holds,
-    /// Its description cannot be right.
+    /// Its description is invalid.
     Invalid(String),
-    /// A file or an older object has its name; its origin, for people.
+    /// A file or an older object has its name; the origin of that, for messages.
     Taken(String),
 }
 
 impl Devices {
-    /// The devices of files.
+    /// Creates the index with the devices that are described in files and in the configuration.
     pub(super) fn new(devices: BTreeMap<String, DeviceEntry>) -> Self {
         let claims = devices.into_iter().map(|(name, DeviceEntry { device, password_file, .. })| {
             let spec = Some(Arc::new(device));
@@ -89,20 +89,19 @@ impl Devices {
         Self { claims: Mutex::new(claims), changed: Notify::new() }
     }
 
-    /// The descriptions that hold, by the name of the node.
+    /// Returns the descriptions in effect, by the name of the node.
     pub(super) fn holding(&self) -> BTreeMap<String, Claim> {
         let claims = lock(&self.claims);
         claims.iter().filter_map(|(name, claims)| Some((name.clone(), holder(claims)?.clone()))).collect()
     }
 
-    /// The description that holds for a node.
+    /// Returns the description in effect for a node.
     pub(super) fn of(&self, name: &str) -> Option<Claim> {
         lock(&self.claims).get(name).and_then(holder).cloned()
     }
 
-    /// The names of nodes that are described, but by no valid description: such a node exists, and its specification is
-    /// not known.
-    pub(super) fn unread(&self) -> Vec<String> {
+    /// The names of nodes whose descriptions are all invalid. They exist, but their specification is unknown.
+    pub(super) fn nodes_without_valid_description(&self) -> Vec<String> {
         let claims = lock(&self.claims);
         let stands = |claims: &BTreeMap<Rank, Claim>| {
             holder(claims).is_none() && claims.values().any(|claim| !claim.left)
@@ -110,7 +109,7 @@ impl Devices {
         claims.iter().filter(|(_, claims)| stands(claims)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Returns `true` if the description of the object with this UID is in force for the node.
+    /// Returns `true` if the description of the object with this UID is in effect for the node.
     pub(super) fn is_held_by(&self, name: &str, uid: &str) -> bool {
         self.of(name).is_some_and(|claim| claim.is_of(uid))
     }
@@ -135,7 +134,7 @@ impl Devices {
         let uid = object.metadata.uid.as_deref().unwrap_or_default();
         let own = of_name.and_then(|claims| claims.values().find(|claim| claim.is_of(uid)));
         match (own, of_name.and_then(holder)) {
-            (None, _) => Verdict::Invalid("it is not known".to_owned()),
+            (None, _) => Verdict::Invalid("it has not been read".to_owned()),
             (Some(Claim { wrong: Some(reason), .. }), _) => Verdict::Invalid(reason.clone()),
             (Some(own), Some(holder)) if !own.left && !holder.is_of(uid) => Verdict::Taken(holder.origin()),
             _ => Verdict::Holds,
@@ -157,7 +156,7 @@ impl Devices {
         self.changed.notify_one();
     }
 
-    /// The object is gone.
+    /// Removes the claim of a deleted object.
     fn release(&self, name: &str, uid: &str) {
         let mut claims = lock(&self.claims);
         if let Some(of_name) = claims.get_mut(name) {
@@ -185,7 +184,9 @@ impl Devices {
         let (spec, wrong) = match described {
             Ok(spec) => (Some(spec), None),
             Err(reason) => match of_name.get(&rank).and_then(|claim| claim.spec.clone()) {
-                Some(before) => (Some(before), Some(format!("{reason}; the description before it holds"))),
+                Some(before) => {
+                    (Some(before), Some(format!("{reason}; the previous description stays in effect")))
+                }
                 None => (None, Some(reason)),
             },
         };
@@ -201,7 +202,7 @@ fn holder(claims: &BTreeMap<Rank, Claim>) -> Option<&Claim> {
     claims.values().find(|claim| claim.spec.is_some() && !claim.left)
 }
 
-/// The description in an object, or why it cannot be right.
+/// Returns the description in an object, or the reason why it is invalid.
 fn described(name: &str, object: &CiscoDevice) -> Result<DeviceSpec, String> {
     if !is_name(name) {
         return Err("no node may have the name of this object: at most 63 characters".to_owned());
@@ -264,7 +265,10 @@ mod tests {
         assert!(matches!(devices.verdict(&wrong), Verdict::Invalid(reason) if reason.contains("colour")));
         assert_eq!(devices.verdict(&right), Verdict::Holds);
         devices.release("r1", "uid-b");
-        assert_eq!((devices.unread(), devices.holding().len()), (vec!["r1".to_owned()], 0));
+        assert_eq!(
+            (devices.nodes_without_valid_description(), devices.holding().len()),
+            (vec!["r1".to_owned()], 0)
+        );
     }
 
     #[test]
@@ -302,7 +306,7 @@ mod tests {
         devices.claim(&wrong);
         let address = || devices.of("r1").and_then(|claim| claim.spec).map(|spec| spec.address.clone());
         assert_eq!(address().as_deref(), Some("one"));
-        assert!(devices.is_held_by("r1", "uid-a") && devices.unread().is_empty());
+        assert!(devices.is_held_by("r1", "uid-a") && devices.nodes_without_valid_description().is_empty());
         assert!(matches!(devices.verdict(&wrong), Verdict::Invalid(reason) if reason.contains("colour")));
         devices.claim(&object("a", "2026-01-01T00:00:00Z", &spec("three")));
         assert_eq!(address().as_deref(), Some("three"));

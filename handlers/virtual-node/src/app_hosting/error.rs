@@ -8,11 +8,11 @@ use staffetta_handler::{Failure, Pending};
 /// The step that failed for a `CiscoDevice`.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// Its description cannot be right.
-    #[error("the description of the device cannot be right: {0}")]
+    /// Its description is invalid.
+    #[error("the description of the device is invalid: {0}")]
     Invalid(String),
     /// Another description has the name of its node.
-    #[error("the node of this name is the device of {0}; give one of them another name")]
+    #[error("the node name is already used by a device from {0}; rename one of them")]
     Taken(String),
     /// It could not be written.
     #[error("{step} of the device")]
@@ -24,10 +24,10 @@ pub enum DeviceError {
         source: Box<kube::Error>,
     },
     /// Workloads on the device could not be removed.
-    #[error("remove what runs on the device")]
+    #[error("remove the applications from the device")]
     Remove(#[source] DriverError),
-    /// It is being taken out of the cluster, and something is left.
-    #[error("the device is being taken out of the cluster: {0}")]
+    /// It is being removed from the cluster, and something is left.
+    #[error("the device is being removed: {0}")]
     Leaving(&'static str),
 }
 

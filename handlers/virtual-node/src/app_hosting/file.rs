@@ -19,7 +19,7 @@ const LARGEST: u64 = 4 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// A file cannot be read.
-    #[error("read {file}, which is to {purpose}")]
+    #[error("read {file} ({purpose})")]
     Read {
         /// The file.
         file: PathBuf,
@@ -29,8 +29,8 @@ pub enum FileError {
         #[source]
         source: io::Error,
     },
-    /// A file is not as it must be; a password in it is not shown.
-    #[error("the devices of {file} are not as they must be: {reason}")]
+    /// A file is malformed; a password in it is not shown.
+    #[error("{file} is not a valid list of devices: {reason}")]
     Malformed {
         /// The file.
         file: PathBuf,
@@ -38,7 +38,7 @@ pub enum FileError {
         reason: String,
     },
     /// The name of a node, a label or a taint is invalid or reserved.
-    #[error("the devices of {origin}: of `{name}`: {mistake}")]
+    #[error("{origin}: device `{name}`: {mistake}")]
     Mistake {
         /// The origin of the description.
         origin: String,
@@ -48,7 +48,7 @@ pub enum FileError {
         mistake: String,
     },
     /// Two devices have nodes of the same name.
-    #[error("two devices are the node `{name}`: in {first} and in {second}")]
+    #[error("two devices have the node name `{name}`: in {first} and in {second}")]
     Twice {
         /// The name.
         name: String,
@@ -85,7 +85,7 @@ pub fn read(entries: &[DeviceEntry], files: &[PathBuf]) -> Result<BTreeMap<Strin
         add("the configuration", entry.clone())?;
     }
     for file in files {
-        for entry in of_text(file, &text(file, "describe devices")?)? {
+        for entry in of_text(file, &text(file, "device descriptions")?)? {
             add(&file.display().to_string(), entry)?;
         }
     }
@@ -107,7 +107,7 @@ fn checked(origin: &str, entry: &DeviceEntry) -> Result<String, FileError> {
 /// The password in a file.
 pub(super) fn password(file: &Path) -> Result<Password, FileError> {
     // An editor ends the last line of a file, and no password ends so.
-    Ok(Password::new(text(file, "hold a password")?.trim_end_matches(['\r', '\n'])))
+    Ok(Password::new(text(file, "password")?.trim_end_matches(['\r', '\n'])))
 }
 
 fn text(file: &Path, purpose: &'static str) -> Result<String, FileError> {
@@ -172,16 +172,13 @@ mod tests {
         assert!(matches!(label, FileError::Mistake { mistake, .. } if mistake.contains("`type`")));
         let taint = "device: { driver: FAKE, address: r1, taints: [{ key: a b, effect: NoExecute }] }\n";
         let taint = devices(taint).unwrap_err().to_string();
-        assert!(
-            taint.starts_with("the devices of devices.yaml: of `cisco-vk-r1`: taints[0].key: "),
-            "{taint}"
-        );
+        assert!(taint.starts_with("devices.yaml: device `cisco-vk-r1`: taints[0].key: "), "{taint}");
     }
 
     #[test]
     fn a_file_that_is_not_there_and_a_name_that_is_there_twice_are_named() {
         let missing = read(&[], &["/nowhere/devices.yaml".into()]).unwrap_err();
-        assert_eq!(missing.to_string(), "read /nowhere/devices.yaml, which is to describe devices");
+        assert_eq!(missing.to_string(), "read /nowhere/devices.yaml (device descriptions)");
         let folder = tempfile::tempdir().unwrap();
         let files = ["one.yaml", "two.yaml"].map(|name| folder.path().join(name));
         for file in &files {
@@ -192,7 +189,7 @@ mod tests {
         let entry = of_text(Path::new(FILE), "device: { driver: FAKE, address: r1 }\n").unwrap();
         let twice = read(&entry, &files[..1]).unwrap_err().to_string();
         assert!(
-            twice.starts_with("two devices are the node `cisco-vk-r1`: in the configuration and in "),
+            twice.starts_with("two devices have the node name `cisco-vk-r1`: in the configuration and in "),
             "{twice}"
         );
     }
@@ -214,6 +211,6 @@ mod tests {
         assert_eq!(password.expose(), "hunter2");
         assert!(!format!("{password:?}").contains("hunter2"));
         let missing = of(Path::new("/nowhere/password")).unwrap_err();
-        assert_eq!(missing.to_string(), "read /nowhere/password, which is to hold a password");
+        assert_eq!(missing.to_string(), "read /nowhere/password (password)");
     }
 }

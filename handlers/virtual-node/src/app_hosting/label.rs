@@ -14,7 +14,7 @@ const LONGEST: usize = 63;
 /// Returns the first label or taint of a description that is invalid or reserved, with the path of the field.
 pub(super) fn mistake(spec: &DeviceSpec) -> Option<String> {
     if let Some(key) = spec.labels.keys().find(|key| is_own_label(key)) {
-        return Some(format!("labels: no description chooses `{key}`, which says whose a node is"));
+        return Some(format!("labels: `{key}` is reserved: it identifies the owner of the node"));
     }
     let (mut keys, mut values) = (Vec::new(), Vec::new());
     for (field, value) in [("region", &spec.region), ("zone", &spec.zone)] {

@@ -71,7 +71,7 @@ pub struct AppHosting {
 }
 
 impl AppHosting {
-    /// The handler as it is registered.
+    /// Builds the registration.
     ///
     /// # Errors
     ///

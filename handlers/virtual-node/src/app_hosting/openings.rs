@@ -11,13 +11,13 @@ use tokio::task::spawn_blocking;
 
 use crate::lock::lock;
 
-pub(super) const OPEN: &str = "open the connection to the device";
+pub(super) const OPEN: &str = "connect to the device";
 
 /// The result of opening a driver.
 type ConnectionResult = Result<Arc<dyn AppHostingDriver>, DriverError>;
 
-/// The connections that are being opened, by the name of the node. Opening one reads files. A file system that never answers
-/// blocks one thread for each device, however often the connection is tried again.
+/// Connections that are being opened, by node name. Opening reads files; a read that hangs occupies one thread, however often it
+/// is retried.
 #[derive(Default)]
 pub(super) struct DriverConnections(Mutex<HashMap<String, DriverConnection>>);
 
@@ -27,8 +27,7 @@ struct DriverConnection {
 }
 
 impl DriverConnections {
-    /// Opens the connection to the device of that node with `open`, on a thread for blocking work. If a connection with the same
-    /// description is being opened already, it waits for that one instead.
+    /// Returns the connection that `open` opens to the device of that node, or the one that is already being opened for this `spec`.
     pub(super) async fn open(
         &self,
         node: &str,

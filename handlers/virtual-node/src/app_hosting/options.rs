@@ -25,9 +25,9 @@ pub struct AppHostingOptions {
     /// or a table `[[app_hosting.devices]]` for each. One may hold a password, so nobody is shown them.
     #[schemars(extend("x-secret" = true))]
     pub devices: Vec<DeviceEntry>,
-    /// The time between two reads of what runs on a device, in milliseconds. One read answers for all its pods.
+    /// The interval at which the workloads of a device are read, in milliseconds. One read serves all its pods.
     pub poll_interval_ms: NonZeroU64,
-    /// The time between two reads of what a device is and has, in milliseconds.
+    /// The interval at which the health of a device (its information and resources) is read, in milliseconds.
     pub health_interval_ms: NonZeroU64,
     /// The time limit of a read of a device, in milliseconds.
     pub read_timeout_ms: NonZeroU64,
@@ -48,15 +48,15 @@ pub struct AppHostingOptions {
     pub kubelet_address: Option<IpAddr>,
     /// The port of the first node; each further one has the next that is free. 0 lets the system choose.
     pub kubelet_first_port: u16,
-    /// A PEM file with the certificate that the kubelet APIs show, and what signed it. One is made at each start if absent, which
-    /// API servers accept that verify none.
+    /// A PEM file with the certificate chain of the kubelet APIs. If absent, a self-signed certificate is generated at each start,
+    /// which only API servers without verification accept.
     #[schemars(length(min = 1), example = "/etc/staffetta/kubelet.crt")]
     pub kubelet_certificate_file: Option<PathBuf>,
     /// A PEM file with the key of that certificate.
     #[schemars(length(min = 1), example = "/etc/staffetta/kubelet.key")]
     pub kubelet_key_file: Option<PathBuf>,
-    /// A PEM file with what signs the certificates of those who may read `/pods` and `/stats/summary`: the API server's kubelet
-    /// client. Without it nobody may.
+    /// A PEM file with the CA of clients that may read `/pods` and `/stats/summary`, such as the API server's kubelet client.
+    /// Without it, no client may.
     #[schemars(length(min = 1), example = "/etc/kubernetes/pki/ca.crt")]
     pub kubelet_client_ca_file: Option<PathBuf>,
 }

@@ -53,7 +53,7 @@ impl NodeSource for Description {
                 }
             }
             reported = wanted;
-            nodes.unread(self.devices.unread());
+            nodes.unread(self.devices.nodes_without_valid_description());
             nodes.complete();
             self.devices.changed.notified().await;
         }
@@ -62,7 +62,9 @@ impl NodeSource for Description {
     async fn open(&self, node: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
         let claim = self.devices.of(&node.name);
         let Some(Claim { object, spec: Some(spec), password_file, .. }) = claim else {
-            return Err(DriverError::new(Reason::NotFound, OPEN).detail("no description of it holds"));
+            return Err(
+                DriverError::new(Reason::NotFound, OPEN).detail("the device has no valid description")
+            );
         };
         let namespace = object.and_then(|object| object.metadata.namespace.clone());
         let namespace = namespace.unwrap_or_else(|| self.client.default_namespace().to_owned());

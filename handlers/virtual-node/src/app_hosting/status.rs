@@ -16,7 +16,7 @@ pub(super) struct Sight {
 }
 
 impl Sight {
-    /// The phase and the reason. Another message alone, such as that of the same outage, is no reason to write a status.
+    /// The phase and the reason. Another message alone, such as that of the same outage, is not a reason to write a status.
     pub(super) fn class(&self) -> (&'static str, &'static str) {
         (self.phase, self.reason)
     }
@@ -48,23 +48,23 @@ pub(super) fn status(object: &CiscoDevice, sight: Sight, now: Timestamp) -> Cisc
 pub(super) fn sight(object: &CiscoDevice, verdict: &Verdict, machine: Option<&MachineView>) -> Sight {
     let sight = |phase, reason, message: &str| Sight { phase, reason, message: message.to_owned() };
     if object.metadata.deletion_timestamp.is_some() {
-        return sight("Deleting", "Deleting", "its node is taken out of the cluster");
+        return sight("Deleting", "Deleting", "its node is being removed from the cluster");
     }
     match verdict {
         Verdict::Invalid(reason) => return sight("Error", "DeviceInvalid", reason),
         Verdict::Taken(by) => {
-            let message = format!("the node of this name is the device of {by}");
+            let message = format!("the node name is already used by a device from {by}");
             return sight("Error", "NodeNameTaken", &message);
         }
         Verdict::Holds => {}
     }
-    let pending = sight("Pending", "Pending", "its node is about to be made");
+    let pending = sight("Pending", "Pending", "its node is about to be created");
     let Some(machine) = machine else { return pending };
     match (&machine.object, machine.outage(), machine.problem()) {
         (NodeObject::Coming, ..) => pending,
         (NodeObject::Ours, Some(outage), _) => sight("Error", outage.reason, &outage.message),
         (NodeObject::Ours, None, _) if !machine.reach.is_up() => {
-            sight("ProvisioningStatus", "ProvisioningStatus", "the device was not reached yet")
+            sight("ProvisioningStatus", "ProvisioningStatus", "the device has not been reached yet")
         }
         (NodeObject::Missing { reason, message }, ..) | (NodeObject::Ours, None, Some((reason, message))) => {
             sight("Error", reason, message)

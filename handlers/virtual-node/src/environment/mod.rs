@@ -55,7 +55,7 @@ pub enum EnvironmentProblem {
     /// An object or key that is not optional does not exist.
     #[error("there is no {0}")]
     Missing(String),
-    /// A value holds bytes that are no text, which no variable can hold.
+    /// A value is not text, as a variable must be.
     #[error("the {0} is not text")]
     NotText(String),
     /// The field needs a value that is not known of a pod on a machine.
@@ -251,7 +251,7 @@ impl Reading<'_> {
                 (Holder::Secret, &secret.name, &secret.key, secret.optional)
             }
             _ => {
-                let why = "only ConfigMaps, Secrets and fields of the pod can be put in";
+                let why = "only ConfigMaps, Secrets and fields of the pod are supported";
                 return Err(EnvironmentProblem::Unsupported(why.to_owned()));
             }
         };

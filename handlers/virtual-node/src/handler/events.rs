@@ -98,7 +98,7 @@ impl TriggerHandler<NodeDue> for VirtualNodes {
         node_key(trigger.name())
     }
 
-    /// A node has a turn beside its pods, so that none of them keeps its lease from being renewed.
+    /// Puts a node into a group of its own, so that its pods do not delay the renewal of its lease.
     fn group(&self, trigger: &NodeDue) -> Option<OrderingKey> {
         Some(node_key(trigger.name()))
     }

@@ -26,7 +26,7 @@ impl VirtualNodes {
         Self(Arc::new(Shared::new(dependencies)))
     }
 
-    /// The handler as it is registered: for pods and nodes, with the readers of the machines as its source.
+    /// Builds the registration: for pods and nodes, with the readers of the machines as its source.
     pub fn registration(self) -> Registration<Self> {
         let shared = Arc::clone(&self.0);
         Registration::new(self)
@@ -54,7 +54,7 @@ fn only(uid: Option<&String>) -> DeleteParams {
     DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
 }
 
-/// An object that is gone, or another one by now, is deleted.
+/// Treats a missing or replaced object as deleted.
 fn gone(deleted: Result<(), kube::Error>) -> Result<(), kube::Error> {
     match deleted {
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),

@@ -17,7 +17,7 @@ use crate::recorder::{EventReason, rest_of};
 use crate::shared::Shared;
 
 impl Shared {
-    /// Brings the object of a node to what it is to be, renews its lease, and sees to it that all its pods are known.
+    /// Corrects the Node object, renews its lease, and ensures that all its pods are known.
     pub(super) async fn reconcile_node(&self, name: &str) -> Result<(), VirtualNodeError> {
         self.reconcile_object(name).await?;
         self.read_overlooked(name).await
@@ -40,14 +40,14 @@ impl Shared {
             return match nodes.create(&PostParams::default(), &node).await {
                 Ok(node) => {
                     machine.has_object(NodeObject::Ours);
-                    self.leases.renew(&node).await.map_err(fail("make the lease"))
+                    self.leases.renew(&node).await.map_err(fail("create the lease"))
                 }
                 // The event of its creation is still to come.
                 Err(kube::Error::Api(status)) if status.code == 409 => {
                     machine.has_object(NodeObject::Coming);
                     Ok(())
                 }
-                Err(error) => missing(fail("make the object")(error)),
+                Err(error) => missing(fail("create the object")(error)),
             };
         };
         if ownership(&node, self.node_owner()) != Ownership::Ours {
@@ -92,7 +92,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Reports that a node has another machine from now on, while workloads of its pods stay on the former one.
+    /// Reports that a node is now backed by another machine, while workloads of its pods remain on the former one.
     fn report_former_machine(&self, node: &Node, machine: &MachineView) {
         let (name, now) = (&machine.spec.name, &machine.spec.place);
         let Some(former) = former_place(node, &machine.spec) else { return };
@@ -100,7 +100,7 @@ impl Shared {
         if there > 0 {
             let rest = rest_of(there);
             let text = format!(
-                "the machine behind this node is the one at {now} from now on; on the one at {former} {rest} stays as it is"
+                "this node is now backed by the machine at {now}; {rest} remain on the machine at {former}"
             );
             self.note_node(name, EventReason::Left, text);
         }

@@ -49,7 +49,7 @@ impl Shared {
         let workload = machine.workload(&owner.uid);
         let record = self.records.get(&owner.uid).map(|record| record.clone()).unwrap_or_default();
         let facts = PodFacts {
-            reachable: view.works(),
+            reachable: view.accepts_pods(),
             workload: workload.as_deref(),
             applied: record.applied,
             was_there: record.was_there,
@@ -60,21 +60,22 @@ impl Shared {
         match decide(&pod, &facts) {
             PodTask::Leave => Ok(()),
             PodTask::Wait => {
-                self.answered(owner);
+                self.reset_unanswered(owner);
                 self.report_outage(&pod, owner, &view);
                 Ok(())
             }
             PodTask::Report => self.write_status(&pod, &machine, (CREATING, ""), Change::Nothing).await,
             PodTask::Apply { replaces, lost } => {
                 if lost && !replaces {
-                    let text = "the machine does not have any more what it had of this pod; it is made anew";
+                    let text = "the machine lost the workload of this pod; it is being deployed again";
                     self.report(owner, EventReason::Lost, text);
                 }
                 let applied = self.apply(&pod, owner, &machine, replaces).await;
                 let refused =
                     matches!(applied, Err(VirtualNodeError::Apply(_) | VirtualNodeError::Environment(_)));
                 if lost && refused && self.change(owner, replaces) == Change::Refused {
-                    let text = "the machine does not have any more what it had of this pod, and refuses what the pod is by now";
+                    let text =
+                        "the machine lost the workload of this pod and rejects its current specification";
                     self.report(owner, EventReason::Lost, text);
                 }
                 applied
@@ -86,7 +87,7 @@ impl Shared {
         }
     }
 
-    /// Brings the pod to its machine, and writes its status. If that is refused, the status says why.
+    /// Takes one step to deploy the pod on its machine, and writes its status, with the reason of a refusal.
     async fn apply(
         &self,
         pod: &Arc<Pod>,
@@ -97,7 +98,7 @@ impl Shared {
         let step = match self.environments.of(pod).await {
             Ok(environment) => {
                 // The node may have been retired meanwhile.
-                let Some(back_end) = machine.back_end().filter(|_| machine.view().works()) else {
+                let Some(back_end) = machine.back_end().filter(|_| machine.view().accepts_pods()) else {
                     self.wake(owner, machine, self.given.policy.poll_interval);
                     return Ok(());
                 };
@@ -106,7 +107,7 @@ impl Shared {
                     if replaces { back_end.update(&request).await } else { back_end.apply(&request).await };
                 // A machine that refuses the changed pod leaves its workload as it is.
                 if replaces && progress.as_ref().is_ok_and(|progress| !progress.is_done()) {
-                    let text = "the pod changed: what runs of it is removed and made anew";
+                    let text = "the pod changed; its workload is being removed and deployed again";
                     self.report(owner, EventReason::Replaced, text);
                 }
                 self.step(owner, machine, progress, VirtualNodeError::Apply)
@@ -117,7 +118,7 @@ impl Shared {
         match step {
             Ok(Step::Complete) => {
                 if self.is_news(owner, pod) {
-                    let text = format!("the pod is on the machine behind {}", machine.name);
+                    let text = format!("the pod is deployed on the machine behind {}", machine.name);
                     self.note_pod(owner, EventReason::Deployed, text);
                 }
                 machine.poke();
@@ -139,7 +140,7 @@ impl Shared {
         }
     }
 
-    /// The result of a step for a pod, from the machine's answer. A machine that does not answer is no failure yet, if
+    /// The result of a step for a pod, from the machine's answer. A machine that does not answer is not a failure yet, if
     /// [`Self::is_tolerated`] says so.
     pub(super) fn step(
         &self,
@@ -149,7 +150,7 @@ impl Shared {
         fail: fn(DriverError) -> VirtualNodeError,
     ) -> Result<Step, VirtualNodeError> {
         if progress.is_ok() {
-            self.answered(owner);
+            self.reset_unanswered(owner);
         }
         match progress {
             Ok(PodProgress::Done) => Ok(Step::Complete),
@@ -179,7 +180,7 @@ impl Shared {
         }
     }
 
-    /// Records that the pod is on its machine in its present form. Returns `true` if that is worth an Event.
+    /// Records that the pod is on its machine in its current form. Returns `true` if that is worth an Event.
     fn is_news(&self, owner: &Owner, pod: &Pod) -> bool {
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         let mut record = self.records.entry(owner.uid.clone()).or_default();
@@ -189,7 +190,7 @@ impl Shared {
 
     /// Returns `true` if a failed step need not be reported yet because the machine did not answer. Only the reader
     /// retries such a machine; it is read at once and the pod waits for the result. A machine that keeps answering
-    /// its reader but not the pod's requests is no outage.
+    /// its reader but not the pod's requests is not an outage.
     pub(super) fn is_tolerated(&self, owner: &Owner, machine: &Machine, error: &DriverError) -> bool {
         if error.reason() != Reason::Unavailable {
             return false;
@@ -203,8 +204,8 @@ impl Shared {
         record.unanswered < UNANSWERED
     }
 
-    /// Records that the machine answered, or cannot be reached at all.
-    pub(super) fn answered(&self, owner: &Owner) {
+    /// Resets the count of unanswered steps: the machine answered, or its outage is reported by the reader instead.
+    pub(super) fn reset_unanswered(&self, owner: &Owner) {
         if let Some(mut record) = self.records.get_mut(&owner.uid) {
             record.unanswered = 0;
         }
@@ -238,7 +239,8 @@ impl Shared {
         if leaves || !applied {
             let (name, waiting) =
                 (&machine.spec.name, if leaves { "the deletion of the pod" } else { "the pod" });
-            let text = format!("{name} cannot be reached, {waiting} waits for it: {}", outage.message);
+            let text =
+                format!("the machine behind {name} cannot be reached; {waiting} waits: {}", outage.message);
             self.report(owner, EventReason::Waits, text);
         }
     }
@@ -252,8 +254,7 @@ impl Shared {
         let before =
             std::mem::replace(&mut self.records.entry(owner.uid.clone()).or_default().ephemeral, added);
         if added > before {
-            let text =
-                "spec.ephemeralContainers: nothing can be added to what runs on the machine behind this node";
+            let text = "spec.ephemeralContainers: the machine behind this node does not support them; they are ignored";
             self.note_pod(owner, EventReason::Unsupported, text);
         }
     }

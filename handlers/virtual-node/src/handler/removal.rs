@@ -59,7 +59,7 @@ impl Shared {
     /// Removes the workload of a deleted pod.
     async fn clear_pod(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
         self.pods.forget(owner.uid.as_str());
-        let Some(machine) = self.node_store.get(node).filter(|machine| machine.view().works()) else {
+        let Some(machine) = self.node_store.get(node).filter(|machine| machine.view().accepts_pods()) else {
             self.forget(&owner.uid);
             return Ok(());
         };
@@ -70,7 +70,7 @@ impl Shared {
         }
         if self.is_removed(owner, &machine).await? {
             if machine.workload(&owner.uid).is_some() {
-                let text = "the pod is no more; nothing of it is left on the machine";
+                let text = "the deleted pod was removed from its machine";
                 self.note_pod(owner, EventReason::Removed, text);
             }
             self.forget(&owner.uid);

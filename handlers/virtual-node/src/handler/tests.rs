@@ -58,7 +58,7 @@ async fn only_a_machine_that_answers_its_reader_and_not_for_a_pod_is_reported() 
     assert!(!step(Reason::Refused), "it answered");
     let unanswered = || [(); 4].map(|()| step(Reason::Unavailable));
     assert_eq!(unanswered(), [true, true, false, false]);
-    shared.answered(&owner);
+    shared.reset_unanswered(&owner);
     assert_eq!(unanswered(), [true, true, false, false]);
     machine.missed("DriverUnavailable", "no answer".into(), false);
     assert!(machine.view().reach.is_up(), "it may be an outage");

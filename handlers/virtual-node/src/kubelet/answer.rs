@@ -90,7 +90,7 @@ pub(super) fn router(data: Arc<KubeletData>) -> Router {
             }
             data.counts.request(request, RequestResult::Denied);
             let option = data.words.client_authority;
-            let text = format!("show a client certificate that the authority of `{option}` signed\n");
+            let text = format!("a client certificate signed by the CA in `{option}` is required\n");
             (StatusCode::UNAUTHORIZED, text).into_response()
         };
         router = router.route(path, handler.route_layer(from_fn_with_state(Arc::clone(&data), verify)));
@@ -105,9 +105,7 @@ pub(super) fn router(data: Arc<KubeletData>) -> Router {
         let answer = async move |State(data): State<Arc<KubeletData>>| {
             data.counts.request(request, RequestResult::Unsupported);
             let machine = data.words.machine;
-            let text = format!(
-                "{what} is not supported by this {machine}: it runs the pod, and lets nobody else in"
-            );
+            let text = format!("{what} is not supported by this {machine}");
             (StatusCode::NOT_IMPLEMENTED, text)
         };
         router = router.route(path, any(answer));

@@ -2,7 +2,7 @@
 //!
 //! Each node has a port of its own, because the API server distinguishes nodes of one address by their ports. Operations that no
 //! such machine supports are answered with 501 and a sentence that `kubectl` shows, to any client. The data of pods is served
-//! only to clients with a certificate that the configured authority signed.
+//! only to clients with a certificate that the configured CA signed.
 
 mod answer;
 mod serve;
@@ -41,20 +41,20 @@ pub struct KubeletOptions {
     pub address: IpAddr,
     /// The port of the first node; 0 lets the system choose each.
     pub first_port: u16,
-    /// A certificate and its key, in PEM; if absent, one is generated.
+    /// A certificate and its key, in PEM; one is generated if absent.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// The file of the authority that signs client certificates; without it no client is authorized.
+    /// A PEM file with the CA certificates that verify client certificates. Without it, no client is authorized.
     pub client_authority: Option<PathBuf>,
     /// The wording of messages.
     pub words: KubeletWords,
 }
 
-/// The wording of messages about machines that are no kubelets.
+/// The wording of messages about machines that are not kubelets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KubeletWords {
     /// The noun for such a machine, for example `device`.
     pub machine: &'static str,
-    /// The option that names the authority of the clients that may read the data of a node.
+    /// The option with the CA of authorized clients.
     pub client_authority: &'static str,
 }
 
@@ -70,8 +70,8 @@ pub enum KubeletError {
         #[source]
         source: io::Error,
     },
-    /// A file does not contain a usable certificate or key.
-    #[error("{file} holds no usable {what}")]
+    /// A file does not contain the required data.
+    #[error("{file} contains no usable {what}")]
     Malformed {
         /// The file.
         file: PathBuf,
@@ -79,10 +79,10 @@ pub enum KubeletError {
         what: &'static str,
     },
     /// No certificate could be generated.
-    #[error("make a certificate")]
+    #[error("generate a certificate")]
     Make(#[source] rcgen::Error),
-    /// Certificate, key and authority do not fit together.
-    #[error("the certificate, its key and the authority do not fit together")]
+    /// The certificate, the key and the CA do not match.
+    #[error("the certificate, the key and the CA do not match")]
     Tls(#[source] rustls::Error),
 }
 

@@ -29,7 +29,7 @@ const LIFE: Duration = Duration::from_secs(300);
 /// The pause after a failed `accept`.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// `true` if the client presented a certificate signed by the configured authority.
+/// `true` if the client presented a certificate signed by the configured CA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClientVerified(pub(super) bool);
 

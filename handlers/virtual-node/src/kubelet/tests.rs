@@ -234,7 +234,7 @@ fn a_certificate_that_cannot_be_used_is_named() {
         causes(&Kubelets::new(options).err().unwrap())
     };
     assert!(fails("/nowhere/tls.crt".into()).starts_with("read /nowhere/tls.crt"));
-    assert!(fails(empty.clone()).ends_with("holds no usable certificate"));
+    assert!(fails(empty.clone()).ends_with("contains no usable certificate"));
 }
 
 #[tokio::test]

@@ -27,10 +27,10 @@ const FRESH: Duration = Duration::from_secs(60);
 /// The time that a connection waits for files that are read again.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A certificate, with what signed it, and its key.
+/// A certificate chain and its key.
 type ServerIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// The server certificate and the client authority of the kubelet APIs, read from the configured files. They are read
+/// The server certificate and the client CA of the kubelet APIs, read from the configured files. They are read
 /// again while connections arrive, because certificates are replaced before they expire.
 pub(super) struct KubeletCertificates {
     options: KubeletOptions,
@@ -49,7 +49,7 @@ struct State {
 }
 
 impl KubeletCertificates {
-    /// Reads the files, or generates a certificate if none are configured.
+    /// Reads the files, or generates a certificate.
     pub(super) fn new(options: &KubeletOptions) -> Result<Self, KubeletError> {
         let own = own(options)?;
         let config = Arc::new(config(options, &own)?);
@@ -95,7 +95,7 @@ impl KubeletCertificates {
     }
 }
 
-/// The TLS configuration of the options. With an authority a client certificate is requested, but never required: clients
+/// The TLS configuration of the options. With a CA a client certificate is requested, but never required: clients
 /// without one may do less.
 fn config(options: &KubeletOptions, (chain, key): &ServerIdentity) -> Result<ServerConfig, KubeletError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -112,7 +112,7 @@ fn config(options: &KubeletOptions, (chain, key): &ServerIdentity) -> Result<Ser
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
                 .allow_unauthenticated()
                 .build()
-                .map_err(|_| malformed(file, "certificate of an authority"))?;
+                .map_err(|_| malformed(file, "CA certificate"))?;
             builder.with_client_cert_verifier(verifier)
         }
     };

@@ -62,9 +62,9 @@ fn pressure(kind: &'static str, reasons: [&'static str; 2], what: &str, room: Op
     let [free, short] = reasons;
     match room {
         Some(room) if room.is_short() => {
-            (kind, "True", short, format!("less than a twentieth of the machine's {what} is free"))
+            (kind, "True", short, format!("less than 5 % of the machine's {what} is free"))
         }
-        Some(_) => (kind, "False", free, format!("the machine has {what} that is free")),
+        Some(_) => (kind, "False", free, format!("the machine has enough free {what}")),
         None => (kind, "False", NOT_REPORTED, format!("the machine does not report how much {what} is free")),
     }
 }

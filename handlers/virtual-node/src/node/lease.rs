@@ -1,4 +1,4 @@
-//! The lease of a node, by which the cluster knows that its kubelet is alive; here this process is the kubelet.
+//! The lease of a node, by which the cluster knows that its controller is alive.
 //!
 //! It is renewed while this process leads, even if the machine cannot be reached: the lease stands for this process, and the
 //! condition `Ready` for the machine. Without a lease the node controller would replace that condition, with its reason, by
@@ -33,7 +33,7 @@ impl NodeLeases {
         Self { api: Api::namespaced(client, NAMESPACE), renewed: DashMap::new(), interval }
     }
 
-    /// Renews the lease of a node, unless that was done a moment ago. Creates it if it does not exist.
+    /// Renews the lease of a node, unless it is fresh. A missing lease is created.
     pub(crate) async fn renew(&self, node: &Node) -> Result<(), kube::Error> {
         let name = node.metadata.name.clone().unwrap_or_default();
         let uid = node.metadata.uid.clone().unwrap_or_default();
@@ -66,7 +66,7 @@ impl NodeLeases {
     }
 }
 
-/// The lease of a node as it is created. It is deleted with the node, which owns it.
+/// Builds the lease, which the Node owns.
 pub(crate) fn lease_of(node: &Node, now: Timestamp) -> Lease {
     let name = node.metadata.name.clone().unwrap_or_default();
     let owner = OwnerReference {

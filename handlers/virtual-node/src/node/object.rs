@@ -1,4 +1,4 @@
-//! The Node object: its creation, and the patches that correct it. Pure.
+//! Builds the Node object and its corrections. Pure.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use super::quantity;
 use super::spec::{MachineInfo, NodeSpec};
 use super::view::MachineView;
 
-/// The labels that a node is to have. Descriptions cannot override those that identify its owner.
+/// The wanted labels of a node. Descriptions cannot override those that identify its owner.
 fn labels(machine: &MachineView, node_owner: NodeOwner<'_>) -> BTreeMap<String, String> {
     let spec = &machine.spec;
     let info = machine.health.as_deref().map(|health| health.info.clone()).unwrap_or_default();
@@ -35,7 +35,7 @@ fn labels(machine: &MachineView, node_owner: NodeOwner<'_>) -> BTreeMap<String, 
     labels
 }
 
-/// The Node object as it is created.
+/// Builds the Node object.
 pub(crate) fn created(machine: &MachineView, node_owner: NodeOwner<'_>, now: Timestamp) -> Node {
     let spec = &machine.spec;
     Node {
@@ -76,8 +76,8 @@ pub(crate) fn metadata_patch(node: &Node, machine: &MachineView, node_owner: Nod
     })
 }
 
-/// The list of taints with those that are missing, and without those that we set `before` and no longer want; `None` if the list is
-/// right.
+/// Returns the corrected taints: the missing ones added, those that we set `before` and no longer want removed; `None` if nothing
+/// changes.
 fn taints(node: &Node, spec: &NodeSpec, before: &NodeMarks) -> Option<Vec<Taint>> {
     let mut taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let same = |one: &Taint, other: &Taint| one.key == other.key && one.effect == other.effect;

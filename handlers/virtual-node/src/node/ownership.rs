@@ -22,7 +22,7 @@ pub(crate) struct NodeOwner<'a> {
     pub(crate) handler: &'a str,
     /// The name by which the installation marks what it makes.
     pub(crate) cluster: &'a str,
-    /// A label of the agent that managed such machines before, if there was one.
+    /// A label that identifies the nodes of a previous agent, which this handler takes over.
     pub(crate) predecessor: Option<Label>,
 }
 

@@ -1,4 +1,4 @@
-//! The specification of a node by its source, and the health of its machine.
+//! The specification of a virtual node, supplied by its `NodeSource`, and the health of its machine.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 /// The key of the taint that keeps away pods that do not tolerate a virtual node.
 pub const PROVIDER_TAINT: &str = "virtual-kubelet.io/provider";
 
-/// The specification of a node by its source.
+/// The specification of a virtual node, supplied by its [`NodeSource`](crate::NodeSource).
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeSpec {
     /// The name: a DNS subdomain.
@@ -24,7 +24,7 @@ pub struct NodeSpec {
     pub host_ip: Option<IpAddr>,
     /// The address of the machine. A changed address means another machine, of which nothing is known.
     pub place: String,
-    /// Identifies the connection to the machine: when it changes, the connection is opened anew.
+    /// Identifies the connection to the machine: when it changes, the connection is opened again.
     pub session: u64,
     /// `true` if the node is being removed from the cluster: nothing is done for its pods any more.
     pub retired: bool,

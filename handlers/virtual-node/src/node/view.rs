@@ -10,7 +10,7 @@ use crate::reach::{Outage, Reachability};
 /// A node and what is known of its machine, at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct MachineView {
-    /// The specification by the node's source.
+    /// The specification of the node, supplied by its `NodeSource`.
     pub(crate) spec: Arc<NodeSpec>,
     /// The reachability of the machine.
     pub(crate) reach: Reachability,
@@ -70,7 +70,7 @@ impl MachineView {
     }
 
     /// Returns `true` if the machine may be called to run pods.
-    pub(crate) fn works(&self) -> bool {
+    pub(crate) fn accepts_pods(&self) -> bool {
         self.reach.is_up() && !self.spec.retired && self.object == NodeObject::Ours
     }
 }

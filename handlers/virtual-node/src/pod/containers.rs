@@ -1,4 +1,4 @@
-//! The status of containers: the observed state, with what was known before.
+//! The status of containers: the observed state, merged with the previous status.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
@@ -10,7 +10,7 @@ use staffetta_driver::app_hosting::{HostedContainer, HostedContainerState};
 
 use super::sight::{Change, PodSight};
 
-/// The exit code of a container that was there and is not any more: as if it had been killed, as kubelets report it.
+/// The exit code of a container that disappeared: as if it had been killed, as kubelets report it.
 const LOST: i32 = 137;
 
 /// The status of a container. While the change of its pod is not complete, its image is the former one: by that a later process
@@ -61,7 +61,7 @@ pub(super) fn removed(
         was
     } else {
         let began = was.running.and_then(|running| running.started_at);
-        ended(began, now, LOST, "Removed", "it was removed from the machine, for the pod was deleted")
+        ended(began, now, LOST, "Removed", "the pod was deleted")
     });
     status
 }
@@ -105,9 +105,9 @@ fn waiting(
 ) -> ContainerState {
     if let Some(running) = was.running {
         let (why, text) = if change == Change::UnderWay {
-            ("Replaced", "the pod changed, and it is made anew")
+            ("Replaced", "the pod changed; the container is being replaced")
         } else {
-            ("ContainerStatusUnknown", "it ran, and the machine does not run it any more")
+            ("ContainerStatusUnknown", "the container no longer exists on the machine")
         };
         status.last_state = Some(ended(running.started_at, now, LOST, why, text));
     } else if was.terminated.is_some() {

@@ -15,7 +15,7 @@ pub(crate) enum PodTask {
     Wait,
     /// Write its status: the machine is as the pod wants it.
     Report,
-    /// Bring the machine one step nearer.
+    /// Apply the pod to its machine: one step towards the desired state.
     Apply {
         /// `true` if the pod's specification differs from the one that was applied.
         replaces: bool,

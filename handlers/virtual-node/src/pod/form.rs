@@ -1,11 +1,11 @@
-//! The form of a pod: what of it makes it run otherwise when it changes.
+//! The form of a pod: a digest of the parts of a pod that affect its containers.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use k8s_openapi::api::core::v1::Pod;
 
-/// A digest of the containers of a pod (images, commands, resources and whatever else a container is made of) and of its deadline,
-/// which its machine has to enforce too. Labels, annotations and tolerations are not its form: they change nothing of what runs.
+/// Returns a digest of the containers of a pod (images, commands, resources and all other fields) and of its deadline, which its
+/// machine enforces too. Labels, annotations and tolerations are not part of it: they do not affect the containers.
 pub(crate) fn form(pod: &Pod) -> u64 {
     let mut digest = DefaultHasher::new();
     let spec = pod.spec.as_ref();

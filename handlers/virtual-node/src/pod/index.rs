@@ -32,7 +32,7 @@ struct Cluster {
     overlooked: HashMap<String, Instant>,
     /// Of those whose pods are being read: the UIDs of pods that went meanwhile.
     gone: HashMap<String, HashSet<String>>,
-    /// A label of the agent that managed such machines before.
+    /// A label that identifies the nodes of a previous agent, which this handler takes over.
     predecessor: Option<Label>,
 }
 

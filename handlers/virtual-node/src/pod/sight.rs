@@ -24,7 +24,7 @@ pub(crate) enum Change {
     Nothing,
     /// The pod has changed, and its machine refuses the change: the workload stays.
     Refused,
-    /// The pod has changed: the workload is removed and created anew.
+    /// The pod has changed: the workload is removed and created again.
     UnderWay,
 }
 

@@ -179,7 +179,7 @@ fn a_leader_whose_lease_was_taken_stops_at_once() {
     let mut cleared = leader();
     cleared.observe(at(102.2), Some(lease("", 3)));
     let ElectorAction::Stop(loss) = cleared.next_action(at(102.2)) else { panic!("it does not stop") };
-    assert_eq!(loss.to_string(), "the lease was taken by no process: its holder was removed");
+    assert_eq!(loss.to_string(), "the holder was removed from the lease");
 }
 
 #[test]

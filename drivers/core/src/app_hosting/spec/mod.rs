@@ -61,8 +61,8 @@ pub struct DeviceSpec {
     #[serde(default = "max_pods")]
     #[schemars(range(min = 1))]
     pub max_pods: u32,
-    /// From the existing provider, where each device had a process with a log of its own. It is taken and has no effect here, as
-    /// a warning says.
+    /// From the existing provider, where each device had a process with a log of its own. It is accepted and ignored here,
+    /// with a warning.
     pub log_level: Option<LogLevel>,
     /// The default and the maximum resources of a pod.
     #[serde(default)]
@@ -166,15 +166,15 @@ pub struct ResourceLimits {
     pub default_memory: Option<String>,
     /// The storage of a container that requests none.
     pub default_storage: Option<String>,
-    /// The most CPU of a container.
+    /// The maximum CPU of a container.
     #[serde(rename = "maxCPU")]
     pub max_cpu: Option<String>,
-    /// The most memory of a container.
+    /// The maximum memory of a container.
     pub max_memory: Option<String>,
-    /// The most storage of a container.
+    /// The maximum storage of a container.
     pub max_storage: Option<String>,
-    /// From the existing provider: the most of any other resource, by its name. It is taken and has no effect here, as a warning
-    /// says: no device has other resources, and a container that asks for one is refused.
+    /// From the existing provider: the maximum of any other resource, by its name. It is accepted and ignored here, with a
+    /// warning: no device has other resources, and a container that asks for one is refused.
     pub others: BTreeMap<String, String>,
 }
 

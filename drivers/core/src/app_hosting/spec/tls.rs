@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct TlsSpec {
-    /// Uses TLS. Without it, the password crosses the network in clear.
+    /// Uses TLS. Without it, the password is sent in clear text.
     pub enabled: bool,
     /// Accepts any certificate. A man in the middle can then read the password.
     pub insecure_skip_verify: bool,
@@ -18,9 +18,9 @@ pub struct TlsSpec {
     pub cert_file: Option<PathBuf>,
     /// The key of our certificate, a PEM file.
     pub key_file: Option<PathBuf>,
-    /// The certificates of the authorities that may vouch for the device, a PEM file; those of this system if absent.
+    /// A PEM file with the CA certificates that verify the device; the CAs of the system if absent.
     pub ca_file: Option<PathBuf>,
     /// The SHA-256 of the one certificate that the device may show, in 64 hexadecimal digits, with or without colons. No
-    /// authority is asked then, which suits a certificate that the device signed itself.
+    /// CA is needed then, which suits a self-signed certificate.
     pub certificate_sha256: Option<String>,
 }

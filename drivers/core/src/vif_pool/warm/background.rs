@@ -98,7 +98,7 @@ impl Inner {
         {
             let mut state = self.state();
             if let Phase::Listed(_) = state.phase {
-                let detail = "the pods that use VIFs are not known yet";
+                let detail = "the pool is starting: the pods that use VIFs have not been read yet";
                 return Err(DriverError::new(Reason::Unavailable, STEP).detail(detail));
             }
             for key in in_network(&state, network) {

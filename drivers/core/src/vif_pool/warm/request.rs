@@ -124,7 +124,8 @@ impl VifClaim<'_> {
         let (inner, now) = (self.inner, self.inner.now());
         let mut state = inner.state();
         if !matches!(state.phase, Phase::Open) {
-            let detail = "the existing VIFs, or the pods that use them, are not known yet";
+            let detail =
+                "the pool is starting: the existing VIFs, or the pods that use them, have not been read yet";
             return Err(DriverError::new(Reason::Unavailable, STEP).detail(detail));
         }
         let shelf = state.shelf(&self.key, &inner.policy);
@@ -224,7 +225,7 @@ impl Inner {
                     self.shelve(shelf, &place);
                 } else {
                     tracing::warn!(namespace = owner.namespace, name = owner.name, uid = %owner.uid, vif = %vif.id,
-                        "the pod returns another VIF than it was given; it is deleted");
+                        "the annotation of the pod does not match the VIF that the pool handed out; the VIF is deleted");
                     shelf.pool.discard(&vif.id);
                 }
             }
@@ -241,7 +242,9 @@ fn refusal(shelf: &Shelf, wait: Wait) -> DriverError {
         Wait::Pressed(remaining) => {
             shelf.failure.clone().unwrap_or_else(unavailable).unambiguous().after(remaining)
         }
-        Wait::Cooling(remaining) => unavailable().detail("all VIFs cool down").after(remaining),
+        Wait::Cooling(remaining) => {
+            unavailable().detail("all released VIFs are still cooling down").after(remaining)
+        }
         Wait::Draining => unavailable().detail("the node is gone"),
         Wait::Growing | Wait::Full => unavailable(),
     }

@@ -90,7 +90,7 @@ pub(super) struct Shelf {
     pub(super) subnets: Vec<Subnet>,
     /// The error of the last failed refill.
     pub(super) failure: Option<DriverError>,
-    /// The number of checks in a row that found its node missing.
+    /// The number of consecutive checks that found its node missing.
     pub(super) absent: u8,
     /// The time of the next work that is due.
     pub(super) due: Option<Duration>,

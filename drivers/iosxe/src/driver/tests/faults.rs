@@ -138,7 +138,7 @@ async fn an_install_of_somebody_else_that_never_ends_is_told_and_asked_after_eve
     let begun = Instant::now();
     let (reason, message, _) = failing(&driver, &pod(1)).await;
     assert_eq!(reason, "InstallFailed");
-    assert_eq!(message, "app: waits until guest is installed, which takes longer than 600 s");
+    assert_eq!(message, "app: waiting for the install of guest, for more than 600 s");
     let requests = device.inner().requests;
     while begun.elapsed() < Duration::from_secs(3 * 3600) {
         let (.., poll_after) = failing(&driver, &pod(1)).await;

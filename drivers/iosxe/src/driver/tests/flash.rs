@@ -65,7 +65,7 @@ async fn a_copy_holds_up_neither_the_other_pods_nor_whoever_asks_how_they_are() 
     let progress = loop {
         let progress = driver.deploy_pod(&slow).await.unwrap();
         match &progress {
-            PodProgress::Working { state, .. } if state.contains("is copied to the flash") => break progress,
+            PodProgress::Working { state, .. } if state.contains("copying to the flash") => break progress,
             _ => tokio::time::sleep(progress.poll_after().unwrap()).await,
         }
     };

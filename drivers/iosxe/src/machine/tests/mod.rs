@@ -87,7 +87,10 @@ fn an_install_waits_for_another_one_and_a_removal_for_an_install() {
     let busy =
         AppView { busy: Some(Busy { app: "other", since: now }), ..view(Configured::Yes, AppState::Absent) };
     let decision = decide(busy, RUN, &track, PATIENCE, now);
-    assert_eq!(decision, Decision::Wait { state: "waits until other is installed".into(), poll_after: POLL });
+    assert_eq!(
+        decision,
+        Decision::Wait { state: "waiting for the install of other".into(), poll_after: POLL }
+    );
     let mut asked = Vec::new();
     let mut later = now + PATIENCE.copy + POLL;
     for _ in 0..8 {
@@ -190,7 +193,7 @@ fn an_install_of_which_nothing_comes_is_told_after_its_limit_and_tried_again_aft
     let Decision::Fail { reason: "InstallFailed", message, poll_after } = decision else {
         panic!("{decision:?}")
     };
-    assert!(message.contains("nothing came of it within 120 s"), "{message}");
+    assert!(message.contains("no application appeared within 120 s"), "{message}");
     assert_eq!(at(&mut track, later + poll_after), Decision::Do(AppStep::Install));
 }
 
@@ -216,7 +219,7 @@ fn a_failure_that_the_device_tells_is_known_from_those_that_it_told_before() {
 #[test]
 fn an_install_that_the_device_gives_up_is_told_and_another_one_that_was_told_to_go_is_not() {
     let now = Instant::now();
-    for (asked_to_stop, expected) in [(false, Some("the device gave the install up")), (true, None)] {
+    for (asked_to_stop, expected) in [(false, Some("the device aborted the install")), (true, None)] {
         let mut track = AppRecord::new(AppState::Absent, now);
         track.attempted(AppStep::Install, now, PATIENCE.install);
         track.observe(AppState::Installing, now + POLL);
@@ -303,7 +306,9 @@ fn an_install_that_hangs_is_ended_told_and_tried_again_after_pauses_that_double(
         track.attempted(AppStep::Uninstall, now, PATIENCE.limit(AppStep::Uninstall));
         track.observe(AppState::Absent, now);
         match decide(view(Configured::Yes, AppState::Absent), RUN, &track, PATIENCE, now) {
-            Decision::Fail { reason: "InstallFailed", message, poll_after } if message.contains("no end") => {
+            Decision::Fail { reason: "InstallFailed", message, poll_after }
+                if message.contains("its time limit") =>
+            {
                 pauses.push(poll_after.as_secs());
                 now += poll_after;
             }

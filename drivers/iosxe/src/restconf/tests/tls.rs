@@ -105,9 +105,9 @@ fn only_a_file_with_a_certificate_in_it_and_of_a_bounded_size_is_read() {
     let (empty, large) = (tempfile::NamedTempFile::new().unwrap(), tempfile::NamedTempFile::new().unwrap());
     large.as_file().set_len((1 << 20) + 1).unwrap();
     for (file, why) in [
-        (empty.path(), "there is no certificate in it"),
-        (large.path(), "it has more than 1048576 bytes"),
-        ("/dev/null".as_ref(), "it is no file"),
+        (empty.path(), "contains no certificate"),
+        (large.path(), "has more than 1048576 bytes"),
+        ("/dev/null".as_ref(), "is not a regular file"),
     ] {
         let file = Some(file.to_owned());
         let by_authority = TlsSpec { enabled: true, ca_file: file.clone(), ..TlsSpec::default() };
@@ -130,7 +130,7 @@ fn what_would_be_dropped_without_a_word_is_refused_by_path_and_no_file_is_looked
         TlsSpec { cert_file: nowhere.clone(), key_file: nowhere.clone(), ..none.clone() },
     ] {
         let reported = refusal(&off);
-        assert!(reported.contains("tls.enabled: it must be true where `tls."), "{reported}");
+        assert!(reported.contains("tls.enabled: TLS must be on where `tls."), "{reported}");
     }
     let on = TlsSpec { enabled: true, ..none };
     for (both, path) in [

@@ -17,6 +17,7 @@ use crate::text::or_default;
 pub(super) struct CloudsFile {
     #[serde(default)]
     pub(super) clouds: BTreeMap<String, Option<Spanned<CloudEntry>>>,
+    /// The vendor profiles of clouds-public.yaml (`public-clouds`).
     #[serde(default, rename = "public-clouds")]
     pub(super) public: BTreeMap<String, Option<Spanned<CloudEntry>>>,
 }

@@ -22,7 +22,7 @@ use crate::error::{DriverResult, Result, existing};
 use crate::mark::{ResourceMark, cluster_tag};
 use crate::text::is_well_formed;
 
-/// The most rules in one request. Neutron needs some tens of milliseconds for each and creates all of them or none.
+/// The maximum number of rules in one request. Neutron needs some tens of milliseconds for each and creates all of them or none.
 const MAX_RULES: usize = 100;
 /// The longest name of a group, in characters.
 const MAX_NAME: usize = 255;

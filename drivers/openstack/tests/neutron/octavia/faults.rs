@@ -145,7 +145,7 @@ async fn a_deletion_that_octavia_fails_is_a_failure_and_no_reason_to_hurry() {
     })
     .await;
     assert_eq!((failed.reason(), failed.transient()), (Reason::Unavailable, true));
-    assert!(failed.to_string().contains("was to be deleted, and is in the state ERROR"), "{failed}");
+    assert!(failed.to_string().contains("could not be deleted; it is in the state ERROR"), "{failed}");
     assert!(!world.port(made.port.as_str()).await.is_null(), "it is Octavia's as long as that stands");
     patiently(async || driver.release_load_balancer(&owner, &made.id).await).await;
     assert!(world.port(made.port.as_str()).await.is_null());

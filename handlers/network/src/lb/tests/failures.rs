@@ -198,7 +198,10 @@ async fn a_port_with_an_unsupported_protocol_does_not_block_the_others() {
     world.want(&LbaasServiceSpec { ports: vec![port("http", 80), sctp], ..spec() });
     let error = world.event().await.unwrap_err();
     assert_eq!((error.reason(), error.transient()), ("ProtocolUnsupported", false));
-    assert_eq!(error.to_string(), "serve SCTP:80, which the service now lacks");
+    assert_eq!(
+        error.to_string(),
+        "the external system does not support SCTP:80; the service works without these ports"
+    );
     assert_eq!(world.calls(), ["ensure", "ensure listener", "ensure listener"]);
     assert_eq!((world.tree().listeners.len(), world.members(HTTP).len()), (1, 1));
     assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
@@ -240,7 +243,7 @@ async fn an_outage_is_reported_for_every_call() {
         let away = world.event().await.unwrap_err();
         let said = (away.reason(), away.transient(), away.pending().is_some());
         assert_eq!(said, ("DriverUnavailable", true, false), "{method:?}");
-        assert!(causes(&*away).contains("ask: the other side is not available"), "{}", causes(&*away));
+        assert!(causes(&*away).contains("ask: the external system is unavailable"), "{}", causes(&*away));
     }
 }
 

@@ -61,11 +61,7 @@ async fn the_time_for_retries_of_a_queued_load_balancer_has_not_begun() {
             Duration::from_secs(300),
             "it is reported in the end"
         );
-        assert!(
-            causes(&*error).ends_with("make a load balancer: it waits for its turn"),
-            "{}",
-            causes(&*error)
-        );
+        assert!(causes(&*error).ends_with("make a load balancer: it is queued"), "{}", causes(&*error));
     }
     let pending = world.event().await.unwrap_err();
     waits(&pending);

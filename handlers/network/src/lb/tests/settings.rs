@@ -78,7 +78,7 @@ async fn a_state_of_another_program_without_settings_gets_them_again() {
     assert_eq!(world.tree().listeners[0].settings.member_timeout_ms, Some(5000));
 }
 
-/// A driver without affinity and time-outs that chooses the subnet of members itself.
+/// A driver without affinity and timeouts that chooses the subnet of members itself.
 struct Simple {
     inner: Arc<MemoryLoadBalancerDriver>,
     learned: Arc<Learned>,

@@ -7,7 +7,7 @@ use k8s_openapi::api::networking::v1::IPBlock;
 /// `limit`. The error is a description of an invalid network.
 pub(super) fn networks(block: &IPBlock, limit: usize) -> Result<Vec<IpNet>, String> {
     let read = |text: &String| {
-        text.parse::<IpNet>().map(|net| net.trunc()).map_err(|_| format!("`{text}` is no IP block"))
+        text.parse::<IpNet>().map(|net| net.trunc()).map_err(|_| format!("`{text}` is not an IP block"))
     };
     let net = read(&block.cidr)?;
     let except = merged(block.except.iter().flatten().map(read).collect::<Result<_, _>>()?);

@@ -90,7 +90,7 @@ pub(crate) struct IndexChanges {
 
 /// A group of a pod does not exist yet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the security group `{0}` is not there yet")]
+#[error("the security group `{0}` does not exist yet")]
 pub struct GroupNotReady(pub GroupName);
 
 impl PolicyIndex {
@@ -132,7 +132,7 @@ impl PolicyIndex {
         self.lock().model.policy_groups(policy)
     }
 
-    /// The names of all groups of policies.
+    /// The names of all security groups that the policies need.
     pub(crate) fn group_names(&self) -> HashSet<GroupName> {
         self.lock().model.group_names()
     }
@@ -141,7 +141,8 @@ impl PolicyIndex {
     pub(crate) fn problems(&self, policy: &Uid) -> Vec<String> {
         let mut state = self.lock();
         let unresolved = state.model.unresolved_ports(policy).into_iter();
-        let unresolved = unresolved.map(|port| format!("no pod that it concerns has a port named {port}"));
+        let unresolved =
+            unresolved.map(|port| format!("no pod selected by the policy has a port named {port}"));
         let mut problems: Vec<_> = unresolved.collect();
         problems.extend(state.model.policy(policy).into_iter().flat_map(|terms| terms.problems.clone()));
         problems.sort();
@@ -200,7 +201,8 @@ impl PolicyIndex {
         Ok(ids)
     }
 
-    /// The groups that VIFs of a pod were created with after `tick`, if there are any.
+    /// The security groups that were assigned to new VIFs of a pod after the logical time `tick`
+    /// ([`next_tick`](Self::next_tick)); `None` if none were assigned since.
     pub(crate) fn assigned_since(&self, pod: &Uid, tick: u64) -> Option<Vec<SecurityGroupId>> {
         let state = self.lock();
         state.assigned.get(pod).filter(|(assigned, _)| *assigned > tick).map(|(_, groups)| groups.clone())

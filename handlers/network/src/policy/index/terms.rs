@@ -130,8 +130,8 @@ impl PolicyTerms {
             .filter(|pairs| self.peers.len() + pairs.peers.keys().filter(is_new).count() <= MAX_SELECTORS)
         else {
             self.problems.push(format!(
-                "`spec.{path}` allows nothing: a policy may name {MAX_PAIRS} pairs of a port and a peer and {MAX_SELECTORS} \
-                 selectors of pods, and with it there are more"
+                "`spec.{path}` is ignored and allows nothing: with it, the policy exceeds {MAX_PAIRS} pairs of a port and a \
+                 peer, or {MAX_SELECTORS} pod selectors"
             ));
             return;
         };
@@ -205,7 +205,7 @@ impl PolicyTerms {
 }
 
 fn unknown_operator(operator: &str) -> String {
-    format!("`{operator}` is no operator of a selector")
+    format!("`{operator}` is not an operator of a selector")
 }
 
 /// The pairs of one rule, with the peers in them.

@@ -148,7 +148,7 @@ async fn a_policy_without_pods_has_no_unresolved_ports() {
     assert!(texts[0].ends_with("named sql/TCP") && texts[1].contains("named sink/TCP"), "{texts:?}");
     world.no_pod("log").await;
     let uid = Owner::of(&policy("p", &spec).metadata).uid;
-    assert_eq!(world.index.problems(&uid), ["no pod that it concerns has a port named sql/TCP"]);
+    assert_eq!(world.index.problems(&uid), ["no pod selected by the policy has a port named sql/TCP"]);
 }
 
 #[tokio::test]
@@ -160,6 +160,6 @@ async fn a_policy_with_ports_that_no_pod_has_is_reported_once() {
     for _ in 0..2 {
         world.policy("p", &spec).await.unwrap();
     }
-    let expected = "PolicyIncomplete: no pod that it concerns has a port named sql/TCP";
+    let expected = "PolicyIncomplete: no pod selected by the policy has a port named sql/TCP";
     assert_eq!(*world.recorded.0.lock().unwrap(), [expected]);
 }

@@ -20,7 +20,7 @@ pub enum NetworksError {
     #[error("there is no NetworkAttachmentDefinition {0}")]
     Unknown(String),
     /// The network's definition is invalid.
-    #[error("the NetworkAttachmentDefinition {name} names no subnet: {problem}")]
+    #[error("the NetworkAttachmentDefinition {name} does not specify a subnet: {problem}")]
     Invalid {
         /// The namespace and name of the network.
         name: String,
@@ -29,7 +29,7 @@ pub enum NetworksError {
     },
     /// The network requires another VIF driver than the node has.
     #[error(
-        "the network of interface {interface} wants the VIF driver `{driver}`, and that of the node is another one"
+        "the network of interface {interface} requires the VIF driver `{driver}`, but the node uses another one"
     )]
     Driver {
         /// The interface.

@@ -106,7 +106,7 @@ async fn a_missing_network_is_awaited_before_anything_is_created() {
 #[tokio::test(start_paused = true)]
 async fn unavailable_networks_are_reported_on_the_pod_and_nothing_is_created() {
     for (text, words, transient) in
-        [("[", "neither a JSON list", false), ("other", "wants the VIF driver `nested-vlan`", true)]
+        [("[", "neither a JSON list", false), ("other", "requires the VIF driver `nested-vlan`", true)]
     {
         let world = asking(text);
         let error = world.event().await.unwrap_err();

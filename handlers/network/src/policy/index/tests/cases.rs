@@ -75,8 +75,8 @@ fn ports_that_no_pod_has_are_reported() {
         "egress": [{ "ports": [{ "port": "sql" }], "to": [{ "podSelector": {} }, { "ipBlock": { "cidr": "10.0.0.0/8" } }] }] });
     let (_, index, uid) = shop(&spec);
     let expected = [
-        "no pod that it concerns has a port named grpc/TCP",
-        "no pod that it concerns has a port named sql/TCP",
+        "no pod selected by the policy has a port named grpc/TCP",
+        "no pod selected by the policy has a port named sql/TCP",
         "the port `sql` has no number in the block 10.0.0.0/8",
     ];
     assert_eq!(index.problems(&uid), expected);
@@ -90,8 +90,11 @@ fn invalid_parts_of_a_policy_are_reported_and_allow_nothing() {
         { "from": [{ "podSelector": { "matchExpressions": [{ "key": "a", "operator": "Like" }] } }] },
     ] });
     let (_, index, uid) = shop(&spec);
-    let expected =
-        ["`Like` is no operator of a selector", "`all` is no IP block", "there are no ports 90 to 80"];
+    let expected = [
+        "`Like` is not an operator of a selector",
+        "`all` is not an IP block",
+        "there are no ports 90 to 80",
+    ];
     assert_eq!(index.problems(&uid), expected);
     let rules: Vec<_> = index.policy_groups(&uid).into_iter().flat_map(|group| group.rules).collect();
     assert!(rules.iter().all(|rule| matches!(rule.remote, staffetta_driver::Remote::Group(_))), "{rules:?}");
@@ -118,7 +121,7 @@ fn a_rule_beyond_the_limits_is_reported_with_its_path_and_allows_nothing() {
     let problems = index.problems(&uid);
     assert_eq!(problems.len(), 3, "{problems:?}");
     for (problem, place) in problems.iter().zip(["ingress[1]", "ingress[2]", "ingress[3]"]) {
-        assert!(problem.starts_with(&format!("`spec.{place}` allows nothing: ")), "{problem}");
+        assert!(problem.starts_with(&format!("`spec.{place}` is ignored and allows nothing: ")), "{problem}");
     }
     let rules: Vec<_> = index.policy_groups(&uid).into_iter().flat_map(|group| group.rules).collect();
     let ports: Vec<_> = rules.iter().map(|rule| rule.ports.unwrap().range.unwrap().0).collect();
