@@ -309,11 +309,15 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
                 }
             };
             self.shared.remove_busy();
-            tokio::select! {
-                () = tokio::time::sleep_until(due) => {}
-                () = arrival.notified() => {}
-                () = self.shared.shutdown.cancelled() => {}
-            }
+            // Boxed, because the future of every message would have room for it.
+            let wait = Box::pin(async {
+                tokio::select! {
+                    () = tokio::time::sleep_until(due) => {}
+                    () = arrival.notified() => {}
+                    () = self.shared.shutdown.cancelled() => {}
+                }
+            });
+            wait.await;
             self.shared.busy.fetch_add(1, SeqCst);
         }
     }

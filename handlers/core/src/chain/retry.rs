@@ -47,7 +47,8 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Retry<H, E> {
             if let Some(report) = self.report.as_ref().filter(|_| is_failure) {
                 report.will_retry(event, &error, wait, context);
             }
-            if !context.sleep(wait).await {
+            // Boxed, because the future of every message would have room for it.
+            if !Box::pin(context.sleep(wait)).await {
                 return Ok(());
             }
         }
