@@ -9,7 +9,7 @@ use tracing::error;
 pub trait Observers {
     /// The report of the failures of `handler`, transient ones included. It queues failed events again according to `resync`.
     fn report(&self, handler: &str, resync: BackoffPolicy) -> Arc<dyn Report<AnyEvent>> {
-        Arc::new(LogReport::new(handler).requeue(resync))
+        Arc::new(LogReport::new(handler, resync))
     }
 
     /// The callback for objects that cannot be decoded, called once for each state of one.

@@ -8,9 +8,9 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream;
 use staffetta_handler::{
-    AnyEvent, BackoffPolicy, Context, ErasedHandler, EventHandler, EventHandlerExt, GarbageCollector,
-    HandlerError, Kind, KindIndex, LogExceptions, Message, Registration, Report, Retry, Source, Timeout,
-    TriggerSender, bounded, causes,
+    AnyEvent, BackoffPolicy, Context, ErasedHandler, EventHandler, GarbageCollector, HandlerError, Kind,
+    KindIndex, LogExceptions, Message, Registration, Report, Retry, Source, Timeout, TriggerSender, bounded,
+    causes,
 };
 
 use super::plan::PlanLog;

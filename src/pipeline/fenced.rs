@@ -40,9 +40,7 @@ mod tests {
     use std::time::Duration;
 
     use staffetta_handler::testing::{Fault, pod};
-    use staffetta_handler::{
-        AnyEvent, Async, Event, EventHandlerExt, LogExceptions, OrderingKey, QueuePolicy, Report,
-    };
+    use staffetta_handler::{AnyEvent, Async, Event, LogExceptions, OrderingKey, QueuePolicy, Report};
 
     use super::*;
     use crate::clock::BootTime;

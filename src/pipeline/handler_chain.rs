@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use staffetta_handler::{
-    AnyEvent, Async, ErasedHandler, EventHandlerExt, GarbageCollector, KindIndex, Limit, LogExceptions,
+    AnyEvent, Async, ErasedHandler, EventHandler, GarbageCollector, KindIndex, Limit, LogExceptions,
     QueuePolicy, Retry, Source, Timeout,
 };
 use tokio::sync::watch;

@@ -111,7 +111,7 @@ impl Report<AnyEvent> for FailureReport {
 
     fn recovered(&self, event: &AnyEvent, context: &Context<'_>) {
         let (Some(object), Some(last_error)) = (context.reported_on(), context.last_error()) else { return };
-        let LastError { attempts, since, .. } = &*last_error;
+        let LastError { attempts, since, .. } = &last_error;
         info!(kind = %object.kind, namespace = object.namespace, name = object.name, uid = object.uid,
             handler = &*self.handler, attempt = attempts, "handling works again");
         // An Event on a deleted object helps no user.
@@ -136,7 +136,7 @@ impl FailureReport {
 
 /// The error with its causes, which the context has formatted already.
 fn text(error: &HandlerError, context: &Context<'_>) -> Arc<str> {
-    context.last_error().map_or_else(|| causes(&**error).into(), |last_error| Arc::clone(&last_error.error))
+    context.last_error().map_or_else(|| causes(&**error).into(), |last_error| last_error.error)
 }
 
 /// The time limit of an attempt that timed out; zero for any other error.

@@ -20,9 +20,9 @@ pub mod testing;
 mod write;
 
 pub use chain::{
-    Async, Backoff, BackoffPolicy, Context, Dispatcher, EventHandler, EventHandlerExt, Failure, HandlerError,
-    LastError, Limit, LogExceptions, LogReport, NoMetrics, Panicked, Pending, Phase, Predicate, QueueCounts,
-    QueueEntry, QueueMetrics, QueuePolicy, Report, Retry, Superseded, TimedOut, Timeout, bounded, causes,
+    Async, Backoff, BackoffPolicy, Context, Dispatcher, EventHandler, Failure, HandlerError, LastError,
+    Limit, LogExceptions, LogReport, NoMetrics, Panicked, Pending, Phase, QueueCounts, QueueEntry,
+    QueueMetrics, QueuePolicy, Report, Retry, Superseded, TimedOut, Timeout, bounded, causes,
 };
 pub use dry_run::{DryRunPlan, PlannedCall};
 pub use event::{

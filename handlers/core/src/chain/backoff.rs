@@ -33,8 +33,8 @@ pub struct BackoffPolicy {
     pub limit: Option<Duration>,
 }
 
-/// The share by which a wait between two attempts varies at most.
-const JITTER: f64 = 0.25;
+/// The share by which a wait varies at most, so that objects that failed together do not return together.
+const JITTER: f64 = 0.1;
 
 /// The longest time for which a failed object is left alone because its error asks for it.
 const MAX_HINT: Duration = Duration::from_secs(3600);
@@ -57,36 +57,27 @@ impl BackoffPolicy {
 
     /// Starts a series of attempts now.
     pub fn start(self) -> Backoff {
-        Backoff { inner: self.exponential(JITTER), policy: self, attempts: 0 }
-    }
-
-    /// The delay after which an object is handled again that has failed, `failures` times before: it doubles from `initial` up to
-    /// `max` and varies by a tenth, so that objects that failed together do not return together. It is at least `hint`, as far
-    /// as that is within an hour.
-    pub fn requeue_delay(self, failures: u32, hint: Option<Duration>) -> Duration {
-        self.nth_wait(failures, 0.1).max(hint.unwrap_or_default().min(MAX_HINT))
-    }
-
-    fn nth_wait(self, failures: u32, jitter: f64) -> Duration {
-        let mut inner = self.exponential(jitter);
-        // After 64 doublings any wait has reached its maximum.
-        for _ in 0..failures.min(64) {
-            inner.next_backoff();
-        }
-        inner.next_backoff().unwrap_or(self.max)
-    }
-
-    fn exponential(self, jitter: f64) -> ExponentialBackoff<TokioClock> {
         let mut inner = ExponentialBackoffBuilder::<TokioClock>::new()
             .with_initial_interval(self.initial)
             .with_max_interval(self.max)
             .with_multiplier(2.0)
-            .with_randomization_factor(jitter)
+            .with_randomization_factor(JITTER)
             .with_max_elapsed_time(None)
             .build();
         // The builder takes the start from the system's clock; this takes it from tokio's.
         inner.reset();
-        inner
+        Backoff { inner, policy: self, attempts: 0 }
+    }
+
+    /// The delay after which an object is handled again that has failed, `failures` times before: it doubles from `initial` up to
+    /// `max`, with jitter. It is at least `hint`, as far as that is within an hour.
+    pub fn requeue_delay(self, failures: u32, hint: Option<Duration>) -> Duration {
+        let mut backoff = self.start();
+        // After 64 doublings any delay has reached its maximum.
+        for _ in 0..failures.min(64) {
+            backoff.inner.next_backoff();
+        }
+        backoff.inner.next_backoff().unwrap_or(self.max).max(hint.unwrap_or_default().min(MAX_HINT))
     }
 }
 
@@ -186,8 +177,10 @@ mod tests {
 
     #[test]
     fn the_requeue_delay_doubles_up_to_its_maximum() {
-        let minutes = [0, 1, 2, 3, 4, 40].map(|failures| REQUEUE.nth_wait(failures, 0.0).as_secs() / 60);
-        assert_eq!(minutes, [1, 2, 4, 8, 15, 15]);
+        for (failures, minutes) in [(0, 1.0), (1, 2.0), (2, 4.0), (3, 8.0), (4, 15.0), (40, 15.0)] {
+            let delay = REQUEUE.requeue_delay(failures, None).as_secs_f64() / 60.0;
+            assert!((delay / minutes - 1.0).abs() < 0.101, "{delay} min after {failures} failures");
+        }
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Passes a message to the handlers registered for it.
 
 use std::any::TypeId;
-use std::collections::HashMap;
 
 use super::EventHandler;
 use super::context::Context;
@@ -11,31 +10,31 @@ use crate::event::Message;
 /// Passes each message to the handlers registered for its [route](Message::route) whose predicate matches, each once, in the
 /// order in which they were added.
 pub struct Dispatcher<E, H> {
-    routes: HashMap<TypeId, Vec<(Predicate<E>, H)>>,
+    routes: Vec<(TypeId, Predicate<E>, H)>,
 }
 
 /// Returns `true` for the messages that a handler wants.
-pub type Predicate<E> = Box<dyn Fn(&E) -> bool + Send + Sync>;
+type Predicate<E> = Box<dyn Fn(&E) -> bool + Send + Sync>;
 
 impl<E, H> Default for Dispatcher<E, H> {
     fn default() -> Self {
-        Self { routes: HashMap::new() }
+        Self { routes: Vec::new() }
     }
 }
 
 impl<E, H> Dispatcher<E, H> {
     /// Adds a handler of the messages with this `route` that match `predicate`.
     pub fn add(&mut self, route: TypeId, predicate: impl Fn(&E) -> bool + Send + Sync + 'static, handler: H) {
-        self.routes.entry(route).or_default().push((Box::new(predicate), handler));
+        self.routes.push((route, Box::new(predicate), handler));
     }
 }
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Dispatcher<E, H> {
     /// Returns the first failure, after every handler has had the message.
     async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
-        let mut result = Ok(());
-        for (predicate, handler) in self.routes.get(&event.route()).into_iter().flatten() {
-            if predicate(event) {
+        let (message_route, mut result) = (event.route(), Ok(()));
+        for (route, predicate, handler) in &self.routes {
+            if *route == message_route && predicate(event) {
                 result = result.and(handler.handle(event, context).await);
             }
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::context::{MessageState, Outcome, RetryMemory, deadline, merge};
-use super::queue_state::{MessageView, Phase};
+use super::queue_state::{Phase, Queued};
+use super::retry_state::{Outcome, RetryMemory, deadline};
 use crate::event::{Change, Message};
 
 /// The rules for queued messages.
@@ -15,7 +15,7 @@ use crate::event::{Change, Message};
 pub struct QueuePolicy {
     /// Lets a newer `Modified` replace a queued one of the same object.
     pub coalesce: bool,
-    /// Without coalescing: the number of queued messages of a key from which on the queue coalesces all the same, and counts it.
+    /// Without coalescing: the number of waiting messages of a key from which on the queue coalesces all the same, and counts it.
     pub depth: usize,
     /// The newer messages that end the retries of an older one.
     pub superseded: Superseded,
@@ -38,190 +38,180 @@ pub enum Superseded {
 }
 
 /// The messages of one ordering key.
-pub(crate) struct KeyQueue<E> {
+pub(super) struct KeyQueue<E> {
     /// The message that is being handled.
-    current: Option<(E, Arc<MessageState>)>,
-    queued: VecDeque<Queued<E>>,
-    /// Messages that failed, with the time at which each is handled again.
-    requeued: Vec<(Instant, Queued<E>)>,
+    pub(super) current: Option<Queued<E>>,
+    /// All others in order of arrival: those that have not been handled, and those that failed and wait for their time.
+    waiting: VecDeque<Queued<E>>,
     /// Notified at each arrival, once something waits for it.
     arrival: Option<Arc<Notify>>,
     /// Set once a task handles the messages; never before the queues are opened.
-    pub(crate) started: bool,
+    pub(super) started: bool,
 }
 
-/// A message in a queue.
-struct Queued<E> {
-    event: E,
-    /// The time since which it waits.
-    since: Instant,
-    /// The state that earlier messages of the object left.
-    memory: RetryMemory,
+impl<E: Message + Clone> Queued<E> {
+    fn failed(&self) -> bool {
+        matches!(self.phase, Phase::Failed { .. })
+    }
+
+    /// Takes the place of `older`. An `Added` that was not handled makes the message that replaces it an `Added`.
+    fn replace(&mut self, older: &mut Self) {
+        self.inherit(older.retry.take());
+        if !older.failed() {
+            self.since = self.since.min(older.since);
+        }
+        if older.event.change() == Change::Added && replaces(&self.event, &older.event) {
+            self.event = self.event.clone().into_added();
+        }
+    }
+
+    /// Continues the failures of a message that this one replaces or supersedes; they win over its own.
+    fn inherit(&mut self, retry: RetryMemory) {
+        let Some(mut retry) = retry else { return };
+        if let Some(own) = self.retry.take() {
+            retry.failures = retry.failures.max(own.failures);
+            retry.last_error = retry.last_error.or(own.last_error);
+            retry.pending = retry.pending.or(own.pending);
+            retry.reported_on = retry.reported_on.or(own.reported_on);
+        }
+        self.retry = Some(retry);
+    }
 }
 
 impl<E: Message + Clone> KeyQueue<E> {
     /// An empty queue.
-    pub(crate) fn new(started: bool) -> Self {
-        Self { current: None, queued: VecDeque::new(), requeued: Vec::new(), arrival: None, started }
+    pub(super) fn new(started: bool) -> Self {
+        Self { current: None, waiting: VecDeque::new(), arrival: None, started }
     }
 
-    /// A queue whose only message is handled at once, and the state of that message.
-    pub(crate) fn of_current(event: E, since: Instant) -> (Self, Arc<MessageState>) {
-        let state = Arc::new(MessageState::new(since, None));
-        (Self { current: Some((event, Arc::clone(&state))), ..Self::new(true) }, state)
+    /// Makes a message the current one of an empty queue.
+    pub(super) fn begin(&mut self, event: E, since: Instant) -> Queued<E> {
+        let message = Queued { event, phase: Phase::Queued, since, retry: None };
+        self.current.insert(message).clone()
     }
 
     /// Adds a message. Returns how many queued ones it replaced although coalescing is off: the queue is full.
-    pub(crate) fn push(&mut self, event: E, since: Instant, policy: &QueuePolicy) -> usize {
-        let mut message = Queued { event, since, memory: None };
-        self.replace_requeued(&mut message, policy);
-        let before = self.queued.len();
+    pub(super) fn push(&mut self, event: E, since: Instant, policy: &QueuePolicy) -> usize {
+        let phase = if self.started { Phase::Queued } else { Phase::Held };
+        let mut message = Queued { event, phase, since, retry: None };
+        // An object that failed is handled at once when it changes.
+        self.replace(&mut message, |newer, older| older.failed() && takes_over(newer, &older.event, policy));
+        let before = self.waiting.len();
         let full = before >= policy.depth && !policy.coalesce;
-        if full || policy.coalesce {
-            self.coalesce(&mut message);
-        } else if message.event.change() == Change::Deleted {
-            // Garbage collection may report a deletion again.
-            self.replace_queued(&mut message, |older| older.change() == Change::Deleted);
+        match message.event.change() {
+            Change::Modified if full || policy.coalesce => self.replace_last(&mut message),
+            Change::Added | Change::Modified => {}
+            // Garbage collection may report a deletion again, so the last one is enough even without coalescing.
+            Change::Deleted => self.replace(&mut message, |newer, older| {
+                let coalesce = full || policy.coalesce || older.event.change() == Change::Deleted;
+                coalesce && replaces(newer, &older.event)
+            }),
         }
-        let overflowed = if full { before - self.queued.len() } else { 0 };
-        if let Some((current, state)) = &self.current
-            && supersedes(&message.event, current, policy)
-        {
-            state.superseded.notify_one();
-        }
-        self.queued.push_back(message);
+        let overflowed = if full { before - self.waiting.len() } else { 0 };
+        self.waiting.push_back(message);
         if let Some(arrival) = &self.arrival {
             arrival.notify_one();
         }
         overflowed
     }
 
-    /// Takes the next message: a requeued one whose time has come, else the oldest queued one.
-    pub(crate) fn pop(&mut self, policy: &QueuePolicy) -> Option<(E, Arc<MessageState>)> {
+    /// Takes the next message: one that failed and whose time has come, else the oldest that has not been handled.
+    pub(super) fn pop(&mut self) -> Option<Queued<E>> {
         let due = self.due().filter(|due| *due <= Instant::now());
-        let Queued { event, since, memory } = match self.requeued.iter().position(|(at, _)| Some(*at) == due)
-        {
-            Some(first) => {
-                let (due, message) = self.requeued.remove(first);
-                Queued { since: due, ..message }
-            }
-            None => self.queued.pop_front()?,
-        };
-        let state = Arc::new(MessageState::new(since, memory));
-        if self.queued.iter().any(|newer| supersedes(&newer.event, &event, policy)) {
-            state.superseded.notify_one();
-        }
-        self.current = Some((event.clone(), Arc::clone(&state)));
-        Some((event, state))
+        let next = self.waiting.iter().position(|message| match due {
+            Some(at) => message.phase == Phase::Failed { at },
+            None => !message.failed(),
+        })?;
+        let mut message = self.waiting.remove(next)?;
+        message.phase = Phase::Queued;
+        message.since = due.unwrap_or(message.since);
+        Some(self.current.insert(message).clone())
     }
 
-    /// The time at which the next requeued message is handled again.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        self.requeued.iter().map(|(due, _)| *due).min()
+    /// The time at which the next message that failed is handled again.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let times = self.waiting.iter().filter_map(|message| match message.phase {
+            Phase::Failed { at } => Some(at),
+            _ => None,
+        });
+        times.min()
     }
 
-    /// Ends the current message, if there is one.
-    pub(crate) fn end(&mut self, policy: &QueuePolicy) {
-        let Some((event, state)) = self.current.take() else { return };
-        let (outcome, mut memory) = state.take_outcome();
+    /// Ends the current message, if there is one. One that was not handled for good passes its failures to the queued message
+    /// that replaces or supersedes it; without such a message it waits for its time.
+    pub(super) fn end(&mut self, (mut retry, outcome): (RetryMemory, Outcome), policy: &QueuePolicy) {
+        let Some(Queued { event, .. }) = self.current.take() else { return };
         match outcome {
-            Outcome::Done => {}
-            Outcome::Superseded => drop(self.hand_over(&event, memory, policy)),
-            Outcome::Requeue(delay) => {
-                let state = memory.get_or_insert_default();
-                state.failures += 1;
-                state.backoff = None;
-                let memory = self.hand_over(&event, memory, policy);
-                if memory.is_some() {
-                    let since = Instant::now();
-                    self.requeued.push((deadline(since, delay), Queued { event, since, memory }));
-                }
-            }
+            Outcome::Done => return,
+            Outcome::Superseded => {}
+            Outcome::Requeue(_) => retry.get_or_insert_default().requeued(),
+        }
+        if event.change() == Change::Added
+            && let Some(newer) = self.queued().find(|newer| replaces(&newer.event, &event))
+        {
+            newer.event = newer.event.clone().into_added();
+        }
+        if let Some(newer) = self.queued().find(|newer| takes_over(&newer.event, &event, policy)) {
+            newer.inherit(retry);
+        } else if let Outcome::Requeue(delay) = outcome {
+            let since = Instant::now();
+            let phase = Phase::Failed { at: deadline(since, delay) };
+            self.waiting.push_back(Queued { event, phase, since, retry });
         }
     }
 
     /// A notification of the next arrival.
-    pub(crate) fn arrival(&mut self) -> Arc<Notify> {
-        Arc::clone(self.arrival.get_or_insert_with(Arc::default))
+    pub(super) fn arrival(&mut self) -> Arc<Notify> {
+        Arc::clone(self.arrival.get_or_insert_default())
     }
 
-    /// Passes every message to `visit`.
-    pub(crate) fn visit(&self, mut visit: impl FnMut(MessageView<'_, E>)) {
-        if let Some((event, state)) = &self.current {
-            visit(state.view(event));
-        }
-        let queued = if self.started { Phase::Queued } else { Phase::Held };
-        let queued = self.queued.iter().map(|message| (queued, message));
-        let requeued = self.requeued.iter().map(|(at, message)| (Phase::Failed { at: *at }, message));
-        for (phase, Queued { event, since, memory }) in queued.chain(requeued) {
-            let last_error = memory.as_ref().and_then(|memory| memory.last_error.clone());
-            visit(MessageView { event, phase, since: *since, last_error });
-        }
+    /// Returns `true` if a queued message makes the retries of the current one pointless.
+    pub(super) fn is_superseded(&mut self, policy: &QueuePolicy) -> bool {
+        let Some(current) = self.current.as_ref().map(|current| current.event.clone()) else { return false };
+        self.queued().any(|newer| supersedes(&newer.event, &current, policy))
     }
 
-    /// Hands `memory` to the first queued message that replaces or supersedes `event`; returns it if there is none. An
-    /// `Added` that was not handled makes the message that replaces it an `Added`.
-    fn hand_over(&mut self, event: &E, memory: RetryMemory, policy: &QueuePolicy) -> RetryMemory {
-        if event.change() == Change::Added
-            && let Some(newer) = self.queued.iter_mut().find(|newer| replaces(&newer.event, event))
+    /// All messages.
+    pub(super) fn messages(&self) -> impl Iterator<Item = &Queued<E>> {
+        self.current.iter().chain(&self.waiting)
+    }
+
+    /// Records that a task handles the messages from now on.
+    pub(super) fn start(&mut self) {
+        self.started = true;
+        self.queued().for_each(|message| message.phase = Phase::Queued);
+    }
+
+    /// The messages that have not been handled, in order of arrival.
+    fn queued(&mut self) -> impl Iterator<Item = &mut Queued<E>> {
+        self.waiting.iter_mut().filter(|message| !message.failed())
+    }
+
+    /// Puts `message` in place of all messages for which `condition` holds.
+    fn replace(&mut self, message: &mut Queued<E>, condition: impl Fn(&E, &Queued<E>) -> bool) {
+        self.waiting.retain_mut(|older| {
+            let replaced = condition(&message.event, older);
+            if replaced {
+                message.replace(older);
+            }
+            !replaced
+        });
+    }
+
+    /// Puts a `Modified` in place of the `Modified` before it; it overtakes no other message of its object.
+    fn replace_last(&mut self, message: &mut Queued<E>) {
+        let (uid, route) = (message.event.uid(), message.event.route());
+        let last = self
+            .waiting
+            .iter()
+            .rposition(|older| !older.failed() && older.event.uid() == uid && older.event.route() == route);
+        if let Some(last) = last
+            && self.waiting[last].event.change() == Change::Modified
+            && replaces(&message.event, &self.waiting[last].event)
+            && let Some(mut older) = self.waiting.remove(last)
         {
-            newer.event = newer.event.clone().into_added();
+            message.replace(&mut older);
         }
-        let takes_over = |newer: &E| replaces(newer, event) || supersedes(newer, event, policy);
-        let Some(newer) = self.queued.iter_mut().find(|newer| takes_over(&newer.event)) else {
-            return memory;
-        };
-        merge(memory, &mut newer.memory);
-        None
-    }
-
-    /// Removes the requeued messages that `message` replaces or supersedes: an object is handled at once when it changes.
-    fn replace_requeued(&mut self, message: &mut Queued<E>, policy: &QueuePolicy) {
-        let mut added = false;
-        self.requeued.retain_mut(|(_, older)| {
-            let same = replaces(&message.event, &older.event);
-            let replaced = same || supersedes(&message.event, &older.event, policy);
-            if replaced {
-                merge(older.memory.take(), &mut message.memory);
-                added |= same && older.event.change() == Change::Added;
-            }
-            !replaced
-        });
-        if added {
-            message.event = message.event.clone().into_added();
-        }
-    }
-
-    /// Removes the queued messages that `message` replaces: a Modified the Modified before it, a Deleted all of its object.
-    fn coalesce(&mut self, message: &mut Queued<E>) {
-        match message.event.change() {
-            Change::Added => {}
-            Change::Modified => {
-                let same = |older: &Queued<E>| {
-                    older.event.uid() == message.event.uid() && older.event.route() == message.event.route()
-                };
-                if let Some(last) = self.queued.iter().rposition(same)
-                    && self.queued[last].event.change() == Change::Modified
-                    && replaces(&message.event, &self.queued[last].event)
-                    && let Some(replaced) = self.queued.remove(last)
-                {
-                    message.since = replaced.since;
-                    merge(replaced.memory, &mut message.memory);
-                }
-            }
-            Change::Deleted => self.replace_queued(message, |_| true),
-        }
-    }
-
-    /// Removes the queued messages that `message` replaces and for which `condition` holds.
-    fn replace_queued(&mut self, message: &mut Queued<E>, condition: impl Fn(&E) -> bool) {
-        self.queued.retain_mut(|older| {
-            let replaced = replaces(&message.event, &older.event) && condition(&older.event);
-            if replaced {
-                merge(older.memory.take(), &mut message.memory);
-            }
-            !replaced
-        });
     }
 }
 
@@ -237,6 +227,11 @@ fn replaces<E: Message>(newer: &E, older: &E) -> bool {
 fn supersedes<E: Message>(newer: &E, older: &E, policy: &QueuePolicy) -> bool {
     let same_key = policy.superseded == Superseded::BySameKey && !newer.is_trigger();
     !older.finalizing() && (same_key || replaces(newer, older))
+}
+
+/// Returns `true` if `newer` replaces or supersedes `older`.
+fn takes_over<E: Message>(newer: &E, older: &E, policy: &QueuePolicy) -> bool {
+    replaces(newer, older) || supersedes(newer, older, policy)
 }
 
 #[cfg(test)]

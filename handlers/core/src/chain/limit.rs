@@ -15,7 +15,7 @@ use crate::event::{Message, OrderingKey};
 ///
 /// It belongs inside [`Retry`](crate::Retry), so that a sleeping retry holds no permit.
 pub struct Limit<H, E> {
-    inner: H,
+    pub(super) inner: H,
     permits: usize,
     ungrouped: Semaphore,
     group: Group<E>,
@@ -46,7 +46,10 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Limit<H, E> {
     async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
         let member = (self.group)(event).map(|group| GroupMember::join(&self.groups, group, self.permits));
         let semaphore = member.as_ref().map_or(&self.ungrouped, |member| &member.semaphore);
-        let _permit = semaphore.acquire().await.expect("the semaphore is never closed");
+        let _permit = match semaphore.try_acquire() {
+            Ok(permit) => permit,
+            Err(_) => semaphore.acquire().await.expect("the semaphore is never closed"),
+        };
         self.inner.handle(event, context).await
     }
 }
@@ -78,7 +81,6 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::chain::EventHandlerExt;
     use crate::testing::TestMessage;
 
     #[derive(Default)]

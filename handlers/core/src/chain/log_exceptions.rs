@@ -1,6 +1,5 @@
 //! Ends every failure.
 
-use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -14,15 +13,8 @@ use crate::event::Message;
 
 /// Passes every failure, a panic too, to a [`Report`], and the recovery after failures. The result is always `Ok`.
 pub struct LogExceptions<H, E> {
-    inner: H,
-    report: Arc<dyn Report<E>>,
-}
-
-impl<H, E: Message> LogExceptions<H, E> {
-    /// Passes the failures of `inner` to `report`.
-    pub fn new(inner: H, report: Arc<dyn Report<E>>) -> Self {
-        Self { inner, report }
-    }
+    pub(super) inner: H,
+    pub(super) report: Arc<dyn Report<E>>,
 }
 
 /// The handler panicked with this message.
@@ -30,12 +22,15 @@ impl<H, E: Message> LogExceptions<H, E> {
 #[error("the handler panicked: {0}")]
 pub struct Panicked(String);
 
-impl Panicked {
-    pub(crate) fn new(payload: &(dyn Any + Send)) -> Self {
+/// Turns a panic of `work` into an error.
+pub(super) async fn panic_as_error<T>(
+    work: impl Future<Output = Result<T, HandlerError>>,
+) -> Result<T, HandlerError> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-        Self(text.unwrap_or_else(|| "without a message".to_owned()))
-    }
+        Err(Panicked(text.unwrap_or_else(|| "without a message".to_owned())).into())
+    })
 }
 
 impl Failure for Panicked {
@@ -50,18 +45,12 @@ impl Failure for Panicked {
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for LogExceptions<H, E> {
     async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
-        let error = match AssertUnwindSafe(self.inner.handle(event, context)).catch_unwind().await {
-            Ok(Ok(())) => {
-                if context.is_recovery() {
-                    self.report.recovered(event, context);
-                }
-                return Ok(());
-            }
-            Ok(Err(error)) => error,
-            Err(payload) => Panicked::new(&*payload).into(),
-        };
-        context.memory(|memory| memory.failed(&*error));
-        self.report.failed(event, &error, context);
+        if let Err(error) = panic_as_error(self.inner.handle(event, context)).await {
+            context.retry_state(|retry| retry.failed(&*error));
+            self.report.failed(event, &error, context);
+        } else if context.is_recovery() {
+            self.report.recovered(event, context);
+        }
         Ok(())
     }
 }
@@ -71,7 +60,6 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::chain::EventHandlerExt;
     use crate::testing::{Fault, HandlerFn, TestMessage};
 
     #[derive(Default)]

@@ -20,49 +20,34 @@ mod queue_state;
 mod queues;
 mod report;
 mod retry;
+mod retry_state;
 mod timeout;
 
 pub use backoff::{Backoff, BackoffPolicy};
 pub use context::Context;
-pub use dispatcher::{Dispatcher, Predicate};
+pub use dispatcher::Dispatcher;
 pub use failure::{Failure, HandlerError, Pending, causes};
 pub use key_queue::{QueuePolicy, Superseded};
 pub use limit::Limit;
 pub use log_exceptions::{LogExceptions, Panicked};
-pub use queue_state::{LastError, NoMetrics, Phase, QueueCounts, QueueEntry, QueueMetrics};
+pub use queue_state::{NoMetrics, Phase, QueueCounts, QueueEntry, QueueMetrics};
 pub use queues::Async;
 pub use report::{LogReport, Report};
 pub use retry::Retry;
+pub use retry_state::LastError;
 pub use timeout::{TimedOut, Timeout, bounded};
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::event::Message;
 
-/// Handles messages: a handler, or a wrapper around one.
-pub trait EventHandler<E: Message>: Send + Sync + 'static {
-    /// Handles one message. `context` holds the state of this invocation that the queue knows.
-    fn handle(
-        &self,
-        event: &E,
-        context: &Context<'_>,
-    ) -> impl Future<Output = Result<(), HandlerError>> + Send;
-}
-
-impl<E: Message, H: EventHandler<E>> EventHandler<E> for Arc<H> {
-    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
-        (**self).handle(event, context).await
-    }
-}
-
-/// Wraps a handler, the innermost wrapper first:
+/// Handles messages: a handler, or a wrapper around one. The other methods wrap it, the innermost wrapper first:
 ///
 /// ```
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use staffetta_handler::{AnyEvent, BackoffPolicy, Context, EventHandler, EventHandlerExt, HandlerError, LogReport};
+/// use staffetta_handler::{AnyEvent, BackoffPolicy, Context, EventHandler, HandlerError, LogReport};
 ///
 /// struct Greet;
 /// impl EventHandler<AnyEvent> for Greet {
@@ -76,29 +61,40 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Arc<H> {
 ///     .timeout(Duration::from_secs(60))
 ///     .limit(8)
 ///     .retry(BackoffPolicy::default())
-///     .log_exceptions(Arc::new(LogReport::new("greet")));
+///     .log_exceptions(Arc::new(LogReport::new("greet", BackoffPolicy::default())));
 /// # let _ = chain;
 /// ```
-pub trait EventHandlerExt<E: Message>: EventHandler<E> + Sized {
+pub trait EventHandler<E: Message>: Send + Sync + Sized + 'static {
+    /// Handles one message. `context` holds the state of this invocation that the queue knows.
+    fn handle(
+        &self,
+        event: &E,
+        context: &Context<'_>,
+    ) -> impl Future<Output = Result<(), HandlerError>> + Send;
+
     /// Interrupts an invocation that takes longer than `limit`.
     fn timeout(self, limit: Duration) -> Timeout<Self> {
-        Timeout::new(self, limit)
+        Timeout { inner: self, limit }
     }
 
-    /// Runs at most `permits` invocations at a time.
+    /// Runs at most `permits` invocations at a time; 0 counts as 1.
     fn limit(self, permits: usize) -> Limit<Self, E> {
         Limit::new(self, permits)
     }
 
     /// Repeats an invocation while it fails with a transient error.
     fn retry(self, policy: BackoffPolicy) -> Retry<Self, E> {
-        Retry::new(self, policy)
+        Retry { inner: self, policy, report: None }
     }
 
     /// Passes every failure, a panic too, to `report`.
     fn log_exceptions(self, report: Arc<dyn Report<E>>) -> LogExceptions<Self, E> {
-        LogExceptions::new(self, report)
+        LogExceptions { inner: self, report }
     }
 }
 
-impl<E: Message, H: EventHandler<E>> EventHandlerExt<E> for H {}
+impl<E: Message, H: EventHandler<E>> EventHandler<E> for Arc<H> {
+    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
+        (**self).handle(event, context).await
+    }
+}

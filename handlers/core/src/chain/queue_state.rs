@@ -1,13 +1,12 @@
 //! The observable state of the queues: counts, entries for single messages, and metrics.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::failure::{Failure, causes};
-use crate::event::{Change, Message, truncated};
+use super::retry_state::{LastError, RetryMemory};
+use crate::event::{Change, Message};
 
 /// One message that has not been handled yet.
 #[derive(Clone, Debug)]
@@ -51,53 +50,29 @@ pub enum Phase {
     },
 }
 
-/// One message and its state.
-pub(crate) struct MessageView<'a, E> {
-    pub(crate) event: &'a E,
-    pub(crate) phase: Phase,
-    pub(crate) since: Instant,
-    pub(crate) last_error: Option<Arc<LastError>>,
+/// A message in a queue.
+#[derive(Clone)]
+pub(super) struct Queued<E> {
+    pub(super) event: E,
+    pub(super) phase: Phase,
+    /// The time at which the phase began.
+    pub(super) since: Instant,
+    /// The failures of its object so far.
+    pub(super) retry: RetryMemory,
 }
 
-/// The last error of an object since it was last handled with success.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LastError {
-    /// The error with its causes, in one line, cut after 1024 bytes.
-    pub error: Arc<str>,
-    /// Its [reason](Failure::reason).
-    pub reason: &'static str,
-    /// The number of failed attempts.
-    pub attempts: u32,
-    /// The time at which the first of them failed.
-    pub since: Instant,
-}
-
-impl LastError {
-    /// The state after one more failed attempt, now.
-    #[must_use]
-    pub fn after(before: Option<&Self>, error: &dyn Failure) -> Self {
-        Self {
-            error: truncated(causes(error)).into(),
-            reason: error.reason(),
-            attempts: before.map_or(0, |before| before.attempts).saturating_add(1),
-            since: before.map_or_else(Instant::now, |before| before.since),
-        }
-    }
-}
-
-impl QueueEntry {
-    /// The entry of `message`.
-    pub fn of<E: Message>(message: &E, phase: Phase, since: Instant, last_error: Option<LastError>) -> Self {
-        let object_ref = message.object_ref();
+impl<E: Message> From<Queued<E>> for QueueEntry {
+    fn from(Queued { event, phase, since, retry }: Queued<E>) -> Self {
+        let object_ref = event.object_ref();
         Self {
             kind: object_ref.kind.clone(),
             namespace: object_ref.namespace.map(str::to_owned),
             name: object_ref.name.to_owned(),
             uid: object_ref.uid.to_owned(),
-            change: message.change(),
+            change: event.change(),
             phase,
             since,
-            last_error,
+            last_error: retry.and_then(|retry| retry.shown),
         }
     }
 }
@@ -127,8 +102,9 @@ impl QueueCounts {
         self.held + self.queued + self.running + self.retrying + self.failed
     }
 
-    pub(super) fn add(&mut self, phase: Phase, since: Instant, now: Instant) {
-        match phase {
+    pub(super) fn add<E>(&mut self, message: &Queued<E>, now: Instant) {
+        let since = message.since;
+        match message.phase {
             Phase::Held => self.held += 1,
             Phase::Queued => self.queued += 1,
             Phase::Retrying { .. } => self.retrying += 1,
@@ -167,24 +143,4 @@ impl QueueMetrics for NoMetrics {
     fn waited(&self, _: Duration) {}
     fn worked(&self, _: Duration) {}
     fn retried(&self) {}
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::Fault;
-
-    #[tokio::test(start_paused = true)]
-    async fn the_last_error_counts_attempts_since_the_first_failure() {
-        let first = LastError::after(None, &Fault::transient("busy"));
-        tokio::time::advance(Duration::from_secs(5)).await;
-        let second = LastError::after(Some(&first), &Fault::permanent("refused"));
-        assert_eq!((&*second.error, second.attempts, second.since), ("refused", 2, first.since));
-    }
-
-    #[test]
-    fn a_long_error_is_cut_between_two_characters() {
-        let last_error = LastError::after(None, &Fault::permanent(&"€".repeat(1000)));
-        assert_eq!(*last_error.error, format!("{} ...", "€".repeat(341)));
-    }
 }

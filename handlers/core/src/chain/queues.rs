@@ -1,7 +1,6 @@
 //! One ordered queue for each ordering key.
 
-use std::cell::Cell;
-use std::panic::AssertUnwindSafe;
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -16,11 +15,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::error;
 
 use super::EventHandler;
-use super::context::{Context, MessageState, SharedQueueState};
+use super::context::{Context, CurrentMessages, POLLING, SharedQueueState};
 use super::failure::{HandlerError, causes};
 use super::key_queue::{KeyQueue, QueuePolicy};
-use super::queue_state::{MessageView, NoMetrics, QueueCounts, QueueEntry, QueueMetrics};
-use crate::event::{Message, OrderingKey};
+use super::log_exceptions::panic_as_error;
+use super::queue_state::{NoMetrics, Phase, QueueCounts, QueueEntry, QueueMetrics, Queued};
+use super::retry_state::{Outcome, RetryMemory};
+use crate::event::{KeyHasher, Message, OrderingKey};
 
 /// Passes the messages of one ordering key to the handler one at a time, in order of arrival; those of different keys run
 /// concurrently.
@@ -39,9 +40,11 @@ struct Queues<E: Message, H> {
     inner: H,
     key: Box<dyn Fn(&E) -> OrderingKey + Send + Sync>,
     policy: QueuePolicy,
-    by_key: DashMap<OrderingKey, KeyQueue<E>>,
+    by_key: DashMap<OrderingKey, KeyQueue<E>, BuildHasherDefault<KeyHasher>>,
     /// Unset while messages are held; see [`Async::open`].
     open: AtomicBool,
+    /// Ends everything but running invocations.
+    stop: CancellationToken,
     /// The largest number of queues since the map was last shrunk.
     peak: AtomicUsize,
     /// Messages that a full queue replaced although coalescing is off.
@@ -73,22 +76,17 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
         metrics: Arc<dyn QueueMetrics>,
     ) -> Self {
         let stop = CancellationToken::new();
-        let shared = SharedQueueState {
-            metrics,
-            busy: AtomicUsize::new(0),
-            less_busy: Notify::new(),
-            shutdown: stop.child_token(),
-            stop: stop.clone(),
-        };
+        let (busy, less_busy, shutdown) = (AtomicUsize::new(0), Notify::new(), stop.child_token());
         let queues = Queues {
             inner,
             key: Box::new(key),
             policy,
-            by_key: DashMap::with_shard_amount(SHARDS),
+            by_key: DashMap::with_hasher_and_shard_amount(BuildHasherDefault::default(), SHARDS),
             open: AtomicBool::new(true),
+            stop: stop.clone(),
             peak: AtomicUsize::new(0),
             overflowed: AtomicU64::new(0),
-            shared,
+            shared: SharedQueueState { metrics, busy, less_busy, shutdown },
         };
         Self { queues: Arc::new(queues), stop: Arc::new(stop.drop_guard()) }
     }
@@ -103,10 +101,10 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
     /// Starts to handle the held messages.
     pub fn open(&self) {
         let queues = Arc::clone(&self.queues);
-        queues.open.store(true, SeqCst);
+        queues.open.store(!queues.stop.is_cancelled(), SeqCst);
         let mut held = Vec::new();
         for mut queue in queues.by_key.iter_mut().filter(|queue| !queue.started) {
-            queue.started = true;
+            queue.start();
             held.push(*queue.key());
         }
         tokio::spawn(async move {
@@ -142,7 +140,9 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
     /// The number of messages in each phase. The queues are read one after the other, while others change.
     pub fn counts(&self) -> QueueCounts {
         let (mut counts, now) = (QueueCounts::default(), Instant::now());
-        self.visit(|message| counts.add(message.phase, message.since, now));
+        self.queues.by_key.iter().for_each(|queue| {
+            queue.messages().for_each(|message| counts.add(message, now));
+        });
         counts
     }
 
@@ -150,22 +150,14 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
     /// first those that have been waiting the longest.
     pub fn entries(&self, limit: usize) -> Vec<QueueEntry> {
         let mut messages = Vec::new();
-        self.visit(|MessageView { event, phase, since, last_error }| {
-            messages.push((event.clone(), phase, since, last_error));
+        self.queues.by_key.iter().for_each(|queue| messages.extend(queue.messages().cloned()));
+        messages.sort_by_key(|Queued { since, retry, .. }| {
+            match retry.as_ref().and_then(|retry| retry.shown.as_ref()) {
+                Some(last_error) => (false, last_error.since),
+                None => (true, *since),
+            }
         });
-        messages.sort_by_key(|(_, _, since, last_error)| match last_error {
-            Some(last_error) => (false, last_error.since),
-            None => (true, *since),
-        });
-        let entries = messages.into_iter().take(limit).map(|(event, phase, since, last_error)| {
-            QueueEntry::of(&event, phase, since, last_error.as_deref().cloned())
-        });
-        entries.collect()
-    }
-
-    /// Passes every message to `visit`, while a part of the map is locked.
-    fn visit(&self, mut visit: impl FnMut(MessageView<'_, E>)) {
-        self.queues.by_key.iter().for_each(|queue| queue.visit(&mut visit));
+        messages.into_iter().take(limit).map(QueueEntry::from).collect()
     }
 
     /// Completes once at most `most` ordering keys are [busy](Self::busy).
@@ -184,13 +176,13 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
         });
         let empty = queues.until(|queues| queues.by_key.is_empty());
         let drained = tokio::time::timeout(grace, empty).await.is_ok();
-        queues.shared.stop.cancel();
+        queues.stop();
         drained
     }
 
     /// Ends all retries, discards queued messages, and waits at most `grace` for running ones. Returns `true` if all ended.
     pub async fn halt(&self, grace: Duration) -> bool {
-        self.queues.shared.stop.cancel();
+        self.queues.stop();
         self.drain(grace).await
     }
 }
@@ -217,17 +209,12 @@ impl<E: Message, H> Clone for Async<E, H> {
 /// Polls `run` once, and spawns it if it is pending, if it is called from within such a poll, or if the calling task has used up
 /// its budget.
 fn start(run: impl Future<Output = ()> + Send + 'static) {
-    thread_local!(static POLLING: Cell<bool> = const { Cell::new(false) });
-    struct Polling;
-    impl Drop for Polling {
-        fn drop(&mut self) {
-            POLLING.set(false);
-        }
-    }
     let mut run = Box::pin(run);
     if !POLLING.replace(true) {
-        let _polling = Polling;
-        if consume_budget().now_or_never().is_some() && run.as_mut().now_or_never().is_some() {
+        // No handler panics out of `run`, which catches that.
+        let done = consume_budget().now_or_never().is_some() && run.as_mut().now_or_never().is_some();
+        POLLING.set(false);
+        if done {
             return;
         }
     }
@@ -237,7 +224,7 @@ fn start(run: impl Future<Output = ()> + Send + 'static) {
 impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
     /// Adds a message. Returns its key if the queue has to be run; the message is then its first step if it is handled `at_once`,
     /// else it is queued, and newer ones may replace it until the task starts.
-    fn add(&self, event: E, at_once: bool) -> Option<(OrderingKey, Option<Next<E>>)> {
+    fn add(&self, event: E, at_once: bool) -> Option<(OrderingKey, Option<Queued<E>>)> {
         self.shared.metrics.added();
         let (key, now) = ((self.key)(&event), Instant::now());
         match self.by_key.entry(key) {
@@ -250,12 +237,11 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
             }
             Entry::Vacant(vacant) => {
                 let open = self.open.load(SeqCst);
+                let mut queue = vacant.insert(KeyQueue::new(open));
                 let first = if open && at_once {
-                    let (queue, state) = KeyQueue::of_current(event.clone(), now);
-                    vacant.insert(queue);
-                    Some(Next::Message(event, state))
+                    Some(queue.begin(event, now))
                 } else {
-                    vacant.insert(KeyQueue::new(open)).push(event, now, &self.policy);
+                    queue.push(event, now, &self.policy);
                     None
                 };
                 let busy = self.shared.busy.fetch_add(1, SeqCst) + 1;
@@ -268,27 +254,16 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
     }
 
     /// Handles the messages of one key, `first` before the others, until its queue is empty and removed.
-    async fn run(self: Arc<Self>, key: OrderingKey, first: Option<Next<E>>) {
-        let first = first.filter(|_| !self.shared.stop.is_cancelled());
-        let mut next = first.unwrap_or_else(|| self.next(key));
-        loop {
-            match next {
-                Next::Message(event, state) => {
-                    self.handle_one(&event, state).await;
-                    consume_budget().await;
-                }
-                Next::Wait(due, arrival) => {
-                    self.shared.remove_busy();
-                    tokio::select! {
-                        () = tokio::time::sleep_until(due) => {}
-                        () = arrival.notified() => {}
-                        () = self.shared.shutdown.cancelled() => {}
-                    }
-                    self.shared.busy.fetch_add(1, SeqCst);
-                }
-                Next::Removed => break,
+    async fn run(self: Arc<Self>, key: OrderingKey, first: Option<Queued<E>>) {
+        let mut at_once = first.is_some();
+        let mut next = if at_once { first } else { self.next(key, None).await };
+        while let Some(message) = next {
+            let end = self.handle_one(key, message, at_once).await;
+            next = self.next(key, Some(end)).await;
+            at_once = false;
+            if next.is_some() {
+                consume_budget().await;
             }
-            next = self.next(key);
         }
         // Once no queue is busy, the map gives back the memory of a burst.
         if self.shared.remove_busy() && self.peak.load(SeqCst) > KEPT_CAPACITY {
@@ -297,36 +272,60 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
         }
     }
 
-    /// Ends the current message of a key and takes the next. Removes the queue if there is none, or after a stop.
-    fn next(&self, key: OrderingKey) -> Next<E> {
-        let Entry::Occupied(mut entry) = self.by_key.entry(key) else { return Next::Removed };
-        let queue = entry.get_mut();
-        queue.end(&self.policy);
-        if !self.shared.stop.is_cancelled() {
-            if let Some((event, state)) = queue.pop(&self.policy) {
-                return Next::Message(event, state);
-            }
-            if let Some(due) = queue.due()
-                && !self.shared.shutdown.is_cancelled()
-            {
-                return Next::Wait(due, queue.arrival());
-            }
+    /// Handles one message. A failure or panic that no wrapper has ended is logged here.
+    async fn handle_one(
+        &self,
+        key: OrderingKey,
+        Queued { event, since, retry, .. }: Queued<E>,
+        at_once: bool,
+    ) -> (RetryMemory, Outcome) {
+        let context = Context::new(self, key, (since, at_once), retry);
+        if let Err(error) = panic_as_error(self.inner.handle(&event, &context)).await {
+            let (object_ref, error) = (event.object_ref(), causes(&*error));
+            error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid, error,
+                "a failure was not handled by any wrapper of the chain; the event is dropped");
         }
-        entry.remove();
-        Next::Removed
+        context.into_end()
     }
 
-    /// Handles one message. A failure or panic that no wrapper has ended is logged here.
-    async fn handle_one(&self, event: &E, state: Arc<MessageState>) {
-        let context = Context::new(&self.shared, state);
-        let error = match AssertUnwindSafe(self.inner.handle(event, &context)).catch_unwind().await {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => causes(&*error),
-            Err(_) => "the handler panicked".to_owned(),
-        };
-        let object_ref = event.object_ref();
-        error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid, error,
-            "a failure was not handled by any wrapper of the chain; the event is dropped");
+    /// Ends the current message of a key and takes the next, as soon as its time has come. Removes the queue if there is none, or
+    /// after a stop.
+    async fn next(&self, key: OrderingKey, mut end: Option<(RetryMemory, Outcome)>) -> Option<Queued<E>> {
+        loop {
+            let (due, arrival) = {
+                let Entry::Occupied(mut entry) = self.by_key.entry(key) else { return None };
+                let queue = entry.get_mut();
+                if let Some(end) = end.take() {
+                    queue.end(end, &self.policy);
+                }
+                if let Some(message) = queue.pop().filter(|_| !self.stop.is_cancelled()) {
+                    return Some(message);
+                }
+                if let Some(due) = queue.due().filter(|_| !self.shared.shutdown.is_cancelled()) {
+                    (due, queue.arrival())
+                } else {
+                    entry.remove();
+                    return None;
+                }
+            };
+            self.shared.remove_busy();
+            // Boxed, because the future of every message would have room for it.
+            let wait = Box::pin(async {
+                tokio::select! {
+                    () = tokio::time::sleep_until(due) => {}
+                    () = arrival.notified() => {}
+                    () = self.shared.shutdown.cancelled() => {}
+                }
+            });
+            wait.await;
+            self.shared.busy.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// Ends everything but running invocations. Messages that arrive later are held.
+    fn stop(&self) {
+        self.open.store(false, SeqCst);
+        self.stop.cancel();
     }
 
     /// Completes when `condition` holds; it is checked whenever fewer queues are busy.
@@ -341,12 +340,23 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
     }
 }
 
-/// The next step of a queue's task.
-enum Next<E> {
-    Message(E, Arc<MessageState>),
-    /// All messages wait: for this time, or for the arrival of another.
-    Wait(Instant, Arc<Notify>),
-    Removed,
+impl<E: Message + Clone, H: EventHandler<E>> CurrentMessages for Queues<E, H> {
+    fn shared(&self) -> &SharedQueueState {
+        &self.shared
+    }
+
+    fn show(&self, key: OrderingKey, phase: Phase, since: Instant, retry: RetryMemory) {
+        if let Some(mut queue) = self.by_key.get_mut(&key)
+            && let Some(current) = &mut queue.current
+        {
+            (current.phase, current.since, current.retry) = (phase, since, retry);
+        }
+    }
+
+    fn next_arrival(&self, key: OrderingKey) -> Option<Arc<Notify>> {
+        let mut queue = self.by_key.get_mut(&key)?;
+        (!queue.is_superseded(&self.policy)).then(|| queue.arrival())
+    }
 }
 
 #[cfg(test)]

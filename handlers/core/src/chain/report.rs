@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tracing::{debug, error};
+use tracing::error;
 
 use super::backoff::BackoffPolicy;
 use super::context::Context;
@@ -25,24 +25,16 @@ pub trait Report<E: Message>: Send + Sync + 'static {
     }
 }
 
-/// Writes one structured log line for each failure, and requeues the object after one minute, doubling to 15 minutes.
+/// Writes one structured log line for each failure, and requeues the object.
 pub struct LogReport {
     handler: String,
     requeue: BackoffPolicy,
 }
 
 impl LogReport {
-    /// Reports for the handler called `handler`.
-    pub fn new(handler: impl Into<String>) -> Self {
-        let requeue = BackoffPolicy::unlimited(Duration::from_secs(60), Duration::from_secs(900));
+    /// Reports for the handler called `handler`, and requeues failed objects according to `requeue`.
+    pub fn new(handler: impl Into<String>, requeue: BackoffPolicy) -> Self {
         Self { handler: handler.into(), requeue }
-    }
-
-    /// Requeues failed objects according to `policy`.
-    #[must_use]
-    pub fn requeue(mut self, policy: BackoffPolicy) -> Self {
-        self.requeue = policy;
-        self
     }
 }
 
@@ -54,11 +46,5 @@ impl<E: Message> Report<E> for LogReport {
             handler = self.handler, attempt = context.attempts(), change = ?event.change(), again_s = again.as_secs(), error = causes(&**error),
             "handling failed");
         context.requeue_after(again);
-    }
-
-    fn will_retry(&self, event: &E, error: &HandlerError, wait: Duration, context: &Context<'_>) {
-        let object_ref = event.object_ref();
-        debug!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
-            handler = self.handler, attempt = context.attempts(), wait_ms = wait.as_millis(), error = causes(&**error), "will try again");
     }
 }

@@ -1,93 +1,55 @@
 //! Repeats invocations that failed with a transient error.
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use tokio::time::Instant;
 
 use super::EventHandler;
 use super::backoff::BackoffPolicy;
-use super::context::{Context, RetryState, Wakeup};
-use super::failure::{HandlerError, Pending};
+use super::context::Context;
+use super::failure::HandlerError;
 use super::report::Report;
 use crate::event::Message;
 
 /// Repeats an invocation while it fails with an error that is transient, with exponential back-off.
 ///
 /// Work that is only [pending](crate::Failure::pending) is repeated the same way, but reported only as its
-/// [`Pending`](crate::Pending) says. While it is queued outside, the time limit does not start. The retries end early when a queued message supersedes this one; that message continues with the back-off. After
-/// the time limit the last error of the handler is returned.
+/// [`Pending`](crate::Pending) says. While it is queued outside, the time limit does not start. The retries end early when a
+/// queued message supersedes this one; that message continues with the back-off. After the time limit the last error of the handler
+/// is returned.
 pub struct Retry<H, E> {
-    inner: H,
-    policy: BackoffPolicy,
-    report: Option<Arc<dyn Report<E>>>,
+    pub(super) inner: H,
+    pub(super) policy: BackoffPolicy,
+    pub(super) report: Option<Arc<dyn Report<E>>>,
 }
 
 impl<H, E: Message> Retry<H, E> {
-    /// Repeats `inner` according to `policy`.
-    pub fn new(inner: H, policy: BackoffPolicy) -> Self {
-        Self { inner, policy, report: None }
-    }
-
     /// Reports each failure that is followed by another attempt to `report`.
     #[must_use]
     pub fn reported(mut self, report: Arc<dyn Report<E>>) -> Self {
         self.report = Some(report);
         self
     }
-
-    fn report(&self, event: &E, error: &HandlerError, wait: Duration, context: &Context<'_>) {
-        if let Some(report) = &self.report {
-            report.will_retry(event, error, wait, context);
-        }
-    }
 }
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Retry<H, E> {
     async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
-        let Err(mut error) = self.inner.handle(event, context).await else { return Ok(()) };
-        let mut backoff = context.take_backoff().unwrap_or_else(|| self.policy.start());
-        let mut reported: Option<Instant> = None;
         loop {
+            let Err(error) = self.inner.handle(event, context).await else { return Ok(()) };
             if !error.transient() {
                 return Err(error);
             }
-            let pending = error.pending();
-            let queued = pending.is_some_and(|pending| pending.queued);
-            let wait = if queued {
-                error.retry_after().unwrap_or(self.policy.initial)
-            } else {
-                let Some(wait) = backoff.next_wait(error.retry_after()) else { return Err(error) };
-                wait
-            };
-            let reason = if let Some(Pending { report_after, .. }) = pending {
-                let state = context.memory(|memory| memory.pending(&*error));
-                if reported.unwrap_or(state.since).elapsed() >= report_after {
-                    reported = Some(Instant::now());
-                    context.memory(RetryState::pending_failed);
-                    self.report(event, &error, wait, context);
-                }
-                state
-            } else {
-                let failed = context.memory(|memory| memory.failed(&*error));
-                context.count_retry();
-                self.report(event, &error, wait, context);
-                failed
-            };
-            match context.sleep(wait, reason).await {
-                Wakeup::Elapsed => {}
-                Wakeup::Superseded => {
-                    context.set_superseded(backoff);
-                    return Ok(());
-                }
-                Wakeup::Shutdown => return Ok(()),
+            let next = context.retry_state(|retry| retry.retry(&*error, self.policy));
+            let Some((wait, is_failure)) = next else { return Err(error) };
+            if error.pending().is_none()
+                && let Some(metrics) = context.metrics()
+            {
+                metrics.retried();
             }
-            if queued {
-                backoff.reset();
+            if let Some(report) = self.report.as_ref().filter(|_| is_failure) {
+                report.will_retry(event, &error, wait, context);
             }
-            match self.inner.handle(event, context).await {
-                Ok(()) => return Ok(()),
-                Err(next) => error = next,
+            // Boxed, because the future of every message would have room for it.
+            if !Box::pin(context.sleep(wait)).await {
+                return Ok(());
             }
         }
     }
@@ -96,9 +58,12 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Retry<H, E> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use tokio::time::Instant;
 
     use super::*;
-    use crate::chain::EventHandlerExt;
+    use crate::chain::Pending;
     use crate::testing::{Fault, HandlerFn, TestMessage};
 
     fn failing(times: u32, fault: Fault) -> (impl EventHandler<TestMessage>, Arc<AtomicU32>) {

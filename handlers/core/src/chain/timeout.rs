@@ -1,31 +1,26 @@
 //! Bounds the time of one invocation.
 
-use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 
+use tokio::time::Instant;
+
 use super::EventHandler;
-use super::context::{Context, deadline};
+use super::context::Context;
 use super::failure::{Failure, HandlerError};
-use super::log_exceptions::Panicked;
+use super::log_exceptions::panic_as_error;
+use super::queue_state::Phase;
+use super::retry_state::deadline;
 use crate::event::Message;
 
 /// Interrupts an invocation that takes too long with [`TimedOut`], which is transient, and records the time of each.
 ///
 /// It belongs inside [`Limit`](crate::Limit), so that the wait for a permit does not count.
 pub struct Timeout<H> {
-    inner: H,
-    limit: Duration,
-}
-
-impl<H> Timeout<H> {
-    /// Gives each invocation of `inner` at most `limit`.
-    pub fn new(inner: H, limit: Duration) -> Self {
-        Self { inner, limit }
-    }
+    pub(super) inner: H,
+    pub(super) limit: Duration,
 }
 
 /// The handler, or a driver that it called, took too long and was interrupted.
@@ -54,15 +49,29 @@ impl Failure for TimedOut {
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Timeout<H> {
     async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
-        let invocation = context.invocation();
+        let invocation = Invocation { began: context.set_invoked(), context };
         let mut work = pin!(self.inner.handle(event, context));
         // Most invocations end at the first poll and need no timer.
         if let Some(result) = work.as_mut().now_or_never() {
             return result;
         }
-        invocation.set_running();
+        context.show(Phase::Running, invocation.began);
         let result = tokio::time::timeout_at(deadline(invocation.began, self.limit), work).await;
         result.unwrap_or_else(|_| Err(TimedOut { limit: self.limit }.into()))
+    }
+}
+
+/// Measures an invocation until it is dropped, after a panic too.
+struct Invocation<'c> {
+    began: Instant,
+    context: &'c Context<'c>,
+}
+
+impl Drop for Invocation<'_> {
+    fn drop(&mut self) {
+        if let Some(metrics) = self.context.metrics() {
+            metrics.worked(self.began.elapsed());
+        }
     }
 }
 
@@ -71,17 +80,13 @@ pub async fn bounded<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, HandlerError>> + Send,
 ) -> Result<T, HandlerError> {
-    match tokio::time::timeout(limit, AssertUnwindSafe(work).catch_unwind()).await {
-        Ok(Ok(result)) => result,
-        Ok(Err(payload)) => Err(Panicked::new(&*payload).into()),
-        Err(_) => Err(TimedOut { limit }.into()),
-    }
+    let result = tokio::time::timeout(limit, panic_as_error(work)).await;
+    result.unwrap_or_else(|_| Err(TimedOut { limit }.into()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chain::EventHandlerExt;
     use crate::testing::TestMessage;
 
     struct Hang;

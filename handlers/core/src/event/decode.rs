@@ -9,7 +9,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde_json::value::RawValue;
 
 use crate::event::{Identity, Object};
@@ -108,65 +108,45 @@ const LONGEST: usize = 1024;
 /// Finds the `managedFields` in the text of an object. Decoding them would cost as much as the rest of the object: they are trees
 /// of many small maps.
 fn managed_fields(text: &str) -> Option<Range<usize>> {
-    let mut found = None;
-    let search = Search { path: &["metadata", "managedFields"], found: &mut found };
-    // The error ends the search, or means that there is nothing to find.
-    let _ = search.deserialize(&mut serde_json::Deserializer::from_str(text));
-    let found: &str = found?;
+    let object: WithMetadata<ManagedFields<'_>> = serde_json::from_str(text).ok()?;
+    let found = object.metadata.managed_fields?.get();
     let start = found.as_ptr().addr() - text.as_ptr().addr();
     Some(start..start + found.len())
 }
 
-/// Finds the value at a path, and reads no further: the larger part of an object follows its `metadata`.
-struct Search<'s, 'de> {
-    path: &'s [&'s str],
-    found: &'s mut Option<&'de str>,
-}
-
-impl<'de> DeserializeSeed<'de> for Search<'_, 'de> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        if !self.path.is_empty() {
-            return deserializer.deserialize_map(self);
-        }
-        *self.found = Some(<&RawValue>::deserialize(deserializer)?.get());
-        Err(D::Error::custom("it is found"))
-    }
-}
-
-impl<'de> Visitor<'de> for Search<'_, 'de> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Some((first, rest)) = self.path.split_first() else { return Ok(()) };
-        while let Some(name) = map.next_key::<&str>()? {
-            if name == *first {
-                map.next_value_seed(Search { path: rest, found: &mut *self.found })?;
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(())
-    }
-}
-
 /// The identifying fields of the metadata, whatever the rest of the object is.
 fn names(text: &str) -> Option<ObjectMeta> {
-    let value: serde_json::Value = serde_json::from_str(text).ok()?;
-    let meta = value.get("metadata")?;
-    let field = |name: &str| meta.get(name).and_then(|value| value.as_str()).map(str::to_owned);
+    let Names { name, namespace, uid, resource_version } =
+        serde_json::from_str::<WithMetadata<Names>>(text).ok()?.metadata;
     Some(ObjectMeta {
-        name: Some(field("name")?),
-        namespace: field("namespace"),
-        uid: Some(field("uid")?),
-        resource_version: field("resourceVersion"),
+        name: Some(name),
+        namespace,
+        uid: Some(uid),
+        resource_version,
         ..ObjectMeta::default()
     })
+}
+
+/// An object of which only some fields of the metadata are read.
+#[derive(Deserialize)]
+struct WithMetadata<M> {
+    metadata: M,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ManagedFields<'a> {
+    #[serde(borrow)]
+    managed_fields: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Names {
+    name: String,
+    namespace: Option<String>,
+    uid: String,
+    resource_version: Option<String>,
 }
 
 impl<K: Resource<DynamicType = ()>> Resource for Decoded<K> {

@@ -3,7 +3,8 @@
 use std::any::TypeId;
 use std::borrow::Cow;
 use std::fmt;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::LazyLock;
 
 /// A message of the chain: an [event](crate::AnyEvent) of a Kubernetes object, or a [trigger](crate::Trigger) about one.
 pub trait Message: Send + Sync + 'static {
@@ -92,9 +93,28 @@ impl fmt::Display for ObjectRef<'_> {
 pub struct OrderingKey(u64);
 
 impl OrderingKey {
-    /// The key of `name`: a UID, or a tuple such as `(namespace, name)`.
+    /// The key of `name`: a UID, or a tuple such as `(namespace, name)`. It differs from process to process, so that nobody can choose
+    /// names that share a queue.
     pub fn of(name: impl Hash) -> Self {
-        use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-        Self(BuildHasherDefault::<DefaultHasher>::default().hash_one(name))
+        static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        Self(SEED.hash_one(name))
+    }
+}
+
+/// Hashes an [`OrderingKey`] as itself, because it is a hash already.
+#[derive(Default)]
+pub(crate) struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("an ordering key is one integer");
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key;
     }
 }

@@ -10,6 +10,7 @@ mod trigger;
 pub use any_event::AnyEvent;
 pub use decode::{Undecodable, WatchItem, truncated};
 pub use kind::{Kind, WatchResult};
+pub(crate) use message::KeyHasher;
 pub use message::{Change, Message, ObjectRef, OrderingKey};
 pub use object::{Identity, Object};
 pub use trigger::Trigger;

@@ -28,43 +28,33 @@ pub trait EventRecorder: Send + Sync + 'static {
 }
 
 /// The event recorder of a handler; clones share it. The default one writes to the log only.
-#[derive(Clone)]
-pub struct Recorder(Destination);
-
-#[derive(Clone)]
-enum Destination {
-    Nothing,
-    Log,
-    LogAndObject(Arc<dyn EventRecorder>),
+#[derive(Clone, Default)]
+pub struct Recorder {
+    silent: bool,
+    recorder: Option<Arc<dyn EventRecorder>>,
 }
 
 impl Recorder {
     /// Records in the log and with `recorder`.
     pub fn new(recorder: impl EventRecorder) -> Self {
-        Self(Destination::LogAndObject(Arc::new(recorder)))
+        Self { silent: false, recorder: Some(Arc::new(recorder)) }
     }
 
     /// Records nothing, for a dry run.
     pub fn silent() -> Self {
-        Self(Destination::Nothing)
+        Self { silent: true, recorder: None }
     }
 
     /// Records `note`.
     pub fn record(&self, note: EventNote) {
-        if let Destination::Nothing = self.0 {
+        if self.silent {
             return;
         }
         let object_ref = note.regarding.object_ref();
         info!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
             handler = note.handler, reason = note.reason, note = note.text, "an event was recorded on an object");
-        if let Destination::LogAndObject(recorder) = &self.0 {
+        if let Some(recorder) = &self.recorder {
             recorder.record(note);
         }
-    }
-}
-
-impl Default for Recorder {
-    fn default() -> Self {
-        Self(Destination::Log)
     }
 }

@@ -20,11 +20,10 @@ pub use setup::{Check, CheckFn, Setup, SetupError};
 pub use source::{Source, TriggerSender};
 
 use std::any::{Any, TypeId, type_name};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use kube::Client;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
@@ -55,14 +54,21 @@ pub struct Registry {
     sections: Vec<Section>,
 }
 
-/// A handler that can be enabled.
-pub struct HandlerEntry {
+/// A handler that can be enabled, or a driver that can be chosen.
+pub struct RegistryEntry<T> {
     /// A description in one sentence.
     pub about: String,
-    pub(crate) build: HandlerFactory,
+    build: Factory<T>,
 }
 
-type HandlerFactory = Box<dyn Fn(&Setup) -> Result<Registration, SetupError> + Send + Sync>;
+/// Builds a handler or a driver.
+type Factory<T> = Box<dyn Fn(&Setup) -> Result<T, SetupError> + Send + Sync>;
+
+/// A handler that can be enabled.
+pub type HandlerEntry = RegistryEntry<Registration>;
+
+/// A driver that can be chosen: an `Arc` of its trait whose type is erased.
+pub type DriverEntry = RegistryEntry<AnyDriver>;
 
 /// A driver trait, and the drivers that implement it.
 pub struct DriverTrait {
@@ -83,8 +89,8 @@ pub struct DriverTrait {
 /// Wraps a driver in one that records changes instead of making them.
 type DriverRecorder = Box<dyn Fn(AnyDriver, &DryRunPlan) -> AnyDriver + Send + Sync>;
 
-/// An `Arc` of a driver trait.
-type AnyDriver = Box<dyn Any + Send + Sync>;
+/// An `Arc` of a driver trait, whose type is erased.
+pub(super) type AnyDriver = Box<dyn Any + Send + Sync>;
 
 impl DriverTrait {
     /// The option in the section `[kubernetes]` that names the driver.
@@ -92,15 +98,6 @@ impl DriverTrait {
         format!("{}_driver", self.alias)
     }
 }
-
-/// A driver that can be chosen.
-pub struct DriverEntry {
-    /// A description in one sentence.
-    pub about: String,
-    pub(crate) build: DriverFactory,
-}
-
-type DriverFactory = Box<dyn Fn(&Setup) -> Result<AnyDriver, SetupError> + Send + Sync>;
 
 /// A driver trait that was just added. Declares how its drivers take part in a dry run.
 ///
@@ -213,7 +210,7 @@ impl Registry {
             self.driver_traits.iter_mut().find(|interface| interface.type_id == TypeId::of::<D>());
         let interface =
             interface.unwrap_or_else(|| panic!("no driver trait was registered for {}", type_name::<D>()));
-        let build: DriverFactory = Box::new(move |setup| Ok(Box::new(build(setup)?)));
+        let build: Factory<AnyDriver> = Box::new(move |setup| Ok(Box::new(build(setup)?)));
         interface.drivers.insert(name.to_owned(), DriverEntry { about: about.to_owned(), build });
     }
 
@@ -241,12 +238,6 @@ impl Registry {
         self.sections.iter()
     }
 
-    /// The [`Setup`] for building handlers and drivers. `configuration` holds a value for each section, `served` the API versions
-    /// (`v1`, `apps/v1`) of the server.
-    pub fn setup(self: &Arc<Self>, client: Client, configuration: Value, served: HashSet<String>) -> Setup {
-        Setup::new(Arc::<Self>::clone(self), client, configuration, served)
-    }
-
     /// Builds the handler called `handler`.
     pub fn make(&self, handler: &str, setup: &Setup) -> Result<Registration, SetupError> {
         let entry = self.handlers.get(handler).ok_or_else(|| SetupError::UnknownHandler {
@@ -258,30 +249,26 @@ impl Registry {
 }
 
 impl Registry {
-    /// The option that names the driver of a trait, and the default name.
-    fn choice(&self, driver_trait: TypeId) -> Option<(String, String)> {
-        let interface = self.driver_traits.iter().find(|interface| interface.type_id == driver_trait)?;
-        Some((interface.option(), interface.default.clone()))
+    /// The driver trait `driver_trait`, which is named `name` in an error.
+    fn driver_trait_of(&self, driver_trait: TypeId, name: &'static str) -> Result<&DriverTrait, SetupError> {
+        let found = self.driver_traits.iter().find(|interface| interface.type_id == driver_trait);
+        found.ok_or(SetupError::UnknownDriverTrait(name))
     }
+}
 
-    fn driver_names(&self, driver_trait: TypeId) -> Vec<String> {
-        let interface = self.driver_traits.iter().find(|interface| interface.type_id == driver_trait);
-        interface.map(|interface| interface.drivers.keys().cloned().collect()).unwrap_or_default()
-    }
-
-    fn make_driver(&self, driver_trait: TypeId, name: &str, setup: &Setup) -> Result<AnyDriver, SetupError> {
-        let interface = self.driver_traits.iter().find(|interface| interface.type_id == driver_trait);
-        let entry = interface.and_then(|interface| Some((interface, interface.drivers.get(name)?)));
-        let (interface, entry) = entry.ok_or_else(|| SetupError::UnknownDriver {
-            option: interface.map(DriverTrait::option).unwrap_or_default(),
+impl DriverTrait {
+    /// Builds the driver called `name`.
+    fn make(&self, name: &str, setup: &Setup) -> Result<AnyDriver, SetupError> {
+        let entry = self.drivers.get(name).ok_or_else(|| SetupError::UnknownDriver {
+            option: self.option(),
             name: name.to_owned(),
-            known: interface.map(|interface| join(interface.drivers.keys())).unwrap_or_default(),
+            known: join(self.drivers.keys()),
         })?;
         let Some(plan) = setup.plan() else { return (entry.build)(setup) };
-        let record = interface.recorder.as_ref().ok_or_else(|| SetupError::NoRecorder {
-            option: interface.option(),
-            driver_trait: interface.type_name,
-        })?;
+        let record = self
+            .recorder
+            .as_ref()
+            .ok_or_else(|| SetupError::NoRecorder { option: self.option(), driver_trait: self.type_name })?;
         Ok(record((entry.build)(setup)?, plan))
     }
 }
@@ -292,10 +279,12 @@ fn join<'a>(names: impl Iterator<Item = &'a String>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use http::{Request, Response};
+    use kube::Client;
     use kube::client::Body;
     use serde_json::json;
 

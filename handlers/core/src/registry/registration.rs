@@ -186,7 +186,7 @@ impl ErasedHandler {
 
     /// The ordering key of an event.
     pub fn key(&self, event: &AnyEvent) -> OrderingKey {
-        let key = self.route(event).and_then(|handler| catch_panic(event, || handler.key(event)));
+        let key = self.route(event).and_then(|handler| catch_panic(event, || handler.key(event)).flatten());
         key.unwrap_or_else(|| OrderingKey::of(event.uid()))
     }
 

@@ -10,7 +10,7 @@ use kube::Resource;
 
 use super::resource::{ResourceEventHandler, TriggerHandler, deliver};
 use crate::chain::HandlerError;
-use crate::event::{AnyEvent, Kind, Message, OrderingKey, Trigger};
+use crate::event::{AnyEvent, Kind, OrderingKey, Trigger};
 
 /// A handler of the messages with one [route](Message::route).
 pub(super) struct Route {
@@ -23,7 +23,7 @@ pub(super) struct Route {
 /// A handler of events of one kind, or of triggers of one type, whose types are erased.
 pub(super) trait RouteHandler: Send + Sync {
     fn wants(&self, event: &AnyEvent) -> bool;
-    fn key(&self, event: &AnyEvent) -> OrderingKey;
+    fn key(&self, event: &AnyEvent) -> Option<OrderingKey>;
     fn group(&self, event: &AnyEvent) -> Option<OrderingKey>;
     fn deliver<'a>(&'a self, event: &'a AnyEvent) -> BoxFuture<'a, Result<(), HandlerError>>;
 }
@@ -40,8 +40,8 @@ where
         event.typed().is_some_and(|event| self.0.wants(&event))
     }
 
-    fn key(&self, event: &AnyEvent) -> OrderingKey {
-        event.typed().map_or_else(|| OrderingKey::of(event.uid()), |event| self.0.key(&event))
+    fn key(&self, event: &AnyEvent) -> Option<OrderingKey> {
+        event.typed().map(|event| self.0.key(&event))
     }
 
     fn group(&self, event: &AnyEvent) -> Option<OrderingKey> {
@@ -62,8 +62,8 @@ impl<S: Trigger, H: TriggerHandler<S>> RouteHandler for OfTrigger<S, H> {
         event.trigger_ref::<S>().is_some()
     }
 
-    fn key(&self, event: &AnyEvent) -> OrderingKey {
-        event.trigger_ref().map_or_else(|| OrderingKey::of(event.uid()), |trigger| self.0.key(trigger))
+    fn key(&self, event: &AnyEvent) -> Option<OrderingKey> {
+        event.trigger_ref().map(|trigger| self.0.key(trigger))
     }
 
     fn group(&self, event: &AnyEvent) -> Option<OrderingKey> {

@@ -3,15 +3,15 @@
 use std::any::{Any, TypeId, type_name};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::future::BoxFuture;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::Registry;
 use super::event_recorder::Recorder;
+use super::{DriverTrait, Registry};
 use crate::chain::HandlerError;
 use crate::dry_run::DryRunPlan;
 
@@ -38,8 +38,7 @@ pub struct Check {
 }
 
 /// The function of a [`Check`].
-pub type CheckFn =
-    Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), HandlerError>> + Send>> + Send + Sync>;
+pub type CheckFn = Box<dyn Fn() -> BoxFuture<'static, Result<(), HandlerError>> + Send + Sync>;
 
 /// A handler or a driver could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -90,15 +89,12 @@ pub enum SetupError {
     Invalid(String),
 }
 
-impl Setup {
-    pub(crate) fn new(
-        registry: Arc<Registry>,
-        client: Client,
-        configuration: Value,
-        served: HashSet<String>,
-    ) -> Self {
-        Self {
-            registry,
+impl Registry {
+    /// The [`Setup`] for building handlers and drivers. `configuration` holds a value for each section, `served` the API versions
+    /// (`v1`, `apps/v1`) of the server.
+    pub fn setup(self: &Arc<Self>, client: Client, configuration: Value, served: HashSet<String>) -> Setup {
+        Setup {
+            registry: Arc::<Self>::clone(self),
             client,
             configuration,
             served,
@@ -109,7 +105,9 @@ impl Setup {
             checks: Mutex::default(),
         }
     }
+}
 
+impl Setup {
     /// Turns this into the setup of a dry run: drivers read only, and record changes in `plan`; the recorder of Events is
     /// silent. The client is not replaced: pass one that sends writes as dry runs.
     #[must_use]
@@ -162,24 +160,28 @@ impl Setup {
 
     /// All drivers of the trait `D` by name, for a driver that chooses among them at run time. Each is built once.
     pub fn drivers<D: ?Sized + Send + Sync + 'static>(&self) -> Result<BTreeMap<String, Arc<D>>, SetupError> {
-        let names = self.registry.driver_names(TypeId::of::<D>()).into_iter();
-        names.map(|name| Ok((name.clone(), self.driver_named(&name)?))).collect()
+        let names = self.driver_trait::<D>()?.drivers.keys();
+        names.map(|name| Ok((name.clone(), self.driver_named(name)?))).collect()
     }
 
     /// The name of the configured driver of the trait `D`.
     pub fn driver_name<D: ?Sized + 'static>(&self) -> Result<String, SetupError> {
-        let choice = self.registry.choice(TypeId::of::<D>());
-        let (option, default) = choice.ok_or(SetupError::UnknownDriverTrait(type_name::<D>()))?;
-        let named = self.configuration.get("kubernetes").and_then(|section| section.get(&option)?.as_str());
-        Ok(named.map_or(default, str::to_owned))
+        let driver_trait = self.driver_trait::<D>()?;
+        let section = self.configuration.get("kubernetes");
+        let named = section.and_then(|section| section.get(driver_trait.option())?.as_str());
+        Ok(named.unwrap_or(&driver_trait.default).to_owned())
     }
 
     /// The driver of the trait `D` called `name`. It is built once.
     pub fn driver_named<D: ?Sized + Send + Sync + 'static>(&self, name: &str) -> Result<Arc<D>, SetupError> {
         self.once((TypeId::of::<D>(), name.to_owned()), || {
-            let made = self.registry.make_driver(TypeId::of::<D>(), name, self)?;
+            let made = self.driver_trait::<D>()?.make(name, self)?;
             Ok(*made.downcast::<Arc<D>>().expect("the factory was registered for this trait"))
         })
+    }
+
+    fn driver_trait<D: ?Sized + 'static>(&self) -> Result<&DriverTrait, SetupError> {
+        self.registry.driver_trait_of(TypeId::of::<D>(), type_name::<D>())
     }
 
     /// A value that several drivers share, such as a client or a simulated network; `make` builds it at the first call.

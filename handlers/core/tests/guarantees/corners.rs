@@ -8,11 +8,11 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use staffetta_handler::testing::{Fault, HandlerFn, TestMessage, pod};
 use staffetta_handler::{
-    AnyEvent, Async, Change, Context, Event, EventHandler, EventHandlerExt, HandlerError, LogReport, Message,
-    OrderingKey, QueuePolicy, Superseded, Tombstone,
+    AnyEvent, Async, Change, Context, Event, EventHandler, HandlerError, LogReport, Message, OrderingKey,
+    QueuePolicy, Superseded, Tombstone,
 };
 
-use crate::support::{Answer, POLICY, Scribe, settle};
+use crate::support::{Answer, POLICY, REQUEUE, Scribe, settle};
 
 fn one_key(_: &TestMessage) -> OrderingKey {
     OrderingKey::of("one key")
@@ -27,7 +27,7 @@ async fn a_failed_request_for_deletion_is_not_delivered_again_after_the_deletion
         seen.push(event.change());
         if seen.len() == 1 { Err(Fault::permanent("refused").into()) } else { Ok(()) }
     });
-    let links = handler.log_exceptions(Arc::new(LogReport::new("handler")));
+    let links = handler.log_exceptions(Arc::new(LogReport::new("handler", REQUEUE)));
     let chain = Async::new(links, POLICY, |_: &AnyEvent| OrderingKey::of("a"));
     let mut terminating = pod("default", "a");
     terminating.metadata.deletion_timestamp = Some(Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));

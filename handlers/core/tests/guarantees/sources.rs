@@ -6,8 +6,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use staffetta_handler::testing::pod;
 use staffetta_handler::{
-    AnyEvent, Async, Change, Context, Event, EventHandler, EventHandlerExt, HandlerError, Identity, Message,
-    OrderingKey, QueuePolicy, Registration, ResourceEventHandler, Source, Tombstone, Trigger, TriggerHandler,
+    AnyEvent, Async, Change, Context, Event, EventHandler, HandlerError, Identity, Message, OrderingKey,
+    QueuePolicy, Registration, ResourceEventHandler, Source, Tombstone, Trigger, TriggerHandler,
     TriggerSender,
 };
 

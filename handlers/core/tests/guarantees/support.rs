@@ -2,15 +2,20 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use staffetta_handler::testing::{Fault, TestMessage};
 use staffetta_handler::{
-    Async, BackoffPolicy, Context, EventHandler, EventHandlerExt, HandlerError, LogReport, Message,
-    NoMetrics, OrderingKey, QueueMetrics, QueuePolicy, Report, Superseded,
+    Async, BackoffPolicy, Context, EventHandler, HandlerError, LogReport, Message, NoMetrics, OrderingKey,
+    QueueMetrics, QueuePolicy, Report, Superseded,
 };
 
 pub(crate) const POLICY: QueuePolicy =
     QueuePolicy { coalesce: true, depth: 100, superseded: Superseded::BySameObject };
+
+/// The delays after which a failed object is handled again.
+pub(crate) const REQUEUE: BackoffPolicy =
+    BackoffPolicy::unlimited(Duration::from_secs(60), Duration::from_secs(900));
 
 /// Decides the result of each attempt.
 pub(crate) type Script = Box<dyn FnMut(&TestMessage) -> Answer + Send>;
@@ -87,7 +92,7 @@ impl Scribe {
 
     /// The wrappers of the production chain around this handler, without the queues.
     pub(crate) fn wrapped(&self) -> impl EventHandler<TestMessage> + use<> {
-        self.reported(Arc::new(LogReport::new("scribe")))
+        self.reported(Arc::new(LogReport::new("scribe", REQUEUE)))
     }
 
     /// The same wrappers, with a report.
@@ -96,7 +101,7 @@ impl Scribe {
         report: Arc<dyn Report<TestMessage>>,
     ) -> impl EventHandler<TestMessage> + use<> {
         self.clone()
-            .timeout(std::time::Duration::from_secs(60))
+            .timeout(Duration::from_secs(60))
             .limit(8)
             .retry(BackoffPolicy::default())
             .reported(Arc::clone(&report))

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use super::*;
-use futures_util::FutureExt;
 
-use crate::chain::context::RetryState;
+use crate::chain::retry_state::RetryState;
+use crate::event::Identity;
 use crate::testing::TestMessage;
 
 const COALESCE: QueuePolicy =
@@ -18,32 +18,24 @@ fn queue(events: &[TestMessage], policy: &QueuePolicy) -> KeyQueue<TestMessage> 
 }
 
 /// Makes `event` the current message; what is in `queue` arrived meanwhile.
-fn set_current(queue: &mut KeyQueue<TestMessage>, event: TestMessage) -> Arc<MessageState> {
-    let state = Arc::new(MessageState::new(Instant::now(), None));
-    queue.current = Some((event, Arc::clone(&state)));
-    state
-}
-
-/// Ends the current message.
-fn end(queue: &mut KeyQueue<TestMessage>, outcome: Outcome, memory: RetryMemory) {
-    let (_, state) = queue.current.as_ref().expect("there is a current message");
-    state.set_outcome(outcome, memory);
-    queue.end(&COALESCE);
+fn set_current(queue: &mut KeyQueue<TestMessage>, event: TestMessage) {
+    queue.begin(event, Instant::now());
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it is the memory of a context")]
 fn memory(failures: u32) -> RetryMemory {
-    Some(Box::new(RetryState { failures, ..RetryState::default() }))
+    let mut retry = RetryState::default();
+    retry.failures = failures;
+    Some(Box::new(retry))
 }
 
 fn next(queue: &mut KeyQueue<TestMessage>) -> (String, u32) {
-    let (event, state) = queue.pop(&COALESCE).expect("there is one");
-    let (_, memory) = state.take_outcome();
-    (event.to_string(), memory.map_or(0, |memory| memory.failures))
+    let Queued { event, retry, .. } = queue.pop().expect("there is one");
+    (event.to_string(), retry.map_or(0, |retry| retry.failures))
 }
 
 fn drain(queue: &mut KeyQueue<TestMessage>) -> Vec<String> {
-    std::iter::from_fn(|| queue.pop(&COALESCE)).map(|(event, _)| event.to_string()).collect()
+    std::iter::from_fn(|| queue.pop()).map(|message| message.event.to_string()).collect()
 }
 
 #[test]
@@ -85,7 +77,7 @@ fn a_superseded_added_makes_the_next_modified_an_added() {
     use TestMessage as M;
     let mut queue = queue(&[M::modified("b", 1), M::modified("a", 1)], &COALESCE);
     set_current(&mut queue, M::added("a"));
-    end(&mut queue, Outcome::Superseded, memory(2));
+    queue.end((memory(2), Outcome::Superseded), &COALESCE);
     assert_eq!(next(&mut queue), ("b modified 1".into(), 0));
     assert_eq!(next(&mut queue), ("a added 1".into(), 2));
 }
@@ -100,14 +92,13 @@ fn only_a_message_of_the_same_object_supersedes_unless_the_policy_names_the_whol
         (M::added("a"), M::modified("b", 1), &whole, true),
         (M::deleted("b"), M::modified("b", 1), &whole, false),
     ] {
-        let superseded = |state: &MessageState| state.superseded.notified().now_or_never().is_some();
         let mut running = queue(&[], policy);
-        let state = set_current(&mut running, first.clone());
+        set_current(&mut running, first.clone());
         running.push(newer.clone(), Instant::now(), policy);
-        assert_eq!(superseded(&state), expected, "{newer} arrives while {first} is handled");
+        assert_eq!(running.is_superseded(policy), expected, "{newer} arrives while {first} is handled");
         let mut queued = queue(&[first.clone(), newer.clone()], policy);
-        let (_, state) = queued.pop(policy).expect("there is one");
-        assert_eq!(superseded(&state), expected, "{newer} is queued when {first} is taken");
+        queued.pop().expect("there is one");
+        assert_eq!(queued.is_superseded(policy), expected, "{newer} is queued when {first} is taken");
     }
 }
 
@@ -125,7 +116,7 @@ fn a_trigger_replaces_and_supersedes_only_triggers_of_its_type() {
 
     let mut queue = queue(&[], &whole);
     set_current(&mut queue, M::deleted("a"));
-    end(&mut queue, Outcome::Requeue(Duration::from_secs(60)), None);
+    queue.end((None, Outcome::Requeue(Duration::from_secs(60))), &COALESCE);
     queue.push(M::trigger("a", 1), Instant::now(), &whole);
     assert_eq!(drain(&mut queue), ["a trigger 1"]);
     assert!(queue.due().is_some(), "the deletion that failed is still handled again");
@@ -136,10 +127,10 @@ async fn a_failed_request_for_deletion_is_not_repeated_after_the_deletion() {
     use TestMessage as M;
     let mut queue = queue(&[M::deleted("a")], &COALESCE);
     set_current(&mut queue, M::deleted("a"));
-    end(&mut queue, Outcome::Requeue(Duration::MAX), None);
+    queue.end((None, Outcome::Requeue(Duration::MAX)), &COALESCE);
     assert!(queue.due().is_none(), "the newer message of the object replaces it");
     assert_eq!(next(&mut queue), ("a deleted 0".into(), 1));
-    end(&mut queue, Outcome::Requeue(Duration::MAX), None);
+    queue.end((None, Outcome::Requeue(Duration::MAX)), &COALESCE);
     assert!(queue.due().is_some(), "a delay that cannot be represented is a long one");
 }
 
@@ -149,15 +140,36 @@ async fn a_failed_message_is_handled_again_after_its_delay_or_replaced_by_a_newe
     let mut queue = queue(&[], &COALESCE);
     for event in [M::added("a"), M::modified("b", 1)] {
         set_current(&mut queue, event);
-        end(&mut queue, Outcome::Requeue(Duration::from_secs(60)), None);
+        queue.end((None, Outcome::Requeue(Duration::from_secs(60))), &COALESCE);
     }
-    assert!(queue.pop(&COALESCE).is_none());
+    assert!(queue.pop().is_none());
 
     queue.push(M::modified("a", 1), Instant::now(), &COALESCE);
     assert_eq!(next(&mut queue), ("a added 1".into(), 1), "it was never handled as Added");
-    end(&mut queue, Outcome::Done, memory(1));
+    queue.end((memory(1), Outcome::Done), &COALESCE);
 
     tokio::time::advance(Duration::from_secs(60)).await;
     assert_eq!(next(&mut queue), ("b modified 1".into(), 1));
     assert!(queue.due().is_none());
+}
+
+#[test]
+fn a_message_that_takes_over_keeps_the_larger_failure_count_and_the_newer_reported_object() {
+    use k8s_openapi::api::core::v1::Pod;
+    let failed = |failures, name: Option<&str>| {
+        let reported_on =
+            name.map(|name| Arc::new(Identity::of::<Pod>(None, name.to_owned(), String::new())));
+        let mut retry = RetryState::default();
+        (retry.failures, retry.reported_on) = (failures, reported_on);
+        Some(Box::new(retry))
+    };
+    for (newer, older, expected) in
+        [(None, Some("b"), "b"), (Some("a"), Some("b"), "a"), (Some("a"), None, "a")]
+    {
+        let mut successor = KeyQueue::new(true).begin(TestMessage::added("x"), Instant::now());
+        successor.retry = failed(3, older);
+        successor.inherit(failed(2, newer));
+        let retry = successor.retry.unwrap();
+        assert_eq!((retry.failures, &*retry.reported_on.unwrap().name), (3, expected));
+    }
 }
