@@ -274,7 +274,7 @@ mod tests {
                 ethernet(json!({ "mode": "trunk", "vlanIf": { "vlan": 4095 } })),
                 "appGigabitEthernet.vlanIf.vlan: a VLAN",
             ),
-            (ethernet(json!({ "mode": "access" })), "appGigabitEthernet.dhcp: an access port"),
+            (ethernet(json!({ "mode": "access" })), "appGigabitEthernet.dhcp: must be true"),
             (
                 ethernet(json!({ "mode": "access", "dhcp": true, "guestInterface": 64 })),
                 "appGigabitEthernet.guestInterface: 64",

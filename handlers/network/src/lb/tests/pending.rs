@@ -179,7 +179,7 @@ async fn a_load_balancer_that_breaks_repeatedly_is_replaced_once_per_attempt() {
             (error.reason(), error.transient(), error.pending().is_some()),
             ("LoadBalancerBroken", false, false)
         );
-        assert!(error.to_string().contains(&format!("{attempt} times")), "{error}");
+        assert!(error.to_string().contains(&format!("{attempt} consecutive creations")), "{error}");
         assert_eq!(world.tree().status, ProvisioningStatus::Error);
         // The next attempt, after the back-off of permanent failures.
         waits(&world.event().await.unwrap_err());

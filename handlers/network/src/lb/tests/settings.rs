@@ -151,7 +151,7 @@ async fn unsupported_settings_are_left_out_and_reported_once_and_the_choice_of_t
     world.event().await.unwrap();
     let error = world.recorded.taken();
     assert_eq!((error.len(), error[0].reason, error[0].warning), (1, "LoadBalancerLacks", true));
-    assert!(error[0].text.contains("no session persistence of TCP:80"), "{}", error[0].text);
+    assert!(error[0].text.contains("does not support session persistence of TCP:80"), "{}", error[0].text);
     let listener = world.tree().listeners.remove(0);
     assert_eq!(listener.settings.client_timeout_ms, Some(50_000));
     assert_eq!(listener.pool.unwrap().members[0].spec.subnet.as_str(), "pods");
